@@ -1,5 +1,5 @@
-//! Pieces that arrive, read on a thread that may wait: inflating, hashing and writing take a core, and must not hold up the connection's.
-//! Not here: where the pieces come from (registry, blob) and what is made of them (unpack).
+//! Runs blocking work (inflating, hashing, writing) on a thread of its own, fed with the pieces of
+//! a stream.
 
 use std::io::{self, Read};
 
@@ -7,11 +7,14 @@ use bytes::{Buf as _, Bytes};
 use futures::{Stream, StreamExt as _};
 use tokio::sync::mpsc;
 
-/// Pieces that wait for the thread; each is at most a MiB.
+/// Number of pieces that are buffered for the thread; each has at most 1 MiB.
 const AHEAD: usize = 4;
 
-/// Runs `work` on a thread of its own, over what arrives. Gives what it made, and how the arriving ended, which explains content that is short.
-/// `None` if the thread ended early. If this call ends early, `work` sees the end of its input.
+/// Runs `work` on a new thread, with the stream as a reader.
+///
+/// Returns the result of `work` and the error that ended the stream, if any: it explains truncated
+/// content. The first is `None` if the thread ended early. If this future is dropped, `work` reads
+/// the end of its input.
 pub async fn on_thread<T: Send + 'static, E>(
     pieces: impl Stream<Item = Result<Bytes, E>>,
     work: impl FnOnce(Arriving) -> T + Send + 'static,
@@ -33,7 +36,7 @@ async fn feed<E>(
 ) -> Result<(), E> {
     let mut pieces = std::pin::pin!(pieces);
     while let Some(piece) = pieces.next().await {
-        // The other side has seen enough: more came than was announced.
+        // The stream has more bytes than were announced, and `work` has stopped reading.
         if sender.send(piece?).await.is_err() {
             break;
         }
@@ -41,7 +44,7 @@ async fn feed<E>(
     Ok(())
 }
 
-/// What arrives, as something to read.
+/// Reader over the pieces of a stream.
 #[derive(Debug)]
 pub struct Arriving {
     source: mpsc::Receiver<Bytes>,

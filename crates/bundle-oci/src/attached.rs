@@ -1,17 +1,18 @@
-//! The tags by which older tools say that something belongs to a digest.
-//! Not here: referrers (registry).
+//! Tags of the form `sha256-HEX.KIND`, by which older tools attach something to a digest.
 
 use bundle_core::reference::Digest;
 
-/// What older versions of cosign keep beside a digest, each under a tag `sha256-HEX.KIND`.
+/// Suffixes of the tags under which older versions of cosign store signatures, attestations and
+/// SBOMs: `sha256-HEX.KIND`.
 pub(crate) const LEGACY: [&str; 3] = ["sig", "att", "sbom"];
 
-/// The tag under which an older cosign keeps something of that kind.
+/// Returns the tag under which older versions of cosign store something of this kind.
 pub(crate) fn legacy_tag(digest: &Digest, kind: &str) -> String {
     format!("sha256-{}.{kind}", digest.hex())
 }
 
-/// The digest that a name of that form belongs to, and the kind; empty for a list of referrers. The name is a tag, or ends in one.
+/// Returns the digest to which a tag of this form belongs, and the kind; the kind is empty for a
+/// list of referrers. `name` is a tag, or ends in one.
 pub(crate) fn attached_to(name: &str) -> Option<(Digest, &str)> {
     let tag = name.rsplit_once(':').map_or(name, |(_, tag)| tag);
     let rest = tag.strip_prefix("sha256-")?;
@@ -20,7 +21,7 @@ pub(crate) fn attached_to(name: &str) -> Option<(Digest, &str)> {
     (kind.is_empty() && !rest.ends_with('.') || LEGACY.contains(&kind)).then_some((digest, kind))
 }
 
-/// Whether the name is of that form: then it is no image of its own.
+/// Returns `true` if the name has this form. Such a tag is not an image of its own.
 pub(crate) fn is_attached(name: &str) -> bool {
     attached_to(name).is_some()
 }

@@ -1,5 +1,5 @@
-//! A piece of content with its name, wherever its bytes are: in memory, in a part of a file, or somewhere that can be opened again.
-//! Not here: how it got there (pack, store) and where it goes (registry).
+//! A blob with its descriptor. Its bytes are in memory, in a part of a file, or can be opened again
+//! from a remote source.
 
 use std::fmt;
 use std::io::{self, Read, Seek as _, SeekFrom, Write as _};
@@ -18,40 +18,41 @@ use crate::hash::Hasher;
 use crate::limits::human;
 use crate::manifest::Descriptor;
 
-/// Bytes that come one piece after the other.
+/// Stream of the bytes of a blob.
 pub type Pieces = BoxStream<'static, Result<Bytes, Finding>>;
 
-/// How much of a file is read at once, and at most how many such pieces wait to be taken.
+/// Bytes read from a file at once, and the maximum number of such pieces that are buffered.
 const PIECE: usize = 1 << 20;
 const AHEAD: usize = 2;
 
-/// A piece of content with its name. Two are equal if their names are: the digest says what the bytes are.
+/// A blob with its descriptor. Two blobs are equal if their descriptors are: the digest identifies
+/// the bytes.
 #[derive(Debug, Clone)]
 pub struct Blob {
-    /// What it is, its digest and its size.
+    /// Media type, digest and size.
     pub descriptor: Descriptor,
-    /// Where its bytes are.
+    /// Location of the bytes.
     pub content: BlobContent,
 }
 
-/// Where the bytes of a blob are. Cheap to clone.
+/// Location of the bytes of a blob. Cheap to clone.
 #[derive(Debug, Clone)]
 pub enum BlobContent {
-    /// Here.
+    /// Bytes in memory.
     Memory(Bytes),
-    /// In a file.
+    /// Part of a file.
     File(FilePart),
-    /// Somewhere else, such as another registry.
+    /// Remote content, such as a blob in another registry.
     Elsewhere(Arc<dyn Open>),
 }
 
 /// Content that can be read more than once.
 pub trait Open: fmt::Debug + Send + Sync {
-    /// The bytes from `offset` on, to the end of the content.
+    /// Returns the bytes from `offset` to the end of the content.
     fn open(&self, offset: u64) -> Pieces;
 }
 
-/// A part of a file: all of it, or an entry of an archive.
+/// A part of a file: the whole file, or an entry of an archive.
 #[derive(Debug, Clone)]
 pub struct FilePart {
     place: Arc<Place>,
@@ -61,12 +62,13 @@ pub struct FilePart {
 #[derive(Debug)]
 enum Place {
     Kept(PathBuf),
-    /// Goes away with the last of its blobs.
+    /// Removed with the last blob that refers to it.
     Temporary(TempPath),
 }
 
 impl FilePart {
-    /// The part of the file at `path` that begins at `offset`; the blob's descriptor says how long it is.
+    /// Refers to the part of the file at `path` that begins at `offset`. The blob's descriptor has
+    /// its length.
     pub fn new(path: impl Into<PathBuf>, offset: u64) -> Self {
         Self {
             place: Arc::new(Place::Kept(path.into())),
@@ -74,7 +76,7 @@ impl FilePart {
         }
     }
 
-    /// A whole temporary file, which is removed when the last clone of this is.
+    /// Refers to a whole temporary file. The file is removed when the last clone is dropped.
     pub fn temporary(path: TempPath) -> Self {
         Self {
             place: Arc::new(Place::Temporary(path)),
@@ -82,7 +84,7 @@ impl FilePart {
         }
     }
 
-    /// The file.
+    /// Returns the path of the file.
     pub fn path(&self) -> &Path {
         match &*self.place {
             Place::Kept(path) => path,
@@ -90,7 +92,7 @@ impl FilePart {
         }
     }
 
-    /// Where in the file it begins.
+    /// Returns the offset at which the part begins, in bytes.
     pub fn offset(&self) -> u64 {
         self.offset
     }
@@ -109,7 +111,7 @@ impl FilePart {
 }
 
 impl Blob {
-    /// `bytes` as content of that kind.
+    /// Returns a blob of `bytes` with this media type.
     pub fn new(media_type: &str, bytes: impl Into<Bytes>) -> Self {
         let bytes = bytes.into();
         Self {
@@ -118,7 +120,7 @@ impl Blob {
         }
     }
 
-    /// Content in a part of a file.
+    /// Returns a blob in a part of a file.
     pub fn file(descriptor: Descriptor, part: FilePart) -> Self {
         Self {
             descriptor,
@@ -126,8 +128,10 @@ impl Blob {
         }
     }
 
-    /// The bytes from `offset` on. What comes is as long as the descriptor says, or ends in an error; whether it is what the digest says is for
-    /// the one to find out who has all of it.
+    /// Returns the bytes from `offset` on.
+    ///
+    /// The stream has exactly the length in the descriptor, or ends in an error. The caller has to
+    /// compare the digest.
     pub fn open(&self, offset: u64) -> Pieces {
         let length = self.descriptor.size.saturating_sub(offset);
         let digest = self.descriptor.digest.clone();
@@ -143,7 +147,7 @@ impl Blob {
         measured(pieces, length, digest)
     }
 
-    /// The bytes for reading on a thread that may wait; only of blobs in memory and in files.
+    /// Returns a blocking reader; only for blobs in memory and in files.
     pub fn reader(&self) -> io::Result<Box<dyn Read + Send>> {
         match &self.content {
             BlobContent::Memory(bytes) => Ok(Box::new(io::Cursor::new(bytes.clone()))),
@@ -155,7 +159,8 @@ impl Blob {
         }
     }
 
-    /// The same content on this machine, checked against its digest: what is somewhere else streams into a temporary file.
+    /// Returns the same content on this machine. Remote content is streamed into a temporary file
+    /// and compared with its digest.
     pub async fn kept_here(self) -> Result<Self, Finding> {
         let unwritable = |error: io::Error| {
             Finding::error(
@@ -194,7 +199,7 @@ impl Blob {
         })
     }
 
-    /// All bytes of a small blob.
+    /// Returns all bytes of a small blob. Returns an error if there are more than `limit` bytes.
     pub async fn bytes(&self, limit: u64) -> Result<Bytes, Finding> {
         if let BlobContent::Memory(bytes) = &self.content {
             return Ok(bytes.clone());
@@ -232,7 +237,7 @@ impl PartialEq for Blob {
 
 impl Eq for Blob {}
 
-/// What is said of content that is not what its name says.
+/// Returns the finding for content that does not match its digest.
 pub(crate) fn changed(expected: &Digest, found: &str) -> Finding {
     Finding::error(
         codes::registry::DIGEST_MISMATCH,
@@ -241,7 +246,7 @@ pub(crate) fn changed(expected: &Digest, found: &str) -> Finding {
     .hint("it changed after it was looked at; build or pull it again")
 }
 
-/// Reads a file ahead of whoever takes its pieces, on a thread that may wait.
+/// Reads a file ahead of the consumer, on a blocking thread.
 fn file_pieces(part: FilePart, offset: u64, length: u64) -> Pieces {
     stream::once(async move { ahead(part, offset, length) })
         .flatten()
@@ -258,7 +263,7 @@ fn ahead(part: FilePart, offset: u64, length: u64) -> Pieces {
                 let mut piece = Vec::with_capacity(next);
                 let read = reader.by_ref().take(next as u64).read_to_end(&mut piece)?;
                 left -= read as u64;
-                // Nobody takes them any more, or the file has ended early, which the other side notices.
+                // The receiver is gone, or the file ended early, which the receiver detects.
                 if read == 0 || pieces.blocking_send(Ok(Bytes::from(piece))).is_err() {
                     return Ok(());
                 }
@@ -270,7 +275,7 @@ fn ahead(part: FilePart, offset: u64, length: u64) -> Pieces {
                 codes::usage::FILE_UNREADABLE,
                 format!("cannot read `{}`: {error}", part.path().display()),
             );
-            // The receiver is gone: then nobody wants to know.
+            // The receiver is gone: nobody needs the error.
             let _ = pieces.blocking_send(Err(finding));
         }
     });
@@ -280,7 +285,7 @@ fn ahead(part: FilePart, offset: u64, length: u64) -> Pieces {
     .boxed()
 }
 
-/// Stops at `length` bytes, and says so where fewer come.
+/// Ends the stream after `length` bytes. Returns an error if there are fewer.
 fn measured(pieces: Pieces, length: u64, digest: Digest) -> Pieces {
     stream::unfold(Some((pieces, length)), move |state| {
         let digest = digest.clone();

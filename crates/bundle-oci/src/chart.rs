@@ -1,5 +1,5 @@
-//! A packed chart (`.tgz`, as `helm package` writes it) to files, by the same careful reader and within the same limits as a layer of an image.
-//! Not here: what the chart says (bundle_core::format::helm).
+//! Files of a packed chart (`.tgz` from `helm package`), read with the checks and limits of an
+//! image layer.
 
 use std::io::{self, Read};
 use std::path::Path;
@@ -14,7 +14,7 @@ use crate::manifest::Descriptor;
 use crate::media;
 use crate::unpack::Unpacking;
 
-/// The files of the archive at `path`.
+/// Returns the files of the archive at `path`.
 pub fn read(path: &Path, limits: &Limits) -> Result<Files, Finding> {
     let place = path.display().to_string();
     let unreadable = |why: String| {
@@ -35,7 +35,7 @@ pub fn read(path: &Path, limits: &Limits) -> Result<Files, Finding> {
             human(limits.layer)
         )));
     }
-    // What it unpacks to has no digest that anybody named: it is taken as it is, once it is known to stay within the limits.
+    // No digest of the uncompressed archive is known, so only the limits apply.
     let mut tar = Vec::new();
     MultiGzDecoder::new(&packed[..])
         .take(limits.total + 1)

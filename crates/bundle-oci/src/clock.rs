@@ -1,4 +1,4 @@
-//! The clocks of this crate. Everything that only computes gets the time as an argument.
+//! The clocks of this crate. Pure functions get the time as an argument.
 
 use std::time::Instant;
 

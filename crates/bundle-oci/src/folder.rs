@@ -1,5 +1,5 @@
-//! A folder on disk to the files of a bundle: `bundle.yaml`, the lock of its images, what lies below `manifests/`, and what `bundle.yaml` names. Regular files only.
-//! Not here: whether they make a bundle (bundle_core::format), and packing them (pack).
+//! Reads the folder of a bundle: `bundle.yaml`, the lock file of its images, the files below
+//! `manifests/`, and the files that `bundle.yaml` names. Regular files only.
 
 use std::io::Read;
 use std::path::Path;
@@ -12,13 +12,15 @@ use bundle_core::package::{self, Format, Package};
 use crate::limits::{Limits, human};
 use crate::unpack::check_path;
 
-/// The folder of manifests.
+/// Folder of the manifests.
 const MANIFESTS: &str = "manifests";
-/// The folder in which a registry+v1 bundle says what it is.
+/// Folder with the annotations of a registry+v1 bundle.
 const METADATA: &str = "metadata";
 
-/// Reads a bundle's folder. Names that begin with a dot are left out: they are what editors, version control and operating systems leave behind.
-/// What is not there is left out too; reading the files as a bundle says what is missing.
+/// Reads the folder of a bundle.
+///
+/// Files whose names begin with a dot are skipped, as editors, version control and operating
+/// systems create such files. Missing files are skipped too; `bundle_core::format` reports them.
 pub fn read(folder: &Path, limits: &Limits) -> Result<Files, Findings> {
     let mut reading = Reading {
         folder,
@@ -51,7 +53,7 @@ pub fn read(folder: &Path, limits: &Limits) -> Result<Files, Findings> {
             reading.take(METADATA);
         }
     }
-    // Not resources: each is a layer of its own, of any size (pack).
+    // Resources become layers of their own, of any size.
     for path in package.iter().flat_map(Package::named_paths) {
         reading.take(path.trim_end_matches('/'));
     }
@@ -80,7 +82,7 @@ struct Reading<'a> {
 }
 
 impl Reading<'_> {
-    /// Takes everything that belongs to a chart.
+    /// Reads all files of a chart.
     fn chart(&mut self) {
         if let Ok(text) = fs_err::read(self.folder.join(helm::IGNORE)) {
             match helm::Ignore::parse(&text) {
@@ -93,7 +95,7 @@ impl Reading<'_> {
         self.ignore = helm::Ignore::default();
     }
 
-    /// Takes the file or folder at `path` within the bundle, if there is one.
+    /// Reads the file or folder at `path` within the bundle, if it exists.
     fn take(&mut self, path: &str) {
         if let Err(why) = check_path(path) {
             self.refuse(path, why);
@@ -127,7 +129,7 @@ impl Reading<'_> {
         };
         let kind = found.file_type();
         if self.ignore.covers(path, kind.is_dir()) || place.join("oci-layout").is_file() {
-            // The author's patterns, and what `build` itself left in the folder.
+            // Files that match the author's ignore patterns, and output of `build`.
             return;
         }
         if kind.is_symlink() {
@@ -155,7 +157,7 @@ impl Reading<'_> {
                 return;
             }
         };
-        // The order of findings is the order of names, not of the file system.
+        // The order of findings must not depend on the file system.
         names.sort();
         for name in names {
             match name.to_str() {
@@ -173,7 +175,7 @@ impl Reading<'_> {
     fn file(&mut self, path: &str, place: &Path) {
         let mut content = Vec::new();
         let read = fs_err::File::open(place).and_then(|file| {
-            // One byte more than allowed is enough to know.
+            // One byte over the limit is enough to detect a file that is too large.
             file.take(self.limits.file + 1).read_to_end(&mut content)
         });
         if let Err(error) = read {

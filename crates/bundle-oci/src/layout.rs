@@ -1,5 +1,5 @@
-//! An image as a folder: the OCI image layout, written whole or not at all, and read as if it had come from anywhere.
-//! Not here: archives of layouts (archive), layouts of several images and what belongs to them (store), and registries.
+//! OCI image layouts in a folder. They are written completely or not at all, and their content is
+//! untrusted when they are read.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -14,22 +14,24 @@ use crate::manifest::{Descriptor, Index, Manifest, write as document};
 use crate::media;
 use crate::pack::Packed;
 
-/// Names the folder as a layout; its content is fixed by the specification.
+/// File that marks a folder as a layout. The specification fixes its content.
 pub(crate) const MARK: &str = "oci-layout";
 pub(crate) const MARK_CONTENT: &str = r#"{"imageLayoutVersion":"1.0.0"}"#;
 pub(crate) const INDEX: &str = "index.json";
-/// Where the blobs are.
+/// Folder of the blobs.
 pub(crate) const BLOBS: &str = "blobs/sha256";
-/// The annotation that carries an image's name in a layout.
+/// Annotation with the name of an image in a layout.
 pub(crate) const NAME: &str = "org.opencontainers.image.ref.name";
 
-/// Where a blob is in a layout.
+/// Returns the path of a blob in a layout.
 pub(crate) fn blob_path(digest: &Digest) -> String {
     format!("{BLOBS}/{}", digest.hex())
 }
 
-/// Writes `packed` as a layout at `folder`, under `name` (usually the tag) if there is one. A layout that is there is replaced; another folder
-/// with something in it is left alone and refused. At no moment is there half a layout.
+/// Writes `packed` as a layout at `folder`, under `name` (usually the tag) if given.
+///
+/// An existing layout is replaced atomically. Returns an error if the folder exists, is not empty,
+/// and is not a layout.
 pub fn write(folder: &Path, packed: &Packed, name: Option<&str>) -> Result<(), Finding> {
     if fs_err::symlink_metadata(folder).is_ok() && !replaceable(folder) {
         return Err(Finding::error(
@@ -54,13 +56,14 @@ fn replaceable(folder: &Path) -> bool {
     is_layout(folder) || is_empty(folder)
 }
 
-/// Whether `folder` is a folder with nothing in it.
+/// Returns `true` if `folder` is an empty folder.
 pub(crate) fn is_empty(folder: &Path) -> bool {
     fs_err::read_dir(folder).is_ok_and(|mut entries| entries.next().is_none())
 }
 
 fn put(folder: &Path, packed: &Packed, name: Option<&str>) -> std::io::Result<()> {
-    // Renaming is atomic only within one file system: the new folder grows beside the old one.
+    // A rename is atomic only within one file system, so the new folder is created next to the
+    // target.
     let parent = match folder.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
@@ -100,21 +103,21 @@ fn put(folder: &Path, packed: &Packed, name: Option<&str>) -> std::io::Result<()
     }
 }
 
-/// What a layout held.
+/// Image read from a layout.
 #[derive(Debug, Clone)]
 pub struct Laid {
-    /// The image.
+    /// Image.
     pub packed: Packed,
-    /// The name that it has in the layout.
+    /// Name of the image in the layout.
     pub name: Option<String>,
 }
 
-/// Whether `folder` says that it is an OCI layout.
+/// Returns `true` if `folder` has the marker file of an OCI layout.
 pub fn is_layout(folder: &Path) -> bool {
     folder.join(MARK).is_file()
 }
 
-/// Reads the one image of a layout. Every digest and size is checked.
+/// Reads a layout with a single image. Compares every digest and size.
 pub fn read(folder: &Path, limits: &Limits) -> Result<Laid, Finding> {
     let layout = Layout { folder };
     if !is_layout(folder) {

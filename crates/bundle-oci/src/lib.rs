@@ -1,5 +1,4 @@
-//! Bundles as OCI artifacts: packing, safe unpacking, layouts, and registries as they are.
-//! Not here: what the manifests inside mean (bundle-core) and who signed them (bundle-trust).
+//! Bundles as OCI artifacts: packing, unpacking, image layouts and a registry client.
 
 pub mod archive;
 pub mod arriving;

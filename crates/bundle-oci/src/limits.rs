@@ -1,50 +1,53 @@
-//! How much we read of what others send: every number that bounds memory and time in this crate.
-//! Not here: the rules that apply them.
+//! Limits on the memory and time that input from others can use.
 
-/// Largest manifest, index or image configuration that is read, in bytes (the size that registries themselves accept).
+/// Maximum size of a manifest, index or image configuration, in bytes. Registries have the same
+/// limit.
 pub const MANIFEST_BYTES: u64 = 4 << 20;
-/// Largest signature bundle that is read, in bytes.
+/// Maximum size of a signature bundle, in bytes.
 pub const SIGNATURE_BYTES: u64 = 1 << 20;
-/// Largest manifest of a referrer that is read beside a digest, in bytes. It names one layer or a few.
+/// Maximum size of the manifest of a referrer, in bytes. Such a manifest names one layer or a few.
 pub const REFERRER_BYTES: u64 = 256 << 10;
-/// Most bytes of signatures and their annotations that are read beside one digest, of all places where they may be.
+/// Maximum total size of the signatures of one digest and their annotations, in bytes.
 pub const SIGNATURES_BYTES: u64 = 16 << 20;
-/// Most referrers of one digest that are looked at, and most signatures beside it that are read, of all places. `bundle_trust::verify::MAX_SIGNATURES`
-/// is the same number, so that whatever is read is examined.
+/// Maximum number of referrers of one digest, and maximum number of its signatures that are read.
+/// `bundle_trust::verify::MAX_SIGNATURES` has the same value, so that every signature that is read
+/// is verified.
 pub const REFERRERS: usize = 256;
-/// Most pages of a referrers list that are followed.
+/// Maximum number of pages of a list of referrers.
 pub const REFERRER_PAGES: usize = 32;
-/// Most tags of one repository that are listed.
+/// Maximum number of tags of one repository.
 pub const TAGS: usize = 20_000;
-/// Most pages of a list of tags that are followed.
+/// Maximum number of pages of a list of tags.
 pub const TAG_PAGES: usize = 200;
-/// Most of an error answer that is read for its message, in bytes.
+/// Maximum number of bytes of an error response that are read for its message.
 pub(crate) const ERROR_BYTES: u64 = 8 << 10;
-/// Most of a token answer that is read, in bytes.
+/// Maximum size of the response of a token service, in bytes.
 pub(crate) const TOKEN_BYTES: u64 = 256 << 10;
-/// Most of a file of credentials, certificates or mirrors that is read, in bytes.
+/// Maximum size of a file of credentials, certificates or mirrors, in bytes.
 pub(crate) const CREDENTIAL_BYTES: u64 = 4 << 20;
-/// Most redirects that one request follows.
+/// Maximum number of redirects of one request.
 pub(crate) const REDIRECTS: usize = 5;
 
-/// Most bytes of the paths of one bundle: they are all that unpacking onto a disk holds in memory.
+/// Maximum total length of the paths of one bundle, in bytes. Unpacking onto a disk holds only
+/// these in memory.
 pub const NAMES: usize = 512 << 10;
 
-/// Bounds on the content of one bundle, packed and unpacked.
+/// Limits on the content of one bundle, packed and unpacked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// One layer as it is transferred, in bytes.
+    /// Compressed size of one layer, in bytes.
     pub layer: u64,
-    /// Layers of one image.
+    /// Number of layers of one image.
     pub layers: usize,
-    /// One file, in bytes. A Kubernetes object of more than 1.5 MiB cannot be stored, so a file this large is no manifest.
+    /// Size of one file, in bytes. Kubernetes cannot store objects over 1.5 MiB, so a larger file
+    /// is not a manifest.
     pub file: u64,
-    /// All files together (and the tar around them), in bytes.
+    /// Total size of all files and the tar around them, in bytes.
     pub total: u64,
-    /// Entries of all layers together.
+    /// Number of entries of all layers.
     pub entries: usize,
-    /// How many times larger than its layer the content may be, once it is past 8 MiB: a tar of thousands of small files shrinks
-    /// about fiftyfold, a bomb a thousandfold.
+    /// Maximum compression ratio, applied above 8 MiB. A tar of thousands of small files compresses
+    /// about 50 times, a decompression bomb 1000 times.
     pub ratio: u64,
 }
 
@@ -62,7 +65,8 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// For images of others, which hold whole systems: they are written to disk as they arrive and never stand in memory.
+    /// Returns the limits for images of workloads, which hold whole systems: they are streamed to
+    /// disk and never held in memory.
     pub fn of_images() -> Self {
         Self {
             layer: 64 << 30,
@@ -75,10 +79,10 @@ impl Limits {
     }
 }
 
-/// Below this many unpacked bytes the ratio is not looked at.
+/// Unpacked size in bytes below which the ratio is not checked.
 pub(crate) const RATIO_FLOOR: u64 = 8 << 20;
 
-/// A size as people read it: `8 MiB`, `300 B`.
+/// Formats a size for people: `8 MiB`, `300 B`.
 pub(crate) fn human(bytes: u64) -> String {
     const UNITS: [(u64, &str); 3] = [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
     for (unit, name) in UNITS {

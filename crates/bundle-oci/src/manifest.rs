@@ -1,5 +1,5 @@
-//! OCI manifests, indexes and descriptors as documents: reading with suspicion, writing the same bytes every time.
-//! Not here: where they come from (registry, layout).
+//! OCI manifests, indexes and descriptors: strict parsing of untrusted documents, and deterministic
+//! serialization.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,39 +12,41 @@ use serde::{Deserialize, Serialize};
 
 use crate::media;
 
-/// Most values in a manifest or an index: an index has about ten an entry.
+/// Maximum number of JSON values in a manifest or an index. An index has about ten per entry.
 const MOST_VALUES: usize = 65_536;
 
-/// Names a piece of content by what it is, its digest and its size.
+/// OCI content descriptor: media type, digest and size.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Descriptor {
-    /// What the content is.
+    /// Media type.
     pub media_type: String,
-    /// Its digest.
+    /// Digest.
     pub digest: Digest,
-    /// Its size in bytes.
+    /// Size in bytes.
     pub size: u64,
-    /// What an artifact is for; in the entries of a referrers list.
+    /// Type of the artifact; set in the entries of a list of referrers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub artifact_type: Option<String>,
-    /// Free annotations.
+    /// Annotations.
     #[serde(
         default,
         deserialize_with = "or_nothing",
         skip_serializing_if = "BTreeMap::is_empty"
     )]
     pub annotations: BTreeMap<String, String>,
-    /// What machines it is for; in the entries of an index.
+    /// Platform; set in the entries of an index.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub platform: Option<Platform>,
 }
 
 impl Descriptor {
-    /// What is counted for each annotation beside its texts: a map of many short ones takes more memory than they have bytes.
+    /// Bytes that are counted for each annotation in addition to its texts, as the map of many
+    /// short ones takes more memory than the texts.
     const EACH: usize = 128;
 
-    /// Bytes of memory that its texts take, estimated from above. What it describes is not among them.
+    /// Returns an upper estimate of the memory that the descriptor's texts use, in bytes. The
+    /// content it describes is not counted.
     pub(crate) fn weight(&self) -> u64 {
         let annotations = self.annotations.iter();
         let annotations: usize = annotations
@@ -59,7 +61,7 @@ impl Descriptor {
     }
 }
 
-/// `null` for an empty list or map: programs write it that have not thought of the difference.
+/// Reads `null` as an empty list or map, as some programs write it.
 fn or_nothing<'de, D, T>(deserializer: D) -> Result<T, D::Error>
 where
     D: serde::Deserializer<'de>,
@@ -68,17 +70,17 @@ where
     Option::deserialize(deserializer).map(Option::unwrap_or_default)
 }
 
-/// A kind of machine.
+/// Platform of an image.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Platform {
-    /// `amd64`, `arm64`.
+    /// CPU architecture: `amd64`, `arm64`.
     pub architecture: String,
-    /// `linux`, `windows`.
+    /// Operating system: `linux`, `windows`.
     pub os: String,
-    /// `v7` of `arm`.
+    /// CPU variant: `v7` of `arm`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub variant: Option<String>,
-    /// Of Windows: the build that it is for.
+    /// Version of the operating system; for Windows.
     #[serde(
         default,
         rename = "os.version",
@@ -88,7 +90,7 @@ pub struct Platform {
 }
 
 impl Platform {
-    /// Whether it is what a person means by `wanted`, who may have left out the variant and the version.
+    /// Returns `true` if it matches `wanted`, in which variant and version may be unset.
     pub fn is(&self, wanted: &Self) -> bool {
         let fits =
             |own: &Option<String>, wanted: &Option<String>| wanted.is_none() || own == wanted;
@@ -100,7 +102,7 @@ impl Platform {
 }
 
 impl fmt::Display for Platform {
-    /// As it is written everywhere: `linux/arm/v7`.
+    /// Writes the usual form: `linux/arm/v7`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.os, self.architecture)?;
         match &self.variant {
@@ -132,7 +134,7 @@ impl FromStr for Platform {
 }
 
 impl Descriptor {
-    /// The descriptor of `bytes`.
+    /// Returns the descriptor of `bytes`.
     pub fn of(media_type: &str, bytes: &[u8]) -> Self {
         Self {
             media_type: media_type.to_owned(),
@@ -145,7 +147,7 @@ impl Descriptor {
     }
 }
 
-/// An image manifest as it is written; the order of fields is part of the digest.
+/// Image manifest as it is serialized. The order of the fields determines the digest.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Document {
@@ -165,7 +167,8 @@ pub(crate) struct Document {
         skip_serializing_if = "BTreeMap::is_empty"
     )]
     pub(crate) annotations: BTreeMap<String, String>,
-    /// Never written. A document that is a manifest and an index at once would mean different things to different readers (CVE-2021-41190).
+    /// Never written. A document that is both a manifest and an index is ambiguous
+    /// (CVE-2021-41190).
     #[serde(default, skip_serializing)]
     manifests: Option<serde::de::IgnoredAny>,
 }
@@ -185,29 +188,30 @@ impl Document {
     }
 }
 
-/// An image manifest that was read, with the bytes that its digest is about.
+/// A parsed image manifest, with its original bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Manifest {
-    /// The digest of `bytes`.
+    /// Digest of `bytes`.
     pub digest: Digest,
     /// The document as it was received.
     pub bytes: Bytes,
-    /// Its media type.
+    /// Media type.
     pub media_type: String,
-    /// What it is for, if it says so.
+    /// Type of the artifact, if set.
     pub artifact_type: Option<String>,
-    /// Its configuration.
+    /// Configuration.
     pub config: Descriptor,
-    /// Its layers, lowest first.
+    /// Layers, lowest first.
     pub layers: Vec<Descriptor>,
-    /// What it refers to, if it is a referrer.
+    /// Subject, if the manifest is a referrer.
     pub subject: Option<Descriptor>,
-    /// Its annotations.
+    /// Annotations.
     pub annotations: BTreeMap<String, String>,
 }
 
 impl Manifest {
-    /// Reads a manifest. `content_type` is what its carrier said it is; the document must not say otherwise. The error is one sentence.
+    /// Parses a manifest. Returns an error, one sentence, if the media type in the document differs
+    /// from `content_type`.
     pub fn parse(bytes: Bytes, content_type: Option<&str>) -> Result<Self, String> {
         let document: Document = json::read_bounded(&bytes, MOST_VALUES)
             .map_err(|error| format!("it is not an image manifest: {error}"))?;
@@ -231,7 +235,7 @@ impl Manifest {
         })
     }
 
-    /// The manifest that a document of ours is.
+    /// Returns the manifest of a document that this crate wrote.
     pub(crate) fn written(document: &Document) -> Self {
         let bytes = Bytes::from(write(document));
         Self {
@@ -246,44 +250,45 @@ impl Manifest {
         }
     }
 
-    /// The descriptor that names it, for a `subject`.
+    /// Returns its descriptor, for a `subject`.
     pub fn descriptor(&self) -> Descriptor {
         Descriptor::of(&self.media_type, &self.bytes)
     }
 }
 
-/// A manifest or an index as it is carried: its digest is about exactly these bytes, and nothing of them is lost by not understanding it.
+/// A manifest or an index as raw bytes, so that fields which this crate does not know are kept and
+/// the digest stays the same.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RawManifest {
-    /// The digest of `bytes`.
+    /// Digest of `bytes`.
     pub digest: Digest,
-    /// What its carrier says it is.
+    /// Media type that the registry or layout declares.
     pub media_type: String,
     /// The document.
     pub bytes: Bytes,
 }
 
-/// What a [`RawManifest`] says.
+/// A parsed [`RawManifest`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Parsed {
-    /// One image, or another artifact in the form of one.
+    /// An image, or another artifact with an image manifest.
     Image(Box<Manifest>),
-    /// Several of them under one name.
+    /// An index of several manifests.
     Index(Box<ImageIndex>),
 }
 
-/// An index that was read, with what copying and choosing need of it.
+/// A parsed index, with the fields that copying and the choice of a platform need.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ImageIndex {
-    /// Its media type.
+    /// Media type.
     pub media_type: String,
-    /// What it is for, if it says so.
+    /// Type of the artifact, if set.
     pub artifact_type: Option<String>,
-    /// What it names, in its order.
+    /// Entries, in the order of the document.
     pub manifests: Vec<Descriptor>,
-    /// What it refers to, if it is a referrer.
+    /// Subject, if the index is a referrer.
     pub subject: Option<Descriptor>,
-    /// Its annotations.
+    /// Annotations.
     pub annotations: BTreeMap<String, String>,
 }
 
@@ -301,14 +306,14 @@ struct IndexDocument {
     subject: Option<Descriptor>,
     #[serde(default, deserialize_with = "or_nothing")]
     annotations: BTreeMap<String, String>,
-    /// A document that is an index and a manifest at once is neither.
+    /// A document that is both an index and a manifest is rejected.
     #[serde(default)]
     config: Option<serde::de::IgnoredAny>,
     #[serde(default)]
     layers: Option<serde::de::IgnoredAny>,
 }
 
-/// The fields that say what kind of document it is, and what it refers to.
+/// The fields that determine the kind of a document, and its subject.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Kind {
@@ -319,7 +324,7 @@ struct Kind {
 }
 
 impl RawManifest {
-    /// The document with its digest. Where the carrier does not say what it is, the document does.
+    /// Returns the document with its digest. The media type defaults to the one in the document.
     pub fn new(media_type: Option<&str>, bytes: impl Into<Bytes>) -> Result<Self, String> {
         let bytes = bytes.into();
         let media_type = match media_type {
@@ -343,12 +348,12 @@ impl RawManifest {
         })
     }
 
-    /// The descriptor that names it.
+    /// Returns its descriptor.
     pub fn descriptor(&self) -> Descriptor {
         Descriptor::of(&self.media_type, &self.bytes)
     }
 
-    /// Reads it. The error is one sentence.
+    /// Parses it. The error is one sentence.
     pub fn parse(&self) -> Result<Parsed, String> {
         if media::is_index(&self.media_type) {
             ImageIndex::parse(&self.bytes, Some(&self.media_type))
@@ -371,7 +376,7 @@ impl From<&Manifest> for RawManifest {
 }
 
 impl Parsed {
-    /// What it refers to, if it is a referrer.
+    /// Returns the subject, if it is a referrer.
     pub fn subject(&self) -> Option<&Descriptor> {
         match self {
             Self::Image(manifest) => manifest.subject.as_ref(),
@@ -379,7 +384,7 @@ impl Parsed {
         }
     }
 
-    /// What it is for: what it says, or what its configuration is.
+    /// Returns the artifact type; it defaults to the media type of the configuration.
     pub fn artifact_type(&self) -> Option<&str> {
         match self {
             Self::Image(manifest) => manifest
@@ -390,7 +395,7 @@ impl Parsed {
         }
     }
 
-    /// Its annotations.
+    /// Returns its annotations.
     pub fn annotations(&self) -> &BTreeMap<String, String> {
         match self {
             Self::Image(manifest) => &manifest.annotations,
@@ -400,7 +405,8 @@ impl Parsed {
 }
 
 impl ImageIndex {
-    /// Reads an index. `content_type` is what its carrier said it is; the document must not say otherwise. The error is one sentence.
+    /// Parses an index. Returns an error, one sentence, if the media type in the document differs
+    /// from `content_type`.
     pub fn parse(bytes: &[u8], content_type: Option<&str>) -> Result<Self, String> {
         let document: IndexDocument = json::read_bounded(bytes, MOST_VALUES)
             .map_err(|error| format!("it is not an index: {error}"))?;
@@ -422,7 +428,7 @@ impl ImageIndex {
     }
 }
 
-/// What a document is, if it and its carrier say the same or only one of them says something.
+/// Returns the media type on which the document and its source agree, or the only one that is set.
 fn agreed(
     schema_version: u32,
     inside: Option<String>,
@@ -440,7 +446,7 @@ fn agreed(
     }
 }
 
-/// The bytes of a document of ours.
+/// Serializes a document.
 pub(crate) fn write<T: Serialize>(document: &T) -> Vec<u8> {
     #[expect(
         clippy::expect_used,
@@ -449,14 +455,14 @@ pub(crate) fn write<T: Serialize>(document: &T) -> Vec<u8> {
     serde_json::to_vec(document).expect("documents are plain data")
 }
 
-/// An index: a layout's `index.json`, or a list of referrers.
+/// An index: `index.json` of a layout, or a list of referrers.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Index {
     pub(crate) schema_version: u32,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) media_type: Option<String>,
-    /// Kept as they are: entries that we do not understand are others' and survive a rewrite.
+    /// Raw entries, so that unknown fields of others survive a rewrite.
     #[serde(default, deserialize_with = "or_nothing")]
     pub(crate) manifests: Vec<serde_json::Value>,
     #[serde(
@@ -477,7 +483,7 @@ impl Index {
         }
     }
 
-    /// The entries that name sha256 content.
+    /// Returns the entries that have a sha256 digest.
     pub(crate) fn descriptors(&self) -> impl Iterator<Item = Descriptor> {
         self.manifests
             .iter()
@@ -491,7 +497,7 @@ impl Index {
     }
 }
 
-/// The part of an image configuration that we read.
+/// The fields of an image configuration that this crate reads.
 #[derive(Debug, Deserialize)]
 pub(crate) struct ImageConfig {
     pub(crate) rootfs: RootFs,
@@ -499,7 +505,7 @@ pub(crate) struct ImageConfig {
 
 #[derive(Debug, Deserialize)]
 pub(crate) struct RootFs {
-    /// Digests of the layers' tars, lowest first.
+    /// Digests of the uncompressed layers, lowest first.
     pub(crate) diff_ids: Vec<Digest>,
 }
 

@@ -1,32 +1,32 @@
-//! Whom a transfer tells how far it is.
-//! Not here: how that is shown (kubectl-bundle).
+//! Observer of the progress of transfers.
 
 use std::fmt;
 
-/// An observer of transfers. Everything is optional; it is called often and from several tasks at once.
+/// Observer of transfers. All methods have empty defaults. They are called often, and concurrently
+/// from several tasks.
 pub trait Progress: fmt::Debug + Send + Sync {
-    /// That many bytes more are going to move.
+    /// Adds to the number of bytes that will be transferred.
     fn expect(&self, bytes: u64) {
         let _ = bytes;
     }
 
-    /// That many bytes have moved.
+    /// Adds to the number of bytes that were transferred.
     fn moved(&self, bytes: u64) {
         let _ = bytes;
     }
 
-    /// That many of the expected bytes need not move: they are there.
+    /// Reports expected bytes that need no transfer because the target has them.
     fn spared(&self, bytes: u64) {
         let _ = bytes;
     }
 
-    /// That many of the bytes that have moved have to move again.
+    /// Reports transferred bytes that have to be sent again.
     fn again(&self, bytes: u64) {
         let _ = bytes;
     }
 }
 
-/// Nobody watches.
+/// Observer that ignores everything.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Silent;
 

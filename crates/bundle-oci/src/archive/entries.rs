@@ -1,5 +1,4 @@
-//! The headers of a tar, read one after the other without the content between them.
-//! Not here: what the entries are for.
+//! Reads the headers of a tar in order and skips the content between them.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read, Seek, SeekFrom};
@@ -9,16 +8,16 @@ use tar::{EntryType, Header, PaxExtensions};
 
 use super::Entry;
 
-/// Most entries that are read: an archive of layouts has one for every blob.
+/// Maximum number of entries in an archive. An archive of layouts has one entry per blob.
 const ENTRIES: usize = 100_000;
-/// Longest extended header (PAX records, GNU long names) that is read, in bytes.
+/// Maximum size in bytes of an extended header (PAX records, GNU long names).
 const EXTENSION: u64 = 64 << 10;
 const BLOCK: u64 = 512;
 
 /// The first bytes of a gzip stream.
 const GZIP: [u8; 2] = [0x1f, 0x8b];
 
-/// Whether the first header has the mark of a tar and its checksum holds.
+/// Returns `true` if the first header has the magic of a tar and a valid checksum.
 pub(super) fn is_tar(path: &Path) -> io::Result<bool> {
     if !fs_err::metadata(path)?.is_file() {
         return Ok(false);
@@ -32,7 +31,7 @@ pub(super) fn is_tar(path: &Path) -> io::Result<bool> {
     Ok(block[257..].starts_with(b"ustar") && checksum_holds(header))
 }
 
-/// Where the content of every regular file is.
+/// Returns the offset and size of each regular file, by name.
 pub(super) fn read(mut file: impl Read + Seek) -> io::Result<BTreeMap<String, Entry>> {
     let length = file.seek(SeekFrom::End(0))?;
     file.rewind()?;
@@ -137,7 +136,7 @@ fn place(
     Ok(())
 }
 
-/// What stands before an entry and replaces fields of its header.
+/// Fields of extended headers that override those of the next header.
 #[derive(Default)]
 struct Extended {
     path: Option<String>,
@@ -174,7 +173,7 @@ impl Extended {
                     }
                 }
             }
-            // Comments for the whole archive, and names of links, which are refused in any case.
+            // Global comments and names of links. Links are rejected in any case.
             _ => {}
         }
         Ok(())

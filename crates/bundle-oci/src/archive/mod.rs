@@ -1,5 +1,5 @@
-//! An image as one file: an OCI layout in a tar, read in place by an index of its entries, and written whole or not at all.
-//! Not here: what the layout holds (layout, store) and the tars that are layers (pack, unpack).
+//! OCI layouts in a tar file. Blobs are read in place through an index of the tar's entries.
+//! Archives are written completely or not at all.
 
 mod entries;
 mod plan;
@@ -14,27 +14,29 @@ use crate::layout;
 
 pub use plan::Plan;
 
-/// An archive that can be read: where each of its files begins, and how long it is.
+/// An open archive, with the offset and size of each of its files.
 #[derive(Debug, Clone)]
 pub struct Archive {
     path: PathBuf,
     entries: BTreeMap<String, Entry>,
 }
 
-/// Where the content of an entry is.
+/// Offset and size of an entry's content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Entry {
     offset: u64,
     size: u64,
 }
 
-/// Whether the file looks like a tar: it has the mark of one in its first header.
+/// Returns `true` if the first header of the file has the magic of a tar.
 pub fn is_archive(path: &Path) -> bool {
     entries::is_tar(path).unwrap_or(false)
 }
 
 impl Archive {
-    /// Reads the headers of all entries, and no content. Anything but regular files and folders is refused, and so is a name that is there twice.
+    /// Reads the headers of all entries, but no content.
+    ///
+    /// Returns an error for entries other than regular files and folders, and for duplicate names.
     pub fn open(path: &Path) -> Result<Self, Finding> {
         let bad = |why: &str| bad(path, why);
         let file = fs_err::File::open(path).map_err(|error| bad(&error.to_string()))?;
@@ -49,12 +51,12 @@ impl Archive {
         })
     }
 
-    /// The file.
+    /// Returns the path of the archive.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The content of an entry and its size.
+    /// Returns the content of an entry and its size in bytes.
     pub fn part(&self, name: &str) -> Option<(FilePart, u64)> {
         let entry = self.entries.get(name)?;
         Some((FilePart::new(&self.path, entry.offset), entry.size))

@@ -1,5 +1,5 @@
-//! Where everything will be in an archive that is about to be written: sizes are known before content is, so several blobs are written at once.
-//! Not here: the content.
+//! The file offsets of an archive, computed from the sizes of its blobs, so that several blobs are
+//! written in parallel.
 
 use std::collections::BTreeMap;
 use std::io::{self, Seek as _, SeekFrom, Write as _};
@@ -12,7 +12,8 @@ use crate::layout;
 
 const BLOCK: u64 = 512;
 
-/// The order and the offsets of an archive. The same content gives the same file, whatever arrives first.
+/// Order and offsets of the entries of an archive. The same content produces the same file, in
+/// whatever order blobs arrive.
 #[derive(Debug)]
 pub struct Plan {
     index: Vec<u8>,
@@ -27,7 +28,7 @@ struct Slot {
 }
 
 impl Plan {
-    /// An archive with this `index.json` and blobs of these sizes, sorted by digest.
+    /// Plans an archive with this `index.json` and blobs of these sizes in bytes, sorted by digest.
     pub fn new(index: Vec<u8>, sizes: BTreeMap<Digest, u64>) -> Self {
         let mut position = 0;
         let mut place = |size: u64| {
@@ -48,7 +49,7 @@ impl Plan {
         }
     }
 
-    /// Writes everything but the blobs' content: what is left out is zero until it is written.
+    /// Writes headers, padding and `index.json`. The content of blobs is zero until it is written.
     pub fn begin(&self, file: &mut File) -> io::Result<()> {
         file.set_len(self.end)?;
         for (name, content) in [
@@ -68,7 +69,7 @@ impl Plan {
         Ok(())
     }
 
-    /// Where the content of a blob begins.
+    /// Returns the offset at which the content of a blob begins.
     pub fn offset(&self, blob: &Digest) -> Option<u64> {
         self.blobs.get(blob).map(|slot| slot.header + BLOCK)
     }

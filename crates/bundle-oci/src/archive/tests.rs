@@ -174,7 +174,7 @@ fn a_plan_is_an_archive_in_any_order_of_arrival() {
     backwards.reverse();
     let bytes = fs_err::read(file.path()).unwrap();
     assert_eq!(bytes, fs_err::read(write(&backwards).path()).unwrap());
-    // Other readers agree.
+    // Other readers of tar list the same names.
     let mut names = Vec::new();
     let mut tar = tar::Archive::new(bytes.as_slice());
     for entry in tar.entries().unwrap() {

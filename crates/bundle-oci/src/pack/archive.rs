@@ -1,23 +1,22 @@
-//! A layer's tar: entries in one order, and nothing in them that differs between machines.
-//! Not here: compression (gzip), and which files a layer holds (layer).
+//! The tar of a layer, with sorted entries and without anything that differs between machines.
 
 use std::io::{self, Read, Write};
 
 use bundle_core::diagnostic::{Finding, codes};
 use tar::{EntryType, Header};
 
-/// Writes entries; owner and group 0, modes 0644 and 0755, and one time for all.
+/// Writes entries with owner and group 0, modes 0644 and 0755, and one timestamp.
 pub(super) struct Archive<W> {
     inner: W,
     time: u64,
 }
 
-/// Why an entry was not written.
+/// Error when an entry is written.
 #[derive(Debug)]
 pub(super) enum NotWritten {
-    /// The path has no room in a header.
+    /// The path is too long for a header.
     Path(Finding),
-    /// What is archived cannot be read, or is not as long as it was said to be.
+    /// The content cannot be read, or its size differs from the announced one.
     Read(io::Error),
     /// The archive cannot be written.
     Write(io::Error),
@@ -35,7 +34,8 @@ impl<W: Write> Archive<W> {
             .map_err(NotWritten::Write)
     }
 
-    /// A file of `size` bytes. It is an error if `content` is longer or shorter: it changes while it is read.
+    /// Writes a file of `size` bytes. Returns an error if `content` is longer or shorter, which
+    /// means that the file changed while it was read.
     pub(super) fn file(
         &mut self,
         path: &str,
@@ -75,7 +75,7 @@ impl<W: Write> Archive<W> {
         write(self.inner.write_all(&[0; 512][..padding]))
     }
 
-    /// Ends the archive, and gives back where it was written.
+    /// Ends the archive and returns the inner writer.
     pub(super) fn finish(mut self) -> io::Result<W> {
         self.inner.write_all(&[0; 1024])?;
         Ok(self.inner)

@@ -1,5 +1,4 @@
-//! An image that another is built upon: its layers stay as they are, byte for byte.
-//! Not here: reading it from a registry, layout or archive (store).
+//! Base image of a bundle. Its layers are kept byte for byte.
 
 use bundle_core::diagnostic::{Finding, codes};
 use bundle_core::format::Files;
@@ -13,21 +12,22 @@ use crate::manifest::Manifest;
 use crate::media;
 use crate::unpack::{UnpackError, Unpacking};
 
-/// An image to build upon.
+/// Base image.
 #[derive(Debug, Clone)]
 pub struct Base {
-    /// Its name, where it has one that others can use.
+    /// Reference of the image, if others can resolve it.
     pub(super) name: Option<String>,
     pub(super) digest: Digest,
     pub(super) config: Value,
     pub(super) layers: Vec<Blob>,
-    /// The configuration as it was, for reading the content.
+    /// Original configuration, for unpacking.
     written: Blob,
 }
 
 impl Base {
-    /// Takes the image whose manifest, configuration and layers these are, in this order. Whoever read them has checked their digests; what kind
-    /// of layers they are and that they fit each other is checked here.
+    /// Returns the base image with this manifest, configuration and layers, in this order. The
+    /// caller has checked the digests; this function checks the types of the layers and that they
+    /// fit the configuration.
     pub fn new(
         name: Option<String>,
         manifest: &Manifest,
@@ -49,7 +49,8 @@ impl Base {
         let config: Value = serde_json::from_slice(config_bytes)
             .map_err(|error| unusable(&format!("its configuration is not JSON: {error}")))?;
         let layers = layers.into_iter().map(|mut layer| {
-            // The bytes are the same under both names, and a manifest of one kind names layers of that kind.
+            // Both media types have the same bytes, and a manifest of one kind must name layers of
+            // that kind.
             if layer.descriptor.media_type == media::DOCKER_LAYER_GZIP {
                 media::LAYER_GZIP.clone_into(&mut layer.descriptor.media_type);
             }
@@ -67,7 +68,7 @@ impl Base {
         })
     }
 
-    /// The files of its content, unpacked as if they had come from anywhere.
+    /// Returns the unpacked files of the image, as untrusted content.
     pub fn files(&self, limits: Limits) -> Result<Files, UnpackError> {
         content(&self.written, &self.layers, limits)
     }

@@ -1,5 +1,5 @@
-//! gzip on several threads, whose bytes do not depend on how many there are: one member, made of chunks that are deflated independently.
-//! Not here: what is compressed (archive).
+//! Parallel gzip with output that does not depend on the number of threads: one member of chunks
+//! that are compressed independently.
 
 use std::collections::VecDeque;
 use std::io::{self, Write};
@@ -10,30 +10,32 @@ use std::thread::JoinHandle;
 use flate2::write::DeflateEncoder;
 use flate2::{Compression, Crc};
 
-/// What is deflated at once. Part of every digest of content that is larger than this; smaller content is as one stream would be.
+/// Bytes that are compressed at once. The value determines the digest of content that is larger;
+/// smaller content has the digest of a single stream.
 pub(super) const CHUNK: usize = 1 << 20;
-/// The level and the pure Rust compressor are part of every digest.
+/// The level and the pure Rust compressor determine every digest.
 const LEVEL: u32 = 6;
-/// More threads than this wait for the disk.
+/// Maximum number of threads; with more, the disk is the limit.
 const THREADS: usize = 8;
-/// gzip, deflate, no flags, no time, no level, no system.
+/// Header for deflate: no flags, no time, no level, unknown operating system.
 const HEADER: [u8; 10] = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 255];
 
-/// A chunk that was deflated: its bytes and the checksum of what they stand for.
+/// A compressed chunk and the checksum of its uncompressed bytes.
 type Deflated = io::Result<(Vec<u8>, Crc)>;
 
-/// One chunk on its way to a thread, and where it comes back.
+/// A chunk for a thread, and the channel for the result.
 struct Job {
     chunk: Vec<u8>,
     back: SyncSender<Deflated>,
 }
 
-/// Compresses what is written to it. [`finish`](Self::finish) ends the member; what is dropped before is no gzip.
+/// Compressing writer. [`finish`](Self::finish) ends the member; without it, the output is
+/// incomplete.
 pub(super) struct Gzip<W> {
     inner: W,
     chunk: Vec<u8>,
     checksum: Crc,
-    /// Chunks that are being deflated, in the order of their content.
+    /// Chunks that are being compressed, in order.
     pending: VecDeque<Receiver<Deflated>>,
     pool: Option<Pool>,
     threads: usize,
@@ -41,13 +43,13 @@ pub(super) struct Gzip<W> {
 }
 
 impl<W: Write> Gzip<W> {
-    /// With as many threads as this machine has to give.
+    /// Compresses with as many threads as the machine has cores, up to a maximum.
     pub(super) fn new(inner: W) -> Self {
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
         Self::with_threads(inner, threads.min(THREADS))
     }
 
-    /// With this many threads; content of one chunk starts none.
+    /// Compresses with this number of threads. Content of one chunk starts none.
     pub(super) fn with_threads(inner: W, threads: usize) -> Self {
         Self {
             inner,
@@ -60,7 +62,7 @@ impl<W: Write> Gzip<W> {
         }
     }
 
-    /// Ends the member, and gives back where it was written.
+    /// Ends the member and returns the inner writer.
     pub(super) fn finish(mut self) -> io::Result<W> {
         let last = std::mem::take(&mut self.chunk);
         while !self.pending.is_empty() {
@@ -74,7 +76,7 @@ impl<W: Write> Gzip<W> {
         Ok(self.inner)
     }
 
-    /// Hands a full chunk to the threads, after making room.
+    /// Sends a full chunk to the threads. Waits for the oldest one if too many are pending.
     fn dispatch(&mut self) -> io::Result<()> {
         if self.pending.len() > self.threads {
             self.collect()?;
@@ -91,7 +93,7 @@ impl<W: Write> Gzip<W> {
         Ok(())
     }
 
-    /// Writes the oldest chunk that is being deflated.
+    /// Waits for the oldest pending chunk and writes it.
     fn collect(&mut self) -> io::Result<()> {
         let Some(oldest) = self.pending.pop_front() else {
             return Ok(());
@@ -115,7 +117,7 @@ impl<W: Write> Gzip<W> {
 
 impl<W: Write> Write for Gzip<W> {
     fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
-        // A full chunk waits until it is known not to be the last one, which ends differently.
+        // The last chunk ends differently, so a full chunk is kept until more content follows.
         if self.chunk.len() == CHUNK && !buffer.is_empty() {
             self.dispatch()?;
         }
@@ -129,7 +131,7 @@ impl<W: Write> Write for Gzip<W> {
     }
 }
 
-/// One chunk on its own. All but the last end on a byte boundary and go on.
+/// Compresses one chunk. All chunks but the last end on a byte boundary.
 fn deflate(chunk: &[u8], last: bool) -> Deflated {
     let mut checksum = Crc::new();
     checksum.update(chunk);
@@ -144,7 +146,7 @@ fn deflate(chunk: &[u8], last: bool) -> Deflated {
     Ok((bytes, checksum))
 }
 
-/// Threads that deflate; they end when it is dropped.
+/// Pool of compressing threads, which end when it is dropped.
 struct Pool {
     jobs: Option<Sender<Job>>,
     threads: Vec<JoinHandle<()>>,
@@ -180,7 +182,7 @@ impl Drop for Pool {
     fn drop(&mut self) {
         self.jobs = None;
         for thread in self.threads.drain(..) {
-            // A thread that panicked has told so already: its chunk never came back.
+            // A panic has been reported already, as the result of its chunk is missing.
             let _ = thread.join();
         }
     }
@@ -192,7 +194,7 @@ fn work(queue: &Mutex<Receiver<Job>>) {
         let Ok(Job { chunk, back }) = job else {
             return;
         };
-        // Nobody waits for it after an error elsewhere.
+        // The receiver is gone after an error elsewhere.
         let _ = back.send(deflate(&chunk, false));
     }
 }
@@ -203,7 +205,7 @@ mod tests {
 
     use super::*;
 
-    /// Text that compresses, and does not repeat within a chunk.
+    /// Text that compresses and does not repeat within a chunk.
     fn content(length: usize) -> Vec<u8> {
         let mut state = 1_u64;
         std::iter::repeat_with(|| {
@@ -232,7 +234,7 @@ mod tests {
             for (threads, piece) in [(2, 4096), (7, 100_003), (3, CHUNK)] {
                 assert!(gzip(&bytes, threads, piece) == one, "{length} {threads}");
             }
-            // Not the reader of several members: the first must be all of it.
+            // A reader of a single member, to prove that the first one has all content.
             let mut read = Vec::new();
             let mut decoder = flate2::read::GzDecoder::new(one.as_slice());
             decoder.read_to_end(&mut read).unwrap();
@@ -250,7 +252,7 @@ mod tests {
         assert!(gzip(&bytes, 4, 999) == stream.finish().unwrap());
     }
 
-    /// If this changes, so does every digest of large content that anybody has written down.
+    /// A change of this digest changes the published digests of all large content.
     #[test]
     fn the_golden_digest_of_several_chunks() {
         let sent = gzip(&content(5 * CHUNK / 2), 2, 8192);

@@ -1,5 +1,4 @@
-//! One layer of any size as a blob: tar, gzip and both digests in one pass over the bytes, in constant memory.
-//! Not here: which layers an image has (the module above).
+//! A layer as a blob: tar, gzip and both digests in one pass over the bytes, with constant memory.
 
 use std::collections::BTreeSet;
 use std::io::{self, Write};
@@ -18,16 +17,16 @@ use crate::manifest::Descriptor;
 use crate::media;
 use crate::unpack::check_path;
 
-/// A layer up to this size stays in memory.
+/// Maximum size in bytes of a layer that is kept in memory.
 const IN_MEMORY: usize = 4 << 20;
 
-/// A layer and the digest of its tar.
+/// A layer and the digest of its uncompressed tar.
 pub(super) struct Layer {
     pub(super) blob: Blob,
     pub(super) diff_id: Digest,
 }
 
-/// An archive that is compressed, hashed and kept as it grows.
+/// An archive that is compressed and hashed while it is written.
 pub(super) struct Growing(Archive<Hashing<Gzip<Hashing<Spool>>>>);
 
 impl Growing {
@@ -75,7 +74,7 @@ impl Growing {
     }
 }
 
-/// A layer of `files` and the folders above them, sorted by path.
+/// Returns a layer of `files` and their parent folders, sorted by path.
 pub(super) fn of_files(files: &Files, time: u64) -> Result<Layer, Finding> {
     let mut paths = BTreeSet::new();
     for path in files.keys() {
@@ -121,7 +120,7 @@ fn unwritable(error: &io::Error) -> Finding {
     .hint("make room in the folder for temporary files, or name another one with TMPDIR")
 }
 
-/// Passes bytes on, and knows their digest and number at the end.
+/// Writer that counts and hashes the bytes that pass.
 struct Hashing<W> {
     inner: W,
     hash: Hasher,
@@ -151,7 +150,7 @@ impl<W: Write> Write for Hashing<W> {
     }
 }
 
-/// Bytes in memory until there are many, then in a temporary file.
+/// Buffer in memory that moves to a temporary file when it grows.
 enum Spool {
     Memory(Vec<u8>),
     File(NamedTempFile),

@@ -1,5 +1,5 @@
-//! Files to an OCI image: the same files and the same package are the same bytes, on every machine and in every run.
-//! Not here: reading folders (folder) and whether the manifests are any good (bundle_core::format).
+//! Packs files into an OCI image, reproducibly: the same files and the same package produce the
+//! same bytes on every machine.
 
 mod archive;
 mod base;
@@ -24,38 +24,39 @@ pub use base::Base;
 pub use plan::{Plan, SourceDate};
 pub use resource::Resource;
 
-/// A whole image: what a layout holds, and what is pushed.
+/// A whole image, as it is stored in a layout or pushed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Packed {
-    /// The manifest.
+    /// Manifest.
     pub manifest: Manifest,
-    /// Its digest: the name of the bundle.
+    /// Digest of the manifest: the identity of the bundle.
     pub digest: Digest,
-    /// The image configuration.
+    /// Image configuration.
     pub config: Blob,
-    /// The layers, lowest first.
+    /// Layers, lowest first.
     pub layers: Vec<Blob>,
 }
 
 impl Packed {
-    /// Bytes to transfer in all.
+    /// Returns the total size of the image, in bytes.
     pub fn size(&self) -> u64 {
         let blobs: u64 = self.blobs().map(|blob| blob.descriptor.size).sum();
         blobs + self.manifest.bytes.len() as u64
     }
 
-    /// Everything but the manifest, in the order in which it is written.
+    /// Returns all blobs but the manifest, in the order in which they are written.
     pub fn blobs(&self) -> impl Iterator<Item = &Blob> {
         self.layers.iter().chain(std::iter::once(&self.config))
     }
 
-    /// The files of its content, unpacked as if they had come from anywhere; those of resources are not among them.
+    /// Returns the unpacked files of the content, without those of resources. The image is handled
+    /// as untrusted.
     pub fn files(&self, limits: Limits) -> Result<Files, UnpackError> {
         content(&self.config, &self.layers, limits)
     }
 }
 
-/// The files of the content that these layers hold; those of resources are not among them.
+/// Returns the files in these layers, without those of resources.
 fn content(config: &Blob, layers: &[Blob], limits: Limits) -> Result<Files, UnpackError> {
     let unreadable = |blob: &Blob, error: std::io::Error| UnpackError::Malformed {
         what: blob.descriptor.digest.to_string(),
@@ -80,12 +81,13 @@ fn content(config: &Blob, layers: &[Blob], limits: Limits) -> Result<Files, Unpa
     Ok(unpacking.finish())
 }
 
-/// Packs a bundle: all of `files` in one layer, and what `package` says of itself in the manifest's annotations.
+/// Packs a bundle: all of `files` in one layer, and the metadata of `package` in the manifest's
+/// annotations.
 pub fn pack(files: &Files, package: &Package) -> Result<Packed, Findings> {
     image(files, annotations(package))
 }
 
-/// Packs files with these annotations: what [`pack`] does once it has read the package.
+/// Packs files with these annotations.
 pub fn image(files: &Files, annotations: BTreeMap<String, String>) -> Result<Packed, Findings> {
     let plan = Plan {
         files: Some(files),
@@ -113,14 +115,15 @@ mod tests {
             "web".to_owned(),
         )]);
         let mut files = files(&["bundle.yaml", "manifests/a.yaml"]);
-        // Enough for every kind of block that the compressor makes.
+        // Enough text for every type of deflate block.
         let text = (0..8000_u64).map(|i| format!("k{i}: {}\n", i * i % 10_007));
         let text: String = text.collect();
         files.insert("manifests/b.yaml".to_owned(), text.into_bytes());
         image(&files, annotations).unwrap()
     }
 
-    /// If this changes, every digest that anybody has written down changes: the compressor, the tar headers or a document's fields did.
+    /// A change of the compressor, the tar headers or the fields of a document changes this digest
+    /// and every published one.
     #[test]
     fn the_golden_digest() {
         let packed = example();

@@ -1,5 +1,5 @@
-//! What an image is made of, and the making: a base's layers as they are, ours above them, and the documents around both.
-//! Not here: the bytes of a layer (layer), and where a base comes from (store).
+//! Plan of an image: the unchanged layers of a base, new layers above them, and the configuration
+//! and manifest.
 
 use std::collections::BTreeMap;
 
@@ -16,33 +16,33 @@ use crate::limits::Limits;
 use crate::manifest::{Document, Manifest};
 use crate::media;
 
-/// When the image was made.
+/// Annotation with the creation time.
 const CREATED: &str = "org.opencontainers.image.created";
-/// The digest of the image that is below.
+/// Annotation with the digest of the base image.
 const BASE_DIGEST: &str = "org.opencontainers.image.base.digest";
-/// The reference of the image that is below.
+/// Annotation with the reference of the base image.
 const BASE_NAME: &str = "org.opencontainers.image.base.name";
-/// What the history says of our layers.
+/// `created_by` of the layers in the image's history.
 const CREATED_BY: &str = "kubectl bundle build";
-/// The latest time that every reader of archives takes: eleven octal digits.
+/// Latest timestamp that every reader of tar accepts: eleven octal digits.
 const LATEST: u64 = 0o777_7777_7777;
 
-/// What goes into an image. The same plan is the same bytes, on every machine and in every run.
+/// Input of an image. The same plan produces the same bytes on every machine.
 #[derive(Debug, Default)]
 pub struct Plan<'a> {
-    /// The content: one layer.
+    /// Content: one layer.
     pub files: Option<&'a Files>,
-    /// What the manifest says about it.
+    /// Annotations of the manifest.
     pub annotations: BTreeMap<String, String>,
-    /// Further content: a layer each, in the order of their names.
+    /// Further content: one layer per resource, in the order of their names.
     pub resources: Vec<Resource>,
-    /// An image whose layers stay below.
+    /// Base image, whose layers are below the new ones.
     pub base: Option<Base>,
-    /// The one time that is written; without it there is none.
+    /// Timestamp of all entries, annotations and the configuration; `None` writes none.
     pub time: Option<SourceDate>,
 }
 
-/// The one time that a reproducible build may write: `SOURCE_DATE_EPOCH`.
+/// Timestamp of a reproducible build: `SOURCE_DATE_EPOCH`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SourceDate {
     seconds: u64,
@@ -50,7 +50,8 @@ pub struct SourceDate {
 }
 
 impl SourceDate {
-    /// Reads seconds since 1970, as <https://reproducible-builds.org/specs/source-date-epoch/> has them.
+    /// Parses seconds since 1970, as <https://reproducible-builds.org/specs/source-date-epoch/>
+    /// defines.
     pub fn parse(text: &str) -> Result<Self, Finding> {
         let seconds = text
             .bytes()
@@ -80,7 +81,8 @@ impl SourceDate {
 }
 
 impl Plan<'_> {
-    /// Makes the image. Resources are read from disk now, and everything that is wrong with them is said at once.
+    /// Builds the image. Resources are read from disk; the errors of all of them are returned
+    /// together.
     pub fn pack(mut self) -> Result<Packed, Findings> {
         let time = self.time.as_ref().map_or(0, |time| time.seconds);
         self.resources
@@ -162,8 +164,11 @@ impl Plan<'_> {
         }
     }
 
-    /// The configuration of an image that is never run. The specification asks for a platform, and tools that unpack images ask for theirs: it
-    /// is the commonest one, or that of the base. Without a source date there is no `created`: it would make every build another digest.
+    /// Returns the configuration of an image that is never run.
+    ///
+    /// The specification requires a platform, and tools that unpack images select theirs: it is
+    /// that of the base, or else the most common one. Without a source date there is no `created`,
+    /// as it would change the digest of each build.
     fn config(&self, own: &[Layer]) -> Result<Vec<u8>, Finding> {
         let diff_ids: Vec<&Digest> = own.iter().map(|layer| &layer.diff_id).collect();
         let created = self.time.as_ref().map(|time| time.written.as_str());
@@ -183,7 +188,7 @@ impl Plan<'_> {
             .and_then(Value::as_array_mut)
             .ok_or_else(|| base.unusable("its configuration names no layers"))?;
         root.extend(diff_ids.iter().map(|id| Value::from(id.as_str())));
-        // A history that is there has an entry for every layer.
+        // A history must have an entry for every layer.
         if let Some(history) = config.get_mut("history").and_then(Value::as_array_mut) {
             history.extend(own.iter().map(|_| match created {
                 Some(created) => json!({ "created": created, "created_by": CREATED_BY }),
@@ -193,7 +198,8 @@ impl Plan<'_> {
         if let Some(created) = created {
             config["created"] = created.into();
         }
-        // A feature of serde_json that any crate can switch on keeps the order of keys: the digest must not depend on it.
+        // A feature of serde_json that any crate can enable keeps the order of keys; the digest
+        // must not depend on it.
         config.sort_all_objects();
         Ok(config.to_string().into_bytes())
     }

@@ -1,5 +1,5 @@
-//! Further content of a bundle: each resource is a layer of its own, read from disk as it is packed.
-//! Not here: how the layer is written (layer), and who asks for resources (`bundle.yaml`, the command line).
+//! Additional content of a bundle: each resource is a layer of its own, read from disk when it is
+//! packed.
 
 use std::path::{Path, PathBuf};
 
@@ -9,29 +9,30 @@ use bundle_core::package::keys;
 use super::layer::{Growing, Layer};
 use crate::unpack::check_path;
 
-/// Where resources lie in the unpacked image.
+/// Folder of the resources in the unpacked image.
 const ROOT: &str = "resources";
-/// Most files of one resource.
+/// Maximum number of files of one resource.
 const FILES: usize = 20_000;
 
-/// Content that is not for Kubernetes.
+/// Content of a bundle that is not applied to the cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Resource {
     /// Name within the bundle.
     pub name: String,
-    /// What it is, for the tool that looks for it.
+    /// Media type, for the tool that reads it.
     pub kind: String,
-    /// The file or folder on disk.
+    /// File or folder on disk.
     pub path: PathBuf,
 }
 
 impl Resource {
-    /// What is wrong with its name, its type and what lies at its path, without reading content.
+    /// Checks the name, the type and the kind of file at the path, without reading content.
     pub fn check(&self) -> Result<(), Findings> {
         self.entries().map(|_| ())
     }
 
-    /// Its layer: a file at `resources/NAME/FILE`, the content of a folder below `resources/NAME/`.
+    /// Returns its layer: a file at `resources/NAME/FILE`, or the content of a folder below
+    /// `resources/NAME/`.
     pub(super) fn pack(&self, time: u64) -> Result<Layer, Findings> {
         let entries = self.entries()?;
         let mut layer = Growing::new(time);
@@ -64,12 +65,12 @@ impl Resource {
         Ok(layer)
     }
 
-    /// Its files and folders, sorted by path.
+    /// Returns its files and folders, sorted by path.
     fn entries(&self) -> Result<Vec<Entry>, Findings> {
         let mut findings = Findings::default();
         self.check_names(&mut findings);
         let mut entries = Vec::new();
-        // The path is the author's and may be a link; what lies below may not.
+        // The author chose this path, so it may be a link; links below it are rejected.
         match fs_err::metadata(&self.path) {
             Err(error) => findings.push(self.unreadable(&self.path, &error)),
             Ok(found) if found.is_dir() => {
@@ -103,7 +104,8 @@ impl Resource {
         Ok(entries)
     }
 
-    /// Files and folders below a folder. Names that begin with a dot are left out, as those of a bundle's folder are.
+    /// Collects files and folders below a folder. Names that begin with a dot are skipped, as in
+    /// the folder of a bundle.
     fn walk(&self, above: &str, folder: &Path, entries: &mut Vec<Entry>, findings: &mut Findings) {
         let read = fs_err::read_dir(folder)
             .and_then(|found| found.map(|entry| Ok(entry?.file_name())).collect());
@@ -228,7 +230,7 @@ impl Resource {
 }
 
 struct Entry {
-    /// Within the resource.
+    /// Path within the resource.
     path: String,
     place: PathBuf,
     folder: bool,

@@ -1,5 +1,5 @@
-//! Whose name we use at a registry: credentials that were given, pull secrets, and docker's and podman's files.
-//! Not here: the format of those files (stored), the tokens that logins buy (token), when to use them (transport).
+//! Credentials of registries: explicit ones, pull secrets, and docker's and podman's credential
+//! files.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -9,33 +9,38 @@ use super::login::Login;
 use super::stored::{Helpers, Stored};
 use crate::limits::CREDENTIAL_BYTES;
 
-/// Where logins come from, first found first taken: those that were given, then the content of pull secrets, then files.
+/// Sources of credentials. The first source with a login wins: `given`, then pull secrets, then
+/// files.
 #[derive(Debug, Clone, Default)]
 pub struct Logins {
     /// By registry (host and port).
     pub given: BTreeMap<String, Login>,
-    /// The content of `.dockerconfigjson` secrets. What they say of helper programs is not followed: they come from the cluster.
+    /// Content of `.dockerconfigjson` Secrets. Credential helpers in them are ignored, as Secrets
+    /// come from the cluster.
     pub secrets: Vec<Vec<u8>>,
-    /// Files as `docker login` and `podman login` write them, with their helper programs. Those that do not exist are passed over.
+    /// Credential files as `docker login` and `podman login` write them, with their credential
+    /// helpers. Missing files are ignored.
     pub files: Vec<PathBuf>,
 }
 
-/// Why a pull secret is not used: one text for all reasons, so that who names Secrets does not learn which exist.
+/// Reason for which a pull secret is not used. All causes share one text, so that a requester who
+/// names Secrets cannot learn which ones exist.
 pub const UNUSABLE_PULL_SECRET: &str =
     "it does not exist, is not of type kubernetes.io/dockerconfigjson, or cannot be read";
 
 impl Logins {
-    /// Whether `content` is a docker configuration, as pull secrets hold it.
+    /// Returns `true` if `content` is a docker configuration, the format of pull secrets.
     pub fn are_readable(content: &[u8]) -> bool {
         Stored::read(content).is_ok()
     }
 
-    /// Nobody in particular, everywhere.
+    /// Returns no credentials: all requests are anonymous.
     pub fn anonymous() -> Self {
         Self::default()
     }
 
-    /// The login for a repository, if there is one. Blocks: it may run a helper program. The error says which source is at fault.
+    /// Returns the login for a repository, if there is one. Blocks: it may run a credential helper.
+    /// The error names the source that failed.
     pub(super) fn find(&self, registry: &str, path: &str) -> Result<Option<Login>, String> {
         if let Some(login) = self.given.get(registry) {
             return Ok(Some(login.clone()));

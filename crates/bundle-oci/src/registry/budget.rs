@@ -1,5 +1,6 @@
-//! How many signatures, and how many bytes of them, are read beside one digest: whoever may write there could else fill our memory. And how
-//! the places where they are share that. Not here: reading them (referrers, legacy).
+//! Budget for the number and total size of signatures that are read for one digest, and its fair
+//! distribution over the places that store them. Anyone with write access to the repository could
+//! otherwise exhaust memory.
 
 use std::collections::BTreeMap;
 
@@ -8,40 +9,41 @@ use bundle_core::policy::{RawSignature, Unread};
 use crate::limits::{REFERRERS, SIGNATURE_BYTES, SIGNATURES_BYTES};
 use crate::manifest::Descriptor;
 
-/// Most of those that are not read which are told: each takes room wherever the signatures are kept, and more of them say nothing more.
+/// Maximum number of skipped signatures that are listed individually.
 const TOLD: usize = 1_000;
 
-/// What each signature counts at least when it is asked which place has had least: places share the number of signatures as well as the bytes.
+/// Minimum cost of a signature, in bytes, so that places share the number of signatures as well as
+/// their bytes.
 const LEAST: u64 = SIGNATURES_BYTES / REFERRERS as u64;
 
-/// What may still be read.
+/// Remaining number and bytes of signatures.
 #[derive(Debug)]
 pub(super) struct Budget {
     signatures: usize,
     bytes: u64,
-    /// How many were left where they are, being too many.
+    /// Number of skipped signatures beyond the limit.
     beyond: usize,
 }
 
-/// A signature that is to be read, or why it is not.
+/// A signature to read, or the reason for which it is skipped.
 #[derive(Debug)]
 pub(super) enum Slot {
     /// To be read.
     Wanted(Descriptor),
-    /// Left where it is.
+    /// Skipped.
     Left(RawSignature),
 }
 
-/// What there is in one place, in the order in which it is to be read.
+/// The signatures that one place stores, in the order in which they are read.
 #[derive(Debug, Default)]
 pub(super) struct Place {
     slots: Vec<Slot>,
-    /// How many more there are.
+    /// Number of further signatures.
     beyond: usize,
 }
 
 impl Place {
-    /// These layers, as many as they are.
+    /// Returns a place with these layers.
     pub(super) fn of(layers: impl Iterator<Item = Descriptor>) -> Self {
         Self {
             slots: layers.map(Slot::Wanted).collect(),
@@ -50,8 +52,12 @@ impl Place {
     }
 }
 
-/// What is read of several places, in their order, and the budget that this leaves. Next is always the place that has had least: a flood in one of
-/// them takes nothing from what the others need, up to an equal share, and what one does not need is left to the others.
+/// Returns the signatures to read from several places, in the order of the places, and the
+/// remaining budget.
+///
+/// The next signature is always taken from the place that has used least. A flood in one place
+/// cannot displace the others' signatures up to an equal share; unused shares are available to the
+/// others.
 pub(super) fn share<const PLACES: usize>(places: [Place; PLACES]) -> (Vec<Slot>, Budget) {
     let mut budget = Budget::new();
     let mut lines = places.map(|place| {
@@ -73,7 +79,7 @@ pub(super) fn share<const PLACES: usize>(places: [Place; PLACES]) -> (Vec<Slot>,
 }
 
 impl Slot {
-    /// What its place has had with it.
+    /// Returns what it uses of its place's share, in bytes.
     fn cost(&self) -> u64 {
         match self {
             Self::Wanted(layer) => {
@@ -94,7 +100,7 @@ impl Budget {
         }
     }
 
-    /// What becomes of a layer; `None` if it is one of too many.
+    /// Decides about a layer. Returns `None` for one beyond the limit.
     pub(super) fn take(&mut self, layer: Descriptor) -> Option<Slot> {
         if self.signatures == 0 {
             self.beyond(1);
@@ -115,12 +121,13 @@ impl Budget {
         }
     }
 
-    /// What becomes of a manifest of signatures that is larger than those are that anybody writes; `None` if it is one of too many.
+    /// Decides about a manifest of signatures over the size limit. Returns `None` for one beyond
+    /// the limit.
     pub(super) fn too_large(&mut self, bytes: u64, limit: u64) -> Option<Slot> {
         self.leave(unread(Unread::TooLarge { bytes, limit }))
     }
 
-    /// What becomes of one that is left where it is; `None` if it is one of too many.
+    /// Records a skipped signature. Returns `None` for one beyond the limit.
     fn leave(&mut self, signature: RawSignature) -> Option<Slot> {
         if self.signatures == 0 {
             self.beyond(1);
@@ -130,7 +137,7 @@ impl Budget {
         Some(Slot::Left(signature))
     }
 
-    /// What becomes of what was found in one place, where there are others.
+    /// Decides again about a signature, with the budget that several places share.
     fn again(&mut self, slot: Slot) -> Option<Slot> {
         match slot {
             Slot::Wanted(layer) => self.take(layer),
@@ -138,7 +145,7 @@ impl Budget {
         }
     }
 
-    /// A place where nothing but this was found.
+    /// Returns a place that has only these signatures.
     pub(super) fn place(self, slots: Vec<Slot>) -> Place {
         Place {
             slots,
@@ -146,19 +153,19 @@ impl Budget {
         }
     }
 
-    /// Notes that so many more are there.
+    /// Adds to the number of signatures beyond the limit.
     pub(super) fn beyond(&mut self, count: usize) {
         self.beyond = self.beyond.saturating_add(count);
     }
 
-    /// Those that are too many.
+    /// Returns the signatures beyond the limit, as skipped ones.
     pub(super) fn rest(&self) -> impl Iterator<Item = RawSignature> + use<> {
         let limit = REFERRERS;
         std::iter::repeat_n(unread(Unread::Beyond { limit }), self.beyond.min(TOLD))
     }
 }
 
-/// A signature that was left where it is.
+/// Returns a skipped signature.
 fn unread(why: Unread) -> RawSignature {
     RawSignature {
         bytes: Vec::new(),
@@ -196,7 +203,7 @@ mod tests {
         let (slots, budget) = share([layers(300, 1), layers(3, 2), Place::default()]);
         assert_eq!((read_of(&slots, 1), read_of(&slots, 2)), (253, 3));
         assert_eq!(budget.beyond, 47);
-        // In the order of the places, whatever order they were taken in.
+        // The result is in the order of the places, not in the order of the shares.
         assert!(matches!(&slots[252], Slot::Wanted(layer) if layer.size == 1));
     }
 
@@ -207,7 +214,7 @@ mod tests {
             assert!(read_of(&slots, size) >= REFERRERS / 3, "{size}");
         }
         assert_eq!(slots.len(), REFERRERS);
-        // As large as they may be, or larger than that, and as many.
+        // Of the maximum size and over it, each in the maximum number.
         for size in [SIGNATURE_BYTES, u64::MAX] {
             for at in 0..3 {
                 let mut places = [(); 3].map(|()| layers(10_000, size));

@@ -1,22 +1,21 @@
-//! `WWW-Authenticate` and `Link`: the two headers of a registry that have a grammar.
-//! Not here: acting on them (auth, referrers).
+//! Parser of the headers `WWW-Authenticate` and `Link`.
 
-/// What a registry wants before it answers.
+/// Authentication that a registry requires.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Challenge {
-    /// Name and password.
+    /// User name and password.
     Basic,
-    /// A token from somewhere else.
+    /// A token from a token service.
     Bearer {
         realm: String,
         service: Option<String>,
         scope: Option<String>,
-        /// What was wrong with the token that was shown: `invalid_token`, `insufficient_scope`.
+        /// Reason for which the sent token was rejected: `invalid_token`, `insufficient_scope`.
         error: Option<String>,
     },
 }
 
-/// Reads the header; a token is preferred to a password where both would do.
+/// Parses the header. A token is preferred if both schemes are offered.
 pub(super) fn challenge(header: &str) -> Option<Challenge> {
     let mut found = None;
     let mut rest = header.trim_start();
@@ -49,7 +48,7 @@ pub(super) fn challenge(header: &str) -> Option<Challenge> {
     found
 }
 
-/// `a=b, c="d"`, up to the next scheme, which is a word without `=`.
+/// Parses `a=b, c="d"` up to the next scheme, which is a word without `=`.
 fn parameters(mut text: &str) -> (Vec<(String, String)>, &str) {
     let mut found = Vec::new();
     loop {
@@ -87,7 +86,7 @@ fn unquote(text: &str) -> (String, &str) {
     (value, "")
 }
 
-/// The target of `Link: <…>; rel="next"`.
+/// Returns the target of `Link: <…>; rel="next"`.
 pub(super) fn next_page(header: &str) -> Option<&str> {
     let (target, rest) = header.trim().strip_prefix('<')?.split_once('>')?;
     let next = rest.split(';').any(|parameter| {

@@ -1,5 +1,4 @@
-//! The words of a registry for an error.
-//! Not here: what its status means (transport).
+//! Error messages of registries.
 
 use reqwest::Response;
 use serde::Deserialize;
@@ -21,7 +20,8 @@ struct ErrorEntry {
     message: String,
 }
 
-/// Returns the registry's own words for an error, `: …`, or nothing if it has none that can be shown.
+/// Returns the error message of the response, `: …`, or an empty text if it has none that can be
+/// shown.
 pub(super) async fn detail_of(pools: &Pools, response: Response) -> String {
     let Ok(body) = pools
         .body(response, ERROR_BYTES, "the error", &Unlimited)

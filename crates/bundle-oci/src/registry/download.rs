@@ -1,5 +1,5 @@
-//! Fetching a blob of any size: counted and hashed while it streams, taken up again where the connection broke, and never held as a whole.
-//! Not here: what is done with the bytes (pull, store).
+//! Download of a blob of any size: counted and hashed while it streams, resumed after a broken
+//! connection, and never held in memory as a whole.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -19,13 +19,13 @@ use crate::clock::runtime_instant;
 use crate::hash::Hasher;
 use crate::manifest::Descriptor;
 
-/// How often in a row a transfer that breaks off is taken up again.
+/// Maximum number of consecutive attempts to resume a transfer.
 const TRIES: u32 = 5;
-/// How much has to arrive before earlier breaks are forgotten.
+/// Bytes after which earlier failures no longer count.
 const PROGRESS: u64 = 4 << 20;
 
-/// The bytes of a blob as they arrive. The last piece comes when all of them are known to be what the descriptor says, and not before: whoever
-/// has read to the end without an error has the content.
+/// Verified bytes of a blob, as a stream. The last piece is returned only after the digest and the
+/// size match, so a caller that reads to the end without an error has the content.
 pub struct BlobReader {
     pieces: BoxStream<'static, Result<Bytes, RegistryError>>,
 }
@@ -37,12 +37,12 @@ impl std::fmt::Debug for BlobReader {
 }
 
 impl BlobReader {
-    /// The bytes with errors as people are told of them.
+    /// Returns the stream with errors as findings.
     pub fn into_pieces(self) -> Pieces {
         self.pieces.map_err(Finding::from).boxed()
     }
 
-    /// All of them, for small blobs: the caller has looked at the size.
+    /// Reads all bytes of a small blob. The caller has checked the size.
     pub async fn bytes(mut self) -> Result<Bytes, RegistryError> {
         let mut all = BytesMut::new();
         while let Some(piece) = self.pieces.next().await {
@@ -61,7 +61,7 @@ impl Stream for BlobReader {
 }
 
 impl Client {
-    /// The bytes of a blob. Nothing is asked before the first of them is.
+    /// Returns the bytes of a blob. The request is sent when the first of them is read.
     pub fn blob(&self, repository: &Repository, descriptor: &Descriptor) -> BlobReader {
         self.blob_after(repository, descriptor, 0, Some(Hasher::new()))
     }
@@ -93,7 +93,7 @@ impl Client {
         }
     }
 
-    /// The same, as a part of something larger. Without a hasher, whoever takes the bytes hashes them.
+    /// Returns a transfer from `offset` on. Without a hasher, the caller has to hash the bytes.
     pub(super) fn transfer(
         &self,
         repository: &Repository,
@@ -119,7 +119,7 @@ impl Client {
         }
     }
 
-    /// A blob whose bytes stay in the registry until they are wanted; for sending it on.
+    /// Returns a blob whose bytes stay in the registry until they are read, for copies.
     pub fn remote_blob(&self, repository: &Repository, descriptor: &Descriptor) -> Blob {
         Blob {
             descriptor: descriptor.clone(),
@@ -141,7 +141,8 @@ struct Remote {
 
 impl Open for Remote {
     fn open(&self, offset: u64) -> Pieces {
-        // Only the whole can be hashed; whoever takes a part of it has begun with the beginning.
+        // Only the whole blob can be hashed. A caller that continues at an offset has hashed the
+        // beginning.
         let hasher = (offset == 0).then(Hasher::new);
         self.client
             .blob_after(&self.repository, &self.descriptor, offset, hasher)
@@ -149,32 +150,32 @@ impl Open for Remote {
     }
 }
 
-/// A blob on its way.
+/// A download in progress.
 pub(super) struct Transfer {
     client: Client,
     repository: Repository,
     descriptor: Descriptor,
     hasher: Option<Hasher>,
-    /// Bytes that have been taken.
+    /// Bytes that were returned.
     offset: u64,
     response: Option<Response>,
-    /// Whether the registry has begun to send, at least once.
+    /// `true` if the registry has sent a response at least once.
     begun: bool,
-    /// Bytes that come again because the registry does not send parts.
+    /// Bytes to skip because the registry ignores `Range`.
     skip: u64,
-    /// Breaks in a row, and bytes since the last of them.
+    /// Consecutive failures, and bytes since the last one.
     failures: u32,
     since: u64,
     until: Option<Instant>,
-    /// When the present window began, and how much was there then.
+    /// Start of the current window, and the offset at that time.
     window: Option<(Instant, u64)>,
-    /// The last piece, until the answer is known to end with it.
+    /// The last piece, held back until the end of the response is verified.
     held: Option<Bytes>,
     done: bool,
 }
 
 impl Transfer {
-    /// The next piece; `None` after the last.
+    /// Returns the next piece, and `None` after the last.
     pub(super) async fn piece(&mut self) -> Result<Option<Bytes>, Reason> {
         let allowance = self.client.allowance(self.descriptor.size);
         let until = *self
@@ -196,8 +197,8 @@ impl Transfer {
         }
     }
 
-    /// An error at the end of a window in which too little came. What waits for whoever takes the bytes is not counted against the registry: the
-    /// window begins anew with the next piece.
+    /// Returns an error at the end of a window in which too few bytes arrived. Time in which the
+    /// caller does not read is not counted: the window restarts with the next piece.
     fn is_fast_enough(&mut self) -> Result<(), Reason> {
         let slowest = self.client.deadlines.slowest;
         let (begun, before) = *self.window.get_or_insert((runtime_instant(), 0));
@@ -222,10 +223,10 @@ impl Transfer {
             return Ok(None);
         }
         if self.held.is_some() {
-            // Everything came, and the connection broke before its end was said.
+            // All bytes arrived, and the connection broke before the end of the body.
             return self.finish();
         }
-        // Taken out, so that an answer which failed or was given up is not read on.
+        // Taken, so that a failed or abandoned response is not read again.
         let mut response = match self.response.take() {
             Some(response) => response,
             None => self.open().await?,
@@ -250,7 +251,7 @@ impl Transfer {
         }
     }
 
-    /// The last piece, if all of them are what they should be.
+    /// Returns the last piece after comparing size and digest.
     fn finish(&mut self) -> Result<Option<Bytes>, Reason> {
         if let Some(hasher) = self.hasher.take() {
             let found = hasher.finish();
@@ -265,7 +266,7 @@ impl Transfer {
         Ok(self.held.take())
     }
 
-    /// Counts and hashes a piece; `None` if there is nothing in it to pass on yet.
+    /// Counts and hashes a piece. Returns `None` if there is nothing to return yet.
     fn take(&mut self, mut piece: Bytes) -> Result<Option<Bytes>, Reason> {
         if self.skip > 0 {
             let skipped = piece
@@ -300,7 +301,7 @@ impl Transfer {
         Ok(Some(piece))
     }
 
-    /// Asks for the bytes that are missing.
+    /// Requests the missing bytes.
     async fn open(&mut self) -> Result<Response, Reason> {
         let ask = Ask {
             from: self.offset,
@@ -324,7 +325,8 @@ impl Transfer {
             }
             missing
         } else {
-            // It does not do parts: what is there already comes again. The hash over all of it finds out if it is something else now.
+            // The registry ignores `Range` and sends the known bytes again. The hash over all bytes
+            // detects a change.
             self.skip = self.offset;
             self.descriptor.size
         };
@@ -337,7 +339,8 @@ impl Transfer {
         }
     }
 
-    /// Whether what went wrong is no reason to give up what has arrived. A registry that does not even begin is not asked again.
+    /// Returns `true` if the transfer can be resumed after this error. A registry that has not sent
+    /// any response is not retried.
     fn may_go_on(&mut self, reason: &Reason, until: Instant) -> bool {
         let passing = matches!(
             reason,
@@ -352,7 +355,8 @@ impl Transfer {
     }
 }
 
-/// The first byte of a part and the size of the whole; `None` if the header is missing or says something else than the rest of the content.
+/// Returns the first byte of the part and the size of the whole. `None` if the header is missing or
+/// does not describe the rest of the content.
 fn content_range(response: &Response) -> Option<(u64, u64)> {
     let text = response.headers().get(CONTENT_RANGE)?.to_str().ok()?;
     let (range, size) = text.trim().strip_prefix("bytes")?.trim().split_once('/')?;

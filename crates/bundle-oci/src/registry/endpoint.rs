@@ -1,5 +1,4 @@
-//! How a registry is spoken to: with or without TLS, and what it wants to see before it answers. Asked once per registry.
-//! Not here: tokens and credentials.
+//! Scheme and authentication of each registry, discovered with one `GET /v2/` and cached.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,21 +13,21 @@ use super::http::{Pools, is_loopback};
 use super::reach::Reach;
 use super::remembered::make_room;
 
-/// What is known of a registry.
+/// Scheme and authentication of a registry.
 #[derive(Debug, Clone)]
 pub(super) struct Endpoint {
-    /// `https://registry.example.com/v2/`.
+    /// Base URL: `https://registry.example.com/v2/`.
     pub(super) base: Url,
     pub(super) challenge: Option<Challenge>,
-    /// How far away it is: where it may send us for tokens.
+    /// Network zone of the registry; it limits the realms of token services.
     pub(super) reach: Reach,
 }
 
-/// Everything that is known of registries.
+/// Cache of the endpoints of registries.
 #[derive(Debug)]
 pub(super) struct Endpoints {
     plain: BTreeSet<String>,
-    /// Those that may be spoken to without TLS if they do not have it.
+    /// Registries for which plain HTTP is allowed if they do not speak TLS.
     tolerated: BTreeSet<String>,
     known: Mutex<HashMap<String, Arc<Endpoint>>>,
 }
@@ -42,7 +41,7 @@ impl Endpoints {
         }
     }
 
-    /// Finds out, or remembers.
+    /// Returns the endpoint of a registry, from the cache or by a request.
     pub(super) async fn get(&self, pools: &Pools, registry: &str) -> Result<Arc<Endpoint>, Reason> {
         if let Some(endpoint) = self.lock().get(registry) {
             return Ok(Arc::clone(endpoint));
@@ -52,7 +51,8 @@ impl Endpoints {
         let (endpoint, sure) = if self.plain.contains(registry) {
             ask(pools, plain).await?
         } else if is_loopback(&secure) {
-            // Nothing secret is in the question, and a TLS server answers it with 400 or hangs up.
+            // The request has no secrets, and a TLS server answers it with 400 or closes the
+            // connection.
             match ask(pools, plain).await {
                 Ok((endpoint, sure)) if sure => (endpoint, sure),
                 Err(reason @ (Reason::Unreachable { .. } | Reason::Stalled { .. })) => {
@@ -88,7 +88,7 @@ impl Endpoints {
         Ok(endpoint)
     }
 
-    /// Remembers a newer challenge.
+    /// Stores a newer challenge.
     pub(super) fn update(&self, registry: &str, challenge: Challenge) -> Option<Arc<Endpoint>> {
         let mut known = self.lock();
         let endpoint = known.get_mut(registry)?;
@@ -101,13 +101,13 @@ impl Endpoints {
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<String, Arc<Endpoint>>> {
-        // The map is whole at every moment, whoever panicked.
+        // The map is consistent even if another thread panicked.
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 fn base(scheme: &str, registry: &str) -> Result<Url, Reason> {
-    // The one registry whose name is not its host.
+    // Docker Hub is the only registry whose name differs from its host.
     let host = match registry {
         "docker.io" | "index.docker.io" => "registry-1.docker.io",
         registry => registry,
@@ -116,7 +116,8 @@ fn base(scheme: &str, registry: &str) -> Result<Url, Reason> {
         .map_err(|error| Reason::Settings(format!("`{registry}` is not a host: {error}")))
 }
 
-/// One ping. Whether its answer is that of a registry, and so worth remembering, is the second half.
+/// Sends one `GET /v2/`. The second value is `true` if the response came from a registry and may be
+/// cached.
 async fn ask(pools: &Pools, base: Url) -> Result<(Endpoint, bool), Reason> {
     pools.introduce(&base);
     let response = pools
@@ -134,7 +135,7 @@ async fn ask(pools: &Pools, base: Url) -> Result<(Endpoint, bool), Reason> {
     Ok((endpoint, sure))
 }
 
-/// What the headers of a 401 ask for.
+/// Returns the challenge in the headers of a 401.
 pub(super) fn challenge_of(headers: &HeaderMap) -> Option<Challenge> {
     let all: Vec<&str> = headers
         .get_all(WWW_AUTHENTICATE)

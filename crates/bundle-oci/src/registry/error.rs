@@ -1,5 +1,4 @@
-//! What goes wrong with a registry, and how it is told. "Is not there", "may not be seen" and "cannot be told" are different answers.
-//! Not here: archives that are at fault themselves (unpack).
+//! Errors of registry requests. "Not found", "denied" and "unknown" are different errors.
 
 use std::time::Duration;
 
@@ -10,19 +9,19 @@ use bundle_core::reference::Digest;
 use crate::limits::human;
 use crate::unpack::UnpackError;
 
-/// A failure: what was tried, on what, and why it did not work.
+/// A failed operation, its object and the reason.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("cannot {doing} {subject}: {reason}")]
 pub struct RegistryError {
-    /// What was tried, as a verb: `read the manifest of`.
+    /// Operation as a verb: `read the manifest of`.
     pub doing: &'static str,
-    /// The reference or registry.
+    /// Reference or registry.
     pub subject: String,
-    /// Why it did not work.
+    /// Reason for the failure.
     pub reason: Reason,
 }
 
-/// Why it did not work.
+/// Reason for the failure of a request.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Reason {
     /// No connection.
@@ -30,45 +29,45 @@ pub enum Reason {
     Unreachable {
         /// Host and port.
         registry: String,
-        /// The system's words.
+        /// Error of the operating system or the HTTP client.
         cause: String,
     },
-    /// A connection, but no trust in who is at its other end.
+    /// TLS handshake failed: the registry's certificate is not trusted.
     #[error("the certificate of {registry} is not trusted ({cause})")]
     Certificate {
         /// Host and port.
         registry: String,
-        /// Why not.
+        /// Reason for which the certificate is rejected.
         cause: String,
     },
-    /// A connection that ended in the middle of an answer.
+    /// The connection broke in the middle of a response.
     #[error("the connection to {registry} broke off ({cause})")]
     Cut {
         /// Host and port.
         registry: String,
-        /// The system's words.
+        /// Error of the operating system or the HTTP client.
         cause: String,
     },
-    /// Bytes stopped coming, or the whole took too long.
+    /// No bytes arrived for too long, or the call exceeded its deadline.
     #[error("the registry stopped answering ({})", seconds(.after))]
     Stalled {
-        /// The deadline that passed.
+        /// Deadline that was exceeded.
         after: Duration,
     },
-    /// The caller has no memory for what the registry answers.
+    /// The caller's memory limit has no room for the response.
     #[error("there is no memory left for the registry's answer")]
     NoMemory,
-    /// A blob that comes more slowly than is waited for.
+    /// The download rate of a blob is below the minimum.
     #[error(
         "the registry is too slow: {came} bytes came within {}, and at least {slowest} a second are needed",
         seconds(.window)
     )]
     TooSlow {
-        /// How many bytes came.
+        /// Bytes that arrived.
         came: u64,
-        /// The time that was measured.
+        /// Measured time.
         window: Duration,
-        /// What is needed, in bytes a second.
+        /// Minimum rate, in bytes per second.
         slowest: u64,
     },
     /// 404.
@@ -81,49 +80,49 @@ pub enum Reason {
         who: String,
         /// HTTP status.
         status: u16,
-        /// What it said, with a separator before it, or nothing.
+        /// Message of the registry with a separator before it, or empty.
         detail: String,
     },
-    /// The login itself is not accepted.
+    /// The credentials are rejected.
     #[error("{place} does not accept the login, {who} ({status}{detail})")]
     LoginRefused {
-        /// The registry or its token service.
+        /// Registry or token service.
         place: String,
         /// `as NAME`.
         who: String,
         /// HTTP status.
         status: u16,
-        /// What it said, with a separator before it, or nothing.
+        /// Message of the service with a separator before it, or empty.
         detail: String,
     },
-    /// A token that was given is not accepted, or not any more.
+    /// A token is rejected or has expired.
     #[error(
         "{place} does not accept the token: it has expired, was taken back, or is for another registry"
     )]
     TokenRefused {
-        /// The registry.
+        /// Registry.
         place: String,
     },
-    /// The other side wants a client certificate, or not the one that it got.
+    /// The registry requires a client certificate or rejects the one that was sent.
     #[error("{registry} {}", if *.given { "does not accept the client certificate" } else { "wants a client certificate" })]
     ClientCertificate {
         /// Host and port.
         registry: String,
-        /// Whether it got one.
+        /// `true` if a certificate was sent.
         given: bool,
     },
-    /// The configuration of registries forbids it.
+    /// registries.conf blocks the registry.
     #[error("the configuration of registries blocks `{prefix}`")]
     Blocked {
-        /// The entry's prefix.
+        /// Prefix of the entry.
         prefix: String,
     },
-    /// 429 or 5xx, after a few tries.
+    /// 429 or 5xx, after all retries.
     #[error("the registry cannot answer now ({status}{detail})")]
     Busy {
         /// HTTP status.
         status: u16,
-        /// What it said, with a separator before it, or nothing.
+        /// Message of the registry with a separator before it, or empty.
         detail: String,
     },
     /// Any other status.
@@ -131,87 +130,87 @@ pub enum Reason {
     Refused {
         /// HTTP status.
         status: u16,
-        /// What it said, with a separator before it, or nothing.
+        /// Message of the registry with a separator before it, or empty.
         detail: String,
     },
-    /// The bytes are not those that were asked for.
+    /// The content does not match its digest.
     #[error("the registry lies about a digest: {expected} was asked for, {found} arrived")]
     DigestMismatch {
-        /// The digest that was asked for.
+        /// Expected digest.
         expected: Digest,
-        /// The digest of what arrived.
+        /// Digest of the received bytes.
         found: Digest,
     },
-    /// Another number of bytes than was announced.
+    /// The content does not match its size.
     #[error("the registry lies about a size: {expected} bytes were named, and {found} arrive")]
     SizeMismatch {
-        /// What was named.
+        /// Expected size, in bytes.
         expected: u64,
-        /// What arrives, or at least that much.
+        /// Received bytes; the real number may be larger.
         found: u64,
     },
-    /// More than is read.
+    /// More bytes than the limit.
     #[error("{what} is larger than the limit of {}", human(*.limit))]
     TooLarge {
-        /// What is too large.
+        /// Object that is too large.
         what: String,
-        /// The limit in bytes.
+        /// Limit in bytes.
         limit: u64,
     },
-    /// More of something than is read.
+    /// More objects than the limit.
     #[error("there are more than {limit} {what}")]
     TooMany {
-        /// What there is too much of.
+        /// Objects of which there are too many.
         what: String,
-        /// The limit.
+        /// Limit.
         limit: usize,
     },
-    /// Something else than was asked for.
+    /// Unexpected media type.
     #[error("the registry sent {found}, not {wanted}")]
     WrongMediaType {
-        /// What came.
+        /// Media type of the response.
         found: String,
-        /// What was asked for.
+        /// Expected kind of document.
         wanted: &'static str,
     },
-    /// A document that cannot be read; the text says which and why.
+    /// Invalid document; the text names it and the reason.
     #[error("{0}")]
     Malformed(String),
-    /// A redirect that is not followed.
+    /// A rejected redirect.
     #[error("the registry redirects to {to}, {why}")]
     Redirect {
-        /// Where to, without query.
+        /// Target without query.
         to: String,
-        /// Why it is not followed.
+        /// Reason for which it is rejected.
         why: &'static str,
     },
-    /// Credentials that are stored and cannot be read.
+    /// Stored credentials cannot be read.
     #[error("the stored credentials for {registry} cannot be read: {cause}")]
     Credentials {
         /// Host and port.
         registry: String,
-        /// Which file or helper, and why.
+        /// File or credential helper, and the reason.
         cause: String,
     },
-    /// Other content has the tag.
+    /// The tag refers to other content.
     #[error("the tag names other content, {found}")]
     TagTaken {
-        /// What the tag names.
+        /// Digest to which the tag refers.
         found: Digest,
     },
-    /// Others kept overwriting the list of referrers.
+    /// Concurrent writers kept overwriting the list of referrers.
     #[error("other writers kept overwriting the list of referrers, {tag}")]
     SignatureLost {
-        /// The tag that is the list.
+        /// Fallback tag of the list.
         tag: String,
     },
-    /// The client itself cannot be made.
+    /// Invalid settings of the client.
     #[error("{0}")]
     Settings(String),
-    /// What was to be sent cannot be had.
+    /// The content to upload cannot be read.
     #[error("{}", .0.message)]
     Source(Finding),
-    /// The content does not unpack.
+    /// The content cannot be unpacked.
     #[error(transparent)]
     Content(UnpackError),
 }
@@ -225,7 +224,7 @@ fn seconds(duration: &Duration) -> String {
 }
 
 impl RegistryError {
-    /// Whether trying again later, with nothing changed, can help.
+    /// Returns `true` if a later retry without a change can succeed.
     pub fn is_passing(&self) -> bool {
         matches!(
             self.reason,
@@ -239,7 +238,7 @@ impl RegistryError {
         )
     }
 
-    /// What a person is told.
+    /// Returns the diagnostic of the error.
     pub fn finding(&self) -> Finding {
         use codes::registry as code;
         let (code, hint) = match &self.reason {
@@ -346,7 +345,7 @@ impl From<RegistryError> for Unavailable {
     }
 }
 
-/// The last cause, which has the system's words.
+/// Returns the innermost cause, which has the error of the operating system.
 pub(super) fn innermost(error: &dyn std::error::Error) -> String {
     let mut last = error;
     while let Some(next) = last.source() {

@@ -1,5 +1,5 @@
-//! Content on its way out: a part of a blob as the body of a request, watched so that a line that stands still is told from one that is slow.
-//! Not here: which parts are sent when (upload).
+//! Request body from a part of a blob, with progress that tells a stalled connection from a slow
+//! one.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,10 +13,11 @@ use crate::blob::{Blob, BlobContent, Pieces, changed};
 use crate::hash::Hasher;
 use crate::progress::Progress;
 
-/// The most that is handed to a connection at once: small enough that a slow line shows that it moves.
+/// Maximum size of a piece that is passed to a connection. It is small, so that a slow connection
+/// shows progress.
 const SLICE: usize = 256 << 10;
 
-/// A part of a blob that a request carries.
+/// Part of a blob that a request sends.
 #[derive(Debug, Clone)]
 pub(super) struct Part<'a> {
     pub(super) blob: &'a Blob,
@@ -39,10 +40,11 @@ impl<'a> Part<'a> {
         Self::new(blob, 0, blob.descriptor.size)
     }
 
-    /// A body that begins at the part's beginning, whatever became of earlier ones.
+    /// Returns a new body that begins at the start of the part.
     pub(super) fn body(&self, progress: &Arc<dyn Progress>) -> Body {
         progress.again(self.watch.reset());
-        // A file may have changed since it was described. Content from elsewhere has been looked at on its way, and memory does not change.
+        // A file may have changed since it was described. Remote content was hashed while it
+        // arrived, and memory does not change.
         let whole = self.from == 0 && self.length == self.blob.descriptor.size;
         let hasher = (whole && matches!(self.blob.content, BlobContent::File(_))).then(Hasher::new);
         let feed = Feed {
@@ -69,17 +71,17 @@ impl<'a> Part<'a> {
     }
 }
 
-/// What is known of a body that is being sent.
+/// Progress of a body that is being sent.
 #[derive(Debug, Default)]
 pub(super) struct Watch {
     taken: AtomicU64,
-    /// The content, and not the connection, is what is waited for.
+    /// `true` while the content, and not the connection, is the bottleneck.
     waiting: AtomicBool,
     failed: Mutex<Option<Finding>>,
 }
 
 impl Watch {
-    /// Bytes that the connection has taken.
+    /// Returns the number of bytes that the connection has accepted.
     pub(super) fn taken(&self) -> u64 {
         self.taken.load(Ordering::Relaxed)
     }
@@ -88,7 +90,7 @@ impl Watch {
         self.waiting.load(Ordering::Relaxed)
     }
 
-    /// Why the content could not be had, if that is what went wrong.
+    /// Returns the error of the content, if it could not be read.
     pub(super) fn failure(&self) -> Option<Finding> {
         self.lock().take()
     }
@@ -134,7 +136,8 @@ impl Feed {
         if let Some(hasher) = &mut self.hasher {
             hasher.update(&slice);
             if self.left == 0 {
-                // Before the last of it is sent: the registry never has all of something that is not what it is called.
+                // Checked before the last piece is sent, so that the registry never receives all
+                // bytes of content with a wrong digest.
                 let found = hasher.clone().finish();
                 if found != self.blob {
                     return Err(changed(&self.blob, &found.to_string()));

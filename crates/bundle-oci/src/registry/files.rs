@@ -1,10 +1,9 @@
-//! Reading the small files that settings name: never more of them than is allowed.
-//! Not here: what is in them.
+//! Bounded reads of small configuration files.
 
 use std::io::{self, Read as _};
 use std::path::Path;
 
-/// The content of a file that is no larger than `limit`; larger ones are an error.
+/// Returns the content of a file, or an error if it has more than `limit` bytes.
 pub(super) fn read_bounded(file: &Path, limit: u64) -> io::Result<Vec<u8>> {
     let mut content = Vec::new();
     fs_err::File::open(file)?

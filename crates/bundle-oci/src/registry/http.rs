@@ -1,5 +1,5 @@
-//! The HTTP clients below: one that respects proxies, one for loopback; no redirects, extra authorities, bounded reading.
-//! Not here: which requests are made, and in whose name.
+//! HTTP clients: one that uses proxies and one for loopback, with extra certificate authorities,
+//! without automatic redirects, and with bounded responses.
 
 use std::collections::{HashMap, HashSet};
 use std::error::Error;
@@ -22,26 +22,29 @@ use super::request_log::RequestLog;
 use super::tls::Trust;
 use super::{ClientOptions, Deadlines, Reason, RegistryError};
 
-/// Bytes per second below which sending counts as stalled.
+/// Bytes per second below which an upload counts as stalled.
 const SLOWEST: u64 = 64 << 10;
 
-/// Bytes per second below which a registry that has everything counts as stalled.
+/// Bytes per second below which a registry that has received all bytes counts as stalled.
 const STORING: u64 = 4 << 20;
 
-/// The connection pools, made when first used: reading the system's authorities takes milliseconds that `--help` need not pay.
+/// Connection pools, created at first use: reading the system's certificate authorities takes
+/// milliseconds that `--help` does not need.
 pub(super) struct Pools {
     trust: Trust,
     user_agent: String,
     deadlines: Deadlines,
     proxied: OnceLock<reqwest::Client>,
     direct: OnceLock<reqwest::Client>,
-    /// For what is on this machine and speaks no TLS: without any authorities, which are half of the time that a look at such a registry takes.
+    /// Client for registries on this machine without TLS. It loads no certificate authorities,
+    /// which halves the time of a request to such a registry.
     plain: OnceLock<reqwest::Client>,
-    /// Where public and private registries lead.
+    /// Clients for redirects of public and of private registries.
     away: [OnceLock<reqwest::Client>; 2],
-    /// Hosts that references name, in contrast to those that registries name.
+    /// Hosts that references name, in contrast to hosts of redirects.
     registries: Mutex<HashSet<String>>,
-    /// Those with certificates of their own, and `None` for those without; by host, whether it is a registry, and who led there.
+    /// Clients with certificates of their own, `None` for hosts without; by host, whether it is a
+    /// registry, and the zone of the redirecting registry.
     own: Mutex<HashMap<(String, bool, Reach), Option<reqwest::Client>>>,
 }
 
@@ -53,7 +56,7 @@ impl fmt::Debug for Pools {
 
 fn install_provider() {
     if rustls::crypto::CryptoProvider::get_default().is_none() {
-        // Somebody else may be quicker, with the same provider: there is only one in the tree.
+        // Fails only if a provider is installed, and there is only one in the build.
         let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     }
 }
@@ -78,7 +81,7 @@ impl Pools {
         })
     }
 
-    /// From now on this URL's host counts as a registry: it may be shown a client certificate.
+    /// Marks this URL's host as a registry, which may receive a client certificate.
     pub(super) fn introduce(&self, url: &Url) {
         if self.trust.identity.is_some() {
             let mut registries = lock(&self.registries);
@@ -89,7 +92,7 @@ impl Pools {
         }
     }
 
-    /// The client for requests to this URL.
+    /// Returns the client for requests to this URL.
     pub(super) fn client(&self, url: &Url) -> Result<reqwest::Client, Reason> {
         let loopback = is_loopback(url);
         if let Some(own) = self.own(url, loopback, Reach::Local)? {
@@ -112,7 +115,8 @@ impl Pools {
         Ok(pool.get_or_init(|| made).clone())
     }
 
-    /// The client for requests to a URL that a registry so far away has named, in a redirect or for an upload.
+    /// Returns the client for a URL from a redirect or an upload location of a registry in zone
+    /// `from`.
     fn client_away(&self, url: &Url, from: Reach) -> Result<reqwest::Client, Reason> {
         let pool = match from {
             Reach::Public => &self.away[0],
@@ -133,7 +137,7 @@ impl Pools {
         Ok(pool.get_or_init(|| made).clone())
     }
 
-    /// A client for this URL's host alone, where it has certificates of its own.
+    /// Returns a client for this URL's host alone, if it has certificates of its own.
     fn own(
         &self,
         url: &Url,
@@ -165,7 +169,8 @@ impl Pools {
         Ok(made)
     }
 
-    /// What all clients have in common. Redirects are followed by us, each with the client for where it leads.
+    /// Returns the common settings of all clients. Redirects are followed by the caller, as each
+    /// target may need another client.
     fn builder(&self) -> reqwest::ClientBuilder {
         reqwest::Client::builder()
             .user_agent(&self.user_agent)
@@ -175,7 +180,7 @@ impl Pools {
             .redirect(redirect::Policy::none())
     }
 
-    /// A client that could not speak TLS to anybody: it trusts no authority.
+    /// Returns a client without trusted certificate authorities, for plain HTTP.
     fn make_plain(&self) -> Result<reqwest::Client, Reason> {
         install_provider();
         let builder = self.builder().no_proxy().tls_certs_only([]);
@@ -208,7 +213,8 @@ impl Pools {
         builder()
             .tls_certs_merge(certificates())
             .build()
-            // A system without any authorities, such as an image from scratch: then only ours count.
+            // The system has no certificate authorities, for example in an image from scratch: only
+            // the configured ones are trusted.
             .or_else(|_| builder().tls_certs_only(certificates()).build())
             .map_err(|error| {
                 Reason::Settings(format!(
@@ -218,13 +224,13 @@ impl Pools {
             })
     }
 
-    /// Whether this host is shown a client certificate.
+    /// Returns `true` if this host may receive a client certificate.
     fn shows_certificate(&self, host: &str) -> bool {
         (self.trust.identity.is_some() && lock(&self.registries).contains(host))
             || matches!(self.trust.of(host), Ok(Some(own)) if own.identity.is_some())
     }
 
-    /// Sends one request as it is.
+    /// Sends one request without retries.
     pub(super) async fn send(
         &self,
         request: reqwest::Request,
@@ -233,7 +239,7 @@ impl Pools {
         self.send_by(&client, request).await
     }
 
-    /// Sends one request to where a registry that is so far away has led.
+    /// Sends one request to a URL that a registry in zone `from` named.
     pub(super) async fn send_away(
         &self,
         request: reqwest::Request,
@@ -249,7 +255,8 @@ impl Pools {
         request: reqwest::Request,
     ) -> Result<reqwest::Response, Reason> {
         let registry = authority(request.url());
-        // No answer can come before what we send has arrived: slow lines get a second for every 64 KiB.
+        // The response cannot arrive before the body has been sent: the deadline grows by one
+        // second for every 64 KiB.
         let sending = request
             .body()
             .and_then(reqwest::Body::as_bytes)
@@ -267,7 +274,7 @@ impl Pools {
         outcome
     }
 
-    /// Sends one request with a part of a blob in it. It has all the time that it needs while it moves.
+    /// Sends one request with a part of a blob. It has no deadline while bytes are sent.
     pub(super) async fn send_watched(
         &self,
         request: reqwest::Request,
@@ -296,7 +303,7 @@ impl Pools {
             let sent = before == part.length;
             let mut after = self.deadlines.stall;
             if sent {
-                // It has everything, and puts it where it stays.
+                // The registry has all bytes and stores them.
                 after += Duration::from_secs(part.length / STORING);
             }
             match tokio::time::timeout(after, answer.as_mut()).await {
@@ -316,7 +323,7 @@ impl Pools {
         }
     }
 
-    /// The next piece of an answer; `None` at its end.
+    /// Returns the next piece of a response, and `None` at its end.
     pub(super) async fn piece(
         &self,
         response: &mut reqwest::Response,
@@ -328,7 +335,7 @@ impl Pools {
             .map_err(|error| self.explain(&authority(response.url()), &error))
     }
 
-    /// The whole body, if it is no longer than `limit`.
+    /// Returns the whole body. Returns an error if it has more than `limit` bytes.
     pub(super) async fn body(
         &self,
         mut response: reqwest::Response,
@@ -361,11 +368,12 @@ impl Pools {
         Ok(body.freeze())
     }
 
-    /// What an error of the connection means.
+    /// Returns the reason for an error of the connection.
     fn explain(&self, registry: &str, error: &reqwest::Error) -> Reason {
         let registry = registry.to_owned();
         let tls = held::<rustls::Error>(error);
-        // What the other side says of our certificate, or of its absence; it comes with the first answer, after the connection stands.
+        // The server's alert about our certificate, or about its absence. It arrives with the first
+        // response, after the handshake.
         if let Some(rustls::Error::AlertReceived(alert)) = tls
             && ALERTS.contains(alert)
         {
@@ -400,7 +408,7 @@ impl Pools {
     }
 }
 
-/// The alerts of TLS by which a server refuses its client.
+/// TLS alerts with which a server rejects its client.
 const ALERTS: [AlertDescription; 7] = [
     AlertDescription::CertificateRequired,
     AlertDescription::BadCertificate,
@@ -412,11 +420,11 @@ const ALERTS: [AlertDescription; 7] = [
 ];
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // What they hold is whole at every moment, whoever panicked.
+    // The content is consistent even if another thread panicked.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// rustls names the commonest reasons by its own types.
+/// Replaces the names of rustls' types for the most common errors by words.
 fn in_words(cause: String) -> String {
     const WORDS: [(&str, &str); 7] = [
         ("UnknownIssuer", "its issuer is not a known authority"),
@@ -436,14 +444,14 @@ fn in_words(cause: String) -> String {
         .map_or(cause, |(_, words)| (*words).to_owned())
 }
 
-/// The error of that type among `error` and its causes.
+/// Returns the error of type `T` among `error` and its causes.
 fn held<'a, T: Error + 'static>(error: &'a (dyn Error + 'static)) -> Option<&'a T> {
     let mut next = Some(error);
     while let Some(error) = next {
         if let Some(found) = error.downcast_ref::<T>() {
             return Some(found);
         }
-        // The `source` of an I/O error is that of the error in it.
+        // The `source` of an I/O error is that of its inner error.
         let inner = error
             .downcast_ref::<io::Error>()
             .and_then(io::Error::get_ref)
@@ -453,7 +461,7 @@ fn held<'a, T: Error + 'static>(error: &'a (dyn Error + 'static)) -> Option<&'a 
     None
 }
 
-/// Host and port, as references name registries.
+/// Returns host and port, as references name registries.
 pub(super) fn authority(url: &Url) -> String {
     match (url.host_str(), url.port()) {
         (Some(host), Some(port)) => format!("{host}:{port}"),
@@ -462,7 +470,7 @@ pub(super) fn authority(url: &Url) -> String {
     }
 }
 
-/// Whether the URL names this machine.
+/// Returns `true` if the URL refers to this machine.
 pub(super) fn is_loopback(url: &Url) -> bool {
     match url.host() {
         Some(Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),

@@ -1,5 +1,5 @@
-//! cosign's older form: signatures as the layers of an image under the tag `sha256-….sig`, each with its signature and evidence in annotations.
-//! They are read, and written among those that are there. Not here: whether one is any good (bundle_trust), and referrers (referrers).
+//! Signatures of cosign 2: layers of the image under the tag `sha256-….sig`, with signature and
+//! evidence in annotations.
 
 use std::collections::BTreeMap;
 
@@ -18,12 +18,13 @@ use crate::limits::{MANIFEST_BYTES, REFERRERS, SIGNATURE_BYTES};
 use crate::manifest::{Descriptor, Document, Manifest, RawManifest};
 use crate::media;
 
-/// How cosign's older tags end: one for signatures, one for attestations.
+/// Suffix of cosign 2's tags: one for signatures, one for attestations.
 const SIGNATURES: &str = "sig";
 const ATTESTATIONS: &str = "att";
 
 impl Client {
-    /// The signatures under one tag, and the attestations under another, not read. None where there are no such tags.
+    /// Returns the signatures under one tag and the attestations under the other, without their
+    /// content. Empty if the tags do not exist.
     pub(super) async fn legacy_places(
         &self,
         repository: &Repository,
@@ -44,7 +45,7 @@ impl Client {
         ])
     }
 
-    /// Puts a payload and the annotations that sign it under cosign 2's tag, beside what is there.
+    /// Adds a payload and its signature, as annotations, to the image under cosign 2's tag.
     pub async fn push_legacy_signature(
         &self,
         pinned: &PinnedReference,
@@ -60,7 +61,7 @@ impl Client {
                     limit: SIGNATURE_BYTES,
                 });
             }
-            // There must be something to sign.
+            // The subject must exist.
             origin.get_raw(repository, pinned.digest().as_str()).await?;
             let mut layer = Blob::new(media::SIMPLE_SIGNING, payload);
             layer.descriptor.annotations = annotations;
@@ -114,7 +115,7 @@ impl Client {
         Err(Reason::SignatureLost { tag })
     }
 
-    /// The image under the tag; `None` where there is none.
+    /// Returns the image under the tag, or `None`.
     async fn legacy_manifest(
         &self,
         repository: &Repository,
@@ -144,7 +145,7 @@ impl Client {
             .map_err(|why| Reason::Malformed(format!("the `.{kind}` tag cannot be used: {why}")))
     }
 
-    /// Layers that are signatures, in order, read where they are wanted.
+    /// Returns the layers that are signatures, in order; those that were selected are read.
     pub(super) async fn layers(
         &self,
         repository: &Repository,
@@ -179,7 +180,8 @@ impl Client {
     }
 }
 
-/// The configuration of an image with these layers: cosign counts them in it when it adds one.
+/// Returns the configuration of an image with these layers. cosign compares their number when it
+/// adds a layer.
 fn config(layers: &[Descriptor]) -> String {
     let digests: Vec<&str> = layers.iter().map(|layer| layer.digest.as_str()).collect();
     let created = "0001-01-01T00:00:00Z";

@@ -1,29 +1,28 @@
-//! A name at a registry, and what proves it.
-//! Not here: where it comes from (auth), and the tokens that it buys (token).
+//! Credentials for a registry.
 
 use std::fmt;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-/// A name and what proves it.
+/// Credentials for a registry.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Login {
-    /// Name and password.
+    /// User name and password.
     Password {
-        /// Name.
+        /// User name.
         user: String,
         /// Password.
         password: String,
     },
-    /// A token that is exchanged for others at the token service.
+    /// Identity token, which is exchanged for access tokens at the token service.
     IdentityToken(String),
-    /// A token that the registry itself takes.
+    /// Token that the registry itself accepts.
     Bearer(String),
 }
 
 impl fmt::Debug for Login {
-    /// Without the secret.
+    /// Hides the secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Login({})", self.who())
     }
@@ -38,7 +37,7 @@ impl Login {
         }
     }
 
-    /// The header that shows name and password.
+    /// Returns the value of the `Authorization` header for basic authentication.
     pub(super) fn basic(&self) -> Option<String> {
         match self {
             Self::Password { user, password } => Some(format!(

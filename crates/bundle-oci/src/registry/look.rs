@@ -1,5 +1,4 @@
-//! Looking at an image without pulling it: what a review needs to know of it.
-//! Not here: whether its signatures hold (bundle_trust) and what follows (bundle_core::review).
+//! Metadata of an image that a review needs, without a pull.
 
 use std::collections::BTreeMap;
 
@@ -9,19 +8,20 @@ use bundle_core::reference::{PinnedReference, Reference};
 use super::{Client, RegistryError};
 use crate::manifest::Manifest;
 
-/// What an image looks like from outside.
+/// Metadata of an image.
 #[derive(Debug, Clone)]
 pub struct Looked {
-    /// What the reference means now.
+    /// Resolved reference.
     pub pinned: PinnedReference,
     /// Annotations of its manifest.
     pub annotations: BTreeMap<String, String>,
-    /// What lies beside it, or why that is not known. Empty where nobody asked.
+    /// Its signatures, or the error for which they are unknown. Empty if they were not requested.
     pub signatures: Result<Vec<RawSignature>, Unavailable>,
 }
 
 impl Looked {
-    /// What somebody else has brought along of `pinned`: its manifest, whose digest they have compared, and signatures. The error is one sentence.
+    /// Returns metadata from a manifest of `pinned` and signatures that the caller has read. The
+    /// caller has compared the digest. The error is one sentence.
     pub fn brought(
         pinned: PinnedReference,
         manifest: Vec<u8>,
@@ -37,7 +37,7 @@ impl Looked {
 }
 
 impl Client {
-    /// Resolves the reference, and reads the manifest and, if `signatures` are wanted, those beside it.
+    /// Resolves the reference and reads the manifest and, with `signatures`, the signatures.
     pub async fn look(
         &self,
         reference: &Reference,

@@ -1,5 +1,4 @@
-//! Manifests and indexes as they are: read and written byte for byte, listed with those that refer to them. And the tags of a repository.
-//! Not here: what is in them (crate::manifest), and the content that they name (download, upload).
+//! Raw manifests and indexes, their referrers, and the tags of a repository.
 
 use bundle_core::reference::Digest;
 use reqwest::Method;
@@ -11,12 +10,13 @@ use crate::limits::{MANIFEST_BYTES, TAG_PAGES, TAGS};
 use crate::manifest::{Descriptor, RawManifest};
 use crate::media;
 
-/// What became of a manifest that was written.
+/// Result of a written manifest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ManifestStored {
     /// Its digest.
     pub digest: Digest,
-    /// The tag under which it is listed for its subject, where the registry has no referrers API and it has a subject.
+    /// Fallback tag under which it is listed for its subject, if it has one and the registry has no
+    /// referrers API.
     pub list: Option<String>,
 }
 
@@ -27,7 +27,8 @@ struct Tags {
 }
 
 impl Client {
-    /// The manifest or index of that name, a tag or a digest; at most 4 MiB of it, checked against the digest.
+    /// Returns the manifest or index with this tag or digest, at most 4 MiB, checked against the
+    /// digest.
     pub async fn raw_manifest(
         &self,
         repository: &Repository,
@@ -43,7 +44,7 @@ impl Client {
         .await
     }
 
-    /// Whether there is a manifest or index of that name; its digest if so.
+    /// Returns the digest of the manifest or index with this name, or `None` if it does not exist.
     pub async fn manifest_exists(
         &self,
         repository: &Repository,
@@ -59,7 +60,8 @@ impl Client {
         .await
     }
 
-    /// Writes a manifest or index under a tag or its digest, and lists it among the referrers of its subject if it has one.
+    /// Writes a manifest or index under a tag or its digest. Adds it to the referrers of its
+    /// subject, if it has one.
     pub async fn put_raw_manifest(
         &self,
         repository: &Repository,
@@ -77,14 +79,16 @@ impl Client {
         .await
     }
 
-    /// Everything that refers to that digest, of whatever kind: what the referrers API lists and what is listed under the tag that stands in for
-    /// it. An empty list means that the registry was asked for both, answered, and has nothing; everything else is an error.
+    /// Returns all referrers of the digest: those of the referrers API and those under the fallback
+    /// tag.
+    ///
+    /// An empty list means that both were read and have none; every failure is an error.
     pub async fn referrers(
         &self,
         repository: &Repository,
         subject: &Digest,
     ) -> Result<Vec<Descriptor>, RegistryError> {
-        // On the heap: it holds every kind of answer on the way, and callers nest it.
+        // On the heap: the future holds every kind of response, and callers nest it.
         let work = Box::pin(self.referrers_of(repository, subject));
         self.run(
             "list what refers to",
@@ -95,7 +99,7 @@ impl Client {
         .await
     }
 
-    /// The tags of the repository, in the registry's order.
+    /// Returns the tags of the repository, in the registry's order.
     pub async fn tags(&self, repository: &Repository) -> Result<Vec<String>, RegistryError> {
         self.run("list the tags of", repository, self.deadlines.call, async {
             let mut all = Vec::new();
@@ -158,8 +162,8 @@ impl Client {
         })
     }
 
-    /// The same, where it has at most `limit` bytes; `None` if it has more. That is said of the manifest alone, not of what is asked on the way
-    /// to it, such as a token.
+    /// Returns the manifest if it has at most `limit` bytes, and `None` if it has more. The limit
+    /// applies to the manifest only, not to tokens that are requested first.
     pub(super) async fn get_raw_within(
         &self,
         repository: &Repository,
@@ -170,7 +174,8 @@ impl Client {
             Ask::get(repository, format!("manifests/{name}")).accepting(media::ACCEPT_MANIFEST);
         let response = self.send(&ask).await?;
         let media_type = expect_manifest(&response)?;
-        // What was asked for by its digest is that; what was asked for by a tag is at least what the registry says it is.
+        // The content must have the requested digest. For a tag, it must have the digest that the
+        // registry declares.
         let expected = match name.parse::<Digest>() {
             Ok(digest) => Some(digest),
             Err(_) => said_digest(&response)?,
@@ -195,7 +200,8 @@ impl Client {
         }
     }
 
-    /// Writes a manifest under a tag or its digest, looks at what the registry makes of it, and lists it for its subject.
+    /// Writes a manifest under a tag or its digest, compares the digest that the registry returns,
+    /// and lists it for its subject.
     pub(super) async fn put_manifest(
         &self,
         repository: &Repository,

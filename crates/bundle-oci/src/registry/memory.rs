@@ -1,5 +1,4 @@
-//! Memory of the caller for answers of registries, reserved before the bytes of an answer are held.
-//! Not here: how much there is; the size limits of single answers (limits).
+//! Memory limit of the caller, reserved before bytes of a response are held.
 
 use std::fmt;
 
@@ -7,18 +6,19 @@ use futures::future::{BoxFuture, FutureExt as _, ready};
 
 use super::Reason;
 
-/// Number of copies of a document in memory: as it came, and as it was read.
+/// Number of copies of a document in memory: its bytes and the parsed form.
 pub(super) const FORMS: u64 = 2;
-/// Bytes of an answer of unknown length that are received before memory for the longest is reserved.
+/// Bytes of a response of unknown length that are received before memory for the maximum is
+/// reserved.
 pub(super) const SHORT: u64 = 64 << 10;
 
-/// Memory that is held for the answers of one look, and given back when it is dropped.
+/// Memory that is reserved for the responses of one lookup and released when it is dropped.
 pub trait MemoryReservation: fmt::Debug + Send + Sync {
-    /// Waits until `bytes` more may be held, beside those that were reserved before. Returns `false` if they may not.
+    /// Waits until `bytes` more can be reserved. Returns `false` if they exceed the limit.
     fn grow(&self, bytes: u64) -> BoxFuture<'_, bool>;
 }
 
-/// Returns an error if `bytes` more may not be held.
+/// Returns an error if `bytes` more exceed the limit.
 pub(super) async fn reserve(memory: &dyn MemoryReservation, bytes: u64) -> Result<(), Reason> {
     if memory.grow(bytes).await {
         Ok(())
@@ -27,7 +27,7 @@ pub(super) async fn reserve(memory: &dyn MemoryReservation, bytes: u64) -> Resul
     }
 }
 
-/// A reservation without a limit.
+/// Reservation without a limit.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Unlimited;
 

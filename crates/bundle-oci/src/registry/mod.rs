@@ -1,7 +1,7 @@
-//! A client for OCI registries as they are: bounded in everything it reads, with deadlines on every call, and never taking a failure for "nothing there".
-//! Not here: what the content means (bundle_core) and whether its signatures hold (bundle_trust).
+//! Client for OCI registries. It bounds everything it reads, has a deadline for every call, and
+//! never treats a failure as "not found".
 //!
-//! `docs/decisions/registry-client.md` has the reasons why it is our own.
+//! `docs/decisions/registry-client.md` has the reasons for an own client.
 
 mod auth;
 mod budget;
@@ -54,27 +54,29 @@ pub use referrers::SignatureStored;
 pub use repository::Repository;
 pub use upload::Upload;
 
-/// How long things may take.
+/// Deadlines and retry pauses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Deadlines {
-    /// Until a connection stands, TLS included.
+    /// For a connection, TLS included.
     pub connect: Duration,
-    /// Between two pieces of an answer.
+    /// Between two pieces of a response.
     pub stall: Duration,
-    /// A whole call that reads or writes documents: resolving, manifests, signatures.
+    /// For a call that reads or writes documents: resolve, manifests, signatures.
     pub call: Duration,
-    /// A whole call that transfers content: pull and push. Large content gets more, by `rate`.
+    /// For a call that transfers content: pull and push. Large content gets more time, by `rate`.
     pub transfer: Duration,
-    /// Bytes a second: what a blob needs at this rate is added to `transfer`.
+    /// Bytes per second: the time a blob needs at this rate is added to `transfer`.
     pub rate: u64,
-    /// Bytes a second that a blob has to bring over any [`Deadlines::WINDOW`]; 0: any progress will do.
+    /// Minimum rate of a blob over any [`Deadlines::WINDOW`], in bytes per second. 0 accepts any
+    /// progress.
     pub slowest: u64,
-    /// First pause before a busy registry (429, 5xx) is asked again; it grows, and is asked three times at most. `Retry-After` comes before it.
+    /// Pause before the first retry of a busy registry (429, 5xx). It grows, and there are at most
+    /// three attempts. `Retry-After` overrides it.
     pub pause: Duration,
 }
 
 impl Deadlines {
-    /// The time over which [`Deadlines::slowest`] is measured.
+    /// Time over which [`Deadlines::slowest`] is measured.
     pub const WINDOW: Duration = Duration::from_secs(10);
 }
 
@@ -95,21 +97,23 @@ impl Default for Deadlines {
 /// Settings of a [`Client`].
 #[derive(Debug, Clone, Default)]
 pub struct ClientOptions {
-    /// Authorities that are trusted beside the system's: PEM files, folders of them, and folders like docker's `certs.d`.
+    /// Additional certificate authorities: PEM files, folders of them, and folders like docker's
+    /// `certs.d`.
     pub ca_files: Vec<PathBuf>,
-    /// Folders like docker's `certs.d` that may or may not be there: `HOST:PORT/ca.crt`, `client.cert`, `client.key`.
+    /// Optional folders like docker's `certs.d`: `HOST:PORT/ca.crt`, `client.cert`, `client.key`.
     pub host_folders: Vec<PathBuf>,
-    /// PEM files of a certificate to show to registries that want one, and of its key.
+    /// PEM files of a client certificate and its key, for registries that require one.
     pub client_certificate: Option<(PathBuf, PathBuf)>,
-    /// Where registries are read from in place of themselves.
+    /// Mirrors of registries.
     pub mirrors: Mirrors,
-    /// Registries (host and port) that are spoken to without TLS. Those on loopback are found out by asking.
+    /// Registries (host and port) that use plain HTTP. For loopback addresses the client detects
+    /// it.
     pub plain_http: BTreeSet<String>,
-    /// In whose name.
+    /// Credentials.
     pub logins: Logins,
-    /// How long things may take.
+    /// Deadlines.
     pub deadlines: Deadlines,
-    /// What we call ourselves; empty for the name and version of this crate.
+    /// `User-Agent`; defaults to the name and version of this crate.
     pub user_agent: String,
 }
 
@@ -126,7 +130,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// Makes a client. Reads the authorities' files; connects to nothing.
+    /// Creates a client. Reads the files of certificate authorities; opens no connection.
     pub fn new(options: ClientOptions) -> Result<Self, RegistryError> {
         Ok(Self {
             pools: Arc::new(http::Pools::new(&options)?),
@@ -142,7 +146,7 @@ impl Client {
         })
     }
 
-    /// The same connections in another's name: tokens are not shared.
+    /// Returns a client with other credentials and the same connections. Tokens are not shared.
     #[must_use]
     pub fn with_logins(&self, logins: Logins) -> Self {
         Self {
@@ -151,7 +155,8 @@ impl Client {
         }
     }
 
-    /// The same client without mirrors: what is read in order to be written again must be what is there.
+    /// Returns a client without mirrors: content that is modified and written back must be read
+    /// from the registry itself.
     fn origin(&self) -> Self {
         Self {
             mirrors: Arc::new(self.mirrors.blocking_only()),
@@ -159,7 +164,7 @@ impl Client {
         }
     }
 
-    /// The same client with less (or more) time for every call; an admission review has seconds.
+    /// Returns a client with another deadline for every call. An admission review has only seconds.
     #[must_use]
     pub fn with_deadline(&self, deadline: Duration) -> Self {
         Self {
@@ -173,7 +178,7 @@ impl Client {
         }
     }
 
-    /// The same client, telling somebody of the bytes that it transfers.
+    /// Returns a client that reports transferred bytes to `progress`.
     #[must_use]
     pub fn with_progress(&self, progress: Arc<dyn Progress>) -> Self {
         Self {
@@ -191,13 +196,13 @@ impl Client {
         }
     }
 
-    /// How long a blob of that size may take.
+    /// Returns the deadline for a blob of this size.
     fn allowance(&self, size: u64) -> Duration {
         let Deadlines { transfer, rate, .. } = self.deadlines;
         transfer.saturating_add(Duration::from_secs(size / rate.max(1)))
     }
 
-    /// Runs `work` within `deadline` and says what it was about if it fails.
+    /// Runs `work` within `deadline` and adds the operation and its object to an error.
     async fn run<T>(
         &self,
         doing: &'static str,

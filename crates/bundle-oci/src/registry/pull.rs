@@ -1,5 +1,4 @@
-//! Pulling a bundle: layers stream from the connection through the unpacker, and never lie about in memory as a whole.
-//! Not here: what the unpacker takes and refuses (unpack).
+//! Pull of a bundle: layers stream from the connection into the unpacker.
 
 use std::collections::BTreeMap;
 
@@ -14,8 +13,10 @@ use crate::manifest::Manifest;
 use crate::unpack::{FileSink, InMemory, Unpacking};
 
 impl Client {
-    /// The files of a bundle, with their content in `sink` as it arrives; what the sink made of each file, and the sink. Manifest, configuration and layers
-    /// are checked against their digests while they are read, within `limits`.
+    /// Unpacks the files of a bundle into `sink` while they arrive. Returns the sink's value for
+    /// each file, and the sink.
+    ///
+    /// Manifest, configuration and layers are checked against their digests and `limits`.
     pub async fn pull_onto<S>(
         &self,
         pinned: &PinnedReference,
@@ -33,7 +34,7 @@ impl Client {
         .await
     }
 
-    /// The files of a bundle whose manifest has been read already.
+    /// Returns the files of a bundle whose manifest was read already.
     pub async fn pull_content(
         &self,
         pinned: &PinnedReference,
@@ -72,7 +73,7 @@ impl Client {
             if !unpacking.wants(index) {
                 continue;
             }
-            // The unpacker hashes what it reads.
+            // The unpacker hashes the bytes.
             let transfer = self.transfer(repository, layer, 0, None);
             let pieces = Box::pin(stream::try_unfold(transfer, async |mut transfer| {
                 let piece = transfer.piece().await?;

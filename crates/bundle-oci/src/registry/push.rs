@@ -1,5 +1,5 @@
-//! Pushing a bundle: what is missing, and the manifest last, so that a name never points at half of it.
-//! Not here: signatures (referrers).
+//! Push of a bundle: blobs that are missing first, the manifest last, so that a tag never refers to
+//! an incomplete image.
 
 use bundle_core::reference::{PinnedReference, Reference};
 
@@ -7,26 +7,27 @@ use super::{Client, Reason, RegistryError, Repository};
 use crate::manifest::RawManifest;
 use crate::pack::Packed;
 
-/// What to do with a tag that names other content.
+/// Rule for a tag that refers to other content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TagPolicy {
-    /// Refuse: what a tag means does not change by accident.
+    /// Return an error.
     Keep,
-    /// Let the tag name the new content.
+    /// Move the tag to the new content.
     Move,
 }
 
-/// What a push did.
+/// Result of a push.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pushed {
-    /// The content under its name.
+    /// Pushed content with its digest.
     pub pinned: PinnedReference,
-    /// Whether anything changed; `false` if the registry had this very content under this name.
+    /// `true` if anything changed; `false` if the registry had this content under this tag.
     pub new: bool,
 }
 
 impl Client {
-    /// Pushes `packed` to where `to` says: under its tag, and under its digest if it names one (which has to be that of `packed`).
+    /// Pushes `packed` to `to`: under its tag and, if `to` has a digest, which must be that of
+    /// `packed`, under the digest.
     pub async fn push(
         &self,
         packed: &Packed,

@@ -1,5 +1,5 @@
-//! How far a registry may send us: never nearer to this machine than it is itself.
-//! Not here: redirects as such (transport), and what may be reached through a proxy, which resolves names on its own.
+//! Limits of redirects: a registry cannot redirect to an address that is closer to this machine
+//! than its own.
 
 use std::error::Error;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -7,14 +7,14 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use url::{Host, Url};
 
-/// What kind of place an address is, from far to near.
+/// Network zone of an address, from far to near.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Reach {
-    /// Anywhere on the internet.
+    /// Public address.
     Public,
-    /// A network of one's own.
+    /// Private network.
     Private,
-    /// This machine, or the link that it hangs on, where clouds keep their credentials.
+    /// Loopback, or link-local, where clouds serve their credentials.
     Local,
 }
 
@@ -43,7 +43,7 @@ impl Reach {
     }
 
     fn of_v6(address: Ipv6Addr) -> Self {
-        // Addresses of version 4 in other clothes: mapped, or behind a translator.
+        // IPv4 addresses in IPv6 form: mapped, or translated by NAT64.
         if let Some(inner) = address.to_ipv4_mapped() {
             return Self::of_v4(inner);
         }
@@ -58,7 +58,7 @@ impl Reach {
             let [c, d] = low.to_be_bytes();
             return Self::of_v4(Ipv4Addr::new(a, b, c, d));
         }
-        // Where one cloud keeps its credentials, and translators of one's own (RFC 8215).
+        // Metadata service of one cloud, and local-use NAT64 (RFC 8215).
         if matches!(segments, [0xfd00, 0x0ec2, ..] | [0x64, 0xff9b, 1, ..]) {
             return Self::Local;
         }
@@ -74,7 +74,7 @@ impl Reach {
         }
     }
 
-    /// What the address in a URL is; `None` if it has a name, which only asking turns into one.
+    /// Returns the zone of the IP address in a URL; `None` if the URL has a host name.
     fn literal(url: &Url) -> Option<Self> {
         match url.host()? {
             Host::Ipv4(address) => Some(Self::of_v4(address)),
@@ -86,14 +86,16 @@ impl Reach {
         }
     }
 
-    /// Where an answer came from: what the URL says, or else who was at the other end.
+    /// Returns the zone of a response: from the address in the URL, or else from the peer's
+    /// address.
     pub(super) fn of_answer(url: &Url, other_end: Option<SocketAddr>) -> Self {
         Self::literal(url)
             .or_else(|| other_end.map(|address| Self::of(address.ip())))
             .unwrap_or(Self::Public)
     }
 
-    /// Why what is this far away does not lead to that URL, if it does not. Names are looked at when they are resolved.
+    /// Returns the reason for which a registry in this zone must not lead to that URL, if any. Host
+    /// names are checked when they are resolved.
     pub(super) fn refuses(self, to: &Url) -> Option<&'static str> {
         Self::literal(to)
             .filter(|near| *near > self)
@@ -104,11 +106,11 @@ impl Reach {
     }
 }
 
-/// Resolves names, and refuses those that are nearer than allowed.
+/// DNS resolver that rejects addresses closer than allowed.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Within(pub(super) Reach);
 
-/// A name that leads nearer than allowed.
+/// Error for a name that resolves to an address closer than allowed.
 #[derive(Debug, thiserror::Error)]
 #[error("{0} is an address that a registry outside of it does not lead to")]
 pub(super) struct TooNear(IpAddr);
@@ -119,7 +121,7 @@ impl Resolve for Within {
         Box::pin(async move {
             let found: Vec<SocketAddr> =
                 tokio::net::lookup_host((name.as_str(), 0)).await?.collect();
-            // All of them have to be: which one is taken is chance.
+            // All addresses have to be allowed, as any of them may be used.
             match found.iter().find(|address| Reach::of(address.ip()) > reach) {
                 Some(near) => Err(Box::new(TooNear(near.ip())) as Box<dyn Error + Send + Sync>),
                 None => Ok(Box::new(found.into_iter()) as Addrs),
@@ -174,7 +176,7 @@ mod tests {
             assert_eq!(from.refuses(&inside).is_some(), inside_refused);
             assert_eq!(from.refuses(&name), None);
         }
-        // Numbers in other spellings are the same addresses.
+        // Other notations of the same addresses.
         assert!(Reach::Public.refuses(&url("http://2130706433/")).is_some());
         assert!(Reach::Public.refuses(&url("http://0x7f.1/")).is_some());
         let registry = url("https://registry.example.com/v2/");

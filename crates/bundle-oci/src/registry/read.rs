@@ -1,5 +1,4 @@
-//! Asking what a tag means, and reading manifests and small blobs, each checked against its digest.
-//! Not here: layers (pull).
+//! Resolves tags, and reads manifests and small blobs with a check of each digest.
 
 use bundle_core::reference::{Digest, PinnedReference, Reference};
 use bytes::{Bytes, BytesMut};
@@ -14,12 +13,12 @@ use crate::limits::MANIFEST_BYTES;
 use crate::manifest::{Descriptor, Manifest, RawManifest};
 use crate::media;
 
-/// The digest that a registry says a manifest has.
+/// Header with the digest of a manifest.
 const CONTENT_DIGEST: &str = "docker-content-digest";
 
 impl Client {
-    /// What the reference means now. A reference with a digest means that, and nobody is asked. What the registry says of a tag is taken as
-    /// said here, and checked when the manifest is read.
+    /// Returns the digest of the reference. A digest in the reference is returned without a
+    /// request. The registry's digest of a tag is checked when the manifest is read.
     pub async fn resolve(&self, reference: &Reference) -> Result<Digest, RegistryError> {
         if let Some(digest) = reference.digest() {
             return Ok(digest.clone());
@@ -34,7 +33,7 @@ impl Client {
         .await
     }
 
-    /// The manifest, at most 4 MiB of it, checked against the digest.
+    /// Returns the manifest, at most 4 MiB, checked against the digest.
     pub async fn manifest(&self, pinned: &PinnedReference) -> Result<Manifest, RegistryError> {
         let repository = Repository::from(pinned.reference());
         let work = self.get_manifest(&repository, pinned.digest());
@@ -42,7 +41,7 @@ impl Client {
             .await
     }
 
-    /// The digest of a manifest by tag or digest; `None` if there is none.
+    /// Returns the digest of a manifest by tag or digest; `None` if it does not exist.
     pub(super) async fn head_manifest(
         &self,
         repository: &Repository,
@@ -59,7 +58,7 @@ impl Client {
         if let Some(digest) = said_digest(&response)? {
             return Ok(Some(digest));
         }
-        // Old registries do not say: then the bytes do.
+        // Old registries do not send the header: the digest is computed.
         let ask = Ask::get(repository, path).accepting(media::ACCEPT_MANIFEST);
         let response = self.send(&ask).await?;
         let body = self
@@ -77,7 +76,7 @@ impl Client {
         single(self.get_raw(repository, digest.as_str()).await?)
     }
 
-    /// The same, where it has at most `limit` bytes; `None` if it has more.
+    /// Returns the manifest if it has at most `limit` bytes, and `None` if it has more.
     pub(super) async fn get_manifest_within(
         &self,
         repository: &Repository,
@@ -88,7 +87,7 @@ impl Client {
         raw.await?.map(single).transpose()
     }
 
-    /// A small blob, whole and checked.
+    /// Returns a whole small blob, checked against its digest.
     pub(super) async fn get_blob(
         &self,
         repository: &Repository,
@@ -112,7 +111,7 @@ impl Client {
     }
 }
 
-/// A manifest that has to be that of one image.
+/// Returns the manifest of a single image, or an error for an index.
 fn single(raw: RawManifest) -> Result<Manifest, Reason> {
     if media::is_index(&raw.media_type) {
         return Err(Reason::WrongMediaType {
@@ -124,7 +123,7 @@ fn single(raw: RawManifest) -> Result<Manifest, Reason> {
         .map_err(|why| Reason::Malformed(format!("the manifest cannot be used: {why}")))
 }
 
-/// The media type of an answer, without parameters.
+/// Returns the media type of a response, without parameters.
 pub(super) fn media_type(response: &Response) -> String {
     response
         .headers()
@@ -134,7 +133,7 @@ pub(super) fn media_type(response: &Response) -> String {
         .map_or_else(String::new, |text| text.trim().to_ascii_lowercase())
 }
 
-/// The media type, if it is that of a manifest or an index.
+/// Returns the media type if it is that of a manifest or an index, and an error otherwise.
 pub(super) fn expect_manifest(response: &Response) -> Result<String, Reason> {
     let media_type = media_type(response);
     if media::is_manifest(&media_type) || media::is_index(&media_type) {

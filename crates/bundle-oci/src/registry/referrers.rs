@@ -1,5 +1,5 @@
-//! What refers to a digest: signatures are read from and written to the referrers API, or the list that stands in for it under a tag.
-//! Not here: whether a signature is any good (bundle_trust), and cosign's older `.sig` tags (legacy).
+//! Referrers of a digest. Signatures are read from and written to the referrers API, or the list
+//! under the fallback tag.
 
 use std::collections::HashSet;
 
@@ -24,22 +24,22 @@ use crate::limits::{
 use crate::manifest::{Descriptor, Document, Index, Manifest, RawManifest, write};
 use crate::media;
 
-/// Requests under way at once while referrers or layers are read.
+/// Maximum number of concurrent requests while referrers or layers are read.
 pub(super) const AT_ONCE: usize = 8;
-/// Most entries that are listed: those beyond what is read are only counted.
+/// Maximum number of entries that are listed. Those beyond the read limit are only counted.
 const LISTED: usize = 10_000;
 
-/// How cosign says what its bundles hold.
+/// Annotation with which cosign marks bundles of DSSE envelopes.
 const CONTENT: (&str, &str) = ("dev.sigstore.bundle.content", "dsse-envelope");
 const PREDICATE: &str = "dev.sigstore.bundle.predicateType";
-/// The predicate that means "I sign this".
+/// Predicate type of a plain signature.
 const SIGNED: &str = "https://sigstore.dev/cosign/sign/v1";
 
-/// Referrers as they are listed.
+/// List of referrers.
 #[derive(Debug)]
 struct Listed {
     entries: Vec<Descriptor>,
-    /// Whether the list came to an end before we stopped asking for more of it.
+    /// `true` if the whole list was read.
     ended: bool,
 }
 
@@ -52,28 +52,31 @@ impl Default for Listed {
     }
 }
 
-/// What a referrer holds.
+/// Content of a referrer.
 #[derive(Debug)]
 enum Held {
-    /// Layers that say they are signatures.
+    /// Layers with the media types of signatures.
     Layers(Vec<Descriptor>),
-    /// It has so many bytes that it was not read.
+    /// Size in bytes of a manifest that was too large to read.
     TooLarge(u64),
 }
 
-/// Where a signature was put.
+/// Result of a stored signature.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SignatureStored {
-    /// The manifest that holds it.
+    /// Digest of the manifest that holds it.
     pub digest: Digest,
-    /// The tag that lists it, where the registry has no referrers API.
+    /// Fallback tag with the list, if the registry has no referrers API.
     pub tag: Option<String>,
 }
 
 impl Client {
-    /// Every signature beside the content, referrers before cosign's older tag, not looked at. An empty list means that the registry was asked,
-    /// answered, and has none; everything else is an error. At most [`REFERRERS`] are read, of all places together, in which each place has its
-    /// share: what is beyond is in the list without its bytes.
+    /// Returns all signatures of the content, unverified: those of referrers before those under
+    /// cosign 2's tag.
+    ///
+    /// An empty list means that all places were read and have none; every failure is an error. At
+    /// most [`REFERRERS`] are read, fairly distributed over the places; the list has further ones
+    /// without their bytes.
     pub async fn signatures(
         &self,
         pinned: &PinnedReference,
@@ -90,10 +93,11 @@ impl Client {
                     self.legacy_places(repository, subject),
                 )?;
                 let mut budget = Budget::new();
-                // A list without an end: what there is beyond what was listed is not known, but that there is more.
+                // The number of entries after an incomplete list is unknown, but there is at least
+                // one.
                 budget.beyond(usize::from(!listed.ended));
                 let mut listed = listed.entries;
-                // Since not all may be read. Sorting keeps the order of equals.
+                // Not all of them may be read. The sort is stable.
                 listed.sort_by_key(rank);
                 budget.beyond(listed.len().saturating_sub(REFERRERS));
                 let mut slots: Vec<Slot> = Vec::new();
@@ -102,7 +106,8 @@ impl Client {
                         .map(|entry| self.referrer(repository, subject, entry))
                         .buffered(AT_ONCE)
                 );
-                // In order, as they come: what is too much of one manifest is forgotten before the next is looked at.
+                // In order and one at a time: what exceeds the limit of one manifest is freed
+                // before the next is read.
                 while let Some(held) = manifests.try_next().await? {
                     match held {
                         Held::Layers(layers) => {
@@ -122,7 +127,8 @@ impl Client {
         .await
     }
 
-    /// Puts a Sigstore bundle beside the content. Putting the same one twice changes nothing.
+    /// Stores a Sigstore bundle as a referrer of the content. A bundle that is stored already
+    /// changes nothing.
     pub async fn push_signature(
         &self,
         pinned: &PinnedReference,
@@ -131,7 +137,8 @@ impl Client {
         self.push_attestation(pinned, SIGNED, bundle).await
     }
 
-    /// The same with a bundle that says something else than "I sign this": its predicate type is told in the manifest that carries it.
+    /// Stores a bundle with another predicate type than that of a signature. The manifest has the
+    /// predicate type in an annotation.
     pub async fn push_attestation(
         &self,
         pinned: &PinnedReference,
@@ -168,7 +175,8 @@ impl Client {
         .await
     }
 
-    /// What the referrers API and the list under the tag name together; an error if they are more than [`REFERRERS`].
+    /// Returns the referrers of the API and of the fallback tag. Returns an error for more than
+    /// [`REFERRERS`].
     pub(super) async fn referrers_of(
         &self,
         repository: &Repository,
@@ -184,8 +192,9 @@ impl Client {
         Ok(listed.entries)
     }
 
-    /// What the referrers API and the list under the tag name together: an API may have come after the list was written, or know only what was
-    /// written since. Beyond `most`, no further page is asked for.
+    /// Returns the referrers of the API and of the fallback tag. Both are read: a registry may have
+    /// got the API after the list was written, and the API may know only later ones. No further
+    /// page is requested beyond `most` entries.
     async fn listed(
         &self,
         repository: &Repository,
@@ -202,8 +211,9 @@ impl Client {
         Ok(listed)
     }
 
-    /// The referrers API; `None` where there is none. The distribution specification has registries without one answer 404; real ones answer as
-    /// [`is_absent`] and [`is_page`] say.
+    /// Returns the list of the referrers API; `None` if the registry has none. The distribution
+    /// specification requires 404 then; for the responses of real registries see [`is_absent`] and
+    /// [`is_page`].
     async fn list(
         &self,
         repository: &Repository,
@@ -243,7 +253,7 @@ impl Client {
         Ok(Some(listed))
     }
 
-    /// The list under the tag `sha256-…`; `None` where there is none.
+    /// Returns the list under the fallback tag `sha256-…`; `None` if it does not exist.
     async fn tagged_list(
         &self,
         repository: &Repository,
@@ -262,7 +272,8 @@ impl Client {
             expected.clone()?;
         }
         let body = self.list_body(response).await?;
-        // GitLab reads the tag as the digest that it is made of. The content's own images are no referrers of it.
+        // GitLab resolves the tag as the digest it is made of and returns the subject. The
+        // subject's own images are not its referrers.
         if Digest::of(&body) == *subject {
             return Ok(None);
         }
@@ -281,7 +292,8 @@ impl Client {
             .await
     }
 
-    /// The layers of one referrer that say they are signatures. What the list says it is for is not asked: cosign 3 writes something else there.
+    /// Returns the layers of a referrer with the media types of signatures. The artifact type in
+    /// the list is ignored, as cosign 3 writes another value there.
     async fn referrer(
         &self,
         repository: &Repository,
@@ -297,7 +309,7 @@ impl Client {
         let manifest = match asked {
             Ok(Some(manifest)) => manifest,
             Ok(None) => return Ok(Held::TooLarge(entry.size.max(REFERRER_BYTES + 1))),
-            // Deleted, and the list has not heard of it.
+            // It was deleted, and the list is outdated.
             Err(Reason::NotFound) => return Ok(Held::Layers(Vec::new())),
             Err(reason) => return Err(reason),
         };
@@ -310,7 +322,7 @@ impl Client {
         }
         let mut layers = manifest.layers;
         layers.retain(|layer| {
-            // cosign 2 puts its older form here where it is told to.
+            // cosign 2 can store its signatures as referrers.
             layer.media_type.starts_with(media::SIGSTORE_BUNDLE_PREFIX)
                 || layer.media_type == media::SIMPLE_SIGNING
                 || layer.media_type == media::DSSE_ENVELOPE
@@ -318,7 +330,7 @@ impl Client {
         Ok(Held::Layers(layers))
     }
 
-    /// Adds an entry to the list under the tag.
+    /// Adds an entry to the list under the fallback tag.
     pub(super) async fn add_to_list(
         &self,
         repository: &Repository,
@@ -352,9 +364,11 @@ impl Client {
     }
 }
 
-/// Whether this is what a registry without the referrers API answers to it. Some do not know the path (404, 501), some take its last part for
-/// something else (400, 405), and some have nothing of the type that is accepted (406). Everything else is not known: 401 and 403 hide what may be
-/// there, and after 429, 5xx or silence it may be there the next time.
+/// Returns `true` for the responses of registries without the referrers API.
+///
+/// Some do not know the path (404, 501), some parse its last part as something else (400, 405), and
+/// some have nothing of the accepted type (406). After any other response the referrers are
+/// unknown: 401 and 403 hide them, and after 429, 5xx or a timeout they may be available later.
 fn is_absent(reason: &Reason) -> bool {
     matches!(
         reason,
@@ -367,8 +381,8 @@ fn is_absent(reason: &Reason) -> bool {
     )
 }
 
-/// Whether it is a web page: some registries show one at every path that they do not know. A proxy that wants a login shows it in the place of the
-/// fallback tag as well, where it is an error.
+/// Returns `true` if the response is a web page: some registries return one for every unknown path.
+/// A proxy that requires a login returns one for the fallback tag too, where it is an error.
 fn is_page(response: &reqwest::Response) -> bool {
     media_type(response) == "text/html"
 }
@@ -390,7 +404,9 @@ fn read_list(body: &[u8]) -> Result<Index, Reason> {
     })
 }
 
-/// One of the API, one of the list under the tag, so that neither crowds the other out. What both name is as the API says: somebody writes that list.
+/// Interleaves the entries of the API and of the fallback list, so that a flood in one does not
+/// displace the other. For entries in both, the API's version is used, as anyone can write the
+/// list.
 fn by_turns(
     mut api: Vec<Descriptor>,
     tagged: impl IntoIterator<Item = Descriptor>,
@@ -408,9 +424,12 @@ fn by_turns(
     all
 }
 
-/// What is read first. cosign 3 calls signatures and attestations the same, and tells them apart by an annotation, which registries list with them.
-/// Lists that others write under a tag may have it not (cosign's before go-containerregistry 0.22): whatever is in those may be a signature.
-/// Nobody is believed here: what says something else than it is comes earlier or later, and is judged all the same.
+/// Returns the priority with which an entry is read.
+///
+/// cosign 3 uses one type for signatures and attestations, and distinguishes them by an annotation,
+/// which registries include in lists. Lists that others write under the fallback tag may lack it
+/// (cosign before go-containerregistry 0.22), so their entries may be signatures. The annotation is
+/// not trusted: it only changes the order, and every entry is verified.
 fn rank(entry: &Descriptor) -> u8 {
     let named = entry.artifact_type.as_deref().unwrap_or_default();
     let predicate = entry.annotations.get(PREDICATE).map(String::as_str);
@@ -423,7 +442,7 @@ fn rank(entry: &Descriptor) -> u8 {
     }
 }
 
-/// The tag under which referrers are listed where there is no API for it.
+/// Returns the fallback tag for referrers, for registries without the API.
 fn list_tag(subject: &Digest) -> String {
     format!("sha256-{}", subject.hex())
 }
@@ -438,7 +457,7 @@ fn referrer_of(subject: Descriptor, predicate_type: &str, config: &Blob, layer: 
     Manifest::written(&document)
 }
 
-/// The next page, which has to be of the same registry.
+/// Returns the URL of the next page, which must be on the same registry.
 pub(super) fn next_url(response: &reqwest::Response) -> Result<Option<Url>, Reason> {
     let Some(target) = response
         .headers()

@@ -1,11 +1,12 @@
-//! A bound for what is remembered of registries and repositories.
+//! Limit of the caches for registries and repositories.
 
 use std::collections::HashMap;
 
-/// What is remembered of registries and repositories at most. Whoever names references names as many hosts as they like; to ask again costs a request.
+/// Maximum number of registries and repositories in a cache. References can name any number of
+/// hosts; an evicted entry costs one more request.
 pub(super) const REMEMBERED: usize = 1000;
 
-/// Forgets everything where one more would be too much.
+/// Clears the cache if it is full.
 pub(super) fn make_room<K, V>(known: &mut HashMap<K, V>) {
     if known.len() >= REMEMBERED {
         known.clear();

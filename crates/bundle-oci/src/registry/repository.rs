@@ -1,5 +1,4 @@
-//! One repository in one registry: what every request is about.
-//! Not here: tags and digests in it (bundle_core::reference).
+//! A repository in a registry.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,7 +6,7 @@ use std::str::FromStr;
 use bundle_core::diagnostic::{Finding, codes};
 use bundle_core::reference::{Digest, PinnedReference, Reference};
 
-/// One repository in one registry, `registry.example.com/team/web`.
+/// A repository in a registry, `registry.example.com/team/web`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Repository {
     pub(super) registry: String,
@@ -15,17 +14,17 @@ pub struct Repository {
 }
 
 impl Repository {
-    /// Host and optional port.
+    /// Returns host and optional port.
     pub fn registry(&self) -> &str {
         &self.registry
     }
 
-    /// Path inside the registry.
+    /// Returns the path in the registry.
     pub fn path(&self) -> &str {
         &self.path
     }
 
-    /// The content of that digest in here.
+    /// Returns the reference of this digest in the repository.
     pub fn pin(&self, digest: &Digest) -> Result<PinnedReference, Finding> {
         let reference: Reference = format!("{self}@{digest}").parse()?;
         Ok(reference.pin(digest.clone()))
@@ -44,9 +43,9 @@ impl From<&Reference> for Repository {
 impl FromStr for Repository {
     type Err = Finding;
 
-    /// Reads `REGISTRY/REPOSITORY`, without tag and digest.
+    /// Parses `REGISTRY/REPOSITORY`, without tag and digest.
     fn from_str(text: &str) -> Result<Self, Finding> {
-        // A tag is added to make a reference of it; where there is one already, two do not parse.
+        // A tag completes it to a reference; a text with a tag then has two and is rejected.
         match format!("{text}:x").parse::<Reference>() {
             Ok(reference) if !text.contains('@') => Ok(Self::from(&reference)),
             _ => Err(Finding::error(

@@ -1,4 +1,5 @@
-//! Log lines of requests, at level debug: method, URL without what may be secret, status and time. At level trace, also the headers without credentials.
+//! Log of requests. Level debug: method, URL without secrets, status and duration. Level trace:
+//! also the headers, without credentials.
 
 use std::time::Instant;
 
@@ -10,7 +11,8 @@ use url::Url;
 use super::Reason;
 use crate::clock::instant;
 
-/// Parameters whose values are shown. Those of others may be signatures of storage, or states of uploads that let whoever has them write.
+/// Query parameters whose values are logged. Others may be signatures of storage URLs, or upload
+/// states that grant write access.
 const SHOWN: [&str; 8] = [
     "artifactType",
     "digest",
@@ -22,7 +24,7 @@ const SHOWN: [&str; 8] = [
     "service",
 ];
 
-/// One request that is under way.
+/// A request in progress.
 pub(super) struct RequestLog {
     method: Method,
     url: String,
@@ -30,7 +32,7 @@ pub(super) struct RequestLog {
 }
 
 impl RequestLog {
-    /// Begins a line; `None` if nobody reads it.
+    /// Starts the log entry; `None` if the level is disabled.
     pub(super) fn begin(request: &Request) -> Option<Self> {
         if !tracing::enabled!(Level::DEBUG) {
             return None;
@@ -52,7 +54,7 @@ impl RequestLog {
         })
     }
 
-    /// Writes the line.
+    /// Writes the log line.
     pub(super) fn end(self, outcome: &Result<Response, Reason>) {
         let Self { method, url, begun } = self;
         let milliseconds = instant().duration_since(begun).as_millis();
@@ -67,10 +69,10 @@ impl RequestLog {
     }
 }
 
-/// The URL without user, password and the values of parameters that may be secret.
+/// Returns the URL without user, password and the values of parameters that may be secret.
 fn shown(url: &Url) -> String {
     let mut shown = url.clone();
-    // Neither fails for URLs with a host.
+    // Both succeed for URLs with a host.
     let _ = shown.set_username("");
     let _ = shown.set_password(None);
     shown.set_fragment(None);

@@ -1,5 +1,5 @@
-//! The files of `docker login` and `podman login`: which entry is for a repository, and what it holds.
-//! Not here: which files there are (auth), and the protocol of helper programs (the crate docker_credential).
+//! Credential files of `docker login` and `podman login`: choice of the entry for a repository, and
+//! its content.
 
 use std::collections::BTreeMap;
 use std::io::Cursor;
@@ -10,14 +10,14 @@ use serde_json::{Value, json};
 
 use super::login::Login;
 
-/// Whether a file's helper programs are run.
+/// Use of the credential helpers that a file names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Helpers {
     Asked,
     Ignored,
 }
 
-/// A file of credentials.
+/// A credential file.
 #[derive(Debug, Deserialize)]
 pub(super) struct Stored {
     #[serde(default)]
@@ -29,12 +29,13 @@ pub(super) struct Stored {
 }
 
 impl Stored {
-    /// Reads one.
+    /// Parses the file.
     pub(super) fn read(content: &[u8]) -> Result<Self, String> {
         serde_json::from_slice(content).map_err(|_| "it is not a docker configuration".to_owned())
     }
 
-    /// The login for a repository: a helper for its registry before an entry, an entry before the store of all others, as docker and podman do.
+    /// Returns the login for a repository. A helper for the registry overrides an entry, and an
+    /// entry overrides the default store, as in docker and podman.
     pub(super) fn login(
         &self,
         registry: &str,
@@ -67,8 +68,8 @@ impl Stored {
         }
     }
 
-    /// The entry with the longest name that the repository begins with; podman keeps them by `REGISTRY/NAMESPACE`. Among equals, docker's older forms
-    /// (`https://REGISTRY/v1/`) come last.
+    /// Returns the entry with the longest matching name; podman writes them as
+    /// `REGISTRY/NAMESPACE`. Among equals, docker's older form (`https://REGISTRY/v1/`) comes last.
     fn entry(&self, registry: &str, path: &str) -> Option<&Value> {
         let auths = self.auths.as_ref()?;
         let mut name = format!("{registry}/{path}");
@@ -90,13 +91,13 @@ impl Stored {
     }
 }
 
-/// What follows the scheme of docker's older form.
+/// Returns the part after the scheme of docker's older form.
 fn bare(key: &str) -> Option<&str> {
     key.strip_prefix("https://")
         .or_else(|| key.strip_prefix("http://"))
 }
 
-/// What docker calls a registry towards its files and helpers.
+/// Returns the name of a registry in docker's files and helpers.
 fn server(registry: &str) -> &str {
     match registry {
         "docker.io" | "index.docker.io" => "https://index.docker.io/v1/",
@@ -117,11 +118,11 @@ fn from_entry(server: &str, entry: &Value) -> Result<Option<Login>, String> {
     if let Some(token) = text("identitytoken") {
         return Ok(Some(Login::IdentityToken(token.to_owned())));
     }
-    // docker leaves an empty entry beside its store.
+    // docker writes an empty entry if the credentials are in its store.
     if text("auth").is_none() && text("username").is_none() {
         return Ok(None);
     }
-    // In an entry of `auth` alone, docker's own tools take the rest for hints.
+    // In an entry with `auth`, docker ignores the other fields.
     let entry = match text("auth") {
         Some(auth) => json!({ "auth": auth.trim_end_matches('\0') }),
         None => {
@@ -131,21 +132,21 @@ fn from_entry(server: &str, entry: &Value) -> Result<Option<Login>, String> {
     decode(&json!({ "auths": { server: entry } }), server)
 }
 
-/// What the crate makes of a configuration of just that one entry, or of a helper program.
+/// Decodes a configuration of a single entry, or runs its credential helper.
 fn decode(configuration: &Value, server: &str) -> Result<Option<Login>, String> {
     let content = Cursor::new(configuration.to_string());
     match docker_credential::get_credential_from_reader(content, server) {
         Ok(DockerCredential::IdentityToken(token)) => Ok(Some(Login::IdentityToken(token))),
         Ok(DockerCredential::UsernamePassword(user, password)) => {
             if user == "<token>" {
-                // How helpers hand over an identity token.
+                // The form in which helpers return an identity token.
                 return Ok(Some(Login::IdentityToken(password)));
             }
             Ok((!user.is_empty() || !password.is_empty())
                 .then_some(Login::Password { user, password }))
         }
         Err(CredentialRetrievalError::NoCredentialConfigured) => Ok(None),
-        // The words of docker-credential-helpers for "I have none".
+        // The error message of docker-credential-helpers for missing credentials.
         Err(CredentialRetrievalError::HelperFailure { stdout, stderr, .. })
             if [&stdout, &stderr]
                 .iter()
@@ -175,7 +176,7 @@ fn decode(configuration: &Value, server: &str) -> Result<Option<Login>, String> 
     }
 }
 
-/// The helper program of a configuration of just that one.
+/// Returns the name of the credential helper in a configuration of a single entry.
 fn names(configuration: &Value) -> String {
     configuration["credHelpers"]
         .as_object()

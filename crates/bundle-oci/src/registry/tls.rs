@@ -1,5 +1,5 @@
-//! Whom we trust at the other end of TLS, and what we show of ourselves: PEM files, folders of them, and folders by host like docker's `certs.d`.
-//! Not here: the connections (http).
+//! TLS trust and client certificates: PEM files, folders of them, and folders by host like docker's
+//! `certs.d`.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -11,14 +11,14 @@ use super::files::read_bounded;
 use super::{ClientOptions, Reason, RegistryError};
 use crate::limits::CREDENTIAL_BYTES;
 
-/// What was given for all registries, and where to look for one of them.
+/// Certificates for all registries, and the folders with certificates by host.
 pub(super) struct Trust {
     pub(super) authorities: Vec<Certificate>,
     pub(super) identity: Option<Identity>,
     folders: Vec<PathBuf>,
 }
 
-/// What a folder holds for one registry.
+/// Certificates for one registry.
 pub(super) struct Own {
     pub(super) authorities: Vec<Certificate>,
     pub(super) identity: Option<Identity>,
@@ -77,9 +77,9 @@ impl Trust {
         Ok(())
     }
 
-    /// What the first folder that knows of `host` (with its port) has for it.
+    /// Returns the certificates for `host` (with its port) from the first folder that has any.
     pub(super) fn of(&self, host: &str) -> Result<Option<Own>, Reason> {
-        // Hosts come from references and redirects; a path does not come from them.
+        // Hosts come from references and redirects and must not contain path separators.
         if host.contains(['/', '\\']) || host.starts_with('.') {
             return Ok(None);
         }
@@ -105,14 +105,14 @@ impl Trust {
     }
 }
 
-/// The files and folders in a folder, by name.
+/// Returns the files and folders in a folder, by name.
 fn entries(folder: &Path) -> io::Result<(Vec<PathBuf>, Vec<PathBuf>)> {
     let mut paths = Vec::new();
     for entry in fs_err::read_dir(folder)? {
         paths.push(entry?.path());
     }
     paths.sort();
-    // A Secret in a pod is a folder with hidden ones beside its links.
+    // A mounted Secret is a folder with hidden folders next to its links.
     paths.retain(|path| {
         !path
             .file_name()
@@ -121,7 +121,8 @@ fn entries(folder: &Path) -> io::Result<(Vec<PathBuf>, Vec<PathBuf>)> {
     Ok(paths.into_iter().partition(|path| !path.is_dir()))
 }
 
-/// docker's rules: `*.crt` are authorities, `NAME.cert` and `NAME.key` are a client certificate.
+/// docker's rules: `*.crt` are certificate authorities, `NAME.cert` and `NAME.key` are a client
+/// certificate.
 fn own(files: &[PathBuf]) -> Result<Own, String> {
     let mut own = Own {
         authorities: Vec::new(),

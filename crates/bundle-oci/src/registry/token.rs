@@ -1,5 +1,4 @@
-//! Turning a challenge and a login into an `Authorization` header, and keeping tokens while they are good.
-//! Not here: where logins come from (auth) and when a new token is needed (transport).
+//! `Authorization` headers from a challenge and a login, and a cache of tokens.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -24,23 +23,24 @@ use super::{Reason, Repository};
 use crate::clock::instant;
 use crate::limits::TOKEN_BYTES;
 
-/// How long a token is good for if its issuer does not say (the specification's value).
+/// Lifetime of a token without `expires_in`, as the token specification defines.
 const UNSAID: Duration = Duration::from_secs(60);
-/// A token is renewed this long before its end, so that none ends on the way.
+/// Time before the expiry at which a token is renewed, so that it does not expire during a request.
 const MARGIN: Duration = Duration::from_secs(10);
 
-/// Registry, repository, whether it is for writing, and a second repository to read from.
+/// Registry, repository, write access, and a second repository to read from.
 type Key = (String, String, bool, Option<String>);
 
-/// The name that goes with an identity token where a service takes only names and passwords, as docker's helpers write it.
+/// User name for an identity token, for services that only support names and passwords, as docker's
+/// helpers write it.
 const TOKEN_USER: &str = "<token>";
 
-/// What a token has to be good for.
+/// Access for which a token is needed.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Purpose<'a> {
     pub(super) repository: &'a Repository,
     pub(super) push: bool,
-    /// Path of another repository of the same registry that is read from, for a mount.
+    /// Path of a second repository of the same registry that is read, for a mount.
     pub(super) mount: Option<&'a str>,
 }
 
@@ -54,7 +54,8 @@ impl Purpose<'_> {
         )
     }
 
-    /// The scopes to ask for. What the registry asks for itself is taken where it is about this repository, and grants no less.
+    /// Returns the scopes to request. The registry's own scope is used if it is for this repository
+    /// and grants at least as much.
     fn scopes(&self, asked: Option<&str>) -> Vec<String> {
         let wanted = format!("repository:{}:", self.repository.path);
         let fits =
@@ -72,7 +73,7 @@ impl Purpose<'_> {
     }
 }
 
-/// Logins and the tokens that they bought.
+/// Logins and the tokens obtained with them.
 #[derive(Debug)]
 pub(super) struct Tokens {
     sources: Logins,
@@ -83,13 +84,13 @@ pub(super) struct Tokens {
 #[derive(Deserialize)]
 struct Issued {
     token: Option<String>,
-    /// OAuth's name for it; some services send both.
+    /// OAuth's name of the field; some services send both.
     access_token: Option<String>,
     expires_in: Option<u64>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // The maps are whole at every moment, whoever panicked.
+    // The maps are consistent even if another thread panicked.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -102,7 +103,8 @@ impl Tokens {
         }
     }
 
-    /// In whose name a repository is spoken of, and whether that is a token that was not bought here.
+    /// Returns the identity for messages, and the login if it is a token that this client did not
+    /// obtain.
     pub(super) fn who(&self, repository: &Repository) -> (String, Option<Login>) {
         let known = lock(&self.logins)
             .get(&place(repository))
@@ -114,12 +116,12 @@ impl Tokens {
         (who, known)
     }
 
-    /// Drops the token that the registry did not take.
+    /// Removes a token that the registry rejected.
     pub(super) fn forget(&self, purpose: Purpose<'_>) {
         lock(&self.bought).remove(&purpose.key());
     }
 
-    /// The header to send, if any.
+    /// Returns the value of the header, if any.
     pub(super) async fn authorize(
         &self,
         pools: &Pools,
@@ -172,7 +174,7 @@ impl Tokens {
         if let Some(known) = lock(&self.logins).get(&place) {
             return Ok(known.clone());
         }
-        // May run a helper program: not on a thread that serves others.
+        // May run a credential helper, so it runs on a blocking thread.
         let (sources, (registry, path)) = (self.sources.clone(), place.clone());
         let found = tokio::task::spawn_blocking(move || sources.find(&registry, &path))
             .await
@@ -188,7 +190,7 @@ impl Tokens {
     }
 }
 
-/// Credentials are kept by registry or by repository.
+/// Returns the key of cached credentials: registry and repository.
 fn place(repository: &Repository) -> (String, String) {
     (repository.registry.clone(), repository.path.clone())
 }
@@ -200,7 +202,8 @@ fn secret(text: &str) -> Result<HeaderValue, Reason> {
     Ok(value)
 }
 
-/// Passwords go to the token service over TLS, or in the clear only where the registry itself is spoken to in the clear.
+/// Returns the URL of the token service. It must use TLS, unless the registry itself uses plain
+/// HTTP.
 fn trusted_realm(realm: &str, endpoint: &Endpoint) -> Result<Url, Reason> {
     let url = Url::parse(realm).map_err(|_| {
         Reason::Malformed(format!(
@@ -223,13 +226,13 @@ fn trusted_realm(realm: &str, endpoint: &Endpoint) -> Result<Url, Reason> {
     }
 }
 
-/// A token that is to be had.
+/// A request for a token.
 struct Order<'a> {
     realm: Url,
     service: Option<&'a str>,
     scopes: Vec<String>,
     login: Option<&'a Login>,
-    /// How far away the registry is that named the realm.
+    /// Network zone of the registry that named the realm.
     reach: Reach,
 }
 
@@ -238,7 +241,7 @@ impl Order<'_> {
         let response = match self.login {
             Some(Login::IdentityToken(token)) => {
                 let response = pools.send_away(self.exchange(token), self.reach).await?;
-                // Services that know only the older way of names and passwords.
+                // Services that support only the older flow with names and passwords.
                 if matches!(response.status().as_u16(), 404 | 405) {
                     pools.send_away(self.question()?, self.reach).await?
                 } else {
@@ -272,13 +275,13 @@ impl Order<'_> {
         Ok((secret(&format!("Bearer {token}"))?, until))
     }
 
-    /// The exchange of OAuth 2 for an identity token.
+    /// Returns the OAuth 2 request for an identity token.
     fn exchange(&self, token: &str) -> reqwest::Request {
         let mut form = Serializer::new(String::new());
         form.append_pair("grant_type", "refresh_token")
             .append_pair("client_id", "kubectl-bundle")
             .append_pair("refresh_token", token)
-            // Several scopes of one request are parted by spaces.
+            // Several scopes in one request are separated by spaces.
             .append_pair("scope", &self.scopes.join(" "));
         if let Some(service) = self.service {
             form.append_pair("service", service);
@@ -292,7 +295,8 @@ impl Order<'_> {
         request
     }
 
-    /// The question of docker's token specification: everything in the query, who asks in a header.
+    /// Returns the request of docker's token specification: parameters in the query, credentials in
+    /// a header.
     fn question(&self) -> Result<reqwest::Request, Reason> {
         let mut realm = self.realm.clone();
         if let Some(service) = self.service {
@@ -319,7 +323,7 @@ impl Order<'_> {
     fn refusal(&self, status: u16, detail: String) -> Reason {
         match (status, self.login) {
             (429 | 500.., _) => Reason::Busy { status, detail },
-            // 400 is OAuth's `invalid_grant`: the identity token has ended or was taken back.
+            // 400 is OAuth's `invalid_grant`: the identity token has expired or was revoked.
             (400 | 401, Some(login)) => Reason::LoginRefused {
                 place: format!("the token service {}", authority(&self.realm)),
                 who: login.who(),

@@ -1,5 +1,5 @@
-//! One request to a registry: authorization, redirects, patience with 429 and 5xx, and statuses turned into reasons.
-//! Not here: what is asked for.
+//! A request to a registry: authorization, redirects, retries after 429 and 5xx, and mapping of
+//! statuses to errors.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,7 +28,7 @@ use crate::clock::timestamp;
 use crate::limits::REDIRECTS;
 use crate::progress::Progress;
 
-/// The longest wait that a registry can talk us into.
+/// Maximum wait that a registry can request.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A request.
@@ -38,26 +38,27 @@ pub(super) struct Ask<'a> {
     pub(super) method: Method,
     pub(super) target: Target,
     pub(super) accept: Option<&'static str>,
-    /// Media type and bytes to send.
+    /// Media type and body.
     pub(super) content: Option<(&'a str, Bytes)>,
-    /// Content to send that is too large for that.
+    /// Body that is too large for memory.
     pub(super) part: Option<Part<'a>>,
-    /// Whether it writes.
+    /// `true` if it writes.
     pub(super) push: bool,
-    /// Path of another repository of the same registry that has to be readable as well, for a mount.
+    /// Path of a second repository of the same registry that must be readable, for a mount.
     pub(super) mount: Option<&'a str>,
-    /// How many bytes are there already: only those after them are wanted.
+    /// Number of known bytes: only those after them are requested.
     pub(super) from: u64,
-    /// How far away the registry is that named the target, where the target is not below the registry itself.
+    /// Network zone of the registry that named the target, if the target is not on the registry
+    /// itself.
     pub(super) reach: Reach,
 }
 
-/// Where a request goes.
+/// Target of a request.
 #[derive(Debug, Clone)]
 pub(super) enum Target {
-    /// Below the repository: `manifests/1.4.0`.
+    /// Path below the repository: `manifests/1.4.0`.
     Path(String),
-    /// Where the registry said.
+    /// URL that the registry returned.
     Url(Url),
 }
 
@@ -104,7 +105,7 @@ impl<'a> Ask<'a> {
     }
 }
 
-/// A try that did not work, and how long the registry asked us to wait.
+/// A failed attempt, and the wait that the registry requested.
 struct Failed {
     reason: Reason,
     wait: Option<Duration>,
@@ -117,7 +118,8 @@ impl From<Reason> for Failed {
 }
 
 impl Client {
-    /// Sends a request to the first place that answers it with success: mirrors before the registry itself, and for writing that one alone.
+    /// Sends a request to the locations in order until one succeeds: mirrors before the registry
+    /// for reads, only the registry for writes.
     pub(super) async fn send(&self, ask: &Ask<'_>) -> Result<Response, Reason> {
         let wanted = match (&ask.target, ask.push) {
             (_, true) => Wanted::Writing,
@@ -135,7 +137,7 @@ impl Client {
         self.send_to(ask, &last).await
     }
 
-    /// Sends a request until it is answered with success, or with something that trying again will not change.
+    /// Sends a request until it succeeds or fails with an error that a retry cannot resolve.
     async fn send_to(&self, ask: &Ask<'_>, place: &Repository) -> Result<Response, Reason> {
         let ask = &Ask {
             repository: place,
@@ -148,7 +150,8 @@ impl Client {
         (|| self.attempt(ask))
             .retry(backoff)
             .when(|failed: &Failed| {
-                // What has been sent in part may have arrived in part: whoever sends it looks at that first, unless it was not even wanted.
+                // A partly sent upload may have been stored in part, so the caller checks that
+                // before a retry, unless the registry rejected the request.
                 let clean = ask.part.is_none() || failed.wait.is_some();
                 clean && matches!(failed.reason, Reason::Busy { status, .. } if status != 501)
             })
@@ -164,12 +167,14 @@ impl Client {
         let registry = ask.repository.registry.as_str();
         let endpoint = self.endpoints.get(&self.pools, registry).await?;
         let response = self.authorized(ask, &endpoint).await?;
-        // Only the registry itself says where its tokens are sold: whoever it redirects to would be paid with its passwords.
+        // Only the registry itself may name its token service: a redirect target could otherwise
+        // collect its passwords.
         let at_home = response.url().origin() == endpoint.base.origin();
         if response.status() != StatusCode::UNAUTHORIZED || !at_home {
             return self.judge(ask, response).await;
         }
-        // The token has ended early, or the registry wants more for this request than its greeting said.
+        // The token has expired early, or the registry requires more for this request than for `GET
+        // /v2/`.
         self.tokens.forget(ask.purpose());
         let endpoint = challenge_of(response.headers())
             .and_then(|challenge| self.endpoints.update(registry, challenge));
@@ -208,7 +213,7 @@ impl Client {
             {
                 headers.insert(RANGE, value);
             }
-            // Credentials go to the registry alone, never to where it sends us.
+            // Credentials are sent only to the registry, never to redirect targets.
             if let Some(value) = &authorization
                 && at_home
             {
@@ -218,7 +223,7 @@ impl Client {
                 if let Ok(value) = HeaderValue::from_str(media_type) {
                     headers.insert(CONTENT_TYPE, value);
                 }
-                // Said also where there is none: some refuse to write without it.
+                // Sent for an empty body too, as some registries reject writes without it.
                 headers.insert(CONTENT_LENGTH, HeaderValue::from(bytes.len()));
                 *request.body_mut() = Some(bytes.clone().into());
             }
@@ -263,7 +268,7 @@ impl Client {
     }
 }
 
-/// Makes the part what the request carries.
+/// Sets the part as the body of the request.
 fn carry(request: &mut Request, part: &Part<'_>, progress: &Arc<dyn Progress>) {
     let headers = request.headers_mut();
     headers.insert(
@@ -281,7 +286,8 @@ fn carry(request: &mut Request, part: &Part<'_>, progress: &Arc<dyn Progress>) {
 }
 
 impl Client {
-    /// What a refusal means: a login that is not accepted, a token that has ended, or rights that do not reach so far.
+    /// Returns the reason for a 401 or 403: rejected credentials, an expired token, or missing
+    /// permissions.
     fn denied(
         &self,
         ask: &Ask<'_>,
@@ -326,7 +332,7 @@ impl Client {
     }
 }
 
-/// Where a redirect leads, if we go there.
+/// Returns the target of a redirect, or an error if it is not allowed.
 fn next(from: &Url, response: &Response, method: &Method) -> Result<Url, Reason> {
     let refuse = |to: String, why| Err(Reason::Redirect { to, why });
     let Some(to) = response
@@ -346,13 +352,13 @@ fn next(from: &Url, response: &Response, method: &Method) -> Result<Url, Reason>
     }
 }
 
-/// `Retry-After` in either of its forms.
+/// Parses `Retry-After` in either of its forms.
 fn retry_after(response: &Response) -> Option<Duration> {
     let text = response.headers().get(RETRY_AFTER)?.to_str().ok()?.trim();
     if let Ok(seconds) = text.parse() {
         return Some(Duration::from_secs(seconds));
     }
     let then = rfc2822::DateTimeParser::new().parse_timestamp(text).ok()?;
-    // What has passed is not waited for.
+    // Dates in the past mean no wait.
     Some(Duration::try_from(then.duration_since(timestamp())).unwrap_or_default())
 }

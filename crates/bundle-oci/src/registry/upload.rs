@@ -1,6 +1,6 @@
-//! Sending a blob: not at all if it is there, by a mount if it is next door, in one stream otherwise, and in parts where a registry wants parts or
-//! the line broke.
-//! Not here: manifests, which come last (manifests).
+//! Upload of a blob: skipped if the repository has it, mounted if a repository of the same registry
+//! has it, in one request otherwise, and in chunks if the registry requires them or the connection
+//! broke.
 
 use bytes::Bytes;
 use reqwest::header::{HeaderMap, LOCATION, RANGE};
@@ -14,40 +14,42 @@ use super::transport::{Ask, Target};
 use super::{Client, Reason, RegistryError, Repository};
 use crate::blob::Blob;
 
-/// How often a transfer that broke off is taken up again, or begun again.
+/// Maximum number of attempts to resume or restart an upload.
 const TRIES: u32 = 5;
-/// Bytes in one part, where content is sent in parts; and where the registry, or a proxy before it, takes less than that.
+/// Chunk size in bytes. Smaller chunks are used if the registry or a proxy rejects this size.
 const PART: u64 = 32 << 20;
 const SMALL_PART: u64 = 1 << 20;
-/// The largest part that a registry can ask for: it costs nothing but what is sent again after a break.
+/// Maximum chunk size that a registry can request. Large chunks only increase the bytes to send
+/// again after a failure.
 const LARGEST_PART: u64 = 1 << 30;
 
 const OCTETS: &str = "application/octet-stream";
 
-/// What became of a blob that was to be sent.
+/// Result of an upload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Upload {
-    /// The repository has it: nothing was sent.
+    /// The repository has the blob: nothing was sent.
     Present,
-    /// The registry has it in another repository, and shows it in this one as well: nothing was sent.
+    /// The registry mounted the blob from another repository: nothing was sent.
     Mounted,
-    /// It was sent.
+    /// The blob was sent.
     Sent,
 }
 
-/// An upload that has begun.
+/// An open upload session.
 #[derive(Debug, Clone)]
 struct Begun {
-    /// Where its bytes go.
+    /// URL for its bytes.
     place: Url,
-    /// The least that it takes in one part, except for the last.
+    /// Minimum chunk size, except for the last chunk.
     least: u64,
-    /// How far away the registry is that named the place.
+    /// Network zone of the registry that named the URL.
     reach: Reach,
 }
 
 impl Client {
-    /// Sees to it that the repository has the blob. `from` is another repository that may have it: in the same registry it need not be sent then.
+    /// Ensures that the repository has the blob. `from` is another repository that may have it: the
+    /// blob is mounted from it if it is in the same registry.
     pub async fn upload(
         &self,
         repository: &Repository,
@@ -61,7 +63,7 @@ impl Client {
         self.run("upload", &subject, allowance, work).await
     }
 
-    /// The same, as a part of something larger.
+    /// Uploads a blob as part of a larger operation.
     pub(super) async fn put_blob(
         &self,
         repository: &Repository,
@@ -97,7 +99,7 @@ impl Client {
         Ok(Upload::Sent)
     }
 
-    /// Asks for the blob of a neighbour. Whatever is answered but yes, it is sent.
+    /// Requests a mount of the blob from another repository. Without success, the blob is sent.
     async fn mount(&self, repository: &Repository, blob: &Blob, neighbour: &Repository) -> Mount {
         let mut query = url::form_urlencoded::Serializer::new(String::new());
         query
@@ -118,13 +120,13 @@ impl Client {
         }
     }
 
-    /// Begins an upload; `None` if the registry does not say where it goes.
+    /// Starts an upload; `None` if the response has no location.
     async fn begin(&self, repository: &Repository) -> Result<Option<Begun>, Reason> {
         let ask = posting(repository, "blobs/uploads/".to_owned());
         begun(&self.send(&ask).await?, repository)
     }
 
-    /// In one request, for registries that begin no upload without it.
+    /// Sends the blob in a single POST, for registries that do not return a location.
     async fn post_whole(&self, repository: &Repository, blob: &Blob) -> Result<(), Reason> {
         let path = format!("blobs/uploads/?digest={}", blob.descriptor.digest);
         let part = Part::whole(blob);
@@ -143,7 +145,7 @@ impl Client {
         self.confirm(repository, &part, &answer).await
     }
 
-    /// Sends the bytes, in one stream first.
+    /// Sends the bytes, first in a single request.
     async fn deliver(
         &self,
         repository: &Repository,
@@ -180,7 +182,7 @@ impl Client {
         }
     }
 
-    /// Whether the registry has what it says it has taken.
+    /// Returns `true` if the registry has the blob it acknowledged.
     async fn confirm(
         &self,
         repository: &Repository,
@@ -217,20 +219,20 @@ enum Mount {
 enum Way {
     /// One PUT.
     Whole,
-    /// PATCH after PATCH of that many bytes, and a PUT without any.
+    /// PATCH requests with this number of bytes, and an empty PUT.
     Parts(u64),
 }
 
-/// One blob on its way into one repository.
+/// Upload of one blob into one repository.
 struct Delivery<'a> {
     client: &'a Client,
     repository: &'a Repository,
     blob: &'a Blob,
     begun: Begun,
     way: Way,
-    /// Bytes that the registry is known to have.
+    /// Bytes that the registry has confirmed.
     stored: u64,
-    /// Bytes that were sent, as far as the last attempt came.
+    /// Bytes that the last attempt has sent.
     reached: u64,
 }
 
@@ -294,7 +296,7 @@ impl Delivery<'_> {
         self.client.confirm(self.repository, &sent, &answer).await
     }
 
-    /// Whether the registry refuses this way of sending and there is another one.
+    /// Returns `true` if the registry rejects this upload method and there is another one.
     fn other_way(&mut self, reason: &Reason) -> bool {
         let next = match (self.way, reason) {
             (
@@ -320,7 +322,8 @@ impl Delivery<'_> {
         Ok(())
     }
 
-    /// Goes on after what the registry has, if it says how much that is.
+    /// Resumes after the bytes that the registry reports. Returns `false` if it does not report
+    /// them.
     async fn take_up(&mut self) -> bool {
         let ask = Ask {
             target: Target::Url(self.begun.place.clone()),
@@ -330,7 +333,7 @@ impl Delivery<'_> {
         let Ok(answer) = self.client.send(&ask).await else {
             return false;
         };
-        // It cannot have more than was sent. And nothing that it has is worth the second request that begins anew.
+        // The registry cannot have more bytes than were sent. With none, a restart is as good.
         let Some(stored) =
             stored(answer.headers()).filter(|stored| (1..=self.reached).contains(stored))
         else {
@@ -363,7 +366,7 @@ fn posting(repository: &Repository, path: String) -> Ask<'_> {
     }
 }
 
-/// Where an upload goes that the answer is about.
+/// Returns the upload session of a response.
 fn begun(answer: &Response, repository: &Repository) -> Result<Option<Begun>, Reason> {
     let least = header(answer.headers(), "oci-chunk-min-length")
         .and_then(|text| text.parse().ok())
@@ -376,7 +379,7 @@ fn begun(answer: &Response, repository: &Repository) -> Result<Option<Begun>, Re
             reach,
         }));
     }
-    // Without an address, its name is as good as one.
+    // Without `Location`, the URL is built from the upload's name.
     let named = header(answer.headers(), "docker-upload-uuid").filter(|name| {
         !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-')
     });
@@ -391,7 +394,7 @@ fn begun(answer: &Response, repository: &Repository) -> Result<Option<Begun>, Re
     }))
 }
 
-/// The address in `Location`, which may be relative.
+/// Returns the URL in `Location`, which may be relative.
 fn place(answer: &Response) -> Result<Option<Url>, Reason> {
     let Some(text) = answer.headers().get(LOCATION) else {
         return Ok(None);
@@ -412,7 +415,8 @@ fn place(answer: &Response) -> Result<Option<Url>, Reason> {
     }
 }
 
-/// How many bytes of an upload the registry has: `Range: 0-N`. `0-0` is none as often as it is one, and so is nothing said.
+/// Returns the number of bytes that the registry has of an upload: `Range: 0-N`. `0-0` or a missing
+/// header means none, as registries use `0-0` for both none and one.
 fn stored(headers: &HeaderMap) -> Option<u64> {
     let text = headers.get(RANGE)?.to_str().ok()?.trim();
     let (first, last) = text

@@ -1,5 +1,4 @@
-//! Layouts on this disk, folders and archives alike, read as if they had come from anywhere.
-//! Not here: writing them (write), and what is walked through (graph).
+//! Layouts on the local disk, folders and archives; their content is untrusted.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -20,10 +19,10 @@ use crate::limits::{MANIFEST_BYTES, human};
 use crate::manifest::{Descriptor, Index, RawManifest};
 use crate::media;
 
-/// Most bytes of manifests that are read to find out what refers to what.
+/// Maximum number of bytes of manifests that are read to find referrers.
 const SEARCHED: u64 = 64 << 20;
 
-/// A layout on this disk.
+/// A layout on the local disk.
 #[derive(Debug)]
 pub struct Disk {
     shape: Shape,
@@ -37,17 +36,17 @@ enum Shape {
     Archive(Archive),
 }
 
-/// One image of a layout, as its index names it.
+/// An image in the index of a layout.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Named {
-    /// Its manifest or index.
+    /// Descriptor of its manifest or index.
     pub descriptor: Descriptor,
-    /// What it is called in the layout.
+    /// Its name in the layout.
     pub name: Option<String>,
 }
 
 impl Named {
-    /// Where it came from, if the layout says so.
+    /// Returns the original reference, if the layout has it.
     pub fn origin(&self) -> Option<Reference> {
         let annotated = self.descriptor.annotations.get(CONTAINERD_NAME);
         [annotated, self.name.as_ref()]
@@ -67,7 +66,8 @@ impl fmt::Display for Named {
 }
 
 impl Disk {
-    /// Opens a layout: a folder, or an archive. Reads its `index.json` and, of an archive, the headers of its entries.
+    /// Opens a folder or an archive. Reads `index.json` and, of an archive, the headers of its
+    /// entries.
     pub fn open(path: &Path) -> Result<Self, Finding> {
         let shape = if path.is_dir() {
             Shape::Folder(path.to_owned())
@@ -90,7 +90,7 @@ impl Disk {
         Ok(disk)
     }
 
-    /// The folder or file.
+    /// Returns the path of the folder or file.
     pub fn path(&self) -> &Path {
         match &self.shape {
             Shape::Folder(path) => path,
@@ -98,7 +98,8 @@ impl Disk {
         }
     }
 
-    /// Its images: what has a name, or all that refers to nothing where nothing has one. Signatures and the like are left out.
+    /// Returns its images: those with a name or, if there is none, all manifests without a subject.
+    /// Signatures and other attachments are excluded.
     pub fn images(&self) -> Result<Vec<Named>, Finding> {
         let all = self.entries.iter().map(|entry| Named {
             descriptor: entry.clone(),
@@ -121,7 +122,7 @@ impl Disk {
             .collect())
     }
 
-    /// The image that is meant; where several could be, none is guessed.
+    /// Returns the selected image. Returns an error if several match.
     pub fn image(&self, pick: &Pick) -> Result<Named, Finding> {
         let images = self.images()?;
         let listed = || -> String {
@@ -150,7 +151,7 @@ impl Disk {
             {
                 Ok(one.clone())
             }
-            // A manifest below an index, or a referrer: by its digest it may be meant all the same.
+            // A manifest below an index, or a referrer, can be selected by its digest.
             None if let Pick::Digest(digest) = pick => {
                 let raw = self.raw(digest)?.ok_or_else(|| self.lacks(digest))?;
                 Ok(Named {
@@ -176,7 +177,8 @@ impl Disk {
         }
     }
 
-    /// The document that a descriptor names; `None` where it is not there, as in an index with only some of its platforms.
+    /// Returns the document of a descriptor; `None` if it is missing, as in an index with only some
+    /// of its platforms.
     pub fn manifest(&self, descriptor: &Descriptor) -> Result<Option<RawManifest>, Finding> {
         let name = layout::blob_path(&descriptor.digest);
         let Some((part, size)) = self.part(&name)? else {
@@ -191,7 +193,7 @@ impl Disk {
             .map_err(|why| self.bad(&format!("{} cannot be used: {why}", descriptor.digest)))
     }
 
-    /// The document of that digest, which says itself what it is.
+    /// Returns the document with this digest; its media type is read from the document.
     pub fn raw(&self, digest: &Digest) -> Result<Option<RawManifest>, Finding> {
         let name = layout::blob_path(digest);
         let Some((part, size)) = self.part(&name)? else {
@@ -204,7 +206,7 @@ impl Disk {
             .map_err(|why| self.bad(&format!("{digest} cannot be used: {why}")))
     }
 
-    /// The content that a descriptor names. It is checked by whoever reads all of it.
+    /// Returns the content of a descriptor. The reader has to compare the digest.
     pub fn blob(&self, descriptor: &Descriptor) -> Result<Blob, Finding> {
         match self.part(&layout::blob_path(&descriptor.digest))? {
             Some((part, size)) if size == descriptor.size => {
@@ -215,17 +217,17 @@ impl Disk {
         }
     }
 
-    /// Something that is named is not there.
+    /// Returns the finding for missing content.
     pub(super) fn lacks(&self, digest: &Digest) -> Finding {
         self.bad(&format!("it does not hold {digest}"))
     }
 
-    /// What refers to `subject`, in the order of the index.
+    /// Returns the referrers of `subject`, in the order of the index.
     pub fn referrers(&self, subject: &Digest) -> Result<Vec<Descriptor>, Finding> {
         Ok(self.referring()?.get(subject).cloned().unwrap_or_default())
     }
 
-    /// The document under a tag of the old kind, `sha256-….sig`.
+    /// Returns the document under a tag of the form `sha256-….sig`.
     pub fn tagged(&self, tag: &str) -> Result<Option<RawManifest>, Finding> {
         let entry = self.entries.iter().find(|entry| {
             let name = entry.annotations.get(layout::NAME);
@@ -237,12 +239,12 @@ impl Disk {
         }
     }
 
-    /// Whether it has content of that digest.
+    /// Returns `true` if it has content with this digest.
     pub(super) fn holds(&self, digest: &Digest) -> Result<bool, Finding> {
         Ok(self.part(&layout::blob_path(digest))?.is_some())
     }
 
-    /// Its `index.json`, with entries that we do not understand, for those who add to it.
+    /// Returns its `index.json` with unknown entries, for writers that add to it.
     pub(super) fn index(&self) -> Result<Index, Finding> {
         let Some((part, size)) = self.part(layout::INDEX)? else {
             return Err(self.bad("it has no file `index.json`"));
@@ -260,7 +262,8 @@ impl Disk {
         Ok(self.referrers.get_or_init(|| found))
     }
 
-    /// Reads every document that the index names: only they themselves say what they refer to.
+    /// Reads every document in the index and returns the referrers by subject, as only the
+    /// documents have the subject.
     fn search(&self) -> Result<BTreeMap<Digest, Vec<Descriptor>>, Finding> {
         let mut found: BTreeMap<Digest, Vec<Descriptor>> = BTreeMap::new();
         let mut searched = 0;
@@ -285,7 +288,7 @@ impl Disk {
             let Some(raw) = self.manifest(entry)? else {
                 continue;
             };
-            // A list of referrers under its tag, as some tools keep it in layouts too.
+            // A list of referrers under its fallback tag, which some tools store in layouts.
             let listed_for = entry
                 .annotations
                 .get(layout::NAME)
@@ -297,7 +300,7 @@ impl Disk {
                 }
                 continue;
             }
-            // What cannot be read is an error once it is asked for, and refers to nothing until then.
+            // An invalid document has no subject here, and is an error when it is read.
             let Ok(parsed) = raw.parse() else {
                 continue;
             };
@@ -313,7 +316,7 @@ impl Disk {
         Ok(found)
     }
 
-    /// The file called `name` and its size; only regular files are files here.
+    /// Returns the file called `name` and its size in bytes. Only regular files are accepted.
     fn part(&self, name: &str) -> Result<Option<(FilePart, u64)>, Finding> {
         match &self.shape {
             Shape::Archive(archive) => Ok(archive.part(name)),

@@ -1,5 +1,5 @@
-//! Everything that belongs to an image: what is below it, and what refers to it, found from its manifest and bounded in every direction.
-//! Not here: moving any of it (write, send).
+//! Graph of an image: the manifests and blobs below it and its referrers, with limits on depth,
+//! number and size.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,23 +13,23 @@ use crate::limits::human;
 use crate::manifest::{Descriptor, Parsed, Platform, RawManifest};
 use crate::media;
 
-/// Requests under way at once.
+/// Maximum number of concurrent requests.
 const AT_ONCE: usize = 8;
-/// By which annotation builders of images attach an attestation to one image of an index.
+/// Annotation by which image builders attach an attestation to an image of an index.
 const ATTESTS: &str = "vnd.docker.reference.digest";
 
-/// How far a walk goes.
+/// Limits of a graph.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bounds {
-    /// Indexes above an image.
+    /// Depth of nested indexes.
     pub depth: usize,
-    /// Referrers above each other: a signature on an attestation on an image is two.
+    /// Depth of referrers: a signature on an attestation on an image has depth two.
     pub referrers: usize,
-    /// Manifests and indexes in all.
+    /// Number of manifests and indexes.
     pub manifests: usize,
-    /// Their bytes in all: they are kept in memory.
+    /// Total size of manifests and indexes in bytes, as they are held in memory.
     pub bytes: u64,
-    /// Blobs in all.
+    /// Number of blobs.
     pub blobs: usize,
 }
 
@@ -45,79 +45,79 @@ impl Default for Bounds {
     }
 }
 
-/// What goes along.
+/// Selection of the content to copy.
 #[derive(Debug, Clone, Default)]
 pub struct Selection {
-    /// Whether signatures, attestations and everything else that refers to the image are left behind.
+    /// `true` if signatures, attestations and other referrers are not copied.
     pub without_referrers: bool,
-    /// For which machines; all if none is named.
+    /// Platforms to copy; empty for all.
     pub platforms: Vec<Platform>,
-    /// What goes along of what refers to the image, where that was written down; else the source is asked.
+    /// Referrers to copy, if they are recorded in a list; `None` reads them from the source.
     pub attached: Option<Vec<(Role, Descriptor)>>,
-    /// How far to go.
+    /// Limits.
     pub bounds: Bounds,
 }
 
-/// Everything that belongs to an image.
+/// The manifests and blobs of an image.
 #[derive(Debug, Clone, Default)]
 pub struct Graph {
-    /// Manifests and indexes in an order in which each comes after all that it names.
+    /// Manifests and indexes, in an order in which each follows everything it refers to.
     pub nodes: Vec<Node>,
     /// All other content, by digest.
     pub blobs: BTreeMap<Digest, Descriptor>,
-    /// What an index names and does not go along.
+    /// Entries of indexes that are not copied.
     pub missing: Vec<Missing>,
 }
 
 /// A manifest or index of a graph.
 #[derive(Debug, Clone)]
 pub struct Node {
-    /// The document.
+    /// Document.
     pub raw: RawManifest,
-    /// What it is in the graph.
+    /// Role in the graph.
     pub role: Role,
-    /// The blobs that it names.
+    /// Blobs it refers to.
     pub blobs: Vec<Digest>,
-    /// What others are told of it, in lists of referrers.
+    /// Descriptor for lists of referrers.
     pub described: Descriptor,
 }
 
-/// What a manifest is in a graph.
+/// Role of a manifest in a graph.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Role {
     /// The image, or a part of it.
     Content,
-    /// It refers to this.
+    /// A referrer of this digest.
     Referrer(Digest),
-    /// It is kept under this tag for what the tag names.
+    /// A manifest under this tag, which belongs to the digest in the tag.
     Tagged(String),
 }
 
-/// Something that an index names and that does not go along.
+/// An entry of an index that is not copied.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Missing {
-    /// What it is.
+    /// Its descriptor.
     pub descriptor: Descriptor,
-    /// Whether that was asked for; else the source does not have it.
+    /// `true` if the selection excludes it; `false` if the source does not have it.
     pub chosen: bool,
 }
 
 impl Graph {
-    /// Bytes of everything in it.
+    /// Returns the total size, in bytes.
     pub fn size(&self) -> u64 {
         let blobs: u64 = self.blobs.values().map(|blob| blob.size).sum();
         let documents = self.nodes.iter().map(|node| node.raw.bytes.len() as u64);
         blobs + documents.sum::<u64>()
     }
 
-    /// How many manifests refer to the image, or are kept beside it.
+    /// Returns the number of referrers and of manifests under tags such as `sha256-….sig`.
     pub fn attached(&self) -> usize {
         let attached = self.nodes.iter().filter(|node| node.role != Role::Content);
         attached.count()
     }
 }
 
-/// Finds everything that belongs to `root`.
+/// Builds the graph of `root`.
 pub(super) async fn walk(
     source: &Source,
     root: &RawManifest,
@@ -142,14 +142,14 @@ pub(super) async fn walk(
 struct Walk<'a> {
     source: &'a Source,
     selection: &'a Selection,
-    /// Content names itself by its hash, so there are no cycles; but the same may be named many times.
+    /// Digests rule out cycles, but content may be referred to many times.
     seen: BTreeSet<Digest>,
     bytes: u64,
     graph: Graph,
 }
 
 impl Walk<'_> {
-    /// Takes `root` and everything below it, what is named first; gives the digests of the manifests.
+    /// Adds `root` and everything below it, children first. Returns the digests of the manifests.
     async fn down(&mut self, root: RawManifest, role: &Role) -> Result<Vec<Digest>, Finding> {
         if self.seen.contains(&root.digest) {
             return Ok(Vec::new());
@@ -184,7 +184,7 @@ impl Walk<'_> {
         Ok(order)
     }
 
-    /// Puts what was read into the graph, what is named before what names it.
+    /// Adds documents that were read to the graph, children first.
     fn settle(
         &mut self,
         digest: &Digest,
@@ -199,7 +199,7 @@ impl Walk<'_> {
         match &parsed {
             Parsed::Index(index) => {
                 for child in &index.manifests {
-                    // What is below a referrer belongs to the image, not beside it.
+                    // A manifest below a referrer is content, not a referrer of its own.
                     self.settle(&child.digest, read, &Role::Content, order)?;
                 }
             }
@@ -228,7 +228,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Follows what refers to `subjects`, and what refers to that.
+    /// Adds the referrers of `subjects`, and their referrers.
     async fn around(&mut self, mut subjects: Vec<Digest>) -> Result<(), Finding> {
         for depth in 0..=self.selection.bounds.referrers {
             let source = self.source;
@@ -259,7 +259,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Takes what was written down to refer to the image, by its digest.
+    /// Adds the recorded referrers of the image, by digest.
     async fn listed(&mut self, listed: &[(Role, Descriptor)]) -> Result<(), Finding> {
         let wanted = listed.iter().map(|(_, one)| one.clone()).collect();
         let found = self.fetch(wanted).await?;
@@ -287,13 +287,13 @@ impl Walk<'_> {
                     &named.digest,
                     &format!("{} bytes where {} are named", raw.bytes.len(), named.size),
                 )),
-                // Layouts were asked a moment ago, in `choose`; so this is a registry that has lost it.
+                // `choose` has checked layouts already, so a registry has lost it.
                 None => Err(super::not_there(&named.digest)),
             })
             .collect()
     }
 
-    /// Which of the manifests of an index go along.
+    /// Returns the selected manifests of an index.
     fn choose(&mut self, of: &Digest, named: &[Descriptor]) -> Result<Vec<Descriptor>, Finding> {
         let wanted = &self.selection.platforms;
         let fits = |one: &Descriptor| match &one.platform {
@@ -343,7 +343,8 @@ impl Walk<'_> {
         Ok(taken)
     }
 
-    /// Only layouts may lack what an index names: they were written for chosen platforms. A registry has it, or is at fault.
+    /// Returns `true` if the source has it. Only layouts may lack an entry of an index, if they
+    /// were written for some platforms; for a registry that is an error.
     fn is_there(&self, descriptor: &Descriptor) -> Result<bool, Finding> {
         match self.source {
             Source::Disk(disk) => disk.holds(&descriptor.digest),
@@ -400,7 +401,7 @@ impl Walk<'_> {
     }
 }
 
-/// What refers to `subject`, and what older tools keep for it under tags.
+/// Returns the referrers of `subject`, and the manifests under tags such as `sha256-….sig`.
 async fn beside(
     source: &Source,
     subject: &Digest,
@@ -408,11 +409,11 @@ async fn beside(
 ) -> Result<Vec<(Role, RawManifest)>, Finding> {
     let mut found = Vec::new();
     for listed in source.referrers(subject).await? {
-        // Lists name what was deleted since; that is no reason to leave the rest behind.
+        // The list has a deleted entry; the others are copied.
         let Some(raw) = source.manifest(&listed).await? else {
             continue;
         };
-        // Only the document itself says what it refers to; a list can be written by anybody.
+        // Only the document itself is proof of its subject, as anyone can write the list.
         let refers = raw.parse().is_ok_and(|parsed| {
             parsed
                 .subject()

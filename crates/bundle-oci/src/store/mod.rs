@@ -1,5 +1,4 @@
-//! Where images are kept, seen alike: a repository in a registry, a layout folder, an archive; and copying between them with all that belongs to them.
-//! Not here: the protocol (registry) and the tar (archive); whether signatures hold (bundle-trust).
+//! Sources and targets of copies: repositories, layout folders, archives and packed images.
 
 mod disk;
 mod graph;
@@ -32,24 +31,24 @@ pub use send::{Mounts, Sent, send};
 pub use sources::{Attached, Listed, Sources};
 pub use write::{Written, write_archive, write_layout};
 
-/// Where content comes from. Cheap to clone.
+/// Source of an image. Cheap to clone.
 #[derive(Debug, Clone)]
 pub enum Source {
     /// A repository in a registry.
     Registry {
-        /// With whom to speak.
+        /// Client for the registry.
         client: Client,
-        /// The repository.
+        /// Repository.
         repository: Repository,
     },
-    /// A layout on this disk, a folder or an archive.
+    /// A layout on the local disk, folder or archive.
     Disk(Arc<Disk>),
-    /// What was packed just now.
+    /// A packed image in memory.
     Packed(Arc<Packed>),
 }
 
 impl Source {
-    /// A repository in a registry. Connects to nothing yet.
+    /// Returns the repository of a reference, without a request.
     pub fn registry(client: &Client, reference: &Reference) -> Self {
         Self::Registry {
             client: client.clone(),
@@ -57,12 +56,12 @@ impl Source {
         }
     }
 
-    /// A layout folder, or an archive.
+    /// Opens a layout folder or archive.
     pub fn disk(path: &Path) -> Result<Self, Finding> {
         Disk::open(path).map(|disk| Self::Disk(Arc::new(disk)))
     }
 
-    /// The document of that name: in a registry a tag or a digest.
+    /// Returns the document with this name: in a registry a tag or a digest.
     async fn named(&self, name: &str) -> Result<Option<RawManifest>, Finding> {
         match self {
             Self::Registry { client, repository } => {
@@ -82,7 +81,7 @@ impl Source {
         }
     }
 
-    /// The manifest or index that a descriptor names; `None` if it is not there.
+    /// Returns the manifest or index of a descriptor; `None` if it is missing.
     pub async fn manifest(&self, descriptor: &Descriptor) -> Result<Option<RawManifest>, Finding> {
         match self {
             Self::Disk(disk) => disk.manifest(descriptor),
@@ -90,7 +89,7 @@ impl Source {
         }
     }
 
-    /// The content that a descriptor names, to be read by whoever wants it.
+    /// Returns the content of a descriptor. Its bytes are fetched when they are read.
     pub fn blob(&self, descriptor: &Descriptor) -> Result<Blob, Finding> {
         match self {
             Self::Registry { client, repository } => Ok(client.remote_blob(repository, descriptor)),
@@ -103,7 +102,7 @@ impl Source {
         }
     }
 
-    /// The same, telling `progress` what arrives.
+    /// Returns the content of a descriptor and reports received bytes to `progress`.
     fn watched_blob(
         &self,
         descriptor: &Descriptor,
@@ -117,7 +116,7 @@ impl Source {
         }
     }
 
-    /// Everything that refers to `subject`, of whatever kind.
+    /// Returns all referrers of `subject`.
     pub async fn referrers(&self, subject: &Digest) -> Result<Vec<Descriptor>, Finding> {
         match self {
             Self::Registry { client, repository } => client
@@ -129,10 +128,10 @@ impl Source {
         }
     }
 
-    /// What is kept beside a digest under a tag of the old kind, `sha256-….sig`; `None` if nothing is.
+    /// Returns the manifest under a tag such as `sha256-….sig`; `None` if it does not exist.
     pub async fn tagged(&self, tag: &str) -> Result<Option<RawManifest>, Finding> {
         if let Self::Registry { client, repository } = self {
-            // Asking costs less than reading, and most have none.
+            // HEAD is cheaper than GET, and most digests have no such tag.
             let there = client.manifest_exists(repository, tag).await;
             if there.map_err(|error| error.finding())?.is_none() {
                 return Ok(None);
@@ -141,7 +140,7 @@ impl Source {
         self.named(tag).await
     }
 
-    /// The repository, if it is one.
+    /// Returns the repository, if the source is one.
     pub fn repository(&self) -> Option<&Repository> {
         match self {
             Self::Registry { repository, .. } => Some(repository),
@@ -150,27 +149,27 @@ impl Source {
     }
 }
 
-/// What is said of content that is named and not there.
+/// Returns the finding for content that is referred to and missing.
 fn not_there(digest: &Digest) -> Finding {
     Finding::error(codes::registry::NOT_FOUND, format!("{digest} is named, and is not there"))
         .hint("the source is not whole: copy it again from where it came, or choose platforms that are there (--platform)")
 }
 
-/// An image that is meant, with where it is: what a walk begins with.
+/// An image and its source: the root of a graph.
 #[derive(Debug, Clone)]
 pub struct Located {
-    /// Where it is.
+    /// Source.
     pub source: Source,
-    /// The manifest or index.
+    /// Manifest or index.
     pub root: RawManifest,
-    /// What it is called in a layout: the whole reference or a tag.
+    /// Name in a layout: the whole reference or a tag.
     pub name: Option<String>,
-    /// The reference by which people know it.
+    /// Original reference.
     pub origin: Option<Reference>,
 }
 
 impl Located {
-    /// What a reference means now.
+    /// Resolves a reference.
     pub async fn reference(client: &Client, reference: &Reference) -> Result<Self, Finding> {
         let source = Source::registry(client, reference);
         let name = match (reference.digest(), reference.tag()) {
@@ -189,7 +188,7 @@ impl Located {
         })
     }
 
-    /// An image of a list, by its digest, wherever the source is.
+    /// Returns an image of a list, by its digest, from any source.
     pub async fn listed(source: Source, listed: &Listed) -> Result<Self, Finding> {
         let descriptor = listed.descriptor();
         let root = source.manifest(&descriptor).await?;
@@ -201,7 +200,7 @@ impl Located {
         })
     }
 
-    /// What was packed just now.
+    /// Returns a packed image.
     pub fn packed(packed: Packed) -> Self {
         Self {
             root: RawManifest::from(&packed.manifest),
@@ -211,16 +210,16 @@ impl Located {
         }
     }
 
-    /// An image of a layout.
+    /// Returns the selected image of a layout.
     pub fn disk(disk: Arc<Disk>, pick: &Pick) -> Result<Self, Finding> {
         let named = disk.image(pick)?;
         Self::named(disk, named)
     }
 
-    /// An image that a layout names.
+    /// Returns an image from the index of a layout.
     pub fn named(disk: Arc<Disk>, named: Named) -> Result<Self, Finding> {
         let root = disk.manifest(&named.descriptor)?.ok_or_else(|| {
-            // The index names it, so a layout without it is not whole.
+            // A layout without an entry of its index is incomplete.
             disk.lacks(&named.descriptor.digest)
         })?;
         Ok(Self {
@@ -233,7 +232,7 @@ impl Located {
 }
 
 impl Located {
-    /// The files of the bundle, unpacked as if they had come from anywhere.
+    /// Returns the unpacked files of the bundle. The image is handled as untrusted.
     pub async fn files(&self, limits: &Limits) -> Result<Files, Finding> {
         let manifest = Manifest::parse(self.root.bytes.clone(), Some(&self.root.media_type))
             .map_err(|why| {
@@ -262,23 +261,23 @@ impl Located {
     }
 }
 
-/// A located image with everything that goes along.
+/// An image with the graph of what is copied with it.
 #[derive(Debug, Clone)]
 pub struct Shipment {
-    /// The image.
+    /// Image.
     pub image: Located,
-    /// All of it.
+    /// Graph.
     pub graph: Graph,
 }
 
 impl Shipment {
-    /// Finds out what goes along.
+    /// Builds the graph of what is copied.
     pub async fn gather(image: Located, selection: &Selection) -> Result<Self, Finding> {
         let graph = walk(&image.source, &image.root, selection).await?;
         Ok(Self { image, graph })
     }
 
-    /// Where the image came from.
+    /// Returns the original reference of the image.
     pub fn origin(&self) -> Result<&Reference, Finding> {
         let image = &self.image;
         image.origin.as_ref().ok_or_else(|| {
@@ -287,7 +286,7 @@ impl Shipment {
         })
     }
 
-    /// The digest of the image.
+    /// Returns the digest of the image.
     pub fn digest(&self) -> &Digest {
         &self.image.root.digest
     }

@@ -1,21 +1,20 @@
 //! Names of images in layouts.
-//! Not here: references of registries (bundle_core::reference).
 
 use std::fmt;
 
 use bundle_core::reference::Digest;
 
-/// Where containerd looks for an image's whole name; tools that import archives give it that name.
+/// Annotation with the full name of an image; containerd imports archives under that name.
 pub(crate) const CONTAINERD_NAME: &str = "io.containerd.image.name";
 
-/// Which image of a layout is meant.
+/// Selects an image of a layout.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Pick {
-    /// The only one.
+    /// The only image.
     Only,
-    /// The one of that name.
+    /// The image with this name.
     Name(String),
-    /// The one of that digest.
+    /// The image with this digest.
     Digest(Digest),
 }
 

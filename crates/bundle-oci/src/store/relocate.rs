@@ -1,5 +1,5 @@
-//! Images under another prefix: where each goes, and what a cluster has to be told so that it finds them there.
-//! Not here: moving them (send).
+//! References of images below another registry prefix, and the mirror configurations that make a
+//! cluster use them.
 
 use std::fmt;
 use std::net::Ipv6Addr;
@@ -8,31 +8,31 @@ use std::str::FromStr;
 use bundle_core::diagnostic::{Finding, codes};
 use bundle_core::reference::{Digest, Reference};
 
-/// A registry, and a path in it, below which images are put by the reference that they had.
+/// A registry and path below which images are stored by their original reference.
 ///
-/// `registry.example.com/team/web` goes to `PREFIX/registry.example.com/team/web`; a port follows an underscore, which no host has, so two
-/// registries never share a place.
+/// `registry.example.com/team/web` becomes `PREFIX/registry.example.com/team/web`. A port is
+/// separated by an underscore, which hosts cannot contain, so two registries never share a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Relocation {
     registry: String,
     prefix: Option<String>,
 }
 
-/// An original registry, and where its repositories are now.
+/// An original registry and its mirror.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Mirror {
-    /// The registry as references name it.
+    /// Registry in references.
     pub registry: String,
-    /// The registry that stands in for it.
+    /// Registry of the mirror.
     pub host: String,
-    /// The path in there below which its repositories are.
+    /// Path of the repositories in the mirror.
     pub path: String,
 }
 
 impl FromStr for Relocation {
     type Err = Finding;
 
-    /// Reads `REGISTRY[/PREFIX]`.
+    /// Parses `REGISTRY[/PREFIX]`.
     fn from_str(text: &str) -> Result<Self, Finding> {
         let unusable = || {
             Finding::error(
@@ -46,7 +46,7 @@ impl FromStr for Relocation {
             Some((registry, prefix)) => (registry, Some(prefix.to_owned())),
             None => (text, None),
         };
-        // What a repository below it would be has to be one.
+        // The prefix is valid if a repository below it is valid.
         let path = prefix.as_deref().unwrap_or("x");
         let reference: Reference = format!("{registry}/{path}:x")
             .parse()
@@ -72,7 +72,7 @@ impl fmt::Display for Relocation {
 }
 
 impl Relocation {
-    /// Where an image goes. Its tag stays; without one, it goes by `digest`.
+    /// Returns the new reference of an image. The tag is kept; without one, the digest is used.
     pub fn of(&self, origin: &Reference, digest: &Digest) -> Result<Reference, Finding> {
         let name = match origin.tag() {
             Some(tag) => format!(":{tag}"),
@@ -91,7 +91,7 @@ impl Relocation {
         })
     }
 
-    /// What stands in for that registry.
+    /// Returns the mirror of a registry.
     pub fn mirror(&self, registry: &str) -> Mirror {
         Mirror {
             registry: registry.to_owned(),
@@ -108,7 +108,7 @@ impl Relocation {
     }
 }
 
-/// A registry as one component of a path: lower case, and a port behind an underscore.
+/// Returns a registry as one path component: lower case, with an underscore before the port.
 fn component(registry: &str) -> String {
     let (host, port) = match registry.rsplit_once(':') {
         Some((host, port)) if !port.ends_with(']') => (host, format!("_{port}")),
@@ -127,7 +127,7 @@ fn component(registry: &str) -> String {
 }
 
 impl Mirror {
-    /// An entry of `registries.conf`, as CRI-O, podman and skopeo read it.
+    /// Returns an entry of `registries.conf` for CRI-O, podman and skopeo.
     pub fn registries_conf(&self, insecure: bool) -> String {
         let insecure = if insecure { "insecure = true\n" } else { "" };
         format!(
@@ -136,7 +136,8 @@ impl Mirror {
         )
     }
 
-    /// The folder below `certs.d` in which containerd looks for [`hosts_toml`](Self::hosts_toml).
+    /// Returns the folder below `certs.d` in which containerd reads
+    /// [`hosts_toml`](Self::hosts_toml).
     pub fn hosts_folder(&self) -> String {
         match self.registry.rsplit_once(':') {
             Some((host, port)) if !port.ends_with(']') => format!("{host}_{port}_"),
@@ -144,7 +145,7 @@ impl Mirror {
         }
     }
 
-    /// A `hosts.toml` of containerd.
+    /// Returns a `hosts.toml` for containerd.
     pub fn hosts_toml(&self, insecure: bool) -> String {
         let server = if self.registry == "docker.io" {
             "registry-1.docker.io"

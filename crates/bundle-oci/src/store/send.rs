@@ -1,5 +1,5 @@
-//! Shipments to a registry: what is missing, manifests after all that they name, and the tag last, so that a name never points at half of it.
-//! Not here: single requests (registry).
+//! Copy of an image to a registry: missing blobs first, manifests after everything they refer to,
+//! the tag last, so that a tag never refers to an incomplete image.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,38 +12,38 @@ use super::{Node, Role, Shipment};
 use crate::progress::Progress;
 use crate::registry::{Client, Reason, RegistryError, Repository, TagPolicy, Upload};
 
-/// Blobs under way at once.
+/// Maximum number of concurrent blob transfers.
 const BLOBS: usize = 4;
-/// Small requests under way at once.
+/// Maximum number of concurrent small requests.
 const ASKED: usize = 8;
 
-/// What was sent.
+/// Result of a copy to a registry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sent {
-    /// The image under its new name.
+    /// New reference of the image, with its digest.
     pub pinned: PinnedReference,
-    /// Manifests that were written.
+    /// Number of manifests that were written.
     pub manifests: usize,
-    /// Blobs that were sent.
+    /// Number of blobs that were sent.
     pub sent: usize,
-    /// Their bytes.
+    /// Bytes of the blobs that were sent.
     pub bytes: u64,
-    /// Blobs that the registry took from another repository of its own.
+    /// Number of blobs that were mounted from another repository of the registry.
     pub mounted: usize,
-    /// Blobs that were there.
+    /// Number of blobs that the repository had.
     pub present: usize,
-    /// Whether the tag means something else than before.
+    /// `true` if the tag was created or moved.
     pub tagged: bool,
 }
 
 impl Sent {
-    /// Whether nothing changed.
+    /// Returns `true` if nothing changed.
     pub fn is_nothing(&self) -> bool {
         self.manifests == 0 && self.sent == 0 && !self.tagged
     }
 }
 
-/// Which repositories of which registries are known to have which blob: from there they are mounted instead of sent.
+/// Known repositories of each blob and registry, from which blobs are mounted instead of sent.
 #[derive(Debug, Default)]
 pub struct Mounts(Mutex<BTreeMap<(String, Digest), Repository>>);
 
@@ -61,7 +61,8 @@ impl Mounts {
     }
 }
 
-/// Sends a shipment to where `to` says: under its tag, and under its digest if it names one (which has to be that of the image).
+/// Copies an image to `to`: under its tag and, if `to` has a digest, which must be that of the
+/// image, under the digest.
 pub async fn send(
     client: &Client,
     to: &Reference,
@@ -121,7 +122,7 @@ impl Sender<'_> {
             .filter(|node| !there.contains(&node.raw.digest))
             .collect();
         self.blobs(&new, &mut sent).await?;
-        // Single images need nothing of each other; everything else needs what stands before it.
+        // Images without children are independent; every other node needs the ones before it.
         let (images, others): (Vec<&Node>, Vec<&Node>) = new
             .into_iter()
             .partition(|node| node.role == Role::Content && !node.blobs.is_empty());
@@ -143,7 +144,8 @@ impl Sender<'_> {
         Ok(sent)
     }
 
-    /// The tags that have to be written, the image's last. A tag that names other content is a finding unless it may move.
+    /// Returns the tags to write, the image's last. Returns an error for a tag with other content,
+    /// unless `tags` allow a move.
     async fn names(&self, tags: TagPolicy) -> Result<Vec<(String, &Node)>, Finding> {
         let root = &self.shipment.image.root.digest;
         let mut named = Vec::new();
@@ -188,8 +190,8 @@ impl Sender<'_> {
         Ok(missing)
     }
 
-    /// The manifests that the repository has. A referrer counts only where it is listed for its subject, so that one which was cut off before that
-    /// is listed now.
+    /// Returns the manifests that the repository has. A referrer counts only if it is listed for
+    /// its subject, so that an interrupted copy is completed.
     async fn there(&self) -> Result<BTreeSet<Digest>, Finding> {
         let nodes = &self.shipment.graph.nodes;
         let subjects: BTreeSet<&Digest> = nodes
@@ -282,7 +284,7 @@ impl Sender<'_> {
             .map_err(|error| self.explain(&error))
     }
 
-    /// What a person is told. That registries take no index without its images is worth more than their own words.
+    /// Returns the diagnostic. A registry that rejects an index without all its images gets a hint.
     fn explain(&self, error: &RegistryError) -> Finding {
         let missing = &self.shipment.graph.missing;
         let refused = matches!(error.reason, Reason::Refused { .. } | Reason::NotFound);

@@ -1,5 +1,5 @@
-//! A list of what belongs together, with digests and no content: the small form of an archive, which is filled from a registry where it is loaded.
-//! Not here: filling it (graph, send).
+//! List of images with digests and without content: the small form of an archive. `load` fetches
+//! the content from the registries.
 
 use bundle_core::diagnostic::{Finding, Findings, codes};
 use bundle_core::reference::{Digest, Reference};
@@ -13,59 +13,59 @@ use crate::manifest::Descriptor;
 const API_VERSION: &str = "bundle.core.rukpak.io/v1alpha1";
 const KIND: &str = "Sources";
 
-/// Everything that was saved, by digest.
+/// A saved set of images, by digest.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Sources {
     api_version: String,
     kind: String,
-    /// Packages and images.
+    /// Bundles and images.
     pub artifacts: Vec<Listed>,
 }
 
-/// One image of it.
+/// An image of the list.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Listed {
-    /// Where it was, with its tag if it had one.
+    /// Original reference, with its tag if it had one.
     pub reference: String,
-    /// What it was.
+    /// Digest.
     pub digest: Digest,
-    /// What kind of document it is.
+    /// Media type of the document.
     pub media_type: String,
-    /// How long the document is.
+    /// Size of the document in bytes.
     pub size: u64,
-    /// For which platforms it was taken; all if none is named.
+    /// Selected platforms; empty for all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub platforms: Vec<String>,
-    /// What refers to it and belongs to it: signatures, attestations.
+    /// Referrers and attachments: signatures, attestations.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub attached: Vec<Attached>,
 }
 
-/// Something that refers to an image.
+/// A referrer or attachment of an image.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Attached {
-    /// Its digest.
+    /// Digest.
     pub digest: Digest,
-    /// What kind of document it is.
+    /// Media type of the document.
     pub media_type: String,
-    /// How long the document is.
+    /// Size of the document in bytes.
     pub size: u64,
-    /// What it says it is for.
+    /// Type of the artifact.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub artifact_type: Option<String>,
-    /// What it refers to.
+    /// Digest of the subject.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subject: Option<Digest>,
-    /// The tag under which it is kept instead.
+    /// Tag, for attachments without a subject.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tag: Option<String>,
 }
 
 impl Sources {
-    /// The list of these shipments; each has to have come from somewhere.
+    /// Returns the list of these shipments. Each must have an original reference.
     pub fn of(shipments: &[Shipment], platforms: &[String]) -> Result<Self, Finding> {
         let artifacts = shipments
             .iter()
@@ -78,13 +78,13 @@ impl Sources {
         })
     }
 
-    /// Whether a text seems to be such a list; then [`parse`](Self::parse) says what is wrong with it.
+    /// Returns `true` if a text looks like such a list; [`parse`](Self::parse) returns its errors.
     pub fn is_meant(text: &[u8]) -> bool {
         std::str::from_utf8(text)
             .is_ok_and(|text| text.contains(KIND) && text.contains(API_VERSION))
     }
 
-    /// Reads a list.
+    /// Parses a list.
     pub fn parse(text: &[u8], file: &str) -> Result<Self, Findings> {
         let bad = |why: &str| {
             Finding::error(
@@ -105,7 +105,7 @@ impl Sources {
         for one in &read.artifacts {
             one.origin()?;
             let tags = one.attached.iter().filter_map(|one| one.tag.as_deref());
-            // A list says what belongs to a digest; it does not get to name tags of its own.
+            // A list names attachments by their digest; tags of its own are rejected.
             if let Some(tag) = tags.into_iter().find(|tag| !is_attached(tag)) {
                 return Err(bad(&format!("`{tag}` is not a tag that belongs to a digest")).into());
             }
@@ -113,7 +113,7 @@ impl Sources {
         Ok(read)
     }
 
-    /// The text of it.
+    /// Returns the list as YAML.
     pub fn to_yaml(&self) -> String {
         yaml::to_string(&serde_json::to_value(self).unwrap_or_default())
     }
@@ -148,17 +148,18 @@ impl Listed {
         })
     }
 
-    /// Where it was.
+    /// Returns the original reference.
     pub fn origin(&self) -> Result<Reference, Finding> {
         self.reference.parse()
     }
 
-    /// The descriptor of its manifest or index.
+    /// Returns the descriptor of its manifest or index.
     pub fn descriptor(&self) -> Descriptor {
         named(&self.media_type, &self.digest, self.size)
     }
 
-    /// What goes along of it: what the list says, whatever else the source has by now.
+    /// Returns the selection for the recorded referrers, regardless of others that the source has
+    /// now.
     pub fn selection(&self, base: &Selection) -> Result<Selection, Finding> {
         let platforms = self.platforms.iter().map(|text| {
             text.parse().map_err(|why: String| {
@@ -196,7 +197,7 @@ fn named(media_type: &str, digest: &Digest, size: u64) -> Descriptor {
     }
 }
 
-/// What is said of an image that has no reference.
+/// Returns the finding for an image without a reference.
 pub(super) fn no_origin(name: &str) -> Finding {
     Finding::error(
         codes::registry::NO_ORIGIN,

@@ -25,7 +25,8 @@ fn digest_of(value: &Value) -> Digest {
     Digest::of(value.to_string().as_bytes())
 }
 
-/// Two images under an index, the index signed in both ways, the signature signed again.
+/// Two images in an index. The index has both forms of signatures, and one signature is signed
+/// itself.
 struct World {
     registry: Registry,
     client: Client,
@@ -177,7 +178,7 @@ async fn everything_that_belongs_to_an_image_goes_round_all_kinds_of_places() {
         .await
         .unwrap();
     assert!(again.is_nothing(), "{again:?}");
-    // From a folder to an archive and from a registry to an archive are the same bytes.
+    // An archive from a folder and one from a registry have the same bytes.
     let from_layout = [world.gathered(&layout, &all).await.unwrap()];
     assert_eq!(digests(&from_layout[0]), digests(&shipments[0]));
     write_archive(&archive, &from_layout, &silent())
@@ -217,7 +218,7 @@ async fn everything_that_belongs_to_an_image_goes_round_all_kinds_of_places() {
         let back = Located::reference(&world.client, &to).await.unwrap();
         let back = Shipment::gather(back, &all).await.unwrap();
         assert_eq!(digests(&back), digests(&shipments[0]));
-        // Once more, and nothing is written.
+        // A repeated copy writes nothing.
         let before = other.lines().len();
         let sent = send(
             &world.client,
@@ -277,7 +278,7 @@ async fn the_tag_comes_last_and_only_with_leave() {
     .unwrap();
     let last = other.lines().pop().unwrap();
     assert_eq!(last, "PUT /v2/web/manifests/1.4.0");
-    // In a layout too.
+    // The same for a layout.
     let layout = world.path("layout");
     let mut named = [shipment];
     write_layout(&layout, &named, TagPolicy::Keep, &silent())

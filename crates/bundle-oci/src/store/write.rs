@@ -1,5 +1,5 @@
-//! Shipments to this disk: a layout folder that grows, or an archive in one go; whole or not at all.
-//! Not here: what belongs to a shipment (graph), and registries (send).
+//! Writes shipments to the local disk: additions to a layout folder, or a new archive; completely
+//! or not at all.
 
 use std::collections::BTreeMap;
 use std::io::{self, Seek as _, SeekFrom, Write as _};
@@ -24,33 +24,34 @@ use crate::manifest::{Descriptor, Index, write as document};
 use crate::progress::Progress;
 use crate::registry::TagPolicy;
 
-/// Blobs that are written at once.
+/// Maximum number of blobs that are written concurrently.
 const AT_ONCE: usize = 4;
-/// Batches of a blob that wait for the disk, and how large one is made.
+/// Number of batches of a blob that are buffered for the disk, and the size of a batch in bytes.
 const AHEAD: usize = 2;
 const BATCH: usize = 256 << 10;
 
-/// What was written.
+/// Result of a write to disk.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Written {
-    /// Blobs and manifests that were not there.
+    /// Number of new blobs and manifests.
     pub new: usize,
-    /// Those that were.
+    /// Number of blobs and manifests that existed.
     pub present: usize,
     /// Bytes of the new ones.
     pub bytes: u64,
-    /// Whether the index changed: something has a name now that it had not.
+    /// `true` if the index changed: an image got a new name.
     pub named: bool,
 }
 
 impl Written {
-    /// Whether nothing changed.
+    /// Returns `true` if nothing changed.
     pub fn is_nothing(&self) -> bool {
         self.new == 0 && !self.named
     }
 }
 
-/// Writes the shipments as one archive. An archive that is there is replaced; another file is left alone and refused.
+/// Writes the shipments as one archive. Replaces an existing archive; returns an error for any
+/// other file.
 pub async fn write_archive(
     path: &Path,
     shipments: &[Shipment],
@@ -122,8 +123,8 @@ fn begin(path: &Path, plan: &Plan) -> io::Result<TempPath> {
     Ok(place)
 }
 
-/// Adds the shipments to a layout folder, which is made if it is not there. What is there already is not fetched again. A name that is there for
-/// other content is given to the new content only if `tags` say so.
+/// Adds the shipments to a layout folder, which is created if it is missing. Existing content is
+/// not fetched again. `tags` decides about a name that refers to other content.
 pub async fn write_layout(
     folder: &Path,
     shipments: &[Shipment],
@@ -141,7 +142,7 @@ pub async fn write_layout(
     }
     let entries = entries(shipments)?;
     if is_there && layout::is_layout(folder) {
-        // Before anything is fetched: what would be refused at the end.
+        // Conflicts are reported before anything is fetched.
         merged(folder, &entries, tags)?;
         let mut written = fill(folder, folder, shipments, progress).await?;
         written.named = rename_into_index(folder, &entries, tags)?;
@@ -160,7 +161,7 @@ pub async fn write_layout(
     index.manifests = entries;
     fs_err::write(new.join(layout::INDEX), document(&index))
         .and_then(|()| fs_err::write(new.join(layout::MARK), layout::MARK_CONTENT))
-        // An empty folder gives way; anything that came into it meanwhile does not.
+        // Removes an empty folder; fails if files were added in the meantime.
         .and_then(|()| {
             if is_there {
                 fs_err::remove_dir(folder)?;
@@ -171,7 +172,7 @@ pub async fn write_layout(
     Ok(written)
 }
 
-/// Writes every blob that is not there, each under its name only when it is whole.
+/// Writes every missing blob. A blob gets its name when it is complete.
 async fn fill(
     said: &Path,
     folder: &Path,
@@ -219,14 +220,14 @@ async fn fill(
     Ok(written)
 }
 
-/// Gives the shipments their names in a layout that is there; whether that changed anything.
+/// Adds the names of the shipments to an existing layout. Returns `true` if the index changed.
 fn rename_into_index(
     folder: &Path,
     entries: &[serde_json::Value],
     tags: TagPolicy,
 ) -> Result<bool, Finding> {
     let unwritable = |error: &io::Error| unwritable("layout", folder, error);
-    // Two programs that add to one layout wait for each other: neither loses the other's names.
+    // Concurrent writers wait for each other, so that no name is lost.
     let lock = fs_err::File::open(folder.join(layout::MARK)).map_err(|error| unwritable(&error))?;
     lock.file().lock().map_err(|error| unwritable(&error))?;
     let Some(index) = merged(folder, entries, tags)? else {
@@ -243,7 +244,7 @@ fn rename_into_index(
     Ok(true)
 }
 
-/// The index of a layout with these entries; `None` if it has them.
+/// Returns the index of a layout with these entries; `None` if it has them already.
 fn merged(
     folder: &Path,
     entries: &[serde_json::Value],
@@ -285,8 +286,8 @@ fn merged(
     Ok(new.then_some(index))
 }
 
-/// The entries of an index for these shipments: the images by name, what belongs to them, and what refers to them, in an order that does not
-/// depend on who was quicker.
+/// Returns the index entries of these shipments: images by name, their attachments and referrers,
+/// in a deterministic order.
 fn entries(shipments: &[Shipment]) -> Result<Vec<serde_json::Value>, Finding> {
     let mut named: BTreeMap<(Option<String>, Digest), Descriptor> = BTreeMap::new();
     let mut unnamed: BTreeMap<Digest, Descriptor> = BTreeMap::new();
@@ -322,7 +323,7 @@ fn entries(shipments: &[Shipment]) -> Result<Vec<serde_json::Value>, Finding> {
                     Role::Content => continue,
                     Role::Referrer(_) => {
                         entry = node.described.clone();
-                        // Names of others mean something in their place, not here.
+                        // A name is valid only in its original layout.
                         entry.annotations.remove(layout::NAME);
                         entry.annotations.remove(CONTAINERD_NAME);
                         unnamed.insert(entry.digest.clone(), entry);
@@ -352,7 +353,7 @@ fn entries(shipments: &[Shipment]) -> Result<Vec<serde_json::Value>, Finding> {
         .collect()
 }
 
-/// What something is called that is kept beside an image under a tag: where the image has its whole reference as a name, it has one too.
+/// Returns the name of an attachment under a tag: a whole reference if the image's name is one.
 fn beside(name: Option<&str>, tag: &str) -> String {
     let reference: Option<bundle_core::reference::Reference> =
         name.and_then(|name| name.parse().ok());
@@ -364,7 +365,7 @@ fn beside(name: Option<&str>, tag: &str) -> String {
     }
 }
 
-/// A blob or document to be written, with where it comes from.
+/// A blob or document to write, with its source.
 enum Piece<'a> {
     Document(&'a super::Node),
     Blob(&'a super::Source, &'a Descriptor),
@@ -389,7 +390,7 @@ impl Piece<'_> {
     }
 }
 
-/// Everything of all shipments, each digest once.
+/// Returns the content of all shipments, each digest once.
 fn pieces(shipments: &[Shipment]) -> BTreeMap<Digest, Piece<'_>> {
     let mut all = BTreeMap::new();
     for shipment in shipments {
@@ -404,7 +405,7 @@ fn pieces(shipments: &[Shipment]) -> BTreeMap<Digest, Piece<'_>> {
     all
 }
 
-/// Why content did not get to the disk: the source's finding, or the disk's refusal.
+/// Error of a write: a finding of the source, or an error of the disk.
 enum Unstored {
     Source(Finding),
     Disk(io::Error),
@@ -419,14 +420,15 @@ impl Unstored {
     }
 }
 
-/// Writes a blob where the file stands, and says whether all of it is what its digest says. Writing has a thread of its own.
+/// Writes a blob at the file's position. Returns whether the content matches its digest. The write
+/// has a thread of its own.
 async fn store(
     blob: Blob,
     mut file: fs_err::File,
     progress: &Arc<dyn Progress>,
 ) -> Result<(), Unstored> {
     let Descriptor { digest, size, .. } = blob.descriptor.clone();
-    // What comes from a registry was hashed on its way; once is enough.
+    // Content from a registry was hashed while it arrived.
     let mut hasher = (!matches!(blob.content, BlobContent::Elsewhere(_))).then(Hasher::new);
     let (batches, mut source) = mpsc::channel::<Vec<Bytes>>(AHEAD);
     let writer =
@@ -467,7 +469,7 @@ async fn feed(
     batches: mpsc::Sender<Vec<Bytes>>,
     progress: &Arc<dyn Progress>,
 ) -> Result<(), Finding> {
-    // Registries count what they send themselves.
+    // Registry clients report their transferred bytes themselves.
     let counted = matches!(blob.content, BlobContent::Elsewhere(_));
     let mut pieces = blob.open(0);
     let mut batch = Vec::new();
@@ -481,13 +483,13 @@ async fn feed(
         batch.push(piece);
         if bytes >= BATCH {
             bytes = 0;
-            // The writer has stopped: what stopped it is told by it.
+            // The writer has stopped and returns its error.
             if batches.send(std::mem::take(&mut batch)).await.is_err() {
                 return Ok(());
             }
         }
     }
-    // An error is the writer's here too.
+    // The writer returns the error here too.
     drop(batches.send(batch).await);
     Ok(())
 }
@@ -499,7 +501,7 @@ fn parent(path: &Path) -> &Path {
     }
 }
 
-/// A file that grows under no name that anybody looks for, and is as readable in the end as any other.
+/// Returns a temporary file with the usual permissions.
 fn temporary(folder: &Path) -> io::Result<NamedTempFile> {
     let mut builder = tempfile::Builder::new();
     builder.prefix(".kubectl-bundle-");

@@ -1,5 +1,4 @@
-//! Which entries of an archive are taken, and under which path.
-//! Not here: their content.
+//! Kind and path of the entries of a bundle, and the rules for paths.
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -8,45 +7,46 @@ use tar::{Entry, EntryType};
 
 use super::UnpackError;
 
-/// What paths may look like.
+/// Rules for paths.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Rules {
-    /// Longest path that is taken, in bytes.
+    /// Maximum length of a path, in bytes.
     longest: usize,
-    /// Deepest path that is taken, in components.
+    /// Maximum number of components of a path.
     deepest: usize,
-    /// Whether `\\` is an ordinary character.
+    /// `true` if `\\` is an ordinary character.
     backslash: bool,
 }
 
-/// Paths of a bundle are the same on every system.
+/// Paths of a bundle are valid on every operating system.
 const BUNDLE: Rules = Rules {
     longest: 1024,
     deepest: 32,
     backslash: false,
 };
 
-/// Images of others hold whole systems, with names such as `system-systemd\\x2dcryptsetup.slice`.
+/// Images of workloads hold whole systems, with names such as
+/// `system-systemd\\x2dcryptsetup.slice`.
 pub(super) const IMAGE: Rules = Rules {
     longest: 4096,
     deepest: 128,
     backslash: cfg!(unix),
 };
 
-/// An entry that is taken.
+/// An accepted entry.
 pub(super) struct Taken {
-    /// Relative, with `/`, without `.`; empty for the root.
+    /// Relative path with `/`, without `.`; empty for the root.
     pub(super) path: String,
     pub(super) kind: Kind,
 }
 
-/// What an entry is to us.
+/// Kind of an accepted entry.
 pub(super) enum Kind {
     Folder,
     File {
         size: u64,
     },
-    /// An image's way to say that a path of a lower layer is gone, or only what is below it.
+    /// Whiteout: removes a path of lower layers, or only the content below it.
     Removal {
         below: bool,
     },
@@ -63,7 +63,7 @@ pub(super) fn refused(entry: &str, why: impl Into<String>) -> UnpackError {
     }
 }
 
-/// Looks at one entry's header.
+/// Reads the header of an entry.
 pub(super) fn take<R: Read>(entry: &mut Entry<'_, R>) -> Result<Taken, UnpackError> {
     let name = name(entry)?;
     let name = name.as_str();
@@ -95,7 +95,8 @@ pub(super) fn take<R: Read>(entry: &mut Entry<'_, R>) -> Result<Taken, UnpackErr
     })
 }
 
-/// The entry's name; an error where it is no text, or where the content is not what a plain reader would take it for.
+/// Returns the name of the entry. Returns an error if it is not UTF-8, or if readers would disagree
+/// about the content.
 pub(super) fn name<R: Read>(entry: &mut Entry<'_, R>) -> Result<String, UnpackError> {
     let name = match std::str::from_utf8(&entry.path_bytes()) {
         Ok(name) => name.to_owned(),
@@ -121,10 +122,10 @@ pub(super) fn name<R: Read>(entry: &mut Entry<'_, R>) -> Result<String, UnpackEr
     Ok(name)
 }
 
-/// What is said of a sparse file.
+/// Reason for rejecting a sparse file, as the end of a sentence.
 pub(super) const SPARSE: &str = "is a sparse file";
 
-/// What a file of that path removes, if its name says that it does.
+/// Returns the whiteout for a file with this path, if its name is that of a whiteout.
 pub(super) fn removal(name: &str, path: &str) -> Result<Option<Taken>, UnpackError> {
     let (parent, base) = path.rsplit_once('/').unwrap_or(("", path));
     let Some(gone) = base.strip_prefix(".wh.") else {
@@ -156,7 +157,8 @@ pub(super) fn describe(kind: EntryType) -> &'static str {
     }
 }
 
-/// The path under which a name is kept; `./` before it and, for folders, `/` behind it are usual and dropped.
+/// Returns the normalized path of a name, without the usual `./` prefix and, for folders, the
+/// trailing `/`.
 pub(super) fn normalise(name: &str, folder: bool, rules: Rules) -> Result<String, &'static str> {
     let mut rest = name;
     while let Some(shorter) = rest.strip_prefix("./") {
@@ -172,13 +174,13 @@ pub(super) fn normalise(name: &str, folder: bool, rules: Rules) -> Result<String
     Ok(rest.to_owned())
 }
 
-/// The rule for paths in a bundle: relative, plain components, nothing that another system would read as something else. The error is the end of a sentence
-/// that begins with the path.
+/// Checks a path of a bundle: relative, plain components, nothing that another operating system
+/// interprets. The error is the end of a sentence that begins with the path.
 pub fn check(path: &str) -> Result<(), &'static str> {
     within(path, BUNDLE)
 }
 
-/// Relative, plain components, and no longer or deeper than these rules have it.
+/// Checks that the path is relative, has plain components, and is within the limits of `rules`.
 fn within(path: &str, rules: Rules) -> Result<(), &'static str> {
     if path.is_empty() {
         return Err("has no name");
@@ -214,7 +216,7 @@ fn within(path: &str, rules: Rules) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// `a` and `a/b` cannot both be files.
+/// Returns an error if both `a` and `a/b` are files.
 pub(super) fn no_file_is_a_folder<T>(files: &BTreeMap<String, T>) -> Result<(), UnpackError> {
     for path in files.keys() {
         let mut ancestor = path.as_str();

@@ -1,6 +1,6 @@
-//! What people put into archives to get out of a folder: each row is tried against the unpacker into memory and against the one onto disk, and
-//! nothing may be left outside the target, nor inside after an error.
-//! Not here: what honest archives become (tests).
+//! Attacks with archives that try to write outside of the target. Each runs against the unpackers
+//! into memory and onto disk; nothing may be written outside of the target, nor be left inside
+//! after an error.
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -13,7 +13,7 @@ use super::disk::Place;
 use super::tests::{archive, entry, file, gzip};
 use super::*;
 
-/// A layer as it is sent, and the digest that the configuration names for what it inflates to.
+/// A compressed layer, and the digest of its uncompressed tar in the configuration.
 #[derive(Clone)]
 struct Sent {
     bytes: Vec<u8>,
@@ -21,7 +21,7 @@ struct Sent {
     media_type: &'static str,
 }
 
-/// An honest layer of these entries.
+/// A valid layer of these entries.
 fn layer(entries: &[Vec<u8>]) -> Sent {
     let tar = archive(entries);
     Sent {
@@ -43,7 +43,7 @@ fn link(name: &str, kind: T, target: &str) -> Vec<u8> {
     header.as_bytes().to_vec()
 }
 
-/// A PAX header with one record, to stand before an entry.
+/// A PAX header with one record for the next entry.
 fn pax(kind: T, key: &str, value: &str) -> Vec<u8> {
     let bare = format!(" {key}={value}\n");
     let mut length = bare.len() + 1;
@@ -72,7 +72,7 @@ fn image(layers: &[Sent]) -> (Vec<u8>, Descriptor, Vec<Descriptor>) {
     (config.clone().into_bytes(), named, descriptors.collect())
 }
 
-/// Unpacks into `target`, as the program does.
+/// Unpacks into `target` as the command does.
 fn onto_disk(target: &Path, layers: &[Sent], skip: bool) -> Result<disk::Written, Finding> {
     let (config, named, descriptors) = image(layers);
     let place = Place::prepare(target, false)?;
@@ -91,7 +91,7 @@ fn onto_disk(target: &Path, layers: &[Sent], skip: bool) -> Result<disk::Written
     Ok(written)
 }
 
-/// Every path below a folder, with what it is: the mode of files, the target of links.
+/// Returns every path below a folder, with the mode of files and the target of links.
 fn listing(folder: &Path) -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
     let mut left = vec![folder.to_owned()];
@@ -114,7 +114,7 @@ fn listing(folder: &Path) -> BTreeMap<String, String> {
     found
 }
 
-/// What both make of it: the paths that are there afterwards, or a part of the refusal.
+/// Expected results of both unpackers: the resulting paths, or a part of the error.
 struct Row {
     name: &'static str,
     layers: Vec<Sent>,
@@ -122,7 +122,7 @@ struct Row {
     disk: Result<&'static [&'static str], &'static str>,
 }
 
-/// Both refuse it, with the same words.
+/// Both reject it with the same reason.
 fn refused(name: &'static str, entries: &[Vec<u8>], why: &'static str) -> Row {
     Row {
         name,
@@ -132,7 +132,7 @@ fn refused(name: &'static str, entries: &[Vec<u8>], why: &'static str) -> Row {
     }
 }
 
-/// Only images of others may have it.
+/// Accepted in images of workloads only.
 fn foreign(
     name: &'static str,
     layers: Vec<Sent>,
@@ -188,13 +188,13 @@ fn names() -> Vec<Row> {
             &[pax(T::XHeader, "path", "a\0b"), file("innocent", b"x")],
             "control character",
         ),
-        // The record counts: content of 1024 bytes is expected, and the archive ends before.
+        // The record wins: 1024 bytes are expected, and the archive ends before.
         refused(
             "PAX size that is larger",
             &[pax(T::XHeader, "size", "4096"), file("a", b"x")],
             "cannot be read",
         ),
-        // What the header called content is an entry now, and no honest one.
+        // The header's content is read as an entry, and is not a valid one.
         refused(
             "PAX size that is smaller",
             &[pax(T::XHeader, "size", "0"), file("a", &[b'x'; 600])],
@@ -216,7 +216,7 @@ fn names() -> Vec<Row> {
 }
 
 impl Row {
-    /// Disks hold deeper folders than bundles do.
+    /// Images of workloads may have deeper folders than bundles.
     fn disk_only_path(mut self, _: &[&str]) -> Self {
         self.disk = Ok(&[]);
         self
@@ -236,7 +236,7 @@ fn kinds() -> Vec<Row> {
     ]
 }
 
-/// A sparse file of GNU: 512 bytes that stand for 1 GiB.
+/// A GNU sparse file: 512 bytes for 1 GiB.
 fn sparse() -> Vec<u8> {
     let mut header = Header::new_gnu();
     header.set_path("sparse").unwrap();
@@ -522,10 +522,10 @@ fn nothing_gets_out() {
     assert!(!Path::new("/tmp/bundle-hostile").exists());
 }
 
-/// Archives of a million entries stream past: memory holds no more than what the limit lets in.
+/// An archive of a million entries is streamed: memory is bounded by the limit.
 #[test]
 fn a_million_empty_files_stop_at_the_limit() {
-    /// Where it is in a list that is repeated: the names of one round are more than any limit here.
+    /// Position in a repeated list of entries: one round exceeds every limit.
     struct Many<'a>(&'a [u8], usize);
     impl Read for Many<'_> {
         fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {

@@ -1,5 +1,4 @@
-//! Readers that count, hash and stop: the bytes as they arrive, and the bytes that they inflate to.
-//! Not here: what the bytes are.
+//! Readers that count, hash and limit the compressed and the uncompressed bytes of a layer.
 
 use std::cell::Cell;
 use std::io::{self, BufReader, Read};
@@ -11,12 +10,12 @@ use sha2::{Digest as _, Sha256};
 
 use crate::limits::{RATIO_FLOOR, human};
 
-/// What arrives, hashed and counted, and never more than one byte past its declared size.
+/// Counts and hashes compressed bytes, and stops one byte after the declared size.
 pub(super) struct Metered<R> {
     inner: R,
     hash: Sha256,
     count: u64,
-    /// One more than is declared, so that too much is seen.
+    /// One more than the declared size, to detect a longer input.
     most: u64,
 }
 
@@ -30,7 +29,7 @@ impl<R: Read> Metered<R> {
         }
     }
 
-    /// Reads to the end, whoever stopped before it; the number of bytes in all.
+    /// Reads to the end and returns the total number of bytes.
     pub(super) fn drain(&mut self) -> u64 {
         let mut buffer = [0; 16 << 10];
         while matches!(self.read(&mut buffer), Ok(1..)) {}
@@ -53,20 +52,20 @@ impl<R: Read> Read for Metered<R> {
     }
 }
 
-/// A layer's bytes, with or without gzip around them.
+/// Decoder of a layer, with or without gzip.
 pub(super) enum Decoder<R> {
     Gzip(MultiGzDecoder<BufReader<Metered<R>>>),
     Plain(BufReader<Metered<R>>),
 }
 
-/// What a layer inflates to, hashed and counted, and stopped at a number of bytes or a ratio.
+/// Counts and hashes uncompressed bytes, and stops at a limit of bytes or ratio.
 pub(super) struct Inflated<R> {
     decoder: Decoder<R>,
     hash: Sha256,
     count: u64,
     most: u64,
     ratio: u64,
-    /// What is left for headers, while they are read.
+    /// Remaining bytes for headers, while headers are read.
     headers: Rc<Cell<Option<u64>>>,
     overrun: Option<String>,
 }
@@ -89,7 +88,7 @@ impl<R: Read> Inflated<R> {
         }
     }
 
-    /// The limit that was overrun, as people read it.
+    /// Returns the exceeded limit, formatted for people.
     pub(super) fn overrun(&self) -> Option<String> {
         self.overrun.clone()
     }
@@ -102,7 +101,7 @@ impl<R: Read> Inflated<R> {
         Digest::from_hash(self.hash.clone().finalize().as_slice())
     }
 
-    /// Reads to the end; whether all of it was zero, as the padding of an archive is.
+    /// Reads to the end. Returns `true` if all bytes are zero, as in the padding of an archive.
     pub(super) fn rest_is_zero(&mut self) -> io::Result<bool> {
         let mut buffer = [0; 4 << 10];
         loop {

@@ -1,5 +1,5 @@
-//! Layers to files, without trusting a byte of them: everything streams through counters and hashes, into memory here, and onto disks in `disk`.
-//! Not here: where layers come from (registry, layout), and what the files mean (bundle_core::format).
+//! Unpacks untrusted layers. Everything is streamed through counters and hashes: into memory here,
+//! and onto disk in `disk`.
 
 pub mod disk;
 mod entry;
@@ -23,65 +23,65 @@ use entry::{Kind, Taken};
 pub use sink::{FileSink, InMemory};
 use stream::Entries;
 
-/// Why content was not unpacked. Nothing of it is used then.
+/// Error of unpacking. No content is used then.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum UnpackError {
-    /// An entry that no bundle has.
+    /// An entry that is not allowed in a bundle.
     #[error("the layer's entry `{entry}` {why}")]
     UnsafeEntry {
-        /// Its name, as far as it can be shown.
+        /// Its name, escaped.
         entry: String,
-        /// What is wrong with it, as the end of a sentence.
+        /// Reason, as the end of a sentence.
         why: String,
     },
-    /// More than a limit allows.
+    /// Exceeds a limit.
     #[error("{what} is larger than the limit of {limit}")]
     TooLarge {
-        /// What is too large.
+        /// Object that is too large.
         what: String,
-        /// The limit, as people read it.
+        /// The limit, formatted for people.
         limit: String,
     },
-    /// Damaged, or not in the format that it claims.
+    /// Damaged, or not in the declared format.
     #[error("{what} cannot be read: {why}")]
     Malformed {
-        /// What cannot be read.
+        /// Object that cannot be read.
         what: String,
-        /// Why.
+        /// Reason.
         why: String,
     },
-    /// The bytes are not those that were named.
+    /// The bytes do not match their digest.
     #[error("{what} is not what its digest says: {expected} was named, {found} arrived")]
     DigestMismatch {
-        /// What was read.
+        /// Object that was read.
         what: String,
-        /// The digest that was asked for.
+        /// Expected digest.
         expected: Digest,
-        /// What the bytes hash to, or how many there were.
+        /// Digest or number of the bytes that were read.
         found: String,
     },
-    /// The disk does not take it.
+    /// The disk returned an error.
     #[error("`{path}` cannot be written: {why}")]
     Unwritable {
-        /// The path within the image.
+        /// Path in the image.
         path: String,
-        /// The system's words.
+        /// Error of the operating system.
         why: String,
     },
-    /// A kind of content that is not read.
+    /// Unsupported media type.
     #[error("{what} is {found}, and {wanted} is read")]
     WrongMediaType {
-        /// What was looked at.
+        /// Object with that type.
         what: String,
-        /// What it is.
+        /// Its media type.
         found: String,
-        /// What would be read.
+        /// Supported kinds.
         wanted: &'static str,
     },
 }
 
 impl UnpackError {
-    /// What a person is told.
+    /// Returns the diagnostic of the error.
     pub fn finding(&self) -> Finding {
         let (code, hint) = match self {
             Self::UnsafeEntry { .. } => (
@@ -119,7 +119,7 @@ impl From<UnpackError> for Finding {
     }
 }
 
-/// One image being unpacked: the files so far, in memory or where a sink puts them, and what is left of its limits.
+/// An image that is being unpacked into memory or a sink, with the remaining limits.
 pub struct Unpacking<S: FileSink = InMemory> {
     files: BTreeMap<String, S::File>,
     sink: S,
@@ -131,7 +131,7 @@ pub struct Unpacking<S: FileSink = InMemory> {
 }
 
 impl Unpacking {
-    /// Begins with the bytes of the image's configuration, whose digest has been checked, and its layers.
+    /// Starts with the verified image configuration and its layers.
     pub fn new(
         config: &Descriptor,
         config_bytes: &[u8],
@@ -141,14 +141,14 @@ impl Unpacking {
         Self::onto(InMemory::default(), config, config_bytes, layers, limits)
     }
 
-    /// The files, after every layer has been read.
+    /// Returns the files, after all layers were unpacked.
     pub fn finish(self) -> Files {
         self.files
     }
 }
 
 impl<S: FileSink> Unpacking<S> {
-    /// The same, with content that goes to `sink` while it is read.
+    /// Starts with a sink that receives the content while it is read.
     pub fn onto(
         sink: S,
         config: &Descriptor,
@@ -167,14 +167,16 @@ impl<S: FileSink> Unpacking<S> {
         })
     }
 
-    /// Whether layer `index` holds files of the content. A resource is not for Kubernetes, may be of any size, and need not be fetched.
+    /// Returns `true` if layer `index` holds files of the content. A resource is not for the
+    /// cluster, may have any size, and need not be fetched.
     pub fn wants(&self, index: usize) -> bool {
         let layer = self.image.layers.get(index);
         layer.is_none_or(|layer| !is_resource(layer))
     }
 
-    /// Reads layer `index` from `input`, over what the layers below it left. `input` may be longer or shorter than it should be: that is found out.
-    /// An error of the input itself shows as content that ends early; whoever feeds it knows better and says so instead.
+    /// Unpacks layer `index` from `input` over the lower layers, and detects an input that is too
+    /// long or too short. An error of `input` appears as truncated content; the caller has to
+    /// report its own error instead.
     pub fn layer(&mut self, index: usize, input: impl Read) -> Result<(), UnpackError> {
         let (layer, diff_id) = self.image.layer(index)?;
         let (bytes, ratio) = (self.bytes, self.limits.ratio);
@@ -185,7 +187,7 @@ impl<S: FileSink> Unpacking<S> {
         Ok(())
     }
 
-    /// What the sink made of each file, and the sink, after every layer has been read.
+    /// Returns the sink's value for each file, and the sink, after all layers were unpacked.
     pub fn into_parts(self) -> (BTreeMap<String, S::File>, S) {
         (self.files, self.sink)
     }
@@ -244,7 +246,7 @@ impl<S: FileSink> Unpacking<S> {
     }
 }
 
-/// The parts of an image that unpacking needs: its layers, and what each of them is when it is inflated.
+/// The layers of an image with the digests of their uncompressed content.
 #[derive(Debug)]
 struct Image {
     layers: Vec<Descriptor>,
@@ -311,7 +313,7 @@ impl Image {
     }
 }
 
-/// Whether a layer holds a resource, which is not for Kubernetes.
+/// Returns `true` if a layer holds a resource, which is not applied to the cluster.
 pub fn is_resource(layer: &Descriptor) -> bool {
     layer.annotations.contains_key(keys::RESOURCE_NAME)
 }

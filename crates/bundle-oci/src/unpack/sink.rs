@@ -1,18 +1,18 @@
-//! Where the content of files goes while an image is unpacked.
-//! Not here: which files are taken, and under which path (the module above).
+//! Receiver of the content of files while an image is unpacked.
 
 use std::io::{self, Write};
 
-/// Takes one file after another: its bytes by [`Write`], then its end. What was written of a file that does not end is of no use.
+/// Receives files one after the other: the bytes through [`Write`], then the end of the file. A
+/// file without an end must be discarded.
 pub trait FileSink: Write {
-    /// What is known of a file once it is written.
+    /// Value for a complete file.
     type File;
 
-    /// The file whose bytes were written since the last end.
+    /// Ends the file whose bytes were written since the last end.
     fn end_file(&mut self) -> io::Result<Self::File>;
 }
 
-/// Keeps the bytes of each file.
+/// Keeps the bytes of each file in memory.
 #[derive(Debug, Default)]
 pub struct InMemory {
     current: Vec<u8>,

@@ -1,5 +1,4 @@
-//! One layer from its first byte to its last: counted, hashed, inflated, and read as an archive.
-//! Not here: what becomes of the entries (memory: the module above, disk).
+//! Reads one layer: counts, hashes, decompresses, and reads the entries of the archive.
 
 use std::cell::Cell;
 use std::cmp::Ordering;
@@ -14,21 +13,22 @@ use super::meter::{Decoder, Inflated, Metered};
 use crate::manifest::Descriptor;
 use crate::media;
 
-/// Most bytes of headers before one entry: long names and PAX records are read into memory by the `tar` crate.
+/// Maximum number of bytes of headers before an entry: the `tar` crate reads long names and PAX
+/// records into memory.
 const HEADERS: u64 = 1 << 20;
 
-/// An entry as the `tar` crate gives it.
+/// An entry of the `tar` crate.
 pub(super) type Item<'a, R> = tar::Entry<'a, Inflated<R>>;
 
-/// The entries of one layer, each to be taken before the next.
+/// The entries of one layer. Each must be read before the next.
 pub(super) struct Entries<'a, R: Read> {
     inner: tar::Entries<'a, Inflated<R>>,
-    /// What may be read before the next entry's content; none while content is read.
+    /// Remaining bytes for the headers of the next entry; `None` while content is read.
     headers: Rc<Cell<Option<u64>>>,
 }
 
 impl<'a, R: Read> Entries<'a, R> {
-    /// The next entry.
+    /// Returns the next entry.
     pub(super) fn next(&mut self) -> Result<Option<Item<'a, R>>, UnpackError> {
         self.headers.set(Some(HEADERS));
         let item = self
@@ -41,7 +41,7 @@ impl<'a, R: Read> Entries<'a, R> {
     }
 }
 
-/// The whole content of a file of `size` bytes.
+/// Returns the whole content of a file of `size` bytes.
 pub(super) fn content<R: Read>(
     path: &str,
     size: u64,
@@ -87,7 +87,7 @@ pub(super) fn unwritable(path: &str, error: &io::Error) -> UnpackError {
     }
 }
 
-/// Reads a whole layer, and lets `walk` have its entries. The number of bytes that it inflates to.
+/// Reads a whole layer and passes its entries to `walk`. Returns the number of uncompressed bytes.
 pub(super) fn layer<R: Read>(
     layer: &Descriptor,
     diff_id: &Digest,
@@ -115,7 +115,7 @@ pub(super) fn layer<R: Read>(
     let (overrun, diff) = (inflated.overrun(), inflated.digest());
     let count = inflated.count();
 
-    // Bytes that are not the named ones are the first thing to say: what they unpack to is beside the point.
+    // A digest mismatch is reported first, as it explains every other error.
     let mut metered = inflated.into_source();
     let arrived = metered.drain();
     if arrived != layer.size || metered.digest() != layer.digest {
@@ -162,7 +162,7 @@ pub(super) fn layer<R: Read>(
     Ok(count)
 }
 
-/// Whether the layer is compressed; an error if it is of a kind that is not read.
+/// Returns `true` if the layer is compressed, and an error for unsupported media types.
 pub(super) fn is_compressed(layer: &Descriptor) -> Result<bool, UnpackError> {
     match layer.media_type.as_str() {
         media::LAYER_GZIP | media::DOCKER_LAYER_GZIP => Ok(true),

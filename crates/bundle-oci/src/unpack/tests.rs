@@ -5,7 +5,7 @@ use tar::{EntryType, Header};
 
 use super::*;
 
-/// An entry written byte by byte: the `tar` crate would refuse to make most of these.
+/// An entry written byte by byte, as the `tar` crate refuses to create most of these.
 pub(super) fn entry(name: &[u8], kind: EntryType, mode: u32, content: &[u8]) -> Vec<u8> {
     let mut header = Header::new_ustar();
     header.as_mut_bytes()[..name.len()].copy_from_slice(name);
@@ -44,7 +44,7 @@ pub(super) fn gzip(bytes: &[u8]) -> Vec<u8> {
     writer.finish().unwrap()
 }
 
-/// Unpacks layers that are given as tar and as they are transferred.
+/// Unpacks layers, each as its uncompressed and its compressed bytes.
 fn unpack_all(layers: &[(Vec<u8>, Vec<u8>)], limits: Limits) -> Result<Files, UnpackError> {
     let diff_ids: Vec<_> = layers.iter().map(|(tar, _)| Digest::of(tar)).collect();
     let config = serde_json::json!({ "rootfs": { "diff_ids": diff_ids } }).to_string();

@@ -1,5 +1,5 @@
-//! The file registries.conf, version 2 (containers-registries.conf(5)): only what is about pulling by a full name.
-//! Not here: what follows from its entries.
+//! Parser of registries.conf version 2 (containers-registries.conf(5)): the fields for pulls by
+//! full name.
 
 use std::path::Path;
 
@@ -9,12 +9,12 @@ use super::{Mirror, Rule};
 use crate::limits::CREDENTIAL_BYTES;
 use crate::registry::files::read_bounded;
 
-/// What is about short names, helpers and aliases is somebody else's.
+/// Fields for short names, credential helpers and aliases are ignored.
 #[derive(Deserialize)]
 struct File {
     #[serde(default)]
     registry: Vec<Entry>,
-    /// Version 1 had tables of lists here.
+    /// Version 1 has tables of lists here.
     registries: Option<toml::Value>,
 }
 
@@ -114,7 +114,7 @@ fn rule(entry: Entry) -> Result<Rule, String> {
     })
 }
 
-/// A host, with port and path or without, and nothing before or after it.
+/// Parses a host with optional port and path.
 fn place(text: &str) -> Result<String, String> {
     if text.contains("://") {
         return Err(format!(

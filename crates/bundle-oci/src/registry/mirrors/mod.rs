@@ -1,5 +1,5 @@
-//! Where a repository is read from: mirrors first, then its own place, which the configuration may have moved, or blocked.
-//! Not here: the file that says so (file), and asking one place after the other (transport).
+//! Mirrors of repositories from registries.conf: mirrors are tried before the location of the
+//! repository, which the configuration can change or block.
 
 mod file;
 
@@ -12,23 +12,24 @@ use super::remembered::make_room;
 use super::{Reason, RegistryError, Repository};
 use crate::clock::instant;
 
-/// How long a mirror that did not answer is left alone.
+/// Time for which a mirror that failed is not used.
 const REST: Duration = Duration::from_secs(60);
 
-/// What registries.conf says about prefixes of repositories. Names stay what they are: policies and messages never see the places.
+/// Rules of registries.conf for prefixes of repositories. References do not change: policies and
+/// messages never contain the location of a mirror.
 #[derive(Debug, Clone, Default)]
 pub struct Mirrors {
     rules: Vec<Rule>,
-    /// Shared by clones.
+    /// Failed mirrors, shared by clones.
     dead: Arc<Mutex<HashMap<String, Instant>>>,
 }
 
 /// One `[[registry]]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Rule {
-    /// `HOST[:PORT][/PATH]`, or `*.HOST` for everything below a domain.
+    /// `HOST[:PORT][/PATH]`, or `*.HOST` for all subdomains.
     prefix: String,
-    /// What stands in the prefix' place; `None`: the prefix itself.
+    /// Replacement of the prefix; `None` keeps it.
     location: Option<String>,
     insecure: bool,
     blocked: bool,
@@ -44,21 +45,21 @@ struct Mirror {
     tags: bool,
 }
 
-/// What is asked of a repository.
+/// Kind of access to a repository, which determines the locations.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Wanted {
-    /// To change it: only ever itself.
+    /// Write: only the repository itself.
     Writing,
-    /// Something with a digest, which cannot be anything else.
+    /// Read by digest: every location returns the same content.
     Digest,
-    /// What a tag means, or which there are.
+    /// Read by tag, or list of tags.
     Tag,
-    /// Where a former answer said: the place with this host.
+    /// Location that an earlier response named: the one with this host.
     At(String),
 }
 
 impl Wanted {
-    /// What a path below a repository is about.
+    /// Returns the kind of access for a path below a repository.
     pub(super) fn reading(path: &str) -> Self {
         if path.contains("sha256:") {
             Self::Digest
@@ -69,7 +70,8 @@ impl Wanted {
 }
 
 impl Mirrors {
-    /// Reads configurations as containers-registries.conf(5) describes them (version 2). Of the same prefix, the later file's entry counts.
+    /// Reads configurations as containers-registries.conf(5) describes them (version 2). The later
+    /// file overrides entries with the same prefix.
     pub fn read(files: &[PathBuf]) -> Result<Self, RegistryError> {
         let mut rules: Vec<Rule> = Vec::new();
         for path in files {
@@ -88,7 +90,7 @@ impl Mirrors {
         })
     }
 
-    /// The same without any other place; what is blocked stays so.
+    /// Returns only the rules that block registries.
     pub(super) fn blocking_only(&self) -> Self {
         let mut rules = self.rules.clone();
         rules.retain(|rule| rule.blocked);
@@ -98,7 +100,7 @@ impl Mirrors {
         }
     }
 
-    /// Hosts that may be spoken to without TLS if they do not have it.
+    /// Returns the hosts for which plain HTTP is allowed if they do not speak TLS.
     pub(super) fn insecure(&self) -> BTreeSet<String> {
         let host = |place: &str| place.split('/').next().unwrap_or_default().to_owned();
         let mut hosts = BTreeSet::new();
@@ -116,7 +118,7 @@ impl Mirrors {
         hosts
     }
 
-    /// Where to ask, in this order; the last one is the repository's own place.
+    /// Returns the locations to try, in order. The last one is the repository's own.
     pub(super) fn places(
         &self,
         repository: &Repository,
@@ -155,7 +157,7 @@ impl Mirrors {
             }
         }
         if let Wanted::At(host) = wanted {
-            // An address with a mirror's host came from the mirror, and is good for nobody else.
+            // A URL with a mirror's host came from that mirror and is valid only there.
             let at = places.into_iter().find(|place| place.registry == *host);
             return Ok(vec![at.unwrap_or(own)]);
         }
@@ -164,7 +166,7 @@ impl Mirrors {
         Ok(places)
     }
 
-    /// Leaves a mirror alone that did not answer: waiting for it costs seconds for each request.
+    /// Skips a mirror that did not respond, as each attempt costs seconds.
     pub(super) fn failed(&self, place: &Repository, reason: &Reason) {
         if matches!(
             reason,
@@ -187,10 +189,10 @@ impl Mirrors {
 }
 
 impl Rule {
-    /// What follows the prefix in a repository's name, if the name begins with it.
+    /// Returns the rest of a repository's name after the prefix, if the name has it.
     fn rest<'a>(&self, name: &'a str) -> Option<&'a str> {
         if let Some(domain) = self.prefix.strip_prefix("*.") {
-            // Below the domain, with whatever port: the whole path is the rest.
+            // A subdomain with any port: the whole path is the rest.
             let end = name.find('/').unwrap_or(name.len());
             let host = name[..end].split(':').next().unwrap_or_default();
             return host

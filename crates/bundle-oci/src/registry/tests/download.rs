@@ -7,7 +7,7 @@ use crate::blob::{Blob, BlobContent};
 use crate::manifest::Descriptor;
 use crate::media;
 
-/// Large enough to come in many pieces.
+/// Bytes for several pieces.
 fn content(length: usize) -> Vec<u8> {
     (0_u32..)
         .map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8)
@@ -37,7 +37,7 @@ async fn a_blob_that_breaks_off_is_taken_up_where_it_broke() {
     let registry = Registry::honest().await.unwrap();
     let (repository, blob) = stored(&registry, 1_000_000).await;
     for ranges in [Ranges::Kept, Ranges::Ignored] {
-        // Less than a whole every time; where parts are not known, the last answer is whole.
+        // Each response is incomplete. Without support for ranges, the last response is complete.
         registry.set_fault(Some(Fault::BrokenBlob {
             after: 300_000,
             times: 3,
@@ -127,7 +127,7 @@ async fn what_is_not_what_was_asked_for_is_never_whole() {
         assert!(count < 1_000_000, "{fault:?}: the end was let through");
         assert!(reader.next().await.is_none(), "{fault:?}");
     }
-    // What the connection's buffers hold may be on its way; nothing more is read.
+    // Buffers of the connection may be in flight; nothing else is read.
     assert!(registry.sent() < 32 << 20, "{} bytes", registry.sent());
 }
 
@@ -185,7 +185,7 @@ async fn an_attempt_that_was_given_up_can_be_gone_on_with() {
     assert_eq!(wrong.finding().code, codes::registry::DIGEST_MISMATCH);
 }
 
-/// The bytes of a blob that is in memory.
+/// Returns the bytes of a blob in memory.
 pub(super) fn bytes_of(blob: &Blob) -> &Bytes {
     match &blob.content {
         BlobContent::Memory(bytes) => bytes,

@@ -7,7 +7,7 @@ fn home(registry: &Registry) -> Repository {
     registry.reference("team/web").parse().unwrap()
 }
 
-/// An index of one image for one platform, or of what else `extra` says.
+/// An index of one image for one platform, with the fields of `extra`.
 fn index(extra: &str) -> RawManifest {
     let image = Descriptor::of(media::MANIFEST, b"image");
     let text = format!(
@@ -70,7 +70,7 @@ async fn documents_that_are_not_what_they_are_called_are_refused() {
         assert_eq!(error.finding().code, code, "{fault:?}: {error}");
     }
     assert!(registry.sent() < 32 << 20, "{} bytes", registry.sent());
-    // An index that is sent as an image is no index and no image.
+    // An index with the content type of an image is rejected as either.
     registry.set_fault(Some(Fault::Mislabelled(media::MANIFEST.to_owned())));
     let read = client.raw_manifest(&home, "1").await.unwrap();
     assert!(read.parse().unwrap_err().contains("index at once") || read.parse().is_err());
@@ -125,7 +125,7 @@ async fn what_the_api_and_the_tag_list_is_one_list() {
     let new = index(&format!(r#", "artifactType": "new/x", "subject": {of}"#));
     let name = new.digest.as_str();
     client.put_raw_manifest(&home, name, &new).await.unwrap();
-    // Written when the registry had no API, and in the list beside one that both know.
+    // One written when the registry had no API, next to one that is in both lists.
     let old = Descriptor::of(media::MANIFEST, b"older");
     let list = format!(
         r#"{{"schemaVersion":2,"mediaType":"{}","manifests":[{},{}]}}"#,
@@ -222,7 +222,7 @@ async fn a_busy_registry_says_when_to_come_again() {
         times: 1,
         retry_after,
     };
-    // In seconds, and as dates that have passed and that are one second away.
+    // As seconds, as a date in the past, and as a date one second ahead.
     let date = |seconds: i64| {
         let then = jiff::Timestamp::now() + jiff::SignedDuration::from_secs(seconds);
         jiff::fmt::rfc2822::DateTimePrinter::new()
@@ -240,7 +240,7 @@ async fn a_busy_registry_says_when_to_come_again() {
         let waited = start.elapsed();
         assert!(waited >= least, "{retry_after}: {waited:?}");
     }
-    // Nobody waits for a day.
+    // A wait of a day is not accepted.
     for retry_after in ["86400".to_owned(), date(86_400)] {
         registry.set_fault(Some(busy(retry_after)));
         let error = client.raw_manifest(&home, "1").await.unwrap_err();

@@ -15,7 +15,7 @@ use crate::limits::Limits;
 use crate::pack::{Packed, image};
 
 impl Client {
-    /// The files of a bundle, in memory.
+    /// Pulls the files of a bundle into memory.
     async fn pull_files(
         &self,
         pinned: &PinnedReference,
@@ -70,7 +70,7 @@ async fn pushed(registry: &Registry) -> PinnedReference {
     push.unwrap().pinned
 }
 
-/// What a person is told, with the registry's port taken out.
+/// Returns the diagnostic as text, without the registry's port.
 fn told(registry: &Registry, error: &RegistryError) -> String {
     let finding = error.finding();
     format!("{} {}", finding.code, finding.message).replace(&registry.host(), "HOST")
@@ -316,7 +316,7 @@ async fn nothing_there_nobody_there_and_nobody_at_all_differ() {
         told(&registry, &error),
         "BUNDLE-REGISTRY-002 cannot resolve HOST/team/none:1: the registry does not have it"
     );
-    // A port that was free a moment ago, and on which nobody listens.
+    // A free port without a listener.
     let gone = {
         let registry = Registry::honest().await.unwrap();
         registry.host()
@@ -325,7 +325,7 @@ async fn nothing_there_nobody_there_and_nobody_at_all_differ() {
     let error = loop {
         match client.resolve(&down).await {
             Err(error) if matches!(error.reason, Reason::Unreachable { .. }) => break error,
-            // The task that listens ends when it is next looked at.
+            // The listening task ends at its next poll.
             _ => tokio::task::yield_now().await,
         }
     };
@@ -384,7 +384,8 @@ async fn passwords_and_tokens_open_what_is_closed() {
             .iter()
             .filter(|line| line.contains("/token"))
             .count();
-        // Each stranger is refused one to push and, at once, four to look for signatures; then one to write and one to read, which are kept.
+        // Each rejected client requests one token for the push and four to look up signatures; then
+        // one to write and one to read, which are cached.
         assert!(!token || bought <= 2 * 5 + 2, "{bought} tokens");
     }
 }
@@ -464,7 +465,7 @@ async fn signatures_are_read_back_in_order_with_and_without_the_referrers_api() 
             assert_eq!(stored.tag.is_none(), referrers_api);
             expected.push(text.as_bytes().to_vec());
         }
-        // Once more: nothing new.
+        // A repeated push changes nothing.
         client
             .push_signature(&pinned, b"one".to_vec())
             .await
@@ -576,7 +577,7 @@ async fn referrers_of_others_and_of_other_kinds_are_no_signatures() {
     let entries = index["manifests"].as_array_mut().unwrap();
     // As cosign 3 writes it.
     entries[0]["artifactType"] = crate::media::EMPTY.into();
-    // The bundle itself (about nothing), one that is gone, one with another hash.
+    // The bundle itself (without a subject), a deleted one, one with another hash.
     let own = entries[0].clone();
     for digest in [
         pinned.digest().to_string(),

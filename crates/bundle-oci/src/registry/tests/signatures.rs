@@ -1,5 +1,5 @@
-//! Registries that hide, invent, flood or forbid signatures: what is found is bounded, and "none" is only said where every place said so.
-//! Not here: reading and writing them where nobody means harm (tests).
+//! Registries that hide, invent, flood or deny signatures: the number of results is bounded, and
+//! the result is "none" only if every place was read.
 
 use bundle_core::policy::{RawSignature, Unread};
 use serde_json::json;
@@ -10,7 +10,7 @@ use crate::media;
 
 const TEAM: &str = "team/web";
 
-/// An empty list under each of the two tags, so that there is something to answer.
+/// Puts an empty list under each of the two tags, so that the registry has content for them.
 fn empty_places(registry: &Registry, pinned: &PinnedReference) {
     let list = json!({ "schemaVersion": 2, "mediaType": media::INDEX, "manifests": [] });
     put_list(registry, pinned, &list.to_string());
@@ -26,7 +26,7 @@ fn put_older(registry: &Registry, pinned: &PinnedReference, layers: &[serde_json
     put_tag(registry, pinned, "sig", layers);
 }
 
-/// One of cosign's older tags.
+/// Puts content under one of cosign 2's tags.
 fn put_tag(
     registry: &Registry,
     pinned: &PinnedReference,
@@ -43,18 +43,18 @@ fn put_tag(
     registry.put_manifest(TEAM, &tag, media::MANIFEST, manifest.to_string().as_bytes());
 }
 
-/// A layer of so many bytes that says it is a signature.
+/// Returns a layer of this size with the media type of a signature.
 fn layer(registry: &Registry, media_type: &str, bytes: &[u8]) -> serde_json::Value {
     let digest = registry.put_blob(TEAM, bytes.to_vec());
     json!({ "mediaType": media_type, "digest": digest, "size": bytes.len() })
 }
 
-/// A referrer with these layers, listed by the API.
+/// Puts a referrer with these layers, listed by the API.
 fn put_referrer(registry: &Registry, pinned: &PinnedReference, layers: &[serde_json::Value]) {
     put_referrer_saying(registry, pinned, layers, &json!({}));
 }
 
-/// The same with annotations; the answer is its entry in a list that does not tell them.
+/// Puts a referrer with annotations. Returns its entry in a list without annotations.
 fn put_referrer_saying(
     registry: &Registry,
     pinned: &PinnedReference,
@@ -81,7 +81,7 @@ fn put_referrer_saying(
     })
 }
 
-/// One that waits: what is asked here takes the registry in this process a while.
+/// A client with a long deadline, as the registry in this process is slow under load.
 fn patient() -> Client {
     Client::new(ClientOptions {
         logins: Logins::anonymous(),
@@ -101,7 +101,8 @@ async fn none_is_only_said_where_every_place_said_so() {
     let pinned = pushed(&registry).await;
     empty_places(&registry, &pinned);
     let client = client();
-    // 400, 404, 405, 406 and 501 are what registries without the API answer to it, and say nothing of the tags.
+    // Registries without the API respond with 400, 404, 405, 406 or 501; that does not concern the
+    // tags.
     let of_the_api = [200, 400, 404, 405, 406, 501, 401, 403, 418, 429, 500];
     let of_tags = [200, 404, 400, 406, 401, 403, 500];
     let mut none = 0;
@@ -118,7 +119,7 @@ async fn none_is_only_said_where_every_place_said_so() {
                     none += 1;
                     continue;
                 }
-                // Never "unsigned", and the reason is one of those that there are.
+                // Never "unsigned", and the code is one of the catalogue.
                 let code = said.expect_err("not known").finding().code;
                 let denied = places.iter().any(|code| matches!(code, 401 | 403));
                 let busy = places.iter().any(|code| matches!(code, 429 | 500));
@@ -135,7 +136,7 @@ async fn none_is_only_said_where_every_place_said_so() {
     assert_eq!(none, 24);
 }
 
-/// What registries without a referrers API answer to it.
+/// Responses of registries without a referrers API.
 fn without_api() -> Vec<Fault> {
     let plain = [400, 404, 405, 406, 501].map(Fault::ReferrersApi);
     let pages = [200, 400, 404, 405, 406, 501].map(Fault::ReferrersPage);
@@ -179,7 +180,7 @@ async fn a_web_page_in_the_place_of_the_api_means_as_much_as_its_status() {
         registry.set_fault(Some(Fault::ReferrersPage(code)));
         assert!(client().signatures(&pinned).await.is_err(), "{code}");
     }
-    // Whoever shows it in the place of the tag as well does not say that there is nothing.
+    // A web page in place of the fallback tag is not an empty list.
     registry.set_fault(Some(Fault::Html));
     let error = client().signatures(&pinned).await.unwrap_err();
     assert_eq!(error.finding().code, codes::registry::WRONG_MEDIA_TYPE);
@@ -198,7 +199,7 @@ async fn a_registry_that_takes_the_fallback_tag_for_the_digest_has_no_list() {
     registry.set_fault(Some(Fault::ReferrersTagIsSubject));
     let found = client().signatures(&pinned).await.unwrap();
     assert_eq!(read(&found), 1);
-    // What is written there cannot be read again, and that is told.
+    // A written list cannot be read again, which is an error.
     let written = client().push_signature(&pinned, b"new".to_vec()).await;
     let lost = written.unwrap_err().finding();
     assert_eq!(lost.code, codes::registry::SIGNATURE_LOST);
@@ -261,7 +262,7 @@ async fn an_api_that_hides_what_the_tag_lists_hides_nothing() {
         .push_signature(&pinned, b"ours".to_vec())
         .await
         .unwrap();
-    // The same content and list, at a registry whose API answers that there is nothing.
+    // The same content and list, in a registry whose API returns an empty list.
     let tag = format!("sha256-{}", pinned.digest().hex());
     let list = String::from_utf8(old.manifest(TEAM, &tag).unwrap()).unwrap();
     let new = Registry::honest().await.unwrap();
@@ -338,12 +339,12 @@ async fn one_referrer_with_many_large_layers_is_read_as_far_as_the_bytes_go() {
 async fn what_is_said_of_a_layer_counts_as_well_as_the_layer() {
     let registry = Registry::honest().await.unwrap();
     let pinned = pushed(&registry).await;
-    // Nobody's manifest of a signature is as large as this one.
+    // No signature has a manifest of this size.
     let mut spoken = layer(&registry, media::SIGSTORE_BUNDLE, b"{}");
     let length = usize::try_from(REFERRER_BYTES).unwrap();
     spoken["mediaType"] = json!(format!("{}{}", media::SIGSTORE_BUNDLE, "x".repeat(length)));
     put_referrer(&registry, &pinned, &[spoken]);
-    // Of many that are just small enough, as many are kept as fit.
+    // Of many manifests just below the limit, as many are read as the total limit allows.
     let mut wordy = layer(&registry, media::SIGSTORE_BUNDLE, b"{}");
     wordy["artifactType"] = json!("x".repeat(length / 2));
     for number in 0..200 {
@@ -392,7 +393,7 @@ async fn a_list_without_an_end_is_read_to_its_limit_and_said_to_go_on() {
         .unwrap();
     registry.set_fault(Some(Fault::LoopingList));
     let found = client().signatures(&pinned).await.unwrap();
-    // The same page again and again holds the same signature once.
+    // The same page repeated has one distinct signature.
     assert_eq!(read(&found), 1);
     let limit = REFERRERS;
     assert_eq!(found.last().unwrap().unread, Some(Unread::Beyond { limit }));
@@ -499,7 +500,7 @@ async fn a_flood_in_one_place_crowds_nothing_out_of_another() {
             };
             match place {
                 "referrers" => {
-                    // All say that they are signatures: anybody can.
+                    // All have the media type of signatures, as anyone can write it.
                     for (number, one) in layers(media::SIGSTORE_BUNDLE).into_iter().enumerate() {
                         let says = json!({
                             PREDICATE: "https://sigstore.dev/cosign/sign/v1",
@@ -516,7 +517,7 @@ async fn a_flood_in_one_place_crowds_nothing_out_of_another() {
         assert_eq!(read(&found), REFERRERS, "{flooded}");
         for wanted in good {
             let at = found.iter().position(|one| one.bytes == wanted);
-            // Among the first, which are the ones that are examined.
+            // Among the first, which are verified.
             assert!(at.is_some_and(|at| at < REFERRERS), "{flooded} {at:?}");
         }
     }
@@ -539,7 +540,7 @@ async fn what_is_too_large_on_the_way_to_a_signature_is_not_the_signature() {
     let one = layer(&registry, media::SIGSTORE_BUNDLE, b"signature");
     put_referrer(&registry, &pinned, &[one]);
     let (mut known, mut unknown) = (0, 0);
-    // Whichever request it is that needs the token.
+    // For each of the requests that needs the token.
     for after in 0..12 {
         registry.set_fault(Some(Fault::HugeTokens { after }));
         match ana(&registry, "secret").signatures(&pinned).await {

@@ -10,7 +10,7 @@ use crate::progress::Progress;
 
 const SIZE: usize = 3 << 20;
 
-/// The same content three times: in memory, in a file, and in another registry.
+/// The same content in memory, in a file, and in another registry.
 struct Sources {
     blobs: Vec<(&'static str, Blob)>,
     _file: tempfile::NamedTempFile,
@@ -96,7 +96,8 @@ async fn what_is_next_door_is_mounted_and_sent_where_it_may_not_be() {
             .blob("team/copy", &blob.descriptor.digest)
             .is_some()
     );
-    // A neighbour that does not have it: the upload that the registry begins instead is used.
+    // A repository without the blob: the registry starts an upload instead of a mount, and that
+    // upload is used.
     let empty: Repository = registry.reference("team/empty").parse().unwrap();
     let other: Repository = registry.reference("team/other").parse().unwrap();
     let before = registry.lines().len();
@@ -278,7 +279,7 @@ async fn content_that_cannot_be_had_is_told_apart_from_a_registry_that_fails() {
         "{error}"
     );
 
-    // A source that breaks off and goes on is nothing that the target notices.
+    // The target does not notice an interrupted and resumed source.
     sources.other.set_fault(Some(Fault::BrokenBlob {
         after: 1 << 20,
         times: 1,

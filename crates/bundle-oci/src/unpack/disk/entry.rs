@@ -1,5 +1,4 @@
-//! What an entry of anybody's image is, and under which path.
-//! Not here: whether its place is free and its link leads anywhere (tree).
+//! Kind and path of an entry of an image.
 
 use std::io::Read;
 
@@ -8,27 +7,27 @@ use tar::{Entry, EntryType};
 use super::super::UnpackError;
 use super::super::entry::{self, IMAGE, Kind as Plain, SPARSE, refused};
 
-/// Longest target of a link, in bytes.
+/// Maximum length of a link's target, in bytes.
 const LONGEST: u64 = 4096;
 
-/// What an entry asks for.
+/// Kind of a tar entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Wish {
     /// A folder with these permissions.
     Folder { mode: u32 },
-    /// A file with these permissions; `marked` if it was setuid or setgid.
+    /// A file with these permissions; `marked` if it had setuid or setgid.
     File { size: u64, mode: u32, marked: bool },
-    /// A symbolic link, with its target as it stands there.
+    /// A symbolic link with its original target.
     Link { target: String },
-    /// Another name for a file of this path.
+    /// A hard link to this path.
     Same { path: String },
-    /// A path of lower layers is gone, or only what is below it.
+    /// Whiteout: removes a path of lower layers, or only the content below it.
     Removal { below: bool },
-    /// Something that is not made: the end of a sentence.
+    /// An unsupported entry; the text is the end of a sentence.
     Special(&'static str),
 }
 
-/// Looks at an entry; `None` if it says nothing about any path.
+/// Reads an entry's header; `None` for entries without a path.
 pub(super) fn look<R: Read>(
     item: &mut Entry<'_, R>,
 ) -> Result<Option<(String, Wish)>, UnpackError> {
@@ -64,7 +63,7 @@ pub(super) fn look<R: Read>(
             target: target(item, &name)?,
         },
         EntryType::Link => {
-            // Some tools write these from the image's root.
+            // Some tools write these relative to the image's root.
             let target = target(item, &name)?;
             let path = entry::normalise(target.trim_start_matches('/'), false, IMAGE)
                 .map_err(|why| refused(&name, format!("is a hard link whose target {why}")))?;
@@ -97,7 +96,8 @@ fn target<R: Read>(item: &mut Entry<'_, R>, name: &str) -> Result<String, Unpack
     Ok(target.to_owned())
 }
 
-/// Records for all entries that follow. Readers differ on whether they count: those that would make a difference are refused.
+/// Reads global PAX records, which apply to all following entries. As readers differ on their
+/// effect, records that would change a path or a size are rejected.
 fn global<R: Read>(item: &mut Entry<'_, R>, name: &str) -> Result<(), UnpackError> {
     let mut records = Vec::new();
     let unreadable = || refused(name, "has PAX records that cannot be read");

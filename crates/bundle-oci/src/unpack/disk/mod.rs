@@ -1,5 +1,5 @@
-//! Images to a folder on disk: every layer streams through, whatever its size, and nothing is ever written outside of that folder.
-//! Not here: where the layers come from (store), and what a bundle's files mean (the module above, bundle_core::format).
+//! Unpacks an image into a folder. Layers of any size are streamed, and nothing is written outside
+//! of the folder.
 
 mod entry;
 mod place;
@@ -20,30 +20,30 @@ use entry::Wish;
 pub use place::Place;
 use tree::{Node, Tree};
 
-/// Most things left out that are named one by one.
+/// Maximum number of skipped entries that are listed individually.
 const NAMED: usize = 20;
 
-/// What was written.
+/// Result of unpacking.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Written {
-    /// Files, with their other names.
+    /// Number of files, hard links included.
     pub files: u64,
-    /// Bytes in them.
+    /// Bytes of the files.
     pub bytes: u64,
-    /// Symbolic links.
+    /// Number of symbolic links.
     pub links: u64,
-    /// Files that were setuid or setgid, and are not here.
+    /// Number of files whose setuid or setgid bit was removed.
     pub unmarked: u64,
-    /// What was left out and why, as sentences; the first twenty.
+    /// The first twenty skipped entries with the reason, as sentences.
     pub left_out: Vec<String>,
-    /// How many were left out.
+    /// Number of skipped entries.
     pub left_out_count: u64,
 }
 
-/// An image on its way into a folder.
+/// Unpacks an image into a folder.
 ///
-/// The folder is new, private and empty: what stands in it is known from memory alone, symbolic links are made when everything else is there,
-/// and no path is ever followed on the disk.
+/// The folder is new, private and empty. Its content is tracked in memory, symbolic links are
+/// created last, and no path is ever resolved on disk.
 #[derive(Debug)]
 pub struct Unpacking {
     folder: PathBuf,
@@ -57,8 +57,9 @@ pub struct Unpacking {
 }
 
 impl Unpacking {
-    /// Begins with an empty folder that nobody else writes to, the bytes of the image's configuration, whose digest has been checked, and its
-    /// layers. With `skip_unsafe`, devices, named pipes and links that lead outside are left out and told, instead of stopping everything.
+    /// Starts with an empty folder to which nobody else writes, the verified image configuration,
+    /// and the layers. With `skip_unsafe`, devices, named pipes and links out of the folder are
+    /// skipped and listed instead of being an error.
     pub fn new(
         folder: &Path,
         config: &Descriptor,
@@ -79,13 +80,13 @@ impl Unpacking {
         })
     }
 
-    /// The digests of the layers as they are inflated, lowest first.
+    /// Returns the digests of the uncompressed layers, lowest first.
     pub fn diff_ids(&self) -> &[Digest] {
         &self.image.diff_ids
     }
 
-    /// Reads layer `index` from `input`, over what the layers below it left. An error of the input itself shows as content that ends early;
-    /// whoever feeds it knows better and says so instead.
+    /// Unpacks layer `index` from `input` over the lower layers. An error of `input` appears as
+    /// truncated content; the caller has to report its own error instead.
     pub fn layer(&mut self, index: usize, input: impl Read) -> Result<(), UnpackError> {
         let (layer, diff_id) = self.image.layer(index)?;
         let (bytes, ratio) = (self.bytes, self.limits.ratio);
@@ -108,7 +109,7 @@ impl Unpacking {
         Ok(())
     }
 
-    /// Makes the links, and says what was written.
+    /// Creates the symbolic links and returns the result.
     pub fn finish(mut self) -> Result<Written, UnpackError> {
         let links: Vec<(String, String)> = self
             .tree
@@ -184,7 +185,7 @@ impl Unpacking {
                     return Err(refused(path, "is a hard link to itself"));
                 }
                 self.clear(path, layer)?;
-                // The room that was made may have been the target's folder.
+                // The removed entries may include the target's folder.
                 if self.tree.get(&other).is_none() {
                     return Err(refused(path, "is a hard link to what it replaces"));
                 }
@@ -254,7 +255,7 @@ impl Unpacking {
             .map_err(|error| taken(path, &error))
     }
 
-    /// A file that is not there yet; a link in its place is not followed either.
+    /// Creates a new file; an existing link is not followed.
     fn create(&self, path: &str, mode: u32) -> Result<File, UnpackError> {
         let mut options = OpenOptions::new();
         options.write(true).create_new(true);
@@ -273,14 +274,14 @@ impl Unpacking {
             .map_err(|error| taken(path, &error))
     }
 
-    /// Links need rights of their own there, and say whether they lead to a folder.
+    /// Links need a privilege on this system, and have to state whether they refer to a folder.
     #[cfg(not(unix))]
     fn link(&mut self, path: &str, _: &str) -> Result<(), UnpackError> {
         self.leave_out(path, "is a symbolic link, which this system does not make")
     }
 }
 
-/// What is said where the disk has something in a place that ought to be free.
+/// Returns the error for a path that exists on disk but not in memory.
 fn taken(path: &str, error: &std::io::Error) -> UnpackError {
     if error.kind() == std::io::ErrorKind::AlreadyExists {
         return refused(

@@ -1,5 +1,5 @@
-//! The folder that a person named, and the hidden one in which everything grows until it is complete.
-//! Not here: what is written into it (the module above).
+//! The target folder of the user, and the hidden folder in which content is unpacked until it is
+//! complete.
 
 use std::ffi::OsString;
 use std::io;
@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 use bundle_core::diagnostic::{Finding, codes};
 use tempfile::TempDir;
 
-/// What hidden folders begin with.
+/// Prefix of the hidden folders.
 const PREFIX: &str = ".kubectl-bundle-";
 
-/// Where an image is going to be. What is not [kept](Self::keep) leaves nothing behind.
+/// Target folder of an image. Everything is removed unless [`keep`](Self::keep) is called.
 #[derive(Debug)]
 pub struct Place {
     target: PathBuf,
@@ -21,16 +21,18 @@ pub struct Place {
 
 #[derive(Debug)]
 enum How {
-    /// The target is not there: the new folder becomes it.
+    /// The target does not exist: the hidden folder is renamed to it.
     New,
-    /// The target is there and empty, perhaps a mount or the current folder: its content moves in.
+    /// The target is an empty folder, perhaps a mount or the current folder: the content is moved
+    /// into it.
     Inside,
-    /// The target is there, and goes.
+    /// The target exists and is replaced.
     Instead,
 }
 
 impl Place {
-    /// Prepares for `target`: a folder that does not exist or is empty, or, with `replace`, any that is not a part of where this program runs.
+    /// Prepares `target`: a folder that does not exist or is empty or, with `replace`, any folder
+    /// that does not contain the current one.
     pub fn prepare(target: &Path, replace: bool) -> Result<Self, Finding> {
         let how = match fs_err::symlink_metadata(target) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => How::New,
@@ -59,7 +61,7 @@ impl Place {
             How::Inside => target,
             How::New | How::Instead => parent(target),
         };
-        // Renaming is atomic only within one file system.
+        // A rename is atomic only within one file system.
         let growing = fs_err::create_dir_all(beside)
             .and_then(|()| tempfile::Builder::new().prefix(PREFIX).tempdir_in(beside))
             .map_err(|error| unwritable(target, &error))?;
@@ -72,12 +74,12 @@ impl Place {
         })
     }
 
-    /// The folder in which everything grows: new, private and empty.
+    /// Returns the path of the hidden folder: new, private and empty.
     pub fn folder(&self) -> PathBuf {
         self.growing.path().join("new")
     }
 
-    /// Puts what has grown where it was meant to be.
+    /// Moves the content to the target.
     pub fn keep(self) -> Result<(), Finding> {
         let new = self.folder();
         let target = &self.target;
@@ -101,7 +103,7 @@ impl Place {
     }
 }
 
-/// Moves what is in one folder into another; if something cannot be, what was moved goes back.
+/// Moves the content of one folder into another. After an error, moved entries are moved back.
 fn move_in(new: &Path, target: &Path) -> io::Result<()> {
     let names: Vec<OsString> = fs_err::read_dir(new)?
         .map(|entry| Ok(entry?.file_name()))
@@ -129,7 +131,7 @@ fn parent(target: &Path) -> &Path {
     }
 }
 
-/// A folder that this program runs in, or that holds it, is never what is meant.
+/// Returns an error for the current folder and its parents.
 fn replaceable(target: &Path) -> Result<(), Finding> {
     let real = fs_err::canonicalize(target).map_err(|error| unwritable(target, &error))?;
     let here = std::env::current_dir().and_then(fs_err::canonicalize);

@@ -1,23 +1,24 @@
-//! What stands where in the folder that grows: every decision about a path is taken here, from memory, and never by asking the disk.
-//! Not here: the disk (the module above).
+//! The paths of the folder that is being written. All decisions use this tree in memory, never the
+//! disk.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use super::super::UnpackError;
 use super::super::entry::refused;
 
-/// Most links that are followed to find where one leads, and most steps on the way.
+/// Maximum number of links that are followed, and of steps on the way.
 const HOPS: usize = 40;
 const STEPS: usize = 4096;
 
-/// What stands at a path.
+/// Entry of the tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Node {
     Folder,
     File,
-    /// A symbolic link with its target as the image has it. It is made last, so that nothing is ever written through it.
+    /// A symbolic link with its original target. Links are created last, so that nothing is written
+    /// through them.
     Link(String),
-    /// Something that was left out.
+    /// A skipped entry.
     Nothing,
 }
 
@@ -27,7 +28,7 @@ struct Placed {
     layer: usize,
 }
 
-/// The paths so far, and which layer they came from.
+/// The paths so far, with the layer each came from.
 #[derive(Debug, Default)]
 pub(super) struct Tree {
     nodes: BTreeMap<String, Placed>,
@@ -42,7 +43,8 @@ impl Tree {
         self.nodes.insert(path.to_owned(), Placed { node, layer });
     }
 
-    /// The folders above `path` that are not there yet, highest first; an error if something else stands in the way.
+    /// Returns the missing parent folders of `path`, highest first. Returns an error if a parent is
+    /// not a folder.
     pub(super) fn missing_folders(&self, path: &str) -> Result<Vec<String>, UnpackError> {
         let mut missing = Vec::new();
         for (end, _) in path.match_indices('/') {
@@ -65,8 +67,8 @@ impl Tree {
         Ok(missing)
     }
 
-    /// Makes room at `path` for something of this layer. What is to be removed from the disk, deepest first; an error if this layer has put
-    /// something there itself.
+    /// Frees `path` for an entry of this layer. Returns the entries to remove from disk, deepest
+    /// first. Returns an error if this layer has an entry at `path` already.
     pub(super) fn clear(
         &mut self,
         path: &str,
@@ -82,7 +84,8 @@ impl Tree {
         Ok(self.remove(path, false, layer))
     }
 
-    /// Removes what lower layers put at and below `path`, or only below it. A folder stays if this layer has put something into it.
+    /// Removes the entries of lower layers at and below `path`, or only below it. A folder is kept
+    /// if this layer has an entry in it.
     pub(super) fn remove(&mut self, path: &str, below: bool, layer: usize) -> Vec<(String, Node)> {
         let mut paths: Vec<String> = self
             .below(path)
@@ -117,7 +120,7 @@ impl Tree {
             .take_while(move |(path, _)| path.starts_with(&prefix))
     }
 
-    /// The links, in the order of their paths.
+    /// Returns the symbolic links, sorted by path.
     pub(super) fn links(&self) -> impl Iterator<Item = (&str, &str)> {
         self.nodes
             .iter()
@@ -127,7 +130,8 @@ impl Tree {
             })
     }
 
-    /// Whether the link at `path` ends inside, also through other links. What does not exist is inside as far as its path says so.
+    /// Returns `true` if the link at `path` stays inside the folder, also through other links. A
+    /// target that does not exist is judged by its path.
     pub(super) fn stays_inside(&self, path: &str, target: &str) -> bool {
         let mut at: Vec<&str> = path.split('/').collect();
         at.pop();
@@ -144,7 +148,8 @@ impl Tree {
             match component {
                 "" | "." => continue,
                 ".." => {
-                    // Only out of folders that are known: on a disk that takes `X` for `x`, what is nothing here may be a link there.
+                    // Only from known folders: on a case-insensitive disk, an unknown name may
+                    // refer to a link.
                     if at.is_empty() || self.get(&at.join("/")) != Some(&Node::Folder) {
                         return false;
                     }
@@ -171,7 +176,8 @@ impl Tree {
     }
 }
 
-/// The target of a link as it is made: one that begins at the image's root begins at the folder instead.
+/// Returns the target of a link on disk: an absolute target is relative to the folder instead of
+/// the image's root.
 pub(super) fn relative(path: &str, target: &str) -> String {
     let Some(from_root) = target.strip_prefix('/') else {
         return target.to_owned();
