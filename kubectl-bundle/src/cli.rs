@@ -1,6 +1,5 @@
 //! The command line: every verb with its help text, its arguments and what it runs, in one table. clap's commands, completions and hints follow from it.
 //! A new verb is one line here, and one module in `commands` with its arguments, settings and work, such as `init`.
-//! Not here: the arguments of other verbs (args), what they mean (settings), and the work (commands).
 
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 

@@ -1,5 +1,4 @@
 //! A bundle on this disk: a folder of manifests that is checked and packed, or an OCI layout.
-//! Not here: registries (registry), and the rules that it is checked by (bundle-core).
 
 use std::path::{Path, PathBuf};
 

@@ -1,5 +1,4 @@
 //! The exit codes, which scripts rely on: one public table, shown in `--help`.
-//! Not here: which finding means what (`bundle_core::diagnostic::Outcome`).
 
 use std::process::ExitCode;
 

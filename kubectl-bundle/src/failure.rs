@@ -1,5 +1,4 @@
 //! Why a command did not do what was asked: findings, the API server's own answer, or a reader that went away.
-//! Not here: how it looks (report) or where the findings come from (the crates).
 
 use std::io;
 

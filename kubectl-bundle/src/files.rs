@@ -1,5 +1,4 @@
 //! Files as a person meant them: read up to a sensible size, written whole or not at all.
-//! Not here: what is in them.
 
 use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};

@@ -1,5 +1,4 @@
 //! Where a folder comes from, asked of the `git` on this machine: the only place that runs it.
-//! Not here: what is done with the answer (packing).
 
 use std::io;
 use std::path::Path;
@@ -99,7 +98,7 @@ pub(crate) fn origin(folder: &Path, paths: &[String]) -> Origin {
     origin
 }
 
-/// Whether a setting (`SCOPE<tab>NAME`) comes with the checkout and lets git run a program or fetch when it looks at files. A checkout may be anybody's.
+/// Returns `true` if a setting (`SCOPE<tab>NAME`) comes with the checkout and lets git run a program or fetch when it looks at files. A checkout may be anybody's.
 fn runs_programs(setting: &str) -> bool {
     let Some((scope, name)) = setting.split_once('\t') else {
         return false;

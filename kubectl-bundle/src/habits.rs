@@ -1,5 +1,4 @@
 //! Words and flags that people type out of habit with other tools, and where they are found here.
-//! Not here: the verbs (cli).
 
 use bundle_core::diagnostic::{Finding, codes};
 use clap::Command;
@@ -107,7 +106,7 @@ impl VerbFlags {
     }
 }
 
-/// Whether a verb has this flag, by name or alias.
+/// Returns `true` if a verb has this flag, by name or alias.
 fn has(verb: &Command, flag: &str) -> bool {
     let name = flag.trim_start_matches('-');
     name == "help"

@@ -1,5 +1,4 @@
 //! `-v=6` and above: each HTTP request with its status and time on stderr, as kubectl prints it; `-v=7` adds headers. Credentials are in neither.
-//! Not here: what is logged of a request (bundle_oci::registry, cluster::request_log).
 
 use std::fmt::{Debug, Write as _};
 use std::io::Write as _;

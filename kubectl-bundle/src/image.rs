@@ -1,5 +1,4 @@
 //! The one image that is meant by a place: itself, or of an index the one for a platform.
-//! Not here: finding the place (place), and copying whole indexes (shipping).
 
 use bundle_core::diagnostic::{Finding, codes};
 use bundle_oci::manifest::{Manifest, Parsed, Platform, RawManifest};

@@ -1,5 +1,4 @@
 //! The container images of a package, as its lock says where they are.
-//! Not here: finding and locking them (bundle-core, build), and carrying them (shipping).
 
 use bundle_core::diagnostic::{Finding, codes};
 use bundle_core::format;

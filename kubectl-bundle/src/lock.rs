@@ -1,5 +1,4 @@
 //! The lock of images, as the person who builds: every image is looked up once, and the file is written beside `bundle.yaml`.
-//! Not here: what a lock is and what it does (bundle_core::images).
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,4 @@
 //! `kubectl bundle`: from arguments to one verb (cli), and from its outcome to an exit code.
-//! Not here: rules (bundle-core), or what a verb does (`commands/`).
 
 mod args;
 mod cli;

@@ -1,5 +1,4 @@
 //! From a folder that was read to an image: what stands beside its content, where it comes from, what it is built upon and when.
-//! Not here: reading and checking the folder (content), and the bytes (bundle-oci).
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -36,7 +35,7 @@ pub(crate) struct Packing {
     pub(crate) resources: Vec<Resource>,
     /// What it is built upon.
     pub(crate) base: Option<Base>,
-    /// Whether git is not asked where the folder comes from.
+    /// `true` if git is not asked where the folder comes from.
     pub(crate) no_provenance: bool,
 }
 

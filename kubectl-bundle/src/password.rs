@@ -1,5 +1,4 @@
 //! Where a password comes from, and asking for it without echo.
-//! Not here: what it protects.
 
 use std::io::{BufRead as _, IsTerminal as _};
 

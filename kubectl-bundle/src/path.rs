@@ -1,5 +1,4 @@
 //! Programs of others on PATH: in the folders that are named in full, never in the folder in which somebody happens to stand.
-//! Not here: running them.
 
 use std::env;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,4 @@
 //! Where an artifact is or goes, as a person names it: a reference in a registry, a layout, an archive, or a folder of manifests.
-//! Not here: reading any of them (bundle-oci) and building a folder (content).
 
 use std::fmt;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,4 @@
 //! The one runner of external commands: how long a command may take, how much it may write, and that nothing of it is left running.
-//! Not here: which command, and what its output means (git, input, kms).
 
 use std::io::{self, Read, Write as _};
 use std::process::{Child, Command, ExitStatus, Stdio};

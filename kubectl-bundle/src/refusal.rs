@@ -1,5 +1,4 @@
 //! Refusals of the API server in kubectl's words, and the exit code of each.
-//! Not here: failures to reach it (cluster).
 
 use kube::core::Status;
 
@@ -66,7 +65,7 @@ pub(crate) fn hint(status: &Status) -> Option<&'static str> {
         .then_some("somebody else manages these fields; --force-conflicts takes them over")
 }
 
-/// Whether this is the answer of an admission webhook that said no, rather than one that did not answer.
+/// Returns `true` if this is the answer of an admission webhook that said no, rather than one that did not answer.
 fn denied_by_webhook(status: &Status) -> bool {
     status.message.contains("admission webhook \"") && status.message.contains("denied the request")
 }

@@ -1,5 +1,4 @@
 //! Registries as the person at the keyboard: client, pinning a tag, signatures.
-//! Not here: the protocol (bundle-oci).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;

@@ -1,5 +1,4 @@
 //! How findings look on a terminal: `error:`, `warning:`, `caused by:`, `hint:`, with the code in brackets.
-//! Not here: what they say (bundle-core) and where they go (ui).
 
 use std::fmt::Write as _;
 

@@ -1,5 +1,4 @@
 //! Text of others on a terminal: what a bundle says of itself must not move the cursor, change colours or reverse the reading order.
-//! Not here: text of our own.
 
 /// The longest text that is shown of one field, in characters.
 const LONGEST: usize = 400;

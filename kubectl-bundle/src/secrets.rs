@@ -1,5 +1,4 @@
 //! Secrets in our environment that other programs do not need: they are run without them.
-//! Not here: reading them (settings).
 
 use std::process::Command;
 

@@ -1,5 +1,4 @@
 //! What the verbs share that carry content: gathering what belongs to an artifact, delivering it to any place, and reporting it.
-//! Not here: each verb's own words (commands), and the carrying (bundle-oci::store).
 
 use bundle_core::diagnostic::{Finding, codes};
 use bundle_core::reference::Reference;
@@ -37,7 +36,7 @@ pub(crate) struct Item {
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Report {
     pub(crate) artifacts: Vec<Item>,
-    /// Whether anything changed at the target.
+    /// `true` if anything changed at the target.
     pub(crate) new: bool,
     /// Blobs that were carried.
     pub(crate) sent: usize,

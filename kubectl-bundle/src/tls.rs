@@ -1,5 +1,4 @@
 //! The one TLS provider of the process, installed by whoever is about to open the first connection.
-//! Not here: which certificates are trusted.
 
 /// Installs it; a second call changes nothing. Not done at start: `--help` needs no cryptography.
 pub(crate) fn install() {

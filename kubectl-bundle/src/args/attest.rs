@@ -1,5 +1,4 @@
 //! `attest`: what is said, of what, and by whom.
-//! Not here: what kinds of predicate there are (bundle-trust).
 
 use std::path::PathBuf;
 

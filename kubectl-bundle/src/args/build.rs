@@ -1,5 +1,4 @@
 //! `build`: from which folder to which layout.
-//! Not here: reading or packing.
 
 use std::path::PathBuf;
 

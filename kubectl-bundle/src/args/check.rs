@@ -1,5 +1,4 @@
 //! `check`: which files, and how much may be asked.
-//! Not here: the judge.
 
 use std::path::PathBuf;
 

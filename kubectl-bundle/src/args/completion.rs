@@ -1,5 +1,4 @@
 //! `completion`: which shell, or kubectl.
-//! Not here: the scripts.
 
 use std::path::PathBuf;
 

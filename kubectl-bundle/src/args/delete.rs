@@ -1,5 +1,4 @@
 //! `delete`: which deployment.
-//! Not here: what happens to installed objects; the object's `spec.deletion` says so.
 
 use clap::Args;
 

@@ -1,5 +1,4 @@
 //! `deploy` and `create`: what, under which name and class.
-//! Not here: the objects.
 
 use clap::{Args, ValueEnum};
 

@@ -1,5 +1,4 @@
 //! `get` and `status`: of which deployments.
-//! Not here: the columns.
 
 use clap::Args;
 

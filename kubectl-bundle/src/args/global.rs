@@ -1,5 +1,4 @@
 //! Flags that several verbs share: talk, the cluster, registries.
-//! Not here: what stands in their place when they are absent (settings).
 
 use std::path::PathBuf;
 
@@ -122,7 +121,7 @@ pub(crate) struct Registry {
     pub(crate) registry_timeout: String,
 }
 
-/// Whether the cluster is changed.
+/// `true` if the cluster is changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum DryRun {
     /// Change it

@@ -1,5 +1,4 @@
 //! `inspect`: of what.
-//! Not here: what is shown.
 
 use clap::Args;
 

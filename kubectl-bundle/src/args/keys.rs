@@ -1,5 +1,4 @@
 //! `keys`: what kind, and where to.
-//! Not here: passwords; they come from the environment, a prompt or stdin, never from a flag.
 
 use clap::{Args, Subcommand, ValueEnum};
 

@@ -1,5 +1,4 @@
 //! What was typed, and nothing else: clap's types, one file a verb. The doc comments are the help texts.
-//! Not here: the environment, defaults that depend on it, checks across flags (settings), or any work (commands).
 
 mod attest;
 mod build;

@@ -1,5 +1,4 @@
 //! The values of `-o`, as narrow as each verb needs them.
-//! Not here: how they are printed (ui).
 
 use std::convert::Infallible;
 use std::path::PathBuf;

@@ -1,5 +1,4 @@
 //! `push`: what, and where to.
-//! Not here: the transfer.
 
 use clap::Args;
 

@@ -1,5 +1,4 @@
 //! `render`: of what.
-//! Not here: the rendering (bundle-core).
 
 use clap::Args;
 

@@ -1,5 +1,4 @@
 //! `copy`, `pull`, `save`, `load`: what goes where, and what goes along.
-//! Not here: moving any of it.
 
 use std::path::PathBuf;
 

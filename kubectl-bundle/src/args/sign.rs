@@ -1,5 +1,4 @@
 //! `sign`: what, and by whom.
-//! Not here: cryptography.
 
 use std::path::PathBuf;
 

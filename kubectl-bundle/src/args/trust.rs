@@ -1,5 +1,4 @@
 //! `trust`: which TUF repository says whose signatures count.
-//! Not here: the rules of TUF, and what is verified.
 
 use std::path::PathBuf;
 

@@ -1,5 +1,4 @@
 //! `unpack`: of what, and where to.
-//! Not here: what is written.
 
 use std::path::PathBuf;
 

@@ -1,5 +1,4 @@
 //! `verify` and `policy test`: what, and whose signature would do.
-//! Not here: cryptography.
 
 use std::path::PathBuf;
 

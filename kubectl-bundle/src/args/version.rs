@@ -1,5 +1,4 @@
 //! `version`: of what.
-//! Not here: asking the cluster.
 
 use clap::Args;
 

@@ -1,5 +1,4 @@
 //! Server-side apply of one object, and kubectl's word for what it did.
-//! Not here: what the object is.
 
 use bundle_cluster::ByName;
 use kube::api::{Api, ApiResource, DynamicObject, Patch, PatchParams};
@@ -12,7 +11,7 @@ use crate::failure::Outcome;
 /// Who we are in `managedFields`.
 pub(crate) const FIELD_MANAGER: &str = "kubectl-bundle";
 
-/// Whether the cluster is changed.
+/// `true` if the cluster is changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum DryRun {
     /// It is.

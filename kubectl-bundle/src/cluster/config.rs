@@ -1,5 +1,4 @@
 //! From kubeconfig files to one cluster, one user and one namespace.
-//! Not here: the environment (settings says which files) or any connection (connect).
 
 use std::path::PathBuf;
 use std::time::Duration;

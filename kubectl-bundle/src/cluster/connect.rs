@@ -1,5 +1,4 @@
 //! One connection to an API server, with the warnings it sends and a limit on each request.
-//! Not here: which cluster (config) or what is asked of it.
 
 use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError};

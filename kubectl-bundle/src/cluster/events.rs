@@ -1,5 +1,4 @@
 //! Events of bundle-webhook. The reason of a Warning is the diagnostic code of a failure that a condition describes.
-//! Not here: the conditions (commands).
 
 use bundle_core::diagnostic::{Code, all_codes};
 use k8s_openapi::api::core::v1::Event;

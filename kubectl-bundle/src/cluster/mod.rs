@@ -1,5 +1,4 @@
 //! Talking to a cluster as the person at the keyboard: connecting, applying, waiting, and saying what the server said.
-//! Not here: which objects (commands) or what is right (bundle-core).
 
 pub(crate) mod apply;
 mod config;

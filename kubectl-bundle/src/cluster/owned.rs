@@ -1,5 +1,4 @@
 //! Fields of an object that one field manager applied, read from `managedFields`: the counterpart of client-go's `Extract…` functions.
-//! Not here: the apply itself (apply), or which fields a verb sets (commands).
 
 use serde_json::{Map, Value};
 

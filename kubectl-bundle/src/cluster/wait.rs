@@ -1,5 +1,4 @@
 //! Waiting for an object to become what is asked for, by watching it.
-//! Not here: what that is; the caller's question answers it.
 
 use std::time::Duration;
 
@@ -17,7 +16,7 @@ const WATCH_SECONDS: u32 = 60;
 /// Pause before the question is asked again about an object that does not change: what else it depends on may have changed.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
 
-/// Whether to wait, and for how long.
+/// `true` if to wait, and for how long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Wait {
     /// Not at all.

@@ -1,5 +1,4 @@
 //! `attest`: a predicate about the digest of a bundle is signed, and goes beside it.
-//! Not here: who signs (signer), what a predicate looks like (bundle-trust), and where a registry keeps attestations (bundle-oci).
 
 use std::path::{Path, PathBuf};
 
@@ -40,7 +39,7 @@ struct Report {
     predicate_type: String,
     #[serde(flatten)]
     who: Who,
-    /// Whether it was attested so before.
+    /// `true` if it was attested so before.
     unchanged: bool,
 }
 

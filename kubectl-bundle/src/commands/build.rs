@@ -1,5 +1,4 @@
 //! `build`: a folder of manifests becomes an OCI layout on this disk.
-//! Not here: the checks (bundle-core) and the packing (bundle-oci).
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -32,13 +31,13 @@ pub(crate) struct Build {
     pub(crate) known: Known,
     /// Which images may have tags that move.
     pub(crate) allowed: Allowed,
-    /// Whether the images are locked now.
+    /// `true` if the images are locked now.
     pub(crate) lock: bool,
     /// What it is built upon, and which image of an index.
     pub(crate) base: Option<(Place, Option<Platform>)>,
     /// Resources beside those of `bundle.yaml`.
     pub(crate) resources: Vec<Resource>,
-    /// Whether git is not asked where the folder comes from.
+    /// `true` if git is not asked where the folder comes from.
     pub(crate) no_provenance: bool,
     /// How to talk to registries.
     pub(crate) registry: RegistrySettings,
@@ -46,7 +45,7 @@ pub(crate) struct Build {
     pub(crate) output: Option<PathBuf>,
     /// Name of the image in the layout; the version if absent.
     pub(crate) tag: Option<String>,
-    /// Whether nothing is written.
+    /// `true` if nothing is written.
     pub(crate) dry_run: bool,
     /// How to print.
     pub(crate) format: Option<Format>,

@@ -1,5 +1,4 @@
 //! `__complete`: candidates for the shell, in the form in which kubectl asks its plugins for them (cobra's).
-//! Not here: the scripts of shells (completion).
 
 use std::time::Duration;
 

@@ -1,5 +1,4 @@
 //! `completion`: a script for a shell, or the program that kubectl asks.
-//! Not here: the candidates (complete).
 
 use std::path::PathBuf;
 

@@ -1,5 +1,4 @@
 //! `copy`: an artifact goes from one place to another with all that belongs to it.
-//! Not here: the carrying (shipping, bundle-oci).
 
 use bundle_core::reference::Reference;
 use bundle_oci::store::{Located, Mounts, Relocation, Selection, Shipment};
@@ -20,11 +19,11 @@ pub(crate) struct Copy {
     pub(crate) target: Place,
     /// What goes along.
     pub(crate) selection: Selection,
-    /// Whether the images of the package go along.
+    /// `true` if the images of the package go along.
     pub(crate) images: bool,
     /// Below what they go, where the target is a registry.
     pub(crate) images_to: Option<Relocation>,
-    /// Whether a tag may be moved.
+    /// `true` if a tag may be moved.
     pub(crate) overwrite_tag: bool,
     /// How to print.
     pub(crate) format: Option<Format>,

@@ -1,5 +1,4 @@
 //! `create`: a Bundle, which is pulled, verified and kept, but not installed.
-//! Not here: installing one (deploy).
 
 use bundle_api::{Bundle, names};
 use bundle_core::diagnostic::{Finding, Outcome as Kind};

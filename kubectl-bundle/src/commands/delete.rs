@@ -1,5 +1,4 @@
 //! `delete`: BundleDeployments, and waiting until they are gone.
-//! Not here: what becomes of their objects, which the webhook's reconciler decides by `spec.deletion`.
 
 use bundle_api::BundleDeployment;
 use bundle_api::deployment::DeleteObjects;
@@ -19,11 +18,11 @@ use super::waiting;
 pub(crate) struct Delete {
     /// The BundleDeployments.
     pub(crate) names: Vec<String>,
-    /// Whether to wait, and for how long at most.
+    /// `true` if to wait, and for how long at most.
     pub(crate) wait: Wait,
-    /// Whether a missing one is fine.
+    /// `true` if a missing one is fine.
     pub(crate) ignore_not_found: bool,
-    /// Whether the cluster is changed.
+    /// `true` if the cluster is changed.
     pub(crate) dry_run: DryRun,
     /// Which cluster.
     pub(crate) cluster: KubeSettings,

@@ -1,5 +1,4 @@
 //! `deploy`: a BundleDeployment with the Bundle in its template, created or brought up to date.
-//! Not here: installing (the webhook), writing and printing (write).
 
 use std::time::Duration;
 
@@ -57,9 +56,9 @@ pub(crate) struct Content {
     pub(crate) class: Option<String>,
     /// Secret with credentials for the registry.
     pub(crate) pull_secret: Setting<String>,
-    /// Whether a tag is left as it is.
+    /// `true` if a tag is left as it is.
     pub(crate) keep_tag: bool,
-    /// Whether manifest and signatures are carried on the object.
+    /// `true` if manifest and signatures are carried on the object.
     pub(crate) with_proof: bool,
     /// How to talk to registries.
     pub(crate) registry: RegistrySettings,

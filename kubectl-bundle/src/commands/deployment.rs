@@ -1,5 +1,4 @@
 //! What several verbs say about a BundleDeployment.
-//! Not here: the verbs.
 
 use bundle_api::{BundleDeployment, BundleDeploymentStatus};
 use bundle_core::diagnostic::{Code, all_codes};
@@ -44,7 +43,7 @@ pub(super) fn condition(item: &BundleDeployment, kind: &str) -> String {
     }
 }
 
-/// Whether what `spec` asks for now is installed. While new content is on its way, the old one is still installed: so its digest counts too.
+/// Returns `true` if what `spec` asks for now is installed. While new content is on its way, the old one is still installed: so its digest counts too.
 pub(super) fn is_installed(item: &BundleDeployment) -> bool {
     let Some(status) = &item.status else {
         return false;

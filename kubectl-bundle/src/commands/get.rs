@@ -1,5 +1,4 @@
 //! `get`: BundleDeployments at one look, and after them the Bundles that none of them made.
-//! Not here: one of them in detail (status), and the columns (listing).
 
 use bundle_api::{Bundle, BundleDeployment, names};
 use bundle_cluster::ByName;

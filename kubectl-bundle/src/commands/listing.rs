@@ -1,5 +1,4 @@
 //! The tables of `get`.
-//! Not here: reading what stands in them (get).
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,4 @@
 //! The verbs, one file each: they get settings and a printer, and know nothing of clap or the environment.
-//! Not here: rules (bundle-core), formats and registries (bundle-oci), signatures (bundle-trust).
 
 pub(crate) mod attest;
 pub(crate) mod blob;

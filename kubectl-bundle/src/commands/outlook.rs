@@ -1,5 +1,4 @@
 //! The chance that a BundleDeployment still becomes what a command waits for, from its conditions.
-//! Not here: reading it and the Events about it (waiting).
 
 use bundle_api::BundleDeployment;
 use bundle_api::names::{condition, reason};

@@ -1,5 +1,4 @@
 //! `pull`: an artifact comes from a registry to this disk.
-//! Not here: the carrying (shipping, bundle-oci).
 
 use bundle_core::reference::Reference;
 use bundle_oci::store::{Located, Selection};
@@ -19,7 +18,7 @@ pub(crate) struct Pull {
     pub(crate) target: Place,
     /// What goes along.
     pub(crate) selection: Selection,
-    /// Whether a name may be moved.
+    /// `true` if a name may be moved.
     pub(crate) overwrite_tag: bool,
     /// How to print.
     pub(crate) format: Option<Format>,

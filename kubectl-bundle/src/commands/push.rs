@@ -1,5 +1,4 @@
 //! `push`: a bundle on this disk goes to a registry.
-//! Not here: the transfer (shipping, bundle-oci).
 
 use bundle_core::diagnostic::{Finding, codes};
 use bundle_core::reference::Reference;
@@ -20,9 +19,9 @@ pub(crate) struct Push {
     pub(crate) source: Place,
     /// Where to.
     pub(crate) reference: Reference,
-    /// Whether signatures and the like stay behind.
+    /// `true` if signatures and the like stay behind.
     pub(crate) no_referrers: bool,
-    /// Whether a tag may be moved.
+    /// `true` if a tag may be moved.
     pub(crate) overwrite_tag: bool,
     /// How to print.
     pub(crate) format: Option<Format>,

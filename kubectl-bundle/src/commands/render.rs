@@ -1,5 +1,4 @@
 //! `render`: the objects of a bundle, as the pod reads them.
-//! Not here: reading content (bundle-core), and fetching it (bundle-oci).
 
 use std::path::Path;
 

@@ -1,5 +1,4 @@
 //! `save`: artifacts with all that belongs to them become one file.
-//! Not here: the carrying (shipping, bundle-oci).
 
 use std::path::PathBuf;
 
@@ -22,9 +21,9 @@ pub(crate) struct Save {
     pub(crate) output: PathBuf,
     /// What goes along.
     pub(crate) selection: Selection,
-    /// Whether the images of the packages go along.
+    /// `true` if the images of the packages go along.
     pub(crate) images: bool,
-    /// Whether only digests are written.
+    /// `true` if only digests are written.
     pub(crate) sources_only: bool,
     /// How to print.
     pub(crate) format: Option<Format>,

@@ -1,5 +1,4 @@
 //! `sign`: the digest of a bundle is signed, and the signature goes beside it.
-//! Not here: who signs (signer), cryptography (bundle-trust), and where a registry keeps signatures (bundle-oci).
 
 use std::collections::BTreeMap;
 
@@ -56,7 +55,7 @@ struct Report {
     #[serde(flatten)]
     who: Who,
     form: &'static str,
-    /// Whether it was signed so before.
+    /// `true` if it was signed so before.
     unchanged: bool,
 }
 

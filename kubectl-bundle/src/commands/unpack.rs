@@ -1,5 +1,4 @@
 //! `unpack`: an image's files onto this disk.
-//! Not here: what is safe to write (bundle-oci), and where images are (place).
 
 use std::path::PathBuf;
 
@@ -28,9 +27,9 @@ pub(crate) struct Unpack {
     pub(crate) target: PathBuf,
     /// Which image of an index.
     pub(crate) platform: Option<Platform>,
-    /// Whether a folder with something in it is replaced.
+    /// `true` if a folder with something in it is replaced.
     pub(crate) force: bool,
-    /// Whether what cannot be written safely is left out.
+    /// `true` if what cannot be written safely is left out.
     pub(crate) skip_unsafe: bool,
     /// How to print.
     pub(crate) format: Option<Format>,

@@ -1,5 +1,4 @@
 //! `version`: of this program and of the cluster.
-//! Not here: whether a bundle fits that version (bundle-core).
 
 use bundle_cluster::ByName;
 use k8s_openapi::api::apps::v1::Deployment;

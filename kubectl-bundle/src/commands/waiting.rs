@@ -1,5 +1,4 @@
 //! Waiting for a BundleDeployment: progress is shown as it changes, and what cannot succeed ends the wait at once.
-//! Not here: the judgement (outlook).
 
 use std::time::{Duration, Instant};
 

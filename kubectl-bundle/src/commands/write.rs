@@ -1,5 +1,4 @@
 //! Writing one object of ours and telling what became of it, for `deploy` and `create`.
-//! Not here: which fields it gets, and when it counts as installed.
 
 use bundle_core::diagnostic::{Finding, codes};
 use kube::Resource;
@@ -20,11 +19,11 @@ const TRIES: u32 = 10;
 
 /// How to write it.
 pub(crate) struct Write {
-    /// Whether the cluster is changed.
+    /// `true` if the cluster is changed.
     pub(crate) dry_run: DryRun,
-    /// Whether fields of others are taken over.
+    /// `true` if fields of others are taken over.
     pub(crate) force: bool,
-    /// Whether to wait, and for how long at most.
+    /// `true` if to wait, and for how long at most.
     pub(crate) wait: Wait,
     /// How to print.
     pub(crate) format: Option<Format>,

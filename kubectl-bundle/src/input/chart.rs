@@ -1,5 +1,4 @@
 //! A chart, rendered by the real helm from exactly the files that are packed: what is checked is what is shipped.
-//! Not here: what a chart is (bundle_core::format::helm).
 
 use std::process::Command;
 

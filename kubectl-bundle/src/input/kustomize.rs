@@ -1,5 +1,4 @@
 //! A kustomization, built by `kubectl kustomize`: one file of the bundle for each object, in the order in which it writes them.
-//! Not here: running programs (program).
 
 use std::path::Path;
 use std::process::Command;
@@ -14,7 +13,7 @@ use crate::failure::Outcome;
 /// The names that kustomize looks for.
 const NAMES: [&str; 3] = ["kustomization.yaml", "kustomization.yml", "Kustomization"];
 
-/// Whether the folder has a kustomization.
+/// Returns `true` if the folder has a kustomization.
 pub(crate) fn is_kustomization(folder: &Path) -> bool {
     NAMES.iter().any(|name| folder.join(name).is_file())
 }

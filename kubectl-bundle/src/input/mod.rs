@@ -1,5 +1,4 @@
 //! What `build` and `init` are given: a folder of manifests, a chart, an operator's bundle, a kustomization. All become the files of a bundle.
-//! Not here: what the files mean (bundle-core), and the programs that render some of them (program).
 
 mod chart;
 mod kustomize;

@@ -1,5 +1,4 @@
 //! External commands that render content: found on PATH, within a time and an amount of output.
-//! Not here: running them (process), and what their output means (chart, kustomize).
 
 use std::io::ErrorKind;
 use std::process::Command;

@@ -1,5 +1,4 @@
 //! Where a plugin is, or what to do where there is none.
-//! Not here: running it.
 
 use std::path::PathBuf;
 

@@ -1,5 +1,4 @@
 //! Keys that never leave where they are: a program `sigstore-kms-NAME` signs with them (sigstore's KMS plugin protocol, v1).
-//! Not here: what is signed, and whether what comes back holds (bundle-trust).
 
 mod find;
 mod name;

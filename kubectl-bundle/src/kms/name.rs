@@ -1,5 +1,4 @@
 //! `NAME://RESOURCE`: which plugin, and what it calls the key.
-//! Not here: finding and running it.
 
 use std::fmt;
 
@@ -15,7 +14,7 @@ const LONGEST_RESOURCE: usize = 4096;
 pub(crate) struct Key {
     name: String,
     resource: String,
-    /// Whether somebody is there whom the plugin may ask for a PIN or a touch.
+    /// `true` if somebody is there whom the plugin may ask for a PIN or a touch.
     pub(super) attended: bool,
 }
 
@@ -70,7 +69,7 @@ impl Key {
         &self.resource
     }
 
-    /// Whether cosign reaches keys of this name without a plugin.
+    /// Returns `true` if cosign reaches keys of this name without a plugin.
     pub(super) fn is_built_into_cosign(&self) -> bool {
         matches!(
             self.name.as_str(),

@@ -1,5 +1,4 @@
 //! What `--key` names: a file, or a key that a plugin holds.
-//! Not here: private keys in files (signer).
 
 use std::fmt;
 use std::path::PathBuf;

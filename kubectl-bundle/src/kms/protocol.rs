@@ -1,5 +1,4 @@
 //! What a plugin is asked and what its answer means: JSON in an argument, the message on stdin, JSON on stdout.
-//! Not here: running it (process).
 
 use std::path::Path;
 use std::process::Command;

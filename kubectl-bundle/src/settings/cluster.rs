@@ -1,5 +1,4 @@
 //! Which cluster is meant: flags, then `KUBECONFIG`, then the usual file, then the pod that we run in.
-//! Not here: reading any of them.
 
 use super::{Environment, duration};
 use crate::args::Kube;

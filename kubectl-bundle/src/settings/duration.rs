@@ -1,5 +1,4 @@
 //! Durations as kubectl and Go write them: `30s`, `5m`, `1h30m`, `250ms`, `0`.
-//! Not here: what they limit.
 
 use std::time::Duration;
 

@@ -1,5 +1,4 @@
 //! Everything that is read from the environment, once, at the start.
-//! Not here: what follows from it.
 
 use std::env;
 use std::ffi::OsString;
@@ -40,7 +39,7 @@ pub(crate) struct Environment {
     pub(crate) kubeconfig: Vec<PathBuf>,
     /// The home folder.
     pub(crate) home: Option<PathBuf>,
-    /// Whether this process runs in a pod that may ask its API server.
+    /// `true` if this process runs in a pod that may ask its API server.
     pub(crate) in_cluster: bool,
     /// `DOCKER_CONFIG`, `REGISTRY_AUTH_FILE`, `XDG_RUNTIME_DIR`.
     credentials: [Option<PathBuf>; 3],
@@ -126,7 +125,7 @@ impl Environment {
         }
     }
 
-    /// Whether somebody is there who could be asked something.
+    /// Returns `true` if somebody is there who could be asked something.
     pub(crate) fn is_attended(&self) -> bool {
         self.stdin_is_terminal && self.stderr_is_terminal && !self.ci
     }

@@ -1,5 +1,4 @@
 //! Whose identity signs without a key: a token that is given, one that is there, or somebody who logs in.
-//! Not here: getting it (sigstore).
 
 use super::{Environment, unusable};
 use crate::args::{AuthFlow, Keyless};

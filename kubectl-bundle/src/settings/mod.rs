@@ -1,5 +1,4 @@
 //! From what was typed to what is meant: environment, defaults and checks across flags, in one place.
-//! Not here: clap's types (args) and the work (commands).
 
 mod cluster;
 mod duration;

@@ -1,5 +1,4 @@
 //! How to print: colour, progress, verbosity.
-//! Not here: printing (ui).
 
 use super::Environment;
 use crate::args::{Color, Global};

@@ -1,5 +1,4 @@
 //! How registries are spoken to: flags, and the files in which docker and podman keep credentials, certificates and mirrors.
-//! Not here: reading them (bundle-oci).
 
 use std::path::Path;
 

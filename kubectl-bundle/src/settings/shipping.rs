@@ -1,5 +1,4 @@
 //! What the verbs are to do that carry content: copy, pull, push, save, load.
-//! Not here: carrying it (commands).
 
 use bundle_oci::store::Selection;
 

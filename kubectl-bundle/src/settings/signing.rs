@@ -1,5 +1,4 @@
 //! What the verbs that sign, and those that make keys, are to do.
-//! Not here: opening keys, or getting tokens (signer).
 
 use std::path::{Path, PathBuf};
 

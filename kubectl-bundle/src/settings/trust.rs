@@ -1,5 +1,4 @@
 //! What `verify` and `policy test` are to do.
-//! Not here: reading keys, policies and trust roots (commands).
 
 use std::path::PathBuf;
 

@@ -1,5 +1,4 @@
 //! What each verb that only reads or packs is to do.
-//! Not here: verbs that change a cluster (writing).
 
 use bundle_core::images::Allowed;
 use bundle_core::version::ServerVersion;

@@ -1,5 +1,4 @@
 //! What each verb that changes a cluster is to do.
-//! Not here: verbs that only read or pack (verbs).
 
 use bundle_api::ServiceAccountName;
 use bundle_api::deployment::{Collision, DeleteCustomResources, DeleteObjects, DriftMode, Replace};

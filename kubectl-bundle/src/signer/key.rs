@@ -1,5 +1,4 @@
 //! A private key in a file, opened with its password.
-//! Not here: what it signs.
 
 use std::path::Path;
 

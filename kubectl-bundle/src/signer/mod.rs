@@ -1,5 +1,4 @@
 //! Who signs: a key, or whom a certificate names, and the one way in which anything is signed by either.
-//! Not here: what is signed and where it is kept (commands), or cryptography (bundle-trust).
 
 mod key;
 

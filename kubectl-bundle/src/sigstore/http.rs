@@ -1,5 +1,4 @@
 //! Asking a service: over TLS (or on loopback), bounded in time and size, without redirects, and its refusals in its own words.
-//! Not here: what is asked.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -235,7 +234,7 @@ fn words(body: &[u8], shown: Option<&Shown>) -> String {
         .collect()
 }
 
-/// Whether this names our own machine.
+/// Returns `true` if this names our own machine.
 pub(super) fn is_loopback(url: &Url) -> bool {
     match url.host() {
         Some(Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),

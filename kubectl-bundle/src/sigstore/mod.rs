@@ -1,5 +1,4 @@
 //! The services of a sigstore that signing by certificate needs: where they are, who asks, and what they are asked.
-//! Not here: what the questions and answers mean (bundle-trust).
 
 mod http;
 mod login;

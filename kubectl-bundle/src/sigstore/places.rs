@@ -1,5 +1,4 @@
 //! Where the services are: flags before the signing config, and the public instance where neither says anything.
-//! Not here: asking them.
 
 use bundle_core::diagnostic::{Finding, codes};
 use bundle_trust::keyless::{LogVersion, SigningConfig};
@@ -23,12 +22,12 @@ pub(super) struct Places {
     pub(super) timestamps: Vec<Url>,
     /// The issuer at which people log in; not known for a certificate authority of one's own unless it is said.
     pub(super) issuer: Option<String>,
-    /// Whether all of them are those of the public instance, which nobody named.
+    /// `true` if all of them are those of the public instance, which nobody named.
     pub(super) public: bool,
 }
 
 impl Places {
-    /// Whether whoever signs is named where all can read it.
+    /// Returns `true` if whoever signs is named where all can read it.
     pub(super) fn are_seen_by_all(&self) -> bool {
         let logs = self.logs.iter().map(|(log, _)| log);
         logs.chain([&self.fulcio]).any(is_of_all)
@@ -117,7 +116,7 @@ impl Places {
     }
 }
 
-/// Whether anybody may look at what is entered there, or asked of it.
+/// Returns `true` if anybody may look at what is entered there, or asked of it.
 fn is_of_all(service: &Url) -> bool {
     let host = service.host_str().unwrap_or_default();
     ["sigstore.dev", "sigstage.dev"].iter().any(|domain| {
@@ -147,7 +146,7 @@ fn no_strangers(settings: &Settings, root: &Chosen) -> Outcome {
         .into())
 }
 
-/// Whether this is a trust root of the public instance.
+/// Returns `true` if this is a trust root of the public instance.
 fn is_public(root: &str) -> bool {
     let root: serde_json::Value = serde_json::from_str(root).unwrap_or_default();
     let authorities = root["certificateAuthorities"].as_array();

@@ -1,5 +1,4 @@
 //! Text that nobody should see: tokens, and what is shown to get them.
-//! Not here: passwords (password).
 
 use std::fmt;
 

@@ -1,5 +1,4 @@
 //! Where an identity token comes from: a flag, a file, standard input, the CI system that runs this, or somebody who logs in.
-//! Not here: logging in (login), and what a token says (bundle-trust).
 
 use std::path::{Path, PathBuf};
 

@@ -1,5 +1,4 @@
 //! How long ago something was, as kubectl's AGE column has it.
-//! Not here: any clock; the caller says what time it is.
 
 /// The text for a number of seconds.
 pub(crate) fn short(seconds: i64) -> String {

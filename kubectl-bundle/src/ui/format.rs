@@ -1,5 +1,4 @@
 //! The formats of `-o`: JSON and YAML of the same value.
-//! Not here: tables and names, which each command words itself.
 
 use serde::Serialize;
 

@@ -1,5 +1,4 @@
 //! The one printer: data to stdout, talk to stderr, progress only where somebody watches.
-//! Not here: what the data or the talk is (commands), and how a finding looks (report).
 
 pub(crate) mod age;
 pub(crate) mod format;
@@ -38,7 +37,7 @@ pub(crate) struct Style {
     pub(crate) color_out: bool,
     /// Colour on stderr.
     pub(crate) color_err: bool,
-    /// Whether stderr is a terminal that progress may be drawn on.
+    /// `true` if stderr is a terminal that progress may be drawn on.
     pub(crate) progress: bool,
     /// How much is said.
     pub(crate) verbosity: Verbosity,

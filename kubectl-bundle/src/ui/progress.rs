@@ -1,5 +1,4 @@
 //! A progress line for work that takes longer than a glance.
-//! Not here: any result; what matters is said when the line is gone.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,5 +1,4 @@
 //! Columns as kubectl prints them: unboxed, three spaces apart, readable by awk.
-//! Not here: what stands in them.
 
 use crate::safe::safe;
 

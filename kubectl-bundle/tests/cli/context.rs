@@ -1,5 +1,4 @@
 //! A folder, a clean environment, and what changes from run to run taken out of the output.
-//! Not here: any expectation.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};

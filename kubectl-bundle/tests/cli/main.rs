@@ -1,5 +1,4 @@
 //! The real program, called as a person calls it, in an environment that holds nothing else. One snapshot is exit code, stdout and stderr.
-//! Not here: a real cluster (e2e).
 
 #![expect(
     clippy::unwrap_used,

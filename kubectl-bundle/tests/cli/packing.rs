@@ -1,5 +1,4 @@
 //! What `build` puts into an image besides the folder, that it is the same everywhere, and what `unpack` makes of images.
-//! Not here: findings about manifests (bundles), and hostile archives (bundle-oci).
 
 use std::path::Path;
 use std::process::Command;

@@ -1,5 +1,4 @@
 //! Plugins of key services that are missing, broken or hostile: each is told apart, and nothing is stored.
-//! Not here: a plugin that works, beside real cosign (e2e).
 #![cfg(unix)]
 
 use std::os::unix::fs::PermissionsExt as _;

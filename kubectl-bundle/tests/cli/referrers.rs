@@ -1,5 +1,4 @@
 //! Registries without a referrers API, whatever they answer to it: signing, attesting, verifying, copying and saving go through the fallback tag.
-//! Not here: what each answer means (bundle-oci).
 
 use bundle_testkit::registry::{Fault, Registry, Settings};
 

@@ -1,5 +1,4 @@
 //! Files beside the bundle of their signature: reading them once, at a size that does not matter.
-//! Not here: bundles in registries (sign, verify).
 
 pub(crate) mod sign;
 pub(crate) mod verify;
@@ -32,7 +31,7 @@ pub(super) struct Hashed {
     length: u64,
 }
 
-/// Whether a file that begins so is kept whole.
+/// Returns `true` if a file that begins so is kept whole.
 fn is_kept(length: u64, beginning: &[u8]) -> bool {
     let text = beginning.trim_ascii_start();
     let json = text.is_empty() || text.starts_with(b"{") || text.starts_with(b"\xef\xbb\xbf");
@@ -109,7 +108,7 @@ impl Hashed {
     }
 }
 
-/// Whether both are of one file that nobody has written to between them.
+/// Returns `true` if both are of one file that nobody has written to between them.
 fn same(one: &Metadata, other: &Metadata) -> bool {
     #[cfg(unix)]
     {

@@ -1,5 +1,4 @@
 //! `sign FILE --bundle`: a file is signed, and the signature goes into a file beside it.
-//! Not here: who signs (signer) and cryptography (bundle-trust).
 
 use std::path::{Path, PathBuf};
 
@@ -23,7 +22,7 @@ pub(crate) struct SignFile {
     pub(crate) file: PathBuf,
     /// Where the signature goes.
     pub(crate) bundle: PathBuf,
-    /// Whether a file that is there is replaced.
+    /// `true` if a file that is there is replaced.
     pub(crate) force: bool,
     /// What is attested of it, if it is not signed: a file, and what kind it is.
     pub(crate) predicate: Option<(PathBuf, PredicateType)>,
@@ -42,7 +41,7 @@ struct Report {
     who: Who,
 }
 
-/// Whether this is what `--force` replaces.
+/// Returns `true` if this is what `--force` replaces.
 fn is_bundle(bytes: &[u8]) -> bool {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]

@@ -1,5 +1,4 @@
 //! `verify FILE --bundle`: who signed a file, by public keys or the identity in a certificate.
-//! Not here: the decision (bundle-trust).
 
 use std::path::PathBuf;
 

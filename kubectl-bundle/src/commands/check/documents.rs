@@ -1,5 +1,4 @@
 //! The objects in the files, and which of them admission has something to say about.
-//! Not here: saying it.
 
 use std::path::PathBuf;
 

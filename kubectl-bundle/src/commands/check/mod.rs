@@ -1,5 +1,4 @@
 //! `check`: the judge of admission over objects in files, with facts that the person at the keyboard may look up.
-//! Not here: the rules (bundle_core::review), looking facts up (lookup).
 
 mod documents;
 mod lookup;

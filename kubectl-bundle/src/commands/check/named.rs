@@ -1,5 +1,4 @@
 //! What SignaturePolicies name in the system namespace, as far as it may be read: keys in Secrets, trust roots in ConfigMaps.
-//! Not here: which entry of a Secret or ConfigMap it is (bundle_core::policy).
 
 use std::collections::BTreeMap;
 

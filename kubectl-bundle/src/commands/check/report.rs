@@ -1,5 +1,4 @@
 //! What `check` tells: one line an object on stdout, findings on stderr, or all of it as data.
-//! Not here: how it was found out.
 
 use bundle_core::diagnostic::{Finding, Findings, Outcome as Meaning};
 use serde::Serialize;

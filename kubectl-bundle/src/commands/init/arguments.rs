@@ -1,5 +1,4 @@
 //! The arguments of `init`, and its settings.
-//! Not here: what is written.
 
 use std::path::PathBuf;
 

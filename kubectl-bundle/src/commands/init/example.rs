@@ -1,5 +1,4 @@
 //! The example that `init` writes: small, complete, and good enough to be built and installed as it is.
-//! Not here: where it is written.
 
 use bundle_core::package::{Config, Package};
 

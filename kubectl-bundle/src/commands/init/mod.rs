@@ -1,5 +1,4 @@
 //! `init`: a bundle.yaml for what lies in a folder, or an example where nothing does; all files or none.
-//! Not here: the example (example), and reading charts and the like (input).
 
 mod arguments;
 mod example;
@@ -25,9 +24,9 @@ pub(crate) struct Init {
     folder: PathBuf,
     /// What the caller knows.
     known: Known,
-    /// Whether files may be overwritten.
+    /// `true` if files may be overwritten.
     force: bool,
-    /// Whether nothing is written.
+    /// `true` if nothing is written.
     dry_run: bool,
 }
 
@@ -161,7 +160,7 @@ impl Init {
     }
 }
 
-/// Whether a file looks like manifests. A file that cannot be read as YAML is none, and settings or schemas have no kind.
+/// Returns `true` if a file looks like manifests. A file that cannot be read as YAML is none, and settings or schemas have no kind.
 fn holds_objects(path: &Path) -> bool {
     let is_package = path.file_name().is_some_and(|name| name == package::FILE);
     let Some(text) = files::read(path).ok().filter(|_| !is_package) else {

@@ -1,5 +1,4 @@
 //! What refers to a digest where it lies: signatures by kind, attestations, and everything else. Counted from the lists, not verified.
-//! Not here: whether a signature holds (verify).
 
 use std::collections::BTreeMap;
 
@@ -102,7 +101,7 @@ pub(super) async fn of(source: &Source, subject: &Digest) -> Result<Beside, Find
     Ok(beside)
 }
 
-/// Whether the list says what the entry is. cosign 3 writes the type of its empty configuration there.
+/// Returns `true` if the list says what the entry is. cosign 3 writes the type of its empty configuration there.
 fn is_told(entry: &Descriptor) -> bool {
     entry
         .artifact_type

@@ -1,5 +1,4 @@
 //! `inspect`: what a bundle is, wherever it lies.
-//! Not here: getting at it (read), what is reported (report), and how it looks (text).
 
 mod beside;
 mod read;
@@ -20,11 +19,11 @@ use report::Report;
 pub(crate) struct Inspect {
     /// Where the bundle is.
     pub(crate) place: Place,
-    /// Whether every object is listed.
+    /// `true` if every object is listed.
     pub(crate) objects: bool,
     /// The version of Kubernetes that is asked about.
     pub(crate) kubernetes: Option<ServerVersion>,
-    /// Whether the layers are left alone.
+    /// `true` if the layers are left alone.
     pub(crate) manifest_only: bool,
     /// How to print.
     pub(crate) format: Option<Format>,

@@ -1,5 +1,4 @@
 //! Gets at what is inspected: the manifest, and of the layers only those that hold content of a bundle.
-//! Not here: what is concluded from it (report).
 
 use std::path::Path;
 
@@ -127,12 +126,12 @@ fn folder(ui: &mut Ui, place: &Place) -> Outcome<Located> {
     Ok(Located::packed(opened.pack(ui)?.packed))
 }
 
-/// Whether the manifest says that it is a bundle of ours.
+/// Returns `true` if the manifest says that it is a bundle of ours.
 fn is_called_bundle(manifest: &Manifest) -> bool {
     manifest.annotations.contains_key(keys::FORMAT)
 }
 
-/// Whether its layers are worth reading: it says so, or it is a small image, as bundles were before they said so.
+/// Returns `true` if its layers are worth reading: it says so, or it is a small image, as bundles were before they said so.
 fn may_be_bundle(manifest: &Manifest) -> bool {
     let total = manifest
         .layers

@@ -1,5 +1,4 @@
 //! What there is to say about an artifact, as data: what `-o json` prints.
-//! Not here: how it looks to a person (text).
 
 use std::collections::BTreeMap;
 
@@ -72,11 +71,11 @@ pub(super) enum Kind {
     Index,
 }
 
-/// Whether it is made for a version of Kubernetes.
+/// `true` if it is made for a version of Kubernetes.
 #[derive(Serialize)]
 pub(super) struct Compatibility {
     pub(super) kubernetes: String,
-    /// Whether it may be installed there.
+    /// `true` if it may be installed there.
     pub(super) installable: bool,
     /// What there is to say about it, as a warning or refusal.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -111,7 +110,7 @@ pub(super) struct Layer {
 pub(super) struct Image {
     #[serde(flatten)]
     pub(super) found: FoundImage,
-    /// Whether it only looks like one.
+    /// `true` if it only looks like one.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub(super) probable: bool,
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -1,5 +1,4 @@
 //! A report for a person: one label a line, lists below them, all of it bounded, and nothing in it that a terminal would obey.
-//! Not here: what is reported (report).
 
 use std::fmt::Write as _;
 

@@ -1,5 +1,4 @@
 //! `keys export`: a private key out of cosign's encrypted file, for programs that know no such file.
-//! Not here: the keys themselves (bundle-trust).
 
 use std::path::PathBuf;
 

@@ -1,5 +1,4 @@
 //! `keys generate`: a pair of files that did not exist before, or none.
-//! Not here: the keys themselves (bundle-trust).
 
 use std::path::PathBuf;
 

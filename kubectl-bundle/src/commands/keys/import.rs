@@ -1,5 +1,4 @@
 //! `keys import`: a private key of another program becomes a pair as cosign keeps it.
-//! Not here: which keys can be read (bundle-trust).
 
 use std::path::PathBuf;
 

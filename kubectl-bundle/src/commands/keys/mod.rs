@@ -1,5 +1,4 @@
 //! `keys`: one file a verb.
-//! Not here: what a key is (bundle-trust).
 
 pub(crate) mod export;
 pub(crate) mod generate;

@@ -1,5 +1,4 @@
 //! The two files of a key pair: both that did not exist before, or none.
-//! Not here: the keys themselves (bundle-trust).
 
 use std::path::{Path, PathBuf};
 

@@ -1,5 +1,4 @@
 //! `keys public`: the public half of a private key, wherever that is, on stdout.
-//! Not here: opening it (signer).
 
 use crate::failure::Outcome;
 use crate::signer::Secret;

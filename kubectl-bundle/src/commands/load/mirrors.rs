@@ -1,5 +1,4 @@
 //! The files that make a cluster find its images elsewhere.
-//! Not here: what stands in them (bundle_oci::store).
 
 use std::path::Path;
 

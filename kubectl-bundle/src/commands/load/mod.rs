@@ -1,5 +1,4 @@
 //! `load`: what `save` wrote goes into a registry, all of it below one prefix, and clusters are told where it is.
-//! Not here: the carrying (shipping, bundle-oci).
 
 mod mirrors;
 
@@ -29,9 +28,9 @@ pub(crate) struct Load {
     pub(crate) from: Option<Relocation>,
     /// Where the mirrors are written.
     pub(crate) mirrors_out: Option<PathBuf>,
-    /// Whether signatures and the like stay behind.
+    /// `true` if signatures and the like stay behind.
     pub(crate) no_referrers: bool,
-    /// Whether tags may be moved.
+    /// `true` if tags may be moved.
     pub(crate) overwrite_tag: bool,
     /// How to print.
     pub(crate) format: Option<Format>,
@@ -109,7 +108,7 @@ impl Load {
     }
 }
 
-/// Whether the registry is spoken to without TLS, which clusters have to be told.
+/// Returns `true` if the registry is spoken to without TLS, which clusters have to be told.
 fn is_plain(settings: &RegistrySettings, registry: &str) -> bool {
     let host = registry.rsplit_once(':').map_or(registry, |(host, _)| host);
     let loopback = host == "localhost"

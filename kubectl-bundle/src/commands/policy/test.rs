@@ -1,5 +1,4 @@
 //! `policy test`: what SignaturePolicies in a file would decide on a bundle, one by one and together.
-//! Not here: the decision (bundle-trust).
 
 use std::path::PathBuf;
 

@@ -1,7 +1,6 @@
 //! The last correction of each object, from the Events that bundle-webhook writes when it restores one.
 //!
 //! API servers keep Events for an hour by default. Anybody who may create Events in their namespace can write such an Event: nothing is decided by them.
-//! Not here: counting corrections of a deployment (listing).
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,4 @@
 //! `status`: one BundleDeployment in detail, with its installed objects.
-//! Not here: many of them (get).
 
 mod corrections;
 mod objects;

@@ -2,7 +2,6 @@
 //!
 //! The inventory, which alone decides what is installed, is in the state namespace and closed to most callers. Labels show the same unless somebody
 //! writes them; an object counts only if bundle-webhook applied it as well.
-//! Not here: the rows that are shown of them (rows).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -108,7 +107,7 @@ fn live(kind: &Kind, metadata: &ObjectMeta, object: &Value) -> LiveObject {
     }
 }
 
-/// Returns true if bundle-webhook applied the object. Anybody who may write it can pretend that; labels alone are copied by controllers too.
+/// Returns `true` if bundle-webhook applied the object. Anybody who may write it can pretend that; labels alone are copied by controllers too.
 fn is_applied_by_us(metadata: &ObjectMeta) -> bool {
     metadata.managed_fields.iter().flatten().any(|entry| {
         entry.manager.as_deref() == Some(names::FIELD_MANAGER)

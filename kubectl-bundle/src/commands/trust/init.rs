@@ -1,5 +1,4 @@
 //! `trust init`: a TUF repository is asked, and trusted from then on.
-//! Not here: asking it (sigstore::root).
 
 use std::path::PathBuf;
 

@@ -1,5 +1,4 @@
 //! `trust`: which TUF repository says whose signatures count.
-//! Not here: asking it, and what is kept of it (sigstore::root).
 
 pub(crate) mod init;
 mod report;

@@ -1,5 +1,4 @@
 //! A trust root as the verbs of `trust` print it.
-//! Not here: where it comes from (sigstore::root).
 
 use jiff::Timestamp;
 use serde::Serialize;
@@ -19,7 +18,7 @@ struct Report<'a> {
     /// Until when something could be signed under it.
     #[serde(skip_serializing_if = "Option::is_none")]
     signs_until: Option<Timestamp>,
-    /// Whether a signing config came with it.
+    /// `true` if a signing config came with it.
     signing_config: bool,
 }
 

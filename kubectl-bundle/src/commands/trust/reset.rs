@@ -1,5 +1,4 @@
 //! `trust reset`: back to the trust root that is built in.
-//! Not here: what was fetched; it is a cache, and proves nothing by itself.
 
 use super::folders;
 use crate::failure::Outcome;

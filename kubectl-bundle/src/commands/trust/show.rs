@@ -1,5 +1,4 @@
 //! `trust show`: which trust root counts where no flag names one.
-//! Not here: finding it (sigstore::root).
 
 use super::report;
 use crate::failure::Outcome;

@@ -1,5 +1,4 @@
 //! `trust update`: the TUF repository is asked, however long ago that was done.
-//! Not here: asking it (sigstore::root).
 
 use bundle_core::diagnostic::{Finding, codes};
 

@@ -1,5 +1,4 @@
 //! Files of SignaturePolicies, with the Secrets and ConfigMaps that they name.
-//! Not here: what a policy means (bundle-core::policy).
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,4 @@
 //! `verify`: who signed a bundle, by public keys, the identity in a certificate, or SignaturePolicies from files.
-//! Not here: the decision (bundle-trust).
 
 pub(crate) mod documents;
 mod rules;

@@ -1,5 +1,4 @@
 //! What `verify` holds signatures against: keys, an identity, or policies from files, and what each makes of them.
-//! Not here: the decision itself (bundle-trust), or fetching signatures.
 
 use bundle_core::diagnostic::Findings;
 use bundle_core::policy::{ClassSignatures, Policy, RawSignature, Unavailable};

@@ -1,5 +1,4 @@
 //! Who signed, as `verify` and `policy test` print it.
-//! Not here: who counts (bundle-core::policy).
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,4 @@
 //! Whose signature is asked for: any of some keys, or an identity; and what they have signed or attested.
-//! Not here: policies (rules), and the decision itself (bundle-trust).
 
 use std::sync::Arc;
 

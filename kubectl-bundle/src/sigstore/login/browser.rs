@@ -1,5 +1,4 @@
 //! Logging in in a browser on this machine: the issuer sends it back to us with a code, which we redeem (authorization code with PKCE).
-//! Not here: listening for the browser (callback), and what the token says (claims).
 
 use bundle_core::diagnostic::{Finding, codes};
 use url::Url;

@@ -1,5 +1,4 @@
 //! Waiting on loopback for the browser that comes back from the issuer. Anybody on this machine may come: only who brings our state is heard.
-//! Not here: what the code is good for (browser).
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;

@@ -1,5 +1,4 @@
 //! What a token has to say that an issuer gave us (OpenID Connect Core, 3.1.3.7): by whom, for whom, and in answer to what.
-//! Not here: its signature. It came from the issuer itself over TLS, and the certificate authority verifies it.
 
 use bundle_core::diagnostic::{Finding, codes};
 use bundle_trust::keyless::Token;

@@ -1,5 +1,4 @@
 //! Logging in on another device (RFC 8628): somebody types a code there, and we ask until they have.
-//! Not here: what the token says (claims).
 
 use std::time::{Duration, Instant};
 

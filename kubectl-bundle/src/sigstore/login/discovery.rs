@@ -1,5 +1,4 @@
 //! What an issuer says of itself (OpenID Connect Discovery): where to log in, and where tokens are given.
-//! Not here: asking there.
 
 use bundle_core::diagnostic::{Finding, codes};
 use serde::Deserialize;

@@ -1,6 +1,4 @@
 //! An identity token for a person, who logs in at an issuer: in a browser on this machine, or on another device.
-//! Not here: tokens that are there already (token). Ours and not `oauth2`'s: that crate would bring older generations of four crates and leave
-//! discovery, the listener and the check of the token to us.
 
 mod browser;
 mod callback;

@@ -1,5 +1,4 @@
 //! The program that opens an address in a browser.
-//! Not here: which address.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};

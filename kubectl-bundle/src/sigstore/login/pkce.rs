@@ -1,5 +1,4 @@
 //! Numbers that nobody can guess, and the proof that whoever asked for a code is who redeems it (RFC 7636).
-//! Not here: where they are sent.
 
 use aws_lc_rs::{digest, rand};
 use base64::Engine as _;

@@ -1,5 +1,4 @@
 //! Files of a TUF repository over HTTP: bounded in time and size, without redirects.
-//! Not here: what is in them, all of which is signed (sigstore-tuf).
 
 use std::fmt;
 use std::sync::Arc;

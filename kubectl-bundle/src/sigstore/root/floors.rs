@@ -1,5 +1,4 @@
 //! Versions below which nothing of a TUF repository may go: those of the last refresh that was complete, and of what held in refreshes that were refused.
-//! Not here: whether metadata holds (sigstore-tuf), and the files (store).
 
 use std::collections::BTreeMap;
 
@@ -63,13 +62,13 @@ impl Floors {
         }
     }
 
-    /// Whether the timestamp of `newer` goes below.
+    /// Returns `true` if the timestamp of `newer` goes below.
     pub(super) fn check_timestamp(&self, newer: &Self) -> Result<(), Error> {
         back("timestamp", self.timestamp, newer.timestamp)?;
         back("snapshot (via timestamp)", self.snapshot, newer.snapshot)
     }
 
-    /// Whether its snapshot does, if it has one.
+    /// Returns `true` if its snapshot does, if it has one.
     pub(super) fn check_snapshot(&self, newer: &Self) -> Result<(), Error> {
         if newer.targets.is_empty() {
             return Ok(());

@@ -1,5 +1,4 @@
 //! Which trust root counts: the one in a file that is named, that of the TUF repository that `trust init` was told of, or the one that is built in.
-//! Not here: what is verified under it (bundle-trust).
 
 mod fetch;
 mod floors;
@@ -210,7 +209,7 @@ impl WantedRoot {
 }
 
 impl Source<'_> {
-    /// Whether the repository was asked not long ago, by a clock that has not gone back since.
+    /// Returns `true` if the repository was asked not long ago, by a clock that has not gone back since.
     fn is_fresh(&self) -> bool {
         self.kept
             .asked()
@@ -232,7 +231,7 @@ impl Source<'_> {
     }
 }
 
-/// Whether it only says that nobody answered.
+/// Returns `true` if it only says that nobody answered.
 fn is_silence(failure: &Failure) -> bool {
     let Failure::Findings { findings, .. } = failure else {
         return false;

@@ -1,5 +1,4 @@
 //! What is kept of a refresh that was refused: roots at once, and the versions below which nothing goes. The repository is written here, role by role.
-//! Not here: the same with the real writer and the whole program (e2e).
 
 use std::collections::BTreeMap;
 

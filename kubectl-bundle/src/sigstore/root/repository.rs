@@ -1,5 +1,4 @@
 //! Trust material out of a TUF repository: from what is kept, or asked for anew, and every way in which that can fail.
-//! Not here: the rules of TUF themselves (sigstore-tuf), files (store) and requests (fetch).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -78,7 +77,7 @@ impl Source<'_> {
         Ok(material)
     }
 
-    /// Whether what was said goes below what was said before, be it in a refresh that was refused. What holds of a refresh that is refused is kept.
+    /// Returns `true` if what was said goes below what was said before, be it in a refresh that was refused. What holds of a refresh that is refused is kept.
     fn check_floors(&self, draft: &Draft, is_complete: bool) -> Result<(), Error> {
         let root = draft.root()?;
         let root = root.as_deref().unwrap_or(self.instance.root.as_bytes());

@@ -1,5 +1,4 @@
 //! What is kept of a TUF repository between two runs: who it is and where trust in it begins (the user's configuration), and what was fetched (a cache).
-//! Not here: fetching, and whether it still holds (repository).
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -194,7 +193,7 @@ impl Draft {
         self.load(ROOT)
     }
 
-    /// Whether a timestamp has come with this refresh, and holds.
+    /// Returns `true` if a timestamp has come with this refresh, and holds.
     pub(super) fn has_new_timestamp(&self) -> bool {
         self.changes().contains_key(TIMESTAMP)
     }

@@ -1,5 +1,4 @@
 //! Identity tokens: from each place where one can be, and from somebody who logs in; and that none of them is ever seen.
-//! Not here: certificates for them that hold (e2e).
 
 mod login;
 mod service;

@@ -1,5 +1,4 @@
 //! The table of installed objects: version, last correction and health of each. `-` stands where nothing is known, `?` where the caller may not read.
-//! Not here: reading the objects (objects).
 
 use std::collections::BTreeMap;
 
