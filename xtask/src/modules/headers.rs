@@ -99,7 +99,7 @@ impl Known {
         missing
     }
 
-    /// Whether a path leads to a module or to something in one. The beginning may be left out, as in `plan::drift`.
+    /// Returns `true` if a path leads to a module or to something in one. The beginning may be left out, as in `plan::drift`.
     fn has_path(&self, path: &str) -> bool {
         let path = path.replace('-', "_");
         let mut parts: Vec<&str> = path.split("::").collect();
@@ -141,7 +141,7 @@ fn paths(header: &str) -> Vec<String> {
     found.map(str::to_owned).collect()
 }
 
-/// Whether it can only be a name in code: `two_words` or `TwoWords`.
+/// Returns `true` if it can only be a name in code: `two_words` or `TwoWords`.
 fn is_identifier(text: &str) -> bool {
     let is_word = text
         .chars()
