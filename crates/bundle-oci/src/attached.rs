@@ -31,7 +31,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_that_belong_to_a_digest_are_told_from_others() {
+    fn tags_of_attachments_are_distinguished_from_other_tags() {
         let digest = Digest::of(b"x");
         let sig = legacy_tag(&digest, "sig");
         assert_eq!(attached_to(&sig), Some((digest.clone(), "sig")));

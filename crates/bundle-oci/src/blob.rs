@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_part_of_a_file_is_the_same_content_as_its_bytes() {
+    async fn part_of_a_file_reads_like_the_same_bytes_in_memory() {
         let content: Vec<u8> = (0..=250).cycle().take(3 * PIECE + 5).collect();
         let memory = Blob::new(media::LAYER_TAR, content.clone());
         let mut file = tempfile::NamedTempFile::new().unwrap();
@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_file_that_is_short_gone_or_other_is_an_error() {
+    async fn truncated_missing_or_changed_file_is_an_error() {
         let blob = Blob::new(media::LAYER_TAR, "twelve bytes");
         let mut file = tempfile::NamedTempFile::new().unwrap();
         file.write_all(b"twelve").unwrap();
@@ -366,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn a_temporary_file_goes_with_its_last_blob() {
+    fn temporary_file_is_removed_with_its_last_blob() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let part = FilePart::temporary(file.into_temp_path());
         let path = part.path().to_owned();

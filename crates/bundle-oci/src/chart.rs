@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_what_helm_packs_and_nothing_that_leaves_the_folder() {
+    fn reads_packed_charts_and_rejects_paths_outside_the_folder() {
         let limits = Limits::default();
         let good = packed(&[("web/Chart.yaml", b"name: web"), ("web/values.yaml", b"")]);
         let files = said(&good, &limits).unwrap();

@@ -243,7 +243,7 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn nothing_is_read_through_a_link_above_it() {
+    fn rejects_files_below_a_link() {
         let elsewhere = tempfile::tempdir().unwrap();
         fs_err::write(elsewhere.path().join("secret.json"), "{}").unwrap();
         let root = tempfile::tempdir().unwrap();
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn takes_the_package_and_its_manifests_only() {
+    fn reads_only_the_package_and_its_manifests() {
         let folder = folder(&[
             ("bundle.yaml", b"kind: Package\n"),
             ("README.md", b"no"),
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn takes_a_whole_chart_but_what_it_ignores() {
+    fn reads_a_whole_chart_except_ignored_files() {
         let folder = folder(&[
             ("Chart.yaml", b"name: web"),
             ("templates/a.yaml", b"a: 1"),
@@ -286,7 +286,7 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn refuses_links_and_names_every_one() {
+    fn rejects_links_and_names_each_of_them() {
         let folder = folder(&[("manifests/a.yaml", b"a: 1\n")]);
         for name in ["b.yaml", "c.yaml"] {
             std::os::unix::fs::symlink("a.yaml", folder.path().join("manifests").join(name))
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_is_too_large() {
+    fn rejects_files_over_the_size_limit() {
         let folder = folder(&[("manifests/a.yaml", &[b'x'; 2000])]);
         let limits = Limits {
             file: 1024,
@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_is_not_there_is_named() {
+    fn error_names_a_missing_folder() {
         let findings = read(Path::new("/nonexistent/bundle"), &Limits::default()).unwrap_err();
         assert!(findings.to_string().contains("`/nonexistent/bundle`"));
     }

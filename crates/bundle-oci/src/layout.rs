@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_again_and_replaced_whole() {
+    fn layout_is_read_back_and_replaced_completely() {
         let root = tempfile::tempdir().unwrap();
         let folder = root.path().join("deep/web.oci");
         for text in ["one", "two"] {
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn another_folder_is_never_overwritten() {
+    fn rejects_folders_that_are_not_layouts() {
         let root = tempfile::tempdir().unwrap();
         fs_err::write(root.path().join("thesis.txt"), "x").unwrap();
         let finding = write(root.path(), &packed("a"), None).unwrap_err();
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn a_changed_blob_is_found_out() {
+    fn rejects_changed_blobs() {
         let root = tempfile::tempdir().unwrap();
         let folder = root.path().join("web");
         let packed = packed("a");

@@ -101,7 +101,7 @@ pub(crate) fn human(bytes: u64) -> String {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn sizes_read_like_sizes() {
+    fn formats_sizes_with_units() {
         assert_eq!(super::human(300), "300 B");
         assert_eq!(super::human(8 << 20), "8 MiB");
         assert_eq!(super::human((3 << 20) / 2), "1.5 MiB");

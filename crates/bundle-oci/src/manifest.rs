@@ -522,7 +522,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_what_it_says_it_is() {
+    fn media_type_of_the_document_and_its_source_must_agree() {
         let text = manifest(r#","annotations":{"a":"b"}"#);
         let read = Manifest::parse(text.clone().into(), Some(media::MANIFEST)).unwrap();
         assert_eq!(read.digest, Digest::of(text.as_bytes()));
@@ -530,7 +530,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_documents_with_two_meanings() {
+    fn rejects_documents_that_are_both_index_and_manifest() {
         for (text, sent_as, why) in [
             (
                 manifest(r#","manifests":[]"#),

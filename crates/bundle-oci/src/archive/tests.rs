@@ -38,7 +38,7 @@ fn mark(builder: &mut Builder<Vec<u8>>) {
 }
 
 #[test]
-fn entries_are_found_where_they_are() {
+fn finds_offset_and_size_of_each_entry() {
     let file = archive(|builder| {
         mark(builder);
         add(builder, "./blobs/", EntryType::Directory, "");
@@ -69,7 +69,7 @@ fn entries_are_found_where_they_are() {
 }
 
 #[test]
-fn hostile_archives_are_refused_with_a_reason() {
+fn rejects_unsafe_archives_with_a_reason() {
     type Build = fn(&mut Builder<Vec<u8>>);
     let cases: [(Build, &str); 12] = [
         (|b| add(b, "blobs/a", EntryType::Symlink, ""), "is a link"),
@@ -131,7 +131,7 @@ fn hostile_archives_are_refused_with_a_reason() {
 }
 
 #[test]
-fn damaged_files_are_refused() {
+fn rejects_damaged_archives() {
     let whole = archive(|builder| {
         mark(builder);
         add(builder, "index.json", EntryType::Regular, &"x".repeat(2000));
@@ -151,7 +151,7 @@ fn damaged_files_are_refused() {
 }
 
 #[test]
-fn a_plan_is_an_archive_in_any_order_of_arrival() {
+fn archive_does_not_depend_on_the_order_of_its_blobs() {
     let contents = ["one", "two", &"three".repeat(1000), ""];
     let sizes: BTreeMap<_, _> = contents
         .iter()

@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn the_bytes_depend_neither_on_threads_nor_on_pieces_and_are_one_member() {
+    fn output_is_one_member_and_independent_of_threads_and_writes() {
         for length in [0, 1, CHUNK - 1, CHUNK, CHUNK + 1, 3 * CHUNK + 7] {
             let bytes = content(length);
             let one = gzip(&bytes, 1, usize::MAX);
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn one_chunk_is_what_one_stream_would_be() {
+    fn single_chunk_equals_a_single_stream() {
         let bytes = content(CHUNK);
         let mut stream = flate2::GzBuilder::new()
             .operating_system(255)
@@ -254,7 +254,7 @@ mod tests {
 
     /// A change of this digest changes the published digests of all large content.
     #[test]
-    fn the_golden_digest_of_several_chunks() {
+    fn golden_digest_of_several_chunks_is_stable() {
         let sent = gzip(&content(5 * CHUNK / 2), 2, 8192);
         assert_eq!(
             bundle_core::reference::Digest::of(&sent).as_str(),

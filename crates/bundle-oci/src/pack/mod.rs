@@ -125,7 +125,7 @@ mod tests {
     /// A change of the compressor, the tar headers or the fields of a document changes this digest
     /// and every published one.
     #[test]
-    fn the_golden_digest() {
+    fn golden_digest_is_stable() {
         let packed = example();
         assert_eq!(
             packed.layers[0].descriptor.digest.as_str(),
@@ -138,14 +138,14 @@ mod tests {
     }
 
     #[test]
-    fn the_order_in_which_files_come_does_not_matter() {
+    fn digest_does_not_depend_on_the_order_of_files() {
         let forwards = image(&files(&["a", "m-n/x", "m/x", "m/y"]), BTreeMap::new());
         let backwards = image(&files(&["m/y", "m/x", "m-n/x", "a"]), BTreeMap::new());
         assert_eq!(forwards.unwrap().digest, backwards.unwrap().digest);
     }
 
     #[test]
-    fn what_is_packed_unpacks_to_the_same_files() {
+    fn packed_files_unpack_unchanged() {
         let mut expected = files(&["bundle.yaml", "manifests/a.yaml"]);
         let long = format!("manifests/{}/{}.yaml", "d".repeat(80), "n".repeat(90));
         expected.insert(long, vec![7; 100_000]);
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_that_would_not_unpack_are_not_packed() {
+    fn rejects_paths_that_unpacking_rejects() {
         for (path, why) in [
             ("/etc/passwd", "absolute"),
             ("../up", "`..`"),
@@ -174,7 +174,7 @@ mod tests {
     proptest::proptest! {
         #![proptest_config(proptest::prelude::ProptestConfig::with_cases(64))]
         #[test]
-        fn packing_what_was_unpacked_is_the_same_image(
+        fn repacked_content_is_the_same_image(
             files in proptest::collection::btree_map(
                 "[a-z]{1,8}/[a-zA-Z0-9é_.-]{1,60}x",
                 proptest::collection::vec(proptest::num::u8::ANY, 0..2000),

@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_what_docker_login_writes() {
+    fn reads_files_of_docker_login() {
         let logins = logins(r#"{"auths":{"registry.example.com":{"auth":"YW5hOnMzY3JldA=="}}}"#);
         assert_eq!(
             logins.find("registry.example.com", "web").unwrap(),
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_file_is_not_taken_for_an_empty_one() {
+    fn damaged_file_is_an_error() {
         for json in [
             "not json",
             r#"{"auths":{"registry.example.com":{"auth":"%%%"}}}"#,
@@ -118,14 +118,14 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_starts_no_program() {
+    fn credential_helpers_in_pull_secrets_are_ignored() {
         let logins =
             logins(r#"{"credsStore":"evil","credHelpers":{"registry.example.com":"evil"}}"#);
         assert_eq!(logins.find("registry.example.com", "web"), Ok(None));
     }
 
     #[test]
-    fn secrets_are_not_printed() {
+    fn debug_output_hides_secrets() {
         let login = Login::Password {
             user: "ana".into(),
             password: "s3cret".into(),

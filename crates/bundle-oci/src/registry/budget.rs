@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn what_one_place_does_not_need_is_left_to_the_others() {
+    fn unused_share_is_available_to_other_places() {
         let (slots, budget) = share([layers(300, 1), layers(3, 2), Place::default()]);
         assert_eq!((read_of(&slots, 1), read_of(&slots, 2)), (253, 3));
         assert_eq!(budget.beyond, 47);
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn each_place_has_a_third_of_the_number_and_of_the_bytes() {
+    fn each_place_gets_a_third_of_the_number_and_of_the_bytes() {
         let (slots, _) = share([layers(10_000, 1), layers(10_000, 2), layers(10_000, 3)]);
         for size in 1..=3 {
             assert!(read_of(&slots, size) >= REFERRERS / 3, "{size}");

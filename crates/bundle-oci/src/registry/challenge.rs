@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_what_registries_send() {
+    fn reads_challenges_of_common_registries() {
         let header = r#"Bearer realm="https://auth.example.com/token",service="registry.example.com",scope="repository:a/b:pull,push""#;
         assert_eq!(
             challenge(header),
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_the_next_page() {
+    fn reads_next_page_of_link_headers() {
         assert_eq!(
             next_page(r#"</v2/a/referrers/x?n=2>; rel="next""#),
             Some("/v2/a/referrers/x?n=2")

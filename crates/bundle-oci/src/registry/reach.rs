@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_led_nearer() {
+    fn rejects_redirects_from_public_to_private_and_local_addresses() {
         let url = |text: &str| Url::parse(text).unwrap();
         let metadata = url("http://169.254.169.254/latest");
         let inside = url("https://[fd00::1]/x");
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn names_are_looked_at_when_they_are_resolved() {
+    async fn rejects_names_that_resolve_to_closer_addresses() {
         let resolve = |reach| Within(reach).resolve("localhost".parse().unwrap());
         let Err(error) = resolve(Reach::Public).await else {
             panic!("localhost is not public");

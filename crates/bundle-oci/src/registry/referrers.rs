@@ -486,7 +486,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn two_lists_take_turns() {
+    fn entries_of_both_lists_are_interleaved() {
         let named = |text: &str| Descriptor::of(media::MANIFEST, text.as_bytes());
         let mut otherwise = named("c");
         otherwise.media_type = media::INDEX.to_owned();

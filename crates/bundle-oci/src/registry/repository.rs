@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_repository_has_neither_tag_nor_digest() {
+    fn rejects_repositories_with_tag_or_digest() {
         let read: Repository = "localhost:5000/team/web".parse().unwrap();
         assert_eq!(
             (read.registry(), read.path()),

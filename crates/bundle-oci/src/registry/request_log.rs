@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn urls_are_shown_without_what_may_be_secret() {
+    fn logged_urls_have_no_secrets() {
         for (url, expected) in [
             (
                 "https://registry.example.com/v2/web/manifests/1",

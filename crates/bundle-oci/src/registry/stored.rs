@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_name_that_fits_wins() {
+    fn longest_matching_name_wins() {
         // ana:a, ben:b, eve:e
         let json = r#"{"auths":{
             "registry.example.com":{"auth":"YW5hOmE="},
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn older_forms_of_docker_are_understood() {
+    fn reads_older_forms_of_docker_files() {
         let json = r#"{"auths":{"https://registry.example.com/v2/":{"auth":"YW5hOmE="},
             "https://index.docker.io/v1/":{"auth":"YmVuOmI="}}}"#;
         assert_eq!(who(json, "registry.example.com", "web"), "as ana");
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn tokens_come_before_passwords_and_empty_entries_are_none() {
+    fn tokens_precede_passwords_and_empty_entries_are_ignored() {
         let json = r#"{"auths":{"a":{"auth":"YW5hOmE=","identitytoken":"i"},"b":{"registrytoken":"r"},"c":{},
             "d":{"username":"dan","password":"d"}}}"#;
         assert_eq!(

@@ -344,7 +344,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn scopes_are_ours_and_one_more_for_a_mount() {
+    fn requests_scopes_of_the_repository_and_of_a_mount() {
         let repository = "registry.example.com/team/web".parse().unwrap();
         let purpose = |push, mount| Purpose {
             repository: &repository,

@@ -167,7 +167,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_image_has_a_place_of_its_own() {
+    fn each_image_gets_a_unique_reference() {
         let digest = Digest::of(b"x");
         let to: Relocation = "mirror.example.com:5000/air/gap".parse().unwrap();
         let mut seen = BTreeSet::new();
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn prefixes_that_cannot_be_used_are_refused() {
+    fn rejects_invalid_prefixes() {
         for text in [
             "",
             "mirror",
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn clusters_are_told_where_images_are() {
+    fn writes_mirror_configuration_for_crio_and_containerd() {
         let to: Relocation = "mirror.example.com:5000/gap".parse().unwrap();
         let mirror = to.mirror("docker.io");
         assert_eq!(

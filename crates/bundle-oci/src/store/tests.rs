@@ -153,7 +153,7 @@ fn files(folder: &Path) -> BTreeMap<String, Vec<u8>> {
 }
 
 #[tokio::test]
-async fn everything_that_belongs_to_an_image_goes_round_all_kinds_of_places() {
+async fn copies_an_image_with_its_referrers_between_all_kinds_of_stores() {
     let world = World::new().await;
     let all = Selection::default();
     let shipment = world.shipment(&all).await;
@@ -242,7 +242,7 @@ async fn everything_that_belongs_to_an_image_goes_round_all_kinds_of_places() {
 }
 
 #[tokio::test]
-async fn the_tag_comes_last_and_only_with_leave() {
+async fn tag_is_written_last_and_moved_only_if_allowed() {
     let world = World::new().await;
     let shipment = world.shipment(&Selection::default()).await;
     let other = Registry::honest().await.unwrap();
@@ -304,7 +304,7 @@ async fn the_tag_comes_last_and_only_with_leave() {
 }
 
 #[tokio::test]
-async fn chosen_platforms_leave_the_index_as_it_is() {
+async fn selection_of_platforms_keeps_the_index_unchanged() {
     let world = World::new().await;
     let platform = |text: &str| Selection {
         platforms: vec![text.parse::<Platform>().unwrap()],
@@ -334,7 +334,7 @@ async fn chosen_platforms_leave_the_index_as_it_is() {
 }
 
 #[tokio::test]
-async fn what_is_damaged_gets_no_name() {
+async fn damaged_content_is_never_stored_under_a_name() {
     let world = World::new().await;
     let layout = world.path("layout");
     let shipments = [world.shipment(&Selection::default()).await];
@@ -378,7 +378,7 @@ async fn what_is_damaged_gets_no_name() {
 }
 
 #[tokio::test]
-async fn a_registry_that_lies_leaves_nothing() {
+async fn copy_from_a_registry_with_false_content_writes_nothing() {
     let world = World::new().await;
     let shipments = [world.shipment(&Selection::default()).await];
     for fault in [
@@ -402,7 +402,7 @@ async fn a_registry_that_lies_leaves_nothing() {
 }
 
 #[tokio::test]
-async fn other_files_are_left_alone() {
+async fn does_not_overwrite_other_files() {
     let world = World::new().await;
     let shipments = [world.shipment(&Selection::default()).await];
     let thesis = world.path("thesis.tar");
@@ -419,7 +419,7 @@ async fn other_files_are_left_alone() {
 }
 
 #[tokio::test]
-async fn bounds_hold_in_every_direction() {
+async fn limits_apply_to_depth_number_and_size() {
     let world = World::new().await;
     let bounds = [
         (
@@ -473,7 +473,7 @@ async fn bounds_hold_in_every_direction() {
 }
 
 #[tokio::test]
-async fn a_list_of_digests_is_filled_from_elsewhere() {
+async fn content_of_a_list_is_read_from_another_source() {
     let world = World::new().await;
     let shipments = [world.shipment(&Selection::default()).await];
     let text = Sources::of(&shipments, &[]).unwrap().to_yaml();

@@ -482,7 +482,7 @@ fn shapes() -> Vec<Row> {
 }
 
 #[test]
-fn nothing_gets_out() {
+fn hostile_archives_write_nothing_outside_the_target() {
     for row in [names(), kinds(), links(), shapes()].into_iter().flatten() {
         let name = row.name;
         match (into_memory(&row.layers), row.memory) {
@@ -524,7 +524,7 @@ fn nothing_gets_out() {
 
 /// An archive of a million entries is streamed: memory is bounded by the limit.
 #[test]
-fn a_million_empty_files_stop_at_the_limit() {
+fn million_empty_files_stop_at_the_entry_limit() {
     /// Position in a repeated list of entries: one round exceeds every limit.
     struct Many<'a>(&'a [u8], usize);
     impl Read for Many<'_> {
@@ -580,7 +580,7 @@ fn a_million_empty_files_stop_at_the_limit() {
 
 #[cfg(unix)]
 #[test]
-fn modes_links_and_what_is_left_out_are_as_told() {
+fn result_lists_modes_links_and_skipped_entries() {
     use std::os::unix::fs::PermissionsExt as _;
 
     let root = tempfile::tempdir().unwrap();
@@ -618,7 +618,7 @@ fn modes_links_and_what_is_left_out_are_as_told() {
 }
 
 #[test]
-fn a_folder_with_something_in_it_is_left_alone_unless_replaced_whole() {
+fn rejects_a_folder_with_content_unless_it_is_replaced() {
     let root = tempfile::tempdir().unwrap();
     let target = root.path().join("t");
     let layers = [layer(&[file("a", b"new")])];

@@ -78,7 +78,7 @@ fn small() -> Limits {
 }
 
 #[test]
-fn takes_files_the_way_image_tools_write_them() {
+fn reads_layers_as_image_tools_write_them() {
     let files = unpack(&[
         entry(b"./", EntryType::Directory, 0o755, b""),
         entry(b"./manifests/", EntryType::Directory, 0o755, b""),
@@ -94,7 +94,7 @@ fn takes_files_the_way_image_tools_write_them() {
 }
 
 #[test]
-fn refuses_every_entry_that_is_not_a_plain_file_and_names_it() {
+fn rejects_and_names_entries_other_than_regular_files() {
     use EntryType as T;
     let cases: [(&[u8], T, u32, &str); 17] = [
         (b"/etc/passwd", T::Regular, 0o644, "has an absolute path"),
@@ -139,7 +139,7 @@ fn refuses_every_entry_that_is_not_a_plain_file_and_names_it() {
 }
 
 #[test]
-fn refuses_names_with_nul_in_an_extended_header() {
+fn rejects_names_with_nul_in_extended_headers() {
     let record = b"17 path=a\0b/evil\n";
     let error = unpack(&[
         entry(b"pax", EntryType::XHeader, 0o644, record),
@@ -150,7 +150,7 @@ fn refuses_names_with_nul_in_an_extended_header() {
 }
 
 #[test]
-fn refuses_two_entries_for_one_path() {
+fn rejects_two_entries_for_one_path() {
     let error = unpack(&[file("a", b"1"), file("./a", b"2")]).unwrap_err();
     assert!(error.to_string().contains("`a` appears twice"), "{error}");
     let error = unpack(&[file("a", b"1"), file("a/b", b"2")]).unwrap_err();
@@ -167,7 +167,7 @@ fn refuses_two_entries_for_one_path() {
 }
 
 #[test]
-fn refuses_what_stands_behind_the_end() {
+fn rejects_content_after_the_end_of_the_archive() {
     let mut tar = archive(&[file("a", b"1")]);
     tar.extend_from_slice(&file("b", b"2"));
     let sent = gzip(&tar);
@@ -182,7 +182,7 @@ fn refuses_what_stands_behind_the_end() {
 }
 
 #[test]
-fn refuses_damage() {
+fn rejects_damaged_layers() {
     let tar = archive(&[file("a", &[b'x'; 2000])]);
     for damaged in [tar[..1000].to_vec(), {
         let mut tar = tar.clone();
@@ -198,7 +198,7 @@ fn refuses_damage() {
 }
 
 #[test]
-fn stops_at_each_limit() {
+fn stops_at_each_limit_of_unpacking() {
     let over = |entries: &[Vec<u8>]| {
         let tar = archive(entries);
         let sent = gzip(&tar);
@@ -224,7 +224,7 @@ fn stops_at_each_limit() {
 }
 
 #[test]
-fn stops_a_bomb_long_before_it_is_unpacked() {
+fn stops_a_decompression_bomb_at_the_ratio_limit() {
     let tar = archive(&[file("bomb", &vec![0; 100 << 20])]);
     let sent = gzip(&tar);
     let limits = Limits {
@@ -237,7 +237,7 @@ fn stops_a_bomb_long_before_it_is_unpacked() {
 }
 
 #[test]
-fn what_is_cut_short_changed_or_too_long_is_a_digest_mismatch_first_of_all() {
+fn truncated_changed_or_longer_layer_is_a_digest_mismatch() {
     let tar = archive(&[entry(b"evil", EntryType::Symlink, 0o777, b"")]);
     let sent = gzip(&tar);
     let config = serde_json::json!({ "rootfs": { "diff_ids": [Digest::of(&tar)] } }).to_string();
@@ -263,7 +263,7 @@ fn what_is_cut_short_changed_or_too_long_is_a_digest_mismatch_first_of_all() {
 }
 
 #[test]
-fn the_digest_of_the_tar_is_checked_too() {
+fn rejects_a_layer_with_another_uncompressed_digest() {
     let tar = archive(&[file("a", b"1")]);
     let sent = gzip(&tar);
     let error = unpack_all(&[(b"another".to_vec(), sent)], Limits::default()).unwrap_err();
@@ -276,7 +276,7 @@ fn the_digest_of_the_tar_is_checked_too() {
 }
 
 #[test]
-fn upper_layers_replace_and_remove() {
+fn upper_layers_replace_and_remove_files() {
     let lower = archive(&[
         file("keep", b"1"),
         file("gone", b"1"),
@@ -302,7 +302,7 @@ fn upper_layers_replace_and_remove() {
 }
 
 #[test]
-fn other_kinds_of_layers_and_configurations_are_named() {
+fn error_names_unsupported_layers_and_configurations() {
     let config = br#"{"rootfs":{"diff_ids":["sha256:0000000000000000000000000000000000000000000000000000000000000000"]}}"#;
     let good = Descriptor::of(media::CONFIG, config);
     let zstd = Descriptor::of("application/vnd.oci.image.layer.v1.tar+zstd", b"");
@@ -324,7 +324,7 @@ fn other_kinds_of_layers_and_configurations_are_named() {
 proptest::proptest! {
     #![proptest_config(proptest::prelude::ProptestConfig::with_cases(256))]
     #[test]
-    fn damage_anywhere_gives_an_error_or_safe_paths(
+    fn random_damage_gives_an_error_or_safe_paths(
         changes in proptest::collection::vec((0_usize..4608, proptest::num::u8::ANY), 1..6)
     ) {
         let mut tar = archive(&[

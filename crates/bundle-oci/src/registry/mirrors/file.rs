@@ -133,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_cannot_be_meant_is_refused_with_its_reason() {
+    fn rejects_invalid_entries_with_a_reason() {
         for (text, why) in [
             ("[[registry]]\nprefix = 1", "invalid type"),
             (

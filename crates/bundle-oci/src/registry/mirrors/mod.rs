@@ -256,7 +256,7 @@ mod tests {
     "#;
 
     #[test]
-    fn the_longest_prefix_says_where_to_read() {
+    fn longest_prefix_determines_the_locations() {
         let all = mirrors(CONF);
         for (name, wanted, expected) in [
             (
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mirror_that_does_not_answer_is_left_alone_for_a_while() {
+    fn unreachable_mirror_is_skipped_for_a_minute() {
         let all = mirrors(CONF);
         let dead: Repository = "near.example.com:5000/mirror/web".parse().unwrap();
         let gone = Reason::Stalled { after: REST };

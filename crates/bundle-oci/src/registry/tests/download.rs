@@ -23,7 +23,7 @@ pub(super) async fn stored(registry: &Registry, length: usize) -> (Repository, B
 }
 
 #[tokio::test]
-async fn a_blob_streams_and_is_checked() {
+async fn streams_and_verifies_a_blob() {
     let registry = Registry::honest().await.unwrap();
     for length in [0, 1, 3 << 20] {
         let (repository, blob) = stored(&registry, length).await;
@@ -33,7 +33,7 @@ async fn a_blob_streams_and_is_checked() {
 }
 
 #[tokio::test]
-async fn a_blob_that_breaks_off_is_taken_up_where_it_broke() {
+async fn resumes_a_broken_download_at_its_offset() {
     let registry = Registry::honest().await.unwrap();
     let (repository, blob) = stored(&registry, 1_000_000).await;
     for ranges in [Ranges::Kept, Ranges::Ignored] {
@@ -54,7 +54,7 @@ async fn a_blob_that_breaks_off_is_taken_up_where_it_broke() {
 }
 
 #[tokio::test]
-async fn a_registry_that_lies_about_parts_is_found_out() {
+async fn rejects_false_content_ranges() {
     let registry = Registry::honest().await.unwrap();
     let (repository, blob) = stored(&registry, 1_000_000).await;
     for (ranges, code) in [
@@ -77,7 +77,7 @@ async fn a_registry_that_lies_about_parts_is_found_out() {
 }
 
 #[tokio::test]
-async fn a_registry_that_keeps_breaking_off_is_given_up() {
+async fn stops_after_repeatedly_broken_downloads() {
     let registry = Registry::honest().await.unwrap();
     let (repository, blob) = stored(&registry, 1_000_000).await;
     registry.set_fault(Some(Fault::BrokenBlob {
@@ -96,7 +96,7 @@ async fn a_registry_that_keeps_breaking_off_is_given_up() {
 }
 
 #[tokio::test]
-async fn what_is_not_what_was_asked_for_is_never_whole() {
+async fn content_with_another_digest_never_ends_without_error() {
     let registry = Registry::honest().await.unwrap();
     let (repository, blob) = stored(&registry, 1_000_000).await;
     for (fault, code) in [
@@ -132,7 +132,7 @@ async fn what_is_not_what_was_asked_for_is_never_whole() {
 }
 
 #[tokio::test]
-async fn a_size_that_is_not_the_blobs_is_refused_at_once() {
+async fn rejects_other_content_length_before_reading() {
     let registry = Registry::honest().await.unwrap();
     let (repository, blob) = stored(&registry, 1_000_000).await;
     for size in [0, 999_999, 1_000_001] {
@@ -159,7 +159,7 @@ async fn a_size_that_is_not_the_blobs_is_refused_at_once() {
 }
 
 #[tokio::test]
-async fn an_attempt_that_was_given_up_can_be_gone_on_with() {
+async fn abandoned_read_can_be_continued() {
     let registry = Registry::honest().await.unwrap();
     let (repository, blob) = stored(&registry, 1_000_000).await;
     let there = &bytes_of(&blob)[..400_000];

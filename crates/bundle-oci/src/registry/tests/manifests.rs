@@ -21,7 +21,7 @@ fn index(extra: &str) -> RawManifest {
 }
 
 #[tokio::test]
-async fn documents_keep_their_bytes() {
+async fn documents_are_copied_byte_for_byte() {
     let registry = Registry::honest().await.unwrap();
     let (client, home) = (client(), home(&registry));
     let index = index("");
@@ -44,7 +44,7 @@ async fn documents_keep_their_bytes() {
 }
 
 #[tokio::test]
-async fn documents_that_are_not_what_they_are_called_are_refused() {
+async fn rejects_documents_with_another_digest_or_media_type() {
     let registry = Registry::honest().await.unwrap();
     let (client, home) = (client(), home(&registry));
     let index = index("");
@@ -77,7 +77,7 @@ async fn documents_that_are_not_what_they_are_called_are_refused() {
 }
 
 #[tokio::test]
-async fn a_document_with_a_subject_is_listed_for_it() {
+async fn document_with_subject_is_listed_as_its_referrer() {
     for referrers_api in [true, false] {
         let registry = Registry::start(Settings {
             referrers_api,
@@ -116,7 +116,7 @@ async fn a_document_with_a_subject_is_listed_for_it() {
 }
 
 #[tokio::test]
-async fn what_the_api_and_the_tag_list_is_one_list() {
+async fn lists_referrers_of_api_and_fallback_tag_together() {
     let registry = Registry::honest().await.unwrap();
     let (client, home) = (client(), home(&registry));
     let subject = index("");
@@ -141,7 +141,7 @@ async fn what_the_api_and_the_tag_list_is_one_list() {
 }
 
 #[tokio::test]
-async fn lists_that_have_no_end_have_a_limit() {
+async fn stops_endless_lists_at_a_limit() {
     let registry = Registry::honest().await.unwrap();
     let (client, home) = (client(), home(&registry));
     let subject = index("");
@@ -165,7 +165,7 @@ async fn lists_that_have_no_end_have_a_limit() {
 }
 
 #[tokio::test]
-async fn tags_are_listed_page_by_page() {
+async fn lists_tags_over_several_pages() {
     let registry = Registry::start(Settings {
         page: 2,
         ..Settings::default()
@@ -186,7 +186,7 @@ async fn tags_are_listed_page_by_page() {
 }
 
 #[tokio::test]
-async fn a_blob_is_there_or_not() {
+async fn existence_of_a_blob_is_reported() {
     let registry = Registry::honest().await.unwrap();
     let blob = Blob::new(media::LAYER_TAR, "x");
     let digest = &blob.descriptor.digest;
@@ -210,7 +210,7 @@ async fn a_blob_is_there_or_not() {
     reason = "measures how long the client waits"
 )]
 #[tokio::test]
-async fn a_busy_registry_says_when_to_come_again() {
+async fn retries_after_429_with_retry_after() {
     let registry = Registry::honest().await.unwrap();
     let (client, home) = (client(), home(&registry));
     client

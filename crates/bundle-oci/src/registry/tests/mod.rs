@@ -77,7 +77,7 @@ fn told(registry: &Registry, error: &RegistryError) -> String {
 }
 
 #[tokio::test]
-async fn what_is_pushed_is_resolved_and_pulled() {
+async fn pushed_content_is_resolved_and_pulled() {
     let registry = Registry::honest().await.unwrap();
     let client = client();
     let to: Reference = registry.reference("team/web:1.4.0").parse().unwrap();
@@ -99,7 +99,7 @@ async fn what_is_pushed_is_resolved_and_pulled() {
 }
 
 #[tokio::test]
-async fn the_same_again_is_nothing_and_another_under_the_tag_is_refused() {
+async fn second_push_changes_nothing_and_another_digest_under_the_tag_is_rejected() {
     let registry = Registry::honest().await.unwrap();
     let client = client();
     let to: Reference = registry.reference("team/web:1.4.0").parse().unwrap();
@@ -142,7 +142,7 @@ async fn the_same_again_is_nothing_and_another_under_the_tag_is_refused() {
 }
 
 #[tokio::test]
-async fn each_fault_has_its_own_answer_and_none_is_a_success() {
+async fn each_fault_has_its_own_error() {
     let registry = Registry::honest().await.unwrap();
     let pinned = pushed(&registry).await;
     let config = packed("a: 1\n").config.descriptor;
@@ -229,7 +229,7 @@ async fn each_fault_has_its_own_answer_and_none_is_a_success() {
 }
 
 #[tokio::test]
-async fn faults_in_the_middle_of_a_layer_are_found_while_it_streams() {
+async fn detects_faults_within_a_layer_while_it_streams() {
     let registry = Registry::honest().await.unwrap();
     let pinned = pushed(&registry).await;
     registry.spare(&packed("a: 1\n").config.descriptor.digest);
@@ -262,7 +262,7 @@ async fn faults_in_the_middle_of_a_layer_are_found_while_it_streams() {
 }
 
 #[tokio::test]
-async fn a_layer_that_lies_is_named() {
+async fn error_names_the_layer_with_another_digest() {
     let registry = Registry::honest().await.unwrap();
     let digest = registry.publish(
         "team/web",
@@ -284,7 +284,7 @@ async fn a_layer_that_lies_is_named() {
 }
 
 #[tokio::test]
-async fn a_busy_registry_is_asked_again_a_few_times() {
+async fn retries_a_busy_registry_a_limited_number_of_times() {
     let registry = Registry::honest().await.unwrap();
     let pinned = pushed(&registry).await;
     for status in [429, 503] {
@@ -294,7 +294,7 @@ async fn a_busy_registry_is_asked_again_a_few_times() {
 }
 
 #[tokio::test]
-async fn a_deadline_holds_for_the_whole_call() {
+async fn deadline_limits_the_whole_call() {
     let registry = Registry::honest().await.unwrap();
     let pinned = pushed(&registry).await;
     registry.set_fault(Some(Fault::Silent));
@@ -307,7 +307,7 @@ async fn a_deadline_holds_for_the_whole_call() {
 }
 
 #[tokio::test]
-async fn nothing_there_nobody_there_and_nobody_at_all_differ() {
+async fn missing_content_denied_access_and_unreachable_registry_differ() {
     let registry = Registry::honest().await.unwrap();
     let client = client();
     let missing: Reference = registry.reference("team/none:1").parse().unwrap();
@@ -334,7 +334,7 @@ async fn nothing_there_nobody_there_and_nobody_at_all_differ() {
 }
 
 #[tokio::test]
-async fn passwords_and_tokens_open_what_is_closed() {
+async fn authenticates_with_passwords_and_tokens() {
     for token in [false, true] {
         let login = bundle_testkit::Login {
             user: "ana".into(),
@@ -391,7 +391,7 @@ async fn passwords_and_tokens_open_what_is_closed() {
 }
 
 #[tokio::test]
-async fn credentials_do_not_follow_a_redirect() {
+async fn credentials_are_not_sent_to_redirect_targets() {
     let elsewhere = Registry::honest().await.unwrap();
     let login = bundle_testkit::Login {
         user: "ana".into(),
@@ -447,7 +447,7 @@ async fn credentials_do_not_follow_a_redirect() {
 }
 
 #[tokio::test]
-async fn signatures_are_read_back_in_order_with_and_without_the_referrers_api() {
+async fn reads_signatures_in_order_with_and_without_referrers_api() {
     for referrers_api in [true, false] {
         let registry = Registry::start(Settings {
             referrers_api,
@@ -486,7 +486,7 @@ async fn signatures_are_read_back_in_order_with_and_without_the_referrers_api() 
 }
 
 #[tokio::test]
-async fn a_list_that_may_not_be_read_is_never_an_empty_one() {
+async fn forbidden_list_is_an_error_and_not_an_empty_list() {
     let registry = Registry::honest().await.unwrap();
     let pinned = pushed(&registry).await;
     for (fault, code) in [
@@ -517,7 +517,7 @@ async fn a_list_that_may_not_be_read_is_never_an_empty_one() {
 }
 
 #[tokio::test]
-async fn the_list_is_written_again_until_it_holds_ours() {
+async fn rewrites_the_fallback_list_until_it_contains_the_own_entry() {
     let registry = Registry::start(Settings {
         referrers_api: false,
         ..Settings::default()
@@ -541,7 +541,7 @@ async fn the_list_is_written_again_until_it_holds_ours() {
 }
 
 #[tokio::test]
-async fn the_older_tag_is_written_again_until_it_holds_ours() {
+async fn rewrites_the_cosign_tag_until_it_contains_the_own_layer() {
     let registry = Registry::honest().await.unwrap();
     let pinned = pushed(&registry).await;
     let client = client();
@@ -558,7 +558,7 @@ async fn the_older_tag_is_written_again_until_it_holds_ours() {
 }
 
 #[tokio::test]
-async fn referrers_of_others_and_of_other_kinds_are_no_signatures() {
+async fn ignores_referrers_of_other_types_and_other_subjects() {
     let registry = Registry::start(Settings {
         referrers_api: false,
         ..Settings::default()
@@ -600,7 +600,7 @@ async fn referrers_of_others_and_of_other_kinds_are_no_signatures() {
 }
 
 #[tokio::test]
-async fn an_index_of_images_is_said_to_be_one() {
+async fn error_for_an_index_names_it_as_one() {
     let registry = Registry::honest().await.unwrap();
     let index = br#"{"schemaVersion":2,"mediaType":"application/vnd.oci.image.index.v1+json","manifests":[]}"#;
     registry.put_manifest("team/web", "1", crate::media::INDEX, index);
@@ -616,7 +616,7 @@ async fn an_index_of_images_is_said_to_be_one() {
 }
 
 #[test]
-fn settings_that_cannot_be_used_are_named() {
+fn error_names_invalid_settings() {
     let error = Client::new(ClientOptions {
         ca_files: vec!["/nonexistent/ca.pem".into()],
         ..ClientOptions::default()

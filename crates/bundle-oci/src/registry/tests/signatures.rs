@@ -96,7 +96,7 @@ fn read(signatures: &[RawSignature]) -> usize {
 }
 
 #[tokio::test]
-async fn none_is_only_said_where_every_place_said_so() {
+async fn reports_no_signatures_only_if_every_place_was_read() {
     let registry = Registry::honest().await.unwrap();
     let pinned = pushed(&registry).await;
     empty_places(&registry, &pinned);
@@ -144,7 +144,7 @@ fn without_api() -> Vec<Fault> {
 }
 
 #[tokio::test]
-async fn signs_and_verifies_through_the_fallback_tag_whatever_a_missing_api_answers() {
+async fn signs_and_verifies_through_the_fallback_tag_for_each_response_of_a_missing_api() {
     for fault in without_api() {
         let registry = Registry::start(Settings {
             referrers_api: false,
@@ -169,7 +169,7 @@ async fn signs_and_verifies_through_the_fallback_tag_whatever_a_missing_api_answ
 }
 
 #[tokio::test]
-async fn a_web_page_in_the_place_of_the_api_means_as_much_as_its_status() {
+async fn treats_a_web_page_in_place_of_the_api_by_its_status() {
     let registry = Registry::honest().await.unwrap();
     let pinned = pushed(&registry).await;
     for code in [200, 400, 404, 405, 406, 501] {
@@ -187,7 +187,7 @@ async fn a_web_page_in_the_place_of_the_api_means_as_much_as_its_status() {
 }
 
 #[tokio::test]
-async fn a_registry_that_takes_the_fallback_tag_for_the_digest_has_no_list() {
+async fn ignores_the_subject_returned_for_the_fallback_tag() {
     let registry = Registry::start(Settings {
         referrers_api: false,
         ..Settings::default()
@@ -206,7 +206,7 @@ async fn a_registry_that_takes_the_fallback_tag_for_the_digest_has_no_list() {
 }
 
 #[tokio::test]
-async fn a_signature_in_one_place_does_not_hide_that_another_was_forbidden() {
+async fn forbidden_place_is_an_error_despite_signatures_in_another() {
     let registry = Registry::honest().await.unwrap();
     let pinned = pushed(&registry).await;
     client()
@@ -225,7 +225,7 @@ async fn a_signature_in_one_place_does_not_hide_that_another_was_forbidden() {
 }
 
 #[tokio::test]
-async fn attestations_that_are_forbidden_are_not_missing_and_none_crowds_signatures_out() {
+async fn forbidden_attestations_are_an_error_and_never_displace_signatures() {
     let registry = Registry::honest().await.unwrap();
     let pinned = pushed(&registry).await;
     let signature = layer(&registry, media::SIMPLE_SIGNING, b"signature");
@@ -250,7 +250,7 @@ async fn attestations_that_are_forbidden_are_not_missing_and_none_crowds_signatu
 }
 
 #[tokio::test]
-async fn an_api_that_hides_what_the_tag_lists_hides_nothing() {
+async fn reads_signatures_that_only_the_fallback_tag_lists() {
     let old = Registry::start(Settings {
         referrers_api: false,
         ..Settings::default()
@@ -285,7 +285,7 @@ async fn an_api_that_hides_what_the_tag_lists_hides_nothing() {
 }
 
 #[tokio::test]
-async fn ten_thousand_signatures_are_counted_and_not_read() {
+async fn counts_ten_thousand_signatures_without_reading_them() {
     let registry = Registry::start(Settings {
         page: 1000,
         ..Settings::default()
@@ -311,7 +311,7 @@ async fn ten_thousand_signatures_are_counted_and_not_read() {
 }
 
 #[tokio::test]
-async fn one_referrer_with_many_large_layers_is_read_as_far_as_the_bytes_go() {
+async fn reads_layers_of_one_referrer_up_to_the_byte_limit() {
     let registry = Registry::honest().await.unwrap();
     let pinned = pushed(&registry).await;
     let large = layer(&registry, media::SIGSTORE_BUNDLE, &vec![b' '; 1 << 20]);
@@ -336,7 +336,7 @@ async fn one_referrer_with_many_large_layers_is_read_as_far_as_the_bytes_go() {
 }
 
 #[tokio::test]
-async fn what_is_said_of_a_layer_counts_as_well_as_the_layer() {
+async fn annotations_of_layers_count_towards_the_byte_limit() {
     let registry = Registry::honest().await.unwrap();
     let pinned = pushed(&registry).await;
     // No signature has a manifest of this size.
@@ -363,7 +363,7 @@ async fn what_is_said_of_a_layer_counts_as_well_as_the_layer() {
 }
 
 #[tokio::test]
-async fn a_layer_of_a_hundred_mebibytes_is_left_where_it_is() {
+async fn skips_a_layer_of_100_mib() {
     let registry = Registry::honest().await.unwrap();
     let pinned = pushed(&registry).await;
     let (bytes, limit) = (100 << 20, 1 << 20);
@@ -384,7 +384,7 @@ async fn a_layer_of_a_hundred_mebibytes_is_left_where_it_is() {
 }
 
 #[tokio::test]
-async fn a_list_without_an_end_is_read_to_its_limit_and_said_to_go_on() {
+async fn endless_list_is_read_to_its_limit_and_reported_as_incomplete() {
     let registry = Registry::honest().await.unwrap();
     let pinned = pushed(&registry).await;
     client()
@@ -402,7 +402,7 @@ async fn a_list_without_an_end_is_read_to_its_limit_and_said_to_go_on() {
 const PREDICATE: &str = "dev.sigstore.bundle.predicateType";
 
 #[tokio::test]
-async fn three_hundred_attestations_crowd_no_signature_out() {
+async fn signatures_are_read_before_300_attestations() {
     for referrers_api in [true, false] {
         let registry = Registry::start(Settings {
             referrers_api,
@@ -437,7 +437,7 @@ async fn three_hundred_attestations_crowd_no_signature_out() {
 }
 
 #[tokio::test]
-async fn a_list_that_does_not_say_what_they_are_may_hold_signatures() {
+async fn reads_signatures_listed_without_annotations() {
     let registry = Registry::start(Settings {
         referrers_api: false,
         ..Settings::default()
@@ -483,7 +483,7 @@ async fn a_list_that_does_not_say_what_they_are_may_hold_signatures() {
 }
 
 #[tokio::test]
-async fn a_flood_in_one_place_crowds_nothing_out_of_another() {
+async fn flood_in_one_place_does_not_displace_another() {
     let places = ["referrers", "sig", "att"];
     for flooded in places {
         let registry = Registry::honest().await.unwrap();
@@ -524,7 +524,7 @@ async fn a_flood_in_one_place_crowds_nothing_out_of_another() {
 }
 
 #[tokio::test]
-async fn what_is_too_large_on_the_way_to_a_signature_is_not_the_signature() {
+async fn oversized_token_is_an_error_and_not_an_oversized_signature() {
     let registry = Registry::start(Settings {
         login: Some(bundle_testkit::Login {
             user: "ana".to_owned(),

@@ -55,7 +55,7 @@ fn home(registry: &Registry) -> Repository {
 }
 
 #[tokio::test]
-async fn a_blob_is_sent_once_from_wherever_it_is() {
+async fn uploads_a_blob_once_from_each_source() {
     let sources = sources().await;
     for (from, blob) in &sources.blobs {
         let registry = Registry::honest().await.unwrap();
@@ -74,7 +74,7 @@ async fn a_blob_is_sent_once_from_wherever_it_is() {
 }
 
 #[tokio::test]
-async fn what_is_next_door_is_mounted_and_sent_where_it_may_not_be() {
+async fn mounts_from_another_repository_and_uploads_if_that_is_denied() {
     let registry = Registry::honest().await.unwrap();
     let (neighbour, blob) = stored(&registry, SIZE).await;
     let to = home(&registry);
@@ -107,7 +107,7 @@ async fn what_is_next_door_is_mounted_and_sent_where_it_may_not_be() {
 }
 
 #[tokio::test]
-async fn peculiar_registries_are_humoured() {
+async fn uploads_to_registries_with_unusual_protocols() {
     let sources = sources().await;
     for peculiar in [
         Uploads::OnlyNamed,
@@ -148,7 +148,7 @@ async fn peculiar_registries_are_humoured() {
 }
 
 #[tokio::test]
-async fn an_upload_goes_on_after_what_the_registry_has() {
+async fn resumes_an_upload_after_the_stored_bytes() {
     let sources = sources().await;
     let registry = Registry::honest().await.unwrap();
     registry.set_fault(Some(Fault::Upload(Uploads::Broken {
@@ -166,7 +166,7 @@ async fn an_upload_goes_on_after_what_the_registry_has() {
 }
 
 #[tokio::test]
-async fn parts_of_which_half_arrives_are_gone_on_with() {
+async fn continues_after_half_stored_chunks() {
     let sources = sources().await;
     let registry = Registry::honest().await.unwrap();
     let (_, blob) = &sources.blobs[0];
@@ -183,7 +183,7 @@ async fn parts_of_which_half_arrives_are_gone_on_with() {
 }
 
 #[tokio::test]
-async fn faults_of_uploads_end_with_a_reason_and_leave_nothing() {
+async fn failed_uploads_return_a_reason_and_store_nothing() {
     let sources = sources().await;
     let elsewhere = format!("http://{}/v2/x/blobs/uploads/1", sources.other.host());
     let faults = [
@@ -238,7 +238,7 @@ async fn faults_of_uploads_end_with_a_reason_and_leave_nothing() {
 }
 
 #[tokio::test]
-async fn content_that_cannot_be_had_is_told_apart_from_a_registry_that_fails() {
+async fn unreadable_source_is_distinguished_from_a_failing_registry() {
     let sources = sources().await;
     let registry = Registry::honest().await.unwrap();
     let descriptor = sources.blobs[0].1.descriptor.clone();
