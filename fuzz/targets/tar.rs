@@ -6,7 +6,7 @@ use bundle_core::reference::Digest;
 use bundle_oci::Limits;
 use bundle_oci::manifest::Descriptor;
 use bundle_oci::media;
-use bundle_oci::unpack::Unpacking;
+use bundle_oci::unpack::Unpacker;
 use libfuzzer_sys::fuzz_target;
 
 /// Makes the checksum of every header right: a fuzzer would never guess one, and see nothing of what is behind it.
@@ -32,7 +32,7 @@ fuzz_target!(|data: &[u8]| {
     let named = Descriptor::of(media::CONFIG, config.as_bytes());
     let layer = Descriptor::of(media::LAYER_TAR, data);
     let limits = Limits { file: 4096, total: 1 << 16, entries: 16, ..Limits::default() };
-    let Ok(mut unpacking) = Unpacking::new(&named, config.as_bytes(), &[layer], limits) else {
+    let Ok(mut unpacking) = Unpacker::new(&named, config.as_bytes(), &[layer], limits) else {
         return;
     };
     if unpacking.layer(0, data).is_err() {

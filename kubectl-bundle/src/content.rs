@@ -7,7 +7,7 @@ use bundle_core::diagnostic::{Finding, Findings, Severity, codes};
 use bundle_core::format::Content;
 use bundle_core::images::{self, Allowed, Lock};
 use bundle_core::package::{self, Package};
-use bundle_oci::pack::Packed;
+use bundle_oci::pack::PackedImage;
 use bundle_schemas::BuiltinSchemas;
 
 use crate::failure::Outcome;
@@ -33,7 +33,7 @@ pub(crate) struct Opened {
 /// A bundle in memory, with the name that it would have in a layout.
 pub(crate) struct Built {
     /// The image.
-    pub(crate) packed: Packed,
+    pub(crate) packed: PackedImage,
     /// What its files mean.
     pub(crate) content: Content,
     /// What `bundle.yaml` says.
@@ -168,7 +168,7 @@ pub(crate) fn build(ui: &mut Ui, path: &Path) -> Outcome<Built> {
 }
 
 /// The folder of manifests at that place, built.
-pub(crate) fn packed(ui: &mut Ui, place: &Place) -> Outcome<Packed> {
+pub(crate) fn packed(ui: &mut Ui, place: &Place) -> Outcome<PackedImage> {
     let path = match place {
         Place::Folder(path) | Place::Layout(path, _) | Place::Archive(path, _) => path.clone(),
         Place::Registry(reference) => reference.to_string().into(),

@@ -1,8 +1,8 @@
 //! The one image that is meant by a place: itself, or of an index the one for a platform.
 
 use bundle_core::diagnostic::{Finding, codes};
-use bundle_oci::manifest::{Manifest, Parsed, Platform, RawManifest};
-use bundle_oci::store::Located;
+use bundle_oci::manifest::{Manifest, ParsedManifest, Platform, RawManifest};
+use bundle_oci::store::LocatedImage;
 
 use crate::failure::Outcome;
 
@@ -10,7 +10,10 @@ use crate::failure::Outcome;
 const DEPTH: usize = 3;
 
 /// The image's manifest.
-pub(crate) async fn choose(located: &Located, platform: Option<&Platform>) -> Outcome<Manifest> {
+pub(crate) async fn choose(
+    located: &LocatedImage,
+    platform: Option<&Platform>,
+) -> Outcome<Manifest> {
     let mut raw: RawManifest = located.root.clone();
     for _ in 0..=DEPTH {
         let parsed = raw.parse().map_err(|why| {
@@ -21,8 +24,8 @@ pub(crate) async fn choose(located: &Located, platform: Option<&Platform>) -> Ou
             .hint("push it again")
         })?;
         let index = match parsed {
-            Parsed::Image(manifest) => return Ok(*manifest),
-            Parsed::Index(index) => index,
+            ParsedManifest::Image(manifest) => return Ok(*manifest),
+            ParsedManifest::Index(index) => index,
         };
         let named: Vec<String> = index
             .manifests

@@ -6,23 +6,27 @@ use bundle_core::images;
 use bundle_core::reference::Reference;
 use bundle_oci::Limits;
 use bundle_oci::registry::Client;
-use bundle_oci::store::Located;
+use bundle_oci::store::LocatedImage;
 
 use crate::failure::Outcome;
 use crate::ui::Ui;
 
 /// Every image of the package, each once, as it is in its registry now under the digest of the lock.
-pub(crate) async fn of(ui: &mut Ui, client: &Client, package: &Located) -> Outcome<Vec<Located>> {
+pub(crate) async fn of(
+    ui: &mut Ui,
+    client: &Client,
+    package: &LocatedImage,
+) -> Outcome<Vec<LocatedImage>> {
     let references = references(ui, package).await?;
-    let mut images: Vec<Located> = Vec::new();
+    let mut images: Vec<LocatedImage> = Vec::new();
     for reference in references {
         let _progress = ui.progress(&format!("reading {reference}"));
-        images.push(Located::reference(client, &reference).await?);
+        images.push(LocatedImage::reference(client, &reference).await?);
     }
     Ok(images)
 }
 
-async fn references(ui: &mut Ui, package: &Located) -> Outcome<Vec<Reference>> {
+async fn references(ui: &mut Ui, package: &LocatedImage) -> Outcome<Vec<Reference>> {
     let called = package
         .origin
         .as_ref()

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use bundle_core::diagnostic::{Finding, Findings, codes};
 use bundle_core::images::{FoundImage, ImageReference, Lock, Locked, Place};
-use bundle_oci::manifest::{Parsed, RawManifest};
+use bundle_oci::manifest::{ParsedManifest, RawManifest};
 use bundle_oci::registry::{Client, Reason, RegistryError, Repository};
 use futures::{StreamExt as _, stream};
 
@@ -75,7 +75,7 @@ async fn ask(client: &Client, image: &ImageReference) -> Result<RawManifest, Reg
 fn entry(found: &FoundImage, image: &ImageReference, answer: &RawManifest) -> Locked {
     let digest = answer.digest.clone();
     let (platforms, size) = match answer.parse() {
-        Ok(Parsed::Index(index)) => {
+        Ok(ParsedManifest::Index(index)) => {
             let mut platforms: Vec<String> = index
                 .manifests
                 .iter()
@@ -89,7 +89,7 @@ fn entry(found: &FoundImage, image: &ImageReference, answer: &RawManifest) -> Lo
             platforms.truncate(PLATFORMS);
             (platforms, None)
         }
-        Ok(Parsed::Image(manifest)) => {
+        Ok(ParsedManifest::Image(manifest)) => {
             let size = manifest
                 .layers
                 .iter()

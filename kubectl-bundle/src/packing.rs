@@ -11,7 +11,7 @@ use bundle_core::package::{Package, keys};
 use bundle_oci::Limits;
 use bundle_oci::limits::MANIFEST_BYTES;
 use bundle_oci::manifest::Platform;
-use bundle_oci::pack::{Base, Packed, Plan, Resource, SourceDate};
+use bundle_oci::pack::{BaseImage, ImagePlan, PackedImage, Resource, SourceDate};
 use bundle_oci::registry::Client;
 
 use crate::failure::Outcome;
@@ -34,7 +34,7 @@ pub(crate) struct Packing {
     /// Resources beside those of `bundle.yaml`.
     pub(crate) resources: Vec<Resource>,
     /// What it is built upon.
-    pub(crate) base: Option<Base>,
+    pub(crate) base: Option<BaseImage>,
     /// `true` if git is not asked where the folder comes from.
     pub(crate) no_provenance: bool,
 }
@@ -64,14 +64,14 @@ impl Packing {
         files: &Files,
         package: &Package,
         mut annotations: BTreeMap<String, String>,
-    ) -> Outcome<Packed> {
+    ) -> Outcome<PackedImage> {
         if !self.no_provenance {
             record(ui, folder, files, package, &mut annotations);
         }
         let mut resources = of_package(folder, package)?;
         resources.extend(self.resources);
         let time = DATE.get().and_then(Option::as_deref);
-        let plan = Plan {
+        let plan = ImagePlan {
             files: Some(files),
             annotations,
             resources,
@@ -178,7 +178,7 @@ pub(crate) async fn base(
     client: &Client,
     place: &Place,
     platform: Option<&Platform>,
-) -> Outcome<Base> {
+) -> Outcome<BaseImage> {
     let _progress = ui.progress(&format!("reading the base {place}"));
     let Some(located) = place.open(client).await? else {
         return Err(Finding::error(
@@ -194,7 +194,7 @@ pub(crate) async fn base(
     let config = source.blob(&manifest.config)?.bytes(MANIFEST_BYTES).await?;
     let mut layers = Vec::new();
     for layer in &manifest.layers {
-        layers.push(source.blob(layer)?.kept_here().await?);
+        layers.push(source.blob(layer)?.into_local().await?);
     }
     // A path is a name on this machine only.
     let name = match place {
@@ -204,7 +204,7 @@ pub(crate) async fn base(
         }),
         _ => None,
     };
-    Ok(Base::new(name, &manifest, &config, layers)?)
+    Ok(BaseImage::new(name, &manifest, &config, layers)?)
 }
 
 #[cfg(test)]

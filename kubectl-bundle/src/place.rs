@@ -7,7 +7,7 @@ use std::sync::Arc;
 use bundle_core::diagnostic::{Finding, codes};
 use bundle_core::reference::Reference;
 use bundle_oci::registry::Client;
-use bundle_oci::store::{Disk, Located, Pick};
+use bundle_oci::store::{DiskLayout, ImageSelector, LocatedImage};
 use bundle_oci::{archive, layout};
 
 use crate::failure::Outcome;
@@ -18,9 +18,9 @@ pub(crate) enum Place {
     /// A reference in a registry.
     Registry(Reference),
     /// An OCI layout, and which of its images.
-    Layout(PathBuf, Pick),
+    Layout(PathBuf, ImageSelector),
     /// An OCI layout in a tar, and which of its images.
-    Archive(PathBuf, Pick),
+    Archive(PathBuf, ImageSelector),
     /// A folder of manifests.
     Folder(PathBuf),
 }
@@ -89,14 +89,14 @@ impl Place {
                     Ok(reference) => Ok(Self::Registry(reference)),
                     // Without a registry in it, it can only be meant as a path.
                     Err(finding) if text.contains([':', '@']) => Err(finding.into()),
-                    Err(_) => Ok(Self::on_path(text.into(), Pick::Only)),
+                    Err(_) => Ok(Self::on_path(text.into(), ImageSelector::Only)),
                 };
             }
         };
         Ok(Self::on_path(path, pick))
     }
 
-    fn on_path(path: PathBuf, pick: Pick) -> Self {
+    fn on_path(path: PathBuf, pick: ImageSelector) -> Self {
         let tar = path
             .extension()
             .is_some_and(|ending| ending.eq_ignore_ascii_case("tar"));
@@ -108,11 +108,11 @@ impl Place {
     }
 
     /// What a path that exists is.
-    fn found(path: PathBuf, pick: Pick) -> Outcome<Self> {
+    fn found(path: PathBuf, pick: ImageSelector) -> Outcome<Self> {
         if layout::is_layout(&path) {
             return Ok(Self::Layout(path, pick));
         }
-        if path.is_dir() && pick == Pick::Only {
+        if path.is_dir() && pick == ImageSelector::Only {
             return Ok(Self::Folder(path));
         }
         if path.is_file() && archive::is_archive(&path) {
@@ -130,12 +130,14 @@ impl Place {
     }
 
     /// The image at this place; `None` for a folder of manifests, which has to be built first. Of a registry, the manifest is read.
-    pub(crate) async fn open(&self, client: &Client) -> Outcome<Option<Located>> {
+    pub(crate) async fn open(&self, client: &Client) -> Outcome<Option<LocatedImage>> {
         match self {
-            Self::Registry(reference) => Ok(Some(Located::reference(client, reference).await?)),
+            Self::Registry(reference) => {
+                Ok(Some(LocatedImage::reference(client, reference).await?))
+            }
             Self::Layout(path, pick) | Self::Archive(path, pick) => {
-                let disk = Arc::new(Disk::open(path)?);
-                Ok(Some(Located::disk(disk, pick)?))
+                let disk = Arc::new(DiskLayout::open(path)?);
+                Ok(Some(LocatedImage::disk(disk, pick)?))
             }
             Self::Folder(_) => Ok(None),
         }
@@ -144,7 +146,8 @@ impl Place {
     /// The name that a person gave for it in a layout.
     pub(crate) fn name(&self) -> Option<&str> {
         match self {
-            Self::Layout(_, Pick::Name(name)) | Self::Archive(_, Pick::Name(name)) => Some(name),
+            Self::Layout(_, ImageSelector::Name(name))
+            | Self::Archive(_, ImageSelector::Name(name)) => Some(name),
             _ => None,
         }
     }
@@ -157,9 +160,9 @@ impl fmt::Display for Place {
             Self::Layout(path, pick) | Self::Archive(path, pick) => {
                 path.display().fmt(f)?;
                 match pick {
-                    Pick::Only => Ok(()),
-                    Pick::Name(name) => write!(f, ":{name}"),
-                    Pick::Digest(digest) => write!(f, "@{digest}"),
+                    ImageSelector::Only => Ok(()),
+                    ImageSelector::Name(name) => write!(f, ":{name}"),
+                    ImageSelector::Digest(digest) => write!(f, "@{digest}"),
                 }
             }
             Self::Folder(path) => path.display().fmt(f),
@@ -168,9 +171,9 @@ impl fmt::Display for Place {
 }
 
 /// The path that exists and which image of it; the longest path wins.
-fn on_disk(text: &str) -> Option<(PathBuf, Pick)> {
+fn on_disk(text: &str) -> Option<(PathBuf, ImageSelector)> {
     if Path::new(text).exists() {
-        return Some((text.into(), Pick::Only));
+        return Some((text.into(), ImageSelector::Only));
     }
     let ends = text
         .char_indices()
@@ -182,16 +185,16 @@ fn on_disk(text: &str) -> Option<(PathBuf, Pick)> {
 }
 
 /// `:NAME` or `@DIGEST`.
-fn pick(text: &str) -> Option<Pick> {
+fn pick(text: &str) -> Option<ImageSelector> {
     if let Some(digest) = text.strip_prefix('@') {
-        return digest.parse().ok().map(Pick::Digest);
+        return digest.parse().ok().map(ImageSelector::Digest);
     }
     let name = text.strip_prefix(':').filter(|name| !name.is_empty())?;
-    Some(Pick::Name(name.to_owned()))
+    Some(ImageSelector::Name(name.to_owned()))
 }
 
 /// A path that need not exist, and the name that an image shall have in it.
-fn split(text: &str) -> (PathBuf, Pick) {
+fn split(text: &str) -> (PathBuf, ImageSelector) {
     // A drive letter is no path of its own.
     let from = if text
         .get(1..3)
@@ -206,10 +209,10 @@ fn split(text: &str) -> (PathBuf, Pick) {
             let (path, name) = text.split_at(from + at);
             match pick(name) {
                 Some(pick) => (path.into(), pick),
-                None => (text.into(), Pick::Only),
+                None => (text.into(), ImageSelector::Only),
             }
         }
-        None => (text.into(), Pick::Only),
+        None => (text.into(), ImageSelector::Only),
     }
 }
 
@@ -233,19 +236,22 @@ mod tests {
     fn what_does_not_exist_is_named_by_its_looks() {
         let layout = |path: &str, pick| Place::Layout(path.into(), pick);
         let archive = |path: &str, pick| Place::Archive(path.into(), pick);
-        let name = |text: &str| Pick::Name(text.to_owned());
+        let name = |text: &str| ImageSelector::Name(text.to_owned());
         for (text, place) in [
-            ("dist/web.oci", layout("dist/web.oci", Pick::Only)),
-            ("web", layout("web", Pick::Only)),
+            ("dist/web.oci", layout("dist/web.oci", ImageSelector::Only)),
+            ("web", layout("web", ImageSelector::Only)),
             ("./web:1.4.0", layout("./web", name("1.4.0"))),
-            ("web.tar", archive("web.tar", Pick::Only)),
-            ("dist.d/web.tar", archive("dist.d/web.tar", Pick::Only)),
+            ("web.tar", archive("web.tar", ImageSelector::Only)),
+            (
+                "dist.d/web.tar",
+                archive("dist.d/web.tar", ImageSelector::Only),
+            ),
             (
                 "/tmp/all.tar:registry.example.com/web:1",
                 archive("/tmp/all.tar", name("registry.example.com/web:1")),
             ),
             ("oci:web:1", layout("web", name("1"))),
-            ("oci-archive:web", archive("web", Pick::Only)),
+            ("oci-archive:web", archive("web", ImageSelector::Only)),
             (
                 "registry.example.com/web:1",
                 Place::Registry("registry.example.com/web:1".parse().unwrap()),
@@ -269,10 +275,13 @@ mod tests {
         assert_eq!(Place::source(&text).unwrap(), Place::Folder(web.clone()));
         assert!(Place::source(&format!("{text}:1")).is_err());
         fs_err::write(web.join("oci-layout"), "{}").unwrap();
-        let only = Place::Layout(web.clone(), Pick::Only);
+        let only = Place::Layout(web.clone(), ImageSelector::Only);
         assert_eq!(Place::source(&text).unwrap(), only);
         assert_eq!(Place::target(&text).unwrap(), only);
-        let named = Place::Layout(web, Pick::Name("registry.example.com/web:1".to_owned()));
+        let named = Place::Layout(
+            web,
+            ImageSelector::Name("registry.example.com/web:1".to_owned()),
+        );
         let text = format!("{text}:registry.example.com/web:1");
         assert_eq!(Place::source(&text).unwrap(), named);
         assert_eq!(named.to_string(), text);

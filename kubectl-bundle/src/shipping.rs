@@ -3,7 +3,9 @@
 use bundle_core::diagnostic::{Finding, codes};
 use bundle_core::reference::Reference;
 use bundle_oci::registry::{Client, TagPolicy};
-use bundle_oci::store::{Located, Mounts, Selection, Shipment, send, write_archive, write_layout};
+use bundle_oci::store::{
+    CopyOptions, CopyPlan, LocatedImage, MountSources, send, write_archive, write_layout,
+};
 use futures::future::{self, Either};
 use serde::Serialize;
 
@@ -71,36 +73,31 @@ pub(crate) fn policy(overwrite_tag: bool) -> TagPolicy {
 }
 
 /// Finds out what belongs to an image, and says what is left out of it.
-pub(crate) async fn gather(
+pub(crate) async fn build(
     ui: &mut Ui,
-    image: Located,
-    selection: &Selection,
-) -> Outcome<Shipment> {
+    image: LocatedImage,
+    selection: &CopyOptions,
+) -> Outcome<CopyPlan> {
     let what = image
         .origin
         .as_ref()
         .map_or_else(|| image.root.digest.to_string(), ToString::to_string);
-    let shipment = {
+    let plan = {
         let _progress = ui.progress(&format!("looking through {what}"));
-        Shipment::gather(image, selection).await?
+        CopyPlan::build(image, selection).await?
     };
-    let absent = shipment
-        .graph
-        .missing
-        .iter()
-        .filter(|one| !one.chosen)
-        .count();
+    let absent = plan.graph.missing.iter().filter(|one| !one.chosen).count();
     if absent > 0 {
         ui.note(format!(
             "{what} comes without {absent} of the images that it names: {}",
-            missing(&shipment).join(", ")
+            missing(&plan).join(", ")
         ));
     }
-    Ok(shipment)
+    Ok(plan)
 }
 
-fn missing(shipment: &Shipment) -> Vec<String> {
-    let missing = shipment.graph.missing.iter();
+fn missing(plan: &CopyPlan) -> Vec<String> {
+    let missing = plan.graph.missing.iter();
     let named = missing.map(|one| match &one.descriptor.platform {
         Some(platform) => platform.to_string(),
         None => one.descriptor.digest.to_string(),
@@ -111,15 +108,15 @@ fn missing(shipment: &Shipment) -> Vec<String> {
 /// Brings shipments to a layout or an archive.
 pub(crate) async fn deliver(
     ui: &mut Ui,
-    shipments: &[Shipment],
+    plans: &[CopyPlan],
     target: &Place,
     tags: TagPolicy,
 ) -> Outcome<Report> {
     let bar = ui.transfer(&format!("writing {target}"));
     let progress = bar.observer();
     let written = match target {
-        Place::Layout(path, _) => write_layout(path, shipments, tags, &progress).await?,
-        Place::Archive(path, _) => write_archive(path, shipments, &progress).await?,
+        Place::Layout(path, _) => write_layout(path, plans, tags, &progress).await?,
+        Place::Archive(path, _) => write_archive(path, plans, &progress).await?,
         Place::Registry(_) | Place::Folder(_) => {
             return Err(Finding::error(
                 codes::usage::BAD_ARGUMENT,
@@ -132,17 +129,17 @@ pub(crate) async fn deliver(
         Place::Layout(path, _) | Place::Archive(path, _) => path.display().to_string(),
         Place::Registry(_) | Place::Folder(_) => target.to_string(),
     };
-    let artifacts = shipments.iter().map(|shipment| {
-        let image = &shipment.image;
-        let name = image.name.as_ref().map_or_else(
-            || format!("@{}", shipment.digest()),
-            |name| format!(":{name}"),
-        );
-        item(shipment, format!("{path}{name}"))
+    let artifacts = plans.iter().map(|plan| {
+        let image = &plan.image;
+        let name = image
+            .name
+            .as_ref()
+            .map_or_else(|| format!("@{}", plan.digest()), |name| format!(":{name}"));
+        item(plan, format!("{path}{name}"))
     });
     Ok(Report {
         artifacts: artifacts.collect(),
-        new: !written.is_nothing(),
+        new: !written.is_unchanged(),
         sent: written.new,
         bytes_sent: written.bytes,
         mounted: 0,
@@ -154,34 +151,32 @@ pub(crate) async fn deliver(
 pub(crate) async fn dispatch(
     ui: &mut Ui,
     client: &Client,
-    shipment: &Shipment,
+    plan: &CopyPlan,
     to: &Reference,
     tags: TagPolicy,
-    mounts: &Mounts,
+    mounts: &MountSources,
     report: &mut Report,
 ) -> Outcome {
     let bar = ui.transfer(&format!("pushing to {to}"));
-    let sent = send(client, to, shipment, tags, mounts, &bar.observer()).await?;
-    report.new |= !sent.is_nothing();
+    let sent = send(client, to, plan, tags, mounts, &bar.observer()).await?;
+    report.new |= !sent.is_unchanged();
     report.sent += sent.sent;
     report.bytes_sent += sent.bytes;
     report.mounted += sent.mounted;
     report.present += sent.present;
-    report
-        .artifacts
-        .push(item(shipment, sent.pinned.without_tag()));
+    report.artifacts.push(item(plan, sent.pinned.without_tag()));
     Ok(())
 }
 
 /// What the report says of a shipment.
-pub(crate) fn item(shipment: &Shipment, target: String) -> Item {
+pub(crate) fn item(plan: &CopyPlan, target: String) -> Item {
     Item {
-        source: shipment.image.origin.as_ref().map(ToString::to_string),
+        source: plan.image.origin.as_ref().map(ToString::to_string),
         target,
-        digest: shipment.digest().to_string(),
-        bytes: shipment.graph.size(),
-        referrers: shipment.graph.attached(),
-        missing: missing(shipment),
+        digest: plan.digest().to_string(),
+        bytes: plan.graph.size(),
+        referrers: plan.graph.attached(),
+        missing: missing(plan),
     }
 }
 

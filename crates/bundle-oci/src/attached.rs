@@ -13,7 +13,7 @@ pub(crate) fn legacy_tag(digest: &Digest, kind: &str) -> String {
 
 /// Returns the digest to which a tag of this form belongs, and the kind; the kind is empty for a
 /// list of referrers. `name` is a tag, or ends in one.
-pub(crate) fn attached_to(name: &str) -> Option<(Digest, &str)> {
+pub(crate) fn subject_of_tag(name: &str) -> Option<(Digest, &str)> {
     let tag = name.rsplit_once(':').map_or(name, |(_, tag)| tag);
     let rest = tag.strip_prefix("sha256-")?;
     let (hex, kind) = rest.split_once('.').unwrap_or((rest, ""));
@@ -22,8 +22,8 @@ pub(crate) fn attached_to(name: &str) -> Option<(Digest, &str)> {
 }
 
 /// Returns `true` if the name has this form. Such a tag is not an image of its own.
-pub(crate) fn is_attached(name: &str) -> bool {
-    attached_to(name).is_some()
+pub(crate) fn is_attachment_tag(name: &str) -> bool {
+    subject_of_tag(name).is_some()
 }
 
 #[cfg(test)]
@@ -34,9 +34,9 @@ mod tests {
     fn tags_of_attachments_are_distinguished_from_other_tags() {
         let digest = Digest::of(b"x");
         let sig = legacy_tag(&digest, "sig");
-        assert_eq!(attached_to(&sig), Some((digest.clone(), "sig")));
+        assert_eq!(subject_of_tag(&sig), Some((digest.clone(), "sig")));
         let list = format!("registry.example.com:5000/team/web:sha256-{}", digest.hex());
-        assert_eq!(attached_to(&list), Some((digest.clone(), "")));
+        assert_eq!(subject_of_tag(&list), Some((digest.clone(), "")));
         for name in [
             "1.4.0",
             "sha256-abc.sig",
@@ -44,7 +44,7 @@ mod tests {
             &format!("sha256-{}.", digest.hex()),
             &format!("registry.example.com/web@{digest}"),
         ] {
-            assert_eq!(attached_to(name), None, "{name}");
+            assert_eq!(subject_of_tag(name), None, "{name}");
         }
     }
 }

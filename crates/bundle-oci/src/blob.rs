@@ -15,15 +15,15 @@ use tempfile::TempPath;
 use tokio::sync::mpsc;
 
 use crate::hash::Hasher;
-use crate::limits::human;
+use crate::limits::format_size;
 use crate::manifest::Descriptor;
 
 /// Stream of the bytes of a blob.
-pub type Pieces = BoxStream<'static, Result<Bytes, Finding>>;
+pub type ByteStream = BoxStream<'static, Result<Bytes, Finding>>;
 
 /// Bytes read from a file at once, and the maximum number of such pieces that are buffered.
-const PIECE: usize = 1 << 20;
-const AHEAD: usize = 2;
+const PIECE_BYTES: usize = 1 << 20;
+const BUFFERED_PIECES: usize = 2;
 
 /// A blob with its descriptor. Two blobs are equal if their descriptors are: the digest identifies
 /// the bytes.
@@ -43,24 +43,24 @@ pub enum BlobContent {
     /// Part of a file.
     File(FilePart),
     /// Remote content, such as a blob in another registry.
-    Elsewhere(Arc<dyn Open>),
+    Remote(Arc<dyn OpenBlob>),
 }
 
 /// Content that can be read more than once.
-pub trait Open: fmt::Debug + Send + Sync {
+pub trait OpenBlob: fmt::Debug + Send + Sync {
     /// Returns the bytes from `offset` to the end of the content.
-    fn open(&self, offset: u64) -> Pieces;
+    fn open(&self, offset: u64) -> ByteStream;
 }
 
 /// A part of a file: the whole file, or an entry of an archive.
 #[derive(Debug, Clone)]
 pub struct FilePart {
-    place: Arc<Place>,
+    file: Arc<FileOwner>,
     offset: u64,
 }
 
 #[derive(Debug)]
-enum Place {
+enum FileOwner {
     Kept(PathBuf),
     /// Removed with the last blob that refers to it.
     Temporary(TempPath),
@@ -71,7 +71,7 @@ impl FilePart {
     /// its length.
     pub fn new(path: impl Into<PathBuf>, offset: u64) -> Self {
         Self {
-            place: Arc::new(Place::Kept(path.into())),
+            file: Arc::new(FileOwner::Kept(path.into())),
             offset,
         }
     }
@@ -79,16 +79,16 @@ impl FilePart {
     /// Refers to a whole temporary file. The file is removed when the last clone is dropped.
     pub fn temporary(path: TempPath) -> Self {
         Self {
-            place: Arc::new(Place::Temporary(path)),
+            file: Arc::new(FileOwner::Temporary(path)),
             offset: 0,
         }
     }
 
     /// Returns the path of the file.
     pub fn path(&self) -> &Path {
-        match &*self.place {
-            Place::Kept(path) => path,
-            Place::Temporary(path) => path,
+        match &*self.file {
+            FileOwner::Kept(path) => path,
+            FileOwner::Temporary(path) => path,
         }
     }
 
@@ -132,7 +132,7 @@ impl Blob {
     ///
     /// The stream has exactly the length in the descriptor, or ends in an error. The caller has to
     /// compare the digest.
-    pub fn open(&self, offset: u64) -> Pieces {
+    pub fn open(&self, offset: u64) -> ByteStream {
         let length = self.descriptor.size.saturating_sub(offset);
         let digest = self.descriptor.digest.clone();
         let pieces = match &self.content {
@@ -142,9 +142,9 @@ impl Blob {
                 stream::iter((!rest.is_empty()).then_some(Ok(rest))).boxed()
             }
             BlobContent::File(part) => file_pieces(part.clone(), offset, length),
-            BlobContent::Elsewhere(place) => place.open(offset),
+            BlobContent::Remote(source) => source.open(offset),
         };
-        measured(pieces, length, digest)
+        exact_length(pieces, length, digest)
     }
 
     /// Returns a blocking reader; only for blobs in memory and in files.
@@ -152,7 +152,7 @@ impl Blob {
         match &self.content {
             BlobContent::Memory(bytes) => Ok(Box::new(io::Cursor::new(bytes.clone()))),
             BlobContent::File(part) => Ok(Box::new(part.reader(0, self.descriptor.size)?)),
-            BlobContent::Elsewhere(_) => Err(io::Error::new(
+            BlobContent::Remote(_) => Err(io::Error::new(
                 io::ErrorKind::Unsupported,
                 "the content is somewhere else",
             )),
@@ -161,7 +161,7 @@ impl Blob {
 
     /// Returns the same content on this machine. Remote content is streamed into a temporary file
     /// and compared with its digest.
-    pub async fn kept_here(self) -> Result<Self, Finding> {
+    pub async fn into_local(self) -> Result<Self, Finding> {
         let unwritable = |error: io::Error| {
             Finding::error(
                 codes::usage::FILE_UNWRITABLE,
@@ -170,7 +170,7 @@ impl Blob {
             .hint("make room in the folder for temporary files, or name another one with TMPDIR")
         };
         let mut file = match self.content {
-            BlobContent::Elsewhere(_) => {
+            BlobContent::Remote(_) => {
                 let mut builder = tempfile::Builder::new();
                 let made = builder.prefix(".kubectl-bundle-").tempfile();
                 Some(made.map_err(unwritable)?)
@@ -188,7 +188,7 @@ impl Blob {
         }
         let found = hash.finish();
         if found != self.descriptor.digest {
-            return Err(changed(&self.descriptor.digest, found.as_str()));
+            return Err(changed_content(&self.descriptor.digest, found.as_str()));
         }
         Ok(match file {
             Some(file) => {
@@ -210,8 +210,8 @@ impl Blob {
                 format!(
                     "{} is {} large, and at most {} of it are read",
                     self.descriptor.digest,
-                    human(self.descriptor.size),
-                    human(limit)
+                    format_size(self.descriptor.size),
+                    format_size(limit)
                 ),
             ));
         }
@@ -224,7 +224,7 @@ impl Blob {
         if found == self.descriptor.digest {
             Ok(all.into())
         } else {
-            Err(changed(&self.descriptor.digest, &found.to_string()))
+            Err(changed_content(&self.descriptor.digest, &found.to_string()))
         }
     }
 }
@@ -238,7 +238,7 @@ impl PartialEq for Blob {
 impl Eq for Blob {}
 
 /// Returns the finding for content that does not match its digest.
-pub(crate) fn changed(expected: &Digest, found: &str) -> Finding {
+pub(crate) fn changed_content(expected: &Digest, found: &str) -> Finding {
     Finding::error(
         codes::registry::DIGEST_MISMATCH,
         format!("the content of {expected} is {found}"),
@@ -247,19 +247,19 @@ pub(crate) fn changed(expected: &Digest, found: &str) -> Finding {
 }
 
 /// Reads a file ahead of the consumer, on a blocking thread.
-fn file_pieces(part: FilePart, offset: u64, length: u64) -> Pieces {
+fn file_pieces(part: FilePart, offset: u64, length: u64) -> ByteStream {
     stream::once(async move { ahead(part, offset, length) })
         .flatten()
         .boxed()
 }
 
-fn ahead(part: FilePart, offset: u64, length: u64) -> Pieces {
-    let (pieces, source) = mpsc::channel(AHEAD);
+fn ahead(part: FilePart, offset: u64, length: u64) -> ByteStream {
+    let (pieces, source) = mpsc::channel(BUFFERED_PIECES);
     tokio::task::spawn_blocking(move || {
         let sent = part.reader(offset, length).and_then(|mut reader| {
             let mut left = length;
             while left > 0 {
-                let next = usize::try_from(left).unwrap_or(usize::MAX).min(PIECE);
+                let next = usize::try_from(left).unwrap_or(usize::MAX).min(PIECE_BYTES);
                 let mut piece = Vec::with_capacity(next);
                 let read = reader.by_ref().take(next as u64).read_to_end(&mut piece)?;
                 left -= read as u64;
@@ -286,7 +286,7 @@ fn ahead(part: FilePart, offset: u64, length: u64) -> Pieces {
 }
 
 /// Ends the stream after `length` bytes. Returns an error if there are fewer.
-fn measured(pieces: Pieces, length: u64, digest: Digest) -> Pieces {
+fn exact_length(pieces: ByteStream, length: u64, digest: Digest) -> ByteStream {
     stream::unfold(Some((pieces, length)), move |state| {
         let digest = digest.clone();
         async move {
@@ -303,7 +303,7 @@ fn measured(pieces: Pieces, length: u64, digest: Digest) -> Pieces {
                 Some(Err(finding)) => Some((Err(finding), None)),
                 None => {
                     let short = format!("{left} bytes shorter than it is said to be");
-                    Some((Err(changed(&digest, &short)), None))
+                    Some((Err(changed_content(&digest, &short)), None))
                 }
             }
         }
@@ -327,7 +327,7 @@ mod tests {
 
     #[tokio::test]
     async fn part_of_a_file_reads_like_the_same_bytes_in_memory() {
-        let content: Vec<u8> = (0..=250).cycle().take(3 * PIECE + 5).collect();
+        let content: Vec<u8> = (0..=250).cycle().take(3 * PIECE_BYTES + 5).collect();
         let memory = Blob::new(media::LAYER_TAR, content.clone());
         let mut file = tempfile::NamedTempFile::new().unwrap();
         file.write_all(b"before").unwrap();
@@ -335,7 +335,7 @@ mod tests {
         file.write_all(b"after").unwrap();
         let part = Blob::file(memory.descriptor.clone(), FilePart::new(file.path(), 6));
         assert_eq!(part, memory);
-        for offset in [0, 1, PIECE as u64, content.len() as u64] {
+        for offset in [0, 1, PIECE_BYTES as u64, content.len() as u64] {
             let expected = &content[usize::try_from(offset).unwrap()..];
             assert_eq!(read(&memory, offset).await.unwrap(), expected);
             assert_eq!(read(&part, offset).await.unwrap(), expected);

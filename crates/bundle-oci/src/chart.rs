@@ -9,10 +9,10 @@ use bundle_core::format::Files;
 use bundle_core::reference::Digest;
 use flate2::read::MultiGzDecoder;
 
-use crate::limits::{Limits, human};
+use crate::limits::{Limits, format_size};
 use crate::manifest::Descriptor;
 use crate::media;
-use crate::unpack::Unpacking;
+use crate::unpack::Unpacker;
 
 /// Returns the files of the archive at `path`.
 pub fn read(path: &Path, limits: &Limits) -> Result<Files, Finding> {
@@ -32,7 +32,7 @@ pub fn read(path: &Path, limits: &Limits) -> Result<Files, Finding> {
     if packed.len() as u64 > limits.layer {
         return Err(unreadable(format!(
             "it is larger than {}",
-            human(limits.layer)
+            format_size(limits.layer)
         )));
     }
     // No digest of the uncompressed archive is known, so only the limits apply.
@@ -44,7 +44,7 @@ pub fn read(path: &Path, limits: &Limits) -> Result<Files, Finding> {
     if tar.len() as u64 > limits.total {
         return Err(unreadable(format!(
             "it unpacks to more than {}",
-            human(limits.total)
+            format_size(limits.total)
         )));
     }
     let config = format!(
@@ -57,7 +57,7 @@ pub fn read(path: &Path, limits: &Limits) -> Result<Files, Finding> {
         layer: limits.total,
         ..*limits
     };
-    let mut unpacking = Unpacking::new(&descriptor, config.as_bytes(), &[layer], limits)
+    let mut unpacking = Unpacker::new(&descriptor, config.as_bytes(), &[layer], limits)
         .map_err(|error| error.finding().in_file(&place))?;
     unpacking
         .layer(0, &tar[..])

@@ -9,7 +9,7 @@ use bundle_core::format::{Files, helm};
 use bundle_core::images;
 use bundle_core::package::{self, Format, Package};
 
-use crate::limits::{Limits, human};
+use crate::limits::{Limits, format_size};
 use crate::unpack::check_path;
 
 /// Folder of the manifests.
@@ -22,7 +22,7 @@ const METADATA: &str = "metadata";
 /// Files whose names begin with a dot are skipped, as editors, version control and operating
 /// systems create such files. Missing files are skipped too; `bundle_core::format` reports them.
 pub fn read(folder: &Path, limits: &Limits) -> Result<Files, Findings> {
-    let mut reading = Reading {
+    let mut reading = FolderReader {
         folder,
         limits,
         files: Files::new(),
@@ -72,7 +72,7 @@ fn unreadable(path: &Path, why: impl std::fmt::Display) -> Finding {
     .hint("name a folder with bundle.yaml and manifests/ in it")
 }
 
-struct Reading<'a> {
+struct FolderReader<'a> {
     folder: &'a Path,
     limits: &'a Limits,
     files: Files,
@@ -81,7 +81,7 @@ struct Reading<'a> {
     ignore: helm::Ignore,
 }
 
-impl Reading<'_> {
+impl FolderReader<'_> {
     /// Reads all files of a chart.
     fn chart(&mut self) {
         if let Ok(text) = fs_err::read(self.folder.join(helm::IGNORE)) {
@@ -191,8 +191,8 @@ impl Reading<'_> {
                     codes::registry::TOO_LARGE,
                     format!(
                         "`{path}` is {} large, and a file of a bundle at most {}",
-                        human(size),
-                        human(self.limits.file)
+                        format_size(size),
+                        format_size(self.limits.file)
                     ),
                 )
                 .in_file(path)
@@ -204,7 +204,7 @@ impl Reading<'_> {
                     codes::registry::TOO_LARGE,
                     format!(
                         "the folder is larger than the limit of {}",
-                        human(self.limits.total)
+                        format_size(self.limits.total)
                     ),
                 )
                 .in_file(path)

@@ -9,10 +9,10 @@ use bundle_core::reference::Digest;
 use bytes::Bytes;
 
 use crate::blob::{Blob, BlobContent};
-use crate::limits::{Limits, MANIFEST_BYTES, human};
-use crate::manifest::{Descriptor, Index, Manifest, write as document};
+use crate::limits::{Limits, MANIFEST_BYTES, format_size};
+use crate::manifest::{Descriptor, Manifest, RawIndex, write as document};
 use crate::media;
-use crate::pack::Packed;
+use crate::pack::PackedImage;
 
 /// File that marks a folder as a layout. The specification fixes its content.
 pub(crate) const MARK: &str = "oci-layout";
@@ -32,7 +32,7 @@ pub(crate) fn blob_path(digest: &Digest) -> String {
 ///
 /// An existing layout is replaced atomically. Returns an error if the folder exists, is not empty,
 /// and is not a layout.
-pub fn write(folder: &Path, packed: &Packed, name: Option<&str>) -> Result<(), Finding> {
+pub fn write(folder: &Path, packed: &PackedImage, name: Option<&str>) -> Result<(), Finding> {
     if fs_err::symlink_metadata(folder).is_ok() && !replaceable(folder) {
         return Err(Finding::error(
             codes::usage::FILE_UNWRITABLE,
@@ -61,7 +61,7 @@ pub(crate) fn is_empty(folder: &Path) -> bool {
     fs_err::read_dir(folder).is_ok_and(|mut entries| entries.next().is_none())
 }
 
-fn put(folder: &Path, packed: &Packed, name: Option<&str>) -> std::io::Result<()> {
+fn put(folder: &Path, packed: &PackedImage, name: Option<&str>) -> std::io::Result<()> {
     // A rename is atomic only within one file system, so the new folder is created next to the
     // target.
     let parent = match folder.parent() {
@@ -86,7 +86,7 @@ fn put(folder: &Path, packed: &Packed, name: Option<&str>) -> std::io::Result<()
             .annotations
             .insert(NAME.to_owned(), name.to_owned());
     }
-    let mut index = Index::empty();
+    let mut index = RawIndex::empty();
     index.manifests.push(serde_json::to_value(&descriptor)?);
     fs_err::write(new.join(INDEX), document(&index))?;
     fs_err::write(new.join(MARK), MARK_CONTENT)?;
@@ -105,9 +105,9 @@ fn put(folder: &Path, packed: &Packed, name: Option<&str>) -> std::io::Result<()
 
 /// Image read from a layout.
 #[derive(Debug, Clone)]
-pub struct Laid {
+pub struct LayoutImage {
     /// Image.
-    pub packed: Packed,
+    pub packed: PackedImage,
     /// Name of the image in the layout.
     pub name: Option<String>,
 }
@@ -118,13 +118,13 @@ pub fn is_layout(folder: &Path) -> bool {
 }
 
 /// Reads a layout with a single image. Compares every digest and size.
-pub fn read(folder: &Path, limits: &Limits) -> Result<Laid, Finding> {
+pub fn read(folder: &Path, limits: &Limits) -> Result<LayoutImage, Finding> {
     let layout = Layout { folder };
     if !is_layout(folder) {
         return Err(layout.bad("it has no file `oci-layout`"));
     }
     let index = layout.file(&folder.join(INDEX), MANIFEST_BYTES)?;
-    let index: Index = serde_json::from_slice(&index)
+    let index: RawIndex = serde_json::from_slice(&index)
         .map_err(|error| layout.bad(&format!("index.json is not an index: {error}")))?;
     let images: Vec<_> = index
         .descriptors()
@@ -152,8 +152,8 @@ pub fn read(folder: &Path, limits: &Limits) -> Result<Laid, Finding> {
         .iter()
         .map(|layer| layout.take(layer, limits.layer))
         .collect::<Result<_, _>>()?;
-    Ok(Laid {
-        packed: Packed {
+    Ok(LayoutImage {
+        packed: PackedImage {
             digest: manifest.digest.clone(),
             manifest,
             config,
@@ -187,7 +187,7 @@ impl Layout<'_> {
         if bytes.len() as u64 > limit {
             return Err(Finding::error(
                 codes::registry::TOO_LARGE,
-                format!("`{}` is larger than {}", path.display(), human(limit)),
+                format!("`{}` is larger than {}", path.display(), format_size(limit)),
             ));
         }
         Ok(bytes.into())
@@ -233,7 +233,7 @@ mod tests {
     use super::*;
     use crate::pack::image;
 
-    fn packed(text: &str) -> Packed {
+    fn packed(text: &str) -> PackedImage {
         let files = Files::from([("manifests/a.yaml".to_owned(), text.into())]);
         image(&files, BTreeMap::new()).unwrap()
     }

@@ -1,9 +1,9 @@
 //! Bundles as OCI artifacts: packing, unpacking, image layouts and a registry client.
 
 pub mod archive;
-pub mod arriving;
 mod attached;
 pub mod blob;
+pub mod blocking;
 pub mod chart;
 mod clock;
 pub mod folder;

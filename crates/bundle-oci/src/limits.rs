@@ -67,7 +67,7 @@ impl Default for Limits {
 impl Limits {
     /// Returns the limits for images of workloads, which hold whole systems: they are streamed to
     /// disk and never held in memory.
-    pub fn of_images() -> Self {
+    pub fn for_images() -> Self {
         Self {
             layer: 64 << 30,
             layers: 256,
@@ -83,7 +83,7 @@ impl Limits {
 pub(crate) const RATIO_FLOOR: u64 = 8 << 20;
 
 /// Formats a size for people: `8 MiB`, `300 B`.
-pub(crate) fn human(bytes: u64) -> String {
+pub(crate) fn format_size(bytes: u64) -> String {
     const UNITS: [(u64, &str); 3] = [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
     for (unit, name) in UNITS {
         if bytes >= unit {
@@ -102,8 +102,8 @@ pub(crate) fn human(bytes: u64) -> String {
 mod tests {
     #[test]
     fn formats_sizes_with_units() {
-        assert_eq!(super::human(300), "300 B");
-        assert_eq!(super::human(8 << 20), "8 MiB");
-        assert_eq!(super::human((3 << 20) / 2), "1.5 MiB");
+        assert_eq!(super::format_size(300), "300 B");
+        assert_eq!(super::format_size(8 << 20), "8 MiB");
+        assert_eq!(super::format_size((3 << 20) / 2), "1.5 MiB");
     }
 }

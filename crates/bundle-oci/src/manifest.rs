@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::media;
 
 /// Maximum number of JSON values in a manifest or an index. An index has about ten per entry.
-const MOST_VALUES: usize = 65_536;
+const MAX_VALUES: usize = 65_536;
 
 /// OCI content descriptor: media type, digest and size.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -31,7 +31,7 @@ pub struct Descriptor {
     /// Annotations.
     #[serde(
         default,
-        deserialize_with = "or_nothing",
+        deserialize_with = "null_as_default",
         skip_serializing_if = "BTreeMap::is_empty"
     )]
     pub annotations: BTreeMap<String, String>,
@@ -43,26 +43,26 @@ pub struct Descriptor {
 impl Descriptor {
     /// Bytes that are counted for each annotation in addition to its texts, as the map of many
     /// short ones takes more memory than the texts.
-    const EACH: usize = 128;
+    const ANNOTATION_OVERHEAD: usize = 128;
 
     /// Returns an upper estimate of the memory that the descriptor's texts use, in bytes. The
     /// content it describes is not counted.
-    pub(crate) fn weight(&self) -> u64 {
+    pub(crate) fn memory_size(&self) -> u64 {
         let annotations = self.annotations.iter();
         let annotations: usize = annotations
-            .map(|(name, text)| name.len() + text.len() + Self::EACH)
+            .map(|(name, text)| name.len() + text.len() + Self::ANNOTATION_OVERHEAD)
             .sum();
         let platform = self.platform.as_ref().map_or(0, |platform| {
             let variant = platform.variant.as_ref().map_or(0, String::len);
             platform.architecture.len() + platform.os.len() + variant
         });
         let kind = self.artifact_type.as_ref().map_or(0, String::len);
-        (self.media_type.len() + kind + platform + annotations + Self::EACH) as u64
+        (self.media_type.len() + kind + platform + annotations + Self::ANNOTATION_OVERHEAD) as u64
     }
 }
 
 /// Reads `null` as an empty list or map, as some programs write it.
-fn or_nothing<'de, D, T>(deserializer: D) -> Result<T, D::Error>
+fn null_as_default<'de, D, T>(deserializer: D) -> Result<T, D::Error>
 where
     D: serde::Deserializer<'de>,
     T: Default + Deserialize<'de>,
@@ -150,20 +150,20 @@ impl Descriptor {
 /// Image manifest as it is serialized. The order of the fields determines the digest.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Document {
+pub(crate) struct ManifestDocument {
     pub(crate) schema_version: u32,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) media_type: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) artifact_type: Option<String>,
     pub(crate) config: Descriptor,
-    #[serde(deserialize_with = "or_nothing")]
+    #[serde(deserialize_with = "null_as_default")]
     pub(crate) layers: Vec<Descriptor>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) subject: Option<Descriptor>,
     #[serde(
         default,
-        deserialize_with = "or_nothing",
+        deserialize_with = "null_as_default",
         skip_serializing_if = "BTreeMap::is_empty"
     )]
     pub(crate) annotations: BTreeMap<String, String>,
@@ -173,7 +173,7 @@ pub(crate) struct Document {
     manifests: Option<serde::de::IgnoredAny>,
 }
 
-impl Document {
+impl ManifestDocument {
     pub(crate) fn new(config: Descriptor, layers: Vec<Descriptor>) -> Self {
         Self {
             schema_version: 2,
@@ -213,13 +213,14 @@ impl Manifest {
     /// Parses a manifest. Returns an error, one sentence, if the media type in the document differs
     /// from `content_type`.
     pub fn parse(bytes: Bytes, content_type: Option<&str>) -> Result<Self, String> {
-        let document: Document = json::read_bounded(&bytes, MOST_VALUES)
+        let document: ManifestDocument = json::read_bounded(&bytes, MAX_VALUES)
             .map_err(|error| format!("it is not an image manifest: {error}"))?;
         if document.manifests.is_some() {
             return Err("it is a manifest and an index at once".to_owned());
         }
-        let media_type = agreed(document.schema_version, document.media_type, content_type)?
-            .unwrap_or_else(|| media::MANIFEST.to_owned());
+        let media_type =
+            agreed_media_type(document.schema_version, document.media_type, content_type)?
+                .unwrap_or_else(|| media::MANIFEST.to_owned());
         if !media::is_manifest(&media_type) {
             return Err(format!("it is a {media_type}, not an image manifest"));
         }
@@ -236,7 +237,7 @@ impl Manifest {
     }
 
     /// Returns the manifest of a document that this crate wrote.
-    pub(crate) fn written(document: &Document) -> Self {
+    pub(crate) fn written(document: &ManifestDocument) -> Self {
         let bytes = Bytes::from(write(document));
         Self {
             digest: Digest::of(&bytes),
@@ -270,7 +271,7 @@ pub struct RawManifest {
 
 /// A parsed [`RawManifest`].
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Parsed {
+pub enum ParsedManifest {
     /// An image, or another artifact with an image manifest.
     Image(Box<Manifest>),
     /// An index of several manifests.
@@ -300,11 +301,11 @@ struct IndexDocument {
     media_type: Option<String>,
     #[serde(default)]
     artifact_type: Option<String>,
-    #[serde(deserialize_with = "or_nothing")]
+    #[serde(deserialize_with = "null_as_default")]
     manifests: Vec<Descriptor>,
     #[serde(default)]
     subject: Option<Descriptor>,
-    #[serde(default, deserialize_with = "or_nothing")]
+    #[serde(default, deserialize_with = "null_as_default")]
     annotations: BTreeMap<String, String>,
     /// A document that is both an index and a manifest is rejected.
     #[serde(default)]
@@ -316,7 +317,7 @@ struct IndexDocument {
 /// The fields that determine the kind of a document, and its subject.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Kind {
+struct DocumentKind {
     #[serde(default)]
     media_type: Option<String>,
     #[serde(default)]
@@ -339,7 +340,7 @@ impl RawManifest {
     }
 
     fn own_type(bytes: &Bytes) -> Result<String, String> {
-        let kind: Kind = json::read_bounded(bytes, MOST_VALUES)
+        let kind: DocumentKind = json::read_bounded(bytes, MAX_VALUES)
             .map_err(|error| format!("it is neither a manifest nor an index: {error}"))?;
         Ok(match (kind.media_type, kind.manifests) {
             (Some(media_type), _) => media_type,
@@ -354,13 +355,13 @@ impl RawManifest {
     }
 
     /// Parses it. The error is one sentence.
-    pub fn parse(&self) -> Result<Parsed, String> {
+    pub fn parse(&self) -> Result<ParsedManifest, String> {
         if media::is_index(&self.media_type) {
             ImageIndex::parse(&self.bytes, Some(&self.media_type))
-                .map(|index| Parsed::Index(Box::new(index)))
+                .map(|index| ParsedManifest::Index(Box::new(index)))
         } else {
             Manifest::parse(self.bytes.clone(), Some(&self.media_type))
-                .map(|manifest| Parsed::Image(Box::new(manifest)))
+                .map(|manifest| ParsedManifest::Image(Box::new(manifest)))
         }
     }
 }
@@ -375,7 +376,7 @@ impl From<&Manifest> for RawManifest {
     }
 }
 
-impl Parsed {
+impl ParsedManifest {
     /// Returns the subject, if it is a referrer.
     pub fn subject(&self) -> Option<&Descriptor> {
         match self {
@@ -408,13 +409,14 @@ impl ImageIndex {
     /// Parses an index. Returns an error, one sentence, if the media type in the document differs
     /// from `content_type`.
     pub fn parse(bytes: &[u8], content_type: Option<&str>) -> Result<Self, String> {
-        let document: IndexDocument = json::read_bounded(bytes, MOST_VALUES)
+        let document: IndexDocument = json::read_bounded(bytes, MAX_VALUES)
             .map_err(|error| format!("it is not an index: {error}"))?;
         if document.config.is_some() || document.layers.is_some() {
             return Err("it is a manifest and an index at once".to_owned());
         }
-        let media_type = agreed(document.schema_version, document.media_type, content_type)?
-            .unwrap_or_else(|| media::INDEX.to_owned());
+        let media_type =
+            agreed_media_type(document.schema_version, document.media_type, content_type)?
+                .unwrap_or_else(|| media::INDEX.to_owned());
         if !media::is_index(&media_type) {
             return Err(format!("it is a {media_type}, not an index"));
         }
@@ -429,7 +431,7 @@ impl ImageIndex {
 }
 
 /// Returns the media type on which the document and its source agree, or the only one that is set.
-fn agreed(
+fn agreed_media_type(
     schema_version: u32,
     inside: Option<String>,
     outside: Option<&str>,
@@ -458,22 +460,22 @@ pub(crate) fn write<T: Serialize>(document: &T) -> Vec<u8> {
 /// An index: `index.json` of a layout, or a list of referrers.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Index {
+pub(crate) struct RawIndex {
     pub(crate) schema_version: u32,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) media_type: Option<String>,
     /// Raw entries, so that unknown fields of others survive a rewrite.
-    #[serde(default, deserialize_with = "or_nothing")]
+    #[serde(default, deserialize_with = "null_as_default")]
     pub(crate) manifests: Vec<serde_json::Value>,
     #[serde(
         default,
-        deserialize_with = "or_nothing",
+        deserialize_with = "null_as_default",
         skip_serializing_if = "BTreeMap::is_empty"
     )]
     pub(crate) annotations: BTreeMap<String, String>,
 }
 
-impl Index {
+impl RawIndex {
     pub(crate) fn empty() -> Self {
         Self {
             schema_version: 2,

@@ -16,18 +16,18 @@ pub trait Progress: fmt::Debug + Send + Sync {
     }
 
     /// Reports expected bytes that need no transfer because the target has them.
-    fn spared(&self, bytes: u64) {
+    fn skipped(&self, bytes: u64) {
         let _ = bytes;
     }
 
     /// Reports transferred bytes that have to be sent again.
-    fn again(&self, bytes: u64) {
+    fn resent(&self, bytes: u64) {
         let _ = bytes;
     }
 }
 
 /// Observer that ignores everything.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Silent;
+pub struct NoProgress;
 
-impl Progress for Silent {}
+impl Progress for NoProgress {}

@@ -10,7 +10,7 @@ use std::time::Duration;
 use bundle_oci::blob::{Blob, FilePart};
 use bundle_oci::hash::Hasher;
 use bundle_oci::manifest::{Descriptor, RawManifest};
-use bundle_oci::registry::{Client, ClientOptions, Deadlines, Repository, Upload};
+use bundle_oci::registry::{Client, ClientOptions, Deadlines, Repository, UploadResult};
 use e2e::Workbench;
 use e2e::registry::{Program, Terms};
 use futures::StreamExt as _;
@@ -77,22 +77,22 @@ async fn pushes_and_pulls_large_content_with_real_registries() {
     for registry in [&distribution, &crane] {
         let home: Repository = registry.reference("team/large").parse().unwrap();
         let sent = client.upload(&home, &blob, None).await.unwrap();
-        assert_eq!(sent, Upload::Sent);
+        assert_eq!(sent, UploadResult::Sent);
         let again = client.upload(&home, &blob, None).await.unwrap();
-        assert_eq!(again, Upload::Present);
+        assert_eq!(again, UploadResult::Present);
         read(&client, &home, &blob).await;
         homes.push(home);
     }
     let next_door: Repository = distribution.reference("other/large").parse().unwrap();
     let mounted = client.upload(&next_door, &blob, Some(&homes[0])).await;
-    assert_eq!(mounted.unwrap(), Upload::Mounted);
+    assert_eq!(mounted.unwrap(), UploadResult::Mounted);
     read(&client, &next_door, &blob).await;
 
     // From one registry into the other, without being anywhere between.
     let other: Repository = distribution.reference("copied/large").parse().unwrap();
     let remote = client.remote_blob(&homes[1], &blob.descriptor);
     let sent = client.upload(&other, &remote, None).await.unwrap();
-    assert_eq!(sent, Upload::Sent);
+    assert_eq!(sent, UploadResult::Sent);
     read(&client, &other, &blob).await;
 }
 
@@ -107,7 +107,7 @@ async fn interrupted_transfer_resumes() {
 
     line.cut_after(SIZE / 2);
     let sent = client.upload(&home, &blob, None).await.unwrap();
-    assert_eq!(sent, Upload::Sent);
+    assert_eq!(sent, UploadResult::Sent);
     let up = line.carried.swap(0, Ordering::Relaxed);
     // What was in the line's buffers when it broke goes again, and no more.
     assert!(up < SIZE + SIZE / 4, "{up} bytes for {SIZE}");

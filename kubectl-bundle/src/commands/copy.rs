@@ -1,7 +1,7 @@
 //! `copy`: an artifact goes from one place to another with all that belongs to it.
 
 use bundle_core::reference::Reference;
-use bundle_oci::store::{Located, Mounts, Relocation, Selection, Shipment};
+use bundle_oci::store::{CopyOptions, CopyPlan, LocatedImage, MountSources, Relocation};
 
 use crate::failure::Outcome;
 use crate::place::Place;
@@ -18,7 +18,7 @@ pub(crate) struct Copy {
     /// To where.
     pub(crate) target: Place,
     /// What goes along.
-    pub(crate) selection: Selection,
+    pub(crate) selection: CopyOptions,
     /// `true` if the images of the package go along.
     pub(crate) images: bool,
     /// Below what they go, where the target is a registry.
@@ -37,7 +37,7 @@ impl Copy {
         let client = registry::client(&self.registry)?;
         let mut image = match self.source.open(&client).await? {
             Some(image) => image,
-            None => Located::packed(content::packed(ui, &self.source)?),
+            None => LocatedImage::packed(content::packed(ui, &self.source)?),
         };
         if let Some(name) = self.target.name() {
             image.name = Some(name.to_owned());
@@ -47,24 +47,23 @@ impl Copy {
         } else {
             Vec::new()
         };
-        let mut shipments = vec![shipping::gather(ui, image, &self.selection).await?];
+        let mut plans = vec![shipping::build(ui, image, &self.selection).await?];
         for image in images {
-            shipments.push(shipping::gather(ui, image, &self.selection).await?);
+            plans.push(shipping::build(ui, image, &self.selection).await?);
         }
         let tags = shipping::policy(self.overwrite_tag);
         let report = match &self.target {
             Place::Registry(to) => {
-                let mounts = Mounts::default();
+                let mounts = MountSources::default();
                 let mut report = Report::empty();
                 // The images first: a package that is there can be installed.
-                for (shipment, to) in self.places(&shipments, to)?.into_iter().rev() {
-                    shipping::dispatch(ui, &client, shipment, &to, tags, &mounts, &mut report)
-                        .await?;
+                for (plan, to) in self.places(&plans, to)?.into_iter().rev() {
+                    shipping::dispatch(ui, &client, plan, &to, tags, &mounts, &mut report).await?;
                 }
                 report.artifacts.reverse();
                 report
             }
-            target => shipping::deliver(ui, &shipments, target, tags).await?,
+            target => shipping::deliver(ui, &plans, target, tags).await?,
         };
         shipping::tell(ui, &report, &self.target.to_string());
         shipping::print(ui, self.format, &report)
@@ -73,16 +72,16 @@ impl Copy {
     /// Where each shipment goes in a registry, the package first.
     fn places<'a>(
         &self,
-        shipments: &'a [Shipment],
+        plans: &'a [CopyPlan],
         to: &Reference,
-    ) -> Outcome<Vec<(&'a Shipment, Reference)>> {
+    ) -> Outcome<Vec<(&'a CopyPlan, Reference)>> {
         let mut places = Vec::new();
-        for (index, shipment) in shipments.iter().enumerate() {
+        for (index, plan) in plans.iter().enumerate() {
             let place = match &self.images_to {
-                Some(below) if index > 0 => below.of(shipment.origin()?, shipment.digest())?,
+                Some(below) if index > 0 => below.of(plan.origin()?, plan.digest())?,
                 _ => to.clone(),
             };
-            places.push((shipment, place));
+            places.push((plan, place));
         }
         Ok(places)
     }

@@ -1,7 +1,7 @@
 //! `pull`: an artifact comes from a registry to this disk.
 
 use bundle_core::reference::Reference;
-use bundle_oci::store::{Located, Selection};
+use bundle_oci::store::{CopyOptions, LocatedImage};
 
 use crate::failure::Outcome;
 use crate::place::Place;
@@ -17,7 +17,7 @@ pub(crate) struct Pull {
     /// A layout or an archive.
     pub(crate) target: Place,
     /// What goes along.
-    pub(crate) selection: Selection,
+    pub(crate) selection: CopyOptions,
     /// `true` if a name may be moved.
     pub(crate) overwrite_tag: bool,
     /// How to print.
@@ -30,14 +30,14 @@ impl Pull {
     /// Pulls, and prints the pinned reference.
     pub(crate) async fn run(self, ui: &mut Ui) -> Outcome {
         let client = registry::client(&self.registry)?;
-        let mut image = Located::reference(&client, &self.reference).await?;
+        let mut image = LocatedImage::reference(&client, &self.reference).await?;
         if let Some(name) = self.target.name() {
             image.name = Some(name.to_owned());
         }
         let pinned = self.reference.pin(image.root.digest.clone());
-        let shipments = [shipping::gather(ui, image, &self.selection).await?];
+        let plans = [shipping::build(ui, image, &self.selection).await?];
         let tags = shipping::policy(self.overwrite_tag);
-        let report = shipping::deliver(ui, &shipments, &self.target, tags).await?;
+        let report = shipping::deliver(ui, &plans, &self.target, tags).await?;
         shipping::tell(ui, &report, &self.target.to_string());
         if !ui.structured(self.format, &report)? {
             ui.data(pinned.without_tag())?;

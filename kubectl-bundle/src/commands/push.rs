@@ -2,7 +2,7 @@
 
 use bundle_core::diagnostic::{Finding, codes};
 use bundle_core::reference::Reference;
-use bundle_oci::store::{Located, Mounts, Selection};
+use bundle_oci::store::{CopyOptions, LocatedImage, MountSources};
 use serde::Serialize;
 
 use crate::content;
@@ -52,14 +52,14 @@ impl Push {
         let client = registry::client(&self.registry)?;
         let image = match self.source.open(&client).await? {
             Some(image) => image,
-            None => Located::packed(content::packed(ui, &self.source)?),
+            None => LocatedImage::packed(content::packed(ui, &self.source)?),
         };
-        let selection = Selection {
+        let selection = CopyOptions {
             without_referrers: self.no_referrers,
-            ..Selection::default()
+            ..CopyOptions::default()
         };
-        let shipment = shipping::gather(ui, image, &selection).await?;
-        let digest = shipment.digest();
+        let plan = shipping::build(ui, image, &selection).await?;
+        let digest = plan.digest();
         if self
             .reference
             .digest()
@@ -78,11 +78,11 @@ impl Push {
         }
         let mut sent = shipping::Report::empty();
         let tags = shipping::policy(self.overwrite_tag);
-        let mounts = Mounts::default();
+        let mounts = MountSources::default();
         shipping::dispatch(
             ui,
             &client,
-            &shipment,
+            &plan,
             &self.reference,
             tags,
             &mounts,
@@ -90,7 +90,7 @@ impl Push {
         )
         .await?;
         if sent.new {
-            let size = shipment.graph.size();
+            let size = plan.graph.size();
             ui.note(format!("pushed {} ({size} bytes)", self.reference));
         } else {
             ui.note(format!(

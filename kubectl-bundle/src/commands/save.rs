@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use bundle_core::reference::Reference;
-use bundle_oci::store::{Located, Pick, Selection, Shipment, Sources};
+use bundle_oci::store::{CopyOptions, CopyPlan, ImageSelector, LocatedImage, Sources};
 
 use crate::failure::Outcome;
 use crate::place::Place;
@@ -20,7 +20,7 @@ pub(crate) struct Save {
     /// The file.
     pub(crate) output: PathBuf,
     /// What goes along.
-    pub(crate) selection: Selection,
+    pub(crate) selection: CopyOptions,
     /// `true` if the images of the packages go along.
     pub(crate) images: bool,
     /// `true` if only digests are written.
@@ -35,31 +35,31 @@ impl Save {
     /// Saves, and prints what is in the file.
     pub(crate) async fn run(self, ui: &mut Ui) -> Outcome {
         let client = registry::client(&self.registry)?;
-        let mut wanted: Vec<Located> = Vec::new();
+        let mut wanted: Vec<LocatedImage> = Vec::new();
         for reference in &self.references {
-            let package = Located::reference(&client, reference).await?;
+            let package = LocatedImage::reference(&client, reference).await?;
             if self.images {
                 wanted.extend(images::of(ui, &client, &package).await?);
             }
             wanted.push(package);
         }
-        let mut shipments: Vec<Shipment> = Vec::new();
+        let mut plans: Vec<CopyPlan> = Vec::new();
         for mut image in wanted {
             // The whole reference is the name: what is loaded goes by it.
             image.name = image.origin.as_ref().map(ToString::to_string);
-            let known = |one: &Shipment| {
+            let known = |one: &CopyPlan| {
                 one.image.name == image.name && one.image.root.digest == image.root.digest
             };
-            if !shipments.iter().any(known) {
-                shipments.push(shipping::gather(ui, image, &self.selection).await?);
+            if !plans.iter().any(known) {
+                plans.push(shipping::build(ui, image, &self.selection).await?);
             }
         }
         let report = if self.sources_only {
-            self.list(&shipments)?
+            self.list(&plans)?
         } else {
-            let target = Place::Archive(self.output.clone(), Pick::Only);
+            let target = Place::Archive(self.output.clone(), ImageSelector::Only);
             let tags = shipping::policy(true);
-            shipping::deliver(ui, &shipments, &target, tags).await?
+            shipping::deliver(ui, &plans, &target, tags).await?
         };
         let target = self.output.display();
         ui.note(format!(
@@ -75,28 +75,24 @@ impl Save {
         if ui.structured(self.format, &report)? {
             return Ok(());
         }
-        for shipment in &shipments {
-            let pinned = shipment.origin()?.pin(shipment.digest().clone());
+        for plan in &plans {
+            let pinned = plan.origin()?.pin(plan.digest().clone());
             ui.data(pinned.without_tag())?;
         }
         Ok(())
     }
 
-    fn list(&self, shipments: &[Shipment]) -> Outcome<Report> {
+    fn list(&self, plans: &[CopyPlan]) -> Outcome<Report> {
         let platforms: Vec<_> = self
             .selection
             .platforms
             .iter()
             .map(ToString::to_string)
             .collect();
-        let sources = Sources::of(shipments, &platforms)?;
-        files::replace(
-            &self.output,
-            sources.to_yaml().as_bytes(),
-            Sources::is_meant,
-        )?;
+        let sources = Sources::of(plans, &platforms)?;
+        files::replace(&self.output, sources.to_yaml().as_bytes(), Sources::is_list)?;
         Ok(Report {
-            artifacts: shipments
+            artifacts: plans
                 .iter()
                 .map(|one| shipping::item(one, self.output.display().to_string()))
                 .collect(),

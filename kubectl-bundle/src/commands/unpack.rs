@@ -4,10 +4,10 @@ use std::path::PathBuf;
 
 use bundle_core::diagnostic::{Finding, codes};
 use bundle_core::reference::Digest;
-use bundle_oci::arriving::on_thread;
 use bundle_oci::blob::Blob;
+use bundle_oci::blocking::on_thread;
 use bundle_oci::manifest::Platform;
-use bundle_oci::unpack::disk::{self, Unpacking, Written};
+use bundle_oci::unpack::disk::{self, DiskUnpacker, UnpackResult};
 use bundle_oci::{Limits, limits};
 use serde::Serialize;
 
@@ -69,18 +69,18 @@ impl Unpack {
             .into());
         };
         let manifest = image::choose(&located, self.platform.as_ref()).await?;
-        let place = disk::Place::prepare(&self.target, self.force)?;
+        let place = disk::TargetFolder::prepare(&self.target, self.force)?;
         let config = located
             .source
             .blob(&manifest.config)?
             .bytes(limits::MANIFEST_BYTES)
             .await?;
-        let mut unpacking = Unpacking::new(
+        let mut unpacking = DiskUnpacker::new(
             &place.folder(),
             &manifest.config,
             &config,
             &manifest.layers,
-            Limits::of_images(),
+            Limits::for_images(),
             self.skip_unsafe,
         )
         .map_err(|error| error.finding())?;
@@ -94,11 +94,11 @@ impl Unpack {
         self.report(ui, manifest.digest, written)
     }
 
-    fn report(&self, ui: &mut Ui, digest: Digest, written: Written) -> Outcome {
-        for line in &written.left_out {
+    fn report(&self, ui: &mut Ui, digest: Digest, written: UnpackResult) -> Outcome {
+        for line in &written.skipped {
             ui.note(format!("left out: {line}"));
         }
-        let unnamed = written.left_out_count - written.left_out.len() as u64;
+        let unnamed = written.skipped_count - written.skipped.len() as u64;
         if unnamed > 0 {
             ui.note(format!("left out: {unnamed} more"));
         }
@@ -119,8 +119,8 @@ impl Unpack {
             bytes: written.bytes,
             links: written.links,
             unmarked: written.unmarked,
-            left_out: written.left_out,
-            left_out_count: written.left_out_count,
+            left_out: written.skipped,
+            left_out_count: written.skipped_count,
         };
         if !ui.structured(self.format, &report)? {
             ui.data(report.folder)?;
@@ -130,9 +130,13 @@ impl Unpack {
 }
 
 /// One layer: what arrives here is inflated, hashed and written on a thread that may wait.
-async fn write_layer(mut unpacking: Unpacking, index: usize, blob: &Blob) -> Outcome<Unpacking> {
-    let work = move |arriving| {
-        let done = unpacking.layer(index, arriving);
+async fn write_layer(
+    mut unpacking: DiskUnpacker,
+    index: usize,
+    blob: &Blob,
+) -> Outcome<DiskUnpacker> {
+    let work = move |pieces| {
+        let done = unpacking.layer(index, pieces);
         (unpacking, done)
     };
     let Some(((unpacking, done), fed)) = on_thread(blob.open(0), work).await else {

@@ -1,6 +1,6 @@
 //! What the verbs are to do that carry content: copy, pull, push, save, load.
 
-use bundle_oci::store::Selection;
+use bundle_oci::store::CopyOptions;
 
 use super::{Environment, destination, registry, unusable};
 use crate::args;
@@ -8,7 +8,7 @@ use crate::commands::{copy, load, pull, push, save};
 use crate::failure::Outcome;
 use crate::place::Place;
 
-fn along(args: &args::Along) -> Outcome<Selection> {
+fn along(args: &args::Along) -> Outcome<CopyOptions> {
     let platforms = args
         .platform
         .iter()
@@ -17,10 +17,10 @@ fn along(args: &args::Along) -> Outcome<Selection> {
                 .map_err(|why: String| unusable("--platform", &why))
         })
         .collect::<Result<_, _>>()?;
-    Ok(Selection {
+    Ok(CopyOptions {
         without_referrers: args.no_referrers,
         platforms,
-        ..Selection::default()
+        ..CopyOptions::default()
     })
 }
 

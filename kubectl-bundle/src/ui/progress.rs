@@ -110,11 +110,11 @@ impl bundle_oci::progress::Progress for Transfer {
         self.0.inc(bytes);
     }
 
-    fn spared(&self, bytes: u64) {
+    fn skipped(&self, bytes: u64) {
         self.0.inc(bytes);
     }
 
-    fn again(&self, bytes: u64) {
+    fn resent(&self, bytes: u64) {
         self.0.inc_length(bytes);
     }
 }

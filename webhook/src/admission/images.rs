@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bundle_cluster::review::{ImageLookups, MatchingPolicies};
 use bundle_core::diagnostic::{Finding, codes};
 use bundle_core::review::{Image, Requester};
-use bundle_oci::registry::Looked;
+use bundle_oci::registry::ImageMetadata;
 use tokio::time::Instant;
 
 use super::memory::ImageKey;
@@ -57,7 +57,7 @@ impl<L: Lookups> ImageLookups for ReviewImages<'_, L> {
         &self,
         image: &Image,
         policies: &MatchingPolicies,
-    ) -> Result<Arc<Looked>, Finding> {
+    ) -> Result<Arc<ImageMetadata>, Finding> {
         let Admission {
             lookups, memory, ..
         } = self.admission;

@@ -12,7 +12,7 @@ use bundle_core::names::KubeName;
 use bundle_core::review::{Answer, Class, ClassFact, Image, Requester};
 use bundle_core::rights::Question;
 use bundle_core::version::ServerVersion;
-use bundle_oci::registry::Looked;
+use bundle_oci::registry::ImageMetadata;
 use bundle_trust::proof;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -197,7 +197,7 @@ impl Lookups for Live {
         image: &Image,
         signatures: bool,
         memory: Arc<LookMemory>,
-    ) -> Result<Looked, Finding> {
+    ) -> Result<ImageMetadata, Finding> {
         let registry = self
             .shared
             .registry_for(image.pull_secret.as_ref())

@@ -8,7 +8,7 @@ use bundle_cluster::review::ReviewLookups;
 use bundle_core::diagnostic::Finding;
 use bundle_core::policy::Policy;
 use bundle_core::review::Image;
-use bundle_oci::registry::Looked;
+use bundle_oci::registry::ImageMetadata;
 use jiff::Timestamp;
 
 use crate::budget::looks::LookMemory;
@@ -34,5 +34,5 @@ pub trait Lookups: ReviewLookups + Send + 'static {
         image: &Image,
         signatures: bool,
         memory: Arc<LookMemory>,
-    ) -> impl Future<Output = Result<Looked, Finding>> + Send;
+    ) -> impl Future<Output = Result<ImageMetadata, Finding>> + Send;
 }

@@ -10,7 +10,7 @@ use bundle_core::diagnostic::Finding;
 use bundle_core::names::KubeName;
 use bundle_core::reference::Digest;
 use bundle_core::review::{Image, Requester, Subject, Verdict, spec_digest};
-use bundle_oci::registry::Looked;
+use bundle_oci::registry::ImageMetadata;
 use moka::future::Cache;
 
 /// The validating call comes within milliseconds.
@@ -26,7 +26,7 @@ const EACH: usize = 256;
 #[derive(Clone)]
 pub(super) struct Memory {
     verdicts: Cache<Digest, Verdict>,
-    images: Cache<ImageKey, Arc<Looked>>,
+    images: Cache<ImageKey, Arc<ImageMetadata>>,
 }
 
 /// An image by digest, as seen with a pull secret under a generation of policies.
@@ -53,7 +53,7 @@ impl ImageKey {
 #[derive(Debug, Clone)]
 enum Unkept {
     /// The image, but not its signatures.
-    Half(Arc<Looked>),
+    Half(Arc<ImageMetadata>),
     /// Nothing.
     Nothing(Finding),
 }
@@ -67,7 +67,7 @@ impl Default for Memory {
                 .build(),
             images: Cache::builder()
                 .max_capacity(IMAGE_BYTES)
-                .weigher(|_, looked: &Arc<Looked>| {
+                .weigher(|_, looked: &Arc<ImageMetadata>| {
                     u32::try_from(weight(looked)).unwrap_or(u32::MAX)
                 })
                 .time_to_live(IMAGES_KNOWN)
@@ -92,8 +92,8 @@ impl Memory {
     pub(super) async fn look(
         &self,
         key: Option<&ImageKey>,
-        asking: impl Future<Output = Result<Looked, Finding>>,
-    ) -> Result<Arc<Looked>, Finding> {
+        asking: impl Future<Output = Result<ImageMetadata, Finding>>,
+    ) -> Result<Arc<ImageMetadata>, Finding> {
         let asking = async { asking.await.map(Arc::new) };
         let Some(key) = key else {
             return asking.await;
@@ -120,7 +120,7 @@ impl Memory {
     }
 }
 
-fn weight(looked: &Looked) -> usize {
+fn weight(looked: &ImageMetadata) -> usize {
     let texts = |map: &BTreeMap<String, String>| {
         let each = map.iter();
         each.map(|(name, text)| name.len() + text.len() + EACH)

@@ -7,7 +7,7 @@ use bundle_core::diagnostic::Finding;
 use bundle_core::package;
 use bundle_core::policy::Policy;
 use bundle_core::review::{ContentFact, Facts, Image};
-use bundle_oci::registry::Looked;
+use bundle_oci::registry::ImageMetadata;
 use bundle_trust::{carried, proof};
 use jiff::Timestamp;
 use serde_json::Value;
@@ -23,7 +23,7 @@ pub(super) enum Content<'a> {
     PoliciesUnknown(Finding),
     /// An answer, or why there is none, under the policies that are about it.
     Seen {
-        looked: &'a Result<Arc<Looked>, Finding>,
+        looked: &'a Result<Arc<ImageMetadata>, Finding>,
         policies: &'a [Arc<Policy>],
         examinations: &'a proof::Memory,
         now: Timestamp,
@@ -74,14 +74,17 @@ impl<'a> Content<'a> {
 }
 
 /// Reads the proof that `object` carries as the registry's answer about `image`; an error where it is not a proof for that. `None` without a proof.
-pub(super) fn carried_look(object: &Value, image: &Image) -> Option<Result<Looked, Finding>> {
+pub(super) fn carried_look(
+    object: &Value,
+    image: &Image,
+) -> Option<Result<ImageMetadata, Finding>> {
     let text = object["metadata"]["annotations"][ANNOTATION_PROOF].as_str()?;
     let field = format!("metadata.annotations[{ANNOTATION_PROOF}]");
     Some(read(text, image).map_err(|why| why.at_field(field)))
 }
 
-fn read(text: &str, image: &Image) -> Result<Looked, Finding> {
+fn read(text: &str, image: &Image) -> Result<ImageMetadata, Finding> {
     let (pinned, carried) = carried::open(text, &image.reference)?;
-    Looked::brought(pinned, carried.manifest, carried.signatures)
+    ImageMetadata::from_manifest(pinned, carried.manifest, carried.signatures)
         .map_err(|why| carried::unusable(format!("its manifest cannot be used: {why}")))
 }

@@ -14,7 +14,7 @@ use bundle_core::review::{
 };
 use bundle_core::rights::Question;
 use bundle_core::version::ServerVersion;
-use bundle_oci::registry::Looked;
+use bundle_oci::registry::ImageMetadata;
 use bundle_trust::{carried, proof};
 use jiff::Timestamp;
 use serde_json::Value;
@@ -75,7 +75,7 @@ pub trait ImageLookups: Sync {
         &self,
         image: &Image,
         policies: &MatchingPolicies,
-    ) -> impl Future<Output = Result<Arc<Looked>, Finding>> + Send;
+    ) -> impl Future<Output = Result<Arc<ImageMetadata>, Finding>> + Send;
     /// Forgets answers of the registry: the review did not admit them, and the image may be signed a moment later.
     fn forget(&self, image: &Image, policies: &MatchingPolicies)
     -> impl Future<Output = ()> + Send;
@@ -104,7 +104,7 @@ pub async fn verdict<L: ReviewLookups, I: ImageLookups>(
         Ok(known) => known,
         Err(why) => return judge(subject, &gathered.facts(&Content::PoliciesUnknown(why))),
     };
-    let judged = |looked: &Result<Arc<Looked>, Finding>| {
+    let judged = |looked: &Result<Arc<ImageMetadata>, Finding>| {
         let content = Content::Seen {
             looked,
             policies: &matching.policies,

@@ -6,16 +6,16 @@ use std::path::Path;
 
 use tar::{EntryType, Header, PaxExtensions};
 
-use super::Entry;
+use super::EntryLocation;
 
 /// Maximum number of entries in an archive. An archive of layouts has one entry per blob.
-const ENTRIES: usize = 100_000;
+const MAX_ENTRIES: usize = 100_000;
 /// Maximum size in bytes of an extended header (PAX records, GNU long names).
-const EXTENSION: u64 = 64 << 10;
+const MAX_EXTENSION_BYTES: u64 = 64 << 10;
 const BLOCK: u64 = 512;
 
 /// The first bytes of a gzip stream.
-const GZIP: [u8; 2] = [0x1f, 0x8b];
+const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 
 /// Returns `true` if the first header has the magic of a tar and a valid checksum.
 pub(super) fn is_tar(path: &Path) -> io::Result<bool> {
@@ -24,7 +24,7 @@ pub(super) fn is_tar(path: &Path) -> io::Result<bool> {
     }
     let mut block = [0; 512];
     fs_err::File::open(path)?.read_exact(&mut block)?;
-    if block.starts_with(&GZIP) {
+    if block.starts_with(&GZIP_MAGIC) {
         return Ok(true);
     }
     let header = Header::from_byte_slice(&block);
@@ -32,13 +32,13 @@ pub(super) fn is_tar(path: &Path) -> io::Result<bool> {
 }
 
 /// Returns the offset and size of each regular file, by name.
-pub(super) fn read(mut file: impl Read + Seek) -> io::Result<BTreeMap<String, Entry>> {
+pub(super) fn read(mut file: impl Read + Seek) -> io::Result<BTreeMap<String, EntryLocation>> {
     let length = file.seek(SeekFrom::End(0))?;
     file.rewind()?;
     let mut found = BTreeMap::new();
     let mut position = 0;
     let mut count = 0;
-    let mut extended = Extended::default();
+    let mut extended = ExtendedHeader::default();
     loop {
         let mut block = [0; 512];
         match file.read_exact(&mut block) {
@@ -48,7 +48,7 @@ pub(super) fn read(mut file: impl Read + Seek) -> io::Result<BTreeMap<String, En
             }
             Err(error) => return Err(error),
         }
-        if position == 0 && block.starts_with(&GZIP) {
+        if position == 0 && block.starts_with(&GZIP_MAGIC) {
             return Err(refused(
                 "it is compressed; it is read in place, so gunzip it first",
             ));
@@ -58,8 +58,8 @@ pub(super) fn read(mut file: impl Read + Seek) -> io::Result<BTreeMap<String, En
             return Ok(found);
         }
         count += 1;
-        if count > ENTRIES {
-            return Err(refused(format!("it has more than {ENTRIES} entries")));
+        if count > MAX_ENTRIES {
+            return Err(refused(format!("it has more than {MAX_ENTRIES} entries")));
         }
         let header = Header::from_byte_slice(&block);
         if !checksum_holds(header) {
@@ -80,7 +80,7 @@ pub(super) fn read(mut file: impl Read + Seek) -> io::Result<BTreeMap<String, En
             .filter(|end| *end <= length)
             .ok_or_else(|| refused("it ends in the middle: was it transferred whole?"))?;
         if is_extension(kind) {
-            if size > EXTENSION {
+            if size > MAX_EXTENSION_BYTES {
                 return Err(refused("an extended header is larger than 64 KiB"));
             }
             let mut text = Vec::new();
@@ -92,7 +92,7 @@ pub(super) fn read(mut file: impl Read + Seek) -> io::Result<BTreeMap<String, En
                 None => String::from_utf8(header.path_bytes().into_owned())
                     .map_err(|_| refused("an entry has a name that is not UTF-8"))?,
             };
-            extended = Extended::default();
+            extended = ExtendedHeader::default();
             place(&mut found, kind, &name, position, size)?;
         }
         position = end.next_multiple_of(BLOCK);
@@ -101,7 +101,7 @@ pub(super) fn read(mut file: impl Read + Seek) -> io::Result<BTreeMap<String, En
 }
 
 fn place(
-    found: &mut BTreeMap<String, Entry>,
+    found: &mut BTreeMap<String, EntryLocation>,
     kind: EntryType,
     name: &str,
     offset: u64,
@@ -132,18 +132,18 @@ fn place(
     if found.contains_key(path) {
         return Err(shown("is there twice"));
     }
-    found.insert(path.to_owned(), Entry { offset, size });
+    found.insert(path.to_owned(), EntryLocation { offset, size });
     Ok(())
 }
 
 /// Fields of extended headers that override those of the next header.
 #[derive(Default)]
-struct Extended {
+struct ExtendedHeader {
     path: Option<String>,
     size: Option<u64>,
 }
 
-impl Extended {
+impl ExtendedHeader {
     fn take(&mut self, kind: EntryType, text: &[u8]) -> io::Result<()> {
         let utf8 = |bytes: &[u8]| {
             String::from_utf8(bytes.to_vec())

@@ -12,18 +12,18 @@ use bundle_core::diagnostic::{Finding, codes};
 use crate::blob::FilePart;
 use crate::layout;
 
-pub use plan::Plan;
+pub use plan::ArchivePlan;
 
 /// An open archive, with the offset and size of each of its files.
 #[derive(Debug, Clone)]
 pub struct Archive {
     path: PathBuf,
-    entries: BTreeMap<String, Entry>,
+    entries: BTreeMap<String, EntryLocation>,
 }
 
 /// Offset and size of an entry's content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Entry {
+struct EntryLocation {
     offset: u64,
     size: u64,
 }

@@ -15,26 +15,26 @@ const BLOCK: u64 = 512;
 /// Order and offsets of the entries of an archive. The same content produces the same file, in
 /// whatever order blobs arrive.
 #[derive(Debug)]
-pub struct Plan {
+pub struct ArchivePlan {
     index: Vec<u8>,
-    blobs: BTreeMap<Digest, Slot>,
+    blobs: BTreeMap<Digest, PlannedBlob>,
     end: u64,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Slot {
+struct PlannedBlob {
     header: u64,
     size: u64,
 }
 
-impl Plan {
+impl ArchivePlan {
     /// Plans an archive with this `index.json` and blobs of these sizes in bytes, sorted by digest.
     pub fn new(index: Vec<u8>, sizes: BTreeMap<Digest, u64>) -> Self {
         let mut position = 0;
         let mut place = |size: u64| {
             let header = position;
             position += BLOCK + size.next_multiple_of(BLOCK);
-            Slot { header, size }
+            PlannedBlob { header, size }
         };
         place(layout::MARK_CONTENT.len() as u64);
         place(index.len() as u64);

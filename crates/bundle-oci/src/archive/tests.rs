@@ -158,7 +158,7 @@ fn archive_does_not_depend_on_the_order_of_its_blobs() {
         .map(|text| (Digest::of(text.as_bytes()), text.len() as u64))
         .collect();
     let write = |order: &[&str]| {
-        let plan = Plan::new(b"{}".to_vec(), sizes.clone());
+        let plan = ArchivePlan::new(b"{}".to_vec(), sizes.clone());
         let file = tempfile::NamedTempFile::new().unwrap();
         let mut out = fs_err::File::create(file.path()).unwrap();
         plan.begin(&mut out).unwrap();

@@ -13,7 +13,7 @@ pub(super) struct Archive<W> {
 
 /// Error when an entry is written.
 #[derive(Debug)]
-pub(super) enum NotWritten {
+pub(super) enum EntryError {
     /// The path is too long for a header.
     Path(Finding),
     /// The content cannot be read, or its size differs from the announced one.
@@ -27,11 +27,11 @@ impl<W: Write> Archive<W> {
         Self { inner, time }
     }
 
-    pub(super) fn folder(&mut self, path: &str) -> Result<(), NotWritten> {
-        let header = self.header(path, None).map_err(NotWritten::Path)?;
+    pub(super) fn folder(&mut self, path: &str) -> Result<(), EntryError> {
+        let header = self.header(path, None).map_err(EntryError::Path)?;
         self.inner
             .write_all(header.as_bytes())
-            .map_err(NotWritten::Write)
+            .map_err(EntryError::Write)
     }
 
     /// Writes a file of `size` bytes. Returns an error if `content` is longer or shorter, which
@@ -41,9 +41,9 @@ impl<W: Write> Archive<W> {
         path: &str,
         size: u64,
         mut content: impl Read,
-    ) -> Result<(), NotWritten> {
-        let header = self.header(path, Some(size)).map_err(NotWritten::Path)?;
-        let write = |result: io::Result<()>| result.map_err(NotWritten::Write);
+    ) -> Result<(), EntryError> {
+        let header = self.header(path, Some(size)).map_err(EntryError::Path)?;
+        let write = |result: io::Result<()>| result.map_err(EntryError::Write);
         write(self.inner.write_all(header.as_bytes()))?;
         let mut buffer = vec![
             0;
@@ -56,12 +56,12 @@ impl<W: Write> Archive<W> {
             let read = match content.read(&mut buffer) {
                 Ok(read) => read,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                Err(error) => return Err(NotWritten::Read(error)),
+                Err(error) => return Err(EntryError::Read(error)),
             };
             left = match left.checked_sub(read as u64) {
                 Some(left) if read > 0 || left == 0 => left,
                 _ => {
-                    return Err(NotWritten::Read(io::Error::other(
+                    return Err(EntryError::Read(io::Error::other(
                         "it changes while it is read",
                     )));
                 }

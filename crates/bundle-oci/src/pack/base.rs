@@ -10,11 +10,11 @@ use crate::blob::{Blob, BlobContent};
 use crate::limits::Limits;
 use crate::manifest::Manifest;
 use crate::media;
-use crate::unpack::{UnpackError, Unpacking};
+use crate::unpack::{UnpackError, Unpacker};
 
 /// Base image.
 #[derive(Debug, Clone)]
-pub struct Base {
+pub struct BaseImage {
     /// Reference of the image, if others can resolve it.
     pub(super) name: Option<String>,
     pub(super) digest: Digest,
@@ -24,7 +24,7 @@ pub struct Base {
     written: Blob,
 }
 
-impl Base {
+impl BaseImage {
     /// Returns the base image with this manifest, configuration and layers, in this order. The
     /// caller has checked the digests; this function checks the types of the layers and that they
     /// fit the configuration.
@@ -35,7 +35,7 @@ impl Base {
         layers: Vec<Blob>,
     ) -> Result<Self, Finding> {
         let unusable = |why: &str| unusable(&manifest.digest, why);
-        Unpacking::new(
+        Unpacker::new(
             &manifest.config,
             config_bytes,
             &manifest.layers,

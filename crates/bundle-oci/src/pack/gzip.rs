@@ -14,19 +14,19 @@ use flate2::{Compression, Crc};
 /// smaller content has the digest of a single stream.
 pub(super) const CHUNK: usize = 1 << 20;
 /// The level and the pure Rust compressor determine every digest.
-const LEVEL: u32 = 6;
+const COMPRESSION_LEVEL: u32 = 6;
 /// Maximum number of threads; with more, the disk is the limit.
-const THREADS: usize = 8;
+const MAX_THREADS: usize = 8;
 /// Header for deflate: no flags, no time, no level, unknown operating system.
 const HEADER: [u8; 10] = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 255];
 
 /// A compressed chunk and the checksum of its uncompressed bytes.
-type Deflated = io::Result<(Vec<u8>, Crc)>;
+type CompressedChunk = io::Result<(Vec<u8>, Crc)>;
 
 /// A chunk for a thread, and the channel for the result.
-struct Job {
+struct ChunkJob {
     chunk: Vec<u8>,
-    back: SyncSender<Deflated>,
+    back: SyncSender<CompressedChunk>,
 }
 
 /// Compressing writer. [`finish`](Self::finish) ends the member; without it, the output is
@@ -36,8 +36,8 @@ pub(super) struct Gzip<W> {
     chunk: Vec<u8>,
     checksum: Crc,
     /// Chunks that are being compressed, in order.
-    pending: VecDeque<Receiver<Deflated>>,
-    pool: Option<Pool>,
+    pending: VecDeque<Receiver<CompressedChunk>>,
+    pool: Option<CompressorPool>,
     threads: usize,
     begun: bool,
 }
@@ -46,7 +46,7 @@ impl<W: Write> Gzip<W> {
     /// Compresses with as many threads as the machine has cores, up to a maximum.
     pub(super) fn new(inner: W) -> Self {
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
-        Self::with_threads(inner, threads.min(THREADS))
+        Self::with_threads(inner, threads.min(MAX_THREADS))
     }
 
     /// Compresses with this number of threads. Content of one chunk starts none.
@@ -66,7 +66,7 @@ impl<W: Write> Gzip<W> {
     pub(super) fn finish(mut self) -> io::Result<W> {
         let last = std::mem::take(&mut self.chunk);
         while !self.pending.is_empty() {
-            self.collect()?;
+            self.write_oldest()?;
         }
         let deflated = deflate(&last, true)?;
         self.put(&deflated)?;
@@ -77,24 +77,24 @@ impl<W: Write> Gzip<W> {
     }
 
     /// Sends a full chunk to the threads. Waits for the oldest one if too many are pending.
-    fn dispatch(&mut self) -> io::Result<()> {
+    fn send_chunk(&mut self) -> io::Result<()> {
         if self.pending.len() > self.threads {
-            self.collect()?;
+            self.write_oldest()?;
         }
         let chunk = std::mem::replace(&mut self.chunk, Vec::with_capacity(CHUNK));
         let (back, deflated) = sync_channel(1);
         if self.pool.is_none() {
-            self.pool = Some(Pool::start(self.threads)?);
+            self.pool = Some(CompressorPool::start(self.threads)?);
         }
         if let Some(pool) = &self.pool {
-            pool.take(Job { chunk, back })?;
+            pool.take(ChunkJob { chunk, back })?;
         }
         self.pending.push_back(deflated);
         Ok(())
     }
 
     /// Waits for the oldest pending chunk and writes it.
-    fn collect(&mut self) -> io::Result<()> {
+    fn write_oldest(&mut self) -> io::Result<()> {
         let Some(oldest) = self.pending.pop_front() else {
             return Ok(());
         };
@@ -119,7 +119,7 @@ impl<W: Write> Write for Gzip<W> {
     fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
         // The last chunk ends differently, so a full chunk is kept until more content follows.
         if self.chunk.len() == CHUNK && !buffer.is_empty() {
-            self.dispatch()?;
+            self.send_chunk()?;
         }
         let taken = buffer.len().min(CHUNK - self.chunk.len());
         self.chunk.extend_from_slice(&buffer[..taken]);
@@ -132,10 +132,10 @@ impl<W: Write> Write for Gzip<W> {
 }
 
 /// Compresses one chunk. All chunks but the last end on a byte boundary.
-fn deflate(chunk: &[u8], last: bool) -> Deflated {
+fn deflate(chunk: &[u8], last: bool) -> CompressedChunk {
     let mut checksum = Crc::new();
     checksum.update(chunk);
-    let mut encoder = DeflateEncoder::new(Vec::new(), Compression::new(LEVEL));
+    let mut encoder = DeflateEncoder::new(Vec::new(), Compression::new(COMPRESSION_LEVEL));
     encoder.write_all(chunk)?;
     let bytes = if last {
         encoder.finish()?
@@ -147,14 +147,14 @@ fn deflate(chunk: &[u8], last: bool) -> Deflated {
 }
 
 /// Pool of compressing threads, which end when it is dropped.
-struct Pool {
-    jobs: Option<Sender<Job>>,
+struct CompressorPool {
+    jobs: Option<Sender<ChunkJob>>,
     threads: Vec<JoinHandle<()>>,
 }
 
-impl Pool {
+impl CompressorPool {
     fn start(count: usize) -> io::Result<Self> {
-        let (jobs, queue) = channel::<Job>();
+        let (jobs, queue) = channel::<ChunkJob>();
         let queue = Arc::new(Mutex::new(queue));
         let mut pool = Self {
             jobs: Some(jobs),
@@ -171,14 +171,14 @@ impl Pool {
         Ok(pool)
     }
 
-    fn take(&self, job: Job) -> io::Result<()> {
+    fn take(&self, job: ChunkJob) -> io::Result<()> {
         let gone = || io::Error::other("no thread compresses any more");
         let jobs = self.jobs.as_ref().ok_or_else(gone)?;
         jobs.send(job).map_err(|_| gone())
     }
 }
 
-impl Drop for Pool {
+impl Drop for CompressorPool {
     fn drop(&mut self) {
         self.jobs = None;
         for thread in self.threads.drain(..) {
@@ -188,10 +188,10 @@ impl Drop for Pool {
     }
 }
 
-fn work(queue: &Mutex<Receiver<Job>>) {
+fn work(queue: &Mutex<Receiver<ChunkJob>>) {
     loop {
         let job = queue.lock().unwrap_or_else(PoisonError::into_inner).recv();
-        let Ok(Job { chunk, back }) = job else {
+        let Ok(ChunkJob { chunk, back }) = job else {
             return;
         };
         // The receiver is gone after an error elsewhere.
@@ -247,7 +247,7 @@ mod tests {
         let bytes = content(CHUNK);
         let mut stream = flate2::GzBuilder::new()
             .operating_system(255)
-            .write(Vec::new(), Compression::new(LEVEL));
+            .write(Vec::new(), Compression::new(COMPRESSION_LEVEL));
         stream.write_all(&bytes).unwrap();
         assert!(gzip(&bytes, 4, 999) == stream.finish().unwrap());
     }

@@ -9,7 +9,7 @@ use bundle_core::reference::Digest;
 use bytes::Bytes;
 use tempfile::NamedTempFile;
 
-use super::archive::{Archive, NotWritten, refused};
+use super::archive::{Archive, EntryError, refused};
 use super::gzip::Gzip;
 use crate::blob::{Blob, BlobContent, FilePart};
 use crate::hash::Hasher;
@@ -27,12 +27,12 @@ pub(super) struct Layer {
 }
 
 /// An archive that is compressed and hashed while it is written.
-pub(super) struct Growing(Archive<Hashing<Gzip<Hashing<Spool>>>>);
+pub(super) struct LayerWriter(Archive<HashingWriter<Gzip<HashingWriter<Spool>>>>);
 
-impl Growing {
+impl LayerWriter {
     pub(super) fn new(time: u64) -> Self {
-        let spool = Hashing::new(Spool::Memory(Vec::new()));
-        Self(Archive::new(Hashing::new(Gzip::new(spool)), time))
+        let spool = HashingWriter::new(Spool::Memory(Vec::new()));
+        Self(Archive::new(HashingWriter::new(Gzip::new(spool)), time))
     }
 
     pub(super) fn folder(&mut self, path: &str) -> Result<(), Finding> {
@@ -89,7 +89,7 @@ pub(super) fn of_files(files: &Files, time: u64) -> Result<Layer, Finding> {
             rest = folder;
         }
     }
-    let mut layer = Growing::new(time);
+    let mut layer = LayerWriter::new(time);
     for path in paths {
         match files.get(path) {
             Some(content) => layer.file(path, content.len() as u64, content.as_slice())?,
@@ -99,16 +99,16 @@ pub(super) fn of_files(files: &Files, time: u64) -> Result<Layer, Finding> {
     layer.finish()
 }
 
-fn told(path: &str, error: NotWritten) -> Finding {
+fn told(path: &str, error: EntryError) -> Finding {
     match error {
-        NotWritten::Path(finding) => finding,
-        NotWritten::Read(error) => Finding::error(
+        EntryError::Path(finding) => finding,
+        EntryError::Read(error) => Finding::error(
             codes::usage::FILE_UNREADABLE,
             format!("`{path}` cannot be read: {error}"),
         )
         .in_file(path)
         .hint("build again when nothing else writes to it"),
-        NotWritten::Write(error) => unwritable(&error),
+        EntryError::Write(error) => unwritable(&error),
     }
 }
 
@@ -121,13 +121,13 @@ fn unwritable(error: &io::Error) -> Finding {
 }
 
 /// Writer that counts and hashes the bytes that pass.
-struct Hashing<W> {
+struct HashingWriter<W> {
     inner: W,
     hash: Hasher,
     count: u64,
 }
 
-impl<W> Hashing<W> {
+impl<W> HashingWriter<W> {
     fn new(inner: W) -> Self {
         Self {
             inner,
@@ -137,7 +137,7 @@ impl<W> Hashing<W> {
     }
 }
 
-impl<W: Write> Write for Hashing<W> {
+impl<W: Write> Write for HashingWriter<W> {
     fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
         let written = self.inner.write(buffer)?;
         self.hash.update(&buffer[..written]);

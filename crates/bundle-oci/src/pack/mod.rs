@@ -19,14 +19,14 @@ use bundle_core::reference::Digest;
 use crate::blob::Blob;
 use crate::limits::{Limits, MANIFEST_BYTES};
 use crate::manifest::Manifest;
-use crate::unpack::{UnpackError, Unpacking};
-pub use base::Base;
-pub use plan::{Plan, SourceDate};
+use crate::unpack::{UnpackError, Unpacker};
+pub use base::BaseImage;
+pub use plan::{ImagePlan, SourceDate};
 pub use resource::Resource;
 
 /// A whole image, as it is stored in a layout or pushed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Packed {
+pub struct PackedImage {
     /// Manifest.
     pub manifest: Manifest,
     /// Digest of the manifest: the identity of the bundle.
@@ -37,7 +37,7 @@ pub struct Packed {
     pub layers: Vec<Blob>,
 }
 
-impl Packed {
+impl PackedImage {
     /// Returns the total size of the image, in bytes.
     pub fn size(&self) -> u64 {
         let blobs: u64 = self.blobs().map(|blob| blob.descriptor.size).sum();
@@ -71,7 +71,7 @@ fn content(config: &Blob, layers: &[Blob], limits: Limits) -> Result<Files, Unpa
         .iter()
         .map(|layer| layer.descriptor.clone())
         .collect();
-    let mut unpacking = Unpacking::new(&config.descriptor, &bytes, &named, limits)?;
+    let mut unpacking = Unpacker::new(&config.descriptor, &bytes, &named, limits)?;
     for (index, layer) in layers.iter().enumerate() {
         if unpacking.wants(index) {
             let reader = layer.reader().map_err(|error| unreadable(layer, error))?;
@@ -83,16 +83,19 @@ fn content(config: &Blob, layers: &[Blob], limits: Limits) -> Result<Files, Unpa
 
 /// Packs a bundle: all of `files` in one layer, and the metadata of `package` in the manifest's
 /// annotations.
-pub fn pack(files: &Files, package: &Package) -> Result<Packed, Findings> {
+pub fn pack(files: &Files, package: &Package) -> Result<PackedImage, Findings> {
     image(files, annotations(package))
 }
 
 /// Packs files with these annotations.
-pub fn image(files: &Files, annotations: BTreeMap<String, String>) -> Result<Packed, Findings> {
-    let plan = Plan {
+pub fn image(
+    files: &Files,
+    annotations: BTreeMap<String, String>,
+) -> Result<PackedImage, Findings> {
+    let plan = ImagePlan {
         files: Some(files),
         annotations,
-        ..Plan::default()
+        ..ImagePlan::default()
     };
     plan.pack()
 }
@@ -109,7 +112,7 @@ mod tests {
             .collect()
     }
 
-    fn example() -> Packed {
+    fn example() -> PackedImage {
         let annotations = BTreeMap::from([(
             "org.opencontainers.image.title".to_owned(),
             "web".to_owned(),

@@ -8,12 +8,12 @@ use bundle_core::format::Files;
 use bundle_core::reference::Digest;
 use serde_json::{Value, json};
 
-use super::base::Base;
+use super::base::BaseImage;
 use super::layer::{self, Layer};
-use super::{Packed, Resource};
+use super::{PackedImage, Resource};
 use crate::blob::Blob;
 use crate::limits::Limits;
-use crate::manifest::{Document, Manifest};
+use crate::manifest::{Manifest, ManifestDocument};
 use crate::media;
 
 /// Annotation with the creation time.
@@ -25,11 +25,11 @@ const BASE_NAME: &str = "org.opencontainers.image.base.name";
 /// `created_by` of the layers in the image's history.
 const CREATED_BY: &str = "kubectl bundle build";
 /// Latest timestamp that every reader of tar accepts: eleven octal digits.
-const LATEST: u64 = 0o777_7777_7777;
+const LATEST_TIMESTAMP: u64 = 0o777_7777_7777;
 
 /// Input of an image. The same plan produces the same bytes on every machine.
 #[derive(Debug, Default)]
-pub struct Plan<'a> {
+pub struct ImagePlan<'a> {
     /// Content: one layer.
     pub files: Option<&'a Files>,
     /// Annotations of the manifest.
@@ -37,7 +37,7 @@ pub struct Plan<'a> {
     /// Further content: one layer per resource, in the order of their names.
     pub resources: Vec<Resource>,
     /// Base image, whose layers are below the new ones.
-    pub base: Option<Base>,
+    pub base: Option<BaseImage>,
     /// Timestamp of all entries, annotations and the configuration; `None` writes none.
     pub time: Option<SourceDate>,
 }
@@ -58,7 +58,7 @@ impl SourceDate {
             .all(|byte| byte.is_ascii_digit())
             .then(|| text.parse::<u64>().ok())
             .flatten()
-            .filter(|seconds| *seconds <= LATEST);
+            .filter(|seconds| *seconds <= LATEST_TIMESTAMP);
         let time = seconds.and_then(|seconds| {
             let time = jiff::Timestamp::from_second(i64::try_from(seconds).ok()?).ok()?;
             Some((seconds, time))
@@ -70,7 +70,7 @@ impl SourceDate {
             )
             .at_field("SOURCE_DATE_EPOCH")
             .hint(format!(
-                "give whole seconds since 1970, at most {LATEST}, or unset it: without it no time is written at all"
+                "give whole seconds since 1970, at most {LATEST_TIMESTAMP}, or unset it: without it no time is written at all"
             )));
         };
         Ok(Self {
@@ -80,10 +80,10 @@ impl SourceDate {
     }
 }
 
-impl Plan<'_> {
+impl ImagePlan<'_> {
     /// Builds the image. Resources are read from disk; the errors of all of them are returned
     /// together.
-    pub fn pack(mut self) -> Result<Packed, Findings> {
+    pub fn pack(mut self) -> Result<PackedImage, Findings> {
         let time = self.time.as_ref().map_or(0, |time| time.seconds);
         self.resources
             .sort_by(|one, other| one.name.cmp(&other.name));
@@ -125,10 +125,10 @@ impl Plan<'_> {
             .iter()
             .map(|layer| layer.descriptor.clone())
             .collect();
-        let mut document = Document::new(config.descriptor.clone(), named);
+        let mut document = ManifestDocument::new(config.descriptor.clone(), named);
         document.annotations = annotations;
         let manifest = Manifest::written(&document);
-        Ok(Packed {
+        Ok(PackedImage {
             digest: manifest.digest.clone(),
             manifest,
             config,

@@ -6,13 +6,13 @@ use std::path::{Path, PathBuf};
 use bundle_core::diagnostic::{Finding, Findings, codes};
 use bundle_core::package::keys;
 
-use super::layer::{Growing, Layer};
+use super::layer::{Layer, LayerWriter};
 use crate::unpack::check_path;
 
 /// Folder of the resources in the unpacked image.
-const ROOT: &str = "resources";
+const RESOURCES_FOLDER: &str = "resources";
 /// Maximum number of files of one resource.
-const FILES: usize = 20_000;
+const MAX_FILES: usize = 20_000;
 
 /// Content of a bundle that is not applied to the cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,9 +35,9 @@ impl Resource {
     /// `resources/NAME/`.
     pub(super) fn pack(&self, time: u64) -> Result<Layer, Findings> {
         let entries = self.entries()?;
-        let mut layer = Growing::new(time);
-        layer.folder(ROOT)?;
-        let own = format!("{ROOT}/{}", self.name);
+        let mut layer = LayerWriter::new(time);
+        layer.folder(RESOURCES_FOLDER)?;
+        let own = format!("{RESOURCES_FOLDER}/{}", self.name);
         layer.folder(&own)?;
         for entry in entries {
             let path = format!("{own}/{}", entry.path);
@@ -66,7 +66,7 @@ impl Resource {
     }
 
     /// Returns its files and folders, sorted by path.
-    fn entries(&self) -> Result<Vec<Entry>, Findings> {
+    fn entries(&self) -> Result<Vec<ResourceEntry>, Findings> {
         let mut findings = Findings::default();
         self.check_names(&mut findings);
         let mut entries = Vec::new();
@@ -84,7 +84,7 @@ impl Resource {
             }
             Ok(found) if found.len() == 0 => findings.push(self.empty("is an empty file")),
             Ok(_) => match self.path.file_name().and_then(|name| name.to_str()) {
-                Some(name) => entries.push(Entry {
+                Some(name) => entries.push(ResourceEntry {
                     path: name.to_owned(),
                     place: self.path.clone(),
                     folder: false,
@@ -93,7 +93,9 @@ impl Resource {
             },
         }
         for entry in &entries {
-            if let Err(why) = check_path(&format!("{ROOT}/{}/{}", self.name, entry.path)) {
+            if let Err(why) =
+                check_path(&format!("{RESOURCES_FOLDER}/{}/{}", self.name, entry.path))
+            {
                 findings.push(self.refused(&entry.place, why));
             }
         }
@@ -106,7 +108,13 @@ impl Resource {
 
     /// Collects files and folders below a folder. Names that begin with a dot are skipped, as in
     /// the folder of a bundle.
-    fn walk(&self, above: &str, folder: &Path, entries: &mut Vec<Entry>, findings: &mut Findings) {
+    fn walk(
+        &self,
+        above: &str,
+        folder: &Path,
+        entries: &mut Vec<ResourceEntry>,
+        findings: &mut Findings,
+    ) {
         let read = fs_err::read_dir(folder)
             .and_then(|found| found.map(|entry| Ok(entry?.file_name())).collect());
         let mut names: Vec<std::ffi::OsString> = match read {
@@ -123,11 +131,14 @@ impl Resource {
             if name.starts_with('.') {
                 continue;
             }
-            if entries.len() >= FILES {
+            if entries.len() >= MAX_FILES {
                 findings.push(
                     Finding::error(
                         codes::registry::TOO_LARGE,
-                        format!("the resource `{}` has more than {FILES} files", self.name),
+                        format!(
+                            "the resource `{}` has more than {MAX_FILES} files",
+                            self.name
+                        ),
                     )
                     .hint("put them into one archive"),
                 );
@@ -137,7 +148,7 @@ impl Resource {
             match fs_err::symlink_metadata(&place) {
                 Err(error) => findings.push(self.unreadable(&place, &error)),
                 Ok(found) if found.is_dir() => {
-                    entries.push(Entry {
+                    entries.push(ResourceEntry {
                         path: path.clone(),
                         place: place.clone(),
                         folder: true,
@@ -148,7 +159,7 @@ impl Resource {
                         self.walk(&format!("{path}/"), &place, entries, findings);
                     }
                 }
-                Ok(found) if found.is_file() => entries.push(Entry {
+                Ok(found) if found.is_file() => entries.push(ResourceEntry {
                     path,
                     place,
                     folder: false,
@@ -229,7 +240,7 @@ impl Resource {
     }
 }
 
-struct Entry {
+struct ResourceEntry {
     /// Path within the resource.
     path: String,
     place: PathBuf,

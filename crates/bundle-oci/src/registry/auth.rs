@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use super::files::read_bounded;
 use super::login::Login;
-use super::stored::{Helpers, Stored};
+use super::stored::{CredentialFile, HelperUse};
 use crate::limits::CREDENTIAL_BYTES;
 
 /// Sources of credentials. The first source with a login wins: `given`, then pull secrets, then
@@ -31,7 +31,7 @@ pub const UNUSABLE_PULL_SECRET: &str =
 impl Logins {
     /// Returns `true` if `content` is a docker configuration, the format of pull secrets.
     pub fn are_readable(content: &[u8]) -> bool {
-        Stored::read(content).is_ok()
+        CredentialFile::read(content).is_ok()
     }
 
     /// Returns no credentials: all requests are anonymous.
@@ -46,8 +46,8 @@ impl Logins {
             return Ok(Some(login.clone()));
         }
         for secret in &self.secrets {
-            let found = Stored::read(secret)
-                .and_then(|stored| stored.login(registry, path, Helpers::Ignored))
+            let found = CredentialFile::read(secret)
+                .and_then(|stored| stored.login(registry, path, HelperUse::Ignored))
                 .map_err(|_| format!("a pull secret: {UNUSABLE_PULL_SECRET}"))?;
             if found.is_some() {
                 return Ok(found);
@@ -59,8 +59,8 @@ impl Logins {
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
                 Err(error) => return Err(error.to_string()),
             };
-            let found = Stored::read(&content)
-                .and_then(|stored| stored.login(registry, path, Helpers::Asked))
+            let found = CredentialFile::read(&content)
+                .and_then(|stored| stored.login(registry, path, HelperUse::Asked))
                 .map_err(|why| format!("{why}, in `{}`", file.display()))?;
             if found.is_some() {
                 return Ok(found);

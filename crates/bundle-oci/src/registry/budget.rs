@@ -10,15 +10,15 @@ use crate::limits::{REFERRERS, SIGNATURE_BYTES, SIGNATURES_BYTES};
 use crate::manifest::Descriptor;
 
 /// Maximum number of skipped signatures that are listed individually.
-const TOLD: usize = 1_000;
+const MAX_LISTED: usize = 1_000;
 
 /// Minimum cost of a signature, in bytes, so that places share the number of signatures as well as
 /// their bytes.
-const LEAST: u64 = SIGNATURES_BYTES / REFERRERS as u64;
+const MIN_COST: u64 = SIGNATURES_BYTES / REFERRERS as u64;
 
 /// Remaining number and bytes of signatures.
 #[derive(Debug)]
-pub(super) struct Budget {
+pub(super) struct SignatureBudget {
     signatures: usize,
     bytes: u64,
     /// Number of skipped signatures beyond the limit.
@@ -27,26 +27,26 @@ pub(super) struct Budget {
 
 /// A signature to read, or the reason for which it is skipped.
 #[derive(Debug)]
-pub(super) enum Slot {
+pub(super) enum SignatureSlot {
     /// To be read.
-    Wanted(Descriptor),
+    ToRead(Descriptor),
     /// Skipped.
-    Left(RawSignature),
+    Skipped(RawSignature),
 }
 
 /// The signatures that one place stores, in the order in which they are read.
 #[derive(Debug, Default)]
-pub(super) struct Place {
-    slots: Vec<Slot>,
+pub(super) struct SignatureLocation {
+    slots: Vec<SignatureSlot>,
     /// Number of further signatures.
     beyond: usize,
 }
 
-impl Place {
+impl SignatureLocation {
     /// Returns a place with these layers.
     pub(super) fn of(layers: impl Iterator<Item = Descriptor>) -> Self {
         Self {
-            slots: layers.map(Slot::Wanted).collect(),
+            slots: layers.map(SignatureSlot::ToRead).collect(),
             beyond: 0,
         }
     }
@@ -58,10 +58,12 @@ impl Place {
 /// The next signature is always taken from the place that has used least. A flood in one place
 /// cannot displace the others' signatures up to an equal share; unused shares are available to the
 /// others.
-pub(super) fn share<const PLACES: usize>(places: [Place; PLACES]) -> (Vec<Slot>, Budget) {
-    let mut budget = Budget::new();
+pub(super) fn share<const PLACES: usize>(
+    places: [SignatureLocation; PLACES],
+) -> (Vec<SignatureSlot>, SignatureBudget) {
+    let mut budget = SignatureBudget::new();
     let mut lines = places.map(|place| {
-        budget.beyond(place.beyond);
+        budget.add_beyond(place.beyond);
         (0, place.slots.into_iter(), Vec::new())
     });
     loop {
@@ -71,27 +73,27 @@ pub(super) fn share<const PLACES: usize>(places: [Place; PLACES]) -> (Vec<Slot>,
         };
         for slot in line.by_ref().take(1) {
             *had += slot.cost();
-            taken.extend(budget.again(slot));
+            taken.extend(budget.decide_again(slot));
         }
     }
     let taken = lines.into_iter().flat_map(|(.., taken)| taken).collect();
     (taken, budget)
 }
 
-impl Slot {
+impl SignatureSlot {
     /// Returns what it uses of its place's share, in bytes.
     fn cost(&self) -> u64 {
         match self {
-            Self::Wanted(layer) => {
-                let bytes = layer.size.min(SIGNATURE_BYTES) + layer.weight();
-                bytes.max(LEAST)
+            Self::ToRead(layer) => {
+                let bytes = layer.size.min(SIGNATURE_BYTES) + layer.memory_size();
+                bytes.max(MIN_COST)
             }
-            Self::Left(_) => LEAST,
+            Self::Skipped(_) => MIN_COST,
         }
     }
 }
 
-impl Budget {
+impl SignatureBudget {
     pub(super) fn new() -> Self {
         Self {
             signatures: REFERRERS,
@@ -101,21 +103,21 @@ impl Budget {
     }
 
     /// Decides about a layer. Returns `None` for one beyond the limit.
-    pub(super) fn take(&mut self, layer: Descriptor) -> Option<Slot> {
+    pub(super) fn decide(&mut self, layer: Descriptor) -> Option<SignatureSlot> {
         if self.signatures == 0 {
-            self.beyond(1);
+            self.add_beyond(1);
             return None;
         }
         if layer.size > SIGNATURE_BYTES {
             return self.too_large(layer.size, SIGNATURE_BYTES);
         }
         self.signatures -= 1;
-        match self.bytes.checked_sub(layer.size + layer.weight()) {
+        match self.bytes.checked_sub(layer.size + layer.memory_size()) {
             Some(left) => {
                 self.bytes = left;
-                Some(Slot::Wanted(layer))
+                Some(SignatureSlot::ToRead(layer))
             }
-            None => Some(Slot::Left(unread(Unread::Crowded {
+            None => Some(SignatureSlot::Skipped(skipped(Unread::Crowded {
                 limit: SIGNATURES_BYTES,
             }))),
         }
@@ -123,50 +125,53 @@ impl Budget {
 
     /// Decides about a manifest of signatures over the size limit. Returns `None` for one beyond
     /// the limit.
-    pub(super) fn too_large(&mut self, bytes: u64, limit: u64) -> Option<Slot> {
-        self.leave(unread(Unread::TooLarge { bytes, limit }))
+    pub(super) fn too_large(&mut self, bytes: u64, limit: u64) -> Option<SignatureSlot> {
+        self.skip(skipped(Unread::TooLarge { bytes, limit }))
     }
 
     /// Records a skipped signature. Returns `None` for one beyond the limit.
-    fn leave(&mut self, signature: RawSignature) -> Option<Slot> {
+    fn skip(&mut self, signature: RawSignature) -> Option<SignatureSlot> {
         if self.signatures == 0 {
-            self.beyond(1);
+            self.add_beyond(1);
             return None;
         }
         self.signatures -= 1;
-        Some(Slot::Left(signature))
+        Some(SignatureSlot::Skipped(signature))
     }
 
     /// Decides again about a signature, with the budget that several places share.
-    fn again(&mut self, slot: Slot) -> Option<Slot> {
+    fn decide_again(&mut self, slot: SignatureSlot) -> Option<SignatureSlot> {
         match slot {
-            Slot::Wanted(layer) => self.take(layer),
-            Slot::Left(signature) => self.leave(signature),
+            SignatureSlot::ToRead(layer) => self.decide(layer),
+            SignatureSlot::Skipped(signature) => self.skip(signature),
         }
     }
 
     /// Returns a place that has only these signatures.
-    pub(super) fn place(self, slots: Vec<Slot>) -> Place {
-        Place {
+    pub(super) fn into_location(self, slots: Vec<SignatureSlot>) -> SignatureLocation {
+        SignatureLocation {
             slots,
             beyond: self.beyond,
         }
     }
 
     /// Adds to the number of signatures beyond the limit.
-    pub(super) fn beyond(&mut self, count: usize) {
+    pub(super) fn add_beyond(&mut self, count: usize) {
         self.beyond = self.beyond.saturating_add(count);
     }
 
     /// Returns the signatures beyond the limit, as skipped ones.
     pub(super) fn rest(&self) -> impl Iterator<Item = RawSignature> + use<> {
         let limit = REFERRERS;
-        std::iter::repeat_n(unread(Unread::Beyond { limit }), self.beyond.min(TOLD))
+        std::iter::repeat_n(
+            skipped(Unread::Beyond { limit }),
+            self.beyond.min(MAX_LISTED),
+        )
     }
 }
 
 /// Returns a skipped signature.
-fn unread(why: Unread) -> RawSignature {
+fn skipped(why: Unread) -> RawSignature {
     RawSignature {
         bytes: Vec::new(),
         artifact_type: String::new(),
@@ -181,7 +186,7 @@ mod tests {
 
     use super::*;
 
-    fn layers(count: usize, size: u64) -> Place {
+    fn layers(count: usize, size: u64) -> SignatureLocation {
         let layer = Descriptor {
             media_type: String::new(),
             digest: Digest::of(b"x"),
@@ -190,21 +195,21 @@ mod tests {
             annotations: BTreeMap::new(),
             platform: None,
         };
-        Place::of(std::iter::repeat_n(layer, count))
+        SignatureLocation::of(std::iter::repeat_n(layer, count))
     }
 
-    fn read_of(slots: &[Slot], size: u64) -> usize {
-        let wanted = |slot: &&Slot| matches!(slot, Slot::Wanted(layer) if layer.size == size);
+    fn read_of(slots: &[SignatureSlot], size: u64) -> usize {
+        let wanted = |slot: &&SignatureSlot| matches!(slot, SignatureSlot::ToRead(layer) if layer.size == size);
         slots.iter().filter(wanted).count()
     }
 
     #[test]
     fn unused_share_is_available_to_other_places() {
-        let (slots, budget) = share([layers(300, 1), layers(3, 2), Place::default()]);
+        let (slots, budget) = share([layers(300, 1), layers(3, 2), SignatureLocation::default()]);
         assert_eq!((read_of(&slots, 1), read_of(&slots, 2)), (253, 3));
         assert_eq!(budget.beyond, 47);
         // The result is in the order of the places, not in the order of the shares.
-        assert!(matches!(&slots[252], Slot::Wanted(layer) if layer.size == 1));
+        assert!(matches!(&slots[252], SignatureSlot::ToRead(layer) if layer.size == 1));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use reqwest::Response;
 use serde::Deserialize;
 
-use super::http::Pools;
+use super::http::HttpClients;
 use super::memory::Unlimited;
 use crate::limits::ERROR_BYTES;
 
@@ -22,7 +22,7 @@ struct ErrorEntry {
 
 /// Returns the error message of the response, `: …`, or an empty text if it has none that can be
 /// shown.
-pub(super) async fn detail_of(pools: &Pools, response: Response) -> String {
+pub(super) async fn detail_of(pools: &HttpClients, response: Response) -> String {
     let Ok(body) = pools
         .body(response, ERROR_BYTES, "the error", &Unlimited)
         .await

@@ -12,17 +12,17 @@ use reqwest::header::CONTENT_RANGE;
 use reqwest::{Response, StatusCode};
 use tokio::time::Instant;
 
-use super::transport::Ask;
+use super::transport::RegistryRequest;
 use super::{Client, Deadlines, Reason, RegistryError, Repository};
-use crate::blob::{Blob, BlobContent, Open, Pieces};
+use crate::blob::{Blob, BlobContent, ByteStream, OpenBlob};
 use crate::clock::runtime_instant;
 use crate::hash::Hasher;
 use crate::manifest::Descriptor;
 
 /// Maximum number of consecutive attempts to resume a transfer.
-const TRIES: u32 = 5;
+const MAX_RETRIES: u32 = 5;
 /// Bytes after which earlier failures no longer count.
-const PROGRESS: u64 = 4 << 20;
+const PROGRESS_BYTES: u64 = 4 << 20;
 
 /// Verified bytes of a blob, as a stream. The last piece is returned only after the digest and the
 /// size match, so a caller that reads to the end without an error has the content.
@@ -38,7 +38,7 @@ impl std::fmt::Debug for BlobReader {
 
 impl BlobReader {
     /// Returns the stream with errors as findings.
-    pub fn into_pieces(self) -> Pieces {
+    pub fn into_pieces(self) -> ByteStream {
         self.pieces.map_err(Finding::from).boxed()
     }
 
@@ -74,7 +74,7 @@ impl Client {
         hasher: Option<Hasher>,
     ) -> BlobReader {
         let subject = format!("{repository}@{}", descriptor.digest);
-        let transfer = self.transfer(repository, descriptor, offset, hasher);
+        let transfer = self.download(repository, descriptor, offset, hasher);
         let pieces = stream::try_unfold(transfer, move |mut transfer| {
             let subject = subject.clone();
             async move {
@@ -94,14 +94,14 @@ impl Client {
     }
 
     /// Returns a transfer from `offset` on. Without a hasher, the caller has to hash the bytes.
-    pub(super) fn transfer(
+    pub(super) fn download(
         &self,
         repository: &Repository,
         descriptor: &Descriptor,
         offset: u64,
         hasher: Option<Hasher>,
-    ) -> Transfer {
-        Transfer {
+    ) -> Download {
+        Download {
             client: self.clone(),
             repository: repository.clone(),
             descriptor: descriptor.clone(),
@@ -123,7 +123,7 @@ impl Client {
     pub fn remote_blob(&self, repository: &Repository, descriptor: &Descriptor) -> Blob {
         Blob {
             descriptor: descriptor.clone(),
-            content: BlobContent::Elsewhere(std::sync::Arc::new(Remote {
+            content: BlobContent::Remote(std::sync::Arc::new(RemoteBlob {
                 client: self.clone(),
                 repository: repository.clone(),
                 descriptor: descriptor.clone(),
@@ -133,14 +133,14 @@ impl Client {
 }
 
 #[derive(Debug)]
-struct Remote {
+struct RemoteBlob {
     client: Client,
     repository: Repository,
     descriptor: Descriptor,
 }
 
-impl Open for Remote {
-    fn open(&self, offset: u64) -> Pieces {
+impl OpenBlob for RemoteBlob {
+    fn open(&self, offset: u64) -> ByteStream {
         // Only the whole blob can be hashed. A caller that continues at an offset has hashed the
         // beginning.
         let hasher = (offset == 0).then(Hasher::new);
@@ -151,7 +151,7 @@ impl Open for Remote {
 }
 
 /// A download in progress.
-pub(super) struct Transfer {
+pub(super) struct Download {
     client: Client,
     repository: Repository,
     descriptor: Descriptor,
@@ -174,7 +174,7 @@ pub(super) struct Transfer {
     done: bool,
 }
 
-impl Transfer {
+impl Download {
     /// Returns the next piece, and `None` after the last.
     pub(super) async fn piece(&mut self) -> Result<Option<Bytes>, Reason> {
         let allowance = self.client.allowance(self.descriptor.size);
@@ -185,10 +185,10 @@ impl Transfer {
             let step = tokio::time::timeout_at(until, self.step())
                 .await
                 .unwrap_or(Err(Reason::Stalled { after: allowance }));
-            self.is_fast_enough()?;
+            self.check_rate()?;
             match step {
                 Ok(piece) => return Ok(piece),
-                Err(reason) if self.may_go_on(&reason, until) => {
+                Err(reason) if self.can_resume(&reason, until) => {
                     let pause = self.client.deadlines.pause * self.failures;
                     tokio::time::sleep(pause).await;
                 }
@@ -199,7 +199,7 @@ impl Transfer {
 
     /// Returns an error at the end of a window in which too few bytes arrived. Time in which the
     /// caller does not read is not counted: the window restarts with the next piece.
-    fn is_fast_enough(&mut self) -> Result<(), Reason> {
+    fn check_rate(&mut self) -> Result<(), Reason> {
         let slowest = self.client.deadlines.slowest;
         let (begun, before) = *self.window.get_or_insert((runtime_instant(), 0));
         if slowest == 0 || self.done || runtime_instant().duration_since(begun) < Deadlines::WINDOW
@@ -287,7 +287,7 @@ impl Transfer {
         }
         self.offset += piece.len() as u64;
         self.since += piece.len() as u64;
-        if self.since >= PROGRESS {
+        if self.since >= PROGRESS_BYTES {
             self.failures = 0;
         }
         if let Some(hasher) = &mut self.hasher {
@@ -303,9 +303,9 @@ impl Transfer {
 
     /// Requests the missing bytes.
     async fn open(&mut self) -> Result<Response, Reason> {
-        let ask = Ask {
+        let ask = RegistryRequest {
             from: self.offset,
-            ..Ask::get(
+            ..RegistryRequest::get(
                 &self.repository,
                 format!("blobs/{}", self.descriptor.digest),
             )
@@ -341,7 +341,7 @@ impl Transfer {
 
     /// Returns `true` if the transfer can be resumed after this error. A registry that has not sent
     /// any response is not retried.
-    fn may_go_on(&mut self, reason: &Reason, until: Instant) -> bool {
+    fn can_resume(&mut self, reason: &Reason, until: Instant) -> bool {
         let passing = matches!(
             reason,
             Reason::Cut { .. }
@@ -351,7 +351,7 @@ impl Transfer {
         );
         self.failures += 1;
         self.since = 0;
-        passing && self.begun && self.failures <= TRIES && runtime_instant() < until
+        passing && self.begun && self.failures <= MAX_RETRIES && runtime_instant() < until
     }
 }
 

@@ -9,9 +9,9 @@ use url::Url;
 
 use super::Reason;
 use super::challenge::{Challenge, challenge};
-use super::http::{Pools, is_loopback};
-use super::reach::Reach;
-use super::remembered::make_room;
+use super::http::{HttpClients, is_loopback};
+use super::reach::NetworkZone;
+use super::remembered::clear_if_full;
 
 /// Scheme and authentication of a registry.
 #[derive(Debug, Clone)]
@@ -20,7 +20,7 @@ pub(super) struct Endpoint {
     pub(super) base: Url,
     pub(super) challenge: Option<Challenge>,
     /// Network zone of the registry; it limits the realms of token services.
-    pub(super) reach: Reach,
+    pub(super) reach: NetworkZone,
 }
 
 /// Cache of the endpoints of registries.
@@ -42,23 +42,27 @@ impl Endpoints {
     }
 
     /// Returns the endpoint of a registry, from the cache or by a request.
-    pub(super) async fn get(&self, pools: &Pools, registry: &str) -> Result<Arc<Endpoint>, Reason> {
+    pub(super) async fn get(
+        &self,
+        pools: &HttpClients,
+        registry: &str,
+    ) -> Result<Arc<Endpoint>, Reason> {
         if let Some(endpoint) = self.lock().get(registry) {
             return Ok(Arc::clone(endpoint));
         }
         let secure = base("https", registry)?;
         let plain = base("http", registry)?;
         let (endpoint, sure) = if self.plain.contains(registry) {
-            ask(pools, plain).await?
+            ping(pools, plain).await?
         } else if is_loopback(&secure) {
             // The request has no secrets, and a TLS server answers it with 400 or closes the
             // connection.
-            match ask(pools, plain).await {
+            match ping(pools, plain).await {
                 Ok((endpoint, sure)) if sure => (endpoint, sure),
                 Err(reason @ (Reason::Unreachable { .. } | Reason::Stalled { .. })) => {
                     return Err(reason);
                 }
-                other => match (ask(pools, secure).await, other) {
+                other => match (ping(pools, secure).await, other) {
                     (Ok(answer), _) => answer,
                     (
                         Err(
@@ -72,17 +76,17 @@ impl Endpoints {
                 },
             }
         } else if self.tolerated.contains(registry) {
-            match ask(pools, secure).await {
-                Err(Reason::Unreachable { .. } | Reason::Cut { .. }) => ask(pools, plain).await?,
+            match ping(pools, secure).await {
+                Err(Reason::Unreachable { .. } | Reason::Cut { .. }) => ping(pools, plain).await?,
                 other => other?,
             }
         } else {
-            ask(pools, secure).await?
+            ping(pools, secure).await?
         };
         let endpoint = Arc::new(endpoint);
         if sure {
             let mut known = self.lock();
-            make_room(&mut known);
+            clear_if_full(&mut known);
             known.insert(registry.to_owned(), Arc::clone(&endpoint));
         }
         Ok(endpoint)
@@ -118,8 +122,8 @@ fn base(scheme: &str, registry: &str) -> Result<Url, Reason> {
 
 /// Sends one `GET /v2/`. The second value is `true` if the response came from a registry and may be
 /// cached.
-async fn ask(pools: &Pools, base: Url) -> Result<(Endpoint, bool), Reason> {
-    pools.introduce(&base);
+async fn ping(pools: &HttpClients, base: Url) -> Result<(Endpoint, bool), Reason> {
+    pools.add_registry_host(&base);
     let response = pools
         .send(reqwest::Request::new(Method::GET, base.clone()))
         .await?;
@@ -128,7 +132,7 @@ async fn ask(pools: &Pools, base: Url) -> Result<(Endpoint, bool), Reason> {
         StatusCode::OK | StatusCode::UNAUTHORIZED | StatusCode::NOT_FOUND | StatusCode::FORBIDDEN
     );
     let endpoint = Endpoint {
-        reach: Reach::of_answer(&base, response.remote_addr()),
+        reach: NetworkZone::of_response(&base, response.remote_addr()),
         base,
         challenge: challenge_of(response.headers()),
     };

@@ -6,7 +6,7 @@ use bundle_core::diagnostic::{Finding, codes};
 use bundle_core::policy::Unavailable;
 use bundle_core::reference::Digest;
 
-use crate::limits::human;
+use crate::limits::format_size;
 use crate::unpack::UnpackError;
 
 /// A failed operation, its object and the reason.
@@ -84,10 +84,10 @@ pub enum Reason {
         detail: String,
     },
     /// The credentials are rejected.
-    #[error("{place} does not accept the login, {who} ({status}{detail})")]
+    #[error("{service} does not accept the login, {who} ({status}{detail})")]
     LoginRefused {
         /// Registry or token service.
-        place: String,
+        service: String,
         /// `as NAME`.
         who: String,
         /// HTTP status.
@@ -97,11 +97,11 @@ pub enum Reason {
     },
     /// A token is rejected or has expired.
     #[error(
-        "{place} does not accept the token: it has expired, was taken back, or is for another registry"
+        "{service} does not accept the token: it has expired, was taken back, or is for another registry"
     )]
     TokenRefused {
         /// Registry.
-        place: String,
+        service: String,
     },
     /// The registry requires a client certificate or rejects the one that was sent.
     #[error("{registry} {}", if *.given { "does not accept the client certificate" } else { "wants a client certificate" })]
@@ -150,7 +150,7 @@ pub enum Reason {
         found: u64,
     },
     /// More bytes than the limit.
-    #[error("{what} is larger than the limit of {}", human(*.limit))]
+    #[error("{what} is larger than the limit of {}", format_size(*.limit))]
     TooLarge {
         /// Object that is too large.
         what: String,

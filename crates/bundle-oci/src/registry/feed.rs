@@ -9,24 +9,24 @@ use bytes::Bytes;
 use futures::stream::{self, StreamExt as _};
 use reqwest::Body;
 
-use crate::blob::{Blob, BlobContent, Pieces, changed};
+use crate::blob::{Blob, BlobContent, ByteStream, changed_content};
 use crate::hash::Hasher;
 use crate::progress::Progress;
 
 /// Maximum size of a piece that is passed to a connection. It is small, so that a slow connection
 /// shows progress.
-const SLICE: usize = 256 << 10;
+const MAX_SLICE_BYTES: usize = 256 << 10;
 
 /// Part of a blob that a request sends.
 #[derive(Debug, Clone)]
-pub(super) struct Part<'a> {
+pub(super) struct BlobPart<'a> {
     pub(super) blob: &'a Blob,
     pub(super) from: u64,
     pub(super) length: u64,
-    pub(super) watch: Arc<Watch>,
+    pub(super) watch: Arc<SendProgress>,
 }
 
-impl<'a> Part<'a> {
+impl<'a> BlobPart<'a> {
     pub(super) fn new(blob: &'a Blob, from: u64, length: u64) -> Self {
         Self {
             blob,
@@ -42,12 +42,12 @@ impl<'a> Part<'a> {
 
     /// Returns a new body that begins at the start of the part.
     pub(super) fn body(&self, progress: &Arc<dyn Progress>) -> Body {
-        progress.again(self.watch.reset());
+        progress.resent(self.watch.reset());
         // A file may have changed since it was described. Remote content was hashed while it
         // arrived, and memory does not change.
         let whole = self.from == 0 && self.length == self.blob.descriptor.size;
         let hasher = (whole && matches!(self.blob.content, BlobContent::File(_))).then(Hasher::new);
-        let feed = Feed {
+        let feed = BodyStream {
             pieces: self.blob.open(self.from),
             rest: Bytes::new(),
             left: self.length,
@@ -73,14 +73,14 @@ impl<'a> Part<'a> {
 
 /// Progress of a body that is being sent.
 #[derive(Debug, Default)]
-pub(super) struct Watch {
+pub(super) struct SendProgress {
     taken: AtomicU64,
     /// `true` while the content, and not the connection, is the bottleneck.
     waiting: AtomicBool,
     failed: Mutex<Option<Finding>>,
 }
 
-impl Watch {
+impl SendProgress {
     /// Returns the number of bytes that the connection has accepted.
     pub(super) fn taken(&self) -> u64 {
         self.taken.load(Ordering::Relaxed)
@@ -105,17 +105,17 @@ impl Watch {
     }
 }
 
-struct Feed {
-    pieces: Pieces,
+struct BodyStream {
+    pieces: ByteStream,
     rest: Bytes,
     left: u64,
     hasher: Option<Hasher>,
     blob: bundle_core::reference::Digest,
-    watch: Arc<Watch>,
+    watch: Arc<SendProgress>,
     progress: Arc<dyn Progress>,
 }
 
-impl Feed {
+impl BodyStream {
     async fn next(&mut self) -> Result<Option<Bytes>, Finding> {
         if self.left == 0 {
             return Ok(None);
@@ -126,12 +126,12 @@ impl Feed {
             self.watch.waiting.store(false, Ordering::Relaxed);
             self.rest = match piece {
                 Some(piece) => piece?,
-                None => return Err(changed(&self.blob, "shorter than it is said to be")),
+                None => return Err(changed_content(&self.blob, "shorter than it is said to be")),
             };
             let wanted = usize::try_from(self.left).unwrap_or(usize::MAX);
             self.rest.truncate(wanted);
         }
-        let slice = self.rest.split_to(self.rest.len().min(SLICE));
+        let slice = self.rest.split_to(self.rest.len().min(MAX_SLICE_BYTES));
         self.left -= slice.len() as u64;
         if let Some(hasher) = &mut self.hasher {
             hasher.update(&slice);
@@ -140,7 +140,7 @@ impl Feed {
                 // bytes of content with a wrong digest.
                 let found = hasher.clone().finish();
                 if found != self.blob {
-                    return Err(changed(&self.blob, &found.to_string()));
+                    return Err(changed_content(&self.blob, &found.to_string()));
                 }
             }
         }

@@ -14,24 +14,24 @@ use rustls::AlertDescription;
 use url::{Host, Url};
 
 use super::error::innermost;
-use super::feed::Part;
+use super::feed::BlobPart;
 use super::memory::{FORMS, MemoryReservation, SHORT, reserve};
-use super::reach::{Reach, TooNear, Within};
-use super::remembered::{REMEMBERED, make_room};
+use super::reach::{NetworkZone, ZoneError, ZoneResolver};
+use super::remembered::{MAX_CACHED, clear_if_full};
 use super::request_log::RequestLog;
-use super::tls::Trust;
+use super::tls::TlsSettings;
 use super::{ClientOptions, Deadlines, Reason, RegistryError};
 
 /// Bytes per second below which an upload counts as stalled.
-const SLOWEST: u64 = 64 << 10;
+const MIN_UPLOAD_RATE: u64 = 64 << 10;
 
 /// Bytes per second below which a registry that has received all bytes counts as stalled.
-const STORING: u64 = 4 << 20;
+const MIN_STORE_RATE: u64 = 4 << 20;
 
 /// Connection pools, created at first use: reading the system's certificate authorities takes
 /// milliseconds that `--help` does not need.
-pub(super) struct Pools {
-    trust: Trust,
+pub(super) struct HttpClients {
+    trust: TlsSettings,
     user_agent: String,
     deadlines: Deadlines,
     proxied: OnceLock<reqwest::Client>,
@@ -45,10 +45,10 @@ pub(super) struct Pools {
     registries: Mutex<HashSet<String>>,
     /// Clients with certificates of their own, `None` for hosts without; by host, whether it is a
     /// registry, and the zone of the redirecting registry.
-    own: Mutex<HashMap<(String, bool, Reach), Option<reqwest::Client>>>,
+    own: Mutex<HashMap<(String, bool, NetworkZone), Option<reqwest::Client>>>,
 }
 
-impl fmt::Debug for Pools {
+impl fmt::Debug for HttpClients {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Pools").finish_non_exhaustive()
     }
@@ -61,7 +61,7 @@ fn install_provider() {
     }
 }
 
-impl Pools {
+impl HttpClients {
     pub(super) fn new(options: &ClientOptions) -> Result<Self, RegistryError> {
         let user_agent = if options.user_agent.is_empty() {
             concat!(env!("CARGO_PKG_NAME"), "/", env!("CARGO_PKG_VERSION")).to_owned()
@@ -69,7 +69,7 @@ impl Pools {
             options.user_agent.clone()
         };
         Ok(Self {
-            trust: Trust::read(options)?,
+            trust: TlsSettings::read(options)?,
             user_agent,
             deadlines: options.deadlines,
             proxied: OnceLock::new(),
@@ -82,10 +82,10 @@ impl Pools {
     }
 
     /// Marks this URL's host as a registry, which may receive a client certificate.
-    pub(super) fn introduce(&self, url: &Url) {
+    pub(super) fn add_registry_host(&self, url: &Url) {
         if self.trust.identity.is_some() {
             let mut registries = lock(&self.registries);
-            if registries.len() >= REMEMBERED {
+            if registries.len() >= MAX_CACHED {
                 registries.clear();
             }
             registries.insert(authority(url));
@@ -95,7 +95,7 @@ impl Pools {
     /// Returns the client for requests to this URL.
     pub(super) fn client(&self, url: &Url) -> Result<reqwest::Client, Reason> {
         let loopback = is_loopback(url);
-        if let Some(own) = self.own(url, loopback, Reach::Local)? {
+        if let Some(own) = self.host_client(url, loopback, NetworkZone::Local)? {
             return Ok(own);
         }
         let plain = loopback && url.scheme() == "http";
@@ -108,26 +108,26 @@ impl Pools {
             return Ok(client.clone());
         }
         let made = if plain {
-            self.make_plain()?
+            self.plain_client()?
         } else {
-            self.make(loopback, Reach::Local, &[], None)?
+            self.make(loopback, NetworkZone::Local, &[], None)?
         };
         Ok(pool.get_or_init(|| made).clone())
     }
 
     /// Returns the client for a URL from a redirect or an upload location of a registry in zone
     /// `from`.
-    fn client_away(&self, url: &Url, from: Reach) -> Result<reqwest::Client, Reason> {
+    fn redirect_client(&self, url: &Url, from: NetworkZone) -> Result<reqwest::Client, Reason> {
         let pool = match from {
-            Reach::Public => &self.away[0],
-            Reach::Private => &self.away[1],
-            Reach::Local => return self.client(url),
+            NetworkZone::Public => &self.away[0],
+            NetworkZone::Private => &self.away[1],
+            NetworkZone::Local => return self.client(url),
         };
         if let Some(why) = from.refuses(url) {
             let to = authority(url);
             return Err(Reason::Redirect { to, why });
         }
-        if let Some(own) = self.own(url, false, from)? {
+        if let Some(own) = self.host_client(url, false, from)? {
             return Ok(own);
         }
         if let Some(client) = pool.get() {
@@ -138,11 +138,11 @@ impl Pools {
     }
 
     /// Returns a client for this URL's host alone, if it has certificates of its own.
-    fn own(
+    fn host_client(
         &self,
         url: &Url,
         loopback: bool,
-        reach: Reach,
+        reach: NetworkZone,
     ) -> Result<Option<reqwest::Client>, Reason> {
         if url.scheme() != "https" {
             return Ok(None);
@@ -164,7 +164,7 @@ impl Pools {
             }
         };
         let mut own = lock(&self.own);
-        make_room(&mut own);
+        clear_if_full(&mut own);
         own.insert(key, made.clone());
         Ok(made)
     }
@@ -181,17 +181,17 @@ impl Pools {
     }
 
     /// Returns a client without trusted certificate authorities, for plain HTTP.
-    fn make_plain(&self) -> Result<reqwest::Client, Reason> {
+    fn plain_client(&self) -> Result<reqwest::Client, Reason> {
         install_provider();
         let builder = self.builder().no_proxy().tls_certs_only([]);
         let made = builder.build();
-        made.map_err(|error| Reason::Settings(in_words(innermost(&error))))
+        made.map_err(|error| Reason::Settings(certificate_message(innermost(&error))))
     }
 
     fn make(
         &self,
         loopback: bool,
-        reach: Reach,
+        reach: NetworkZone,
         authorities: &[Certificate],
         identity: Option<&Identity>,
     ) -> Result<reqwest::Client, Reason> {
@@ -201,8 +201,8 @@ impl Pools {
             if loopback {
                 builder = builder.no_proxy();
             }
-            if reach < Reach::Local {
-                builder = builder.dns_resolver(Arc::new(Within(reach)));
+            if reach < NetworkZone::Local {
+                builder = builder.dns_resolver(Arc::new(ZoneResolver(reach)));
             }
             if let Some(identity) = identity {
                 builder = builder.identity(identity.clone());
@@ -219,7 +219,7 @@ impl Pools {
             .map_err(|error| {
                 Reason::Settings(format!(
                     "certificates that were given cannot be used: {}",
-                    in_words(innermost(&error))
+                    certificate_message(innermost(&error))
                 ))
             })
     }
@@ -240,12 +240,12 @@ impl Pools {
     }
 
     /// Sends one request to a URL that a registry in zone `from` named.
-    pub(super) async fn send_away(
+    pub(super) async fn send_from(
         &self,
         request: reqwest::Request,
-        from: Reach,
+        from: NetworkZone,
     ) -> Result<reqwest::Response, Reason> {
-        let client = self.client_away(request.url(), from)?;
+        let client = self.redirect_client(request.url(), from)?;
         self.send_by(&client, request).await
     }
 
@@ -260,12 +260,12 @@ impl Pools {
         let sending = request
             .body()
             .and_then(reqwest::Body::as_bytes)
-            .map_or(0, |bytes| bytes.len() as u64 / SLOWEST);
+            .map_or(0, |bytes| bytes.len() as u64 / MIN_UPLOAD_RATE);
         let patience = self.deadlines.stall + Duration::from_secs(sending);
         let log = RequestLog::begin(&request);
         let answer = tokio::time::timeout(patience, client.execute(request)).await;
         let outcome = match answer {
-            Ok(answer) => answer.map_err(|error| self.explain(&registry, &error)),
+            Ok(answer) => answer.map_err(|error| self.connection_error(&registry, &error)),
             Err(_) => Err(Reason::Stalled { after: patience }),
         };
         if let Some(log) = log {
@@ -278,8 +278,8 @@ impl Pools {
     pub(super) async fn send_watched(
         &self,
         request: reqwest::Request,
-        part: &Part<'_>,
-        from: Reach,
+        part: &BlobPart<'_>,
+        from: NetworkZone,
     ) -> Result<reqwest::Response, Reason> {
         let log = RequestLog::begin(&request);
         let outcome = self.watch(request, part, from).await;
@@ -292,11 +292,11 @@ impl Pools {
     async fn watch(
         &self,
         request: reqwest::Request,
-        part: &Part<'_>,
-        from: Reach,
+        part: &BlobPart<'_>,
+        from: NetworkZone,
     ) -> Result<reqwest::Response, Reason> {
         let registry = authority(request.url());
-        let client = self.client_away(request.url(), from)?;
+        let client = self.redirect_client(request.url(), from)?;
         let mut answer = std::pin::pin!(client.execute(request));
         loop {
             let before = part.watch.taken();
@@ -304,7 +304,7 @@ impl Pools {
             let mut after = self.deadlines.stall;
             if sent {
                 // The registry has all bytes and stores them.
-                after += Duration::from_secs(part.length / STORING);
+                after += Duration::from_secs(part.length / MIN_STORE_RATE);
             }
             match tokio::time::timeout(after, answer.as_mut()).await {
                 Ok(Ok(response)) => return Ok(response),
@@ -312,7 +312,7 @@ impl Pools {
                     return Err(part
                         .watch
                         .failure()
-                        .map_or_else(|| self.explain(&registry, &error), Reason::Source));
+                        .map_or_else(|| self.connection_error(&registry, &error), Reason::Source));
                 }
                 Err(_) if sent => return Err(Reason::Stalled { after }),
                 Err(_) if part.watch.taken() == before && !part.watch.is_waiting() => {
@@ -332,7 +332,7 @@ impl Pools {
         tokio::time::timeout(after, response.chunk())
             .await
             .map_err(|_| Reason::Stalled { after })?
-            .map_err(|error| self.explain(&authority(response.url()), &error))
+            .map_err(|error| self.connection_error(&authority(response.url()), &error))
     }
 
     /// Returns the whole body. Returns an error if it has more than `limit` bytes.
@@ -369,9 +369,9 @@ impl Pools {
     }
 
     /// Returns the reason for an error of the connection.
-    fn explain(&self, registry: &str, error: &reqwest::Error) -> Reason {
+    fn connection_error(&self, registry: &str, error: &reqwest::Error) -> Reason {
         let registry = registry.to_owned();
-        let tls = held::<rustls::Error>(error);
+        let tls = find_cause::<rustls::Error>(error);
         // The server's alert about our certificate, or about its absence. It arrives with the first
         // response, after the handshake.
         if let Some(rustls::Error::AlertReceived(alert)) = tls
@@ -382,7 +382,7 @@ impl Pools {
         }
         let cause = innermost(error);
         if error.is_connect() {
-            if held::<TooNear>(error).is_some() {
+            if find_cause::<ZoneError>(error).is_some() {
                 return Reason::Redirect {
                     to: registry,
                     why: "which is in a network nearer than its own",
@@ -394,7 +394,7 @@ impl Pools {
                 | rustls::Error::NoCertificatesPresented,
             ) = tls
             {
-                let cause = in_words(cause);
+                let cause = certificate_message(cause);
                 return Reason::Certificate { registry, cause };
             }
             return Reason::Unreachable { registry, cause };
@@ -425,7 +425,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// Replaces the names of rustls' types for the most common errors by words.
-fn in_words(cause: String) -> String {
+fn certificate_message(cause: String) -> String {
     const WORDS: [(&str, &str); 7] = [
         ("UnknownIssuer", "its issuer is not a known authority"),
         (
@@ -445,7 +445,7 @@ fn in_words(cause: String) -> String {
 }
 
 /// Returns the error of type `T` among `error` and its causes.
-fn held<'a, T: Error + 'static>(error: &'a (dyn Error + 'static)) -> Option<&'a T> {
+fn find_cause<'a, T: Error + 'static>(error: &'a (dyn Error + 'static)) -> Option<&'a T> {
     let mut next = Some(error);
     while let Some(error) = next {
         if let Some(found) = error.downcast_ref::<T>() {

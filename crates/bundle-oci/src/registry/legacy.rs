@@ -7,15 +7,15 @@ use bundle_core::policy::RawSignature;
 use bundle_core::reference::{Digest, PinnedReference};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 
-use super::budget::{Place, Slot};
-use super::contended::{TRIES, settle};
+use super::budget::{SignatureLocation, SignatureSlot};
+use super::contended::{MAX_WRITES, wait_after_write};
 use super::referrers::AT_ONCE;
-use super::transport::Ask;
+use super::transport::RegistryRequest;
 use super::{Client, Reason, RegistryError, Repository, SignatureStored};
 use crate::attached::legacy_tag;
 use crate::blob::Blob;
 use crate::limits::{MANIFEST_BYTES, REFERRERS, SIGNATURE_BYTES};
-use crate::manifest::{Descriptor, Document, Manifest, RawManifest};
+use crate::manifest::{Descriptor, Manifest, ManifestDocument, RawManifest};
 use crate::media;
 
 /// Suffix of cosign 2's tags: one for signatures, one for attestations.
@@ -25,19 +25,19 @@ const ATTESTATIONS: &str = "att";
 impl Client {
     /// Returns the signatures under one tag and the attestations under the other, without their
     /// content. Empty if the tags do not exist.
-    pub(super) async fn legacy_places(
+    pub(super) async fn cosign_locations(
         &self,
         repository: &Repository,
         subject: &Digest,
-    ) -> Result<[Place; 2], Reason> {
+    ) -> Result<[SignatureLocation; 2], Reason> {
         let (signatures, attestations) = futures::try_join!(
-            self.legacy_manifest(repository, subject, SIGNATURES),
-            self.legacy_manifest(repository, subject, ATTESTATIONS),
+            self.cosign_manifest(repository, subject, SIGNATURES),
+            self.cosign_manifest(repository, subject, ATTESTATIONS),
         )?;
         let of = |manifest: Option<Manifest>, media_type: &'static str| {
             let layers = manifest.map(|manifest| manifest.layers);
             let layers = layers.into_iter().flatten();
-            Place::of(layers.filter(|layer| layer.media_type == media_type))
+            SignatureLocation::of(layers.filter(|layer| layer.media_type == media_type))
         };
         Ok([
             of(signatures, media::SIMPLE_SIGNING),
@@ -81,9 +81,9 @@ impl Client {
         layer: &Descriptor,
     ) -> Result<SignatureStored, Reason> {
         let tag = legacy_tag(subject, SIGNATURES);
-        for attempt in 0..=TRIES {
+        for attempt in 0..=MAX_WRITES {
             let there = self
-                .legacy_manifest(repository, subject, SIGNATURES)
+                .cosign_manifest(repository, subject, SIGNATURES)
                 .await?;
             if let Some(manifest) = there.as_ref().filter(|it| it.layers.contains(layer)) {
                 return Ok(SignatureStored {
@@ -91,7 +91,7 @@ impl Client {
                     tag: Some(tag),
                 });
             }
-            if attempt == TRIES {
+            if attempt == MAX_WRITES {
                 break;
             }
             let (mut layers, annotations) = there
@@ -106,25 +106,25 @@ impl Client {
             layers.push(layer.clone());
             let config = Blob::new(media::CONFIG, config(&layers));
             self.put_blob(repository, &config, None).await?;
-            let mut document = Document::new(config.descriptor.clone(), layers);
+            let mut document = ManifestDocument::new(config.descriptor.clone(), layers);
             document.annotations = annotations;
             let manifest = RawManifest::from(&Manifest::written(&document));
             self.put_manifest(repository, &tag, &manifest).await?;
-            settle(&manifest.digest, attempt).await;
+            wait_after_write(&manifest.digest, attempt).await;
         }
         Err(Reason::SignatureLost { tag })
     }
 
     /// Returns the image under the tag, or `None`.
-    async fn legacy_manifest(
+    async fn cosign_manifest(
         &self,
         repository: &Repository,
         subject: &Digest,
         kind: &str,
     ) -> Result<Option<Manifest>, Reason> {
         let tag = legacy_tag(subject, kind);
-        let ask =
-            Ask::get(repository, format!("manifests/{tag}")).accepting(media::ACCEPT_MANIFEST);
+        let ask = RegistryRequest::get(repository, format!("manifests/{tag}"))
+            .accepting(media::ACCEPT_MANIFEST);
         let response = match self.send(&ask).await {
             Ok(response) => response,
             Err(Reason::NotFound) => return Ok(None),
@@ -149,13 +149,13 @@ impl Client {
     pub(super) async fn layers(
         &self,
         repository: &Repository,
-        slots: Vec<Slot>,
+        slots: Vec<SignatureSlot>,
     ) -> Result<Vec<RawSignature>, Reason> {
         stream::iter(slots)
             .map(|slot| async move {
                 match slot {
-                    Slot::Wanted(layer) => self.layer(repository, layer).await,
-                    Slot::Left(signature) => Ok(signature),
+                    SignatureSlot::ToRead(layer) => self.layer(repository, layer).await,
+                    SignatureSlot::Skipped(signature) => Ok(signature),
                 }
             })
             .buffered(AT_ONCE)

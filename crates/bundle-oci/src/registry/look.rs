@@ -10,7 +10,7 @@ use crate::manifest::Manifest;
 
 /// Metadata of an image.
 #[derive(Debug, Clone)]
-pub struct Looked {
+pub struct ImageMetadata {
     /// Resolved reference.
     pub pinned: PinnedReference,
     /// Annotations of its manifest.
@@ -19,10 +19,10 @@ pub struct Looked {
     pub signatures: Result<Vec<RawSignature>, Unavailable>,
 }
 
-impl Looked {
+impl ImageMetadata {
     /// Returns metadata from a manifest of `pinned` and signatures that the caller has read. The
     /// caller has compared the digest. The error is one sentence.
-    pub fn brought(
+    pub fn from_manifest(
         pinned: PinnedReference,
         manifest: Vec<u8>,
         signatures: Vec<RawSignature>,
@@ -42,7 +42,7 @@ impl Client {
         &self,
         reference: &Reference,
         signatures: bool,
-    ) -> Result<Looked, RegistryError> {
+    ) -> Result<ImageMetadata, RegistryError> {
         let pinned = reference.pin(self.resolve(reference).await?);
         let beside = async {
             if signatures {
@@ -52,7 +52,7 @@ impl Client {
             }
         };
         let (manifest, signatures) = futures::join!(self.manifest(&pinned), beside);
-        Ok(Looked {
+        Ok(ImageMetadata {
             annotations: manifest?.annotations,
             pinned,
             signatures,

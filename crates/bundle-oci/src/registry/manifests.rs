@@ -3,8 +3,8 @@
 use bundle_core::reference::Digest;
 use reqwest::Method;
 
-use super::read::{expect_manifest, said_digest};
-use super::transport::{Ask, Target};
+use super::read::{declared_digest, expect_manifest};
+use super::transport::{RegistryRequest, RequestTarget};
 use super::{Client, Reason, RegistryError, Repository};
 use crate::limits::{MANIFEST_BYTES, TAG_PAGES, TAGS};
 use crate::manifest::{Descriptor, RawManifest};
@@ -103,11 +103,11 @@ impl Client {
     pub async fn tags(&self, repository: &Repository) -> Result<Vec<String>, RegistryError> {
         self.run("list the tags of", repository, self.deadlines.call, async {
             let mut all = Vec::new();
-            let mut target = Target::Path("tags/list?n=1000".to_owned());
+            let mut target = RequestTarget::Path("tags/list?n=1000".to_owned());
             for _ in 0..TAG_PAGES {
-                let ask = Ask {
+                let ask = RegistryRequest {
                     target,
-                    ..Ask::get(repository, String::new())
+                    ..RegistryRequest::get(repository, String::new())
                 };
                 let response = self.send(&ask).await?;
                 let next = super::referrers::next_url(&response)?;
@@ -120,7 +120,7 @@ impl Client {
                 })?;
                 all.extend(page.tags.unwrap_or_default());
                 match next {
-                    Some(next) if all.len() <= TAGS => target = Target::Url(next),
+                    Some(next) if all.len() <= TAGS => target = RequestTarget::Url(next),
                     None if all.len() <= TAGS => return Ok(all),
                     _ => break,
                 }
@@ -139,9 +139,9 @@ impl Client {
         digest: &Digest,
         push: bool,
     ) -> Result<bool, Reason> {
-        let ask = Ask {
+        let ask = RegistryRequest {
             push,
-            ..Ask::head(repository, format!("blobs/{digest}"))
+            ..RegistryRequest::head(repository, format!("blobs/{digest}"))
         };
         match self.send(&ask).await {
             Ok(_) => Ok(true),
@@ -170,15 +170,15 @@ impl Client {
         name: &str,
         limit: u64,
     ) -> Result<Option<RawManifest>, Reason> {
-        let ask =
-            Ask::get(repository, format!("manifests/{name}")).accepting(media::ACCEPT_MANIFEST);
+        let ask = RegistryRequest::get(repository, format!("manifests/{name}"))
+            .accepting(media::ACCEPT_MANIFEST);
         let response = self.send(&ask).await?;
         let media_type = expect_manifest(&response)?;
         // The content must have the requested digest. For a tag, it must have the digest that the
         // registry declares.
         let expected = match name.parse::<Digest>() {
             Ok(digest) => Some(digest),
-            Err(_) => said_digest(&response)?,
+            Err(_) => declared_digest(&response)?,
         };
         let bytes = match self
             .pools
@@ -217,13 +217,13 @@ impl Client {
         let parsed = manifest
             .parse()
             .map_err(|why| Reason::Malformed(format!("the manifest cannot be used: {why}")))?;
-        let ask = Ask {
+        let ask = RegistryRequest {
             method: Method::PUT,
             content: Some((&manifest.media_type, manifest.bytes.clone())),
-            ..Ask::get(repository, format!("manifests/{name}")).writing()
+            ..RegistryRequest::get(repository, format!("manifests/{name}")).writing()
         };
         let response = self.send(&ask).await?;
-        if let Some(found) = said_digest(&response)?
+        if let Some(found) = declared_digest(&response)?
             && found != manifest.digest
         {
             return Err(Reason::DigestMismatch {

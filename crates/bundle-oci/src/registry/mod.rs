@@ -39,20 +39,20 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::progress::{Progress, Silent};
+use crate::progress::{NoProgress, Progress};
 
 pub use auth::{Logins, UNUSABLE_PULL_SECRET};
 pub use download::BlobReader;
 pub use error::{Reason, RegistryError};
 pub use login::Login;
-pub use look::Looked;
+pub use look::ImageMetadata;
 pub use manifests::ManifestStored;
 pub use memory::MemoryReservation;
 pub use mirrors::Mirrors;
 pub use push::{Pushed, TagPolicy};
 pub use referrers::SignatureStored;
 pub use repository::Repository;
-pub use upload::Upload;
+pub use upload::UploadResult;
 
 /// Deadlines and retry pauses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -120,7 +120,7 @@ pub struct ClientOptions {
 /// A registry client. Cheap to clone; clones share connections.
 #[derive(Debug, Clone)]
 pub struct Client {
-    pools: Arc<http::Pools>,
+    pools: Arc<http::HttpClients>,
     endpoints: Arc<endpoint::Endpoints>,
     tokens: Arc<token::Tokens>,
     mirrors: Arc<Mirrors>,
@@ -133,7 +133,7 @@ impl Client {
     /// Creates a client. Reads the files of certificate authorities; opens no connection.
     pub fn new(options: ClientOptions) -> Result<Self, RegistryError> {
         Ok(Self {
-            pools: Arc::new(http::Pools::new(&options)?),
+            pools: Arc::new(http::HttpClients::new(&options)?),
             endpoints: Arc::new(endpoint::Endpoints::new(
                 options.plain_http,
                 options.mirrors.insecure(),
@@ -141,7 +141,7 @@ impl Client {
             mirrors: Arc::new(options.mirrors),
             tokens: Arc::new(token::Tokens::new(options.logins)),
             deadlines: options.deadlines,
-            progress: Arc::new(Silent),
+            progress: Arc::new(NoProgress),
             memory: Arc::new(memory::Unlimited),
         })
     }

@@ -7,10 +7,10 @@ use bundle_core::reference::PinnedReference;
 use futures::stream;
 
 use super::{Client, Reason, RegistryError, Repository};
-use crate::arriving::on_thread;
+use crate::blocking::on_thread;
 use crate::limits::{Limits, MANIFEST_BYTES};
 use crate::manifest::Manifest;
-use crate::unpack::{FileSink, InMemory, Unpacking};
+use crate::unpack::{FileSink, InMemory, Unpacker};
 
 impl Client {
     /// Unpacks the files of a bundle into `sink` while they arrive. Returns the sink's value for
@@ -67,20 +67,20 @@ impl Client {
             )
             .await?;
         let (config_descriptor, layers) = (&manifest.config, &manifest.layers);
-        let mut unpacking = Unpacking::onto(sink, config_descriptor, &config, layers, *limits)
+        let mut unpacking = Unpacker::onto(sink, config_descriptor, &config, layers, *limits)
             .map_err(Reason::Content)?;
         for (index, layer) in manifest.layers.iter().enumerate() {
             if !unpacking.wants(index) {
                 continue;
             }
             // The unpacker hashes the bytes.
-            let transfer = self.transfer(repository, layer, 0, None);
+            let transfer = self.download(repository, layer, 0, None);
             let pieces = Box::pin(stream::try_unfold(transfer, async |mut transfer| {
                 let piece = transfer.piece().await?;
                 Ok(piece.map(|piece| (piece, transfer)))
             }));
-            let unpacker = move |arriving| {
-                let done = unpacking.layer(index, arriving);
+            let unpacker = move |pieces| {
+                let done = unpacking.layer(index, pieces);
                 (unpacking, done)
             };
             let Some(((back, done), fed)) = on_thread(pieces, unpacker).await else {

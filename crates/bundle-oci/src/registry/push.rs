@@ -5,7 +5,7 @@ use bundle_core::reference::{PinnedReference, Reference};
 
 use super::{Client, Reason, RegistryError, Repository};
 use crate::manifest::RawManifest;
-use crate::pack::Packed;
+use crate::pack::PackedImage;
 
 /// Rule for a tag that refers to other content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,7 +30,7 @@ impl Client {
     /// `packed`, under the digest.
     pub async fn push(
         &self,
-        packed: &Packed,
+        packed: &PackedImage,
         to: &Reference,
         tags: TagPolicy,
     ) -> Result<Pushed, RegistryError> {

@@ -9,7 +9,7 @@ use url::{Host, Url};
 
 /// Network zone of an address, from far to near.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) enum Reach {
+pub(super) enum NetworkZone {
     /// Public address.
     Public,
     /// Private network.
@@ -18,7 +18,7 @@ pub(super) enum Reach {
     Local,
 }
 
-impl Reach {
+impl NetworkZone {
     pub(super) fn of(address: IpAddr) -> Self {
         match address {
             IpAddr::V4(address) => Self::of_v4(address),
@@ -75,7 +75,7 @@ impl Reach {
     }
 
     /// Returns the zone of the IP address in a URL; `None` if the URL has a host name.
-    fn literal(url: &Url) -> Option<Self> {
+    fn of_url(url: &Url) -> Option<Self> {
         match url.host()? {
             Host::Ipv4(address) => Some(Self::of_v4(address)),
             Host::Ipv6(address) => Some(Self::of_v6(address)),
@@ -88,8 +88,8 @@ impl Reach {
 
     /// Returns the zone of a response: from the address in the URL, or else from the peer's
     /// address.
-    pub(super) fn of_answer(url: &Url, other_end: Option<SocketAddr>) -> Self {
-        Self::literal(url)
+    pub(super) fn of_response(url: &Url, other_end: Option<SocketAddr>) -> Self {
+        Self::of_url(url)
             .or_else(|| other_end.map(|address| Self::of(address.ip())))
             .unwrap_or(Self::Public)
     }
@@ -97,7 +97,7 @@ impl Reach {
     /// Returns the reason for which a registry in this zone must not lead to that URL, if any. Host
     /// names are checked when they are resolved.
     pub(super) fn refuses(self, to: &Url) -> Option<&'static str> {
-        Self::literal(to)
+        Self::of_url(to)
             .filter(|near| *near > self)
             .map(|near| match near {
                 Self::Local => "which is this machine or the link that it is on",
@@ -108,22 +108,25 @@ impl Reach {
 
 /// DNS resolver that rejects addresses closer than allowed.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Within(pub(super) Reach);
+pub(super) struct ZoneResolver(pub(super) NetworkZone);
 
 /// Error for a name that resolves to an address closer than allowed.
 #[derive(Debug, thiserror::Error)]
 #[error("{0} is an address that a registry outside of it does not lead to")]
-pub(super) struct TooNear(IpAddr);
+pub(super) struct ZoneError(IpAddr);
 
-impl Resolve for Within {
+impl Resolve for ZoneResolver {
     fn resolve(&self, name: Name) -> Resolving {
         let Self(reach) = *self;
         Box::pin(async move {
             let found: Vec<SocketAddr> =
                 tokio::net::lookup_host((name.as_str(), 0)).await?.collect();
             // All addresses have to be allowed, as any of them may be used.
-            match found.iter().find(|address| Reach::of(address.ip()) > reach) {
-                Some(near) => Err(Box::new(TooNear(near.ip())) as Box<dyn Error + Send + Sync>),
+            match found
+                .iter()
+                .find(|address| NetworkZone::of(address.ip()) > reach)
+            {
+                Some(near) => Err(Box::new(ZoneError(near.ip())) as Box<dyn Error + Send + Sync>),
                 None => Ok(Box::new(found.into_iter()) as Addrs),
             }
         })
@@ -137,25 +140,25 @@ mod tests {
     #[test]
     fn addresses_are_public_private_or_local() {
         for (text, reach) in [
-            ("203.0.113.9", Reach::Public),
-            ("2001:db8::1", Reach::Public),
-            ("100.128.0.1", Reach::Public),
-            ("10.1.2.3", Reach::Private),
-            ("172.16.0.1", Reach::Private),
-            ("192.168.0.1", Reach::Private),
-            ("100.64.0.1", Reach::Private),
-            ("fd00::1", Reach::Private),
-            ("255.255.255.255", Reach::Private),
-            ("127.0.0.2", Reach::Local),
-            ("0.0.0.0", Reach::Local),
-            ("169.254.169.254", Reach::Local),
-            ("::1", Reach::Local),
-            ("::", Reach::Local),
-            ("fe80::1", Reach::Local),
-            ("::ffff:127.0.0.1", Reach::Local),
-            ("64:ff9b::a9fe:a9fe", Reach::Local),
+            ("203.0.113.9", NetworkZone::Public),
+            ("2001:db8::1", NetworkZone::Public),
+            ("100.128.0.1", NetworkZone::Public),
+            ("10.1.2.3", NetworkZone::Private),
+            ("172.16.0.1", NetworkZone::Private),
+            ("192.168.0.1", NetworkZone::Private),
+            ("100.64.0.1", NetworkZone::Private),
+            ("fd00::1", NetworkZone::Private),
+            ("255.255.255.255", NetworkZone::Private),
+            ("127.0.0.2", NetworkZone::Local),
+            ("0.0.0.0", NetworkZone::Local),
+            ("169.254.169.254", NetworkZone::Local),
+            ("::1", NetworkZone::Local),
+            ("::", NetworkZone::Local),
+            ("fe80::1", NetworkZone::Local),
+            ("::ffff:127.0.0.1", NetworkZone::Local),
+            ("64:ff9b::a9fe:a9fe", NetworkZone::Local),
         ] {
-            assert_eq!(Reach::of(text.parse().unwrap()), reach, "{text}");
+            assert_eq!(NetworkZone::of(text.parse().unwrap()), reach, "{text}");
         }
     }
 
@@ -167,9 +170,9 @@ mod tests {
         let name = url("https://cdn.example.com/x");
         let own = url("http://localhost:1/x");
         for (from, metadata_refused, inside_refused) in [
-            (Reach::Public, true, true),
-            (Reach::Private, true, false),
-            (Reach::Local, false, false),
+            (NetworkZone::Public, true, true),
+            (NetworkZone::Private, true, false),
+            (NetworkZone::Local, false, false),
         ] {
             assert_eq!(from.refuses(&metadata).is_some(), metadata_refused);
             assert_eq!(from.refuses(&own).is_some(), metadata_refused);
@@ -177,28 +180,39 @@ mod tests {
             assert_eq!(from.refuses(&name), None);
         }
         // Other notations of the same addresses.
-        assert!(Reach::Public.refuses(&url("http://2130706433/")).is_some());
-        assert!(Reach::Public.refuses(&url("http://0x7f.1/")).is_some());
+        assert!(
+            NetworkZone::Public
+                .refuses(&url("http://2130706433/"))
+                .is_some()
+        );
+        assert!(
+            NetworkZone::Public
+                .refuses(&url("http://0x7f.1/"))
+                .is_some()
+        );
         let registry = url("https://registry.example.com/v2/");
         let other_end = |text: &str| Some(text.parse().unwrap());
         assert_eq!(
-            Reach::of_answer(&registry, other_end("10.0.0.1:443")),
-            Reach::Private
+            NetworkZone::of_response(&registry, other_end("10.0.0.1:443")),
+            NetworkZone::Private
         );
-        assert_eq!(Reach::of_answer(&registry, None), Reach::Public);
         assert_eq!(
-            Reach::of_answer(&url("https://203.0.113.9/"), other_end("127.0.0.1:3128")),
-            Reach::Public
+            NetworkZone::of_response(&registry, None),
+            NetworkZone::Public
+        );
+        assert_eq!(
+            NetworkZone::of_response(&url("https://203.0.113.9/"), other_end("127.0.0.1:3128")),
+            NetworkZone::Public
         );
     }
 
     #[tokio::test]
     async fn rejects_names_that_resolve_to_closer_addresses() {
-        let resolve = |reach| Within(reach).resolve("localhost".parse().unwrap());
-        let Err(error) = resolve(Reach::Public).await else {
+        let resolve = |reach| ZoneResolver(reach).resolve("localhost".parse().unwrap());
+        let Err(error) = resolve(NetworkZone::Public).await else {
             panic!("localhost is not public");
         };
-        assert!(error.downcast_ref::<TooNear>().is_some(), "{error}");
-        assert!(resolve(Reach::Local).await.is_ok());
+        assert!(error.downcast_ref::<ZoneError>().is_some(), "{error}");
+        assert!(resolve(NetworkZone::Local).await.is_ok());
     }
 }

@@ -6,7 +6,7 @@ use reqwest::Response;
 use reqwest::header::CONTENT_TYPE;
 
 use super::memory::reserve;
-use super::transport::Ask;
+use super::transport::RegistryRequest;
 use super::{Client, Reason, RegistryError, Repository};
 use crate::hash::Hasher;
 use crate::limits::MANIFEST_BYTES;
@@ -48,18 +48,18 @@ impl Client {
         name: &str,
     ) -> Result<Option<Digest>, Reason> {
         let path = format!("manifests/{name}");
-        let ask = Ask::head(repository, path.clone()).accepting(media::ACCEPT_MANIFEST);
+        let ask = RegistryRequest::head(repository, path.clone()).accepting(media::ACCEPT_MANIFEST);
         let response = match self.send(&ask).await {
             Ok(response) => response,
             Err(Reason::NotFound) => return Ok(None),
             Err(reason) => return Err(reason),
         };
         expect_manifest(&response)?;
-        if let Some(digest) = said_digest(&response)? {
+        if let Some(digest) = declared_digest(&response)? {
             return Ok(Some(digest));
         }
         // Old registries do not send the header: the digest is computed.
-        let ask = Ask::get(repository, path).accepting(media::ACCEPT_MANIFEST);
+        let ask = RegistryRequest::get(repository, path).accepting(media::ACCEPT_MANIFEST);
         let response = self.send(&ask).await?;
         let body = self
             .pools
@@ -102,7 +102,7 @@ impl Client {
             });
         }
         reserve(&*self.memory, blob.size).await?;
-        let mut transfer = self.transfer(repository, blob, 0, Some(Hasher::new()));
+        let mut transfer = self.download(repository, blob, 0, Some(Hasher::new()));
         let mut all = BytesMut::new();
         while let Some(piece) = transfer.piece().await? {
             all.extend_from_slice(&piece);
@@ -149,7 +149,7 @@ pub(super) fn expect_manifest(response: &Response) -> Result<String, Reason> {
     })
 }
 
-pub(super) fn said_digest(response: &Response) -> Result<Option<Digest>, Reason> {
+pub(super) fn declared_digest(response: &Response) -> Result<Option<Digest>, Reason> {
     let Some(value) = response.headers().get(CONTENT_DIGEST) else {
         return Ok(None);
     };

@@ -11,17 +11,17 @@ use reqwest::Method;
 use reqwest::header::LINK;
 use url::Url;
 
-use super::budget::{Budget, Slot, share};
+use super::budget::{SignatureBudget, SignatureSlot, share};
 use super::challenge::next_page;
-use super::contended::{TRIES, settle};
+use super::contended::{MAX_WRITES, wait_after_write};
 use super::read::media_type;
-use super::transport::{Ask, Target};
+use super::transport::{RegistryRequest, RequestTarget};
 use super::{Client, Reason, RegistryError, Repository};
 use crate::blob::Blob;
 use crate::limits::{
     MANIFEST_BYTES, REFERRER_BYTES, REFERRER_PAGES, REFERRERS, SIGNATURE_BYTES, SIGNATURES_BYTES,
 };
-use crate::manifest::{Descriptor, Document, Index, Manifest, RawManifest, write};
+use crate::manifest::{Descriptor, Manifest, ManifestDocument, RawIndex, RawManifest, write};
 use crate::media;
 
 /// Maximum number of concurrent requests while referrers or layers are read.
@@ -37,13 +37,13 @@ const SIGNED: &str = "https://sigstore.dev/cosign/sign/v1";
 
 /// List of referrers.
 #[derive(Debug)]
-struct Listed {
+struct ReferrerList {
     entries: Vec<Descriptor>,
     /// `true` if the whole list was read.
     ended: bool,
 }
 
-impl Default for Listed {
+impl Default for ReferrerList {
     fn default() -> Self {
         Self {
             entries: Vec::new(),
@@ -54,7 +54,7 @@ impl Default for Listed {
 
 /// Content of a referrer.
 #[derive(Debug)]
-enum Held {
+enum ReferrerContent {
     /// Layers with the media types of signatures.
     Layers(Vec<Descriptor>),
     /// Size in bytes of a manifest that was too large to read.
@@ -89,18 +89,18 @@ impl Client {
             Box::pin(async move {
                 let subject = pinned.digest();
                 let (listed, [signatures, attestations]) = futures::try_join!(
-                    self.listed(repository, subject, LISTED),
-                    self.legacy_places(repository, subject),
+                    self.list_all(repository, subject, LISTED),
+                    self.cosign_locations(repository, subject),
                 )?;
-                let mut budget = Budget::new();
+                let mut budget = SignatureBudget::new();
                 // The number of entries after an incomplete list is unknown, but there is at least
                 // one.
-                budget.beyond(usize::from(!listed.ended));
+                budget.add_beyond(usize::from(!listed.ended));
                 let mut listed = listed.entries;
                 // Not all of them may be read. The sort is stable.
-                listed.sort_by_key(rank);
-                budget.beyond(listed.len().saturating_sub(REFERRERS));
-                let mut slots: Vec<Slot> = Vec::new();
+                listed.sort_by_key(read_priority);
+                budget.add_beyond(listed.len().saturating_sub(REFERRERS));
+                let mut slots: Vec<SignatureSlot> = Vec::new();
                 let mut manifests = std::pin::pin!(
                     stream::iter(listed.into_iter().take(REFERRERS))
                         .map(|entry| self.referrer(repository, subject, entry))
@@ -110,15 +110,17 @@ impl Client {
                 // before the next is read.
                 while let Some(held) = manifests.try_next().await? {
                     match held {
-                        Held::Layers(layers) => {
-                            slots.extend(layers.into_iter().filter_map(|layer| budget.take(layer)));
+                        ReferrerContent::Layers(layers) => {
+                            slots.extend(
+                                layers.into_iter().filter_map(|layer| budget.decide(layer)),
+                            );
                         }
-                        Held::TooLarge(bytes) => {
+                        ReferrerContent::TooLarge(bytes) => {
                             slots.extend(budget.too_large(bytes, REFERRER_BYTES));
                         }
                     }
                 }
-                let (slots, rest) = share([budget.place(slots), signatures, attestations]);
+                let (slots, rest) = share([budget.into_location(slots), signatures, attestations]);
                 let mut found = self.layers(repository, slots).await?;
                 found.extend(rest.rest());
                 Ok(found)
@@ -182,7 +184,7 @@ impl Client {
         repository: &Repository,
         subject: &Digest,
     ) -> Result<Vec<Descriptor>, Reason> {
-        let listed = self.listed(repository, subject, REFERRERS).await?;
+        let listed = self.list_all(repository, subject, REFERRERS).await?;
         if !listed.ended || listed.entries.len() > REFERRERS {
             return Err(Reason::TooMany {
                 what: format!("referrers of {subject}"),
@@ -195,38 +197,38 @@ impl Client {
     /// Returns the referrers of the API and of the fallback tag. Both are read: a registry may have
     /// got the API after the list was written, and the API may know only later ones. No further
     /// page is requested beyond `most` entries.
-    async fn listed(
+    async fn list_all(
         &self,
         repository: &Repository,
         subject: &Digest,
         most: usize,
-    ) -> Result<Listed, Reason> {
+    ) -> Result<ReferrerList, Reason> {
         let (api, list) = futures::try_join!(
-            self.list(repository, subject, most),
-            self.tagged_list(repository, subject),
+            self.list_from_api(repository, subject, most),
+            self.list_from_tag(repository, subject),
         )?;
         let mut listed = api.unwrap_or_default();
-        let tagged = list.iter().flat_map(Index::descriptors);
-        listed.entries = by_turns(listed.entries, tagged);
+        let tagged = list.iter().flat_map(RawIndex::descriptors);
+        listed.entries = interleave(listed.entries, tagged);
         Ok(listed)
     }
 
     /// Returns the list of the referrers API; `None` if the registry has none. The distribution
     /// specification requires 404 then; for the responses of real registries see [`is_absent`] and
     /// [`is_page`].
-    async fn list(
+    async fn list_from_api(
         &self,
         repository: &Repository,
         subject: &Digest,
         most: usize,
-    ) -> Result<Option<Listed>, Reason> {
-        let mut listed = Listed::default();
+    ) -> Result<Option<ReferrerList>, Reason> {
+        let mut listed = ReferrerList::default();
         let mut room = SIGNATURES_BYTES;
-        let mut target = Target::Path(format!("referrers/{subject}"));
+        let mut target = RequestTarget::Path(format!("referrers/{subject}"));
         for page in 0..REFERRER_PAGES {
-            let ask = Ask {
+            let ask = RegistryRequest {
                 target: target.clone(),
-                ..Ask::get(repository, String::new()).accepting(media::INDEX)
+                ..RegistryRequest::get(repository, String::new()).accepting(media::INDEX)
             };
             let response = match self.send(&ask).await {
                 Ok(response) => response,
@@ -241,12 +243,17 @@ impl Client {
             let index = read_list(&self.list_body(response).await?)?;
             let from = listed.entries.len();
             listed.entries.extend(index.descriptors());
-            room = room.saturating_sub(listed.entries[from..].iter().map(Descriptor::weight).sum());
+            room = room.saturating_sub(
+                listed.entries[from..]
+                    .iter()
+                    .map(Descriptor::memory_size)
+                    .sum(),
+            );
             match next {
                 None => return Ok(Some(listed)),
                 Some(_) if listed.entries.len() > most => return Ok(Some(listed)),
                 Some(_) if room == 0 => break,
-                Some(next) => target = Target::Url(next),
+                Some(next) => target = RequestTarget::Url(next),
             }
         }
         listed.ended = false;
@@ -254,12 +261,12 @@ impl Client {
     }
 
     /// Returns the list under the fallback tag `sha256-…`; `None` if it does not exist.
-    async fn tagged_list(
+    async fn list_from_tag(
         &self,
         repository: &Repository,
         subject: &Digest,
-    ) -> Result<Option<Index>, Reason> {
-        let ask = Ask::get(repository, format!("manifests/{}", list_tag(subject)))
+    ) -> Result<Option<RawIndex>, Reason> {
+        let ask = RegistryRequest::get(repository, format!("manifests/{}", fallback_tag(subject)))
             .accepting(media::INDEX);
         let response = match self.send(&ask).await {
             Ok(response) => response,
@@ -299,18 +306,22 @@ impl Client {
         repository: &Repository,
         subject: &Digest,
         entry: Descriptor,
-    ) -> Result<Held, Reason> {
+    ) -> Result<ReferrerContent, Reason> {
         if media::is_index(&entry.media_type) {
-            return Ok(Held::Layers(Vec::new()));
+            return Ok(ReferrerContent::Layers(Vec::new()));
         }
         let asked = self
             .get_manifest_within(repository, &entry.digest, REFERRER_BYTES)
             .await;
         let manifest = match asked {
             Ok(Some(manifest)) => manifest,
-            Ok(None) => return Ok(Held::TooLarge(entry.size.max(REFERRER_BYTES + 1))),
+            Ok(None) => {
+                return Ok(ReferrerContent::TooLarge(
+                    entry.size.max(REFERRER_BYTES + 1),
+                ));
+            }
             // It was deleted, and the list is outdated.
-            Err(Reason::NotFound) => return Ok(Held::Layers(Vec::new())),
+            Err(Reason::NotFound) => return Ok(ReferrerContent::Layers(Vec::new())),
             Err(reason) => return Err(reason),
         };
         let about_us = manifest
@@ -318,7 +329,7 @@ impl Client {
             .as_ref()
             .is_some_and(|named| named.digest == *subject);
         if !about_us {
-            return Ok(Held::Layers(Vec::new()));
+            return Ok(ReferrerContent::Layers(Vec::new()));
         }
         let mut layers = manifest.layers;
         layers.retain(|layer| {
@@ -327,7 +338,7 @@ impl Client {
                 || layer.media_type == media::SIMPLE_SIGNING
                 || layer.media_type == media::DSSE_ENVELOPE
         });
-        Ok(Held::Layers(layers))
+        Ok(ReferrerContent::Layers(layers))
     }
 
     /// Adds an entry to the list under the fallback tag.
@@ -337,28 +348,28 @@ impl Client {
         subject: &Digest,
         referrer: &Descriptor,
     ) -> Result<String, Reason> {
-        let tag = list_tag(subject);
+        let tag = fallback_tag(subject);
         let entry =
             serde_json::to_value(referrer).map_err(|error| Reason::Malformed(error.to_string()))?;
-        for attempt in 0..=TRIES {
+        for attempt in 0..=MAX_WRITES {
             let mut index = self
-                .tagged_list(repository, subject)
+                .list_from_tag(repository, subject)
                 .await?
-                .unwrap_or_else(Index::empty);
+                .unwrap_or_else(RawIndex::empty);
             if index.names(&referrer.digest) {
                 return Ok(tag);
             }
-            if attempt == TRIES {
+            if attempt == MAX_WRITES {
                 break;
             }
             index.manifests.push(entry.clone());
-            let ask = Ask {
+            let ask = RegistryRequest {
                 method: Method::PUT,
                 content: Some((media::INDEX, Bytes::from(write(&index)))),
-                ..Ask::get(repository, format!("manifests/{tag}")).writing()
+                ..RegistryRequest::get(repository, format!("manifests/{tag}")).writing()
             };
             self.send(&ask).await?;
-            settle(&referrer.digest, attempt).await;
+            wait_after_write(&referrer.digest, attempt).await;
         }
         Err(Reason::SignatureLost { tag })
     }
@@ -398,7 +409,7 @@ fn expect_list(response: &reqwest::Response) -> Result<(), Reason> {
     })
 }
 
-fn read_list(body: &[u8]) -> Result<Index, Reason> {
+fn read_list(body: &[u8]) -> Result<RawIndex, Reason> {
     serde_json::from_slice(body).map_err(|error| {
         Reason::Malformed(format!("the list of referrers is not an index: {error}"))
     })
@@ -407,7 +418,7 @@ fn read_list(body: &[u8]) -> Result<Index, Reason> {
 /// Interleaves the entries of the API and of the fallback list, so that a flood in one does not
 /// displace the other. For entries in both, the API's version is used, as anyone can write the
 /// list.
-fn by_turns(
+fn interleave(
     mut api: Vec<Descriptor>,
     tagged: impl IntoIterator<Item = Descriptor>,
 ) -> Vec<Descriptor> {
@@ -430,7 +441,7 @@ fn by_turns(
 /// which registries include in lists. Lists that others write under the fallback tag may lack it
 /// (cosign before go-containerregistry 0.22), so their entries may be signatures. The annotation is
 /// not trusted: it only changes the order, and every entry is verified.
-fn rank(entry: &Descriptor) -> u8 {
+fn read_priority(entry: &Descriptor) -> u8 {
     let named = entry.artifact_type.as_deref().unwrap_or_default();
     let predicate = entry.annotations.get(PREDICATE).map(String::as_str);
     match predicate {
@@ -443,12 +454,13 @@ fn rank(entry: &Descriptor) -> u8 {
 }
 
 /// Returns the fallback tag for referrers, for registries without the API.
-fn list_tag(subject: &Digest) -> String {
+fn fallback_tag(subject: &Digest) -> String {
     format!("sha256-{}", subject.hex())
 }
 
 fn referrer_of(subject: Descriptor, predicate_type: &str, config: &Blob, layer: &Blob) -> Manifest {
-    let mut document = Document::new(config.descriptor.clone(), vec![layer.descriptor.clone()]);
+    let mut document =
+        ManifestDocument::new(config.descriptor.clone(), vec![layer.descriptor.clone()]);
     document.artifact_type = Some(media::SIGSTORE_BUNDLE.to_owned());
     document.subject = Some(subject);
     document.annotations = [CONTENT, (PREDICATE, predicate_type)]
@@ -491,9 +503,9 @@ mod tests {
         let mut otherwise = named("c");
         otherwise.media_type = media::INDEX.to_owned();
         let three = ["a", "b", "c"].map(named);
-        let turns = by_turns(three.to_vec(), [otherwise, named("x"), named("y")]);
+        let turns = interleave(three.to_vec(), [otherwise, named("x"), named("y")]);
         assert_eq!(turns, ["a", "x", "b", "y", "c"].map(named));
-        let turns = by_turns(Vec::new(), three.clone());
+        let turns = interleave(Vec::new(), three.clone());
         assert_eq!(turns, three);
     }
 }

@@ -4,11 +4,11 @@ use std::collections::HashMap;
 
 /// Maximum number of registries and repositories in a cache. References can name any number of
 /// hosts; an evicted entry costs one more request.
-pub(super) const REMEMBERED: usize = 1000;
+pub(super) const MAX_CACHED: usize = 1000;
 
 /// Clears the cache if it is full.
-pub(super) fn make_room<K, V>(known: &mut HashMap<K, V>) {
-    if known.len() >= REMEMBERED {
+pub(super) fn clear_if_full<K, V>(known: &mut HashMap<K, V>) {
+    if known.len() >= MAX_CACHED {
         known.clear();
     }
 }

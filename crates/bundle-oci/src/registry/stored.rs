@@ -12,14 +12,14 @@ use super::login::Login;
 
 /// Use of the credential helpers that a file names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Helpers {
+pub(super) enum HelperUse {
     Asked,
     Ignored,
 }
 
 /// A credential file.
 #[derive(Debug, Deserialize)]
-pub(super) struct Stored {
+pub(super) struct CredentialFile {
     #[serde(default)]
     auths: Option<BTreeMap<String, Value>>,
     #[serde(default, rename = "credHelpers")]
@@ -28,7 +28,7 @@ pub(super) struct Stored {
     store: Option<String>,
 }
 
-impl Stored {
+impl CredentialFile {
     /// Parses the file.
     pub(super) fn read(content: &[u8]) -> Result<Self, String> {
         serde_json::from_slice(content).map_err(|_| "it is not a docker configuration".to_owned())
@@ -40,13 +40,13 @@ impl Stored {
         &self,
         registry: &str,
         path: &str,
-        helpers: Helpers,
+        helpers: HelperUse,
     ) -> Result<Option<Login>, String> {
         let ask = |server: &str, helper: &String| {
             decode(&json!({ "credHelpers": { server: helper } }), server)
         };
         let server = server(registry);
-        if helpers == Helpers::Asked
+        if helpers == HelperUse::Asked
             && let Some(helper) = self
                 .helpers
                 .as_ref()
@@ -63,7 +63,7 @@ impl Stored {
             return Ok(Some(login));
         }
         match &self.store {
-            Some(store) if helpers == Helpers::Asked && !store.is_empty() => ask(server, store),
+            Some(store) if helpers == HelperUse::Asked && !store.is_empty() => ask(server, store),
             _ => Ok(None),
         }
     }
@@ -191,8 +191,8 @@ mod tests {
     use super::*;
 
     fn login(json: &str, registry: &str, path: &str) -> Option<Login> {
-        let stored = Stored::read(json.as_bytes()).unwrap();
-        stored.login(registry, path, Helpers::Ignored).unwrap()
+        let stored = CredentialFile::read(json.as_bytes()).unwrap();
+        stored.login(registry, path, HelperUse::Ignored).unwrap()
     }
 
     fn who(json: &str, registry: &str, path: &str) -> String {

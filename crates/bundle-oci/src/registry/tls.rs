@@ -12,19 +12,19 @@ use super::{ClientOptions, Reason, RegistryError};
 use crate::limits::CREDENTIAL_BYTES;
 
 /// Certificates for all registries, and the folders with certificates by host.
-pub(super) struct Trust {
+pub(super) struct TlsSettings {
     pub(super) authorities: Vec<Certificate>,
     pub(super) identity: Option<Identity>,
     folders: Vec<PathBuf>,
 }
 
 /// Certificates for one registry.
-pub(super) struct Own {
+pub(super) struct HostCertificates {
     pub(super) authorities: Vec<Certificate>,
     pub(super) identity: Option<Identity>,
 }
 
-impl Trust {
+impl TlsSettings {
     pub(super) fn read(options: &ClientOptions) -> Result<Self, RegistryError> {
         let mut trust = Self {
             authorities: Vec::new(),
@@ -78,7 +78,7 @@ impl Trust {
     }
 
     /// Returns the certificates for `host` (with its port) from the first folder that has any.
-    pub(super) fn of(&self, host: &str) -> Result<Option<Own>, Reason> {
+    pub(super) fn of(&self, host: &str) -> Result<Option<HostCertificates>, Reason> {
         // Hosts come from references and redirects and must not contain path separators.
         if host.contains(['/', '\\']) || host.starts_with('.') {
             return Ok(None);
@@ -86,7 +86,7 @@ impl Trust {
         for folder in self.folders.iter().map(|folder| folder.join(host)) {
             match entries(&folder) {
                 Ok((files, _)) => {
-                    return own(&files).map(Some).map_err(|why| {
+                    return host_certificates(&files).map(Some).map_err(|why| {
                         Reason::Settings(format!(
                             "the certificates in `{}` cannot be used: {why}",
                             folder.display()
@@ -123,8 +123,8 @@ fn entries(folder: &Path) -> io::Result<(Vec<PathBuf>, Vec<PathBuf>)> {
 
 /// docker's rules: `*.crt` are certificate authorities, `NAME.cert` and `NAME.key` are a client
 /// certificate.
-fn own(files: &[PathBuf]) -> Result<Own, String> {
-    let mut own = Own {
+fn host_certificates(files: &[PathBuf]) -> Result<HostCertificates, String> {
+    let mut own = HostCertificates {
         authorities: Vec::new(),
         identity: None,
     };

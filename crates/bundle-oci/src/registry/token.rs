@@ -14,22 +14,22 @@ use super::auth::Logins;
 use super::challenge::Challenge;
 use super::detail::detail_of;
 use super::endpoint::Endpoint;
-use super::http::{Pools, authority};
+use super::http::{HttpClients, authority};
 use super::login::Login;
 use super::memory::Unlimited;
-use super::reach::Reach;
-use super::remembered::make_room;
+use super::reach::NetworkZone;
+use super::remembered::clear_if_full;
 use super::{Reason, Repository};
 use crate::clock::instant;
 use crate::limits::TOKEN_BYTES;
 
 /// Lifetime of a token without `expires_in`, as the token specification defines.
-const UNSAID: Duration = Duration::from_secs(60);
+const DEFAULT_LIFETIME: Duration = Duration::from_secs(60);
 /// Time before the expiry at which a token is renewed, so that it does not expire during a request.
-const MARGIN: Duration = Duration::from_secs(10);
+const EXPIRY_MARGIN: Duration = Duration::from_secs(10);
 
 /// Registry, repository, write access, and a second repository to read from.
-type Key = (String, String, bool, Option<String>);
+type TokenKey = (String, String, bool, Option<String>);
 
 /// User name for an identity token, for services that only support names and passwords, as docker's
 /// helpers write it.
@@ -37,15 +37,15 @@ const TOKEN_USER: &str = "<token>";
 
 /// Access for which a token is needed.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Purpose<'a> {
+pub(super) struct TokenScope<'a> {
     pub(super) repository: &'a Repository,
     pub(super) push: bool,
     /// Path of a second repository of the same registry that is read, for a mount.
     pub(super) mount: Option<&'a str>,
 }
 
-impl Purpose<'_> {
-    fn key(&self) -> Key {
+impl TokenScope<'_> {
+    fn key(&self) -> TokenKey {
         (
             self.repository.registry.clone(),
             self.repository.path.clone(),
@@ -78,11 +78,11 @@ impl Purpose<'_> {
 pub(super) struct Tokens {
     sources: Logins,
     logins: Mutex<HashMap<(String, String), Option<Login>>>,
-    bought: Mutex<HashMap<Key, (HeaderValue, Instant)>>,
+    bought: Mutex<HashMap<TokenKey, (HeaderValue, Instant)>>,
 }
 
 #[derive(Deserialize)]
-struct Issued {
+struct TokenResponse {
     token: Option<String>,
     /// OAuth's name of the field; some services send both.
     access_token: Option<String>,
@@ -107,7 +107,7 @@ impl Tokens {
     /// obtain.
     pub(super) fn who(&self, repository: &Repository) -> (String, Option<Login>) {
         let known = lock(&self.logins)
-            .get(&place(repository))
+            .get(&login_key(repository))
             .cloned()
             .flatten();
         let who = known
@@ -117,16 +117,16 @@ impl Tokens {
     }
 
     /// Removes a token that the registry rejected.
-    pub(super) fn forget(&self, purpose: Purpose<'_>) {
+    pub(super) fn forget(&self, purpose: TokenScope<'_>) {
         lock(&self.bought).remove(&purpose.key());
     }
 
     /// Returns the value of the header, if any.
     pub(super) async fn authorize(
         &self,
-        pools: &Pools,
+        pools: &HttpClients,
         endpoint: &Endpoint,
-        purpose: Purpose<'_>,
+        purpose: TokenScope<'_>,
     ) -> Result<Option<HeaderValue>, Reason> {
         let Some(challenge) = &endpoint.challenge else {
             return Ok(None);
@@ -153,16 +153,16 @@ impl Tokens {
                 {
                     return Ok(Some(token.clone()));
                 }
-                let order = Order {
+                let order = TokenRequest {
                     realm: trusted_realm(realm, endpoint)?,
                     service: service.as_deref(),
                     scopes: purpose.scopes(scope.as_deref()),
                     login: login.as_ref(),
                     reach: endpoint.reach,
                 };
-                let (token, until) = order.buy(pools).await?;
+                let (token, until) = order.fetch(pools).await?;
                 let mut bought = lock(&self.bought);
-                make_room(&mut bought);
+                clear_if_full(&mut bought);
                 bought.insert(key, (token.clone(), until));
                 Ok(Some(token))
             }
@@ -170,12 +170,12 @@ impl Tokens {
     }
 
     async fn login(&self, repository: &Repository) -> Result<Option<Login>, Reason> {
-        let place = place(repository);
-        if let Some(known) = lock(&self.logins).get(&place) {
+        let key = login_key(repository);
+        if let Some(known) = lock(&self.logins).get(&key) {
             return Ok(known.clone());
         }
         // May run a credential helper, so it runs on a blocking thread.
-        let (sources, (registry, path)) = (self.sources.clone(), place.clone());
+        let (sources, (registry, path)) = (self.sources.clone(), key.clone());
         let found = tokio::task::spawn_blocking(move || sources.find(&registry, &path))
             .await
             .unwrap_or_else(|_| Err("the lookup ended early".to_owned()))
@@ -184,14 +184,14 @@ impl Tokens {
                 cause,
             })?;
         let mut logins = lock(&self.logins);
-        make_room(&mut logins);
-        logins.insert(place, found.clone());
+        clear_if_full(&mut logins);
+        logins.insert(key, found.clone());
         Ok(found)
     }
 }
 
 /// Returns the key of cached credentials: registry and repository.
-fn place(repository: &Repository) -> (String, String) {
+fn login_key(repository: &Repository) -> (String, String) {
     (repository.registry.clone(), repository.path.clone())
 }
 
@@ -227,28 +227,30 @@ fn trusted_realm(realm: &str, endpoint: &Endpoint) -> Result<Url, Reason> {
 }
 
 /// A request for a token.
-struct Order<'a> {
+struct TokenRequest<'a> {
     realm: Url,
     service: Option<&'a str>,
     scopes: Vec<String>,
     login: Option<&'a Login>,
     /// Network zone of the registry that named the realm.
-    reach: Reach,
+    reach: NetworkZone,
 }
 
-impl Order<'_> {
-    async fn buy(&self, pools: &Pools) -> Result<(HeaderValue, Instant), Reason> {
+impl TokenRequest<'_> {
+    async fn fetch(&self, pools: &HttpClients) -> Result<(HeaderValue, Instant), Reason> {
         let response = match self.login {
             Some(Login::IdentityToken(token)) => {
-                let response = pools.send_away(self.exchange(token), self.reach).await?;
+                let response = pools
+                    .send_from(self.post_request(token), self.reach)
+                    .await?;
                 // Services that support only the older flow with names and passwords.
                 if matches!(response.status().as_u16(), 404 | 405) {
-                    pools.send_away(self.question()?, self.reach).await?
+                    pools.send_from(self.get_request()?, self.reach).await?
                 } else {
                     response
                 }
             }
-            _ => pools.send_away(self.question()?, self.reach).await?,
+            _ => pools.send_from(self.get_request()?, self.reach).await?,
         };
         let status = response.status();
         if !status.is_success() {
@@ -258,7 +260,7 @@ impl Order<'_> {
         let body = pools
             .body(response, TOKEN_BYTES, "the token", &Unlimited)
             .await?;
-        let issued: Issued = serde_json::from_slice(&body).map_err(|_| {
+        let issued: TokenResponse = serde_json::from_slice(&body).map_err(|_| {
             Reason::Malformed("the token service's answer cannot be read".to_owned())
         })?;
         let token = issued
@@ -268,15 +270,17 @@ impl Order<'_> {
             .ok_or_else(|| {
                 Reason::Malformed("the token service's answer has no token".to_owned())
             })?;
-        let good = issued.expires_in.map_or(UNSAID, Duration::from_secs);
+        let good = issued
+            .expires_in
+            .map_or(DEFAULT_LIFETIME, Duration::from_secs);
         let until = instant()
-            .checked_add(good.saturating_sub(MARGIN))
+            .checked_add(good.saturating_sub(EXPIRY_MARGIN))
             .unwrap_or_else(instant);
         Ok((secret(&format!("Bearer {token}"))?, until))
     }
 
     /// Returns the OAuth 2 request for an identity token.
-    fn exchange(&self, token: &str) -> reqwest::Request {
+    fn post_request(&self, token: &str) -> reqwest::Request {
         let mut form = Serializer::new(String::new());
         form.append_pair("grant_type", "refresh_token")
             .append_pair("client_id", "kubectl-bundle")
@@ -297,7 +301,7 @@ impl Order<'_> {
 
     /// Returns the request of docker's token specification: parameters in the query, credentials in
     /// a header.
-    fn question(&self) -> Result<reqwest::Request, Reason> {
+    fn get_request(&self) -> Result<reqwest::Request, Reason> {
         let mut realm = self.realm.clone();
         if let Some(service) = self.service {
             realm.query_pairs_mut().append_pair("service", service);
@@ -325,7 +329,7 @@ impl Order<'_> {
             (429 | 500.., _) => Reason::Busy { status, detail },
             // 400 is OAuth's `invalid_grant`: the identity token has expired or was revoked.
             (400 | 401, Some(login)) => Reason::LoginRefused {
-                place: format!("the token service {}", authority(&self.realm)),
+                service: format!("the token service {}", authority(&self.realm)),
                 who: login.who(),
                 status,
                 detail,
@@ -346,7 +350,7 @@ mod tests {
     #[test]
     fn requests_scopes_of_the_repository_and_of_a_mount() {
         let repository = "registry.example.com/team/web".parse().unwrap();
-        let purpose = |push, mount| Purpose {
+        let purpose = |push, mount| TokenScope {
             repository: &repository,
             push,
             mount,

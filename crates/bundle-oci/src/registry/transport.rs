@@ -17,31 +17,31 @@ use url::Url;
 use super::challenge::Challenge;
 use super::detail::detail_of;
 use super::endpoint::{Endpoint, challenge_of};
-use super::feed::Part;
+use super::feed::BlobPart;
 use super::http::authority;
 use super::login::Login;
-use super::mirrors::Wanted;
-use super::reach::Reach;
-use super::token::Purpose;
+use super::mirrors::AccessKind;
+use super::reach::NetworkZone;
+use super::token::TokenScope;
 use super::{Client, Reason, Repository};
 use crate::clock::timestamp;
 use crate::limits::REDIRECTS;
 use crate::progress::Progress;
 
 /// Maximum wait that a registry can request.
-const PATIENCE: Duration = Duration::from_secs(30);
+const MAX_WAIT: Duration = Duration::from_secs(30);
 
 /// A request.
 #[derive(Clone)]
-pub(super) struct Ask<'a> {
+pub(super) struct RegistryRequest<'a> {
     pub(super) repository: &'a Repository,
     pub(super) method: Method,
-    pub(super) target: Target,
+    pub(super) target: RequestTarget,
     pub(super) accept: Option<&'static str>,
     /// Media type and body.
     pub(super) content: Option<(&'a str, Bytes)>,
     /// Body that is too large for memory.
-    pub(super) part: Option<Part<'a>>,
+    pub(super) part: Option<BlobPart<'a>>,
     /// `true` if it writes.
     pub(super) push: bool,
     /// Path of a second repository of the same registry that must be readable, for a mount.
@@ -50,31 +50,31 @@ pub(super) struct Ask<'a> {
     pub(super) from: u64,
     /// Network zone of the registry that named the target, if the target is not on the registry
     /// itself.
-    pub(super) reach: Reach,
+    pub(super) reach: NetworkZone,
 }
 
 /// Target of a request.
 #[derive(Debug, Clone)]
-pub(super) enum Target {
+pub(super) enum RequestTarget {
     /// Path below the repository: `manifests/1.4.0`.
     Path(String),
     /// URL that the registry returned.
     Url(Url),
 }
 
-impl<'a> Ask<'a> {
+impl<'a> RegistryRequest<'a> {
     pub(super) fn get(repository: &'a Repository, path: String) -> Self {
         Self {
             repository,
             method: Method::GET,
-            target: Target::Path(path),
+            target: RequestTarget::Path(path),
             accept: None,
             content: None,
             part: None,
             push: false,
             mount: None,
             from: 0,
-            reach: Reach::Local,
+            reach: NetworkZone::Local,
         }
     }
 
@@ -96,8 +96,8 @@ impl<'a> Ask<'a> {
         Self { push: true, ..self }
     }
 
-    fn purpose(&self) -> Purpose<'_> {
-        Purpose {
+    fn token_scope(&self) -> TokenScope<'_> {
+        TokenScope {
             repository: self.repository,
             push: self.push,
             mount: self.mount,
@@ -106,12 +106,12 @@ impl<'a> Ask<'a> {
 }
 
 /// A failed attempt, and the wait that the registry requested.
-struct Failed {
+struct FailedAttempt {
     reason: Reason,
     wait: Option<Duration>,
 }
 
-impl From<Reason> for Failed {
+impl From<Reason> for FailedAttempt {
     fn from(reason: Reason) -> Self {
         Self { reason, wait: None }
     }
@@ -120,27 +120,31 @@ impl From<Reason> for Failed {
 impl Client {
     /// Sends a request to the locations in order until one succeeds: mirrors before the registry
     /// for reads, only the registry for writes.
-    pub(super) async fn send(&self, ask: &Ask<'_>) -> Result<Response, Reason> {
+    pub(super) async fn send(&self, ask: &RegistryRequest<'_>) -> Result<Response, Reason> {
         let wanted = match (&ask.target, ask.push) {
-            (_, true) => Wanted::Writing,
-            (Target::Url(url), _) => Wanted::At(authority(url)),
-            (Target::Path(path), _) => Wanted::reading(path),
+            (_, true) => AccessKind::Write,
+            (RequestTarget::Url(url), _) => AccessKind::Location(authority(url)),
+            (RequestTarget::Path(path), _) => AccessKind::reading(path),
         };
-        let mut places = self.mirrors.places(ask.repository, &wanted)?;
-        let last = places.pop().unwrap_or_else(|| ask.repository.clone());
-        for place in &places {
-            match self.send_to(ask, place).await {
+        let mut locations = self.mirrors.locations(ask.repository, &wanted)?;
+        let last = locations.pop().unwrap_or_else(|| ask.repository.clone());
+        for location in &locations {
+            match self.send_to(ask, location).await {
                 Ok(response) => return Ok(response),
-                Err(reason) => self.mirrors.failed(place, &reason),
+                Err(reason) => self.mirrors.record_failure(location, &reason),
             }
         }
         self.send_to(ask, &last).await
     }
 
     /// Sends a request until it succeeds or fails with an error that a retry cannot resolve.
-    async fn send_to(&self, ask: &Ask<'_>, place: &Repository) -> Result<Response, Reason> {
-        let ask = &Ask {
-            repository: place,
+    async fn send_to(
+        &self,
+        ask: &RegistryRequest<'_>,
+        location: &Repository,
+    ) -> Result<Response, Reason> {
+        let ask = &RegistryRequest {
+            repository: location,
             ..ask.clone()
         };
         let backoff = ExponentialBuilder::default()
@@ -149,60 +153,70 @@ impl Client {
             .with_jitter();
         (|| self.attempt(ask))
             .retry(backoff)
-            .when(|failed: &Failed| {
+            .when(|failed: &FailedAttempt| {
                 // A partly sent upload may have been stored in part, so the caller checks that
                 // before a retry, unless the registry rejected the request.
                 let clean = ask.part.is_none() || failed.wait.is_some();
                 clean && matches!(failed.reason, Reason::Busy { status, .. } if status != 501)
             })
-            .adjust(|failed: &Failed, planned| match (planned, failed.wait) {
-                (Some(_), Some(wait)) => (wait <= PATIENCE).then_some(wait),
-                (planned, _) => planned,
-            })
+            .adjust(
+                |failed: &FailedAttempt, planned| match (planned, failed.wait) {
+                    (Some(_), Some(wait)) => (wait <= MAX_WAIT).then_some(wait),
+                    (planned, _) => planned,
+                },
+            )
             .await
             .map_err(|failed| failed.reason)
     }
 
-    async fn attempt(&self, ask: &Ask<'_>) -> Result<Response, Failed> {
+    async fn attempt(&self, ask: &RegistryRequest<'_>) -> Result<Response, FailedAttempt> {
         let registry = ask.repository.registry.as_str();
         let endpoint = self.endpoints.get(&self.pools, registry).await?;
         let response = self.authorized(ask, &endpoint).await?;
         // Only the registry itself may name its token service: a redirect target could otherwise
         // collect its passwords.
-        let at_home = response.url().origin() == endpoint.base.origin();
-        if response.status() != StatusCode::UNAUTHORIZED || !at_home {
-            return self.judge(ask, response).await;
+        let on_registry = response.url().origin() == endpoint.base.origin();
+        if response.status() != StatusCode::UNAUTHORIZED || !on_registry {
+            return self.check_status(ask, response).await;
         }
         // The token has expired early, or the registry requires more for this request than for `GET
         // /v2/`.
-        self.tokens.forget(ask.purpose());
+        self.tokens.forget(ask.token_scope());
         let endpoint = challenge_of(response.headers())
             .and_then(|challenge| self.endpoints.update(registry, challenge));
         match endpoint {
             Some(endpoint) => {
                 let response = self.authorized(ask, &endpoint).await?;
-                self.judge(ask, response).await
+                self.check_status(ask, response).await
             }
-            None => self.judge(ask, response).await,
+            None => self.check_status(ask, response).await,
         }
     }
 
-    async fn authorized(&self, ask: &Ask<'_>, endpoint: &Endpoint) -> Result<Response, Reason> {
+    async fn authorized(
+        &self,
+        ask: &RegistryRequest<'_>,
+        endpoint: &Endpoint,
+    ) -> Result<Response, Reason> {
         let authorization = self
             .tokens
-            .authorize(&self.pools, endpoint, ask.purpose())
+            .authorize(&self.pools, endpoint, ask.token_scope())
             .await?;
         let mut url = match &ask.target {
-            Target::Path(path) => endpoint
+            RequestTarget::Path(path) => endpoint
                 .base
                 .join(&format!("{}/{path}", ask.repository.path))
                 .map_err(|error| Reason::Malformed(format!("`{path}` is not a path: {error}")))?,
-            Target::Url(url) => url.clone(),
+            RequestTarget::Url(url) => url.clone(),
         };
         let mut reach = ask.reach;
         for _ in 0..=REDIRECTS {
-            let at_home = url.origin() == endpoint.base.origin();
-            let from = if at_home { Reach::Local } else { reach };
+            let on_registry = url.origin() == endpoint.base.origin();
+            let from = if on_registry {
+                NetworkZone::Local
+            } else {
+                reach
+            };
             let mut request = Request::new(ask.method.clone(), url.clone());
             let headers = request.headers_mut();
             if let Some(accept) = ask.accept {
@@ -215,7 +229,7 @@ impl Client {
             }
             // Credentials are sent only to the registry, never to redirect targets.
             if let Some(value) = &authorization
-                && at_home
+                && on_registry
             {
                 headers.insert(AUTHORIZATION, value.clone());
             }
@@ -229,17 +243,17 @@ impl Client {
             }
             let response = match &ask.part {
                 Some(part) => {
-                    carry(&mut request, part, &self.progress);
+                    set_body(&mut request, part, &self.progress);
                     self.pools.send_watched(request, part, from).await?
                 }
-                None => self.pools.send_away(request, from).await?,
+                None => self.pools.send_from(request, from).await?,
             };
             if !response.status().is_redirection() {
                 return Ok(response);
             }
-            let here = Reach::of_answer(&url, response.remote_addr());
-            reach = if at_home { here } else { reach.min(here) };
-            url = next(&url, &response, &ask.method)?;
+            let here = NetworkZone::of_response(&url, response.remote_addr());
+            reach = if on_registry { here } else { reach.min(here) };
+            url = redirect_target(&url, &response, &ask.method)?;
         }
         Err(Reason::Redirect {
             to: authority(&url),
@@ -247,7 +261,11 @@ impl Client {
         })
     }
 
-    async fn judge(&self, ask: &Ask<'_>, response: Response) -> Result<Response, Failed> {
+    async fn check_status(
+        &self,
+        ask: &RegistryRequest<'_>,
+        response: Response,
+    ) -> Result<Response, FailedAttempt> {
         let status = response.status();
         if status.is_success() {
             return Ok(response);
@@ -264,12 +282,12 @@ impl Client {
             429 | 500.. => Reason::Busy { status, detail },
             _ => Reason::Refused { status, detail },
         };
-        Err(Failed { reason, wait })
+        Err(FailedAttempt { reason, wait })
     }
 }
 
 /// Sets the part as the body of the request.
-fn carry(request: &mut Request, part: &Part<'_>, progress: &Arc<dyn Progress>) {
+fn set_body(request: &mut Request, part: &BlobPart<'_>, progress: &Arc<dyn Progress>) {
     let headers = request.headers_mut();
     headers.insert(
         CONTENT_TYPE,
@@ -290,16 +308,16 @@ impl Client {
     /// permissions.
     fn denied(
         &self,
-        ask: &Ask<'_>,
+        ask: &RegistryRequest<'_>,
         challenge: Option<Challenge>,
         status: u16,
         detail: String,
     ) -> Reason {
         let (who, login) = self.tokens.who(ask.repository);
-        let place = ask.repository.registry.clone();
+        let service = ask.repository.registry.clone();
         match (status, login, challenge) {
             (401, Some(Login::Password { .. }), Some(Challenge::Basic)) => Reason::LoginRefused {
-                place,
+                service,
                 who,
                 status,
                 detail,
@@ -307,7 +325,7 @@ impl Client {
             (401, Some(Login::Bearer(_)), Some(Challenge::Bearer { error, .. }))
                 if error.as_deref() != Some("insufficient_scope") =>
             {
-                Reason::TokenRefused { place }
+                Reason::TokenRefused { service }
             }
             (
                 _,
@@ -333,7 +351,7 @@ impl Client {
 }
 
 /// Returns the target of a redirect, or an error if it is not allowed.
-fn next(from: &Url, response: &Response, method: &Method) -> Result<Url, Reason> {
+fn redirect_target(from: &Url, response: &Response, method: &Method) -> Result<Url, Reason> {
     let refuse = |to: String, why| Err(Reason::Redirect { to, why });
     let Some(to) = response
         .headers()

@@ -7,27 +7,27 @@ use reqwest::header::{HeaderMap, LOCATION, RANGE};
 use reqwest::{Method, Response, StatusCode};
 use url::Url;
 
-use super::feed::Part;
-use super::reach::Reach;
-use super::read::said_digest;
-use super::transport::{Ask, Target};
+use super::feed::BlobPart;
+use super::reach::NetworkZone;
+use super::read::declared_digest;
+use super::transport::{RegistryRequest, RequestTarget};
 use super::{Client, Reason, RegistryError, Repository};
 use crate::blob::Blob;
 
 /// Maximum number of attempts to resume or restart an upload.
-const TRIES: u32 = 5;
+const MAX_RETRIES: u32 = 5;
 /// Chunk size in bytes. Smaller chunks are used if the registry or a proxy rejects this size.
-const PART: u64 = 32 << 20;
-const SMALL_PART: u64 = 1 << 20;
+const CHUNK_BYTES: u64 = 32 << 20;
+const SMALL_CHUNK_BYTES: u64 = 1 << 20;
 /// Maximum chunk size that a registry can request. Large chunks only increase the bytes to send
 /// again after a failure.
-const LARGEST_PART: u64 = 1 << 30;
+const MAX_CHUNK_BYTES: u64 = 1 << 30;
 
-const OCTETS: &str = "application/octet-stream";
+const OCTET_STREAM: &str = "application/octet-stream";
 
 /// Result of an upload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Upload {
+pub enum UploadResult {
     /// The repository has the blob: nothing was sent.
     Present,
     /// The registry mounted the blob from another repository: nothing was sent.
@@ -38,13 +38,13 @@ pub enum Upload {
 
 /// An open upload session.
 #[derive(Debug, Clone)]
-struct Begun {
+struct UploadSession {
     /// URL for its bytes.
-    place: Url,
+    location: Url,
     /// Minimum chunk size, except for the last chunk.
-    least: u64,
+    min_chunk: u64,
     /// Network zone of the registry that named the URL.
-    reach: Reach,
+    reach: NetworkZone,
 }
 
 impl Client {
@@ -55,7 +55,7 @@ impl Client {
         repository: &Repository,
         blob: &Blob,
         from: Option<&Repository>,
-    ) -> Result<Upload, RegistryError> {
+    ) -> Result<UploadResult, RegistryError> {
         let subject = format!("{repository}@{}", blob.descriptor.digest);
         let origin = self.origin();
         let work = origin.put_blob(repository, blob, from);
@@ -69,71 +69,79 @@ impl Client {
         repository: &Repository,
         blob: &Blob,
         from: Option<&Repository>,
-    ) -> Result<Upload, Reason> {
+    ) -> Result<UploadResult, Reason> {
         let descriptor = &blob.descriptor;
         if self.has_blob(repository, &descriptor.digest, true).await? {
-            self.progress.spared(descriptor.size);
-            return Ok(Upload::Present);
+            self.progress.skipped(descriptor.size);
+            return Ok(UploadResult::Present);
         }
         let neighbour = from
             .filter(|from| from.registry == repository.registry && from.path != repository.path);
-        let begun = match neighbour {
+        let session = match neighbour {
             Some(neighbour) => match self.mount(repository, blob, neighbour).await {
-                Mount::Mounted => {
-                    self.progress.spared(descriptor.size);
-                    return Ok(Upload::Mounted);
+                MountResult::Mounted => {
+                    self.progress.skipped(descriptor.size);
+                    return Ok(UploadResult::Mounted);
                 }
-                Mount::Begun(begun) => Some(begun),
-                Mount::Refused => None,
+                MountResult::UploadSession(session) => Some(session),
+                MountResult::Refused => None,
             },
             None => None,
         };
-        let begun = match begun {
-            Some(begun) => Some(begun),
-            None => self.begin(repository).await?,
+        let session = match session {
+            Some(session) => Some(session),
+            None => self.start_session(repository).await?,
         };
-        match begun {
-            Some(begun) => self.deliver(repository, blob, begun).await?,
-            None => self.post_whole(repository, blob).await?,
+        match session {
+            Some(session) => self.send_blob(repository, blob, session).await?,
+            None => self.post_monolithic(repository, blob).await?,
         }
-        Ok(Upload::Sent)
+        Ok(UploadResult::Sent)
     }
 
     /// Requests a mount of the blob from another repository. Without success, the blob is sent.
-    async fn mount(&self, repository: &Repository, blob: &Blob, neighbour: &Repository) -> Mount {
+    async fn mount(
+        &self,
+        repository: &Repository,
+        blob: &Blob,
+        neighbour: &Repository,
+    ) -> MountResult {
         let mut query = url::form_urlencoded::Serializer::new(String::new());
         query
             .append_pair("mount", blob.descriptor.digest.as_str())
             .append_pair("from", &neighbour.path);
         let path = format!("blobs/uploads/?{}", query.finish());
-        let ask = Ask {
+        let ask = RegistryRequest {
             mount: Some(&neighbour.path),
-            ..posting(repository, path)
+            ..post_request(repository, path)
         };
         match self.send(&ask).await {
-            Ok(answer) if answer.status() == StatusCode::CREATED => Mount::Mounted,
-            Ok(answer) => match begun(&answer, repository) {
-                Ok(Some(begun)) => Mount::Begun(begun),
-                _ => Mount::Refused,
+            Ok(answer) if answer.status() == StatusCode::CREATED => MountResult::Mounted,
+            Ok(answer) => match session_of(&answer, repository) {
+                Ok(Some(session)) => MountResult::UploadSession(session),
+                _ => MountResult::Refused,
             },
-            Err(_) => Mount::Refused,
+            Err(_) => MountResult::Refused,
         }
     }
 
     /// Starts an upload; `None` if the response has no location.
-    async fn begin(&self, repository: &Repository) -> Result<Option<Begun>, Reason> {
-        let ask = posting(repository, "blobs/uploads/".to_owned());
-        begun(&self.send(&ask).await?, repository)
+    async fn start_session(
+        &self,
+        repository: &Repository,
+    ) -> Result<Option<UploadSession>, Reason> {
+        let ask = post_request(repository, "blobs/uploads/".to_owned());
+        session_of(&self.send(&ask).await?, repository)
     }
 
     /// Sends the blob in a single POST, for registries that do not return a location.
-    async fn post_whole(&self, repository: &Repository, blob: &Blob) -> Result<(), Reason> {
+    async fn post_monolithic(&self, repository: &Repository, blob: &Blob) -> Result<(), Reason> {
         let path = format!("blobs/uploads/?digest={}", blob.descriptor.digest);
-        let part = Part::whole(blob);
-        let ask = Ask {
+        let part = BlobPart::whole(blob);
+        let ask = RegistryRequest {
             part: Some(part.clone()),
             content: None,
-            ..posting(repository, path)
+            ..post_request(repository, path)
         };
         let answer = self.send(&ask).await?;
         if answer.status() != StatusCode::CREATED {
@@ -142,55 +150,55 @@ impl Client {
                     .to_owned(),
             ));
         }
-        self.confirm(repository, &part, &answer).await
+        self.verify_stored(repository, &part, &answer).await
     }
 
     /// Sends the bytes, first in a single request.
-    async fn deliver(
+    async fn send_blob(
         &self,
         repository: &Repository,
         blob: &Blob,
-        begun: Begun,
+        session: UploadSession,
     ) -> Result<(), Reason> {
-        let mut delivery = Delivery {
+        let mut upload = BlobUpload {
             client: self,
             repository,
             blob,
-            begun,
-            way: Way::Whole,
+            session,
+            method: UploadMethod::Monolithic,
             stored: 0,
             reached: 0,
         };
         let mut breaks = 0;
         loop {
-            let reason = match delivery.attempt().await {
+            let reason = match upload.attempt().await {
                 Ok(()) => return Ok(()),
                 Err(reason) => reason,
             };
-            if delivery.other_way(&reason) {
-                delivery.start_over().await?;
+            if upload.switch_method(&reason) {
+                upload.start_over().await?;
                 continue;
             }
             breaks += 1;
-            if !is_passing(&reason) || breaks > TRIES {
+            if !is_passing(&reason) || breaks > MAX_RETRIES {
                 return Err(reason);
             }
             tokio::time::sleep(self.deadlines.pause * breaks).await;
-            if !delivery.take_up().await {
-                delivery.start_over().await?;
+            if !upload.resume().await {
+                upload.start_over().await?;
             }
         }
     }
 
     /// Returns `true` if the registry has the blob it acknowledged.
-    async fn confirm(
+    async fn verify_stored(
         &self,
         repository: &Repository,
-        part: &Part<'_>,
+        part: &BlobPart<'_>,
         answer: &Response,
     ) -> Result<(), Reason> {
         let digest = &part.blob.descriptor.digest;
-        if let Some(found) = said_digest(answer)?
+        if let Some(found) = declared_digest(answer)?
             && found != *digest
         {
             return Err(Reason::DigestMismatch {
@@ -198,9 +206,9 @@ impl Client {
                 found,
             });
         }
-        let taken_at_its_word =
+        let is_acknowledged =
             answer.status() == StatusCode::CREATED && part.watch.taken() == part.length;
-        if taken_at_its_word || self.has_blob(repository, digest, true).await? {
+        if is_acknowledged || self.has_blob(repository, digest, true).await? {
             return Ok(());
         }
         Err(Reason::Malformed(format!(
@@ -209,173 +217,183 @@ impl Client {
     }
 }
 
-enum Mount {
+enum MountResult {
     Mounted,
-    Begun(Begun),
+    UploadSession(UploadSession),
     Refused,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Way {
+enum UploadMethod {
     /// One PUT.
-    Whole,
+    Monolithic,
     /// PATCH requests with this number of bytes, and an empty PUT.
-    Parts(u64),
+    Chunked(u64),
 }
 
 /// Upload of one blob into one repository.
-struct Delivery<'a> {
+struct BlobUpload<'a> {
     client: &'a Client,
     repository: &'a Repository,
     blob: &'a Blob,
-    begun: Begun,
-    way: Way,
+    session: UploadSession,
+    method: UploadMethod,
     /// Bytes that the registry has confirmed.
     stored: u64,
     /// Bytes that the last attempt has sent.
     reached: u64,
 }
 
-impl Delivery<'_> {
+impl BlobUpload<'_> {
     async fn attempt(&mut self) -> Result<(), Reason> {
-        match self.way {
-            Way::Whole => {
-                let part = Part::whole(self.blob);
+        match self.method {
+            UploadMethod::Monolithic => {
+                let part = BlobPart::whole(self.blob);
                 let answer = self.put(Some(part.clone())).await;
                 self.reached = part.watch.taken();
-                self.client.confirm(self.repository, &part, &answer?).await
+                self.client
+                    .verify_stored(self.repository, &part, &answer?)
+                    .await
             }
-            Way::Parts(size) => self.parts(size.max(self.begun.least)).await,
+            UploadMethod::Chunked(size) => self.chunks(size.max(self.session.min_chunk)).await,
         }
     }
 
-    async fn put(&self, part: Option<Part<'_>>) -> Result<Response, Reason> {
-        let mut place = self.begun.place.clone();
-        place
+    async fn put(&self, part: Option<BlobPart<'_>>) -> Result<Response, Reason> {
+        let mut location = self.session.location.clone();
+        location
             .query_pairs_mut()
             .append_pair("digest", self.blob.descriptor.digest.as_str());
-        let ask = Ask {
+        let ask = RegistryRequest {
             method: Method::PUT,
-            target: Target::Url(place),
-            reach: self.begun.reach,
-            content: part.is_none().then(|| (OCTETS, Bytes::new())),
+            target: RequestTarget::Url(location),
+            reach: self.session.reach,
+            content: part.is_none().then(|| (OCTET_STREAM, Bytes::new())),
             part,
-            ..Ask::get(self.repository, String::new()).writing()
+            ..RegistryRequest::get(self.repository, String::new()).writing()
         };
         self.client.send(&ask).await
     }
 
-    async fn parts(&mut self, size: u64) -> Result<(), Reason> {
+    async fn chunks(&mut self, size: u64) -> Result<(), Reason> {
         let whole = self.blob.descriptor.size;
         while self.stored < whole {
-            let part = Part::new(self.blob, self.stored, size.min(whole - self.stored));
-            let ask = Ask {
+            let part = BlobPart::new(self.blob, self.stored, size.min(whole - self.stored));
+            let ask = RegistryRequest {
                 method: Method::PATCH,
-                target: Target::Url(self.begun.place.clone()),
-                reach: self.begun.reach,
+                target: RequestTarget::Url(self.session.location.clone()),
+                reach: self.session.reach,
                 part: Some(part.clone()),
-                ..Ask::get(self.repository, String::new()).writing()
+                ..RegistryRequest::get(self.repository, String::new()).writing()
             };
             let answer = self.client.send(&ask).await;
             let end = part.from + part.length;
             self.reached = part.from + part.watch.taken();
             let answer = answer?;
-            self.note_place(&answer)?;
-            let stored = stored(answer.headers()).unwrap_or(end);
+            self.update_location(&answer)?;
+            let stored = stored_bytes(answer.headers()).unwrap_or(end);
             if stored <= part.from || stored > end {
                 return Err(Reason::Malformed(format!(
                     "the registry says that it has {stored} bytes of an upload, after {} were there and {end} had been sent",
                     part.from
                 )));
             }
-            self.client.progress.again(end - stored);
+            self.client.progress.resent(end - stored);
             self.stored = stored;
         }
         let answer = self.put(None).await?;
-        let sent = Part::new(self.blob, whole, 0);
-        self.client.confirm(self.repository, &sent, &answer).await
+        let sent = BlobPart::new(self.blob, whole, 0);
+        self.client
+            .verify_stored(self.repository, &sent, &answer)
+            .await
     }
 
     /// Returns `true` if the registry rejects this upload method and there is another one.
-    fn other_way(&mut self, reason: &Reason) -> bool {
-        let next = match (self.way, reason) {
+    fn switch_method(&mut self, reason: &Reason) -> bool {
+        let next = match (self.method, reason) {
             (
-                Way::Whole,
+                UploadMethod::Monolithic,
                 Reason::Refused {
                     status: 400..=418, ..
                 }
                 | Reason::Busy { status: 501, .. },
-            ) => Way::Parts(PART),
-            (Way::Parts(PART), Reason::Refused { status: 413, .. }) => Way::Parts(SMALL_PART),
+            ) => UploadMethod::Chunked(CHUNK_BYTES),
+            (UploadMethod::Chunked(CHUNK_BYTES), Reason::Refused { status: 413, .. }) => {
+                UploadMethod::Chunked(SMALL_CHUNK_BYTES)
+            }
             _ => return false,
         };
-        self.way = next;
+        self.method = next;
         true
     }
 
     async fn start_over(&mut self) -> Result<(), Reason> {
-        self.client.progress.again(self.reached);
+        self.client.progress.resent(self.reached);
         (self.stored, self.reached) = (0, 0);
-        self.begun = self.client.begin(self.repository).await?.ok_or_else(|| {
-            Reason::Malformed("the registry names no place for an upload".to_owned())
-        })?;
+        self.session = self
+            .client
+            .start_session(self.repository)
+            .await?
+            .ok_or_else(|| {
+                Reason::Malformed("the registry names no place for an upload".to_owned())
+            })?;
         Ok(())
     }
 
     /// Resumes after the bytes that the registry reports. Returns `false` if it does not report
     /// them.
-    async fn take_up(&mut self) -> bool {
-        let ask = Ask {
-            target: Target::Url(self.begun.place.clone()),
-            reach: self.begun.reach,
-            ..Ask::get(self.repository, String::new()).writing()
+    async fn resume(&mut self) -> bool {
+        let ask = RegistryRequest {
+            target: RequestTarget::Url(self.session.location.clone()),
+            reach: self.session.reach,
+            ..RegistryRequest::get(self.repository, String::new()).writing()
         };
         let Ok(answer) = self.client.send(&ask).await else {
             return false;
         };
         // The registry cannot have more bytes than were sent. With none, a restart is as good.
         let Some(stored) =
-            stored(answer.headers()).filter(|stored| (1..=self.reached).contains(stored))
+            stored_bytes(answer.headers()).filter(|stored| (1..=self.reached).contains(stored))
         else {
             return false;
         };
-        if self.note_place(&answer).is_err() {
+        if self.update_location(&answer).is_err() {
             return false;
         }
-        self.client.progress.again(self.reached - stored);
+        self.client.progress.resent(self.reached - stored);
         (self.stored, self.reached) = (stored, stored);
-        if self.way == Way::Whole {
-            self.way = Way::Parts(PART);
+        if self.method == UploadMethod::Monolithic {
+            self.method = UploadMethod::Chunked(CHUNK_BYTES);
         }
         true
     }
 
-    fn note_place(&mut self, answer: &Response) -> Result<(), Reason> {
-        if let Some(place) = place(answer)? {
-            self.begun.place = place;
+    fn update_location(&mut self, answer: &Response) -> Result<(), Reason> {
+        if let Some(location) = location(answer)? {
+            self.session.location = location;
         }
         Ok(())
     }
 }
 
-fn posting(repository: &Repository, path: String) -> Ask<'_> {
-    Ask {
+fn post_request(repository: &Repository, path: String) -> RegistryRequest<'_> {
+    RegistryRequest {
         method: Method::POST,
-        content: Some((OCTETS, Bytes::new())),
-        ..Ask::get(repository, path).writing()
+        content: Some((OCTET_STREAM, Bytes::new())),
+        ..RegistryRequest::get(repository, path).writing()
     }
 }
 
 /// Returns the upload session of a response.
-fn begun(answer: &Response, repository: &Repository) -> Result<Option<Begun>, Reason> {
-    let least = header(answer.headers(), "oci-chunk-min-length")
+fn session_of(answer: &Response, repository: &Repository) -> Result<Option<UploadSession>, Reason> {
+    let min_chunk = header(answer.headers(), "oci-chunk-min-length")
         .and_then(|text| text.parse().ok())
-        .map_or(0, |least: u64| least.min(LARGEST_PART));
-    let reach = Reach::of_answer(answer.url(), answer.remote_addr());
-    if let Some(place) = place(answer)? {
-        return Ok(Some(Begun {
-            place,
-            least,
+        .map_or(0, |min_chunk: u64| min_chunk.min(MAX_CHUNK_BYTES));
+    let reach = NetworkZone::of_response(answer.url(), answer.remote_addr());
+    if let Some(location) = location(answer)? {
+        return Ok(Some(UploadSession {
+            location,
+            min_chunk,
             reach,
         }));
     }
@@ -383,33 +401,33 @@ fn begun(answer: &Response, repository: &Repository) -> Result<Option<Begun>, Re
     let named = header(answer.headers(), "docker-upload-uuid").filter(|name| {
         !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-')
     });
-    let place = named.and_then(|name| {
+    let location = named.and_then(|name| {
         let path = format!("/v2/{}/blobs/uploads/{name}", repository.path);
         answer.url().join(&path).ok()
     });
-    Ok(place.map(|place| Begun {
-        place,
-        least,
+    Ok(location.map(|location| UploadSession {
+        location,
+        min_chunk,
         reach,
     }))
 }
 
 /// Returns the URL in `Location`, which may be relative.
-fn place(answer: &Response) -> Result<Option<Url>, Reason> {
+fn location(answer: &Response) -> Result<Option<Url>, Reason> {
     let Some(text) = answer.headers().get(LOCATION) else {
         return Ok(None);
     };
-    let place = text
+    let location = text
         .to_str()
         .ok()
         .and_then(|text| answer.url().join(text).ok())
         .ok_or_else(|| {
             Reason::Malformed("the registry's place for an upload is no address".to_owned())
         })?;
-    match (answer.url().scheme(), place.scheme()) {
-        (_, "https") | ("http", "http") => Ok(Some(place)),
+    match (answer.url().scheme(), location.scheme()) {
+        (_, "https") | ("http", "http") => Ok(Some(location)),
         _ => Err(Reason::Redirect {
-            to: super::http::authority(&place),
+            to: super::http::authority(&location),
             why: "away from TLS, for an upload",
         }),
     }
@@ -417,7 +435,7 @@ fn place(answer: &Response) -> Result<Option<Url>, Reason> {
 
 /// Returns the number of bytes that the registry has of an upload: `Range: 0-N`. `0-0` or a missing
 /// header means none, as registries use `0-0` for both none and one.
-fn stored(headers: &HeaderMap) -> Option<u64> {
+fn stored_bytes(headers: &HeaderMap) -> Option<u64> {
     let text = headers.get(RANGE)?.to_str().ok()?.trim();
     let (first, last) = text
         .strip_prefix("bytes=")

@@ -10,42 +10,42 @@ use bundle_core::diagnostic::{Finding, codes};
 use bundle_core::reference::{Digest, Reference};
 use bytes::Bytes;
 
-use super::names::{CONTAINERD_NAME, Pick};
+use super::names::{CONTAINERD_NAME, ImageSelector};
 use crate::archive::Archive;
-use crate::attached::{attached_to, is_attached};
-use crate::blob::{Blob, FilePart, changed};
+use crate::attached::{is_attachment_tag, subject_of_tag};
+use crate::blob::{Blob, FilePart, changed_content};
 use crate::layout;
-use crate::limits::{MANIFEST_BYTES, human};
-use crate::manifest::{Descriptor, Index, RawManifest};
+use crate::limits::{MANIFEST_BYTES, format_size};
+use crate::manifest::{Descriptor, RawIndex, RawManifest};
 use crate::media;
 
 /// Maximum number of bytes of manifests that are read to find referrers.
-const SEARCHED: u64 = 64 << 20;
+const MAX_SEARCHED_BYTES: u64 = 64 << 20;
 
 /// A layout on the local disk.
 #[derive(Debug)]
-pub struct Disk {
-    shape: Shape,
+pub struct DiskLayout {
+    shape: LayoutKind,
     entries: Vec<Descriptor>,
     referrers: OnceLock<BTreeMap<Digest, Vec<Descriptor>>>,
 }
 
 #[derive(Debug)]
-enum Shape {
+enum LayoutKind {
     Folder(PathBuf),
     Archive(Archive),
 }
 
 /// An image in the index of a layout.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Named {
+pub struct NamedImage {
     /// Descriptor of its manifest or index.
     pub descriptor: Descriptor,
     /// Its name in the layout.
     pub name: Option<String>,
 }
 
-impl Named {
+impl NamedImage {
     /// Returns the original reference, if the layout has it.
     pub fn origin(&self) -> Option<Reference> {
         let annotated = self.descriptor.annotations.get(CONTAINERD_NAME);
@@ -56,7 +56,7 @@ impl Named {
     }
 }
 
-impl fmt::Display for Named {
+impl fmt::Display for NamedImage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.name {
             Some(name) => f.write_str(name),
@@ -65,14 +65,14 @@ impl fmt::Display for Named {
     }
 }
 
-impl Disk {
+impl DiskLayout {
     /// Opens a folder or an archive. Reads `index.json` and, of an archive, the headers of its
     /// entries.
     pub fn open(path: &Path) -> Result<Self, Finding> {
         let shape = if path.is_dir() {
-            Shape::Folder(path.to_owned())
+            LayoutKind::Folder(path.to_owned())
         } else {
-            Shape::Archive(Archive::open(path)?)
+            LayoutKind::Archive(Archive::open(path)?)
         };
         let mut disk = Self {
             shape,
@@ -93,20 +93,20 @@ impl Disk {
     /// Returns the path of the folder or file.
     pub fn path(&self) -> &Path {
         match &self.shape {
-            Shape::Folder(path) => path,
-            Shape::Archive(archive) => archive.path(),
+            LayoutKind::Folder(path) => path,
+            LayoutKind::Archive(archive) => archive.path(),
         }
     }
 
     /// Returns its images: those with a name or, if there is none, all manifests without a subject.
     /// Signatures and other attachments are excluded.
-    pub fn images(&self) -> Result<Vec<Named>, Finding> {
-        let all = self.entries.iter().map(|entry| Named {
+    pub fn images(&self) -> Result<Vec<NamedImage>, Finding> {
+        let all = self.entries.iter().map(|entry| NamedImage {
             descriptor: entry.clone(),
             name: entry.annotations.get(layout::NAME).cloned(),
         });
         let (named, unnamed): (Vec<_>, Vec<_>) = all
-            .filter(|one| !one.name.as_deref().is_some_and(is_attached))
+            .filter(|one| !one.name.as_deref().is_some_and(is_attachment_tag))
             .partition(|one| one.name.is_some());
         if !named.is_empty() || unnamed.len() < 2 {
             return Ok(if named.is_empty() { unnamed } else { named });
@@ -123,7 +123,7 @@ impl Disk {
     }
 
     /// Returns the selected image. Returns an error if several match.
-    pub fn image(&self, pick: &Pick) -> Result<Named, Finding> {
+    pub fn image(&self, pick: &ImageSelector) -> Result<NamedImage, Finding> {
         let images = self.images()?;
         let listed = || -> String {
             let shown = images.iter().take(8).map(ToString::to_string);
@@ -132,14 +132,14 @@ impl Disk {
         let found: Vec<_> = images
             .iter()
             .filter(|one| match pick {
-                Pick::Only => true,
-                Pick::Name(name) => {
+                ImageSelector::Only => true,
+                ImageSelector::Name(name) => {
                     one.name.as_ref() == Some(name)
                         || one.origin().is_some_and(|origin| {
                             origin.to_string() == *name || origin.tag() == Some(name)
                         })
                 }
-                Pick::Digest(digest) => one.descriptor.digest == *digest,
+                ImageSelector::Digest(digest) => one.descriptor.digest == *digest,
             })
             .collect();
         let first = found.first().copied();
@@ -152,9 +152,9 @@ impl Disk {
                 Ok(one.clone())
             }
             // A manifest below an index, or a referrer, can be selected by its digest.
-            None if let Pick::Digest(digest) = pick => {
-                let raw = self.raw(digest)?.ok_or_else(|| self.lacks(digest))?;
-                Ok(Named {
+            None if let ImageSelector::Digest(digest) = pick => {
+                let raw = self.raw(digest)?.ok_or_else(|| self.missing_blob(digest))?;
+                Ok(NamedImage {
                     descriptor: raw.descriptor(),
                     name: None,
                 })
@@ -185,7 +185,10 @@ impl Disk {
             return Ok(None);
         };
         if size != descriptor.size {
-            return Err(changed(&descriptor.digest, &sizes(size, descriptor.size)));
+            return Err(changed_content(
+                &descriptor.digest,
+                &sizes(size, descriptor.size),
+            ));
         }
         let bytes = self.checked(&name, &descriptor.digest, &part, size)?;
         let raw = RawManifest::new(Some(&descriptor.media_type), bytes);
@@ -212,13 +215,16 @@ impl Disk {
             Some((part, size)) if size == descriptor.size => {
                 Ok(Blob::file(descriptor.clone(), part))
             }
-            Some((_, size)) => Err(changed(&descriptor.digest, &sizes(size, descriptor.size))),
-            None => Err(self.lacks(&descriptor.digest)),
+            Some((_, size)) => Err(changed_content(
+                &descriptor.digest,
+                &sizes(size, descriptor.size),
+            )),
+            None => Err(self.missing_blob(&descriptor.digest)),
         }
     }
 
     /// Returns the finding for missing content.
-    pub(super) fn lacks(&self, digest: &Digest) -> Finding {
+    pub(super) fn missing_blob(&self, digest: &Digest) -> Finding {
         self.bad(&format!("it does not hold {digest}"))
     }
 
@@ -245,7 +251,7 @@ impl Disk {
     }
 
     /// Returns its `index.json` with unknown entries, for writers that add to it.
-    pub(super) fn index(&self) -> Result<Index, Finding> {
+    pub(super) fn index(&self) -> Result<RawIndex, Finding> {
         let Some((part, size)) = self.part(layout::INDEX)? else {
             return Err(self.bad("it has no file `index.json`"));
         };
@@ -258,13 +264,13 @@ impl Disk {
         if let Some(known) = self.referrers.get() {
             return Ok(known);
         }
-        let found = self.search()?;
+        let found = self.read_referrers()?;
         Ok(self.referrers.get_or_init(|| found))
     }
 
     /// Reads every document in the index and returns the referrers by subject, as only the
     /// documents have the subject.
-    fn search(&self) -> Result<BTreeMap<Digest, Vec<Descriptor>>, Finding> {
+    fn read_referrers(&self) -> Result<BTreeMap<Digest, Vec<Descriptor>>, Finding> {
         let mut found: BTreeMap<Digest, Vec<Descriptor>> = BTreeMap::new();
         let mut searched = 0;
         let mut add = |subject: Digest, entry: Descriptor| {
@@ -275,13 +281,13 @@ impl Disk {
         };
         for entry in &self.entries {
             searched += entry.size;
-            if searched > SEARCHED {
+            if searched > MAX_SEARCHED_BYTES {
                 return Err(Finding::error(
                     codes::registry::TOO_LARGE,
                     format!(
                         "`{}` names more than {} of manifests",
                         self.path().display(),
-                        human(SEARCHED)
+                        format_size(MAX_SEARCHED_BYTES)
                     ),
                 ));
             }
@@ -292,10 +298,10 @@ impl Disk {
             let listed_for = entry
                 .annotations
                 .get(layout::NAME)
-                .and_then(|name| attached_to(name));
+                .and_then(|name| subject_of_tag(name));
             if let Some((subject, "")) = listed_for {
-                let index: Option<Index> = serde_json::from_slice(&raw.bytes).ok();
-                for one in index.iter().flat_map(Index::descriptors) {
+                let index: Option<RawIndex> = serde_json::from_slice(&raw.bytes).ok();
+                for one in index.iter().flat_map(RawIndex::descriptors) {
                     add(subject.clone(), one);
                 }
                 continue;
@@ -319,8 +325,8 @@ impl Disk {
     /// Returns the file called `name` and its size in bytes. Only regular files are accepted.
     fn part(&self, name: &str) -> Result<Option<(FilePart, u64)>, Finding> {
         match &self.shape {
-            Shape::Archive(archive) => Ok(archive.part(name)),
-            Shape::Folder(folder) => {
+            LayoutKind::Archive(archive) => Ok(archive.part(name)),
+            LayoutKind::Folder(folder) => {
                 let path = folder.join(name);
                 match fs_err::symlink_metadata(&path) {
                     Ok(found) if found.is_file() => Ok(Some((FilePart::new(path, 0), found.len()))),
@@ -344,7 +350,8 @@ impl Disk {
         if found == *digest {
             Ok(bytes)
         } else {
-            Err(changed(digest, &found.to_string()).about(self.path().display().to_string()))
+            Err(changed_content(digest, &found.to_string())
+                .about(self.path().display().to_string()))
         }
     }
 
@@ -355,8 +362,8 @@ impl Disk {
                 format!(
                     "`{name}` of `{}` is {} large, and a manifest at most {}",
                     self.path().display(),
-                    human(size),
-                    human(MANIFEST_BYTES)
+                    format_size(size),
+                    format_size(MANIFEST_BYTES)
                 ),
             ));
         }
@@ -372,8 +379,8 @@ impl Disk {
 
     fn bad(&self, why: &str) -> Finding {
         let what = match self.shape {
-            Shape::Folder(_) => "layout",
-            Shape::Archive(_) => "archive",
+            LayoutKind::Folder(_) => "layout",
+            LayoutKind::Archive(_) => "archive",
         };
         Finding::error(
             codes::registry::BAD_LAYOUT,

@@ -7,20 +7,20 @@ use bundle_core::diagnostic::{Finding, codes};
 use bundle_core::reference::Digest;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 
-use super::Source;
+use super::ImageSource;
 use crate::attached::{LEGACY, legacy_tag};
-use crate::limits::human;
-use crate::manifest::{Descriptor, Parsed, Platform, RawManifest};
+use crate::limits::format_size;
+use crate::manifest::{Descriptor, ParsedManifest, Platform, RawManifest};
 use crate::media;
 
 /// Maximum number of concurrent requests.
 const AT_ONCE: usize = 8;
 /// Annotation by which image builders attach an attestation to an image of an index.
-const ATTESTS: &str = "vnd.docker.reference.digest";
+const ATTESTED_DIGEST: &str = "vnd.docker.reference.digest";
 
 /// Limits of a graph.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Bounds {
+pub struct GraphLimits {
     /// Depth of nested indexes.
     pub depth: usize,
     /// Depth of referrers: a signature on an attestation on an image has depth two.
@@ -33,7 +33,7 @@ pub struct Bounds {
     pub blobs: usize,
 }
 
-impl Default for Bounds {
+impl Default for GraphLimits {
     fn default() -> Self {
         Self {
             depth: 3,
@@ -47,35 +47,35 @@ impl Default for Bounds {
 
 /// Selection of the content to copy.
 #[derive(Debug, Clone, Default)]
-pub struct Selection {
+pub struct CopyOptions {
     /// `true` if signatures, attestations and other referrers are not copied.
     pub without_referrers: bool,
     /// Platforms to copy; empty for all.
     pub platforms: Vec<Platform>,
     /// Referrers to copy, if they are recorded in a list; `None` reads them from the source.
-    pub attached: Option<Vec<(Role, Descriptor)>>,
+    pub attached: Option<Vec<(ManifestRole, Descriptor)>>,
     /// Limits.
-    pub bounds: Bounds,
+    pub bounds: GraphLimits,
 }
 
 /// The manifests and blobs of an image.
 #[derive(Debug, Clone, Default)]
 pub struct Graph {
     /// Manifests and indexes, in an order in which each follows everything it refers to.
-    pub nodes: Vec<Node>,
+    pub nodes: Vec<ManifestNode>,
     /// All other content, by digest.
     pub blobs: BTreeMap<Digest, Descriptor>,
     /// Entries of indexes that are not copied.
-    pub missing: Vec<Missing>,
+    pub missing: Vec<SkippedManifest>,
 }
 
 /// A manifest or index of a graph.
 #[derive(Debug, Clone)]
-pub struct Node {
+pub struct ManifestNode {
     /// Document.
     pub raw: RawManifest,
     /// Role in the graph.
-    pub role: Role,
+    pub role: ManifestRole,
     /// Blobs it refers to.
     pub blobs: Vec<Digest>,
     /// Descriptor for lists of referrers.
@@ -84,7 +84,7 @@ pub struct Node {
 
 /// Role of a manifest in a graph.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Role {
+pub enum ManifestRole {
     /// The image, or a part of it.
     Content,
     /// A referrer of this digest.
@@ -95,7 +95,7 @@ pub enum Role {
 
 /// An entry of an index that is not copied.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Missing {
+pub struct SkippedManifest {
     /// Its descriptor.
     pub descriptor: Descriptor,
     /// `true` if the selection excludes it; `false` if the source does not have it.
@@ -112,57 +112,64 @@ impl Graph {
 
     /// Returns the number of referrers and of manifests under tags such as `sha256-….sig`.
     pub fn attached(&self) -> usize {
-        let attached = self.nodes.iter().filter(|node| node.role != Role::Content);
+        let attached = self
+            .nodes
+            .iter()
+            .filter(|node| node.role != ManifestRole::Content);
         attached.count()
     }
 }
 
 /// Builds the graph of `root`.
-pub(super) async fn walk(
-    source: &Source,
+pub(super) async fn build_graph(
+    source: &ImageSource,
     root: &RawManifest,
-    selection: &Selection,
+    selection: &CopyOptions,
 ) -> Result<Graph, Finding> {
-    let mut walk = Walk {
+    let mut walk = GraphBuilder {
         source,
         selection,
         seen: BTreeSet::new(),
         bytes: 0,
         graph: Graph::default(),
     };
-    let subjects = walk.down(root.clone(), &Role::Content).await?;
+    let subjects = walk.add_tree(root.clone(), &ManifestRole::Content).await?;
     match &selection.attached {
         _ if selection.without_referrers => {}
         Some(listed) => walk.listed(listed).await?,
-        None => walk.around(subjects).await?,
+        None => walk.add_referrers(subjects).await?,
     }
     Ok(walk.graph)
 }
 
-struct Walk<'a> {
-    source: &'a Source,
-    selection: &'a Selection,
+struct GraphBuilder<'a> {
+    source: &'a ImageSource,
+    selection: &'a CopyOptions,
     /// Digests rule out cycles, but content may be referred to many times.
     seen: BTreeSet<Digest>,
     bytes: u64,
     graph: Graph,
 }
 
-impl Walk<'_> {
+impl GraphBuilder<'_> {
     /// Adds `root` and everything below it, children first. Returns the digests of the manifests.
-    async fn down(&mut self, root: RawManifest, role: &Role) -> Result<Vec<Digest>, Finding> {
+    async fn add_tree(
+        &mut self,
+        root: RawManifest,
+        role: &ManifestRole,
+    ) -> Result<Vec<Digest>, Finding> {
         if self.seen.contains(&root.digest) {
             return Ok(Vec::new());
         }
-        let mut read: BTreeMap<Digest, (RawManifest, Parsed)> = BTreeMap::new();
+        let mut read: BTreeMap<Digest, (RawManifest, ParsedManifest)> = BTreeMap::new();
         let top = root.digest.clone();
         let mut level = vec![root];
         for depth in 0.. {
             let mut next = Vec::new();
             for raw in level {
                 let parsed = self.take(&raw)?;
-                if let Parsed::Index(index) = &parsed {
-                    next.extend(self.choose(&raw.digest, &index.manifests)?);
+                if let ParsedManifest::Index(index) = &parsed {
+                    next.extend(self.select_manifests(&raw.digest, &index.manifests)?);
                 }
                 read.insert(raw.digest.clone(), (raw, parsed));
             }
@@ -180,16 +187,16 @@ impl Walk<'_> {
             level = self.fetch(next).await?;
         }
         let mut order = Vec::new();
-        self.settle(&top, &mut read, role, &mut order)?;
+        self.add_to_graph(&top, &mut read, role, &mut order)?;
         Ok(order)
     }
 
     /// Adds documents that were read to the graph, children first.
-    fn settle(
+    fn add_to_graph(
         &mut self,
         digest: &Digest,
-        read: &mut BTreeMap<Digest, (RawManifest, Parsed)>,
-        role: &Role,
+        read: &mut BTreeMap<Digest, (RawManifest, ParsedManifest)>,
+        role: &ManifestRole,
         order: &mut Vec<Digest>,
     ) -> Result<(), Finding> {
         let Some((raw, parsed)) = read.remove(digest) else {
@@ -197,13 +204,13 @@ impl Walk<'_> {
         };
         let mut blobs = Vec::new();
         match &parsed {
-            Parsed::Index(index) => {
+            ParsedManifest::Index(index) => {
                 for child in &index.manifests {
                     // A manifest below a referrer is content, not a referrer of its own.
-                    self.settle(&child.digest, read, &Role::Content, order)?;
+                    self.add_to_graph(&child.digest, read, &ManifestRole::Content, order)?;
                 }
             }
-            Parsed::Image(manifest) => {
+            ParsedManifest::Image(manifest) => {
                 for blob in std::iter::once(&manifest.config).chain(&manifest.layers) {
                     if media::is_foreign(&blob.media_type) {
                         continue;
@@ -219,7 +226,7 @@ impl Walk<'_> {
             annotations: parsed.annotations().clone(),
             ..raw.descriptor()
         };
-        self.graph.nodes.push(Node {
+        self.graph.nodes.push(ManifestNode {
             raw,
             role: role.clone(),
             blobs,
@@ -229,12 +236,12 @@ impl Walk<'_> {
     }
 
     /// Adds the referrers of `subjects`, and their referrers.
-    async fn around(&mut self, mut subjects: Vec<Digest>) -> Result<(), Finding> {
+    async fn add_referrers(&mut self, mut subjects: Vec<Digest>) -> Result<(), Finding> {
         for depth in 0..=self.selection.bounds.referrers {
             let source = self.source;
-            let found: Vec<(Digest, Vec<(Role, RawManifest)>)> = stream::iter(subjects)
+            let found: Vec<(Digest, Vec<(ManifestRole, RawManifest)>)> = stream::iter(subjects)
                 .map(|subject| async move {
-                    let beside = beside(source, &subject, depth == 0).await?;
+                    let beside = attachments_of(source, &subject, depth == 0).await?;
                     Ok::<_, Finding>((subject, beside))
                 })
                 .buffered(AT_ONCE)
@@ -243,7 +250,7 @@ impl Walk<'_> {
             let mut next = Vec::new();
             for (_, beside) in found {
                 for (role, raw) in beside {
-                    next.extend(self.down(raw, &role).await?);
+                    next.extend(self.add_tree(raw, &role).await?);
                 }
             }
             if next.is_empty() {
@@ -260,11 +267,11 @@ impl Walk<'_> {
     }
 
     /// Adds the recorded referrers of the image, by digest.
-    async fn listed(&mut self, listed: &[(Role, Descriptor)]) -> Result<(), Finding> {
+    async fn listed(&mut self, listed: &[(ManifestRole, Descriptor)]) -> Result<(), Finding> {
         let wanted = listed.iter().map(|(_, one)| one.clone()).collect();
         let found = self.fetch(wanted).await?;
         for ((role, _), raw) in listed.iter().zip(found) {
-            self.down(raw, role).await?;
+            self.add_tree(raw, role).await?;
         }
         Ok(())
     }
@@ -283,18 +290,22 @@ impl Walk<'_> {
             .into_iter()
             .map(|(named, raw)| match raw {
                 Some(raw) if raw.bytes.len() as u64 == named.size => Ok(raw),
-                Some(raw) => Err(crate::blob::changed(
+                Some(raw) => Err(crate::blob::changed_content(
                     &named.digest,
                     &format!("{} bytes where {} are named", raw.bytes.len(), named.size),
                 )),
-                // `choose` has checked layouts already, so a registry has lost it.
-                None => Err(super::not_there(&named.digest)),
+                // `select_manifests` has checked layouts already, so a registry has lost it.
+                None => Err(super::missing_content(&named.digest)),
             })
             .collect()
     }
 
     /// Returns the selected manifests of an index.
-    fn choose(&mut self, of: &Digest, named: &[Descriptor]) -> Result<Vec<Descriptor>, Finding> {
+    fn select_manifests(
+        &mut self,
+        of: &Digest,
+        named: &[Descriptor],
+    ) -> Result<Vec<Descriptor>, Finding> {
         let wanted = &self.selection.platforms;
         let fits = |one: &Descriptor| match &one.platform {
             None => true,
@@ -306,20 +317,20 @@ impl Walk<'_> {
             .map(|one| &one.digest)
             .collect();
         let attests = |one: &Descriptor| {
-            let about = one.annotations.get(ATTESTS);
+            let about = one.annotations.get(ATTESTED_DIGEST);
             about.is_some_and(|about| chosen.iter().any(|digest| digest.as_str() == about))
         };
         let (mut taken, mut left) = (Vec::new(), Vec::new());
         for one in named {
             if !(fits(one) || attests(one)) {
-                left.push(Missing {
+                left.push(SkippedManifest {
                     descriptor: one.clone(),
                     chosen: true,
                 });
             } else if self.is_there(one)? {
                 taken.push(one.clone());
             } else {
-                left.push(Missing {
+                left.push(SkippedManifest {
                     descriptor: one.clone(),
                     chosen: false,
                 });
@@ -347,12 +358,12 @@ impl Walk<'_> {
     /// were written for some platforms; for a registry that is an error.
     fn is_there(&self, descriptor: &Descriptor) -> Result<bool, Finding> {
         match self.source {
-            Source::Disk(disk) => disk.holds(&descriptor.digest),
-            Source::Registry { .. } | Source::Packed(_) => Ok(true),
+            ImageSource::DiskLayout(disk) => disk.holds(&descriptor.digest),
+            ImageSource::Registry { .. } | ImageSource::PackedImage(_) => Ok(true),
         }
     }
 
-    fn take(&mut self, raw: &RawManifest) -> Result<Parsed, Finding> {
+    fn take(&mut self, raw: &RawManifest) -> Result<ParsedManifest, Finding> {
         let bounds = &self.selection.bounds;
         self.seen.insert(raw.digest.clone());
         self.bytes += raw.bytes.len() as u64;
@@ -360,7 +371,10 @@ impl Walk<'_> {
             return Err(self.too_much(&format!("more than {} manifests", bounds.manifests)));
         }
         if self.bytes > bounds.bytes {
-            return Err(self.too_much(&format!("more than {} of manifests", human(bounds.bytes))));
+            return Err(self.too_much(&format!(
+                "more than {} of manifests",
+                format_size(bounds.bytes)
+            )));
         }
         raw.parse().map_err(|why| {
             Finding::error(
@@ -402,11 +416,11 @@ impl Walk<'_> {
 }
 
 /// Returns the referrers of `subject`, and the manifests under tags such as `sha256-….sig`.
-async fn beside(
-    source: &Source,
+async fn attachments_of(
+    source: &ImageSource,
     subject: &Digest,
     tags: bool,
-) -> Result<Vec<(Role, RawManifest)>, Finding> {
+) -> Result<Vec<(ManifestRole, RawManifest)>, Finding> {
     let mut found = Vec::new();
     for listed in source.referrers(subject).await? {
         // The list has a deleted entry; the others are copied.
@@ -420,14 +434,14 @@ async fn beside(
                 .is_some_and(|named| named.digest == *subject)
         });
         if refers {
-            found.push((Role::Referrer(subject.clone()), raw));
+            found.push((ManifestRole::Referrer(subject.clone()), raw));
         }
     }
     if tags {
         for kind in LEGACY {
             let tag = legacy_tag(subject, kind);
             if let Some(raw) = source.tagged(&tag).await? {
-                found.push((Role::Tagged(tag), raw));
+                found.push((ManifestRole::Tagged(tag), raw));
             }
         }
     }

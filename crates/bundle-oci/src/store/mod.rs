@@ -18,22 +18,22 @@ use bundle_core::reference::{Digest, Reference};
 use crate::blob::Blob;
 use crate::limits::Limits;
 use crate::manifest::{Descriptor, Manifest, RawManifest};
-use crate::pack::Packed;
+use crate::pack::PackedImage;
 use crate::progress::Progress;
 use crate::registry::{Client, Reason, Repository};
 
-pub use disk::{Disk, Named};
-use graph::walk;
-pub use graph::{Bounds, Graph, Missing, Node, Role, Selection};
-pub use names::Pick;
-pub use relocate::{Mirror, Relocation};
-pub use send::{Mounts, Sent, send};
-pub use sources::{Attached, Listed, Sources};
-pub use write::{Written, write_archive, write_layout};
+pub use disk::{DiskLayout, NamedImage};
+use graph::build_graph;
+pub use graph::{CopyOptions, Graph, GraphLimits, ManifestNode, ManifestRole, SkippedManifest};
+pub use names::ImageSelector;
+pub use relocate::{RegistryMirror, Relocation};
+pub use send::{CopyResult, MountSources, send};
+pub use sources::{ListedAttachment, ListedImage, Sources};
+pub use write::{WriteResult, write_archive, write_layout};
 
 /// Source of an image. Cheap to clone.
 #[derive(Debug, Clone)]
-pub enum Source {
+pub enum ImageSource {
     /// A repository in a registry.
     Registry {
         /// Client for the registry.
@@ -42,12 +42,12 @@ pub enum Source {
         repository: Repository,
     },
     /// A layout on the local disk, folder or archive.
-    Disk(Arc<Disk>),
+    DiskLayout(Arc<DiskLayout>),
     /// A packed image in memory.
-    Packed(Arc<Packed>),
+    PackedImage(Arc<PackedImage>),
 }
 
-impl Source {
+impl ImageSource {
     /// Returns the repository of a reference, without a request.
     pub fn registry(client: &Client, reference: &Reference) -> Self {
         Self::Registry {
@@ -58,7 +58,7 @@ impl Source {
 
     /// Opens a layout folder or archive.
     pub fn disk(path: &Path) -> Result<Self, Finding> {
-        Disk::open(path).map(|disk| Self::Disk(Arc::new(disk)))
+        DiskLayout::open(path).map(|disk| Self::DiskLayout(Arc::new(disk)))
     }
 
     /// Returns the document with this name: in a registry a tag or a digest.
@@ -71,11 +71,11 @@ impl Source {
                     Err(error) => Err(error.finding()),
                 }
             }
-            Self::Disk(disk) => match name.parse::<Digest>() {
+            Self::DiskLayout(disk) => match name.parse::<Digest>() {
                 Ok(digest) => disk.raw(&digest),
                 Err(_) => disk.tagged(name),
             },
-            Self::Packed(packed) => {
+            Self::PackedImage(packed) => {
                 Ok((packed.digest.as_str() == name).then(|| RawManifest::from(&packed.manifest)))
             }
         }
@@ -84,8 +84,10 @@ impl Source {
     /// Returns the manifest or index of a descriptor; `None` if it is missing.
     pub async fn manifest(&self, descriptor: &Descriptor) -> Result<Option<RawManifest>, Finding> {
         match self {
-            Self::Disk(disk) => disk.manifest(descriptor),
-            Self::Registry { .. } | Self::Packed(_) => self.named(descriptor.digest.as_str()).await,
+            Self::DiskLayout(disk) => disk.manifest(descriptor),
+            Self::Registry { .. } | Self::PackedImage(_) => {
+                self.named(descriptor.digest.as_str()).await
+            }
         }
     }
 
@@ -93,12 +95,12 @@ impl Source {
     pub fn blob(&self, descriptor: &Descriptor) -> Result<Blob, Finding> {
         match self {
             Self::Registry { client, repository } => Ok(client.remote_blob(repository, descriptor)),
-            Self::Disk(disk) => disk.blob(descriptor),
-            Self::Packed(packed) => packed
+            Self::DiskLayout(disk) => disk.blob(descriptor),
+            Self::PackedImage(packed) => packed
                 .blobs()
                 .find(|blob| blob.descriptor.digest == descriptor.digest)
                 .cloned()
-                .ok_or_else(|| not_there(&descriptor.digest)),
+                .ok_or_else(|| missing_content(&descriptor.digest)),
         }
     }
 
@@ -123,8 +125,8 @@ impl Source {
                 .referrers(repository, subject)
                 .await
                 .map_err(|error| error.finding()),
-            Self::Disk(disk) => disk.referrers(subject),
-            Self::Packed(_) => Ok(Vec::new()),
+            Self::DiskLayout(disk) => disk.referrers(subject),
+            Self::PackedImage(_) => Ok(Vec::new()),
         }
     }
 
@@ -144,22 +146,22 @@ impl Source {
     pub fn repository(&self) -> Option<&Repository> {
         match self {
             Self::Registry { repository, .. } => Some(repository),
-            Self::Disk(_) | Self::Packed(_) => None,
+            Self::DiskLayout(_) | Self::PackedImage(_) => None,
         }
     }
 }
 
 /// Returns the finding for content that is referred to and missing.
-fn not_there(digest: &Digest) -> Finding {
+fn missing_content(digest: &Digest) -> Finding {
     Finding::error(codes::registry::NOT_FOUND, format!("{digest} is named, and is not there"))
         .hint("the source is not whole: copy it again from where it came, or choose platforms that are there (--platform)")
 }
 
 /// An image and its source: the root of a graph.
 #[derive(Debug, Clone)]
-pub struct Located {
+pub struct LocatedImage {
     /// Source.
-    pub source: Source,
+    pub source: ImageSource,
     /// Manifest or index.
     pub root: RawManifest,
     /// Name in a layout: the whole reference or a tag.
@@ -168,10 +170,10 @@ pub struct Located {
     pub origin: Option<Reference>,
 }
 
-impl Located {
+impl LocatedImage {
     /// Resolves a reference.
     pub async fn reference(client: &Client, reference: &Reference) -> Result<Self, Finding> {
-        let source = Source::registry(client, reference);
+        let source = ImageSource::registry(client, reference);
         let name = match (reference.digest(), reference.tag()) {
             (Some(digest), _) => digest.to_string(),
             (None, tag) => tag.unwrap_or_default().to_owned(),
@@ -189,41 +191,42 @@ impl Located {
     }
 
     /// Returns an image of a list, by its digest, from any source.
-    pub async fn listed(source: Source, listed: &Listed) -> Result<Self, Finding> {
+    pub async fn listed(source: ImageSource, listed: &ListedImage) -> Result<Self, Finding> {
         let descriptor = listed.descriptor();
         let root = source.manifest(&descriptor).await?;
         Ok(Self {
             source,
-            root: root.ok_or_else(|| not_there(&listed.digest).about(listed.reference.clone()))?,
+            root: root
+                .ok_or_else(|| missing_content(&listed.digest).about(listed.reference.clone()))?,
             name: None,
             origin: Some(listed.origin()?),
         })
     }
 
     /// Returns a packed image.
-    pub fn packed(packed: Packed) -> Self {
+    pub fn packed(packed: PackedImage) -> Self {
         Self {
             root: RawManifest::from(&packed.manifest),
-            source: Source::Packed(Arc::new(packed)),
+            source: ImageSource::PackedImage(Arc::new(packed)),
             name: None,
             origin: None,
         }
     }
 
     /// Returns the selected image of a layout.
-    pub fn disk(disk: Arc<Disk>, pick: &Pick) -> Result<Self, Finding> {
+    pub fn disk(disk: Arc<DiskLayout>, pick: &ImageSelector) -> Result<Self, Finding> {
         let named = disk.image(pick)?;
         Self::named(disk, named)
     }
 
     /// Returns an image from the index of a layout.
-    pub fn named(disk: Arc<Disk>, named: Named) -> Result<Self, Finding> {
+    pub fn named(disk: Arc<DiskLayout>, named: NamedImage) -> Result<Self, Finding> {
         let root = disk.manifest(&named.descriptor)?.ok_or_else(|| {
             // A layout without an entry of its index is incomplete.
-            disk.lacks(&named.descriptor.digest)
+            disk.missing_blob(&named.descriptor.digest)
         })?;
         Ok(Self {
-            source: Source::Disk(disk),
+            source: ImageSource::DiskLayout(disk),
             origin: named.origin(),
             root,
             name: named.name,
@@ -231,7 +234,7 @@ impl Located {
     }
 }
 
-impl Located {
+impl LocatedImage {
     /// Returns the unpacked files of the bundle. The image is handled as untrusted.
     pub async fn files(&self, limits: &Limits) -> Result<Files, Finding> {
         let manifest = Manifest::parse(self.root.bytes.clone(), Some(&self.root.media_type))
@@ -242,12 +245,12 @@ impl Located {
                 )
                 .hint("a bundle is one image, not an index of several")
             })?;
-        if let Source::Registry { client, repository } = &self.source {
+        if let ImageSource::Registry { client, repository } = &self.source {
             let pinned = repository.pin(&self.root.digest)?;
             let files = client.pull_content(&pinned, &manifest, limits).await;
             return files.map_err(|error| error.finding());
         }
-        let packed = Packed {
+        let packed = PackedImage {
             digest: manifest.digest.clone(),
             config: self.source.blob(&manifest.config)?,
             layers: manifest
@@ -263,17 +266,17 @@ impl Located {
 
 /// An image with the graph of what is copied with it.
 #[derive(Debug, Clone)]
-pub struct Shipment {
+pub struct CopyPlan {
     /// Image.
-    pub image: Located,
+    pub image: LocatedImage,
     /// Graph.
     pub graph: Graph,
 }
 
-impl Shipment {
+impl CopyPlan {
     /// Builds the graph of what is copied.
-    pub async fn gather(image: Located, selection: &Selection) -> Result<Self, Finding> {
-        let graph = walk(&image.source, &image.root, selection).await?;
+    pub async fn build(image: LocatedImage, selection: &CopyOptions) -> Result<Self, Finding> {
+        let graph = build_graph(&image.source, &image.root, selection).await?;
         Ok(Self { image, graph })
     }
 

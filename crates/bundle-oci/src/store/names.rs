@@ -9,7 +9,7 @@ pub(crate) const CONTAINERD_NAME: &str = "io.containerd.image.name";
 
 /// Selects an image of a layout.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum Pick {
+pub enum ImageSelector {
     /// The only image.
     Only,
     /// The image with this name.
@@ -18,7 +18,7 @@ pub enum Pick {
     Digest(Digest),
 }
 
-impl fmt::Display for Pick {
+impl fmt::Display for ImageSelector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Only => f.write_str("anything"),

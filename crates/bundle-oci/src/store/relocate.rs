@@ -20,7 +20,7 @@ pub struct Relocation {
 
 /// An original registry and its mirror.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Mirror {
+pub struct RegistryMirror {
     /// Registry in references.
     pub registry: String,
     /// Registry of the mirror.
@@ -92,8 +92,8 @@ impl Relocation {
     }
 
     /// Returns the mirror of a registry.
-    pub fn mirror(&self, registry: &str) -> Mirror {
-        Mirror {
+    pub fn mirror(&self, registry: &str) -> RegistryMirror {
+        RegistryMirror {
             registry: registry.to_owned(),
             host: self.registry.clone(),
             path: self.path(registry),
@@ -126,7 +126,7 @@ fn component(registry: &str) -> String {
     }
 }
 
-impl Mirror {
+impl RegistryMirror {
     /// Returns an entry of `registries.conf` for CRI-O, podman and skopeo.
     pub fn registries_conf(&self, insecure: bool) -> String {
         let insecure = if insecure { "insecure = true\n" } else { "" };

@@ -8,18 +8,18 @@ use bundle_core::diagnostic::{Finding, codes};
 use bundle_core::reference::{Digest, PinnedReference, Reference};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 
-use super::{Node, Role, Shipment};
+use super::{CopyPlan, ManifestNode, ManifestRole};
 use crate::progress::Progress;
-use crate::registry::{Client, Reason, RegistryError, Repository, TagPolicy, Upload};
+use crate::registry::{Client, Reason, RegistryError, Repository, TagPolicy, UploadResult};
 
 /// Maximum number of concurrent blob transfers.
-const BLOBS: usize = 4;
+const MAX_BLOBS: usize = 4;
 /// Maximum number of concurrent small requests.
-const ASKED: usize = 8;
+const MAX_REQUESTS: usize = 8;
 
 /// Result of a copy to a registry.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Sent {
+pub struct CopyResult {
     /// New reference of the image, with its digest.
     pub pinned: PinnedReference,
     /// Number of manifests that were written.
@@ -36,18 +36,18 @@ pub struct Sent {
     pub tagged: bool,
 }
 
-impl Sent {
+impl CopyResult {
     /// Returns `true` if nothing changed.
-    pub fn is_nothing(&self) -> bool {
+    pub fn is_unchanged(&self) -> bool {
         self.manifests == 0 && self.sent == 0 && !self.tagged
     }
 }
 
 /// Known repositories of each blob and registry, from which blobs are mounted instead of sent.
 #[derive(Debug, Default)]
-pub struct Mounts(Mutex<BTreeMap<(String, Digest), Repository>>);
+pub struct MountSources(Mutex<BTreeMap<(String, Digest), Repository>>);
 
-impl Mounts {
+impl MountSources {
     fn of(&self, registry: &str, digest: &Digest) -> Option<Repository> {
         let key = (registry.to_owned(), digest.clone());
         let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -66,35 +66,35 @@ impl Mounts {
 pub async fn send(
     client: &Client,
     to: &Reference,
-    shipment: &Shipment,
+    plan: &CopyPlan,
     tags: TagPolicy,
-    mounts: &Mounts,
+    mounts: &MountSources,
     progress: &Arc<dyn Progress>,
-) -> Result<Sent, Finding> {
+) -> Result<CopyResult, Finding> {
     let client = &client.with_progress(Arc::clone(progress));
-    let sender = Sender {
+    let sender = GraphSender {
         client,
         progress,
         repository: to.into(),
         to,
-        shipment,
+        plan,
         mounts,
     };
     sender.run(tags).await
 }
 
-struct Sender<'a> {
+struct GraphSender<'a> {
     client: &'a Client,
     progress: &'a Arc<dyn Progress>,
     repository: Repository,
     to: &'a Reference,
-    shipment: &'a Shipment,
-    mounts: &'a Mounts,
+    plan: &'a CopyPlan,
+    mounts: &'a MountSources,
 }
 
-impl Sender<'_> {
-    async fn run(&self, tags: TagPolicy) -> Result<Sent, Finding> {
-        let root = &self.shipment.image.root;
+impl GraphSender<'_> {
+    async fn run(&self, tags: TagPolicy) -> Result<CopyResult, Finding> {
+        let root = &self.plan.image.root;
         if let Some(named) = self.to.digest().filter(|named| **named != root.digest) {
             return Err(Finding::error(
                 codes::usage::BAD_ARGUMENT,
@@ -105,9 +105,9 @@ impl Sender<'_> {
                 "leave the digest out, or copy the content that is {named}"
             )));
         }
-        let named = self.names(tags).await?;
-        let there = self.there().await?;
-        let mut sent = Sent {
+        let named = self.tags_to_write(tags).await?;
+        let there = self.existing().await?;
+        let mut sent = CopyResult {
             pinned: self.to.pin(root.digest.clone()),
             manifests: 0,
             sent: 0,
@@ -116,18 +116,18 @@ impl Sender<'_> {
             present: 0,
             tagged: false,
         };
-        let nodes = &self.shipment.graph.nodes;
-        let new: Vec<&Node> = nodes
+        let nodes = &self.plan.graph.nodes;
+        let new: Vec<&ManifestNode> = nodes
             .iter()
             .filter(|node| !there.contains(&node.raw.digest))
             .collect();
         self.blobs(&new, &mut sent).await?;
         // Images without children are independent; every other node needs the ones before it.
-        let (images, others): (Vec<&Node>, Vec<&Node>) = new
+        let (images, others): (Vec<&ManifestNode>, Vec<&ManifestNode>) = new
             .into_iter()
-            .partition(|node| node.role == Role::Content && !node.blobs.is_empty());
+            .partition(|node| node.role == ManifestRole::Content && !node.blobs.is_empty());
         stream::iter(images.iter().map(|node| self.put(node)))
-            .buffer_unordered(BLOBS)
+            .buffer_unordered(MAX_BLOBS)
             .try_collect::<()>()
             .await?;
         for node in &others {
@@ -146,16 +146,19 @@ impl Sender<'_> {
 
     /// Returns the tags to write, the image's last. Returns an error for a tag with other content,
     /// unless `tags` allow a move.
-    async fn names(&self, tags: TagPolicy) -> Result<Vec<(String, &Node)>, Finding> {
-        let root = &self.shipment.image.root.digest;
+    async fn tags_to_write(
+        &self,
+        tags: TagPolicy,
+    ) -> Result<Vec<(String, &ManifestNode)>, Finding> {
+        let root = &self.plan.image.root.digest;
         let mut named = Vec::new();
-        for node in &self.shipment.graph.nodes {
-            if let Role::Tagged(tag) = &node.role {
+        for node in &self.plan.graph.nodes {
+            if let ManifestRole::Tagged(tag) = &node.role {
                 named.push((tag.clone(), node));
             }
         }
         let own = self
-            .shipment
+            .plan
             .graph
             .nodes
             .iter()
@@ -168,7 +171,7 @@ impl Sender<'_> {
                 let found = self.client.manifest_exists(&self.repository, &tag).await;
                 found.map(|found| (tag, node, found))
             })
-            .buffered(ASKED)
+            .buffered(MAX_REQUESTS)
             .try_collect()
             .await
             .map_err(|error| self.explain(&error))?;
@@ -192,12 +195,12 @@ impl Sender<'_> {
 
     /// Returns the manifests that the repository has. A referrer counts only if it is listed for
     /// its subject, so that an interrupted copy is completed.
-    async fn there(&self) -> Result<BTreeSet<Digest>, Finding> {
-        let nodes = &self.shipment.graph.nodes;
+    async fn existing(&self) -> Result<BTreeSet<Digest>, Finding> {
+        let nodes = &self.plan.graph.nodes;
         let subjects: BTreeSet<&Digest> = nodes
             .iter()
             .filter_map(|node| match &node.role {
-                Role::Referrer(subject) => Some(subject),
+                ManifestRole::Referrer(subject) => Some(subject),
                 _ => None,
             })
             .collect();
@@ -206,11 +209,11 @@ impl Sender<'_> {
                 let listed = self.client.referrers(&self.repository, subject).await;
                 listed.map(|listed| listed.into_iter().map(|one| one.digest).collect::<Vec<_>>())
             })
-            .buffer_unordered(ASKED)
+            .buffer_unordered(MAX_REQUESTS)
             .try_concat();
         let asked = nodes
             .iter()
-            .filter(|node| !matches!(node.role, Role::Referrer(_)));
+            .filter(|node| !matches!(node.role, ManifestRole::Referrer(_)));
         let found = stream::iter(asked)
             .map(|node| async move {
                 let digest = &node.raw.digest;
@@ -225,26 +228,26 @@ impl Sender<'_> {
                         .collect::<Vec<_>>()
                 })
             })
-            .buffer_unordered(ASKED)
+            .buffer_unordered(MAX_REQUESTS)
             .try_concat();
         let (listed, found) =
             futures::try_join!(listed, found).map_err(|error| self.explain(&error))?;
         Ok(listed.into_iter().chain(found).collect())
     }
 
-    async fn blobs(&self, new: &[&Node], sent: &mut Sent) -> Result<(), Finding> {
+    async fn blobs(&self, new: &[&ManifestNode], sent: &mut CopyResult) -> Result<(), Finding> {
         let wanted: BTreeSet<&Digest> = new.iter().flat_map(|node| &node.blobs).collect();
         let blobs: Vec<_> = wanted
             .into_iter()
-            .filter_map(|digest| self.shipment.graph.blobs.get(digest))
+            .filter_map(|digest| self.plan.graph.blobs.get(digest))
             .collect();
         self.progress
             .expect(blobs.iter().map(|blob| blob.size).sum());
         let mut uploads = stream::iter(blobs)
             .map(|descriptor| async move {
-                let blob = self.shipment.image.source.blob(descriptor)?;
+                let blob = self.plan.image.source.blob(descriptor)?;
                 let near = self
-                    .shipment
+                    .plan
                     .image
                     .source
                     .repository()
@@ -262,12 +265,12 @@ impl Sender<'_> {
                 self.mounts.remember(&self.repository, &descriptor.digest);
                 Ok::<_, Finding>((upload, descriptor.size))
             })
-            .buffer_unordered(BLOBS);
+            .buffer_unordered(MAX_BLOBS);
         while let Some((upload, size)) = uploads.try_next().await? {
             match upload {
-                Upload::Present => sent.present += 1,
-                Upload::Mounted => sent.mounted += 1,
-                Upload::Sent => {
+                UploadResult::Present => sent.present += 1,
+                UploadResult::Mounted => sent.mounted += 1,
+                UploadResult::Sent => {
                     sent.sent += 1;
                     sent.bytes += size;
                 }
@@ -276,7 +279,7 @@ impl Sender<'_> {
         Ok(())
     }
 
-    async fn put(&self, node: &Node) -> Result<(), Finding> {
+    async fn put(&self, node: &ManifestNode) -> Result<(), Finding> {
         self.client
             .put_raw_manifest(&self.repository, node.raw.digest.as_str(), &node.raw)
             .await
@@ -286,7 +289,7 @@ impl Sender<'_> {
 
     /// Returns the diagnostic. A registry that rejects an index without all its images gets a hint.
     fn explain(&self, error: &RegistryError) -> Finding {
-        let missing = &self.shipment.graph.missing;
+        let missing = &self.plan.graph.missing;
         let refused = matches!(error.reason, Reason::Refused { .. } | Reason::NotFound);
         if missing.is_empty() || !refused {
             return error.finding();

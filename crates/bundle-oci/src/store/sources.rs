@@ -6,8 +6,8 @@ use bundle_core::reference::{Digest, Reference};
 use bundle_core::yaml;
 use serde::{Deserialize, Serialize};
 
-use super::{Role, Selection, Shipment};
-use crate::attached::is_attached;
+use super::{CopyOptions, CopyPlan, ManifestRole};
+use crate::attached::is_attachment_tag;
 use crate::manifest::Descriptor;
 
 const API_VERSION: &str = "bundle.core.rukpak.io/v1alpha1";
@@ -20,13 +20,13 @@ pub struct Sources {
     api_version: String,
     kind: String,
     /// Bundles and images.
-    pub artifacts: Vec<Listed>,
+    pub artifacts: Vec<ListedImage>,
 }
 
 /// An image of the list.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Listed {
+pub struct ListedImage {
     /// Original reference, with its tag if it had one.
     pub reference: String,
     /// Digest.
@@ -40,13 +40,13 @@ pub struct Listed {
     pub platforms: Vec<String>,
     /// Referrers and attachments: signatures, attestations.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub attached: Vec<Attached>,
+    pub attached: Vec<ListedAttachment>,
 }
 
 /// A referrer or attachment of an image.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Attached {
+pub struct ListedAttachment {
     /// Digest.
     pub digest: Digest,
     /// Media type of the document.
@@ -66,10 +66,10 @@ pub struct Attached {
 
 impl Sources {
     /// Returns the list of these shipments. Each must have an original reference.
-    pub fn of(shipments: &[Shipment], platforms: &[String]) -> Result<Self, Finding> {
-        let artifacts = shipments
+    pub fn of(plans: &[CopyPlan], platforms: &[String]) -> Result<Self, Finding> {
+        let artifacts = plans
             .iter()
-            .map(|shipment| Listed::of(shipment, platforms))
+            .map(|plan| ListedImage::of(plan, platforms))
             .collect::<Result<_, _>>()?;
         Ok(Self {
             api_version: API_VERSION.to_owned(),
@@ -79,7 +79,7 @@ impl Sources {
     }
 
     /// Returns `true` if a text looks like such a list; [`parse`](Self::parse) returns its errors.
-    pub fn is_meant(text: &[u8]) -> bool {
+    pub fn is_list(text: &[u8]) -> bool {
         std::str::from_utf8(text)
             .is_ok_and(|text| text.contains(KIND) && text.contains(API_VERSION))
     }
@@ -106,7 +106,7 @@ impl Sources {
             one.origin()?;
             let tags = one.attached.iter().filter_map(|one| one.tag.as_deref());
             // A list names attachments by their digest; tags of its own are rejected.
-            if let Some(tag) = tags.into_iter().find(|tag| !is_attached(tag)) {
+            if let Some(tag) = tags.into_iter().find(|tag| !is_attachment_tag(tag)) {
                 return Err(bad(&format!("`{tag}` is not a tag that belongs to a digest")).into());
             }
         }
@@ -119,17 +119,17 @@ impl Sources {
     }
 }
 
-impl Listed {
-    fn of(shipment: &Shipment, platforms: &[String]) -> Result<Self, Finding> {
-        let root = &shipment.image.root;
-        let origin = shipment.origin()?;
-        let attached = shipment.graph.nodes.iter().filter_map(|node| {
+impl ListedImage {
+    fn of(plan: &CopyPlan, platforms: &[String]) -> Result<Self, Finding> {
+        let root = &plan.image.root;
+        let origin = plan.origin()?;
+        let attached = plan.graph.nodes.iter().filter_map(|node| {
             let (subject, tag) = match &node.role {
-                Role::Content => return None,
-                Role::Referrer(subject) => (Some(subject.clone()), None),
-                Role::Tagged(tag) => (None, Some(tag.clone())),
+                ManifestRole::Content => return None,
+                ManifestRole::Referrer(subject) => (Some(subject.clone()), None),
+                ManifestRole::Tagged(tag) => (None, Some(tag.clone())),
             };
-            Some(Attached {
+            Some(ListedAttachment {
                 digest: node.raw.digest.clone(),
                 media_type: node.raw.media_type.clone(),
                 size: node.raw.bytes.len() as u64,
@@ -160,25 +160,25 @@ impl Listed {
 
     /// Returns the selection for the recorded referrers, regardless of others that the source has
     /// now.
-    pub fn selection(&self, base: &Selection) -> Result<Selection, Finding> {
+    pub fn selection(&self, base: &CopyOptions) -> Result<CopyOptions, Finding> {
         let platforms = self.platforms.iter().map(|text| {
             text.parse().map_err(|why: String| {
                 Finding::error(codes::usage::FILE_UNREADABLE, why).about(self.reference.clone())
             })
         });
-        Ok(Selection {
+        Ok(CopyOptions {
             platforms: platforms.collect::<Result<_, _>>()?,
             attached: Some(self.attached()),
             ..base.clone()
         })
     }
 
-    fn attached(&self) -> Vec<(Role, Descriptor)> {
+    fn attached(&self) -> Vec<(ManifestRole, Descriptor)> {
         let listed = self.attached.iter().map(|one| {
             let role = match (&one.tag, &one.subject) {
-                (Some(tag), _) => Role::Tagged(tag.clone()),
-                (None, Some(subject)) => Role::Referrer(subject.clone()),
-                (None, None) => Role::Referrer(self.digest.clone()),
+                (Some(tag), _) => ManifestRole::Tagged(tag.clone()),
+                (None, Some(subject)) => ManifestRole::Referrer(subject.clone()),
+                (None, None) => ManifestRole::Referrer(self.digest.clone()),
             };
             (role, named(&one.media_type, &one.digest, one.size))
         });

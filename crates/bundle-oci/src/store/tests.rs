@@ -8,7 +8,7 @@ use super::*;
 use crate::layout;
 use crate::manifest::Platform;
 use crate::media;
-use crate::progress::{Progress, Silent};
+use crate::progress::{NoProgress, Progress};
 use crate::registry::{ClientOptions, TagPolicy};
 
 const WEB: &str = "team/web";
@@ -18,7 +18,7 @@ fn client() -> Client {
 }
 
 fn silent() -> Arc<dyn Progress> {
-    Arc::new(Silent)
+    Arc::new(NoProgress)
 }
 
 fn digest_of(value: &Value) -> Digest {
@@ -27,7 +27,7 @@ fn digest_of(value: &Value) -> Digest {
 
 /// Two images in an index. The index has both forms of signatures, and one signature is signed
 /// itself.
-struct World {
+struct Fixture {
     registry: Registry,
     client: Client,
     index: Digest,
@@ -46,7 +46,7 @@ fn referrer(subject: &Digest, size: usize, says: &str, config: &Digest) -> Value
     })
 }
 
-impl World {
+impl Fixture {
     async fn new() -> Self {
         Self::with(Settings::default()).await
     }
@@ -111,21 +111,21 @@ impl World {
         self.folder.path().join(name)
     }
 
-    async fn shipment(&self, selection: &Selection) -> Shipment {
-        let image = Located::reference(&self.client, &self.reference())
+    async fn plan(&self, selection: &CopyOptions) -> CopyPlan {
+        let image = LocatedImage::reference(&self.client, &self.reference())
             .await
             .unwrap();
-        Shipment::gather(image, selection).await.unwrap()
+        CopyPlan::build(image, selection).await.unwrap()
     }
 
-    async fn gathered(&self, path: &Path, selection: &Selection) -> Result<Shipment, Finding> {
-        let disk = Arc::new(Disk::open(path)?);
-        Shipment::gather(Located::disk(disk, &Pick::Only)?, selection).await
+    async fn gathered(&self, path: &Path, selection: &CopyOptions) -> Result<CopyPlan, Finding> {
+        let disk = Arc::new(DiskLayout::open(path)?);
+        CopyPlan::build(LocatedImage::disk(disk, &ImageSelector::Only)?, selection).await
     }
 }
 
-fn digests(shipment: &Shipment) -> Vec<(String, Role)> {
-    let mut all: Vec<_> = shipment
+fn digests(plan: &CopyPlan) -> Vec<(String, ManifestRole)> {
+    let mut all: Vec<_> = plan
         .graph
         .nodes
         .iter()
@@ -154,45 +154,45 @@ fn files(folder: &Path) -> BTreeMap<String, Vec<u8>> {
 
 #[tokio::test]
 async fn copies_an_image_with_its_referrers_between_all_kinds_of_stores() {
-    let world = World::new().await;
-    let all = Selection::default();
-    let shipment = world.shipment(&all).await;
-    let roles: Vec<_> = shipment.graph.nodes.iter().map(|node| &node.role).collect();
+    let fixture = Fixture::new().await;
+    let all = CopyOptions::default();
+    let plan = fixture.plan(&all).await;
+    let roles: Vec<_> = plan.graph.nodes.iter().map(|node| &node.role).collect();
     assert_eq!(roles.len(), 6);
-    assert_eq!(roles[..3], [&Role::Content; 3]);
+    assert_eq!(roles[..3], [&ManifestRole::Content; 3]);
     assert_eq!(
-        shipment.graph.nodes[2].raw.digest, world.index,
+        plan.graph.nodes[2].raw.digest, fixture.index,
         "the index after its images"
     );
-    assert!(roles.contains(&&Role::Referrer(world.index.clone())));
-    assert!(roles.contains(&&Role::Referrer(world.signature.clone())));
+    assert!(roles.contains(&&ManifestRole::Referrer(fixture.index.clone())));
+    assert!(roles.contains(&&ManifestRole::Referrer(fixture.signature.clone())));
 
-    let layout = world.path("layout");
-    let archive = world.path("a/b.tar");
-    let shipments = [shipment];
-    let written = write_layout(&layout, &shipments, TagPolicy::Keep, &silent())
+    let layout = fixture.path("layout");
+    let archive = fixture.path("a/b.tar");
+    let plans = [plan];
+    let written = write_layout(&layout, &plans, TagPolicy::Keep, &silent())
         .await
         .unwrap();
     assert_eq!((written.new, written.named), (11, true));
-    let again = write_layout(&layout, &shipments, TagPolicy::Keep, &silent())
+    let again = write_layout(&layout, &plans, TagPolicy::Keep, &silent())
         .await
         .unwrap();
-    assert!(again.is_nothing(), "{again:?}");
+    assert!(again.is_unchanged(), "{again:?}");
     // An archive from a folder and one from a registry have the same bytes.
-    let from_layout = [world.gathered(&layout, &all).await.unwrap()];
-    assert_eq!(digests(&from_layout[0]), digests(&shipments[0]));
+    let from_layout = [fixture.gathered(&layout, &all).await.unwrap()];
+    assert_eq!(digests(&from_layout[0]), digests(&plans[0]));
     write_archive(&archive, &from_layout, &silent())
         .await
         .unwrap();
-    let direct = world.path("direct.tar");
-    write_archive(&direct, &shipments, &silent()).await.unwrap();
+    let direct = fixture.path("direct.tar");
+    write_archive(&direct, &plans, &silent()).await.unwrap();
     assert_eq!(
         fs_err::read(&archive).unwrap(),
         fs_err::read(&direct).unwrap()
     );
 
-    let from_archive = world.gathered(&archive, &all).await.unwrap();
-    assert_eq!(digests(&from_archive), digests(&shipments[0]));
+    let from_archive = fixture.gathered(&archive, &all).await.unwrap();
+    assert_eq!(digests(&from_archive), digests(&plans[0]));
     for settings in [
         Settings::default(),
         Settings {
@@ -202,9 +202,9 @@ async fn copies_an_image_with_its_referrers_between_all_kinds_of_stores() {
     ] {
         let other = Registry::start(settings).await.unwrap();
         let to: Reference = other.reference("copied/web:1.4.0").parse().unwrap();
-        let mounts = Mounts::default();
+        let mounts = MountSources::default();
         let sent = send(
-            &world.client,
+            &fixture.client,
             &to,
             &from_archive,
             TagPolicy::Keep,
@@ -213,15 +213,15 @@ async fn copies_an_image_with_its_referrers_between_all_kinds_of_stores() {
         )
         .await
         .unwrap();
-        assert_eq!(sent.pinned.digest(), &world.index);
-        assert!(!sent.is_nothing());
-        let back = Located::reference(&world.client, &to).await.unwrap();
-        let back = Shipment::gather(back, &all).await.unwrap();
-        assert_eq!(digests(&back), digests(&shipments[0]));
+        assert_eq!(sent.pinned.digest(), &fixture.index);
+        assert!(!sent.is_unchanged());
+        let back = LocatedImage::reference(&fixture.client, &to).await.unwrap();
+        let back = CopyPlan::build(back, &all).await.unwrap();
+        assert_eq!(digests(&back), digests(&plans[0]));
         // A repeated copy writes nothing.
         let before = other.lines().len();
         let sent = send(
-            &world.client,
+            &fixture.client,
             &to,
             &from_archive,
             TagPolicy::Keep,
@@ -230,7 +230,7 @@ async fn copies_an_image_with_its_referrers_between_all_kinds_of_stores() {
         )
         .await
         .unwrap();
-        assert!(sent.is_nothing(), "{sent:?}");
+        assert!(sent.is_unchanged(), "{sent:?}");
         let asked = other.lines().split_off(before);
         assert!(
             asked
@@ -243,16 +243,16 @@ async fn copies_an_image_with_its_referrers_between_all_kinds_of_stores() {
 
 #[tokio::test]
 async fn tag_is_written_last_and_moved_only_if_allowed() {
-    let world = World::new().await;
-    let shipment = world.shipment(&Selection::default()).await;
+    let fixture = Fixture::new().await;
+    let plan = fixture.plan(&CopyOptions::default()).await;
     let other = Registry::honest().await.unwrap();
     let to: Reference = other.reference("web:1.4.0").parse().unwrap();
     let taken = other.publish("web", "1.4.0", b"something else");
-    let mounts = Mounts::default();
+    let mounts = MountSources::default();
     let refused = send(
-        &world.client,
+        &fixture.client,
         &to,
-        &shipment,
+        &plan,
         TagPolicy::Keep,
         &mounts,
         &silent(),
@@ -267,9 +267,9 @@ async fn tag_is_written_last_and_moved_only_if_allowed() {
         other.lines()
     );
     send(
-        &world.client,
+        &fixture.client,
         &to,
-        &shipment,
+        &plan,
         TagPolicy::Move,
         &mounts,
         &silent(),
@@ -279,15 +279,21 @@ async fn tag_is_written_last_and_moved_only_if_allowed() {
     let last = other.lines().pop().unwrap();
     assert_eq!(last, "PUT /v2/web/manifests/1.4.0");
     // The same for a layout.
-    let layout = world.path("layout");
-    let mut named = [shipment];
+    let layout = fixture.path("layout");
+    let mut named = [plan];
     write_layout(&layout, &named, TagPolicy::Keep, &silent())
         .await
         .unwrap();
     let before = files(&layout);
-    let image = world.registry.reference("team/web:amd64").parse().unwrap();
-    let image = Located::reference(&world.client, &image).await.unwrap();
-    named[0] = Shipment::gather(image, &Selection::default())
+    let image = fixture
+        .registry
+        .reference("team/web:amd64")
+        .parse()
+        .unwrap();
+    let image = LocatedImage::reference(&fixture.client, &image)
+        .await
+        .unwrap();
+    named[0] = CopyPlan::build(image, &CopyOptions::default())
         .await
         .unwrap();
     named[0].image.name = Some("1.4.0".to_owned());
@@ -299,34 +305,37 @@ async fn tag_is_written_last_and_moved_only_if_allowed() {
     write_layout(&layout, &named, TagPolicy::Move, &silent())
         .await
         .unwrap();
-    let moved = Disk::open(&layout).unwrap().image(&Pick::Only).unwrap();
-    assert_eq!(moved.descriptor.digest, world.images[0]);
+    let moved = DiskLayout::open(&layout)
+        .unwrap()
+        .image(&ImageSelector::Only)
+        .unwrap();
+    assert_eq!(moved.descriptor.digest, fixture.images[0]);
 }
 
 #[tokio::test]
 async fn selection_of_platforms_keeps_the_index_unchanged() {
-    let world = World::new().await;
-    let platform = |text: &str| Selection {
+    let fixture = Fixture::new().await;
+    let platform = |text: &str| CopyOptions {
         platforms: vec![text.parse::<Platform>().unwrap()],
-        ..Selection::default()
+        ..CopyOptions::default()
     };
-    let shipment = [world.shipment(&platform("linux/arm64")).await];
-    let graph = &shipment[0].graph;
+    let plan = [fixture.plan(&platform("linux/arm64")).await];
+    let graph = &plan[0].graph;
     assert_eq!(graph.missing.len(), 1);
     assert!(graph.missing[0].chosen);
-    let archive = world.path("arm.tar");
-    write_archive(&archive, &shipment, &silent()).await.unwrap();
-    let back = world
-        .gathered(&archive, &Selection::default())
+    let archive = fixture.path("arm.tar");
+    write_archive(&archive, &plan, &silent()).await.unwrap();
+    let back = fixture
+        .gathered(&archive, &CopyOptions::default())
         .await
         .unwrap();
-    assert_eq!(back.digest(), &world.index);
-    assert_eq!(digests(&back), digests(&shipment[0]));
+    assert_eq!(back.digest(), &fixture.index);
+    assert_eq!(digests(&back), digests(&plan[0]));
     assert!(!back.graph.missing[0].chosen);
-    let image = Located::reference(&world.client, &world.reference())
+    let image = LocatedImage::reference(&fixture.client, &fixture.reference())
         .await
         .unwrap();
-    let none = Shipment::gather(image, &platform("linux/s390x"))
+    let none = CopyPlan::build(image, &platform("linux/s390x"))
         .await
         .unwrap_err();
     assert_eq!(none.code, codes::registry::NO_PLATFORM);
@@ -335,13 +344,13 @@ async fn selection_of_platforms_keeps_the_index_unchanged() {
 
 #[tokio::test]
 async fn damaged_content_is_never_stored_under_a_name() {
-    let world = World::new().await;
-    let layout = world.path("layout");
-    let shipments = [world.shipment(&Selection::default()).await];
-    write_layout(&layout, &shipments, TagPolicy::Keep, &silent())
+    let fixture = Fixture::new().await;
+    let layout = fixture.path("layout");
+    let plans = [fixture.plan(&CopyOptions::default()).await];
+    write_layout(&layout, &plans, TagPolicy::Keep, &silent())
         .await
         .unwrap();
-    let blob = shipments[0]
+    let blob = plans[0]
         .graph
         .blobs
         .values()
@@ -351,16 +360,16 @@ async fn damaged_content_is_never_stored_under_a_name() {
     let mut bytes = fs_err::read(&place).unwrap();
     bytes[7] ^= 1;
     fs_err::write(&place, &bytes).unwrap();
-    let damaged = [world
-        .gathered(&layout, &Selection::default())
+    let damaged = [fixture
+        .gathered(&layout, &CopyOptions::default())
         .await
         .unwrap()];
-    let archive = world.path("b.tar");
+    let archive = fixture.path("b.tar");
     let refused = write_archive(&archive, &damaged, &silent())
         .await
         .unwrap_err();
     assert_eq!(refused.code, codes::registry::DIGEST_MISMATCH);
-    let refused = write_layout(&world.path("c"), &damaged, TagPolicy::Keep, &silent())
+    let refused = write_layout(&fixture.path("c"), &damaged, TagPolicy::Keep, &silent())
         .await
         .unwrap_err();
     assert_eq!(refused.code, codes::registry::DIGEST_MISMATCH);
@@ -370,7 +379,7 @@ async fn damaged_content_is_never_stored_under_a_name() {
         .await
         .unwrap_err();
     assert_eq!(refused.code, codes::registry::DIGEST_MISMATCH);
-    let left: Vec<_> = fs_err::read_dir(world.folder.path())
+    let left: Vec<_> = fs_err::read_dir(fixture.folder.path())
         .unwrap()
         .map(|one| one.unwrap().file_name())
         .collect();
@@ -379,14 +388,14 @@ async fn damaged_content_is_never_stored_under_a_name() {
 
 #[tokio::test]
 async fn copy_from_a_registry_with_false_content_writes_nothing() {
-    let world = World::new().await;
-    let shipments = [world.shipment(&Selection::default()).await];
+    let fixture = Fixture::new().await;
+    let plans = [fixture.plan(&CopyOptions::default()).await];
     for fault in [
         bundle_testkit::registry::Fault::LyingBlob,
         bundle_testkit::registry::Fault::TruncatedBlob,
     ] {
-        world.registry.set_fault(Some(fault.clone()));
-        let refused = write_archive(&world.path("x.tar"), &shipments, &silent())
+        fixture.registry.set_fault(Some(fault.clone()));
+        let refused = write_archive(&fixture.path("x.tar"), &plans, &silent())
             .await
             .unwrap_err();
         assert_ne!(
@@ -394,24 +403,22 @@ async fn copy_from_a_registry_with_false_content_writes_nothing() {
             codes::usage::FILE_UNWRITABLE,
             "{fault:?}: {refused}"
         );
-        write_layout(&world.path("x"), &shipments, TagPolicy::Keep, &silent())
+        write_layout(&fixture.path("x"), &plans, TagPolicy::Keep, &silent())
             .await
             .unwrap_err();
-        assert_eq!(fs_err::read_dir(world.folder.path()).unwrap().count(), 0);
+        assert_eq!(fs_err::read_dir(fixture.folder.path()).unwrap().count(), 0);
     }
 }
 
 #[tokio::test]
 async fn does_not_overwrite_other_files() {
-    let world = World::new().await;
-    let shipments = [world.shipment(&Selection::default()).await];
-    let thesis = world.path("thesis.tar");
+    let fixture = Fixture::new().await;
+    let plans = [fixture.plan(&CopyOptions::default()).await];
+    let thesis = fixture.path("thesis.tar");
     fs_err::write(&thesis, "years of work").unwrap();
-    let refused = write_archive(&thesis, &shipments, &silent())
-        .await
-        .unwrap_err();
+    let refused = write_archive(&thesis, &plans, &silent()).await.unwrap_err();
     assert_eq!(refused.code, codes::usage::FILE_UNWRITABLE);
-    let refused = write_layout(world.folder.path(), &shipments, TagPolicy::Keep, &silent())
+    let refused = write_layout(fixture.folder.path(), &plans, TagPolicy::Keep, &silent())
         .await
         .unwrap_err();
     assert_eq!(refused.code, codes::usage::FILE_UNWRITABLE);
@@ -420,53 +427,53 @@ async fn does_not_overwrite_other_files() {
 
 #[tokio::test]
 async fn limits_apply_to_depth_number_and_size() {
-    let world = World::new().await;
+    let fixture = Fixture::new().await;
     let bounds = [
         (
-            Bounds {
+            GraphLimits {
                 depth: 0,
-                ..Bounds::default()
+                ..GraphLimits::default()
             },
             "levels of indexes",
         ),
         (
-            Bounds {
+            GraphLimits {
                 referrers: 0,
-                ..Bounds::default()
+                ..GraphLimits::default()
             },
             "refer to each other",
         ),
         (
-            Bounds {
+            GraphLimits {
                 manifests: 2,
-                ..Bounds::default()
+                ..GraphLimits::default()
             },
             "manifests",
         ),
         (
-            Bounds {
+            GraphLimits {
                 bytes: 500,
-                ..Bounds::default()
+                ..GraphLimits::default()
             },
             "of manifests",
         ),
         (
-            Bounds {
+            GraphLimits {
                 blobs: 2,
-                ..Bounds::default()
+                ..GraphLimits::default()
             },
             "blobs",
         ),
     ];
     for (bounds, what) in bounds {
-        let image = Located::reference(&world.client, &world.reference())
+        let image = LocatedImage::reference(&fixture.client, &fixture.reference())
             .await
             .unwrap();
-        let selection = Selection {
+        let selection = CopyOptions {
             bounds,
-            ..Selection::default()
+            ..CopyOptions::default()
         };
-        let refused = Shipment::gather(image, &selection).await.unwrap_err();
+        let refused = CopyPlan::build(image, &selection).await.unwrap_err();
         assert_eq!(refused.code, codes::registry::TOO_LARGE);
         assert!(refused.message.contains(what), "{refused}");
     }
@@ -474,18 +481,18 @@ async fn limits_apply_to_depth_number_and_size() {
 
 #[tokio::test]
 async fn content_of_a_list_is_read_from_another_source() {
-    let world = World::new().await;
-    let shipments = [world.shipment(&Selection::default()).await];
-    let text = Sources::of(&shipments, &[]).unwrap().to_yaml();
+    let fixture = Fixture::new().await;
+    let plans = [fixture.plan(&CopyOptions::default()).await];
+    let text = Sources::of(&plans, &[]).unwrap().to_yaml();
     let sources = Sources::parse(text.as_bytes(), "sources.yaml").unwrap();
     let [one] = sources.artifacts.as_slice() else {
         panic!("{text}");
     };
-    let source = Source::registry(&world.client, &one.origin().unwrap());
-    let image = Located::listed(source, one).await.unwrap();
-    let selection = one.selection(&Selection::default()).unwrap();
-    let again = Shipment::gather(image, &selection).await.unwrap();
-    assert_eq!(digests(&again), digests(&shipments[0]));
+    let source = ImageSource::registry(&fixture.client, &one.origin().unwrap());
+    let image = LocatedImage::listed(source, one).await.unwrap();
+    let selection = one.selection(&CopyOptions::default()).unwrap();
+    let again = CopyPlan::build(image, &selection).await.unwrap();
+    assert_eq!(digests(&again), digests(&plans[0]));
     let hostile = text.replace(".sig", ".exe");
     let refused = Sources::parse(hostile.as_bytes(), "sources.yaml").unwrap_err();
     assert!(

@@ -14,25 +14,25 @@ use tempfile::{NamedTempFile, TempPath};
 use tokio::sync::mpsc;
 
 use super::names::CONTAINERD_NAME;
-use super::{Disk, Role, Shipment};
-use crate::archive::{Plan, is_archive};
-use crate::attached::is_attached;
-use crate::blob::{Blob, BlobContent, changed};
+use super::{CopyPlan, DiskLayout, ManifestRole};
+use crate::archive::{ArchivePlan, is_archive};
+use crate::attached::is_attachment_tag;
+use crate::blob::{Blob, BlobContent, changed_content};
 use crate::hash::Hasher;
 use crate::layout;
-use crate::manifest::{Descriptor, Index, write as document};
+use crate::manifest::{Descriptor, RawIndex, write as document};
 use crate::progress::Progress;
 use crate::registry::TagPolicy;
 
 /// Maximum number of blobs that are written concurrently.
 const AT_ONCE: usize = 4;
 /// Number of batches of a blob that are buffered for the disk, and the size of a batch in bytes.
-const AHEAD: usize = 2;
+const BUFFERED_PIECES: usize = 2;
 const BATCH: usize = 256 << 10;
 
 /// Result of a write to disk.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Written {
+pub struct WriteResult {
     /// Number of new blobs and manifests.
     pub new: usize,
     /// Number of blobs and manifests that existed.
@@ -43,9 +43,9 @@ pub struct Written {
     pub named: bool,
 }
 
-impl Written {
+impl WriteResult {
     /// Returns `true` if nothing changed.
-    pub fn is_nothing(&self) -> bool {
+    pub fn is_unchanged(&self) -> bool {
         self.new == 0 && !self.named
     }
 }
@@ -54,9 +54,9 @@ impl Written {
 /// other file.
 pub async fn write_archive(
     path: &Path,
-    shipments: &[Shipment],
+    plans: &[CopyPlan],
     progress: &Arc<dyn Progress>,
-) -> Result<Written, Finding> {
+) -> Result<WriteResult, Finding> {
     let there = fs_err::symlink_metadata(path);
     if there.is_ok() && !is_archive(path) {
         return Err(Finding::error(
@@ -66,16 +66,16 @@ pub async fn write_archive(
         .hint("name a file that does not exist yet; nothing was overwritten"));
     }
     let unwritable = |error: &io::Error| unwritable("archive", path, error);
-    let mut index = Index::empty();
-    index.manifests = entries(shipments)?;
-    let pieces = pieces(shipments);
+    let mut index = RawIndex::empty();
+    index.manifests = entries(plans)?;
+    let pieces = content_items(plans);
     let sizes = pieces
         .iter()
         .map(|(digest, piece)| (digest.clone(), piece.size()))
         .collect();
-    let plan = Plan::new(document(&index), sizes);
+    let plan = ArchivePlan::new(document(&index), sizes);
     let temporary = begin(path, &plan).map_err(|error| unwritable(&error))?;
-    let total: u64 = pieces.values().map(Piece::size).sum();
+    let total: u64 = pieces.values().map(ContentItem::size).sum();
     progress.expect(total);
     let count = pieces.len();
     let jobs = pieces.into_iter().map(|(digest, piece)| {
@@ -88,7 +88,7 @@ pub async fn write_archive(
                 .open(place)
                 .and_then(|mut file| file.seek(SeekFrom::Start(offset)).map(|_| file))
                 .map_err(|error| unwritable(&error))?;
-            store(blob, file, progress)
+            write_blob(blob, file, progress)
                 .await
                 .map_err(|error| error.finding("archive", path))
         }
@@ -105,7 +105,7 @@ pub async fn write_archive(
     temporary
         .persist(path)
         .map_err(|error| unwritable(&error.error))?;
-    Ok(Written {
+    Ok(WriteResult {
         new: count,
         present: 0,
         bytes: total,
@@ -113,7 +113,7 @@ pub async fn write_archive(
     })
 }
 
-fn begin(path: &Path, plan: &Plan) -> io::Result<TempPath> {
+fn begin(path: &Path, plan: &ArchivePlan) -> io::Result<TempPath> {
     let parent = parent(path);
     fs_err::create_dir_all(parent)?;
     let file = temporary(parent)?;
@@ -127,10 +127,10 @@ fn begin(path: &Path, plan: &Plan) -> io::Result<TempPath> {
 /// not fetched again. `tags` decides about a name that refers to other content.
 pub async fn write_layout(
     folder: &Path,
-    shipments: &[Shipment],
+    plans: &[CopyPlan],
     tags: TagPolicy,
     progress: &Arc<dyn Progress>,
-) -> Result<Written, Finding> {
+) -> Result<WriteResult, Finding> {
     let unwritable = |error: &io::Error| unwritable("layout", folder, error);
     let is_there = fs_err::symlink_metadata(folder).is_ok();
     if is_there && !layout::is_layout(folder) && !layout::is_empty(folder) {
@@ -140,11 +140,11 @@ pub async fn write_layout(
         )
         .hint("name a folder that does not exist yet; nothing was overwritten"));
     }
-    let entries = entries(shipments)?;
+    let entries = entries(plans)?;
     if is_there && layout::is_layout(folder) {
         // Conflicts are reported before anything is fetched.
-        merged(folder, &entries, tags)?;
-        let mut written = fill(folder, folder, shipments, progress).await?;
+        merged_index(folder, &entries, tags)?;
+        let mut written = write_blobs(folder, folder, plans, progress).await?;
         written.named = rename_into_index(folder, &entries, tags)?;
         return Ok(written);
     }
@@ -155,9 +155,9 @@ pub async fn write_layout(
         .tempdir_in(parent)
         .map_err(|error| unwritable(&error))?;
     let new = growing.path().join("new");
-    let mut written = fill(folder, &new, shipments, progress).await?;
+    let mut written = write_blobs(folder, &new, plans, progress).await?;
     written.named = true;
-    let mut index = Index::empty();
+    let mut index = RawIndex::empty();
     index.manifests = entries;
     fs_err::write(new.join(layout::INDEX), document(&index))
         .and_then(|()| fs_err::write(new.join(layout::MARK), layout::MARK_CONTENT))
@@ -173,18 +173,18 @@ pub async fn write_layout(
 }
 
 /// Writes every missing blob. A blob gets its name when it is complete.
-async fn fill(
+async fn write_blobs(
     said: &Path,
     folder: &Path,
-    shipments: &[Shipment],
+    plans: &[CopyPlan],
     progress: &Arc<dyn Progress>,
-) -> Result<Written, Finding> {
+) -> Result<WriteResult, Finding> {
     let unwritable = |error: &io::Error| unwritable("layout", said, error);
     let blobs = folder.join(layout::BLOBS);
     fs_err::create_dir_all(&blobs).map_err(|error| unwritable(&error))?;
-    let mut written = Written::default();
+    let mut written = WriteResult::default();
     let mut jobs = Vec::new();
-    for (digest, piece) in pieces(shipments) {
+    for (digest, piece) in content_items(plans) {
         let place = blobs.join(digest.hex());
         let size = piece.size();
         match fs_err::symlink_metadata(&place) {
@@ -205,7 +205,7 @@ async fn fill(
                 .map_err(|error| unwritable(&error))?
                 .into_parts();
             let file = fs_err::File::from_parts(file, place.clone());
-            store(blob, file, progress)
+            write_blob(blob, file, progress)
                 .await
                 .map_err(|error| error.finding("layout", said))?;
             temporary
@@ -230,7 +230,7 @@ fn rename_into_index(
     // Concurrent writers wait for each other, so that no name is lost.
     let lock = fs_err::File::open(folder.join(layout::MARK)).map_err(|error| unwritable(&error))?;
     lock.file().lock().map_err(|error| unwritable(&error))?;
-    let Some(index) = merged(folder, entries, tags)? else {
+    let Some(index) = merged_index(folder, entries, tags)? else {
         return Ok(false);
     };
     temporary(folder)
@@ -245,12 +245,12 @@ fn rename_into_index(
 }
 
 /// Returns the index of a layout with these entries; `None` if it has them already.
-fn merged(
+fn merged_index(
     folder: &Path,
     entries: &[serde_json::Value],
     tags: TagPolicy,
-) -> Result<Option<Index>, Finding> {
-    let disk = Disk::open(folder)?;
+) -> Result<Option<RawIndex>, Finding> {
+    let disk = DiskLayout::open(folder)?;
     let mut index = disk.index()?;
     let mut new = false;
     for entry in entries {
@@ -288,12 +288,12 @@ fn merged(
 
 /// Returns the index entries of these shipments: images by name, their attachments and referrers,
 /// in a deterministic order.
-fn entries(shipments: &[Shipment]) -> Result<Vec<serde_json::Value>, Finding> {
+fn entries(plans: &[CopyPlan]) -> Result<Vec<serde_json::Value>, Finding> {
     let mut named: BTreeMap<(Option<String>, Digest), Descriptor> = BTreeMap::new();
     let mut unnamed: BTreeMap<Digest, Descriptor> = BTreeMap::new();
     let mut taken: BTreeMap<String, Digest> = BTreeMap::new();
-    for shipment in shipments {
-        let image = &shipment.image;
+    for plan in plans {
+        let image = &plan.image;
         let name = image.name.clone();
         if let Some(name) = &name {
             let before = taken.insert(name.clone(), image.root.digest.clone());
@@ -308,10 +308,10 @@ fn entries(shipments: &[Shipment]) -> Result<Vec<serde_json::Value>, Finding> {
                 .hint("write them to places of their own"));
             }
         }
-        for node in &shipment.graph.nodes {
+        for node in &plan.graph.nodes {
             let mut entry = node.raw.descriptor();
             let mut called = None;
-            if node.raw.digest == image.root.digest && node.role == Role::Content {
+            if node.raw.digest == image.root.digest && node.role == ManifestRole::Content {
                 called.clone_from(&name);
                 if let Some(origin) = &image.origin {
                     entry
@@ -320,8 +320,8 @@ fn entries(shipments: &[Shipment]) -> Result<Vec<serde_json::Value>, Finding> {
                 }
             } else {
                 match &node.role {
-                    Role::Content => continue,
-                    Role::Referrer(_) => {
+                    ManifestRole::Content => continue,
+                    ManifestRole::Referrer(_) => {
                         entry = node.described.clone();
                         // A name is valid only in its original layout.
                         entry.annotations.remove(layout::NAME);
@@ -329,7 +329,9 @@ fn entries(shipments: &[Shipment]) -> Result<Vec<serde_json::Value>, Finding> {
                         unnamed.insert(entry.digest.clone(), entry);
                         continue;
                     }
-                    Role::Tagged(tag) => called = Some(beside(name.as_deref(), tag)),
+                    ManifestRole::Tagged(tag) => {
+                        called = Some(attachment_name(name.as_deref(), tag))
+                    }
                 }
             }
             if let Some(called) = &called {
@@ -354,11 +356,11 @@ fn entries(shipments: &[Shipment]) -> Result<Vec<serde_json::Value>, Finding> {
 }
 
 /// Returns the name of an attachment under a tag: a whole reference if the image's name is one.
-fn beside(name: Option<&str>, tag: &str) -> String {
+fn attachment_name(name: Option<&str>, tag: &str) -> String {
     let reference: Option<bundle_core::reference::Reference> =
         name.and_then(|name| name.parse().ok());
     match reference {
-        Some(reference) if !is_attached(reference.tag().unwrap_or_default()) => {
+        Some(reference) if !is_attachment_tag(reference.tag().unwrap_or_default()) => {
             format!("{}:{tag}", reference.name())
         }
         _ => tag.to_owned(),
@@ -366,12 +368,12 @@ fn beside(name: Option<&str>, tag: &str) -> String {
 }
 
 /// A blob or document to write, with its source.
-enum Piece<'a> {
-    Document(&'a super::Node),
-    Blob(&'a super::Source, &'a Descriptor),
+enum ContentItem<'a> {
+    Document(&'a super::ManifestNode),
+    Blob(&'a super::ImageSource, &'a Descriptor),
 }
 
-impl Piece<'_> {
+impl ContentItem<'_> {
     fn size(&self) -> u64 {
         match self {
             Self::Document(node) => node.raw.bytes.len() as u64,
@@ -391,46 +393,46 @@ impl Piece<'_> {
 }
 
 /// Returns the content of all shipments, each digest once.
-fn pieces(shipments: &[Shipment]) -> BTreeMap<Digest, Piece<'_>> {
+fn content_items(plans: &[CopyPlan]) -> BTreeMap<Digest, ContentItem<'_>> {
     let mut all = BTreeMap::new();
-    for shipment in shipments {
-        for (digest, blob) in &shipment.graph.blobs {
+    for plan in plans {
+        for (digest, blob) in &plan.graph.blobs {
             all.entry(digest.clone())
-                .or_insert(Piece::Blob(&shipment.image.source, blob));
+                .or_insert(ContentItem::Blob(&plan.image.source, blob));
         }
-        for node in &shipment.graph.nodes {
-            all.insert(node.raw.digest.clone(), Piece::Document(node));
+        for node in &plan.graph.nodes {
+            all.insert(node.raw.digest.clone(), ContentItem::Document(node));
         }
     }
     all
 }
 
 /// Error of a write: a finding of the source, or an error of the disk.
-enum Unstored {
-    Source(Finding),
-    Disk(io::Error),
+enum WriteError {
+    ImageSource(Finding),
+    DiskLayout(io::Error),
 }
 
-impl Unstored {
+impl WriteError {
     fn finding(self, what: &str, path: &Path) -> Finding {
         match self {
-            Self::Source(finding) => finding,
-            Self::Disk(error) => unwritable(what, path, &error),
+            Self::ImageSource(finding) => finding,
+            Self::DiskLayout(error) => unwritable(what, path, &error),
         }
     }
 }
 
 /// Writes a blob at the file's position. Returns whether the content matches its digest. The write
 /// has a thread of its own.
-async fn store(
+async fn write_blob(
     blob: Blob,
     mut file: fs_err::File,
     progress: &Arc<dyn Progress>,
-) -> Result<(), Unstored> {
+) -> Result<(), WriteError> {
     let Descriptor { digest, size, .. } = blob.descriptor.clone();
     // Content from a registry was hashed while it arrived.
-    let mut hasher = (!matches!(blob.content, BlobContent::Elsewhere(_))).then(Hasher::new);
-    let (batches, mut source) = mpsc::channel::<Vec<Bytes>>(AHEAD);
+    let mut hasher = (!matches!(blob.content, BlobContent::Remote(_))).then(Hasher::new);
+    let (batches, mut source) = mpsc::channel::<Vec<Bytes>>(BUFFERED_PIECES);
     let writer =
         tokio::task::spawn_blocking(move || -> Result<(u64, Option<Digest>), io::Error> {
             let mut count = 0;
@@ -449,17 +451,18 @@ async fn store(
     let fed = feed(blob, batches, progress).await;
     let written = writer
         .await
-        .map_err(|_| Unstored::Disk(io::Error::other("the writer ended early")))?
-        .map_err(Unstored::Disk)?;
-    fed.map_err(Unstored::Source)?;
+        .map_err(|_| WriteError::DiskLayout(io::Error::other("the writer ended early")))?
+        .map_err(WriteError::DiskLayout)?;
+    fed.map_err(WriteError::ImageSource)?;
     match written {
-        (count, _) if count != size => Err(Unstored::Source(changed(
+        (count, _) if count != size => Err(WriteError::ImageSource(changed_content(
             &digest,
             &format!("{count} bytes where {size} are named"),
         ))),
-        (_, Some(found)) if found != digest => {
-            Err(Unstored::Source(changed(&digest, &found.to_string())))
-        }
+        (_, Some(found)) if found != digest => Err(WriteError::ImageSource(changed_content(
+            &digest,
+            &found.to_string(),
+        ))),
         _ => Ok(()),
     }
 }
@@ -470,7 +473,7 @@ async fn feed(
     progress: &Arc<dyn Progress>,
 ) -> Result<(), Finding> {
     // Registry clients report their transferred bytes themselves.
-    let counted = matches!(blob.content, BlobContent::Elsewhere(_));
+    let counted = matches!(blob.content, BlobContent::Remote(_));
     let mut pieces = blob.open(0);
     let mut batch = Vec::new();
     let mut bytes = 0;

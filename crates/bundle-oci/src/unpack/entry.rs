@@ -9,7 +9,7 @@ use super::UnpackError;
 
 /// Rules for paths.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Rules {
+pub(super) struct PathRules {
     /// Maximum length of a path, in bytes.
     longest: usize,
     /// Maximum number of components of a path.
@@ -19,7 +19,7 @@ pub(super) struct Rules {
 }
 
 /// Paths of a bundle are valid on every operating system.
-const BUNDLE: Rules = Rules {
+const BUNDLE: PathRules = PathRules {
     longest: 1024,
     deepest: 32,
     backslash: false,
@@ -27,21 +27,21 @@ const BUNDLE: Rules = Rules {
 
 /// Images of workloads hold whole systems, with names such as
 /// `system-systemd\\x2dcryptsetup.slice`.
-pub(super) const IMAGE: Rules = Rules {
+pub(super) const IMAGE: PathRules = PathRules {
     longest: 4096,
     deepest: 128,
     backslash: cfg!(unix),
 };
 
 /// An accepted entry.
-pub(super) struct Taken {
+pub(super) struct AcceptedEntry {
     /// Relative path with `/`, without `.`; empty for the root.
     pub(super) path: String,
-    pub(super) kind: Kind,
+    pub(super) kind: AcceptedKind,
 }
 
 /// Kind of an accepted entry.
-pub(super) enum Kind {
+pub(super) enum AcceptedKind {
     Folder,
     File {
         size: u64,
@@ -64,7 +64,7 @@ pub(super) fn refused(entry: &str, why: impl Into<String>) -> UnpackError {
 }
 
 /// Reads the header of an entry.
-pub(super) fn take<R: Read>(entry: &mut Entry<'_, R>) -> Result<Taken, UnpackError> {
+pub(super) fn accept<R: Read>(entry: &mut Entry<'_, R>) -> Result<AcceptedEntry, UnpackError> {
     let name = name(entry)?;
     let name = name.as_str();
     let header = entry.header();
@@ -80,18 +80,18 @@ pub(super) fn take<R: Read>(entry: &mut Entry<'_, R>) -> Result<Taken, UnpackErr
     }
     let path = normalise(name, folder, BUNDLE).map_err(|why| refused(name, why))?;
     if folder {
-        return Ok(Taken {
+        return Ok(AcceptedEntry {
             path,
-            kind: Kind::Folder,
+            kind: AcceptedKind::Folder,
         });
     }
-    if let Some(removal) = removal(name, &path)? {
+    if let Some(removal) = whiteout(name, &path)? {
         return Ok(removal);
     }
     let size = entry.size();
-    Ok(Taken {
+    Ok(AcceptedEntry {
         path,
-        kind: Kind::File { size },
+        kind: AcceptedKind::File { size },
     })
 }
 
@@ -126,7 +126,7 @@ pub(super) fn name<R: Read>(entry: &mut Entry<'_, R>) -> Result<String, UnpackEr
 pub(super) const SPARSE: &str = "is a sparse file";
 
 /// Returns the whiteout for a file with this path, if its name is that of a whiteout.
-pub(super) fn removal(name: &str, path: &str) -> Result<Option<Taken>, UnpackError> {
+pub(super) fn whiteout(name: &str, path: &str) -> Result<Option<AcceptedEntry>, UnpackError> {
     let (parent, base) = path.rsplit_once('/').unwrap_or(("", path));
     let Some(gone) = base.strip_prefix(".wh.") else {
         return Ok(None);
@@ -140,9 +140,9 @@ pub(super) fn removal(name: &str, path: &str) -> Result<Option<Taken>, UnpackErr
     if !below && (matches!(gone, "" | "." | "..") || gone.starts_with(".wh.")) {
         return Err(refused(name, "is not a whiteout that means anything"));
     }
-    Ok(Some(Taken {
+    Ok(Some(AcceptedEntry {
         path,
-        kind: Kind::Removal { below },
+        kind: AcceptedKind::Removal { below },
     }))
 }
 
@@ -159,7 +159,11 @@ pub(super) fn describe(kind: EntryType) -> &'static str {
 
 /// Returns the normalized path of a name, without the usual `./` prefix and, for folders, the
 /// trailing `/`.
-pub(super) fn normalise(name: &str, folder: bool, rules: Rules) -> Result<String, &'static str> {
+pub(super) fn normalise(
+    name: &str,
+    folder: bool,
+    rules: PathRules,
+) -> Result<String, &'static str> {
     let mut rest = name;
     while let Some(shorter) = rest.strip_prefix("./") {
         rest = shorter;
@@ -170,18 +174,18 @@ pub(super) fn normalise(name: &str, folder: bool, rules: Rules) -> Result<String
             return Ok(String::new());
         }
     }
-    within(rest, rules)?;
+    check_path(rest, rules)?;
     Ok(rest.to_owned())
 }
 
 /// Checks a path of a bundle: relative, plain components, nothing that another operating system
 /// interprets. The error is the end of a sentence that begins with the path.
 pub fn check(path: &str) -> Result<(), &'static str> {
-    within(path, BUNDLE)
+    check_path(path, BUNDLE)
 }
 
 /// Checks that the path is relative, has plain components, and is within the limits of `rules`.
-fn within(path: &str, rules: Rules) -> Result<(), &'static str> {
+fn check_path(path: &str, rules: PathRules) -> Result<(), &'static str> {
     if path.is_empty() {
         return Err("has no name");
     }
@@ -217,7 +221,7 @@ fn within(path: &str, rules: Rules) -> Result<(), &'static str> {
 }
 
 /// Returns an error if both `a` and `a/b` are files.
-pub(super) fn no_file_is_a_folder<T>(files: &BTreeMap<String, T>) -> Result<(), UnpackError> {
+pub(super) fn reject_files_as_folders<T>(files: &BTreeMap<String, T>) -> Result<(), UnpackError> {
     for path in files.keys() {
         let mut ancestor = path.as_str();
         while let Some((parent, _)) = ancestor.rsplit_once('/') {

@@ -9,22 +9,22 @@ use std::path::Path;
 use bundle_core::reference::Digest;
 use tar::{EntryType as T, Header};
 
-use super::disk::Place;
+use super::disk::TargetFolder;
 use super::tests::{archive, entry, file, gzip};
 use super::*;
 
 /// A compressed layer, and the digest of its uncompressed tar in the configuration.
 #[derive(Clone)]
-struct Sent {
+struct CompressedLayer {
     bytes: Vec<u8>,
     diff_id: Digest,
     media_type: &'static str,
 }
 
 /// A valid layer of these entries.
-fn layer(entries: &[Vec<u8>]) -> Sent {
+fn layer(entries: &[Vec<u8>]) -> CompressedLayer {
     let tar = archive(entries);
-    Sent {
+    CompressedLayer {
         bytes: gzip(&tar),
         diff_id: Digest::of(&tar),
         media_type: media::LAYER_GZIP,
@@ -53,16 +53,16 @@ fn pax(kind: T, key: &str, value: &str) -> Vec<u8> {
     entry(b"pax", kind, 0o644, format!("{length}{bare}").as_bytes())
 }
 
-fn into_memory(layers: &[Sent]) -> Result<Vec<String>, UnpackError> {
+fn into_memory(layers: &[CompressedLayer]) -> Result<Vec<String>, UnpackError> {
     let (config, named, descriptors) = image(layers);
-    let mut unpacking = Unpacking::new(&named, &config, &descriptors, Limits::default())?;
+    let mut unpacking = Unpacker::new(&named, &config, &descriptors, Limits::default())?;
     for (index, layer) in layers.iter().enumerate() {
         unpacking.layer(index, layer.bytes.as_slice())?;
     }
     Ok(unpacking.finish().into_keys().collect())
 }
 
-fn image(layers: &[Sent]) -> (Vec<u8>, Descriptor, Vec<Descriptor>) {
+fn image(layers: &[CompressedLayer]) -> (Vec<u8>, Descriptor, Vec<Descriptor>) {
     let ids: Vec<_> = layers.iter().map(|layer| &layer.diff_id).collect();
     let config = serde_json::json!({ "rootfs": { "diff_ids": ids } }).to_string();
     let descriptors = layers
@@ -73,16 +73,20 @@ fn image(layers: &[Sent]) -> (Vec<u8>, Descriptor, Vec<Descriptor>) {
 }
 
 /// Unpacks into `target` as the command does.
-fn onto_disk(target: &Path, layers: &[Sent], skip: bool) -> Result<disk::Written, Finding> {
+fn onto_disk(
+    target: &Path,
+    layers: &[CompressedLayer],
+    skip: bool,
+) -> Result<disk::UnpackResult, Finding> {
     let (config, named, descriptors) = image(layers);
-    let place = Place::prepare(target, false)?;
+    let place = TargetFolder::prepare(target, false)?;
     let limits = Limits {
         total: 16 << 20,
         entries: 1000,
-        ..Limits::of_images()
+        ..Limits::for_images()
     };
     let mut unpacking =
-        disk::Unpacking::new(&place.folder(), &named, &config, &descriptors, limits, skip)?;
+        disk::DiskUnpacker::new(&place.folder(), &named, &config, &descriptors, limits, skip)?;
     for (index, layer) in layers.iter().enumerate() {
         unpacking.layer(index, layer.bytes.as_slice())?;
     }
@@ -115,16 +119,16 @@ fn listing(folder: &Path) -> BTreeMap<String, String> {
 }
 
 /// Expected results of both unpackers: the resulting paths, or a part of the error.
-struct Row {
+struct AttackCase {
     name: &'static str,
-    layers: Vec<Sent>,
+    layers: Vec<CompressedLayer>,
     memory: Result<&'static [&'static str], &'static str>,
     disk: Result<&'static [&'static str], &'static str>,
 }
 
 /// Both reject it with the same reason.
-fn refused(name: &'static str, entries: &[Vec<u8>], why: &'static str) -> Row {
-    Row {
+fn refused(name: &'static str, entries: &[Vec<u8>], why: &'static str) -> AttackCase {
+    AttackCase {
         name,
         layers: vec![layer(entries)],
         memory: Err(why),
@@ -135,11 +139,11 @@ fn refused(name: &'static str, entries: &[Vec<u8>], why: &'static str) -> Row {
 /// Accepted in images of workloads only.
 fn foreign(
     name: &'static str,
-    layers: Vec<Sent>,
+    layers: Vec<CompressedLayer>,
     memory: &'static str,
     disk: Result<&'static [&'static str], &'static str>,
-) -> Row {
-    Row {
+) -> AttackCase {
+    AttackCase {
         name,
         layers,
         memory: Err(memory),
@@ -147,7 +151,7 @@ fn foreign(
     }
 }
 
-fn names() -> Vec<Row> {
+fn names() -> Vec<AttackCase> {
     let plain = |name: &[u8]| vec![entry(name, T::Regular, 0o644, b"x")];
     let deep = format!("{}x", "d/".repeat(130));
     let mut long = entry(b"././@LongLink", T::GNULongName, 0, &vec![b'a'; 2 << 20]);
@@ -215,7 +219,7 @@ fn names() -> Vec<Row> {
     ]
 }
 
-impl Row {
+impl AttackCase {
     /// Images of workloads may have deeper folders than bundles.
     fn disk_only_path(mut self, _: &[&str]) -> Self {
         self.disk = Ok(&[]);
@@ -223,7 +227,7 @@ impl Row {
     }
 }
 
-fn kinds() -> Vec<Row> {
+fn kinds() -> Vec<AttackCase> {
     let special = |kind| vec![entry(b"dev/x", kind, 0o644, b"")];
     let setuid = vec![layer(&[entry(b"sudo", T::Regular, 0o6777, b"x")])];
     vec![
@@ -253,7 +257,7 @@ fn sparse() -> Vec<u8> {
     header.as_bytes().to_vec()
 }
 
-fn links() -> Vec<Row> {
+fn links() -> Vec<AttackCase> {
     let soft = |name: &str, target: &str| link(name, T::Symlink, target);
     let hard = |name: &str, target: &str| link(name, T::Link, target);
     let one = |entries: &[Vec<u8>]| vec![layer(entries)];
@@ -365,20 +369,20 @@ fn links() -> Vec<Row> {
     ]
 }
 
-fn shapes() -> Vec<Row> {
+fn shapes() -> Vec<AttackCase> {
     let honest = layer(&[file("a", b"x")]);
-    let with = |change: fn(&mut Sent)| {
+    let with = |change: fn(&mut CompressedLayer)| {
         let mut sent = honest.clone();
         change(&mut sent);
         vec![sent]
     };
-    let both = |name, layers: Vec<Sent>, why| Row {
+    let both = |name, layers: Vec<CompressedLayer>, why| AttackCase {
         name,
         layers,
         memory: Err(why),
         disk: Err(why),
     };
-    let same = |name, entries: &[Vec<u8>], paths| Row {
+    let same = |name, entries: &[Vec<u8>], paths| AttackCase {
         name,
         layers: vec![layer(entries)],
         memory: Ok(paths),
@@ -388,7 +392,7 @@ fn shapes() -> Vec<Row> {
     let many: Vec<u8> = (0..20_001)
         .flat_map(|i| file(&i.to_string(), b""))
         .collect();
-    let many = Sent {
+    let many = CompressedLayer {
         diff_id: Digest::of(&many),
         bytes: many,
         media_type: media::LAYER_TAR,
@@ -414,7 +418,7 @@ fn shapes() -> Vec<Row> {
             "entries after the end",
             {
                 let tar = [archive(&[file("a", b"x")]), archive(&[file("../b", b"x")])].concat();
-                vec![Sent {
+                vec![CompressedLayer {
                     bytes: gzip(&tar),
                     diff_id: Digest::of(&tar),
                     media_type: media::LAYER_GZIP,
@@ -448,7 +452,7 @@ fn shapes() -> Vec<Row> {
         ),
         both("bomb", vec![bomb], "200 times"),
         both("too many empty files", vec![many], "number of entries"),
-        Row {
+        AttackCase {
             name: "whiteouts",
             layers: vec![
                 layer(&[
@@ -526,8 +530,8 @@ fn hostile_archives_write_nothing_outside_the_target() {
 #[test]
 fn million_empty_files_stop_at_the_entry_limit() {
     /// Position in a repeated list of entries: one round exceeds every limit.
-    struct Many<'a>(&'a [u8], usize);
-    impl Read for Many<'_> {
+    struct RepeatedEntries<'a>(&'a [u8], usize);
+    impl Read for RepeatedEntries<'_> {
         fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
             let rest = &self.0[self.1 % self.0.len()..];
             let left = (1_000_000 * 512 - self.1).min(rest.len());
@@ -540,7 +544,7 @@ fn million_empty_files_stop_at_the_entry_limit() {
     let round: Vec<u8> = (0..25_000)
         .flat_map(|i| file(&format!("f{i}"), b""))
         .collect();
-    let many = || Many(&round, 0);
+    let many = || RepeatedEntries(&round, 0);
     let mut hash = crate::hash::Hasher::new();
     let mut archive = many();
     let mut buffer = vec![0; 1 << 20];
@@ -564,14 +568,14 @@ fn million_empty_files_stop_at_the_entry_limit() {
         ..Limits::default()
     };
     let layers = [layer];
-    let mut memory = Unpacking::new(&named, config.as_bytes(), &layers, limits).unwrap();
+    let mut memory = Unpacker::new(&named, config.as_bytes(), &layers, limits).unwrap();
     let error = memory.layer(0, many()).unwrap_err();
     assert!(error.to_string().contains("number of entries"), "{error}");
     let root = tempfile::tempdir().unwrap();
-    let place = Place::prepare(&root.path().join("t"), false).unwrap();
+    let place = TargetFolder::prepare(&root.path().join("t"), false).unwrap();
     let folder = place.folder();
     let mut disk =
-        disk::Unpacking::new(&folder, &named, config.as_bytes(), &layers, limits, true).unwrap();
+        disk::DiskUnpacker::new(&folder, &named, config.as_bytes(), &layers, limits, true).unwrap();
     let error = disk.layer(0, many()).unwrap_err();
     assert!(error.to_string().contains("number of entries"), "{error}");
     drop(place);
@@ -596,7 +600,7 @@ fn result_lists_modes_links_and_skipped_entries() {
     let written = onto_disk(&target, &layers, true).unwrap();
     assert_eq!((written.files, written.links, written.unmarked), (2, 2, 1));
     assert_eq!(
-        written.left_out,
+        written.skipped,
         [
             "`dev/null` is a device",
             "`out` is a symbolic link that leads outside, or nowhere"
@@ -628,12 +632,12 @@ fn rejects_a_folder_with_content_unless_it_is_replaced() {
     let error = onto_disk(&target, &layers, false).unwrap_err();
     assert!(error.message.contains("not empty"), "{error}");
     fs_err::write(target.join("b"), "old").unwrap();
-    let place = Place::prepare(&target, true).unwrap();
+    let place = TargetFolder::prepare(&target, true).unwrap();
     fs_err::write(place.folder().join("c"), "newer").unwrap();
     place.keep().unwrap();
     let found: Vec<_> = listing(root.path()).into_keys().collect();
     assert_eq!(found, ["t/c"]);
     for precious in ["/", "."] {
-        assert!(Place::prepare(Path::new(precious), true).is_err());
+        assert!(TargetFolder::prepare(Path::new(precious), true).is_err());
     }
 }

@@ -8,10 +8,10 @@ use bundle_core::reference::Digest;
 use flate2::bufread::MultiGzDecoder;
 use sha2::{Digest as _, Sha256};
 
-use crate::limits::{RATIO_FLOOR, human};
+use crate::limits::{RATIO_FLOOR, format_size};
 
 /// Counts and hashes compressed bytes, and stops one byte after the declared size.
-pub(super) struct Metered<R> {
+pub(super) struct CompressedReader<R> {
     inner: R,
     hash: Sha256,
     count: u64,
@@ -19,7 +19,7 @@ pub(super) struct Metered<R> {
     most: u64,
 }
 
-impl<R: Read> Metered<R> {
+impl<R: Read> CompressedReader<R> {
     pub(super) fn new(inner: R, size: u64) -> Self {
         Self {
             inner,
@@ -41,7 +41,7 @@ impl<R: Read> Metered<R> {
     }
 }
 
-impl<R: Read> Read for Metered<R> {
+impl<R: Read> Read for CompressedReader<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let room = usize::try_from(self.most - self.count).unwrap_or(usize::MAX);
         let space = room.min(buffer.len());
@@ -54,12 +54,12 @@ impl<R: Read> Read for Metered<R> {
 
 /// Decoder of a layer, with or without gzip.
 pub(super) enum Decoder<R> {
-    Gzip(MultiGzDecoder<BufReader<Metered<R>>>),
-    Plain(BufReader<Metered<R>>),
+    Gzip(MultiGzDecoder<BufReader<CompressedReader<R>>>),
+    Plain(BufReader<CompressedReader<R>>),
 }
 
 /// Counts and hashes uncompressed bytes, and stops at a limit of bytes or ratio.
-pub(super) struct Inflated<R> {
+pub(super) struct UncompressedReader<R> {
     decoder: Decoder<R>,
     hash: Sha256,
     count: u64,
@@ -70,7 +70,7 @@ pub(super) struct Inflated<R> {
     overrun: Option<String>,
 }
 
-impl<R: Read> Inflated<R> {
+impl<R: Read> UncompressedReader<R> {
     pub(super) fn new(
         decoder: Decoder<R>,
         most: u64,
@@ -115,7 +115,7 @@ impl<R: Read> Inflated<R> {
         }
     }
 
-    pub(super) fn into_source(self) -> Metered<R> {
+    pub(super) fn into_source(self) -> CompressedReader<R> {
         match self.decoder {
             Decoder::Gzip(decoder) => decoder.into_inner().into_inner(),
             Decoder::Plain(reader) => reader.into_inner(),
@@ -130,7 +130,7 @@ impl<R: Read> Inflated<R> {
     }
 }
 
-impl<R: Read> Read for Inflated<R> {
+impl<R: Read> Read for UncompressedReader<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let read = match &mut self.decoder {
             Decoder::Gzip(decoder) => decoder.read(buffer)?,
@@ -143,7 +143,7 @@ impl<R: Read> Read for Inflated<R> {
             self.headers.set(left);
         }
         if self.count > self.most {
-            self.overrun = Some(human(self.most));
+            self.overrun = Some(format_size(self.most));
         } else if self.count > RATIO_FLOOR && self.count / self.arrived().max(1) > self.ratio {
             self.overrun = Some(format!("{} times what was transferred", self.ratio));
         }

@@ -15,13 +15,13 @@ use bundle_core::format::Files;
 use bundle_core::package::keys;
 use bundle_core::reference::Digest;
 
-use crate::limits::{self, Limits, human};
+use crate::limits::{self, Limits, format_size};
 use crate::manifest::{Descriptor, ImageConfig};
 use crate::media;
 pub use entry::check as check_path;
-use entry::{Kind, Taken};
+use entry::{AcceptedEntry, AcceptedKind};
 pub use sink::{FileSink, InMemory};
-use stream::Entries;
+use stream::TarEntries;
 
 /// Error of unpacking. No content is used then.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -120,17 +120,17 @@ impl From<UnpackError> for Finding {
 }
 
 /// An image that is being unpacked into memory or a sink, with the remaining limits.
-pub struct Unpacking<S: FileSink = InMemory> {
+pub struct Unpacker<S: FileSink = InMemory> {
     files: BTreeMap<String, S::File>,
     sink: S,
     limits: Limits,
     names: usize,
     bytes: u64,
     entries: usize,
-    image: Image,
+    image: ImageLayers,
 }
 
-impl Unpacking {
+impl Unpacker {
     /// Starts with the verified image configuration and its layers.
     pub fn new(
         config: &Descriptor,
@@ -147,7 +147,7 @@ impl Unpacking {
     }
 }
 
-impl<S: FileSink> Unpacking<S> {
+impl<S: FileSink> Unpacker<S> {
     /// Starts with a sink that receives the content while it is read.
     pub fn onto(
         sink: S,
@@ -162,7 +162,7 @@ impl<S: FileSink> Unpacking<S> {
             names: limits::NAMES,
             bytes: limits.total,
             entries: limits.entries,
-            image: Image::new(config, config_bytes, layers, &limits)?,
+            image: ImageLayers::new(config, config_bytes, layers, &limits)?,
             limits,
         })
     }
@@ -192,7 +192,7 @@ impl<S: FileSink> Unpacking<S> {
         (self.files, self.sink)
     }
 
-    fn walk<R: Read>(&mut self, entries: &mut Entries<'_, R>) -> Result<(), UnpackError> {
+    fn walk<R: Read>(&mut self, entries: &mut TarEntries<'_, R>) -> Result<(), UnpackError> {
         let mut files = BTreeMap::new();
         let mut removed = Vec::new();
         while let Some(mut item) = entries.next()? {
@@ -203,19 +203,19 @@ impl<S: FileSink> Unpacking<S> {
                     what: "the number of entries".to_owned(),
                     limit: self.limits.entries.to_string(),
                 })?;
-            let Taken { path, kind } = entry::take(&mut item)?;
+            let AcceptedEntry { path, kind } = entry::accept(&mut item)?;
             match kind {
-                Kind::Folder => {
+                AcceptedKind::Folder => {
                     if files.contains_key(&path) {
                         return Err(entry::refused(&path, "is a file and a folder at once"));
                     }
                 }
-                Kind::Removal { below } => removed.push((path, below)),
-                Kind::File { size } => {
+                AcceptedKind::Removal { below } => removed.push((path, below)),
+                AcceptedKind::File { size } => {
                     if size > self.limits.file {
                         return Err(UnpackError::TooLarge {
-                            what: format!("the file `{path}` ({})", human(size)),
-                            limit: human(self.limits.file),
+                            what: format!("the file `{path}` ({})", format_size(size)),
+                            limit: format_size(self.limits.file),
                         });
                     }
                     if files.contains_key(&path) {
@@ -224,7 +224,7 @@ impl<S: FileSink> Unpacking<S> {
                     self.names = self.names.checked_sub(path.len()).ok_or_else(|| {
                         UnpackError::TooLarge {
                             what: "the text of all paths".to_owned(),
-                            limit: human(limits::NAMES as u64),
+                            limit: format_size(limits::NAMES as u64),
                         }
                     })?;
                     stream::content(&path, size, item, &mut self.sink)?;
@@ -242,18 +242,18 @@ impl<S: FileSink> Unpacking<S> {
             });
         }
         self.files.extend(files);
-        entry::no_file_is_a_folder(&self.files)
+        entry::reject_files_as_folders(&self.files)
     }
 }
 
 /// The layers of an image with the digests of their uncompressed content.
 #[derive(Debug)]
-struct Image {
+struct ImageLayers {
     layers: Vec<Descriptor>,
     diff_ids: Vec<Digest>,
 }
 
-impl Image {
+impl ImageLayers {
     fn new(
         config: &Descriptor,
         config_bytes: &[u8],
@@ -290,8 +290,8 @@ impl Image {
         for layer in layers {
             if layer.size > limits.layer && !is_resource(layer) {
                 return Err(UnpackError::TooLarge {
-                    what: format!("layer {} ({})", layer.digest, human(layer.size)),
-                    limit: human(limits.layer),
+                    what: format!("layer {} ({})", layer.digest, format_size(layer.size)),
+                    limit: format_size(limits.layer),
                 });
             }
             stream::is_compressed(layer)?;

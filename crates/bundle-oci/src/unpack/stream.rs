@@ -9,7 +9,7 @@ use bundle_core::reference::Digest;
 use flate2::bufread::MultiGzDecoder;
 
 use super::UnpackError;
-use super::meter::{Decoder, Inflated, Metered};
+use super::meter::{CompressedReader, Decoder, UncompressedReader};
 use crate::manifest::Descriptor;
 use crate::media;
 
@@ -18,18 +18,18 @@ use crate::media;
 const HEADERS: u64 = 1 << 20;
 
 /// An entry of the `tar` crate.
-pub(super) type Item<'a, R> = tar::Entry<'a, Inflated<R>>;
+pub(super) type TarEntry<'a, R> = tar::Entry<'a, UncompressedReader<R>>;
 
 /// The entries of one layer. Each must be read before the next.
-pub(super) struct Entries<'a, R: Read> {
-    inner: tar::Entries<'a, Inflated<R>>,
+pub(super) struct TarEntries<'a, R: Read> {
+    inner: tar::Entries<'a, UncompressedReader<R>>,
     /// Remaining bytes for the headers of the next entry; `None` while content is read.
     headers: Rc<Cell<Option<u64>>>,
 }
 
-impl<'a, R: Read> Entries<'a, R> {
+impl<'a, R: Read> TarEntries<'a, R> {
     /// Returns the next entry.
-    pub(super) fn next(&mut self) -> Result<Option<Item<'a, R>>, UnpackError> {
+    pub(super) fn next(&mut self) -> Result<Option<TarEntry<'a, R>>, UnpackError> {
         self.headers.set(Some(HEADERS));
         let item = self
             .inner
@@ -45,7 +45,7 @@ impl<'a, R: Read> Entries<'a, R> {
 pub(super) fn content<R: Read>(
     path: &str,
     size: u64,
-    mut item: Item<'_, R>,
+    mut item: TarEntry<'_, R>,
     sink: &mut impl Write,
 ) -> Result<(), UnpackError> {
     let mut buffer = vec![
@@ -94,20 +94,20 @@ pub(super) fn layer<R: Read>(
     input: R,
     most: u64,
     ratio: u64,
-    walk: impl FnOnce(&mut Entries<'_, R>) -> Result<(), UnpackError>,
+    walk: impl FnOnce(&mut TarEntries<'_, R>) -> Result<(), UnpackError>,
 ) -> Result<u64, UnpackError> {
     let what = format!("layer {}", layer.digest);
-    let metered = BufReader::new(Metered::new(input, layer.size));
+    let metered = BufReader::new(CompressedReader::new(input, layer.size));
     let decoder = if is_compressed(layer)? {
         Decoder::Gzip(MultiGzDecoder::new(metered))
     } else {
         Decoder::Plain(metered)
     };
     let headers = Rc::new(Cell::new(None));
-    let inflated = Inflated::new(decoder, most, ratio, Rc::clone(&headers));
+    let inflated = UncompressedReader::new(decoder, most, ratio, Rc::clone(&headers));
     let mut archive = tar::Archive::new(inflated);
     let walked = match archive.entries() {
-        Ok(inner) => walk(&mut Entries { inner, headers }),
+        Ok(inner) => walk(&mut TarEntries { inner, headers }),
         Err(error) => Err(malformed(&error)),
     };
     let mut inflated = archive.into_inner();

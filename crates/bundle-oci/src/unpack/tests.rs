@@ -53,8 +53,7 @@ fn unpack_all(layers: &[(Vec<u8>, Vec<u8>)], limits: Limits) -> Result<Files, Un
         .map(|(_, sent)| Descriptor::of(media::LAYER_GZIP, sent))
         .collect();
     let config_descriptor = Descriptor::of(media::CONFIG, config.as_bytes());
-    let mut unpacking =
-        Unpacking::new(&config_descriptor, config.as_bytes(), &descriptors, limits)?;
+    let mut unpacking = Unpacker::new(&config_descriptor, config.as_bytes(), &descriptors, limits)?;
     for (index, (_, sent)) in layers.iter().enumerate() {
         unpacking.layer(index, sent.as_slice())?;
     }
@@ -249,7 +248,7 @@ fn truncated_changed_or_longer_layer_is_a_digest_mismatch() {
         (vec![7; sent.len()], "arrived"),
     ];
     for (arrived, why) in arrivals {
-        let mut unpacking = Unpacking::new(
+        let mut unpacking = Unpacker::new(
             &config_descriptor,
             config.as_bytes(),
             &layers,
@@ -306,16 +305,16 @@ fn error_names_unsupported_layers_and_configurations() {
     let config = br#"{"rootfs":{"diff_ids":["sha256:0000000000000000000000000000000000000000000000000000000000000000"]}}"#;
     let good = Descriptor::of(media::CONFIG, config);
     let zstd = Descriptor::of("application/vnd.oci.image.layer.v1.tar+zstd", b"");
-    let error = Unpacking::new(&good, config, &[zstd], Limits::default())
+    let error = Unpacker::new(&good, config, &[zstd], Limits::default())
         .err()
         .unwrap();
     assert!(error.to_string().contains("tar+zstd"), "{error}");
     let helm = Descriptor::of("application/vnd.cncf.helm.config.v1+json", config);
-    let error = Unpacking::new(&helm, config, &[], Limits::default())
+    let error = Unpacker::new(&helm, config, &[], Limits::default())
         .err()
         .unwrap();
     assert_eq!(error.finding().code, codes::registry::WRONG_MEDIA_TYPE);
-    let error = Unpacking::new(&good, config, &[], Limits::default())
+    let error = Unpacker::new(&good, config, &[], Limits::default())
         .err()
         .unwrap();
     assert!(error.to_string().contains("names 1 layers"), "{error}");

@@ -13,7 +13,7 @@ use bundle_core::review::target::default_state_namespace;
 use bundle_core::review::{Answer, Class, ClassFact, Image, Kind, Requester};
 use bundle_core::rights::Question;
 use bundle_core::version::ServerVersion;
-use bundle_oci::registry::{Client, Looked};
+use bundle_oci::registry::{Client, ImageMetadata};
 use bundle_trust::proof;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -222,7 +222,7 @@ impl ImageLookups for Lookup {
         &self,
         image: &Image,
         policies: &MatchingPolicies,
-    ) -> Result<Arc<Looked>, Finding> {
+    ) -> Result<Arc<ImageMetadata>, Finding> {
         let signatures = !policies.policies.is_empty();
         let looked = self.registry.look(&image.reference, signatures).await;
         looked.map(Arc::new).map_err(|error| error.finding())

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use bundle_core::diagnostic::Finding;
 use bundle_core::reference::Digest;
-use bundle_oci::manifest::{Descriptor, Parsed};
+use bundle_oci::manifest::{Descriptor, ParsedManifest};
 use bundle_oci::media;
-use bundle_oci::store::Source;
+use bundle_oci::store::ImageSource;
 use futures::{StreamExt as _, stream};
 use serde::Serialize;
 
@@ -67,13 +67,13 @@ impl Signatures {
 }
 
 /// Asks for the list of referrers, and for the tag under which cosign kept signatures before there were such lists.
-pub(super) async fn of(source: &Source, subject: &Digest) -> Result<Beside, Finding> {
+pub(super) async fn of(source: &ImageSource, subject: &Digest) -> Result<Beside, Finding> {
     let tag = format!("sha256-{}.sig", subject.hex());
     let (listed, tagged) = futures::join!(source.referrers(subject), source.tagged(&tag));
     let mut beside = Beside::default();
     if let Some(raw) = tagged? {
         let count = match raw.parse() {
-            Ok(Parsed::Image(manifest)) => manifest.layers.len(),
+            Ok(ParsedManifest::Image(manifest)) => manifest.layers.len(),
             _ => 1,
         };
         beside.signatures.add("cosign tag", count);
@@ -121,14 +121,16 @@ fn is_bundle(entry: &Descriptor) -> bool {
 }
 
 /// The entry with what its manifest says of itself; none if it is gone.
-async fn look(source: &Source, mut entry: Descriptor) -> Result<Option<Descriptor>, Finding> {
+async fn look(source: &ImageSource, mut entry: Descriptor) -> Result<Option<Descriptor>, Finding> {
     let Some(raw) = source.manifest(&entry).await? else {
         return Ok(None);
     };
     if let Ok(parsed) = raw.parse() {
         let layer = match &parsed {
-            Parsed::Image(manifest) => manifest.layers.first().map(|layer| &layer.media_type),
-            Parsed::Index(_) => None,
+            ParsedManifest::Image(manifest) => {
+                manifest.layers.first().map(|layer| &layer.media_type)
+            }
+            ParsedManifest::Index(_) => None,
         };
         let named = parsed
             .artifact_type()

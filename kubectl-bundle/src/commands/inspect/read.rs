@@ -6,8 +6,8 @@ use bundle_core::diagnostic::{Code, Finding, Findings, Severity, codes};
 use bundle_core::format::{self, Content};
 use bundle_core::images::Allowed;
 use bundle_core::package::keys;
-use bundle_oci::manifest::{Manifest, Parsed, RawManifest};
-use bundle_oci::store::Located;
+use bundle_oci::manifest::{Manifest, ParsedManifest, RawManifest};
+use bundle_oci::store::LocatedImage;
 use bundle_oci::{Files, Limits, media};
 
 use super::beside::{self, Beside};
@@ -37,7 +37,7 @@ pub(super) struct Seen {
     /// The document as it is.
     pub(super) raw: RawManifest,
     /// What it says.
-    pub(super) parsed: Parsed,
+    pub(super) parsed: ParsedManifest,
     /// What is in its layers, if they were read and make a bundle.
     pub(super) content: Option<Content>,
     /// What refers to it, where there is somebody to ask who answered.
@@ -68,7 +68,7 @@ pub(super) async fn see(
         _ => seen.path = Some(place.to_string()),
     }
     let image = match &seen.parsed {
-        Parsed::Image(manifest) if !manifest_only && may_be_bundle(manifest) => {
+        ParsedManifest::Image(manifest) if !manifest_only && may_be_bundle(manifest) => {
             Some((**manifest).clone())
         }
         _ => None,
@@ -114,7 +114,7 @@ pub(super) async fn see(
 }
 
 /// What a folder of manifests would be built to.
-fn folder(ui: &mut Ui, place: &Place) -> Outcome<Located> {
+fn folder(ui: &mut Ui, place: &Place) -> Outcome<LocatedImage> {
     let terms = Terms {
         // Names of images are build's to refuse.
         allowed: Allowed {
@@ -123,7 +123,7 @@ fn folder(ui: &mut Ui, place: &Place) -> Outcome<Located> {
         ..Terms::default()
     };
     let opened = content::open(ui, Path::new(&place.to_string()), terms)?;
-    Ok(Located::packed(opened.pack(ui)?.packed))
+    Ok(LocatedImage::packed(opened.pack(ui)?.packed))
 }
 
 /// Returns `true` if the manifest says that it is a bundle of ours.

@@ -10,7 +10,7 @@ use bundle_core::package::{Facts, Package, keys};
 use bundle_core::reference::Digest;
 use bundle_core::rights::{self, Required};
 use bundle_core::version::{ServerVersion, fits_named};
-use bundle_oci::manifest::{Descriptor, Parsed};
+use bundle_oci::manifest::{Descriptor, ParsedManifest};
 use bundle_oci::media;
 use serde::Serialize;
 
@@ -154,7 +154,7 @@ impl Report {
             }
         });
         let (layers, platforms, kind) = match &seen.parsed {
-            Parsed::Image(manifest) => {
+            ParsedManifest::Image(manifest) => {
                 let kind = if facts.format.is_some() || content.is_some() {
                     Kind::Bundle
                 } else if media::is_config(&manifest.config.media_type)
@@ -167,7 +167,7 @@ impl Report {
                 let layers = manifest.layers.iter().map(layer).collect();
                 (layers, Vec::new(), kind)
             }
-            Parsed::Index(index) => {
+            ParsedManifest::Index(index) => {
                 let entries = index.manifests.iter().map(entry).collect();
                 (Vec::new(), entries, Kind::Index)
             }

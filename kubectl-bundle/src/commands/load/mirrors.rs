@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use bundle_oci::store::Mirror;
+use bundle_oci::store::RegistryMirror;
 
 use crate::failure::Outcome;
 use crate::files;
@@ -15,8 +15,8 @@ const HEAD: &str = "# Written by `kubectl bundle load`.\n";
 pub(super) fn write(
     ui: &mut Ui,
     out: &Path,
-    mirrors: &[Mirror],
-    insecure: impl Fn(&Mirror) -> bool,
+    mirrors: &[RegistryMirror],
+    insecure: impl Fn(&RegistryMirror) -> bool,
 ) -> Outcome {
     let entries: Vec<_> = mirrors
         .iter()

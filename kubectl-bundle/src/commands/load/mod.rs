@@ -8,7 +8,8 @@ use std::sync::Arc;
 use bundle_core::reference::Reference;
 use bundle_oci::registry::Client;
 use bundle_oci::store::{
-    Disk, Located, Mirror, Mounts, Relocation, Selection, Shipment, Source, Sources,
+    CopyOptions, CopyPlan, DiskLayout, ImageSource, LocatedImage, MountSources, RegistryMirror,
+    Relocation, Sources,
 };
 
 use crate::failure::Outcome;
@@ -42,26 +43,26 @@ impl Load {
     /// Loads, and prints where everything is now.
     pub(crate) async fn run(self, ui: &mut Ui) -> Outcome {
         let client = registry::client(&self.registry)?;
-        let mut places: Vec<(Shipment, Reference)> = Vec::new();
+        let mut places: Vec<(CopyPlan, Reference)> = Vec::new();
         for (image, selection) in self.wanted(ui, &client).await? {
-            let shipment = shipping::gather(ui, image, &selection).await?;
-            let place = self.to.of(shipment.origin()?, shipment.digest())?;
-            places.push((shipment, place));
+            let plan = shipping::build(ui, image, &selection).await?;
+            let place = self.to.of(plan.origin()?, plan.digest())?;
+            places.push((plan, place));
         }
         let tags = shipping::policy(self.overwrite_tag);
-        let mounts = Mounts::default();
+        let mounts = MountSources::default();
         let mut report = Report::empty();
-        for (shipment, place) in &places {
-            shipping::dispatch(ui, &client, shipment, place, tags, &mounts, &mut report).await?;
+        for (plan, place) in &places {
+            shipping::dispatch(ui, &client, plan, place, tags, &mounts, &mut report).await?;
         }
-        let mut mirrors: Vec<Mirror> = Vec::new();
-        for (shipment, _) in &places {
-            mirrors.push(self.to.mirror(shipment.origin()?.registry()));
+        let mut mirrors: Vec<RegistryMirror> = Vec::new();
+        for (plan, _) in &places {
+            mirrors.push(self.to.mirror(plan.origin()?.registry()));
         }
         mirrors.sort();
         mirrors.dedup();
         if let Some(out) = &self.mirrors_out {
-            let insecure = |mirror: &Mirror| is_plain(&self.registry, &mirror.host);
+            let insecure = |mirror: &RegistryMirror| is_plain(&self.registry, &mirror.host);
             mirrors::write(ui, out, &mirrors, insecure)?;
         }
         shipping::tell(ui, &report, &self.to.to_string());
@@ -69,24 +70,31 @@ impl Load {
             return Ok(());
         }
         let mut table = Table::new(["SOURCE", "TARGET"]);
-        for (one, (shipment, _)) in report.artifacts.iter().zip(&places) {
-            table.row([shipment.origin()?.to_string(), one.target.clone()]);
+        for (one, (plan, _)) in report.artifacts.iter().zip(&places) {
+            table.row([plan.origin()?.to_string(), one.target.clone()]);
         }
         ui.text(&table.render())
     }
 
     /// What the file names, each with what goes along.
-    async fn wanted(&self, ui: &mut Ui, client: &Client) -> Outcome<Vec<(Located, Selection)>> {
-        let selection = Selection {
+    async fn wanted(
+        &self,
+        ui: &mut Ui,
+        client: &Client,
+    ) -> Outcome<Vec<(LocatedImage, CopyOptions)>> {
+        let selection = CopyOptions {
             without_referrers: self.no_referrers,
-            ..Selection::default()
+            ..CopyOptions::default()
         };
         let listed = !self.file.is_dir() && !bundle_oci::archive::is_archive(&self.file);
         if !listed {
-            let disk = Arc::new(Disk::open(&self.file)?);
+            let disk = Arc::new(DiskLayout::open(&self.file)?);
             let mut found = Vec::new();
             for named in disk.images()? {
-                found.push((Located::named(Arc::clone(&disk), named)?, selection.clone()));
+                found.push((
+                    LocatedImage::named(Arc::clone(&disk), named)?,
+                    selection.clone(),
+                ));
             }
             return Ok(found);
         }
@@ -100,8 +108,8 @@ impl Load {
                 None => origin,
             };
             let _progress = ui.progress(&format!("reading {place}"));
-            let source = Source::registry(client, &place);
-            let image = Located::listed(source, one).await?;
+            let source = ImageSource::registry(client, &place);
+            let image = LocatedImage::listed(source, one).await?;
             found.push((image, one.selection(&selection)?));
         }
         Ok(found)

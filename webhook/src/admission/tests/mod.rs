@@ -22,7 +22,7 @@ use bundle_core::review::{
 };
 use bundle_core::rights::Question;
 use bundle_core::version::ServerVersion;
-use bundle_oci::registry::Looked;
+use bundle_oci::registry::ImageMetadata;
 use bundle_trust::proof;
 use http_body_util::BodyExt as _;
 use jiff::Timestamp;
@@ -160,7 +160,7 @@ impl Lookups for SharedFake {
         image: &Image,
         signatures: bool,
         _memory: Arc<crate::budget::looks::LookMemory>,
-    ) -> Result<Looked, Finding> {
+    ) -> Result<ImageMetadata, Finding> {
         self.questions.fetch_add(1, Ordering::SeqCst);
         self.looks.fetch_add(1, Ordering::SeqCst);
         if self.stalled.load(Ordering::SeqCst) {
@@ -172,7 +172,7 @@ impl Lookups for SharedFake {
         }
         let found = self.world.lock().unwrap().signatures.clone()?;
         let digest = || DIGEST.parse().unwrap();
-        Ok(Looked {
+        Ok(ImageMetadata {
             pinned: image
                 .reference
                 .pinned()

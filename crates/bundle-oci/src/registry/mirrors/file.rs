@@ -5,22 +5,22 @@ use std::path::Path;
 
 use serde::Deserialize;
 
-use super::{Mirror, Rule};
+use super::{MirrorRule, RegistryRule};
 use crate::limits::CREDENTIAL_BYTES;
 use crate::registry::files::read_bounded;
 
 /// Fields for short names, credential helpers and aliases are ignored.
 #[derive(Deserialize)]
-struct File {
+struct RegistriesConf {
     #[serde(default)]
-    registry: Vec<Entry>,
+    registry: Vec<RegistryEntry>,
     /// Version 1 has tables of lists here.
     registries: Option<toml::Value>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
-struct Entry {
+struct RegistryEntry {
     prefix: Option<String>,
     location: Option<String>,
     #[serde(default)]
@@ -52,14 +52,15 @@ enum PullFromMirror {
     TagOnly,
 }
 
-pub(super) fn read(path: &Path) -> Result<Vec<Rule>, String> {
+pub(super) fn read(path: &Path) -> Result<Vec<RegistryRule>, String> {
     let content = read_bounded(path, CREDENTIAL_BYTES).map_err(|error| error.to_string())?;
     let text = String::from_utf8(content).map_err(|_| "it is not UTF-8 text".to_owned())?;
     parse(&text)
 }
 
-pub(super) fn parse(text: &str) -> Result<Vec<Rule>, String> {
-    let file: File = toml::from_str(text).map_err(|error| error.to_string().trim().to_owned())?;
+pub(super) fn parse(text: &str) -> Result<Vec<RegistryRule>, String> {
+    let file: RegistriesConf =
+        toml::from_str(text).map_err(|error| error.to_string().trim().to_owned())?;
     if file.registries.is_some() {
         return Err(
             "it is of version 1 (`[registries.…]`), which is not read; write `[[registry]]`"
@@ -69,15 +70,15 @@ pub(super) fn parse(text: &str) -> Result<Vec<Rule>, String> {
     file.registry.into_iter().map(rule).collect()
 }
 
-fn rule(entry: Entry) -> Result<Rule, String> {
+fn rule(entry: RegistryEntry) -> Result<RegistryRule, String> {
     let location = entry
         .location
         .as_deref()
         .filter(|text| !text.is_empty())
-        .map(place)
+        .map(parse_location)
         .transpose()?;
     let prefix = match entry.prefix.as_deref().filter(|text| !text.is_empty()) {
-        Some(prefix) => place(prefix)?,
+        Some(prefix) => parse_location(prefix)?,
         None => location
             .clone()
             .ok_or("a `[[registry]]` has neither `prefix` nor `location`")?,
@@ -97,15 +98,15 @@ fn rule(entry: Entry) -> Result<Rule, String> {
                     "`{prefix}`: `mirror-by-digest-only` contradicts `pull-from-mirror = \"tag-only\"`"
                 ));
             }
-            Ok(Mirror {
-                location: place(&mirror.location)?,
+            Ok(MirrorRule {
+                location: parse_location(&mirror.location)?,
                 insecure: mirror.insecure,
                 digests: from != PullFromMirror::TagOnly,
                 tags: from != PullFromMirror::DigestOnly && !entry.mirror_by_digest_only,
             })
         })
         .collect::<Result<_, String>>()?;
-    Ok(Rule {
+    Ok(RegistryRule {
         prefix,
         location,
         insecure: entry.insecure,
@@ -115,7 +116,7 @@ fn rule(entry: Entry) -> Result<Rule, String> {
 }
 
 /// Parses a host with optional port and path.
-fn place(text: &str) -> Result<String, String> {
+fn parse_location(text: &str) -> Result<String, String> {
     if text.contains("://") {
         return Err(format!(
             "`{text}` is a URL; write the host without a scheme, and `insecure = true` where it has no TLS"

@@ -8,37 +8,37 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::remembered::make_room;
+use super::remembered::clear_if_full;
 use super::{Reason, RegistryError, Repository};
 use crate::clock::instant;
 
 /// Time for which a mirror that failed is not used.
-const REST: Duration = Duration::from_secs(60);
+const FAILED_MIRROR_PAUSE: Duration = Duration::from_secs(60);
 
 /// Rules of registries.conf for prefixes of repositories. References do not change: policies and
 /// messages never contain the location of a mirror.
 #[derive(Debug, Clone, Default)]
 pub struct Mirrors {
-    rules: Vec<Rule>,
+    rules: Vec<RegistryRule>,
     /// Failed mirrors, shared by clones.
-    dead: Arc<Mutex<HashMap<String, Instant>>>,
+    failed_mirrors: Arc<Mutex<HashMap<String, Instant>>>,
 }
 
 /// One `[[registry]]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Rule {
+struct RegistryRule {
     /// `HOST[:PORT][/PATH]`, or `*.HOST` for all subdomains.
     prefix: String,
     /// Replacement of the prefix; `None` keeps it.
     location: Option<String>,
     insecure: bool,
     blocked: bool,
-    mirrors: Vec<Mirror>,
+    mirrors: Vec<MirrorRule>,
 }
 
 /// One `[[registry.mirror]]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Mirror {
+struct MirrorRule {
     location: String,
     insecure: bool,
     digests: bool,
@@ -47,18 +47,18 @@ struct Mirror {
 
 /// Kind of access to a repository, which determines the locations.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Wanted {
+pub(super) enum AccessKind {
     /// Write: only the repository itself.
-    Writing,
+    Write,
     /// Read by digest: every location returns the same content.
     Digest,
     /// Read by tag, or list of tags.
     Tag,
     /// Location that an earlier response named: the one with this host.
-    At(String),
+    Location(String),
 }
 
-impl Wanted {
+impl AccessKind {
     /// Returns the kind of access for a path below a repository.
     pub(super) fn reading(path: &str) -> Self {
         if path.contains("sha256:") {
@@ -73,7 +73,7 @@ impl Mirrors {
     /// Reads configurations as containers-registries.conf(5) describes them (version 2). The later
     /// file overrides entries with the same prefix.
     pub fn read(files: &[PathBuf]) -> Result<Self, RegistryError> {
-        let mut rules: Vec<Rule> = Vec::new();
+        let mut rules: Vec<RegistryRule> = Vec::new();
         for path in files {
             for rule in file::read(path).map_err(|why| RegistryError {
                 doing: "read the configuration of registries in",
@@ -86,7 +86,7 @@ impl Mirrors {
         }
         Ok(Self {
             rules,
-            dead: Arc::default(),
+            failed_mirrors: Arc::default(),
         })
     }
 
@@ -96,13 +96,13 @@ impl Mirrors {
         rules.retain(|rule| rule.blocked);
         Self {
             rules,
-            dead: Arc::clone(&self.dead),
+            failed_mirrors: Arc::clone(&self.failed_mirrors),
         }
     }
 
     /// Returns the hosts for which plain HTTP is allowed if they do not speak TLS.
     pub(super) fn insecure(&self) -> BTreeSet<String> {
-        let host = |place: &str| place.split('/').next().unwrap_or_default().to_owned();
+        let host = |location: &str| location.split('/').next().unwrap_or_default().to_owned();
         let mut hosts = BTreeSet::new();
         for rule in &self.rules {
             if rule.insecure {
@@ -119,10 +119,10 @@ impl Mirrors {
     }
 
     /// Returns the locations to try, in order. The last one is the repository's own.
-    pub(super) fn places(
+    pub(super) fn locations(
         &self,
         repository: &Repository,
-        wanted: &Wanted,
+        wanted: &AccessKind,
     ) -> Result<Vec<Repository>, Reason> {
         let name = repository.to_string();
         let Some((rule, rest)) = self
@@ -138,36 +138,38 @@ impl Mirrors {
                 prefix: rule.prefix.clone(),
             });
         }
-        if *wanted == Wanted::Writing {
+        if *wanted == AccessKind::Write {
             return Ok(vec![repository.clone()]);
         }
         let own = match &rule.location {
-            Some(location) => place(location, rest)?,
+            Some(location) => parse_location(location, rest)?,
             None => repository.clone(),
         };
-        let mut places = Vec::new();
+        let mut locations = Vec::new();
         for mirror in &rule.mirrors {
             let serves = match wanted {
-                Wanted::Digest => mirror.digests,
-                Wanted::Tag => mirror.tags,
+                AccessKind::Digest => mirror.digests,
+                AccessKind::Tag => mirror.tags,
                 _ => true,
             };
             if serves {
-                places.push(place(&mirror.location, rest)?);
+                locations.push(parse_location(&mirror.location, rest)?);
             }
         }
-        if let Wanted::At(host) = wanted {
+        if let AccessKind::Location(host) = wanted {
             // A URL with a mirror's host came from that mirror and is valid only there.
-            let at = places.into_iter().find(|place| place.registry == *host);
+            let at = locations
+                .into_iter()
+                .find(|location| location.registry == *host);
             return Ok(vec![at.unwrap_or(own)]);
         }
-        places.retain(|place| !self.rests(&place.registry));
-        places.push(own);
-        Ok(places)
+        locations.retain(|location| !self.is_skipped(&location.registry));
+        locations.push(own);
+        Ok(locations)
     }
 
     /// Skips a mirror that did not respond, as each attempt costs seconds.
-    pub(super) fn failed(&self, place: &Repository, reason: &Reason) {
+    pub(super) fn record_failure(&self, location: &Repository, reason: &Reason) {
         if matches!(
             reason,
             Reason::Unreachable { .. }
@@ -175,20 +177,27 @@ impl Mirrors {
                 | Reason::Certificate { .. }
                 | Reason::ClientCertificate { .. }
         ) {
-            let mut dead = self.dead.lock().unwrap_or_else(PoisonError::into_inner);
-            make_room(&mut dead);
-            dead.insert(place.registry.clone(), instant());
+            let mut failed_mirrors = self
+                .failed_mirrors
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
+            clear_if_full(&mut failed_mirrors);
+            failed_mirrors.insert(location.registry.clone(), instant());
         }
     }
 
-    fn rests(&self, host: &str) -> bool {
-        let dead = self.dead.lock().unwrap_or_else(PoisonError::into_inner);
-        dead.get(host)
-            .is_some_and(|since| instant().duration_since(*since) < REST)
+    fn is_skipped(&self, host: &str) -> bool {
+        let failed_mirrors = self
+            .failed_mirrors
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        failed_mirrors
+            .get(host)
+            .is_some_and(|since| instant().duration_since(*since) < FAILED_MIRROR_PAUSE)
     }
 }
 
-impl Rule {
+impl RegistryRule {
     /// Returns the rest of a repository's name after the prefix, if the name has it.
     fn rest<'a>(&self, name: &'a str) -> Option<&'a str> {
         if let Some(domain) = self.prefix.strip_prefix("*.") {
@@ -205,7 +214,7 @@ impl Rule {
     }
 }
 
-fn place(location: &str, rest: &str) -> Result<Repository, Reason> {
+fn parse_location(location: &str, rest: &str) -> Result<Repository, Reason> {
     let name = format!("{location}{rest}");
     name.parse().map_err(|_| {
         Reason::Settings(format!(
@@ -221,14 +230,14 @@ mod tests {
     fn mirrors(text: &str) -> Mirrors {
         Mirrors {
             rules: file::parse(text).unwrap(),
-            dead: Arc::default(),
+            failed_mirrors: Arc::default(),
         }
     }
 
-    fn places(mirrors: &Mirrors, name: &str, wanted: &Wanted) -> String {
-        match mirrors.places(&name.parse().unwrap(), wanted) {
-            Ok(places) => {
-                let names: Vec<_> = places.iter().map(ToString::to_string).collect();
+    fn locations(mirrors: &Mirrors, name: &str, wanted: &AccessKind) -> String {
+        match mirrors.locations(&name.parse().unwrap(), wanted) {
+            Ok(locations) => {
+                let names: Vec<_> = locations.iter().map(ToString::to_string).collect();
                 names.join(" ")
             }
             Err(reason) => reason.to_string(),
@@ -261,44 +270,52 @@ mod tests {
         for (name, wanted, expected) in [
             (
                 "registry.example.com/team/web",
-                Wanted::Digest,
+                AccessKind::Digest,
                 "near.example.com:5000/mirror/web moved.example.com/crew/web",
             ),
             (
                 "registry.example.com/team/web",
-                Wanted::Tag,
+                AccessKind::Tag,
                 "near.example.com:5000/mirror/web tags.example.com/web moved.example.com/crew/web",
             ),
             (
                 "registry.example.com/team/web",
-                Wanted::Writing,
+                AccessKind::Write,
                 "registry.example.com/team/web",
             ),
             (
                 "registry.example.com/team/web",
-                Wanted::At("near.example.com:5000".to_owned()),
+                AccessKind::Location("near.example.com:5000".to_owned()),
                 "near.example.com:5000/mirror/web",
             ),
             (
                 "registry.example.com/team/secret/x",
-                Wanted::Writing,
+                AccessKind::Write,
                 "the configuration of registries blocks `registry.example.com/team/secret`",
             ),
             (
                 "registry.example.com/teams/web",
-                Wanted::Digest,
+                AccessKind::Digest,
                 "registry.example.com/teams/web",
             ),
             (
                 "a.b.example.org/web",
-                Wanted::Digest,
+                AccessKind::Digest,
                 "near.example.com/org/web a.b.example.org/web",
             ),
-            ("a.example.org/web", Wanted::Tag, "a.example.org/web"),
-            ("example.org/web", Wanted::Digest, "example.org/web"),
-            ("evilexample.org/web", Wanted::Digest, "evilexample.org/web"),
+            ("a.example.org/web", AccessKind::Tag, "a.example.org/web"),
+            ("example.org/web", AccessKind::Digest, "example.org/web"),
+            (
+                "evilexample.org/web",
+                AccessKind::Digest,
+                "evilexample.org/web",
+            ),
         ] {
-            assert_eq!(places(&all, name, &wanted), expected, "{name} {wanted:?}");
+            assert_eq!(
+                locations(&all, name, &wanted),
+                expected,
+                "{name} {wanted:?}"
+            );
         }
         assert_eq!(all.insecure(), ["near.example.com".to_owned()].into());
     }
@@ -306,12 +323,14 @@ mod tests {
     #[test]
     fn unreachable_mirror_is_skipped_for_a_minute() {
         let all = mirrors(CONF);
-        let dead: Repository = "near.example.com:5000/mirror/web".parse().unwrap();
-        let gone = Reason::Stalled { after: REST };
-        all.failed(&dead, &Reason::NotFound);
-        all.clone().failed(&dead, &gone);
+        let failed_mirrors: Repository = "near.example.com:5000/mirror/web".parse().unwrap();
+        let gone = Reason::Stalled {
+            after: FAILED_MIRROR_PAUSE,
+        };
+        all.record_failure(&failed_mirrors, &Reason::NotFound);
+        all.clone().record_failure(&failed_mirrors, &gone);
         assert_eq!(
-            places(&all, "registry.example.com/team/web", &Wanted::Digest),
+            locations(&all, "registry.example.com/team/web", &AccessKind::Digest),
             "moved.example.com/crew/web"
         );
     }

@@ -189,6 +189,6 @@ async fn abandoned_read_can_be_continued() {
 pub(super) fn bytes_of(blob: &Blob) -> &Bytes {
     match &blob.content {
         BlobContent::Memory(bytes) => bytes,
-        BlobContent::File(_) | BlobContent::Elsewhere(_) => panic!("not in memory"),
+        BlobContent::File(_) | BlobContent::Remote(_) => panic!("not in memory"),
     }
 }

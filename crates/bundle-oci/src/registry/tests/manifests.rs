@@ -1,6 +1,6 @@
 use super::*;
 use crate::blob::Blob;
-use crate::manifest::{Descriptor, Parsed, RawManifest};
+use crate::manifest::{Descriptor, ParsedManifest, RawManifest};
 use crate::media;
 
 fn home(registry: &Registry) -> Repository {
@@ -34,7 +34,7 @@ async fn documents_are_copied_byte_for_byte() {
     }
     let found = client.manifest_exists(&home, "1").await.unwrap();
     assert_eq!(found.as_ref(), Some(&index.digest));
-    let Parsed::Index(parsed) = index.parse().unwrap() else {
+    let ParsedManifest::Index(parsed) = index.parse().unwrap() else {
         panic!("it is an index");
     };
     let platform = parsed.manifests[0].platform.as_ref().unwrap();

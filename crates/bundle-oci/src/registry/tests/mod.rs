@@ -12,7 +12,7 @@ use bundle_testkit::{Fault, Registry, Settings};
 
 use super::*;
 use crate::limits::Limits;
-use crate::pack::{Packed, image};
+use crate::pack::{PackedImage, image};
 
 impl Client {
     /// Pulls the files of a bundle into memory.
@@ -60,7 +60,7 @@ fn files(text: &str) -> Files {
     Files::from([("manifests/a.yaml".to_owned(), text.as_bytes().to_vec())])
 }
 
-fn packed(text: &str) -> Packed {
+fn packed(text: &str) -> PackedImage {
     image(&files(text), BTreeMap::new()).unwrap()
 }
 

@@ -42,10 +42,10 @@ impl Progress for Counted {
     fn moved(&self, bytes: u64) {
         self.moved.fetch_add(bytes, Ordering::Relaxed);
     }
-    fn again(&self, bytes: u64) {
+    fn resent(&self, bytes: u64) {
         self.again.fetch_add(bytes, Ordering::Relaxed);
     }
-    fn spared(&self, bytes: u64) {
+    fn skipped(&self, bytes: u64) {
         self.spared.fetch_add(bytes, Ordering::Relaxed);
     }
 }
@@ -62,12 +62,12 @@ async fn uploads_a_blob_once_from_each_source() {
         let watch = Arc::new(Counted::default());
         let client = client().with_progress(watch.clone());
         let sent = client.upload(&home(&registry), blob, None).await.unwrap();
-        assert_eq!(sent, Upload::Sent, "{from}");
+        assert_eq!(sent, UploadResult::Sent, "{from}");
         assert_eq!(registry.lines().len(), 3, "{from}: {:?}", registry.lines());
         let there = registry.blob("team/copy", &blob.descriptor.digest);
         assert_eq!(there.unwrap().len(), SIZE);
         let again = client.upload(&home(&registry), blob, None).await.unwrap();
-        assert_eq!(again, Upload::Present, "{from}");
+        assert_eq!(again, UploadResult::Present, "{from}");
         assert_eq!(watch.moved.load(Ordering::Relaxed), SIZE as u64);
         assert_eq!(watch.spared.load(Ordering::Relaxed), SIZE as u64);
     }
@@ -86,11 +86,11 @@ async fn mounts_from_another_repository_and_uploads_if_that_is_denied() {
             .parse()
             .unwrap();
         let sent = client().upload(&to, &blob, Some(&neighbour)).await.unwrap();
-        assert_eq!(sent, Upload::Sent, "{code}");
+        assert_eq!(sent, UploadResult::Sent, "{code}");
     }
     registry.set_fault(None);
     let mounted = client().upload(&to, &blob, Some(&neighbour)).await.unwrap();
-    assert_eq!(mounted, Upload::Mounted);
+    assert_eq!(mounted, UploadResult::Mounted);
     assert!(
         registry
             .blob("team/copy", &blob.descriptor.digest)
@@ -102,7 +102,7 @@ async fn mounts_from_another_repository_and_uploads_if_that_is_denied() {
     let other: Repository = registry.reference("team/other").parse().unwrap();
     let before = registry.lines().len();
     let sent = client().upload(&other, &blob, Some(&empty)).await.unwrap();
-    assert_eq!(sent, Upload::Sent);
+    assert_eq!(sent, UploadResult::Sent);
     assert_eq!(registry.lines().len() - before, 3);
 }
 
@@ -138,7 +138,7 @@ async fn uploads_to_registries_with_unusual_protocols() {
             let watch = Arc::new(Counted::default());
             let client = client().with_progress(watch.clone());
             let sent = client.upload(&home(&registry), blob, None).await;
-            assert_eq!(sent, Ok(Upload::Sent), "{peculiar:?} from {from}");
+            assert_eq!(sent, Ok(UploadResult::Sent), "{peculiar:?} from {from}");
             let there = registry.blob("team/copy", &blob.descriptor.digest);
             assert_eq!(there.unwrap().len(), SIZE, "{peculiar:?} from {from}");
             let moved = watch.moved.load(Ordering::Relaxed) - watch.again.load(Ordering::Relaxed);
@@ -172,7 +172,7 @@ async fn continues_after_half_stored_chunks() {
     let (_, blob) = &sources.blobs[0];
     registry.set_fault(Some(Fault::Upload(Uploads::Halved)));
     let sent = client().upload(&home(&registry), blob, None).await;
-    assert_eq!(sent, Ok(Upload::Sent));
+    assert_eq!(sent, Ok(UploadResult::Sent));
     registry.set_fault(Some(Fault::Upload(Uploads::Exaggerated)));
     let blob = Blob::new(crate::media::LAYER_TAR, vec![1; SIZE]);
     let error = client()
@@ -286,5 +286,5 @@ async fn unreadable_source_is_distinguished_from_a_failing_registry() {
         ranges: Ranges::Kept,
     }));
     let sent = client().upload(&home(&registry), remote, None).await;
-    assert_eq!(sent, Ok(Upload::Sent));
+    assert_eq!(sent, Ok(UploadResult::Sent));
 }

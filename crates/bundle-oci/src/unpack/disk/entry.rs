@@ -5,14 +5,14 @@ use std::io::Read;
 use tar::{Entry, EntryType};
 
 use super::super::UnpackError;
-use super::super::entry::{self, IMAGE, Kind as Plain, SPARSE, refused};
+use super::super::entry::{self, AcceptedKind as Plain, IMAGE, SPARSE, refused};
 
 /// Maximum length of a link's target, in bytes.
-const LONGEST: u64 = 4096;
+const MAX_TARGET_BYTES: u64 = 4096;
 
 /// Kind of a tar entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Wish {
+pub(super) enum TarEntryKind {
     /// A folder with these permissions.
     Folder { mode: u32 },
     /// A file with these permissions; `marked` if it had setuid or setgid.
@@ -28,9 +28,9 @@ pub(super) enum Wish {
 }
 
 /// Reads an entry's header; `None` for entries without a path.
-pub(super) fn look<R: Read>(
+pub(super) fn read_entry<R: Read>(
     item: &mut Entry<'_, R>,
-) -> Result<Option<(String, Wish)>, UnpackError> {
+) -> Result<Option<(String, TarEntryKind)>, UnpackError> {
     let name = entry::name(item)?;
     let kind = item.header().entry_type();
     if kind == EntryType::XGlobalHeader {
@@ -43,23 +43,23 @@ pub(super) fn look<R: Read>(
         .mode()
         .map_err(|_| refused(&name, "has no mode"))?;
     let wish = match kind {
-        EntryType::Directory => Wish::Folder {
+        EntryType::Directory => TarEntryKind::Folder {
             mode: mode & 0o755 | 0o700,
         },
         EntryType::Regular | EntryType::Continuous => {
-            if let Some(removal) = entry::removal(&name, &path)? {
+            if let Some(removal) = entry::whiteout(&name, &path)? {
                 let Plain::Removal { below } = removal.kind else {
                     return Ok(None);
                 };
-                return Ok(Some((removal.path, Wish::Removal { below })));
+                return Ok(Some((removal.path, TarEntryKind::Removal { below })));
             }
-            Wish::File {
+            TarEntryKind::File {
                 size: item.size(),
                 mode: mode & 0o755 | 0o600,
                 marked: mode & 0o6000 != 0,
             }
         }
-        EntryType::Symlink => Wish::Link {
+        EntryType::Symlink => TarEntryKind::Link {
             target: target(item, &name)?,
         },
         EntryType::Link => {
@@ -67,10 +67,10 @@ pub(super) fn look<R: Read>(
             let target = target(item, &name)?;
             let path = entry::normalise(target.trim_start_matches('/'), false, IMAGE)
                 .map_err(|why| refused(&name, format!("is a hard link whose target {why}")))?;
-            Wish::Same { path }
+            TarEntryKind::Same { path }
         }
         EntryType::Char | EntryType::Block | EntryType::Fifo => {
-            Wish::Special(entry::describe(kind))
+            TarEntryKind::Special(entry::describe(kind))
         }
         EntryType::GNUSparse => return Err(refused(&name, SPARSE)),
         other => return Err(refused(&name, entry::describe(other))),
@@ -84,7 +84,7 @@ fn target<R: Read>(item: &mut Entry<'_, R>, name: &str) -> Result<String, Unpack
         .ok_or_else(|| refused(name, "is a link without a target"))?;
     let target = std::str::from_utf8(&target)
         .map_err(|_| refused(name, "is a link to a name that is not UTF-8"))?;
-    if target.is_empty() || target.len() as u64 > LONGEST {
+    if target.is_empty() || target.len() as u64 > MAX_TARGET_BYTES {
         return Err(refused(name, "is a link whose target is too long or empty"));
     }
     if target.chars().any(char::is_control) || cfg!(windows) && target.contains(['\\', ':']) {

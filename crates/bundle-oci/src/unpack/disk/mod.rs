@@ -12,20 +12,20 @@ use std::path::{Path, PathBuf};
 use bundle_core::reference::Digest;
 
 use super::entry::refused;
-use super::stream::{self, Item, unwritable};
-use super::{Image, UnpackError};
-use crate::limits::{Limits, human};
+use super::stream::{self, TarEntry, unwritable};
+use super::{ImageLayers, UnpackError};
+use crate::limits::{Limits, format_size};
 use crate::manifest::Descriptor;
-use entry::Wish;
-pub use place::Place;
-use tree::{Node, Tree};
+use entry::TarEntryKind;
+pub use place::TargetFolder;
+use tree::{Tree, TreeNode};
 
 /// Maximum number of skipped entries that are listed individually.
-const NAMED: usize = 20;
+const MAX_LISTED: usize = 20;
 
 /// Result of unpacking.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Written {
+pub struct UnpackResult {
     /// Number of files, hard links included.
     pub files: u64,
     /// Bytes of the files.
@@ -35,9 +35,9 @@ pub struct Written {
     /// Number of files whose setuid or setgid bit was removed.
     pub unmarked: u64,
     /// The first twenty skipped entries with the reason, as sentences.
-    pub left_out: Vec<String>,
+    pub skipped: Vec<String>,
     /// Number of skipped entries.
-    pub left_out_count: u64,
+    pub skipped_count: u64,
 }
 
 /// Unpacks an image into a folder.
@@ -45,18 +45,18 @@ pub struct Written {
 /// The folder is new, private and empty. Its content is tracked in memory, symbolic links are
 /// created last, and no path is ever resolved on disk.
 #[derive(Debug)]
-pub struct Unpacking {
+pub struct DiskUnpacker {
     folder: PathBuf,
-    image: Image,
+    image: ImageLayers,
     limits: Limits,
     bytes: u64,
     entries: usize,
     tree: Tree,
     skip_unsafe: bool,
-    written: Written,
+    written: UnpackResult,
 }
 
-impl Unpacking {
+impl DiskUnpacker {
     /// Starts with an empty folder to which nobody else writes, the verified image configuration,
     /// and the layers. With `skip_unsafe`, devices, named pipes and links out of the folder are
     /// skipped and listed instead of being an error.
@@ -70,13 +70,13 @@ impl Unpacking {
     ) -> Result<Self, UnpackError> {
         Ok(Self {
             folder: folder.to_owned(),
-            image: Image::new(config, config_bytes, layers, &limits)?,
+            image: ImageLayers::new(config, config_bytes, layers, &limits)?,
             bytes: limits.total,
             entries: limits.entries,
             limits,
             tree: Tree::default(),
             skip_unsafe,
-            written: Written::default(),
+            written: UnpackResult::default(),
         })
     }
 
@@ -99,7 +99,7 @@ impl Unpacking {
                             what: "the number of entries".to_owned(),
                             limit: self.limits.entries.to_string(),
                         })?;
-                if let Some((path, wish)) = entry::look(&mut item)? {
+                if let Some((path, wish)) = entry::read_entry(&mut item)? {
                     self.grant(&path, wish, index, item)?;
                 }
             }
@@ -110,7 +110,7 @@ impl Unpacking {
     }
 
     /// Creates the symbolic links and returns the result.
-    pub fn finish(mut self) -> Result<Written, UnpackError> {
+    pub fn finish(mut self) -> Result<UnpackResult, UnpackError> {
         let links: Vec<(String, String)> = self
             .tree
             .links()
@@ -121,7 +121,7 @@ impl Unpacking {
                 self.link(&path, &tree::relative(&path, &target))?;
                 self.written.links += 1;
             } else {
-                self.leave_out(&path, "is a symbolic link that leads outside, or nowhere")?;
+                self.skip_entry(&path, "is a symbolic link that leads outside, or nowhere")?;
             }
         }
         Ok(self.written)
@@ -130,11 +130,11 @@ impl Unpacking {
     fn grant<R: Read>(
         &mut self,
         path: &str,
-        wish: Wish,
+        wish: TarEntryKind,
         layer: usize,
-        item: Item<'_, R>,
+        item: TarEntry<'_, R>,
     ) -> Result<(), UnpackError> {
-        if let Wish::Removal { below } = wish {
+        if let TarEntryKind::Removal { below } = wish {
             for (path, node) in self.tree.remove(path, below, layer) {
                 self.erase(&path, &node)?;
             }
@@ -142,25 +142,25 @@ impl Unpacking {
         }
         for folder in self.tree.missing_folders(path)? {
             self.folder(&folder, 0o755)?;
-            self.tree.put(&folder, Node::Folder, layer);
+            self.tree.put(&folder, TreeNode::Folder, layer);
         }
-        if let Wish::Folder { mode } = wish {
+        if let TarEntryKind::Folder { mode } = wish {
             if path.is_empty() {
                 return Ok(());
             }
-            if self.tree.get(path) != Some(&Node::Folder) {
+            if self.tree.get(path) != Some(&TreeNode::Folder) {
                 self.clear(path, layer)?;
                 self.folder(path, mode)?;
             }
-            self.tree.put(path, Node::Folder, layer);
+            self.tree.put(path, TreeNode::Folder, layer);
             return Ok(());
         }
         let node = match wish {
-            Wish::File { size, mode, marked } => {
+            TarEntryKind::File { size, mode, marked } => {
                 if size > self.limits.file {
                     return Err(UnpackError::TooLarge {
-                        what: format!("the file `{path}` ({})", human(size)),
-                        limit: human(self.limits.file),
+                        what: format!("the file `{path}` ({})", format_size(size)),
+                        limit: format_size(self.limits.file),
                     });
                 }
                 self.clear(path, layer)?;
@@ -169,16 +169,16 @@ impl Unpacking {
                 self.written.files += 1;
                 self.written.bytes += size;
                 self.written.unmarked += u64::from(marked);
-                Node::File
+                TreeNode::File
             }
-            Wish::Same { path: other } => {
+            TarEntryKind::Same { path: other } => {
                 let Some(node) = self.tree.get(&other).cloned() else {
                     return Err(refused(
                         path,
                         format!("is a hard link to `{other}`, which is not there"),
                     ));
                 };
-                if node == Node::Folder {
+                if node == TreeNode::Folder {
                     return Err(refused(path, "is a hard link to a folder"));
                 }
                 if other == path {
@@ -189,23 +189,23 @@ impl Unpacking {
                 if self.tree.get(&other).is_none() {
                     return Err(refused(path, "is a hard link to what it replaces"));
                 }
-                if node == Node::File {
+                if node == TreeNode::File {
                     fs::hard_link(self.folder.join(&other), self.folder.join(path))
-                        .map_err(|error| taken(path, &error))?;
+                        .map_err(|error| occupied_path(path, &error))?;
                     self.written.files += 1;
                 }
                 node
             }
-            Wish::Link { target } => {
+            TarEntryKind::Link { target } => {
                 self.clear(path, layer)?;
-                Node::Link(target)
+                TreeNode::Link(target)
             }
-            Wish::Special(why) => {
+            TarEntryKind::Special(why) => {
                 self.clear(path, layer)?;
-                self.leave_out(path, why)?;
-                Node::Nothing
+                self.skip_entry(path, why)?;
+                TreeNode::Nothing
             }
-            Wish::Folder { .. } | Wish::Removal { .. } => return Ok(()),
+            TarEntryKind::Folder { .. } | TarEntryKind::Removal { .. } => return Ok(()),
         };
         self.tree.put(path, node, layer);
         Ok(())
@@ -218,28 +218,28 @@ impl Unpacking {
         Ok(())
     }
 
-    fn leave_out(&mut self, path: &str, why: &'static str) -> Result<(), UnpackError> {
+    fn skip_entry(&mut self, path: &str, why: &'static str) -> Result<(), UnpackError> {
         if !self.skip_unsafe {
             return Err(refused(path, why));
         }
-        self.written.left_out_count += 1;
-        if self.written.left_out.len() < NAMED {
+        self.written.skipped_count += 1;
+        if self.written.skipped.len() < MAX_LISTED {
             let path: String = path
                 .chars()
                 .take(200)
                 .flat_map(char::escape_debug)
                 .collect();
-            self.written.left_out.push(format!("`{path}` {why}"));
+            self.written.skipped.push(format!("`{path}` {why}"));
         }
         Ok(())
     }
 
-    fn erase(&self, path: &str, node: &Node) -> Result<(), UnpackError> {
+    fn erase(&self, path: &str, node: &TreeNode) -> Result<(), UnpackError> {
         let place = self.folder.join(path);
         match node {
-            Node::Folder => fs::remove_dir(place),
-            Node::File => fs::remove_file(place),
-            Node::Link(_) | Node::Nothing => Ok(()),
+            TreeNode::Folder => fs::remove_dir(place),
+            TreeNode::File => fs::remove_file(place),
+            TreeNode::Link(_) | TreeNode::Nothing => Ok(()),
         }
         .map_err(|error| unwritable(path, &error))
     }
@@ -252,7 +252,7 @@ impl Unpacking {
         let _ = mode;
         builder
             .create(self.folder.join(path))
-            .map_err(|error| taken(path, &error))
+            .map_err(|error| occupied_path(path, &error))
     }
 
     /// Creates a new file; an existing link is not followed.
@@ -265,24 +265,24 @@ impl Unpacking {
         let _ = mode;
         options
             .open(self.folder.join(path))
-            .map_err(|error| taken(path, &error))
+            .map_err(|error| occupied_path(path, &error))
     }
 
     #[cfg(unix)]
     fn link(&mut self, path: &str, target: &str) -> Result<(), UnpackError> {
         std::os::unix::fs::symlink(target, self.folder.join(path))
-            .map_err(|error| taken(path, &error))
+            .map_err(|error| occupied_path(path, &error))
     }
 
     /// Links need a privilege on this system, and have to state whether they refer to a folder.
     #[cfg(not(unix))]
     fn link(&mut self, path: &str, _: &str) -> Result<(), UnpackError> {
-        self.leave_out(path, "is a symbolic link, which this system does not make")
+        self.skip_entry(path, "is a symbolic link, which this system does not make")
     }
 }
 
 /// Returns the error for a path that exists on disk but not in memory.
-fn taken(path: &str, error: &std::io::Error) -> UnpackError {
+fn occupied_path(path: &str, error: &std::io::Error) -> UnpackError {
     if error.kind() == std::io::ErrorKind::AlreadyExists {
         return refused(
             path,

@@ -13,29 +13,29 @@ const PREFIX: &str = ".kubectl-bundle-";
 
 /// Target folder of an image. Everything is removed unless [`keep`](Self::keep) is called.
 #[derive(Debug)]
-pub struct Place {
+pub struct TargetFolder {
     target: PathBuf,
     growing: TempDir,
-    how: How,
+    how: TargetState,
 }
 
 #[derive(Debug)]
-enum How {
+enum TargetState {
     /// The target does not exist: the hidden folder is renamed to it.
     New,
     /// The target is an empty folder, perhaps a mount or the current folder: the content is moved
     /// into it.
-    Inside,
+    Empty,
     /// The target exists and is replaced.
-    Instead,
+    Replaced,
 }
 
-impl Place {
+impl TargetFolder {
     /// Prepares `target`: a folder that does not exist or is empty or, with `replace`, any folder
     /// that does not contain the current one.
     pub fn prepare(target: &Path, replace: bool) -> Result<Self, Finding> {
         let how = match fs_err::symlink_metadata(target) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => How::New,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => TargetState::New,
             Err(error) => return Err(unwritable(target, &error)),
             Ok(found) if !found.is_dir() => {
                 return Err(occupied(target, "exists and is not a folder"));
@@ -44,7 +44,7 @@ impl Place {
                 let mut entries =
                     fs_err::read_dir(target).map_err(|error| unwritable(target, &error))?;
                 match entries.next() {
-                    None => How::Inside,
+                    None => TargetState::Empty,
                     Some(_) if !replace => {
                         return Err(occupied(target, "exists and is not empty").hint(
                             "name a new or an empty folder, or replace this one whole with --force",
@@ -52,14 +52,14 @@ impl Place {
                     }
                     Some(_) => {
                         replaceable(target)?;
-                        How::Instead
+                        TargetState::Replaced
                     }
                 }
             }
         };
         let beside = match how {
-            How::Inside => target,
-            How::New | How::Instead => parent(target),
+            TargetState::Empty => target,
+            TargetState::New | TargetState::Replaced => parent(target),
         };
         // A rename is atomic only within one file system.
         let growing = fs_err::create_dir_all(beside)
@@ -84,9 +84,9 @@ impl Place {
         let new = self.folder();
         let target = &self.target;
         match self.how {
-            How::New => fs_err::rename(&new, target),
-            How::Inside => move_in(&new, target),
-            How::Instead => {
+            TargetState::New => fs_err::rename(&new, target),
+            TargetState::Empty => move_in(&new, target),
+            TargetState::Replaced => {
                 let old = self.growing.path().join("old");
                 fs_err::rename(target, &old).and_then(|()| {
                     fs_err::rename(&new, target).or_else(|error| {

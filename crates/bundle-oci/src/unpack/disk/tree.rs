@@ -7,12 +7,12 @@ use super::super::UnpackError;
 use super::super::entry::refused;
 
 /// Maximum number of links that are followed, and of steps on the way.
-const HOPS: usize = 40;
+const MAX_LINKS: usize = 40;
 const STEPS: usize = 4096;
 
 /// Entry of the tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Node {
+pub(super) enum TreeNode {
     Folder,
     File,
     /// A symbolic link with its original target. Links are created last, so that nothing is written
@@ -23,24 +23,25 @@ pub(super) enum Node {
 }
 
 #[derive(Debug)]
-struct Placed {
-    node: Node,
+struct PlacedNode {
+    node: TreeNode,
     layer: usize,
 }
 
 /// The paths so far, with the layer each came from.
 #[derive(Debug, Default)]
 pub(super) struct Tree {
-    nodes: BTreeMap<String, Placed>,
+    nodes: BTreeMap<String, PlacedNode>,
 }
 
 impl Tree {
-    pub(super) fn get(&self, path: &str) -> Option<&Node> {
+    pub(super) fn get(&self, path: &str) -> Option<&TreeNode> {
         self.nodes.get(path).map(|placed| &placed.node)
     }
 
-    pub(super) fn put(&mut self, path: &str, node: Node, layer: usize) {
-        self.nodes.insert(path.to_owned(), Placed { node, layer });
+    pub(super) fn put(&mut self, path: &str, node: TreeNode, layer: usize) {
+        self.nodes
+            .insert(path.to_owned(), PlacedNode { node, layer });
     }
 
     /// Returns the missing parent folders of `path`, highest first. Returns an error if a parent is
@@ -50,11 +51,11 @@ impl Tree {
         for (end, _) in path.match_indices('/') {
             let folder = &path[..end];
             match self.get(folder) {
-                Some(Node::Folder) => {}
+                Some(TreeNode::Folder) => {}
                 None => missing.push(folder.to_owned()),
                 Some(other) => {
                     let what = match other {
-                        Node::Link(_) => "a symbolic link",
+                        TreeNode::Link(_) => "a symbolic link",
                         _ => "not a folder",
                     };
                     return Err(refused(
@@ -73,7 +74,7 @@ impl Tree {
         &mut self,
         path: &str,
         layer: usize,
-    ) -> Result<Vec<(String, Node)>, UnpackError> {
+    ) -> Result<Vec<(String, TreeNode)>, UnpackError> {
         let own = self
             .below(path)
             .chain(self.nodes.get_key_value(path))
@@ -86,7 +87,12 @@ impl Tree {
 
     /// Removes the entries of lower layers at and below `path`, or only below it. A folder is kept
     /// if this layer has an entry in it.
-    pub(super) fn remove(&mut self, path: &str, below: bool, layer: usize) -> Vec<(String, Node)> {
+    pub(super) fn remove(
+        &mut self,
+        path: &str,
+        below: bool,
+        layer: usize,
+    ) -> Vec<(String, TreeNode)> {
         let mut paths: Vec<String> = self
             .below(path)
             .filter(|(_, placed)| placed.layer < layer)
@@ -109,7 +115,7 @@ impl Tree {
             .collect()
     }
 
-    fn below(&self, path: &str) -> impl Iterator<Item = (&String, &Placed)> {
+    fn below(&self, path: &str) -> impl Iterator<Item = (&String, &PlacedNode)> {
         let prefix = if path.is_empty() {
             String::new()
         } else {
@@ -125,7 +131,7 @@ impl Tree {
         self.nodes
             .iter()
             .filter_map(|(path, placed)| match &placed.node {
-                Node::Link(target) => Some((path.as_str(), target.as_str())),
+                TreeNode::Link(target) => Some((path.as_str(), target.as_str())),
                 _ => None,
             })
     }
@@ -150,7 +156,7 @@ impl Tree {
                 ".." => {
                     // Only from known folders: on a case-insensitive disk, an unknown name may
                     // refer to a link.
-                    if at.is_empty() || self.get(&at.join("/")) != Some(&Node::Folder) {
+                    if at.is_empty() || self.get(&at.join("/")) != Some(&TreeNode::Folder) {
                         return false;
                     }
                     at.pop();
@@ -158,9 +164,9 @@ impl Tree {
                 }
                 name => at.push(name),
             }
-            if let Some(Node::Link(further)) = self.get(&at.join("/")) {
+            if let Some(TreeNode::Link(further)) = self.get(&at.join("/")) {
                 hops += 1;
-                if hops > HOPS {
+                if hops > MAX_LINKS {
                     return false;
                 }
                 at.pop();

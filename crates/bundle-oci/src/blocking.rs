@@ -8,7 +8,7 @@ use futures::{Stream, StreamExt as _};
 use tokio::sync::mpsc;
 
 /// Number of pieces that are buffered for the thread; each has at most 1 MiB.
-const AHEAD: usize = 4;
+const BUFFERED_PIECES: usize = 4;
 
 /// Runs `work` on a new thread, with the stream as a reader.
 ///
@@ -17,11 +17,11 @@ const AHEAD: usize = 4;
 /// the end of its input.
 pub async fn on_thread<T: Send + 'static, E>(
     pieces: impl Stream<Item = Result<Bytes, E>>,
-    work: impl FnOnce(Arriving) -> T + Send + 'static,
+    work: impl FnOnce(StreamReader) -> T + Send + 'static,
 ) -> Option<(T, Result<(), E>)> {
-    let (sender, source) = mpsc::channel(AHEAD);
+    let (sender, source) = mpsc::channel(BUFFERED_PIECES);
     let thread = tokio::task::spawn_blocking(move || {
-        work(Arriving {
+        work(StreamReader {
             source,
             current: Bytes::new(),
         })
@@ -46,12 +46,12 @@ async fn feed<E>(
 
 /// Reader over the pieces of a stream.
 #[derive(Debug)]
-pub struct Arriving {
+pub struct StreamReader {
     source: mpsc::Receiver<Bytes>,
     current: Bytes,
 }
 
-impl Read for Arriving {
+impl Read for StreamReader {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         while self.current.is_empty() {
             match self.source.blocking_recv() {
