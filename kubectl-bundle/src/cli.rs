@@ -1,5 +1,6 @@
-//! The command line: every verb with its help text, its arguments and what it runs, in one table. clap's commands, completions and hints follow from it.
-//! A new verb is one line here, and one module in `commands` with its arguments, settings and work, such as `init`.
+//! Command line: one table of all verbs with help text, arguments and implementation. clap's
+//! commands, completions and hints are derived from it. A new verb is one line here and one module
+//! in `commands` with its arguments, settings and implementation, such as `init`.
 
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
@@ -23,7 +24,7 @@ use crate::ui::Ui;
     max_term_width = 110,
 )]
 pub(crate) struct Cli {
-    /// The verb.
+    /// Verb.
     #[command(subcommand)]
     pub(crate) verb: Verb,
     /// Flags that every verb has.
@@ -31,20 +32,21 @@ pub(crate) struct Cli {
     pub(crate) global: args::Global,
 }
 
-/// Declares the verbs. Each line is the variant with its help text, the type of its arguments, and the expression that runs it.
+/// Declares the verbs. Each line has the variant with its help text, the type of its arguments, and
+/// the expression that runs it.
 macro_rules! verbs {
     (
         |$environment:ident, $ui:ident|
         $( $(#[$attribute:meta])* $verb:ident($arguments:ty) => |$typed:ident| $run:expr, )*
     ) => {
-        /// The verbs.
+        /// Verbs.
         #[derive(Debug, Subcommand)]
         pub(crate) enum Verb {
             $( $(#[$attribute])* $verb($arguments), )*
         }
 
         impl Verb {
-            /// Runs the verb with the arguments that were typed.
+            /// Runs the verb with its parsed arguments.
             pub(crate) fn run(self, $environment: &Environment, $ui: &mut Ui) -> Outcome {
                 match self {
                     $( Self::$verb($typed) => $run, )*
@@ -133,9 +135,9 @@ verbs! {
     Complete(args::Complete) => |typed| in_runtime(verbs::complete(typed, environment, command())?.run(ui)),
 }
 
-/// The command as clap sees it.
+/// Returns clap's command.
 pub(crate) fn command() -> clap::Command {
-    // Where no other password is read, helm's name for the flag will do.
+    // Helm's flag name works for verbs that read no other password.
     Cli::command().mut_subcommands(|verb| {
         let has = |id: &str| verb.get_arguments().any(|argument| argument.get_id() == id);
         if has("registry_password_stdin") && !has("password_stdin") {
@@ -148,7 +150,7 @@ pub(crate) fn command() -> clap::Command {
     })
 }
 
-/// What was typed.
+/// Parses the command line.
 pub(crate) fn parse() -> Result<Cli, clap::Error> {
     let mut command = command();
     let matches = command.try_get_matches_from_mut(std::env::args_os())?;

@@ -1,4 +1,4 @@
-//! A bundle on this disk: a folder of manifests that is checked and packed, or an OCI layout.
+//! A bundle on disk: a folder of manifests that is checked and packed, or an OCI layout.
 
 use std::path::{Path, PathBuf};
 
@@ -17,55 +17,56 @@ use crate::packing::Packing;
 use crate::place::Place;
 use crate::ui::Ui;
 
-/// A folder of manifests that has been read and checked.
+/// A checked folder of manifests.
 pub(crate) struct Opened {
     folder: PathBuf,
     packing: Packing,
     input: Input,
-    /// The lock that was there and did not count.
+    /// Existing lock file that is ignored.
     forgotten: Option<Vec<u8>>,
-    /// What its files mean.
+    /// Parsed content.
     pub(crate) content: Content,
-    /// What `bundle.yaml` says.
+    /// Package from `bundle.yaml`.
     pub(crate) package: Package,
 }
 
-/// A bundle in memory, with the name that it would have in a layout.
+/// A bundle in memory.
 pub(crate) struct Built {
-    /// The image.
+    /// Image.
     pub(crate) packed: PackedImage,
-    /// What its files mean.
+    /// Parsed content.
     pub(crate) content: Content,
-    /// What `bundle.yaml` says.
+    /// Package from `bundle.yaml`.
     pub(crate) package: Package,
 }
 
-/// What is done with the lock of images that is there.
+/// Use of the existing lock file.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum OldLock {
-    /// It counts.
+    /// Images are taken from it.
     #[default]
     Use,
-    /// It is about to be written anew, whatever is in it.
+    /// It is ignored, as it will be replaced.
     Forget,
 }
 
-/// How a folder is read, checked and packed. The default is how `push DIR` and `inspect DIR` do it.
+/// Options for reading, checking and packing a folder. The default is that of `push DIR` and
+/// `inspect DIR`.
 #[derive(Debug, Default)]
 pub(crate) struct Terms {
-    /// What is known of content without `bundle.yaml`.
+    /// Name and version for content without `bundle.yaml`.
     pub(crate) known: Known,
-    /// Which images may have tags that move.
+    /// Images that may have a moving tag or none.
     pub(crate) allowed: Allowed,
-    /// What is done with the lock that is there.
+    /// Use of the existing lock file.
     pub(crate) lock: OldLock,
-    /// What stands beside the content of the folder.
+    /// Additions to the content of the folder.
     pub(crate) packing: Packing,
-    /// Namespace that the content is installed into, if one was chosen.
+    /// Target namespace, if one was selected.
     pub(crate) target: Option<String>,
 }
 
-/// Reads and checks a folder of manifests, and says warnings.
+/// Reads and checks a folder of manifests, and prints warnings.
 pub(crate) fn open(ui: &mut Ui, path: &Path, terms: Terms) -> Outcome<Opened> {
     let Terms {
         known,
@@ -84,7 +85,7 @@ pub(crate) fn open(ui: &mut Ui, path: &Path, terms: Terms) -> Outcome<Opened> {
     let content = input.content(&all, target.as_deref()).map_err(located)?;
     let mut found = content.warnings.clone();
     for finding in &mut found.0 {
-        // What is built already keeps what it has; here it can be mended.
+        // A built bundle cannot be changed; here the lock file can be written again.
         if [codes::images::NOT_LOCKED, codes::images::UNKNOWN_LOCKED].contains(&finding.code) {
             finding.severity = Severity::Error;
         }
@@ -107,7 +108,7 @@ pub(crate) fn open(ui: &mut Ui, path: &Path, terms: Terms) -> Outcome<Opened> {
         .hint("let `kubectl bundle init` write one")
         .into());
     };
-    // A chart may be one file: what lies beside it, such as its repository, is about its folder.
+    // For a packed chart, the git checkout and other files are those of its parent folder.
     let folder = match path.parent() {
         Some(parent) if path.is_file() => parent,
         _ => path,
@@ -123,11 +124,11 @@ pub(crate) fn open(ui: &mut Ui, path: &Path, terms: Terms) -> Outcome<Opened> {
 }
 
 impl Opened {
-    /// Puts a lock there. The file beside `bundle.yaml` changes if `keep`, and if there is anything to change.
+    /// Sets the lock. The file next to `bundle.yaml` is written if `keep` is set and it changes.
     pub(crate) fn lock(&mut self, lock: &Lock, keep: bool) -> Outcome {
         let text = lock.to_yaml().into_bytes();
         if keep && self.forgotten.as_ref() != Some(&text) {
-            // By its name the file is ours, whatever is in it.
+            // The name identifies the file, whatever its content.
             files::replace(&self.folder.join(images::LOCK_FILE), &text, |_| true)?;
         }
         self.input.files.insert(images::LOCK_FILE.to_owned(), text);
@@ -139,12 +140,12 @@ impl Opened {
         Ok(())
     }
 
-    /// The same findings, with paths that a person can open.
+    /// Returns the findings with paths relative to the current folder.
     pub(crate) fn located(&self, findings: Findings) -> Findings {
         located(findings, &self.folder)
     }
 
-    /// Packs it, and says what could not be recorded.
+    /// Packs the folder and prints notes.
     pub(crate) fn pack(self, ui: &mut Ui) -> Outcome<Built> {
         let mut annotations = package::annotations(&self.package);
         if let Some(lock) = &self.content.lock {
@@ -162,12 +163,12 @@ impl Opened {
     }
 }
 
-/// Reads, checks and packs a folder of manifests, and says warnings.
+/// Reads, checks and packs a folder of manifests, and prints warnings.
 pub(crate) fn build(ui: &mut Ui, path: &Path) -> Outcome<Built> {
     open(ui, path, Terms::default())?.pack(ui)
 }
 
-/// The folder of manifests at that place, built.
+/// Returns the packed folder at this location.
 pub(crate) fn packed(ui: &mut Ui, place: &Place) -> Outcome<PackedImage> {
     let path = match place {
         Place::Folder(path) | Place::Layout(path, _) | Place::Archive(path, _) => path.clone(),

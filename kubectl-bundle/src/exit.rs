@@ -1,25 +1,25 @@
-//! The exit codes, which scripts rely on: one public table, shown in `--help`.
+//! Exit codes, which scripts rely on. `--help` has the table.
 
 use std::process::ExitCode;
 
 use bundle_core::diagnostic::Outcome;
 
-/// What the process tells the one that started it.
+/// Exit code of the process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Exit {
-    /// Everything asked was done.
+    /// The command succeeded.
     Done,
-    /// Something went wrong.
+    /// The command failed.
     Failed,
-    /// The command was used wrongly.
+    /// The command line is invalid.
     Usage,
     /// A rule refused it.
     Refused,
-    /// It cannot be told now, and is worth trying again.
+    /// The result is unknown; retry later.
     CannotTell,
 }
 
-/// The table at the end of every help text.
+/// Table at the end of every help text.
 pub(crate) const TABLE: &str = "\
 Exit codes:
   0  done
@@ -29,7 +29,7 @@ Exit codes:
   4  cannot tell now: something did not answer; worth trying again";
 
 impl Exit {
-    /// The number.
+    /// Returns the number.
     pub(crate) fn code(self) -> u8 {
         match self {
             Self::Done => 0,

@@ -1,4 +1,4 @@
-//! Why a command did not do what was asked: findings, the API server's own answer, or a reader that went away.
+//! Failures of a command: findings, an error of the API server, or a closed stdout.
 
 use std::io;
 
@@ -7,35 +7,35 @@ use kube::core::Status;
 
 use crate::exit::Exit;
 
-/// Why a command stopped.
+/// Failure of a command.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// Findings of our rules and edges, with what lay beneath the last one.
+    /// Findings, and the causes of the last one.
     Findings {
-        /// In the order in which a person should read them.
+        /// In the order in which they are printed.
         findings: Findings,
-        /// The chain of causes, outermost first.
+        /// Chain of causes, outermost first.
         causes: Vec<String>,
     },
-    /// The API server said no; told in kubectl's own words.
+    /// Error status of the API server, printed like kubectl does.
     Server(Box<Status>),
-    /// Everything is said already on stdout; only the exit code is left.
+    /// The output is complete; only the exit code is left.
     Said(Exit),
-    /// Whoever read stdout has gone: nothing more to say.
+    /// Stdout was closed by its reader: nothing is printed.
     BrokenPipe,
 }
 
-/// What a command returns.
+/// Result of a command.
 pub(crate) type Outcome<T = ()> = Result<T, Failure>;
 
 impl Failure {
-    /// A finding, and the error beneath it with all that lies beneath that.
+    /// Returns a failure from a finding and the chain of errors that caused it.
     pub(crate) fn caused(finding: Finding, source: &dyn std::error::Error) -> Self {
         let mut causes: Vec<String> = Vec::new();
         let mut next = Some(source);
         while let Some(error) = next {
             let text = error.to_string();
-            // Many libraries repeat their source in their own text; say it once.
+            // Many libraries repeat the source in their own text; it is printed once.
             if !causes.last().is_some_and(|last| last.contains(&text)) {
                 causes.push(text);
             }
@@ -47,7 +47,7 @@ impl Failure {
         }
     }
 
-    /// The exit code.
+    /// Returns the exit code.
     pub(crate) fn exit(&self) -> Exit {
         match self {
             Self::Findings { findings, .. } => findings.outcome().map_or(Exit::Failed, Exit::from),
@@ -57,7 +57,7 @@ impl Failure {
         }
     }
 
-    /// Returns whether an apply was refused because somebody wrote the object since it was read.
+    /// Returns `true` if an apply failed because the object changed since it was read.
     pub(crate) fn is_stale(&self) -> bool {
         matches!(self, Self::Server(status)
             if status.code == 409 && !status.message.starts_with("Apply failed"))
@@ -80,7 +80,7 @@ impl From<Findings> for Failure {
 }
 
 impl Failure {
-    /// Stdout could not be written.
+    /// Returns the failure for an error of stdout.
     pub(crate) fn stdout(error: &io::Error) -> Self {
         if error.kind() == io::ErrorKind::BrokenPipe {
             return Self::BrokenPipe;
@@ -95,7 +95,7 @@ impl Failure {
     }
 }
 
-/// The same finding, with the file that it is about.
+/// Returns the finding with the file as its subject.
 pub(crate) fn in_file(finding: Finding, path: &std::path::Path) -> Finding {
     finding.in_file(path.display().to_string())
 }

@@ -1,4 +1,4 @@
-//! Files as a person meant them: read up to a sensible size, written whole or not at all.
+//! Files: bounded reads, and atomic writes.
 
 use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
@@ -7,15 +7,15 @@ use bundle_core::diagnostic::{Finding, codes};
 
 use crate::failure::{Failure, Outcome};
 
-/// Mode of a file that only its owner may read.
+/// Mode of a file that only its owner can read.
 pub(crate) const SECRET: u32 = 0o600;
-/// Mode of a file that everybody may read.
+/// Mode of a file that everyone can read.
 pub(crate) const OPEN: u32 = 0o644;
 
-/// Largest file of keys, policies or manifests that can sensibly be meant, in bytes.
+/// Maximum size of files with keys, policies or manifests, in bytes.
 const LIMIT: u64 = 10 << 20;
 
-/// The bytes of a file, or of standard input for `-`.
+/// Returns the bytes of a file, or of standard input for `-`.
 pub(crate) fn read(path: &Path) -> Outcome<Vec<u8>> {
     let name = if path == Path::new("-") {
         "standard input".to_owned()
@@ -44,7 +44,7 @@ pub(crate) fn read(path: &Path) -> Outcome<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The text of a file.
+/// Returns the text of a file.
 pub(crate) fn read_text(path: &Path) -> Outcome<String> {
     String::from_utf8(read(path)?).map_err(|_| {
         Finding::error(codes::usage::FILE_UNREADABLE, "the file is not text")
@@ -54,7 +54,7 @@ pub(crate) fn read_text(path: &Path) -> Outcome<String> {
     })
 }
 
-/// The kind of an I/O error in a person's words: its full text would repeat the path.
+/// Kind of an I/O error as text, without the path that the error's own text repeats.
 #[derive(Debug)]
 struct Plain(std::io::ErrorKind);
 
@@ -70,7 +70,7 @@ impl std::fmt::Display for Plain {
 
 impl std::error::Error for Plain {}
 
-/// The files that `-f` means: the file itself, or those of a folder that hold objects, as kubectl takes them.
+/// Returns the files for `-f`: the file itself, or the files of a folder that kubectl would read.
 pub(crate) fn of_objects(path: &Path) -> Outcome<Vec<PathBuf>> {
     if !path.is_dir() {
         return Ok(vec![path.to_owned()]);
@@ -86,7 +86,7 @@ pub(crate) fn of_objects(path: &Path) -> Outcome<Vec<PathBuf>> {
     Ok(paths)
 }
 
-/// A file that cannot be read, by its name.
+/// Returns the failure for a file that cannot be read.
 pub(crate) fn unreadable(name: &str, error: &std::io::Error) -> Failure {
     Failure::caused(
         Finding::error(codes::usage::FILE_UNREADABLE, "the file cannot be read")
@@ -96,7 +96,8 @@ pub(crate) fn unreadable(name: &str, error: &std::io::Error) -> Failure {
     )
 }
 
-/// Writes a file that does not exist yet, with this mode where the system has modes.
+/// Creates a file with this mode, where the operating system has modes. Returns an error if it
+/// exists.
 pub(crate) fn create(path: &Path, content: &[u8], mode: u32) -> Outcome {
     temporary(path, content, mode)
         .and_then(|file| file.persist_noclobber(path).map_err(|error| error.error))
@@ -113,7 +114,8 @@ fn unwritable(path: &Path, error: &std::io::Error) -> Failure {
     )
 }
 
-/// Writes all of these files or none, making folders as needed. Where `overwrite` is false, none may exist.
+/// Writes all of these files or none, and creates missing folders. Without `overwrite`, no file may
+/// exist.
 pub(crate) fn create_all(targets: &[(PathBuf, Vec<u8>)], overwrite: bool) -> Outcome {
     for (path, _) in targets {
         if !overwrite && fs_err::symlink_metadata(path).is_ok() {
@@ -130,7 +132,7 @@ pub(crate) fn create_all(targets: &[(PathBuf, Vec<u8>)], overwrite: bool) -> Out
         let before = fs_err::read(path).ok();
         if let Err(error) = put(path, content, overwrite) {
             for (path, before) in done {
-                // What cannot be put back either is told by the first error: the disk is at fault.
+                // An error while restoring is not reported; the first error is the cause.
                 let _ = match before {
                     Some(before) => put(path, &before, true),
                     None => fs_err::remove_file(path),
@@ -158,7 +160,7 @@ fn put(path: &Path, content: &[u8], overwrite: bool) -> std::io::Result<()> {
     written.map(drop).map_err(|error| error.error)
 }
 
-/// The content in a file beside `path`, which goes away unless it is given that name.
+/// Returns a temporary file with the content next to `path`. It is removed unless it is renamed.
 fn temporary(path: &Path, content: &[u8], mode: u32) -> std::io::Result<tempfile::NamedTempFile> {
     let folder = match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
@@ -179,7 +181,8 @@ fn temporary(path: &Path, content: &[u8], mode: u32) -> std::io::Result<tempfile
     Ok(file)
 }
 
-/// Writes a file and the folders above it. One that is there is replaced if it is `ours`, which its beginning tells.
+/// Writes a file and its missing parent folders. An existing file is replaced only if `ours`
+/// accepts its beginning.
 pub(crate) fn replace(path: &Path, content: &[u8], ours: impl Fn(&[u8]) -> bool) -> Outcome {
     if path.exists() && !ours(&read(path)?) {
         return Err(Finding::error(

@@ -1,4 +1,4 @@
-//! Where a folder comes from, asked of the `git` on this machine: the only place that runs it.
+//! Git origin of a folder, from the `git` command; the only module that runs it.
 
 use std::io;
 use std::path::Path;
@@ -7,30 +7,31 @@ use std::time::Duration;
 
 use crate::process::{self, Limits, ProcessError, ProcessGroup};
 
-/// Longer and more than git takes for the largest checkouts.
+/// Far above the time that git takes for the largest checkouts.
 const LIMITS: Limits = Limits {
     time: Duration::from_secs(600),
     output: 256 << 20,
     complaints: 4096,
 };
 
-/// What a checkout says of itself.
+/// Origin of a checkout.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Origin {
-    /// The remote `origin`, as a URL without credentials.
+    /// URL of the remote `origin`, without credentials.
     pub(crate) source: Option<String>,
-    /// The commit, if the files are those of it.
+    /// Commit, if the files are unmodified.
     pub(crate) revision: Option<String>,
-    /// What is missing and why, as notes.
+    /// Notes about missing values and their reasons.
     pub(crate) notes: Vec<String>,
 }
 
-/// What the checkout around `folder` says, if there is one. `paths` within the folder are what must be as the commit has them.
+/// Returns the origin of the checkout around `folder`, if there is one. `paths` within the folder
+/// must be unmodified for a commit.
 pub(crate) fn origin(folder: &Path, paths: &[String]) -> Origin {
     let Ok(folder) = fs_err::canonicalize(folder) else {
         return Origin::default();
     };
-    // Most folders are in no checkout, and then nothing needs to run.
+    // Most folders are in no checkout; then git is not run.
     if !folder.ancestors().any(|above| above.join(".git").exists()) {
         return Origin::default();
     }
@@ -64,7 +65,7 @@ pub(crate) fn origin(folder: &Path, paths: &[String]) -> Origin {
             return origin;
         }
     };
-    // Not `remote get-url`: it rewrites addresses as this machine is configured.
+    // Not `remote get-url`, which rewrites URLs by the configuration of this machine.
     if let Ok(Some(url)) = run(
         &folder,
         &["config", "--local", "--get", "remote.origin.url"],
@@ -98,7 +99,8 @@ pub(crate) fn origin(folder: &Path, paths: &[String]) -> Origin {
     origin
 }
 
-/// Returns `true` if a setting (`SCOPE<tab>NAME`) comes with the checkout and lets git run a program or fetch when it looks at files. A checkout may be anybody's.
+/// Returns `true` if a setting (`SCOPE<tab>NAME`) belongs to the checkout and makes git run a
+/// program or fetch when it reads files. The checkout is untrusted.
 fn runs_programs(setting: &str) -> bool {
     let Some((scope, name)) = setting.split_once('\t') else {
         return false;
@@ -112,10 +114,10 @@ fn runs_programs(setting: &str) -> bool {
         && (name.starts_with("filter.") || name == "extensions.partialclone" || remote)
 }
 
-/// What git answers; `None` if it says no.
+/// Returns git's output; `None` if it fails.
 fn run(folder: &Path, arguments: &[&str]) -> io::Result<Option<String>> {
     let mut command = Command::new("git");
-    // No pager, no hook, no helper of the checkout, no question, and paths as they are.
+    // No pager, hooks, helpers or prompts, and unquoted paths.
     for setting in [
         "core.pager=cat",
         "core.hooksPath=/dev/null",
@@ -123,12 +125,12 @@ fn run(folder: &Path, arguments: &[&str]) -> io::Result<Option<String>> {
         "core.quotePath=true",
         "credential.helper=",
         "core.sshCommand=false",
-        // A repository in a folder of the checkout is content, with a configuration that came along.
+        // A repository in a folder of the checkout is content and may have a hostile configuration.
         "safe.bareRepository=explicit",
     ] {
         command.args(["-c", setting]);
     }
-    // Variables that point git somewhere else.
+    // Variables that make git use another repository.
     for (name, _) in std::env::vars_os() {
         let name_text = name.to_string_lossy();
         if name_text.starts_with("GIT_") {
@@ -160,7 +162,8 @@ fn run(folder: &Path, arguments: &[&str]) -> io::Result<Option<String>> {
         .map(|text| text.trim_end().to_owned()))
 }
 
-/// An address that others can use, the same however the checkout was made: no credentials, and `https` for what ssh reaches on its usual port.
+/// Returns a public URL, the same for every way of cloning: without credentials, and with `https`
+/// instead of ssh on its default port.
 fn public(address: &str) -> Option<String> {
     let plain = |text: &str| !text.chars().any(|c| c.is_control() || c.is_whitespace());
     if !plain(address) {
@@ -169,7 +172,7 @@ fn public(address: &str) -> Option<String> {
     if let Some((scheme, rest)) = address.split_once("://") {
         let (place, path) = rest.split_once('/')?;
         let host = place.rsplit_once('@').map_or(place, |(_, host)| host);
-        // Tokens hide there too.
+        // The query may contain tokens.
         let path = path.split(['?', '#']).next().unwrap_or_default();
         if host.is_empty() || path.is_empty() {
             return None;
@@ -182,7 +185,7 @@ fn public(address: &str) -> Option<String> {
             _ => None,
         };
     }
-    // The form of scp: USER@HOST:PATH.
+    // scp syntax: USER@HOST:PATH.
     let (place, path) = address.split_once(':')?;
     let host = place.rsplit_once('@').map_or(place, |(_, host)| host);
     let path = path.trim_start_matches('/');

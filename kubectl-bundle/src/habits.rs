@@ -1,9 +1,9 @@
-//! Words and flags that people type out of habit with other tools, and where they are found here.
+//! Commands and flags of other tools, with their counterparts in this program.
 
 use bundle_core::diagnostic::{Finding, codes};
 use clap::Command;
 
-/// Words of kubectl, Helm and other tools, with the command that does the same.
+/// Commands of kubectl, Helm and other tools, with the verb that does the same.
 const WORDS: [(&str, &str); 18] = [
     ("add", "kubectl bundle deploy NAME REF"),
     ("apply", "kubectl bundle deploy NAME REF"),
@@ -31,7 +31,7 @@ const WORDS: [(&str, &str); 18] = [
     ("package", "kubectl bundle build DIR"),
 ];
 
-/// The finding for a first word that is no verb but one of another tool.
+/// Returns the finding for an unknown verb that another tool has.
 pub(crate) fn verb(words: &[String]) -> Option<Finding> {
     let word = words.iter().find(|word| !word.starts_with('-'))?;
     let (_, command) = WORDS.iter().find(|(known, _)| known == word)?;
@@ -44,7 +44,7 @@ pub(crate) fn verb(words: &[String]) -> Option<Finding> {
     )
 }
 
-/// The flags that a hint names, with their dashes. Those of commands that it spells out are theirs.
+/// Returns the flags in a hint, with their dashes, except those within a quoted command.
 fn flags(hint: &str) -> Vec<&str> {
     if ["kubectl ", "openssl ", "cosign ", "helm "]
         .iter()
@@ -60,14 +60,14 @@ fn flags(hint: &str) -> Vec<&str> {
         .collect()
 }
 
-/// Flags of one verb, and where those of other verbs belong.
+/// Flags of a verb, and the verbs that have other flags.
 pub(crate) struct VerbFlags {
     root: Command,
     path: Vec<String>,
 }
 
 impl VerbFlags {
-    /// Those of the verb that these words call.
+    /// Returns the flags of the verb on this command line.
     pub(crate) fn of(root: Command, words: &[String]) -> Self {
         let mut path = Vec::new();
         let mut verb = &root;
@@ -84,7 +84,7 @@ impl VerbFlags {
         Self { root, path }
     }
 
-    /// `hint` with the verb named for each flag that this verb does not have.
+    /// Returns `hint` with the verb of each flag that the current verb does not have.
     pub(crate) fn complete(&self, hint: &str) -> String {
         let mut verb = Some(&self.root);
         for name in &self.path {
@@ -118,7 +118,7 @@ fn has(verb: &Command, flag: &str) -> bool {
         })
 }
 
-/// The first verb that has this flag, `keys generate` for those with verbs of their own.
+/// Returns the first verb that has this flag, such as `keys generate`.
 fn owner(root: &Command, flag: &str) -> Option<String> {
     root.get_subcommands().find_map(|verb| {
         if has(verb, flag) {
@@ -166,7 +166,8 @@ mod tests {
         assert_eq!(of("get").complete(spelled), spelled);
     }
 
-    /// Every text of the sources in which a command of ours or a hint names flags.
+    /// Returns every string of the sources that contains a command of this program or a hint with
+    /// flags.
     fn sources() -> Vec<(String, String)> {
         let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
         let mut found = Vec::new();
@@ -194,7 +195,7 @@ mod tests {
         let mut hints = 0;
         for (path, text) in sources() {
             for part in text.split(".hint(").skip(1) {
-                // The literal, if it is one, also within format!.
+                // The string literal, also within format!.
                 let part = part
                     .trim_start()
                     .trim_start_matches("format!(")
@@ -222,7 +223,7 @@ mod tests {
         let mut commands = 0;
         for (path, text) in sources() {
             for part in text.split("kubectl bundle ").skip(1) {
-                // Up to the end of the command, or of the sentence.
+                // Up to the end of the command or the sentence.
                 let line = part
                     .split(['\n', '`', '"', '|', ';', ',', '(', ')'])
                     .next()

@@ -1,4 +1,5 @@
-//! `-v=6` and above: each HTTP request with its status and time on stderr, as kubectl prints it; `-v=7` adds headers. Credentials are in neither.
+//! `-v=6` and above: prints each HTTP request with status and duration on stderr, like kubectl;
+//! `-v=7` adds headers. Credentials are never printed.
 
 use std::fmt::{Debug, Write as _};
 use std::io::Write as _;
@@ -7,11 +8,11 @@ use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
 
-/// The level from which requests are printed, and that from which headers are.
+/// Verbosity from which requests are printed, and from which headers are printed.
 const REQUESTS: u8 = 6;
 const HEADERS: u8 = 7;
 
-/// Prints requests from now on, if `verbosity` is a level that asks for them.
+/// Prints requests from now on if `verbosity` is high enough.
 pub(crate) fn install(verbosity: u8) {
     if verbosity >= REQUESTS {
         let level = if verbosity >= HEADERS {
@@ -19,12 +20,13 @@ pub(crate) fn install(verbosity: u8) {
         } else {
             Level::DEBUG
         };
-        // It fails only if there is a subscriber, and nothing else sets one.
+        // Fails only if there is a subscriber already, and nothing else sets one.
         let _ = tracing::subscriber::set_global_default(HttpLog { level });
     }
 }
 
-/// Events of our own crates as lines. Those of dependencies hold bodies and credentials.
+/// Prints events of this project's crates. Events of dependencies may contain bodies and
+/// credentials.
 struct HttpLog {
     level: Level,
 }
@@ -32,7 +34,7 @@ struct HttpLog {
 impl Subscriber for HttpLog {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
         let target = metadata.target();
-        // Questions whether a level is read are neither spans nor events.
+        // Checks of enabled levels are neither spans nor events.
         !metadata.is_span()
             && *metadata.level() <= self.level
             && (target.starts_with("bundle_oci::") || target.starts_with("kubectl_bundle::"))
@@ -49,7 +51,7 @@ impl Subscriber for HttpLog {
     fn event(&self, event: &Event<'_>) {
         let mut fields = Fields::default();
         event.record(&mut fields);
-        // There is nobody left to tell when stderr is gone.
+        // Errors of stderr cannot be reported.
         let _ = std::io::stderr().write_all(fields.line().as_bytes());
     }
 
@@ -58,7 +60,7 @@ impl Subscriber for HttpLog {
     fn exit(&self, _: &Id) {}
 }
 
-/// The fields of a request, or of one of its headers.
+/// Fields of a request or a header.
 #[derive(Debug, Default)]
 struct Fields {
     method: String,

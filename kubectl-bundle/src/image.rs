@@ -1,4 +1,4 @@
-//! The one image that is meant by a place: itself, or of an index the one for a platform.
+//! Selection of a single image: the manifest itself, or the entry of an index for a platform.
 
 use bundle_core::diagnostic::{Finding, codes};
 use bundle_oci::manifest::{Manifest, ParsedManifest, Platform, RawManifest};
@@ -6,10 +6,10 @@ use bundle_oci::store::LocatedImage;
 
 use crate::failure::Outcome;
 
-/// How deep indexes may lie within indexes.
+/// Maximum depth of nested indexes.
 const DEPTH: usize = 3;
 
-/// The image's manifest.
+/// Returns the manifest of the image.
 pub(crate) async fn choose(
     located: &LocatedImage,
     platform: Option<&Platform>,

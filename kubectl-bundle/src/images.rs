@@ -1,4 +1,4 @@
-//! The container images of a package, as its lock says where they are.
+//! Container images of a package, from its lock file.
 
 use bundle_core::diagnostic::{Finding, codes};
 use bundle_core::format;
@@ -11,7 +11,7 @@ use bundle_oci::store::LocatedImage;
 use crate::failure::Outcome;
 use crate::ui::Ui;
 
-/// Every image of the package, each once, as it is in its registry now under the digest of the lock.
+/// Returns every image of the package once, read from its registry by the digest in the lock.
 pub(crate) async fn of(
     ui: &mut Ui,
     client: &Client,
@@ -36,7 +36,7 @@ async fn references(ui: &mut Ui, package: &LocatedImage) -> Outcome<Vec<Referenc
         package.files(&Limits::default()).await?
     };
     if !files.contains_key(images::LOCK_FILE) {
-        // A chart that nobody rendered may have any.
+        // A chart that is not rendered may reference any image.
         if format::read(&files).is_ok_and(|content| content.images.is_empty()) {
             ui.note(format!("{called} has no images"));
             return Ok(Vec::new());

@@ -1,4 +1,5 @@
-//! The lock of images, as the person who builds: every image is looked up once, and the file is written beside `bundle.yaml`.
+//! Writes the lock of images: every image is resolved once, and the file is written next to
+//! `bundle.yaml`.
 
 use std::collections::BTreeMap;
 
@@ -12,17 +13,19 @@ use crate::content::Opened;
 use crate::failure::Outcome;
 use crate::ui::Ui;
 
-/// Registries are asked for this many images at once.
+/// Maximum number of concurrent requests.
 const AT_ONCE: usize = 8;
-/// Platforms that are written down of one image. Real ones have up to twenty.
+/// Maximum number of platforms that are recorded per image. Real images have up to twenty.
 const PLATFORMS: usize = 64;
 
-/// Asks for the digest of every image; each is asked for once, however it is written. What is only probable, and not there, is left out with a word.
+/// Resolves the digest of every image, once for all spellings. A probable image that does not exist
+/// is skipped with a note.
 pub(crate) async fn resolve(ui: &mut Ui, client: &Client, opened: &Opened) -> Outcome<Lock> {
     let found = &opened.content.images;
     let mut wanted = BTreeMap::<String, (ImageReference, Vec<&FoundImage>)>::new();
     for one in found {
-        // The names have been looked at: what cannot be read here is what only looked like an image.
+        // The names were checked before: a name that cannot be parsed here belongs to a probable
+        // image.
         if let Ok(image) = ImageReference::parse(&one.image) {
             wanted
                 .entry(image.to_string())
@@ -80,7 +83,7 @@ fn entry(found: &FoundImage, image: &ImageReference, answer: &RawManifest) -> Lo
                 .manifests
                 .iter()
                 .filter_map(|entry| entry.platform.as_ref())
-                // How attestations are put among images by some builders.
+                // Some image builders store attestations as entries with this platform.
                 .filter(|platform| platform.os != "unknown")
                 .map(ToString::to_string)
                 .collect();
@@ -96,7 +99,7 @@ fn entry(found: &FoundImage, image: &ImageReference, answer: &RawManifest) -> Lo
                 .fold(0_u64, |sum, layer| sum.saturating_add(layer.size));
             (Vec::new(), Some(size))
         }
-        // Its digest is right; that some runtime reads what we do not is none of the lock's business.
+        // The digest is correct; another format of the manifest is no error here.
         Err(_) => (Vec::new(), None),
     };
     Locked {

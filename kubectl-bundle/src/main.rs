@@ -1,4 +1,4 @@
-//! `kubectl bundle`: from arguments to one verb (cli), and from its outcome to an exit code.
+//! `kubectl bundle`: parses the arguments, runs one verb, and maps its outcome to an exit code.
 
 mod args;
 mod cli;
@@ -68,7 +68,7 @@ fn main() -> ExitCode {
     .into()
 }
 
-/// The arguments as text.
+/// Returns the arguments as text.
 fn words() -> Vec<String> {
     std::env::args_os()
         .skip(1)
@@ -76,7 +76,7 @@ fn words() -> Vec<String> {
         .collect()
 }
 
-/// Clap's own word: help and version are data, anything else is wrong use.
+/// Handles clap's errors: help and version are output, everything else is a usage error.
 fn help_or_misuse(ui: &mut Ui, error: &clap::Error) -> Outcome {
     if error.kind() == clap::error::ErrorKind::InvalidSubcommand
         && let Some(finding) = habits::verb(&words())

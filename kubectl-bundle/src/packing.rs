@@ -1,4 +1,4 @@
-//! From a folder that was read to an image: what stands beside its content, where it comes from, what it is built upon and when.
+//! Packs a folder into an image: additional resources, git origin, base image and timestamp.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -19,28 +19,29 @@ use crate::place::Place;
 use crate::ui::Ui;
 use crate::{git, image};
 
-/// `SOURCE_DATE_EPOCH` of this process. Every verb that builds must see the same one, or `push DIR` would push something else than `build DIR` said.
+/// `SOURCE_DATE_EPOCH` of this process. All verbs that build use the same one, so that `push DIR`
+/// pushes the digest that `build DIR` printed.
 static DATE: OnceLock<Option<String>> = OnceLock::new();
 
-/// Says what `SOURCE_DATE_EPOCH` is, once, at the start.
+/// Sets `SOURCE_DATE_EPOCH`, once at the start.
 pub(crate) fn set_date(text: Option<String>) {
-    // Only the first counts: there is one environment.
+    // Only the first call has an effect.
     let _ = DATE.set(text);
 }
 
-/// What an image gets besides the content of its folder.
+/// Additions to the content of a folder.
 #[derive(Debug, Default)]
 pub(crate) struct Packing {
-    /// Resources beside those of `bundle.yaml`.
+    /// Resources in addition to those of `bundle.yaml`.
     pub(crate) resources: Vec<Resource>,
-    /// What it is built upon.
+    /// Base image.
     pub(crate) base: Option<BaseImage>,
-    /// `true` if git is not asked where the folder comes from.
+    /// `true` if the git origin is not recorded.
     pub(crate) no_provenance: bool,
 }
 
 impl Packing {
-    /// The files of the whole content: those of the base, and over them those of the folder.
+    /// Returns the files of the base image, overridden by those of the folder.
     pub(crate) fn content<'a>(&self, files: &'a Files) -> Outcome<Cow<'a, Files>> {
         let Some(base) = &self.base else {
             return Ok(Cow::Borrowed(files));
@@ -56,7 +57,7 @@ impl Packing {
         Ok(Cow::Owned(all))
     }
 
-    /// Packs the files of a folder with these annotations, and says what could not be recorded.
+    /// Packs the files of a folder with these annotations, and prints notes.
     pub(crate) fn pack(
         self,
         ui: &mut Ui,
@@ -82,7 +83,7 @@ impl Packing {
     }
 }
 
-/// Writes down where the folder comes from, unless `bundle.yaml` says so itself.
+/// Records the git origin, unless `bundle.yaml` has one.
 fn record(
     ui: &mut Ui,
     folder: &Path,
@@ -107,7 +108,8 @@ fn record(
     }
 }
 
-/// The resources that `bundle.yaml` names. No part of their path within the folder may be a link: it could lead anywhere.
+/// Returns the resources in `bundle.yaml`. No part of their path within the folder may be a link,
+/// which could refer to any file.
 fn of_package(folder: &Path, package: &Package) -> Result<Vec<Resource>, Findings> {
     let mut findings = Findings::default();
     let mut resources = Vec::new();
@@ -140,7 +142,7 @@ fn of_package(folder: &Path, package: &Package) -> Result<Vec<Resource>, Finding
     }
 }
 
-/// Reads `NAME:TYPE@PATH`; without a name, it is that of the file without its ending.
+/// Parses `NAME:TYPE@PATH`. The name defaults to that of the file without extension.
 pub(crate) fn resource(text: &str) -> Result<Resource, Finding> {
     let unusable = |why: &str| {
         Finding::error(
@@ -172,7 +174,7 @@ pub(crate) fn resource(text: &str) -> Result<Resource, Finding> {
     })
 }
 
-/// Reads the image to build upon: its layers come to this disk, as they are.
+/// Reads the base image and downloads its layers.
 pub(crate) async fn base(
     ui: &mut Ui,
     client: &Client,
@@ -196,7 +198,7 @@ pub(crate) async fn base(
     for layer in &manifest.layers {
         layers.push(source.blob(layer)?.into_local().await?);
     }
-    // A path is a name on this machine only.
+    // A path is a name only on this machine.
     let name = match place {
         Place::Registry(reference) => Some(match reference.tag() {
             Some(tag) => format!("{}:{tag}", reference.name()),

@@ -1,4 +1,4 @@
-//! Where a password comes from, and asking for it without echo.
+//! Sources of passwords, and a prompt without echo.
 
 use std::io::{BufRead as _, IsTerminal as _};
 
@@ -7,17 +7,17 @@ use zeroize::Zeroizing;
 
 use crate::failure::{Failure, Outcome};
 
-/// A password that is wiped from memory when it is done with.
+/// A password that is erased from memory when it is dropped.
 pub(crate) type Password = Zeroizing<String>;
 
-/// Where it comes from.
+/// Source of a password.
 #[derive(Debug, Clone)]
 pub(crate) enum Source {
-    /// The environment.
+    /// Environment variable.
     Given(Password),
-    /// The first line of standard input.
+    /// First line of standard input.
     Stdin,
-    /// The terminal.
+    /// Prompt on the terminal.
     Prompt,
 }
 
@@ -28,7 +28,7 @@ fn no_password(message: &str) -> Finding {
 }
 
 impl Source {
-    /// The password of a key that exists.
+    /// Returns the password of an existing key.
     pub(crate) fn get(&self, prompt: &str) -> Outcome<Password> {
         match self {
             Self::Given(password) => Ok(password.clone()),
@@ -40,7 +40,7 @@ impl Source {
                     .map_err(|error| {
                         Failure::caused(no_password("standard input cannot be read"), &error)
                     })?;
-                // An empty line is an empty password; no line is none.
+                // An empty line is an empty password; no line is an error.
                 if read == 0 {
                     return Err(
                         no_password("standard input ended before there was a password").into(),
@@ -50,7 +50,8 @@ impl Source {
                 line.truncate(end);
                 Ok(line)
             }
-            // Asked on the terminal itself: standard input may be what brings a key. Whether somebody sees the question, either tells.
+            // The prompt uses the terminal itself, as standard input may provide the key. A user is
+            // present if stdin or stderr is a terminal.
             Self::Prompt if std::io::stdin().is_terminal() || std::io::stderr().is_terminal() => {
                 rpassword::prompt_password(format!("{prompt}: "))
                     .map(Zeroizing::new)
@@ -64,7 +65,7 @@ impl Source {
         }
     }
 
-    /// The password for a new key: asked for twice where it is asked for at all.
+    /// Returns the password for a new key. A prompt asks twice.
     pub(crate) fn choose(&self) -> Outcome<Password> {
         let first = self.get("Password for the private key")?;
         if matches!(self, Self::Prompt) && *self.get("The same again")? != *first {

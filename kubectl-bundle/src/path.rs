@@ -1,21 +1,21 @@
-//! Programs of others on PATH: in the folders that are named in full, never in the folder in which somebody happens to stand.
+//! Search for external commands in the absolute folders of PATH, never in the current folder.
 
 use std::env;
 use std::path::{Path, PathBuf};
 
-/// What there is of a name.
+/// Result of a search.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Found {
-    /// A program.
+    /// An executable file.
     Program(PathBuf),
-    /// A file that may not be run.
+    /// A file that is not executable.
     Barred(PathBuf),
-    /// Nothing.
+    /// Not found.
     Nothing,
 }
 
 impl Found {
-    /// The program.
+    /// Returns the path of an executable.
     pub(crate) fn program(self) -> Option<PathBuf> {
         match self {
             Self::Program(path) => Some(path),
@@ -24,7 +24,7 @@ impl Found {
     }
 }
 
-/// Looks for a program. `name` is without the ending that some systems have.
+/// Searches for a command. `name` is without the extension that some operating systems use.
 pub(crate) fn find(name: &str) -> Found {
     let folders: Vec<PathBuf> = env::var_os("PATH")
         .map(|path| env::split_paths(&path).collect())

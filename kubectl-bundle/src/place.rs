@@ -1,4 +1,5 @@
-//! Where an artifact is or goes, as a person names it: a reference in a registry, a layout, an archive, or a folder of manifests.
+//! Source or target of an artifact: a reference in a registry, a layout, an archive, or a folder of
+//! manifests.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -12,26 +13,27 @@ use bundle_oci::{archive, layout};
 
 use crate::failure::Outcome;
 
-/// A place that an artifact is in, or goes to.
+/// Location of an artifact.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Place {
     /// A reference in a registry.
     Registry(Reference),
-    /// An OCI layout, and which of its images.
+    /// An OCI layout, and the image in it.
     Layout(PathBuf, ImageSelector),
-    /// An OCI layout in a tar, and which of its images.
+    /// An OCI layout in a tar, and the image in it.
     Archive(PathBuf, ImageSelector),
     /// A folder of manifests.
     Folder(PathBuf),
 }
 
-/// How copy tools name layouts, archives and references where it could be any.
+/// Prefixes of other copy tools for layouts, archives and references.
 const LAYOUT: &str = "oci:";
 const ARCHIVE: &str = "oci-archive:";
 const REGISTRY: &str = "docker://";
 
 impl Place {
-    /// Where to read from. A path that exists is a path, also with `:NAME` or `@DIGEST` behind it for one of several images.
+    /// Parses a source. A path that exists is a path, also with `:NAME` or `@DIGEST` for one of
+    /// several images.
     pub(crate) fn source(text: &str) -> Outcome<Self> {
         if let Some(reference) = text.strip_prefix(REGISTRY) {
             return Ok(Self::Registry(reference.parse()?));
@@ -55,7 +57,7 @@ impl Place {
                 let finding = if bare.contains([':', '@']) {
                     finding
                 } else {
-                    // Without tag and digest a path was most likely meant.
+                    // Without tag and digest, it is most likely meant as a path.
                     Finding {
                         message: format!(
                             "{}, and there is no such file or folder",
@@ -68,7 +70,8 @@ impl Place {
             })
     }
 
-    /// Where to write to: what exists, looks like a path (`./…`, `/…`, `….oci`, `….tar`) or has a transport's name is on this disk.
+    /// Parses a target. An existing path, a text that looks like a path (`./…`, `/…`, `….oci`,
+    /// `….tar`), and a text with a path prefix are on disk.
     pub(crate) fn target(text: &str) -> Outcome<Self> {
         if let Some(reference) = text.strip_prefix(REGISTRY) {
             return Ok(Self::Registry(reference.parse()?));
@@ -87,7 +90,7 @@ impl Place {
             None => {
                 return match text.parse() {
                     Ok(reference) => Ok(Self::Registry(reference)),
-                    // Without a registry in it, it can only be meant as a path.
+                    // Without a registry, it can only be a path.
                     Err(finding) if text.contains([':', '@']) => Err(finding.into()),
                     Err(_) => Ok(Self::on_path(text.into(), ImageSelector::Only)),
                 };
@@ -107,7 +110,7 @@ impl Place {
         }
     }
 
-    /// What a path that exists is.
+    /// Returns the location for an existing path.
     fn found(path: PathBuf, pick: ImageSelector) -> Outcome<Self> {
         if layout::is_layout(&path) {
             return Ok(Self::Layout(path, pick));
@@ -129,7 +132,8 @@ impl Place {
             .into())
     }
 
-    /// The image at this place; `None` for a folder of manifests, which has to be built first. Of a registry, the manifest is read.
+    /// Returns the image at this location; `None` for a folder of manifests, which has to be built
+    /// first. In a registry, the manifest is read.
     pub(crate) async fn open(&self, client: &Client) -> Outcome<Option<LocatedImage>> {
         match self {
             Self::Registry(reference) => {
@@ -143,7 +147,7 @@ impl Place {
         }
     }
 
-    /// The name that a person gave for it in a layout.
+    /// Returns the name in a layout.
     pub(crate) fn name(&self) -> Option<&str> {
         match self {
             Self::Layout(_, ImageSelector::Name(name))
@@ -170,7 +174,7 @@ impl fmt::Display for Place {
     }
 }
 
-/// The path that exists and which image of it; the longest path wins.
+/// Returns the existing path and the selected image; the longest path wins.
 fn on_disk(text: &str) -> Option<(PathBuf, ImageSelector)> {
     if Path::new(text).exists() {
         return Some((text.into(), ImageSelector::Only));
@@ -184,7 +188,7 @@ fn on_disk(text: &str) -> Option<(PathBuf, ImageSelector)> {
         .find(|(path, _)| layout::is_layout(path) || archive::is_archive(path))
 }
 
-/// `:NAME` or `@DIGEST`.
+/// Parses `:NAME` or `@DIGEST`.
 fn pick(text: &str) -> Option<ImageSelector> {
     if let Some(digest) = text.strip_prefix('@') {
         return digest.parse().ok().map(ImageSelector::Digest);
@@ -193,9 +197,9 @@ fn pick(text: &str) -> Option<ImageSelector> {
     Some(ImageSelector::Name(name.to_owned()))
 }
 
-/// A path that need not exist, and the name that an image shall have in it.
+/// Splits a path that may not exist from the name of an image in it.
 fn split(text: &str) -> (PathBuf, ImageSelector) {
-    // A drive letter is no path of its own.
+    // A drive letter is not a path.
     let from = if text
         .get(1..3)
         .is_some_and(|rest| rest == ":\\" || rest == ":/")

@@ -1,4 +1,4 @@
-//! The one runner of external commands: how long a command may take, how much it may write, and that nothing of it is left running.
+//! Runner of all external commands: limits time and output, and leaves no process running.
 
 use std::io::{self, Read, Write as _};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -6,53 +6,53 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How often it is looked whether a command whose pipes are closed has ended.
+/// Interval for checking the exit of a command that has closed its pipes.
 const GLANCE: Duration = Duration::from_millis(5);
 
 /// Limits of a command.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Limits {
-    /// Until it has to have ended.
+    /// Timeout.
     pub(crate) time: Duration,
-    /// Bytes that it may write to stdout.
+    /// Maximum number of bytes of stdout.
     pub(crate) output: u64,
-    /// Bytes of stderr that are kept; the rest is read and forgotten.
+    /// Number of bytes of stderr that are kept; the rest is discarded.
     pub(crate) complaints: u64,
 }
 
-/// Place of a command beside this program.
+/// Process group and terminal access of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ProcessGroup {
-    /// It keeps the terminal, and its stderr goes straight there.
+    /// The command keeps the terminal, and its stderr is not captured.
     Terminal,
-    /// Ctrl-C ends it together with this program.
+    /// The group of this program: Ctrl-C ends both.
     Shared,
-    /// A process group of its own, so that none of what it starts outlives the deadline.
+    /// A new process group, so that its child processes are killed at the timeout too.
     Own,
 }
 
-/// Output of a command that has ended.
+/// Output of a finished command.
 pub(crate) struct Finished {
     /// Stdout.
     pub(crate) output: Vec<u8>,
-    /// The beginning of stderr.
+    /// Beginning of stderr.
     pub(crate) complaints: String,
-    /// Its exit status.
+    /// Exit status.
     pub(crate) status: ExitStatus,
 }
 
-/// Why a command has no result.
+/// Reason for which a command has no result.
 #[derive(Debug)]
 pub(crate) enum ProcessError {
-    /// It cannot be started, or was lost.
+    /// It could not be started, or waiting for it failed.
     Lost(io::Error),
-    /// It did not end in time.
+    /// It exceeded the timeout.
     Late,
-    /// It wrote too much.
+    /// It exceeded the output limit.
     Flood,
 }
 
-/// Runs `command` with `input` on stdin, if there is any, and waits until it has ended.
+/// Runs `command` with `input` on stdin, if any, and waits until it has exited.
 pub(crate) fn run(
     mut command: Command,
     input: Option<Vec<u8>>,
@@ -91,7 +91,7 @@ fn listen(
 ) -> Result<Finished, ProcessError> {
     let end = Instant::now() + limits.time;
     if let (Some(mut stdin), Some(input)) = (child.stdin.take(), input) {
-        // On a thread: a command that does not read must not stop us.
+        // On a thread, as a command that does not read would block the write.
         thread::spawn(move || drop(stdin.write_all(&input)));
     }
     let (tell, heard) = mpsc::channel();
@@ -113,7 +113,7 @@ fn listen(
             (bytes, false) => complaints = bytes,
         }
     }
-    // Its pipes are closed; an answer counts when it has ended.
+    // Its pipes are closed; the output is valid when it has exited.
     let status = loop {
         match child.try_wait().map_err(ProcessError::Lost)? {
             Some(status) => break status,
@@ -129,8 +129,9 @@ fn listen(
     })
 }
 
-/// Reads a pipe to its end or beyond its limit, on a thread of its own: a full pipe would stop the command. Of what is no output the rest is read
-/// and forgotten. What was read is told with whether it is output; it is longer than `limit` if there was more.
+/// Reads a pipe on a thread, as a full pipe would block the command. Of stdout, `limit` bytes and
+/// one more are read; of stderr, everything is read and the rest discarded. Returns the bytes and
+/// whether they are stdout.
 fn read(
     pipe: impl Read + Send + 'static,
     limit: u64,
@@ -140,7 +141,7 @@ fn read(
     thread::spawn(move || {
         let mut bytes = Vec::new();
         let mut pipe = pipe.take(limit + 1);
-        // What was read until an error is all that there is.
+        // The bytes before an error are kept.
         let _ = pipe.read_to_end(&mut bytes);
         if !is_output {
             let _ = io::copy(&mut pipe.into_inner(), &mut io::sink());
@@ -149,7 +150,8 @@ fn read(
     });
 }
 
-/// Ends it, and with it what it has started, as far as it is in a group of its own. It has not been waited for, so its number is still its own.
+/// Kills the command and, in its own group, its child processes. It has not been waited for, so its
+/// process ID cannot have been reused.
 fn end(child: &mut Child, group: ProcessGroup) {
     #[cfg(unix)]
     if group == ProcessGroup::Own {
@@ -157,7 +159,7 @@ fn end(child: &mut Child, group: ProcessGroup) {
             .ok()
             .and_then(rustix::process::Pid::from_raw);
         if let Some(group) = group {
-            // An error means that all of it is gone.
+            // An error means that no process is left.
             let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
         }
     }
@@ -212,9 +214,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         for (index, script) in [
             "sleep 60 & echo $! > PIDS; wait",
-            // Its pipes closed, and going on.
+            // Closes its pipes and continues.
             "exec >&- 2>&- <&-; echo $$ > PIDS; sleep 60",
-            // Gone, and leaving something that holds the pipe.
+            // Exits and leaves a process that holds the pipe.
             "sleep 60 & echo $! > PIDS",
         ]
         .into_iter()
@@ -231,7 +233,7 @@ mod tests {
             let pid = std::fs::read_to_string(&pids).unwrap();
             let status = PathBuf::from(format!("/proc/{}/stat", pid.trim()));
             let end = Instant::now() + Duration::from_secs(10);
-            // Gone, or waiting for somebody to notice.
+            // Exited, or a zombie.
             while std::fs::read_to_string(&status).is_ok_and(|text| !text.contains(") Z ")) {
                 assert!(Instant::now() < end, "{script}: still there");
                 thread::yield_now();

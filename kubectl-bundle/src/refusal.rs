@@ -1,10 +1,10 @@
-//! Refusals of the API server in kubectl's words, and the exit code of each.
+//! Errors of the API server in kubectl's words, and their exit codes.
 
 use kube::core::Status;
 
 use crate::exit::Exit;
 
-/// The text that kubectl prints for this answer.
+/// Returns the text that kubectl prints for this status.
 pub(crate) fn message(status: &Status) -> String {
     match status.reason.as_str() {
         "Unauthorized" => format!(
@@ -59,20 +59,22 @@ fn invalid(status: &Status) -> String {
     text
 }
 
-/// What to do about it, where only our own flags can help.
+/// Returns a hint if a flag of this program can resolve the error.
 pub(crate) fn hint(status: &Status) -> Option<&'static str> {
     (status.reason == "Conflict" && status.message.starts_with("Apply failed"))
         .then_some("somebody else manages these fields; --force-conflicts takes them over")
 }
 
-/// Returns `true` if this is the answer of an admission webhook that said no, rather than one that did not answer.
+/// Returns `true` if an admission webhook denied the request, as opposed to a webhook that could
+/// not be called.
 fn denied_by_webhook(status: &Status) -> bool {
     status.message.contains("admission webhook \"") && status.message.contains("denied the request")
 }
 
-/// A refusal is 3, trouble on the server's side 4, and the rest (not found, conflict) plain failure.
+/// Returns 3 for a denial, 4 for an error of the server, and 1 for all others (not found,
+/// conflict).
 pub(crate) fn exit(status: &Status) -> Exit {
-    // Our webhook says so itself when it could not tell; 5xx and 429 are how it answers then.
+    // The webhook of this project responds with 5xx or 429 if it could not decide.
     match status.code {
         429 | 500..=599 => Exit::CannotTell,
         _ if denied_by_webhook(status) => Exit::Refused,

@@ -1,4 +1,4 @@
-//! Registries as the person at the keyboard: client, pinning a tag, signatures.
+//! Registry client with the user's credentials, resolution of tags, and signatures.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -14,59 +14,59 @@ use crate::failure::{Failure, Outcome};
 use crate::password::Source;
 use crate::ui::Ui;
 
-/// Whatever is read is examined.
+/// Every signature that is read is verified.
 const _: () = assert!(bundle_oci::limits::REFERRERS <= bundle_trust::verify::MAX_SIGNATURES);
 
-/// How to talk to registries.
+/// Settings for registries.
 #[derive(Debug, Clone)]
 pub(crate) struct RegistrySettings {
-    /// Authorities to trust beside the system's: PEM files, and folders of them.
+    /// Additional certificate authorities: PEM files, and folders of them.
     pub(crate) ca_files: Vec<PathBuf>,
-    /// Folders that may hold certificates by registry.
+    /// Folders with certificates by registry.
     pub(crate) host_folders: Vec<PathBuf>,
-    /// A certificate to show, and its key.
+    /// Client certificate and its key.
     pub(crate) client_certificate: Option<(PathBuf, PathBuf)>,
-    /// Hosts that speak plain HTTP.
+    /// Hosts that use plain HTTP.
     pub(crate) plain_http: BTreeSet<String>,
-    /// A login that was given for one registry.
+    /// Credentials from flags for one registry.
     pub(crate) login: Option<GivenLogin>,
-    /// Files with credentials, as docker and podman keep them.
+    /// Files with credentials, in docker's and podman's format.
     pub(crate) credentials: Files,
     /// Files with mirrors and blocked registries.
     pub(crate) mirrors: Files,
-    /// How long a call may take; the client's own limits if absent.
+    /// Deadline of a call; defaults to the client's limits.
     pub(crate) deadline: Option<Duration>,
 }
 
-/// A login whose secret comes from standard input.
+/// Credentials with a secret from standard input.
 #[derive(Debug, Clone)]
 pub(crate) struct GivenLogin {
-    /// Host and port; it is shown to nobody else.
+    /// Host and port; other registries never receive the secret.
     pub(crate) registry: Option<String>,
-    /// Which kind.
+    /// Kind of secret.
     pub(crate) secret: Secret,
 }
 
-/// What comes from standard input.
+/// Secret from standard input.
 #[derive(Debug, Clone)]
 pub(crate) enum Secret {
-    /// The password of this user.
+    /// Password of this user.
     Password {
-        /// Name.
+        /// User name.
         user: String,
     },
-    /// A token that the registry itself takes.
+    /// Token that the registry itself accepts.
     Token,
 }
 
-/// Which files are read.
+/// Files to read.
 #[derive(Debug, Clone)]
 pub(crate) enum Files {
-    /// This one, which has to be there.
+    /// This file, which must exist.
     Named(PathBuf),
-    /// Those of these that are there.
+    /// Those of these files that exist.
     Usual(Vec<PathBuf>),
-    /// The first of these that is there, and every `*.conf` in these folders.
+    /// The first of these files that exists, and every `*.conf` in these folders.
     FirstAndFolders {
         /// Files.
         first: Vec<PathBuf>,
@@ -76,7 +76,7 @@ pub(crate) enum Files {
 }
 
 impl RegistrySettings {
-    /// A login that was given is for the registry of this reference.
+    /// Restricts credentials from flags to the registry of this reference.
     #[must_use]
     pub(crate) fn of(mut self, reference: &Reference) -> Self {
         if let Some(login) = &mut self.login {
@@ -113,7 +113,7 @@ impl Files {
     fn list(&self) -> Outcome<Vec<PathBuf>> {
         match self {
             Self::Named(file) => {
-                // Those that are passed over where they are missing must not be: somebody named it.
+                // A file from a flag must exist, although missing files are ignored otherwise.
                 fs_err::metadata(file).map_err(|error| unreadable(&error))?;
                 Ok(vec![file.clone()])
             }
@@ -157,7 +157,7 @@ fn unreadable(error: &io::Error) -> Failure {
     Failure::caused(finding, error)
 }
 
-/// A client. Connects to nothing yet.
+/// Returns a client, without opening a connection.
 pub(crate) fn client(settings: &RegistrySettings) -> Outcome<Client> {
     crate::tls::install();
     let mut deadlines = Deadlines::default();
@@ -183,7 +183,8 @@ pub(crate) fn client(settings: &RegistrySettings) -> Outcome<Client> {
     Ok(Client::new(options).map_err(|error| error.finding())?)
 }
 
-/// What lies beside the content, for a decision: that it cannot be had is an answer as well, and never "nothing".
+/// Returns the signatures of the content for a decision. A failed lookup is returned as
+/// unavailable, never as an empty list.
 pub(crate) async fn signatures(
     ui: &mut Ui,
     client: &Client,
@@ -193,7 +194,7 @@ pub(crate) async fn signatures(
     client.signatures(pinned).await.map_err(Unavailable::from)
 }
 
-/// The reference with a digest: the one that it has, or the one that its tag names now, which is said.
+/// Returns the reference with a digest: its own, or the current one of its tag, which is printed.
 pub(crate) async fn pin(
     ui: &mut Ui,
     client: &Client,

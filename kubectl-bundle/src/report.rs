@@ -1,4 +1,5 @@
-//! How findings look on a terminal: `error:`, `warning:`, `caused by:`, `hint:`, with the code in brackets.
+//! Output of findings on a terminal: `error:`, `warning:`, `caused by:`, `hint:`, with the code in
+//! brackets.
 
 use std::fmt::Write as _;
 
@@ -12,7 +13,7 @@ const WARNING: Style = AnsiColor::Yellow.on_default().bold();
 const HINT: Style = AnsiColor::Cyan.on_default().bold();
 const CODE: Style = Style::new().dimmed();
 
-/// All findings, each on its own lines; `causes` belong to the last error.
+/// Returns all findings as text; `causes` belong to the last error.
 pub(crate) fn findings(findings: &Findings, causes: &[String]) -> String {
     let mut text = String::new();
     let last_error = findings
@@ -30,7 +31,7 @@ pub(crate) fn findings(findings: &Findings, causes: &[String]) -> String {
     text
 }
 
-/// One finding.
+/// Returns one finding as text.
 pub(crate) fn finding(finding: &Finding, causes: &[String]) -> String {
     let (style, word) = match finding.severity {
         Severity::Error => (ERROR, "error"),
@@ -51,12 +52,12 @@ pub(crate) fn finding(finding: &Finding, causes: &[String]) -> String {
     text
 }
 
-/// What to do, under what it is about.
+/// Returns a hint as text.
 pub(crate) fn hint(text: &str) -> String {
     format!("  {HINT}hint:{HINT:#} {}\n", indented(text))
 }
 
-/// A warning of the API server, as kubectl prints it.
+/// Returns a warning of the API server as kubectl prints it.
 pub(crate) fn server_warning(text: &str) -> String {
     format!("{WARNING}Warning:{WARNING:#} {}\n", shown(text))
 }
@@ -65,7 +66,7 @@ fn indented(text: &str) -> String {
     shown(text).trim_end().replace('\n', "\n    ")
 }
 
-/// Text that is partly others' (of bundles, registries, programs), without what moves a cursor or turns letters around. Lines stay lines.
+/// Escapes control characters in text from bundles, registries and programs. Line breaks are kept.
 fn shown(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for letter in text.chars() {

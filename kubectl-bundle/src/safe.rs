@@ -1,9 +1,10 @@
-//! Text of others on a terminal: what a bundle says of itself must not move the cursor, change colours or reverse the reading order.
+//! Escapes untrusted text for a terminal, which must not move the cursor, change colours or reverse
+//! the reading order.
 
-/// The longest text that is shown of one field, in characters.
+/// Maximum length of a field, in characters.
 const LONGEST: usize = 400;
 
-/// `text` on one line, with everything that is not to be seen written out, and cut where nobody would read on.
+/// Returns `text` on one line, with hidden characters escaped, truncated to a maximum length.
 pub(crate) fn safe(text: &str) -> String {
     let mut shown = String::new();
     for (index, letter) in text.chars().enumerate() {
@@ -20,7 +21,8 @@ pub(crate) fn safe(text: &str) -> String {
     shown
 }
 
-/// Control characters, and those of Unicode that say how others are shown.
+/// Returns `true` for control characters, and for Unicode characters that change the display of
+/// others.
 pub(crate) fn is_hidden(letter: char) -> bool {
     letter.is_control()
         || matches!(letter,

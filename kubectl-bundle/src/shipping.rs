@@ -1,4 +1,5 @@
-//! What the verbs share that carry content: gathering what belongs to an artifact, delivering it to any place, and reporting it.
+//! Shared parts of the verbs that copy content: build the graph of an artifact, copy it to a
+//! location, and report the result.
 
 use bundle_core::diagnostic::{Finding, codes};
 use bundle_core::reference::Reference;
@@ -14,39 +15,39 @@ use crate::place::Place;
 use crate::ui::Ui;
 use crate::ui::format::Format;
 
-/// What became of one artifact.
+/// Result for one artifact.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Item {
-    /// Where it was.
+    /// Original location.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) source: Option<String>,
-    /// Where it is now: a pinned reference, or a path with the name in it.
+    /// New location: a pinned reference, or a path with the name in it.
     pub(crate) target: String,
     pub(crate) digest: String,
-    /// Bytes of all that belongs to it.
+    /// Total size in bytes.
     pub(crate) bytes: u64,
-    /// How many manifests refer to it.
+    /// Number of referrers and attachments.
     pub(crate) referrers: usize,
-    /// What its indexes name and it came without.
+    /// Entries of its indexes that were not copied.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) missing: Vec<String>,
 }
 
-/// What became of all of them.
+/// Result for all artifacts.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Report {
     pub(crate) artifacts: Vec<Item>,
-    /// `true` if anything changed at the target.
+    /// `true` if the target changed.
     pub(crate) new: bool,
-    /// Blobs that were carried.
+    /// Number of blobs that were sent.
     pub(crate) sent: usize,
-    /// Their bytes.
+    /// Bytes of the blobs that were sent.
     pub(crate) bytes_sent: u64,
-    /// Blobs that the registry took from a repository of its own.
+    /// Number of blobs that the registry mounted from another repository.
     pub(crate) mounted: usize,
-    /// Blobs that were there.
+    /// Number of blobs that the target had.
     pub(crate) present: usize,
 }
 
@@ -63,7 +64,7 @@ impl Report {
     }
 }
 
-/// What tags may do.
+/// Returns the rule for tags.
 pub(crate) fn policy(overwrite_tag: bool) -> TagPolicy {
     if overwrite_tag {
         TagPolicy::Move
@@ -72,7 +73,7 @@ pub(crate) fn policy(overwrite_tag: bool) -> TagPolicy {
     }
 }
 
-/// Finds out what belongs to an image, and says what is left out of it.
+/// Builds the graph of an image, and prints what is not copied.
 pub(crate) async fn build(
     ui: &mut Ui,
     image: LocatedImage,
@@ -105,7 +106,7 @@ fn missing(plan: &CopyPlan) -> Vec<String> {
     named.collect()
 }
 
-/// Brings shipments to a layout or an archive.
+/// Writes images to a layout or an archive.
 pub(crate) async fn deliver(
     ui: &mut Ui,
     plans: &[CopyPlan],
@@ -147,7 +148,7 @@ pub(crate) async fn deliver(
     })
 }
 
-/// Sends a shipment to a registry, and adds what became of it to the report.
+/// Copies an image to a registry and adds the result to the report.
 pub(crate) async fn dispatch(
     ui: &mut Ui,
     client: &Client,
@@ -168,7 +169,7 @@ pub(crate) async fn dispatch(
     Ok(())
 }
 
-/// What the report says of a shipment.
+/// Returns the report entry of an image.
 pub(crate) fn item(plan: &CopyPlan, target: String) -> Item {
     Item {
         source: plan.image.origin.as_ref().map(ToString::to_string),
@@ -180,7 +181,7 @@ pub(crate) fn item(plan: &CopyPlan, target: String) -> Item {
     }
 }
 
-/// Says in a line what was done.
+/// Prints a summary on one line.
 pub(crate) fn tell(ui: &mut Ui, report: &Report, target: &str) {
     if !report.new {
         ui.note(format!(
@@ -208,7 +209,7 @@ pub(crate) fn tell(ui: &mut Ui, report: &Report, target: &str) {
     ui.note(format!("{target}: {}; with {with}", parts.join(", ")));
 }
 
-/// Prints the report as data, or where each artifact is now.
+/// Prints the report as data, or the new location of each artifact.
 pub(crate) fn print(ui: &mut Ui, format: Option<Format>, report: &Report) -> Outcome {
     if ui.structured(format, report)? {
         return Ok(());
@@ -219,12 +220,13 @@ pub(crate) fn print(ui: &mut Ui, format: Option<Format>, report: &Report) -> Out
     Ok(())
 }
 
-/// A size as people read it.
+/// Formats a size for people.
 pub(crate) fn human(bytes: u64) -> String {
     indicatif::BinaryBytes(bytes).to_string()
 }
 
-/// Runs work that can be interrupted: then what it had begun is cleared away before the program ends.
+/// Runs work that SIGINT or SIGTERM interrupts; temporary files are removed before the program
+/// ends.
 pub(crate) async fn interruptible<T>(work: impl Future<Output = Outcome<T>>) -> Outcome<T> {
     let signal = Box::pin(signal());
     match future::select(Box::pin(work), signal).await {
@@ -236,7 +238,7 @@ pub(crate) async fn interruptible<T>(work: impl Future<Output = Outcome<T>>) -> 
     }
 }
 
-/// Ctrl-C, or the wish of whoever ends processes politely.
+/// Waits for SIGINT or SIGTERM.
 async fn signal() {
     let interrupted = async {
         if tokio::signal::ctrl_c().await.is_err() {

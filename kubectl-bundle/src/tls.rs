@@ -1,7 +1,8 @@
-//! The one TLS provider of the process, installed by whoever is about to open the first connection.
+//! TLS provider of the process, installed before the first connection.
 
-/// Installs it; a second call changes nothing. Not done at start: `--help` needs no cryptography.
+/// Installs the provider; a second call has no effect. Not installed at the start, as `--help`
+/// needs no cryptography.
 pub(crate) fn install() {
-    // An error only says that one is installed already.
+    // Fails only if a provider is installed already.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
 }

@@ -1,4 +1,4 @@
-//! `attest`: what is said, of what, and by whom.
+//! Arguments of `attest`.
 
 use std::path::PathBuf;
 
@@ -6,11 +6,12 @@ use clap::Args;
 
 use super::{Data, Registry, SignBy};
 
-/// Attest something about a bundle in a registry (its provenance, what it is made of), with a private key or by certificate, and print its
-/// pinned reference on stdout.
+/// Attest something about a bundle in a registry (its provenance, what it is made of), with a
+/// private key or by certificate, and print its pinned reference on stdout.
 ///
-/// The predicate is a JSON object. It becomes an in-toto statement about the digest, which is signed and kept beside the content as cosign 3
-/// does; cosign's `verify-attestation` verifies it too. An attestation is no signature: it does not say that the bundle may be used. Attesting
+/// The predicate is a JSON object. It becomes an in-toto statement about the digest, which is
+/// signed and kept beside the content as cosign 3 does; cosign's `verify-attestation` verifies it
+/// too. An attestation is no signature: it does not say that the bundle may be used. Attesting
 /// again what the same signer has attested changes nothing.
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -38,16 +39,17 @@ pub(crate) struct Attest {
     /// What is attested: a JSON object in a file, or - for standard input
     #[arg(long, value_name = "FILE")]
     pub(crate) predicate: PathBuf,
-    /// What kind it is: slsaprovenance, slsaprovenance02, slsaprovenance1, spdx, spdxjson, cyclonedx, link, vuln, openvex, custom, or a URI
+    /// What kind it is: slsaprovenance, slsaprovenance02, slsaprovenance1, spdx, spdxjson,
+    /// cyclonedx, link, vuln, openvex, custom, or a URI
     #[arg(long = "type", value_name = "TYPE")]
     pub(crate) kind: String,
-    /// Who signs.
+    /// Flags of the signer.
     #[command(flatten)]
     pub(crate) by: SignBy,
     /// Print as data
     #[arg(short, long, value_name = "FORMAT", value_enum)]
     pub(crate) output: Option<Data>,
-    /// How to talk to registries.
+    /// Registry flags.
     #[command(flatten)]
     pub(crate) registry: Registry,
 }

@@ -1,4 +1,4 @@
-//! `check`: which files, and how much may be asked.
+//! Arguments of `check`.
 
 use std::path::PathBuf;
 
@@ -6,10 +6,12 @@ use clap::Args;
 
 use super::{Data, Kube, Registry};
 
-/// Say what admission would say about objects in files, before anything is sent: the same findings with the same codes.
+/// Say what admission would say about objects in files, before anything is sent: the same findings
+/// with the same codes.
 ///
-/// The facts are looked up with your own rights: classes, policies, whether you may use them, the server's version, and the registry.
-/// What could not be looked up is said. Exit code 0 is admitted, 3 refused, 4 cannot tell.
+/// The facts are looked up with your own rights: classes, policies, whether you may use them, the
+/// server's version, and the registry. What could not be looked up is said. Exit code 0 is
+/// admitted, 3 refused, 4 cannot tell.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -36,10 +38,10 @@ pub(crate) struct Check {
     /// Print as data
     #[arg(short, long, value_name = "FORMAT", value_enum)]
     pub(crate) output: Option<Data>,
-    /// Which cluster.
+    /// Cluster flags.
     #[command(flatten)]
     pub(crate) kube: Kube,
-    /// How to talk to registries.
+    /// Registry flags.
     #[command(flatten)]
     pub(crate) registry: Registry,
 }

@@ -1,4 +1,4 @@
-//! `completion`: which shell, or kubectl.
+//! Arguments of `completion`.
 
 use std::path::PathBuf;
 
@@ -6,8 +6,9 @@ use clap::Args;
 
 /// Print a completion script.
 ///
-/// kubectl 1.26 and later asks the program `kubectl_complete-bundle` on PATH how to complete `kubectl bundle`: `completion kubectl` prints
-/// it, and --install-to writes it. The scripts for shells are for `kubectl-bundle` as a command of its own.
+/// kubectl 1.26 and later asks the program `kubectl_complete-bundle` on PATH how to complete
+/// `kubectl bundle`: `completion kubectl` prints it, and --install-to writes it. The scripts for
+/// shells are for `kubectl-bundle` as a command of its own.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -31,7 +32,7 @@ pub(crate) struct Completion {
     pub(crate) install_to: Option<PathBuf>,
 }
 
-/// Candidates for kubectl: called by `kubectl_complete-bundle`.
+/// Completion candidates for kubectl: called by `kubectl_complete-bundle`.
 #[derive(Debug, Args)]
 #[command(disable_help_flag = true)]
 pub(crate) struct Complete {
@@ -44,7 +45,7 @@ pub(crate) struct Complete {
     pub(crate) words: Vec<String>,
 }
 
-/// The programs that we have scripts for.
+/// Targets of completion scripts.
 #[expect(clippy::enum_variant_names, reason = "PowerShell is called so")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Shell {
@@ -57,7 +58,7 @@ pub(crate) enum Shell {
 }
 
 impl Shell {
-    /// The shell; `None` for kubectl, which is none.
+    /// Returns the shell; `None` for kubectl.
     pub(crate) fn generator(self) -> Option<clap_complete::Shell> {
         match self {
             Self::Bash => Some(clap_complete::Shell::Bash),

@@ -1,4 +1,4 @@
-//! `delete`: which deployment.
+//! Arguments of `delete`.
 
 use clap::Args;
 
@@ -29,7 +29,7 @@ pub(crate) struct Delete {
     /// Do not change the cluster: `server` asks it what it would do
     #[arg(long, value_name = "MODE", value_enum, num_args = 0..=1, require_equals = true, default_value_t = DryRun::None, default_missing_value = "client")]
     pub(crate) dry_run: DryRun,
-    /// Which cluster.
+    /// Cluster flags.
     #[command(flatten)]
     pub(crate) kube: Kube,
 }

@@ -1,16 +1,18 @@
-//! `deploy` and `create`: what, under which name and class.
+//! Arguments of `deploy` and `create`.
 
 use clap::{Args, ValueEnum};
 
 use super::{DryRun, Kube, Object, Registry};
 
-/// What both have.
+/// Flags that both verbs have.
 #[derive(Debug, Args)]
 pub(crate) struct Content {
-    /// Class of provisioner that installs it [default: the one that the object has, else the one that reads the package's format]
+    /// Class of provisioner that installs it [default: the one that the object has, else the one
+    /// that reads the package's format]
     #[arg(long, value_name = "NAME")]
     pub(crate) class: Option<String>,
-    /// Name of a Secret in the system namespace with credentials for the registry; an empty name removes it
+    /// Name of a Secret in the system namespace with credentials for the registry; an empty name
+    /// removes it
     #[arg(long, value_name = "NAME")]
     pub(crate) pull_secret: Option<String>,
     /// Leave a tag as it is instead of pinning it to the digest that it names now
@@ -21,7 +23,7 @@ pub(crate) struct Content {
     pub(crate) with_proof: bool,
 }
 
-/// Writing to the cluster.
+/// Flags of writes.
 #[derive(Debug, Args)]
 pub(crate) struct Write {
     /// Do not change the cluster: `server` asks it what it would do
@@ -40,14 +42,17 @@ pub(crate) struct Write {
 
 /// Install a bundle: create or update a BundleDeployment with the Bundle in its template.
 ///
-/// The same command with another reference upgrades. A tag is pinned to the digest that it names now. Settings whose flags are not given
-/// keep their values, and each field that changes is printed. With --wait the command ends at once when something stands in the way that
-/// no time heals, and prints the cause.
+/// The same command with another reference upgrades. A tag is pinned to the digest that it names
+/// now. Settings whose flags are not given keep their values, and each field that changes is
+/// printed. With --wait the command ends at once when something stands in the way that no time
+/// heals, and prints the cause.
 ///
-/// Objects of the content that name no namespace go into that of -n (spec.targetNamespace); without one, content with such objects is
-/// refused. The namespace of the context does not count. A ServiceAccount without a namespace is in that of -n as well, as that of a Pod
-/// is in the Pod's own; write NAMESPACE/NAME for one that is elsewhere. An operator bundle (registry+v1) is installed into the namespace of
-/// -n, else into the one that it suggests, which it then brings itself.
+/// Objects of the content that name no namespace go into that of -n (spec.targetNamespace); without
+/// one, content with such objects is refused. The namespace of the context does not count. A
+/// ServiceAccount without a namespace is in that of -n as well, as that of a Pod is in the Pod's
+/// own; write NAMESPACE/NAME for one that is elsewhere. An operator bundle (registry+v1) is
+/// installed into the namespace of -n, else into the one that it suggests, which it then brings
+/// itself.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -78,14 +83,15 @@ pub(crate) struct Deploy {
     /// The bundle: REGISTRY/REPOSITORY:TAG or REGISTRY/REPOSITORY@DIGEST
     #[arg(value_name = "REF")]
     pub(crate) reference: String,
-    /// What it is made of.
+    /// Flags of the content.
     #[command(flatten)]
     pub(crate) content: Content,
-    /// Install as this ServiceAccount instead of the class's: NAMESPACE/NAME, or a name in the namespace of -n; an empty
-    /// value goes back to the class's
+    /// Install as this ServiceAccount instead of the class's: NAMESPACE/NAME, or a name in the
+    /// namespace of -n; an empty value goes back to the class's
     #[arg(long, value_name = "NAMESPACE/NAME")]
     pub(crate) service_account: Option<String>,
-    /// Create the namespace of -n if it is missing; with the content it is deleted only if nothing else is in it
+    /// Create the namespace of -n if it is missing; with the content it is deleted only if nothing
+    /// else is in it
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub(crate) create_namespace: Option<bool>,
     /// What to do with an object of the content that exists already and belongs to nobody
@@ -103,20 +109,20 @@ pub(crate) struct Deploy {
     /// Treatment then of a CustomResourceDefinition of which objects exist
     #[arg(long, value_name = "MODE", value_enum, ignore_case = true)]
     pub(crate) custom_resources: Option<CustomResources>,
-    /// Objects to delete and create anew if a field changes that cannot be changed; the annotation core.rukpak.io/replace of an
-    /// object overrides it
+    /// Objects to delete and create anew if a field changes that cannot be changed; the annotation
+    /// core.rukpak.io/replace of an object overrides it
     #[arg(long, value_name = "MODE", value_enum, ignore_case = true)]
     pub(crate) replace: Option<Replace>,
     /// Wait until it is installed, or with --wait=healthy until its objects are healthy as well
     #[arg(long, value_name = "FOR", num_args = 0..=1, require_equals = true, value_enum, default_value_t = WaitFor::False, default_missing_value = "true")]
     pub(crate) wait: WaitFor,
-    /// Writing to the cluster.
+    /// Flags of writes.
     #[command(flatten)]
     pub(crate) write: Write,
-    /// Which cluster.
+    /// Cluster flags.
     #[command(flatten)]
     pub(crate) kube: Kube,
-    /// How to talk to registries.
+    /// Registry flags.
     #[command(flatten)]
     pub(crate) registry: Registry,
 }
@@ -133,24 +139,24 @@ pub(crate) struct Create {
     /// The bundle: REGISTRY/REPOSITORY:TAG or REGISTRY/REPOSITORY@DIGEST
     #[arg(value_name = "REF")]
     pub(crate) reference: String,
-    /// What it is made of.
+    /// Flags of the content.
     #[command(flatten)]
     pub(crate) content: Content,
     /// Wait until it is unpacked
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_value_t = false, default_missing_value = "true", action = clap::ArgAction::Set)]
     pub(crate) wait: bool,
-    /// Writing to the cluster.
+    /// Flags of writes.
     #[command(flatten)]
     pub(crate) write: Write,
-    /// Which cluster.
+    /// Cluster flags.
     #[command(flatten)]
     pub(crate) kube: Kube,
-    /// How to talk to registries.
+    /// Registry flags.
     #[command(flatten)]
     pub(crate) registry: Registry,
 }
 
-/// What to do with an object that exists already and belongs to nobody.
+/// Treatment of an existing object without an owner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 #[value(rename_all = "PascalCase")]
 pub(crate) enum Collision {
@@ -160,7 +166,7 @@ pub(crate) enum Collision {
     Adopt,
 }
 
-/// Treatment of installed objects that somebody changed.
+/// Treatment of drift.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 #[value(rename_all = "PascalCase")]
 pub(crate) enum Drift {
@@ -170,7 +176,7 @@ pub(crate) enum Drift {
     Report,
 }
 
-/// Treatment of the installed objects at the end.
+/// Treatment of the installed objects on deletion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 #[value(rename_all = "PascalCase")]
 pub(crate) enum Deletion {
@@ -180,7 +186,7 @@ pub(crate) enum Deletion {
     Orphan,
 }
 
-/// Treatment at the end of a CustomResourceDefinition of which objects exist.
+/// Treatment of a CustomResourceDefinition with custom resources on deletion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 #[value(rename_all = "PascalCase")]
 pub(crate) enum CustomResources {
@@ -192,7 +198,7 @@ pub(crate) enum CustomResources {
     Delete,
 }
 
-/// Objects to delete and create anew if a field changes that cannot be changed.
+/// Treatment of objects with immutable fields that change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 #[value(rename_all = "PascalCase")]
 pub(crate) enum Replace {
@@ -204,7 +210,7 @@ pub(crate) enum Replace {
     Never,
 }
 
-/// The state to wait for.
+/// State to wait for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum WaitFor {
     /// Do not wait

@@ -1,11 +1,11 @@
-//! `get` and `status`: of which deployments.
+//! Arguments of `get` and `status`.
 
 use clap::Args;
 
 use super::{Kube, Wide};
 
-/// List the BundleDeployments of the cluster, with what is installed and whether it is as it should be, and after them the Bundles that no
-/// BundleDeployment made.
+/// List the BundleDeployments of the cluster, with what is installed and whether it is as it should
+/// be, and after them the Bundles that no BundleDeployment made.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -33,13 +33,13 @@ pub(crate) struct Get {
     /// Print as
     #[arg(short, long, value_name = "FORMAT", value_enum)]
     pub(crate) output: Option<Wide>,
-    /// Which cluster.
+    /// Cluster flags.
     #[command(flatten)]
     pub(crate) kube: Kube,
 }
 
-/// Show one BundleDeployment: what is installed, at whose request, each condition with its message, and its installed objects with version,
-/// last correction and health, as far as you may read them.
+/// Show one BundleDeployment: what is installed, at whose request, each condition with its message,
+/// and its installed objects with version, last correction and health, as far as you may read them.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -57,7 +57,7 @@ pub(crate) struct Status {
     /// Print metadata.managedFields as well, with -o json and -o yaml
     #[arg(long)]
     pub(crate) show_managed_fields: bool,
-    /// Which cluster.
+    /// Cluster flags.
     #[command(flatten)]
     pub(crate) kube: Kube,
 }

@@ -1,4 +1,4 @@
-//! Flags that several verbs share: talk, the cluster, registries.
+//! Flags that several verbs share: output, cluster, registries.
 
 use std::path::PathBuf;
 
@@ -29,7 +29,7 @@ pub(crate) struct Global {
 }
 
 impl Default for Global {
-    /// What holds where the arguments could not be read.
+    /// Flags that are used if the arguments are invalid.
     fn default() -> Self {
         Self {
             quiet: false,
@@ -39,7 +39,7 @@ impl Default for Global {
     }
 }
 
-/// When to use colour.
+/// Use of colour.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Color {
     /// On terminals, unless NO_COLOR is set
@@ -50,7 +50,7 @@ pub(crate) enum Color {
     Never,
 }
 
-/// Which cluster, and as whom: kubectl's own flags.
+/// Cluster flags, as in kubectl.
 #[derive(Debug, Default, Args)]
 #[command(next_help_heading = "Cluster options")]
 pub(crate) struct Kube {
@@ -74,13 +74,13 @@ pub(crate) struct Kube {
     pub(crate) as_group: Vec<String>,
 }
 
-/// How to talk to registries. Credentials come from docker's and podman's own files and helpers.
+/// Registry flags. Credentials default to docker's and podman's files and helpers.
 #[derive(Debug, Default, Args)]
 #[expect(clippy::struct_field_names, reason = "the flags are called so")]
 #[command(next_help_heading = "Registry options")]
 pub(crate) struct Registry {
-    /// Also trust the certificates in this PEM file, or in this folder (also one like docker's certs.d); may be
-    /// repeated
+    /// Also trust the certificates in this PEM file, or in this folder (also one like docker's
+    /// certs.d); may be repeated
     #[arg(
         long = "registry-ca",
         visible_alias = "ca-file",
@@ -107,10 +107,12 @@ pub(crate) struct Registry {
     /// Read a bearer token for the registry of the reference from the first line of standard input
     #[arg(long, conflicts_with = "registry_username")]
     pub(crate) registry_token_stdin: bool,
-    /// Take credentials from this file alone [default: $REGISTRY_AUTH_FILE, docker's and podman's files]
+    /// Take credentials from this file alone [default: $REGISTRY_AUTH_FILE, docker's and podman's
+    /// files]
     #[arg(long, value_name = "FILE")]
     pub(crate) authfile: Option<PathBuf>,
-    /// Take mirrors and blocked registries from this file alone [default: $CONTAINERS_REGISTRIES_CONF, podman's files]
+    /// Take mirrors and blocked registries from this file alone [default:
+    /// $CONTAINERS_REGISTRIES_CONF, podman's files]
     #[arg(long, value_name = "FILE")]
     pub(crate) registries_conf: Option<PathBuf>,
     /// Talk plain HTTP to this HOST[:PORT]; may be repeated. Loopback addresses need no mention
@@ -121,7 +123,7 @@ pub(crate) struct Registry {
     pub(crate) registry_timeout: String,
 }
 
-/// `true` if the cluster is changed.
+/// Mode of a dry run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum DryRun {
     /// Change it

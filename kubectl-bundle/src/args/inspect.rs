@@ -1,13 +1,15 @@
-//! `inspect`: of what.
+//! Arguments of `inspect`.
 
 use clap::Args;
 
 use super::{Data, Registry};
 
-/// Show what a bundle is: package, layers, images, objects, the permissions that installing it takes, signatures.
+/// Show what a bundle is: package, layers, images, objects, the permissions that installing it
+/// takes, signatures.
 ///
-/// The source is a reference in a registry, an OCI layout or archive, or a folder of manifests. A path that exists is read as a path. Only the manifest
-/// and the small layers that hold manifests are read. Images that are no bundles, and indexes of several, are shown as what they are.
+/// The source is a reference in a registry, an OCI layout or archive, or a folder of manifests. A
+/// path that exists is read as a path. Only the manifest and the small layers that hold manifests
+/// are read. Images that are no bundles, and indexes of several, are shown as what they are.
 /// Signatures are counted here; `verify` says whether they hold.
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -40,7 +42,7 @@ pub(crate) struct Inspect {
     /// Print as data
     #[arg(short, long, value_name = "FORMAT", value_enum)]
     pub(crate) output: Option<Data>,
-    /// How to talk to registries.
+    /// Registry flags.
     #[command(flatten)]
     pub(crate) registry: Registry,
 }

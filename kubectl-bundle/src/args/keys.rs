@@ -1,4 +1,4 @@
-//! `keys`: what kind, and where to.
+//! Arguments of `keys`.
 
 use clap::{Args, Subcommand, ValueEnum};
 
@@ -6,12 +6,12 @@ use clap::{Args, Subcommand, ValueEnum};
 #[derive(Debug, Args)]
 #[command(arg_required_else_help = true, disable_help_subcommand = true)]
 pub(crate) struct Keys {
-    /// What to do.
+    /// Verb.
     #[command(subcommand)]
     pub(crate) verb: KeysVerb,
 }
 
-/// What can be done with keys.
+/// Verbs of `keys`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum KeysVerb {
     /// Make a key pair, encrypted under a password, as cosign makes it
@@ -26,8 +26,9 @@ pub(crate) enum KeysVerb {
 
 /// Make a key pair: PREFIX.key (private, encrypted under a password, mode 0600) and PREFIX.pub.
 ///
-/// cosign can use these files, and `sign` can use cosign's. The password is taken from $BUNDLE_PASSWORD, else $COSIGN_PASSWORD,
-/// else standard input with --password-stdin, else asked for. Files that exist are never overwritten.
+/// cosign can use these files, and `sign` can use cosign's. The password is taken from
+/// $BUNDLE_PASSWORD, else $COSIGN_PASSWORD, else standard input with --password-stdin, else asked
+/// for. Files that exist are never overwritten.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -48,7 +49,8 @@ pub(crate) struct Generate {
     pub(crate) password_stdin: bool,
 }
 
-/// Print the public half of a private key, as PEM text on stdout: of a file, or of a key that a plugin holds.
+/// Print the public half of a private key, as PEM text on stdout: of a file, or of a key that a
+/// plugin holds.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -57,7 +59,8 @@ Examples:
   # Of a key that the program sigstore-kms-my-hsm holds
   kubectl bundle keys public --key my-hsm://slot/1 > release.pub")]
 pub(crate) struct PublicHalf {
-    /// The private key: a file, or NAME://RESOURCE for a key that the program sigstore-kms-NAME on PATH holds
+    /// The private key: a file, or NAME://RESOURCE for a key that the program sigstore-kms-NAME on
+    /// PATH holds
     #[arg(long, value_name = "KEY")]
     pub(crate) key: std::path::PathBuf,
     /// Read the key's password from the first line of standard input
@@ -65,10 +68,12 @@ pub(crate) struct PublicHalf {
     pub(crate) password_stdin: bool,
 }
 
-/// Make a key pair out of a private key as OpenSSL and others write it: PREFIX.key (encrypted under a password, mode 0600) and PREFIX.pub.
+/// Make a key pair out of a private key as OpenSSL and others write it: PREFIX.key (encrypted under
+/// a password, mode 0600) and PREFIX.pub.
 ///
-/// The key is ECDSA P-256 or Ed25519, as PKCS#8 or (P-256) SEC 1 have it, and not encrypted. The new password comes from where that of
-/// `keys generate` does; with --key - it is asked for on the terminal itself. Files that exist are never overwritten.
+/// The key is ECDSA P-256 or Ed25519, as PKCS#8 or (P-256) SEC 1 have it, and not encrypted. The
+/// new password comes from where that of `keys generate` does; with --key - it is asked for on the
+/// terminal itself. Files that exist are never overwritten.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -88,7 +93,8 @@ pub(crate) struct Import {
     pub(crate) password_stdin: bool,
 }
 
-/// Write a private key as PKCS#8 that is not encrypted, into a new file of mode 0600, for programs that cannot read cosign's files.
+/// Write a private key as PKCS#8 that is not encrypted, into a new file of mode 0600, for programs
+/// that cannot read cosign's files.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -103,7 +109,7 @@ pub(crate) struct Export {
     /// The new file
     #[arg(long, value_name = "FILE", required_unless_present = "output")]
     pub(crate) to: Option<std::path::PathBuf>,
-    /// The path before there was --to; the error names that
+    /// Path after `-o`, the former name of the flag; the error names `--to`.
     #[arg(short, long, value_name = "FILE", hide = true)]
     pub(crate) output: Option<std::path::PathBuf>,
     /// Read the key's password from the first line of standard input
@@ -111,7 +117,7 @@ pub(crate) struct Export {
     pub(crate) password_stdin: bool,
 }
 
-/// Kinds of key.
+/// Type of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum KeyType {
     /// ECDSA on the curve P-256, cosign's own kind

@@ -1,4 +1,4 @@
-//! What was typed, and nothing else: clap's types, one file a verb. The doc comments are the help texts.
+//! Types of clap for the command line, one file per verb. The doc comments are the help texts.
 
 mod attest;
 mod build;

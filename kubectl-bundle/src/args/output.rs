@@ -1,4 +1,4 @@
-//! The values of `-o`, as narrow as each verb needs them.
+//! Values of `-o`, by verb.
 
 use std::convert::Infallible;
 use std::path::PathBuf;
@@ -8,7 +8,7 @@ use clap::ValueEnum;
 
 use crate::ui::format::Format;
 
-/// For verbs that answer with data of our own.
+/// Formats of verbs that print their own data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Data {
     /// JSON
@@ -17,7 +17,8 @@ pub(crate) enum Data {
     Yaml,
 }
 
-/// The value of `-o` of verbs that write to a path. It is a format as everywhere; a path is kept so that the error can name `--to`.
+/// Value of `-o` of verbs that write to a path. A path is parsed too, so that the error can name
+/// `--to`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum FormatOrPath {
     /// A format.
@@ -38,7 +39,7 @@ impl FromStr for FormatOrPath {
     }
 }
 
-/// For verbs that answer with one object of the cluster.
+/// Formats of verbs that print one object of the cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Object {
     /// JSON
@@ -49,7 +50,7 @@ pub(crate) enum Object {
     Name,
 }
 
-/// For verbs that answer with a table.
+/// Formats of verbs that print a table.
 #[expect(clippy::enum_variant_names, reason = "kubectl calls it wide")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Wide {

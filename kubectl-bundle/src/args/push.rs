@@ -1,4 +1,4 @@
-//! `push`: what, and where to.
+//! Arguments of `push`.
 
 use clap::Args;
 
@@ -6,8 +6,9 @@ use super::{Data, Registry};
 
 /// Push a bundle to a registry, and print its pinned reference on stdout.
 ///
-/// A folder of manifests is built first. Signatures and attestations in a layout go along. Content that is there already is not sent again. A tag that holds other content is left
-/// alone unless --overwrite-tag is given.
+/// A folder of manifests is built first. Signatures and attestations in a layout go along. Content
+/// that is there already is not sent again. A tag that holds other content is left alone unless
+/// --overwrite-tag is given.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -35,7 +36,7 @@ pub(crate) struct Push {
     /// Print as data
     #[arg(short, long, value_name = "FORMAT", value_enum)]
     pub(crate) output: Option<Data>,
-    /// How to talk to registries.
+    /// Registry flags.
     #[command(flatten)]
     pub(crate) registry: Registry,
 }

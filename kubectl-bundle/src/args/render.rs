@@ -1,4 +1,4 @@
-//! `render`: of what.
+//! Arguments of `render`.
 
 use clap::Args;
 
@@ -6,9 +6,10 @@ use super::{Data, Registry};
 
 /// Print the objects that would be installed, in the order in which they are applied.
 ///
-/// Images are pinned as the lock has them, operator bundles are converted, and charts in a folder are rendered by helm. The program reads
-/// content with the same code as the pod. The objects have the labels with which they are installed, and objects that name no namespace
-/// have that of -n. An operator bundle is installed into that namespace as well, else into the one that it suggests.
+/// Images are pinned as the lock has them, operator bundles are converted, and charts in a folder
+/// are rendered by helm. The program reads content with the same code as the pod. The objects have
+/// the labels with which they are installed, and objects that name no namespace have that of -n. An
+/// operator bundle is installed into that namespace as well, else into the one that it suggests.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -26,13 +27,14 @@ pub(crate) struct Render {
     /// Name of the BundleDeployment, for the labels [default: the name of the package]
     #[arg(long, value_name = "NAME")]
     pub(crate) name: Option<String>,
-    /// Namespace of the objects that name none, and of an operator bundle [default: none, and the one that the operator suggests]
+    /// Namespace of the objects that name none, and of an operator bundle [default: none, and the
+    /// one that the operator suggests]
     #[arg(short, long, value_name = "NAME")]
     pub(crate) namespace: Option<String>,
     /// Print as; JSON is one List [default: yaml]
     #[arg(short, long, value_name = "FORMAT", value_enum)]
     pub(crate) output: Option<Data>,
-    /// How to talk to registries.
+    /// Registry flags.
     #[command(flatten)]
     pub(crate) registry: Registry,
 }

@@ -1,4 +1,4 @@
-//! `copy`, `pull`, `save`, `load`: what goes where, and what goes along.
+//! Arguments of `copy`, `pull`, `save` and `load`.
 
 use std::path::PathBuf;
 
@@ -6,27 +6,31 @@ use clap::Args;
 
 use super::{Data, FormatOrPath, Registry};
 
-/// What goes along.
+/// Flags for platforms and referrers.
 #[derive(Debug, Default, Args)]
 pub(crate) struct Along {
     /// Leave behind what refers to it: signatures, attestations, SBOMs
     #[arg(long)]
     pub(crate) no_referrers: bool,
-    /// Of an index, take only images for this platform, such as linux/amd64; may be repeated [default: all]
+    /// Of an index, take only images for this platform, such as linux/amd64; may be repeated
+    /// [default: all]
     #[arg(long, value_name = "OS/ARCH", value_delimiter = ',')]
     pub(crate) platform: Vec<String>,
 }
 
-/// Copy an artifact between registries, OCI layouts and archives, with its signatures and attestations.
+/// Copy an artifact between registries, OCI layouts and archives, with its signatures and
+/// attestations.
 ///
-/// Nothing is rewritten: the digest at the end is the digest at the beginning. What the target has is not sent again. Manifests come
-/// after all that they name and the tag comes last, so that an interrupted copy leaves no half of it under a name.
+/// Nothing is rewritten: the digest at the end is the digest at the beginning. What the target has
+/// is not sent again. Manifests come after all that they name and the tag comes last, so that an
+/// interrupted copy leaves no half of it under a name.
 ///
-/// A path that exists is a path; one that does not is known by its looks (./…, /…, ….oci, ….tar) or by oci:PATH and oci-archive:PATH.
-/// An image of several in one layout or archive is PATH:NAME or PATH@DIGEST.
+/// A path that exists is a path; one that does not is known by its looks (./…, /…, ….oci, ….tar) or
+/// by oci:PATH and oci-archive:PATH. An image of several in one layout or archive is PATH:NAME or
+/// PATH@DIGEST.
 ///
-/// With --platform an index keeps its digest, so it still names the images that were left out. Layouts and archives may be so;
-/// most registries refuse it.
+/// With --platform an index keeps its digest, so it still names the images that were left out.
+/// Layouts and archives may be so; most registries refuse it.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -46,7 +50,7 @@ pub(crate) struct Copy {
     /// Where to: a reference, an OCI layout or an archive
     #[arg(value_name = "REF|LAYOUT|ARCHIVE")]
     pub(crate) target: String,
-    /// What goes along.
+    /// Flags for platforms and referrers.
     #[command(flatten)]
     pub(crate) along: Along,
     /// Also copy every container image of the package, each by the digest of its lock
@@ -61,14 +65,16 @@ pub(crate) struct Copy {
     /// Print as data
     #[arg(short, long, value_name = "FORMAT", value_enum)]
     pub(crate) output: Option<Data>,
-    /// How to talk to registries.
+    /// Registry flags.
     #[command(flatten)]
     pub(crate) registry: Registry,
 }
 
-/// Pull an artifact from a registry into an OCI layout or archive, with its signatures and attestations.
+/// Pull an artifact from a registry into an OCI layout or archive, with its signatures and
+/// attestations.
 ///
-/// The pinned reference is printed on stdout. A layout that is there is added to, and what it has is not fetched again.
+/// The pinned reference is printed on stdout. A layout that is there is added to, and what it has
+/// is not fetched again.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -84,7 +90,7 @@ pub(crate) struct Pull {
     /// Layout folder, or archive if it ends in .tar [default: NAME-TAG.oci]
     #[arg(long, value_name = "LAYOUT|ARCHIVE")]
     pub(crate) to: Option<PathBuf>,
-    /// What goes along.
+    /// Flags for platforms and referrers.
     #[command(flatten)]
     pub(crate) along: Along,
     /// Let the name in the layout name this content even if it names other content now
@@ -96,15 +102,17 @@ pub(crate) struct Pull {
     /// The same as --output
     #[arg(long, value_name = "FORMAT", value_enum, hide = true)]
     pub(crate) format: Option<Data>,
-    /// How to talk to registries.
+    /// Registry flags.
     #[command(flatten)]
     pub(crate) registry: Registry,
 }
 
-/// Save artifacts with their signatures, attestations and images in one file, to be carried to where there is no network.
+/// Save artifacts with their signatures, attestations and images in one file, to be carried to
+/// where there is no network.
 ///
-/// The file is an OCI layout in a tar: `kubectl bundle load`, skopeo, crane and oras read it. The same content gives the same file. With
-/// --sources-only the file is a small list of digests instead, which `load` fills from a registry and verifies.
+/// The file is an OCI layout in a tar: `kubectl bundle load`, skopeo, crane and oras read it. The
+/// same content gives the same file. With --sources-only the file is a small list of digests
+/// instead, which `load` fills from a registry and verifies.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -123,7 +131,7 @@ pub(crate) struct Save {
     /// The file
     #[arg(long, value_name = "FILE")]
     pub(crate) to: Option<PathBuf>,
-    /// What goes along.
+    /// Flags for platforms and referrers.
     #[command(flatten)]
     pub(crate) along: Along,
     /// Also save every container image of the packages, each by the digest of its lock
@@ -138,16 +146,18 @@ pub(crate) struct Save {
     /// The same as --output
     #[arg(long, value_name = "FORMAT", value_enum, hide = true)]
     pub(crate) format: Option<Data>,
-    /// How to talk to registries.
+    /// Registry flags.
     #[command(flatten)]
     pub(crate) registry: Registry,
 }
 
-/// Load what `save` wrote into a registry, all of it below one prefix, with digests and signatures as they were.
+/// Load what `save` wrote into a registry, all of it below one prefix, with digests and signatures
+/// as they were.
 ///
-/// registry.example.com/team/web:1.4.0 goes to PREFIX/registry.example.com/team/web:1.4.0; the port of a registry follows an underscore. A
-/// table of old and new is printed, and --mirrors-out writes what makes a cluster find the images there: registries.conf for CRI-O and
-/// podman, and a certs.d with hosts.toml for containerd.
+/// registry.example.com/team/web:1.4.0 goes to PREFIX/registry.example.com/team/web:1.4.0; the port
+/// of a registry follows an underscore. A table of old and new is printed, and --mirrors-out writes
+/// what makes a cluster find the images there: registries.conf for CRI-O and podman, and a certs.d
+/// with hosts.toml for containerd.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -165,10 +175,12 @@ pub(crate) struct Load {
     /// Where to
     #[arg(long, value_name = "REGISTRY[/PREFIX]")]
     pub(crate) to: String,
-    /// Of a list: the registry that has it all below one prefix [default: the places that the list names]
+    /// Of a list: the registry that has it all below one prefix [default: the places that the list
+    /// names]
     #[arg(long, value_name = "REGISTRY[/PREFIX]")]
     pub(crate) from: Option<String>,
-    /// Write the mirrors that a cluster has to know: all forms into a folder, or registries.conf into a file that ends in .conf
+    /// Write the mirrors that a cluster has to know: all forms into a folder, or registries.conf
+    /// into a file that ends in .conf
     #[arg(long, value_name = "DIR|FILE")]
     pub(crate) mirrors_out: Option<PathBuf>,
     /// Leave behind what refers to the artifacts: signatures, attestations, SBOMs
@@ -180,7 +192,7 @@ pub(crate) struct Load {
     /// Print as data
     #[arg(short, long, value_name = "FORMAT", value_enum)]
     pub(crate) output: Option<Data>,
-    /// How to talk to registries.
+    /// Registry flags.
     #[command(flatten)]
     pub(crate) registry: Registry,
 }

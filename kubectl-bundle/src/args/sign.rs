@@ -1,4 +1,4 @@
-//! `sign`: what, and by whom.
+//! Arguments of `sign`.
 
 use std::path::PathBuf;
 
@@ -6,11 +6,13 @@ use clap::{Args, ValueEnum};
 
 use super::{Data, Registry};
 
-/// Sign a bundle in a registry, or a file, with a private key or by certificate, and print its pinned reference on stdout.
+/// Sign a bundle in a registry, or a file, with a private key or by certificate, and print its
+/// pinned reference on stdout.
 ///
-/// The signature is a Sigstore bundle beside the content, which cosign 3 verifies too. A tag is resolved first: what is signed is
-/// always the digest. Signing again what the same key has signed changes nothing; signatures by others stay beside it. The password of the
-/// key is taken from $BUNDLE_PASSWORD, else $COSIGN_PASSWORD, else asked for.
+/// The signature is a Sigstore bundle beside the content, which cosign 3 verifies too. A tag is
+/// resolved first: what is signed is always the digest. Signing again what the same key has signed
+/// changes nothing; signatures by others stay beside it. The password of the key is taken from
+/// $BUNDLE_PASSWORD, else $COSIGN_PASSWORD, else asked for.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -44,7 +46,7 @@ pub(crate) struct Sign {
     /// Replace the file of --bundle if it exists and is a Sigstore bundle
     #[arg(long, requires = "bundle")]
     pub(crate) force: bool,
-    /// Who signs.
+    /// Flags of the signer.
     #[command(flatten)]
     pub(crate) by: SignBy,
     /// How the signature is stored
@@ -53,36 +55,40 @@ pub(crate) struct Sign {
     /// Print as data
     #[arg(short, long, value_name = "FORMAT", value_enum)]
     pub(crate) output: Option<Data>,
-    /// How to talk to registries.
+    /// Registry flags.
     #[command(flatten)]
     pub(crate) registry: Registry,
 }
 
-/// Who signs.
+/// Flags of the signer.
 #[derive(Debug, Args)]
 pub(crate) struct SignBy {
-    /// The private key: a file, as `keys generate` or cosign made it, or NAME://RESOURCE for a key that the program sigstore-kms-NAME on PATH holds
+    /// The private key: a file, as `keys generate` or cosign made it, or NAME://RESOURCE for a key
+    /// that the program sigstore-kms-NAME on PATH holds
     #[arg(long, value_name = "KEY")]
     pub(crate) key: Option<PathBuf>,
     /// Read the key's password from the first line of standard input
     #[arg(long, requires = "key", conflicts_with_all = ["registry_password_stdin", "registry_token_stdin"])]
     pub(crate) password_stdin: bool,
-    /// By certificate instead of with a key.
+    /// Flags for a certificate instead of a key.
     #[command(flatten)]
     pub(crate) keyless: Keyless,
 }
 
-/// Signing by a certificate of Fulcio, with an entry in Rekor.
+/// Flags for a certificate of Fulcio with an entry in Rekor.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Signing without a key")]
 pub(crate) struct Keyless {
-    /// The identity token: itself, a file, or - for standard input. Else it is $SIGSTORE_ID_TOKEN, or asked of GitHub Actions or Buildkite; else somebody at a terminal logs in
+    /// The identity token: itself, a file, or - for standard input. Else it is $SIGSTORE_ID_TOKEN,
+    /// or asked of GitHub Actions or Buildkite; else somebody at a terminal logs in
     #[arg(long, value_name = "TOKEN", conflicts_with = "key")]
     pub(crate) identity_token: Option<String>,
-    /// How to get a token: log in in a browser on this machine, or with a code on any device, or not at all
+    /// How to get a token: log in in a browser on this machine, or with a code on any device, or
+    /// not at all
     #[arg(long, value_name = "FLOW", value_enum, conflicts_with = "key")]
     pub(crate) fulcio_auth_flow: Option<AuthFlow>,
-    /// Where to log in: an OpenID Connect issuer that the certificate authority knows. Else it is that of the signing config, or of the public instance
+    /// Where to log in: an OpenID Connect issuer that the certificate authority knows. Else it is
+    /// that of the signing config, or of the public instance
     #[arg(long, value_name = "URL", conflicts_with = "key")]
     pub(crate) oidc_issuer: Option<String>,
     /// As which application; identity tokens have to be for it
@@ -93,7 +99,8 @@ pub(crate) struct Keyless {
         conflicts_with = "key"
     )]
     pub(crate) oidc_client_id: String,
-    /// Where the services of a Sigstore instance are (signing_config.json, v0.2), instead of the public ones
+    /// Where the services of a Sigstore instance are (signing_config.json, v0.2), instead of the
+    /// public ones
     #[arg(long, value_name = "FILE", conflicts_with = "key")]
     pub(crate) signing_config: Option<PathBuf>,
     /// The certificate authority (Fulcio)
@@ -102,7 +109,8 @@ pub(crate) struct Keyless {
     /// The transparency log (Rekor)
     #[arg(long, value_name = "URL", conflicts_with = "key")]
     pub(crate) rekor_url: Option<String>,
-    /// Which Rekor that log is (default 1), or which of a signing config's logs to use (default the newest). Version 2 needs a timestamp authority
+    /// Which Rekor that log is (default 1), or which of a signing config's logs to use (default the
+    /// newest). Version 2 needs a timestamp authority
     #[arg(long, value_name = "VERSION", conflicts_with = "key", value_parser = clap::value_parser!(u32).range(1..=2))]
     pub(crate) rekor_version: Option<u32>,
     /// The timestamp authority (RFC 3161)
@@ -113,7 +121,7 @@ pub(crate) struct Keyless {
     pub(crate) trusted_root: Option<PathBuf>,
 }
 
-/// How to get an identity token, in cosign's words.
+/// Kind of login, with cosign's names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum AuthFlow {
     /// Log in in a browser on this machine
@@ -124,7 +132,7 @@ pub(crate) enum AuthFlow {
     Token,
 }
 
-/// How signatures are stored.
+/// Storage format of a signature.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum SignatureForm {
     /// A Sigstore bundle as a referrer: cosign 3's form

@@ -1,4 +1,4 @@
-//! `trust`: which TUF repository says whose signatures count.
+//! Arguments of `trust`.
 
 use std::path::PathBuf;
 
@@ -10,12 +10,12 @@ use super::Data;
 #[derive(Debug, Args)]
 #[command(arg_required_else_help = true, disable_help_subcommand = true)]
 pub(crate) struct Trust {
-    /// What to do.
+    /// Verb.
     #[command(subcommand)]
     pub(crate) verb: TrustVerb,
 }
 
-/// What can be done with trust roots.
+/// Verbs of `trust`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum TrustVerb {
     /// Trust a TUF repository from now on
@@ -28,11 +28,13 @@ pub(crate) enum TrustVerb {
     Reset,
 }
 
-/// Trust a TUF repository from now on: `verify`, `sign` and `policy test` take their trust root from it, where no --trusted-root is given.
+/// Trust a TUF repository from now on: `verify`, `sign` and `policy test` take their trust root
+/// from it, where no --trusted-root is given.
 ///
-/// It is asked again once a day, and when what it said has expired; not with --offline. Without flags it is that of the public Sigstore
-/// instance. For another one, --root has to come from a place that you trust: everything else is signed by the keys in it. What is asked
-/// must hold, or nothing changes. Pods are not told: see `trust show --root-file`.
+/// It is asked again once a day, and when what it said has expired; not with --offline. Without
+/// flags it is that of the public Sigstore instance. For another one, --root has to come from a
+/// place that you trust: everything else is signed by the keys in it. What is asked must hold, or
+/// nothing changes. Pods are not told: see `trust show --root-file`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -48,7 +50,7 @@ pub(crate) struct TrustInit {
     /// Its root.json, in which trust begins
     #[arg(long, value_name = "FILE", requires = "mirror")]
     pub(crate) root: Option<PathBuf>,
-    /// How it is reached.
+    /// Connection flags.
     #[command(flatten)]
     pub(crate) reach: Reach,
     /// Print as data
@@ -58,13 +60,14 @@ pub(crate) struct TrustInit {
 
 /// Ask the TUF repository of `trust init` now, however long ago that was done.
 ///
-/// Exit code 3 means that what it says is refused, 4 that it did not answer; what was kept before is kept.
+/// Exit code 3 means that what it says is refused, 4 that it did not answer; what was kept before
+/// is kept.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   kubectl bundle trust update")]
 pub(crate) struct TrustUpdate {
-    /// How it is reached.
+    /// Connection flags.
     #[command(flatten)]
     pub(crate) reach: Reach,
     /// Print as data
@@ -72,7 +75,8 @@ pub(crate) struct TrustUpdate {
     pub(crate) output: Option<Data>,
 }
 
-/// Show which trust root counts where none is given by a flag: where it comes from, and until when it is good.
+/// Show which trust root counts where none is given by a flag: where it comes from, and until when
+/// it is good.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -88,7 +92,7 @@ pub(crate) struct TrustShow {
     /// Do not ask the repository
     #[arg(long)]
     pub(crate) offline: bool,
-    /// How it is reached.
+    /// Connection flags.
     #[command(flatten)]
     pub(crate) reach: Reach,
     /// Print as data
@@ -96,7 +100,7 @@ pub(crate) struct TrustShow {
     pub(crate) output: Option<Data>,
 }
 
-/// How a TUF repository is reached.
+/// Connection flags of a TUF repository.
 #[derive(Debug, Args)]
 pub(crate) struct Reach {
     /// A file of authorities to trust beside the system's; may be repeated

@@ -1,4 +1,4 @@
-//! `unpack`: of what, and where to.
+//! Arguments of `unpack`.
 
 use std::path::PathBuf;
 
@@ -8,9 +8,11 @@ use super::{Data, FormatOrPath, Registry};
 
 /// Write the files of a bundle, or of any other image, into a folder.
 ///
-/// The folder is new or empty, and is there only when everything is: what fails leaves nothing behind. Files get no more permissions than
-/// their owner's to write, and no setuid. Symbolic links are made if they stay inside; those that begin at the image's root begin at the
-/// folder. Anything else - devices, named pipes, links that lead outside - is refused, or left out with --skip-unsafe.
+/// The folder is new or empty, and is there only when everything is: what fails leaves nothing
+/// behind. Files get no more permissions than their owner's to write, and no setuid. Symbolic links
+/// are made if they stay inside; those that begin at the image's root begin at the folder. Anything
+/// else - devices, named pipes, links that lead outside - is refused, or left out with
+/// --skip-unsafe.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -44,7 +46,7 @@ pub(crate) struct Unpack {
     /// The same as --output
     #[arg(long, value_name = "FORMAT", value_enum, hide = true)]
     pub(crate) format: Option<Data>,
-    /// How to talk to registries.
+    /// Registry flags.
     #[command(flatten)]
     pub(crate) registry: Registry,
 }

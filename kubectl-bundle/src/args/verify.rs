@@ -1,4 +1,4 @@
-//! `verify` and `policy test`: what, and whose signature would do.
+//! Arguments of `verify` and `policy test`.
 
 use std::path::PathBuf;
 
@@ -6,12 +6,14 @@ use clap::{ArgGroup, Args, Subcommand};
 
 use super::{Data, Registry};
 
-/// Verify who signed a bundle in a registry: by public keys, by the identity in a certificate, or against SignaturePolicies in files.
+/// Verify who signed a bundle in a registry: by public keys, by the identity in a certificate, or
+/// against SignaturePolicies in files.
 ///
-/// Signatures of cosign 3 (Sigstore bundles) and cosign 2 (`.sig` tags) are verified. With a certificate, all of this must hold: issued by an
-/// authority of the trust root, listed in its certificate log, entered in its transparency log, and valid at a time that the log or a
-/// timestamp authority vouches for. Exit code 0 is verified, 3 refused (not signed, or by somebody else), 4 cannot tell (the registry did
-/// not answer).
+/// Signatures of cosign 3 (Sigstore bundles) and cosign 2 (`.sig` tags) are verified. With a
+/// certificate, all of this must hold: issued by an authority of the trust root, listed in its
+/// certificate log, entered in its transparency log, and valid at a time that the log or a
+/// timestamp authority vouches for. Exit code 0 is verified, 3 refused (not signed, or by somebody
+/// else), 4 cannot tell (the registry did not answer).
 #[derive(Debug, Args)]
 #[command(
     group = ArgGroup::new("against").required(true).multiple(false).args(["key", "policy", "certificate_identity", "certificate_identity_regexp"]),
@@ -38,10 +40,12 @@ pub(crate) struct Verify {
     /// The bundle: REGISTRY/REPOSITORY:TAG or REGISTRY/REPOSITORY@DIGEST; with --bundle, a file
     #[arg(value_name = "REF|FILE")]
     pub(crate) reference: String,
-    /// Verify a file by the signature in this one, as `sign --bundle` or `cosign sign-blob` wrote it
+    /// Verify a file by the signature in this one, as `sign --bundle` or `cosign sign-blob` wrote
+    /// it
     #[arg(long, value_name = "FILE", conflicts_with = "policy")]
     pub(crate) bundle: Option<PathBuf>,
-    /// A public key that must have signed: a file, or NAME://RESOURCE for one that the program sigstore-kms-NAME on PATH holds; repeated: any of them
+    /// A public key that must have signed: a file, or NAME://RESOURCE for one that the program
+    /// sigstore-kms-NAME on PATH holds; repeated: any of them
     #[arg(long, value_name = "KEY")]
     pub(crate) key: Vec<PathBuf>,
     /// The identity in the certificate, exactly: an address, or the URI of a workflow
@@ -56,10 +60,12 @@ pub(crate) struct Verify {
     /// The issuer as a regular expression, which must match it whole
     #[arg(long, value_name = "REGEXP", requires = "identity")]
     pub(crate) certificate_oidc_issuer_regexp: Option<String>,
-    /// Instead of a signature, an attestation of this kind by the key or identity: a name as for `attest --type`, or a URI; repeated: each of them
+    /// Instead of a signature, an attestation of this kind by the key or identity: a name as for
+    /// `attest --type`, or a URI; repeated: each of them
     #[arg(long, value_name = "TYPE", conflicts_with = "policy")]
     pub(crate) attestation: Vec<String>,
-    /// A file of SignaturePolicies, each of which must be satisfied where it matches; may be repeated
+    /// A file of SignaturePolicies, each of which must be satisfied where it matches; may be
+    /// repeated
     #[arg(long, value_name = "FILE")]
     pub(crate) policy: Vec<PathBuf>,
     /// Under which trust root certificates and logs count
@@ -68,18 +74,20 @@ pub(crate) struct Verify {
     /// Print as data
     #[arg(short, long, value_name = "FORMAT", value_enum)]
     pub(crate) output: Option<Data>,
-    /// How to talk to registries.
+    /// Registry flags.
     #[command(flatten)]
     pub(crate) registry: Registry,
 }
 
-/// Whose certificates and logs count.
+/// Flags for the trust root.
 #[derive(Debug, Args)]
 pub(crate) struct TrustRoot {
-    /// The trusted_root.json of a Sigstore instance, instead of that of `trust init` or the public one that is built in
+    /// The trusted_root.json of a Sigstore instance, instead of that of `trust init` or the public
+    /// one that is built in
     #[arg(long, value_name = "FILE")]
     pub(crate) trusted_root: Option<PathBuf>,
-    /// Do not ask the TUF repository of `trust init`. Logs are never asked: the evidence beside the signature has to be enough
+    /// Do not ask the TUF repository of `trust init`. Logs are never asked: the evidence beside the
+    /// signature has to be enough
     #[arg(long)]
     pub(crate) offline: bool,
 }
@@ -88,12 +96,12 @@ pub(crate) struct TrustRoot {
 #[derive(Debug, Args)]
 #[command(arg_required_else_help = true, disable_help_subcommand = true)]
 pub(crate) struct Policy {
-    /// What to do.
+    /// Verb.
     #[command(subcommand)]
     pub(crate) verb: PolicyVerb,
 }
 
-/// What can be done with policies.
+/// Verbs of `policy`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum PolicyVerb {
     /// Say what policies in a file would decide on a bundle
@@ -102,7 +110,8 @@ pub(crate) enum PolicyVerb {
 
 /// Say what SignaturePolicies in a file would decide on a bundle, one by one and together.
 ///
-/// Secrets and ConfigMaps that the policies name are looked for in the same file. Exit code 0 is let in, 3 refused, 4 cannot tell.
+/// Secrets and ConfigMaps that the policies name are looked for in the same file. Exit code 0 is
+/// let in, 3 refused, 4 cannot tell.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -120,7 +129,7 @@ pub(crate) struct PolicyTest {
     /// Print as data
     #[arg(short, long, value_name = "FORMAT", value_enum)]
     pub(crate) output: Option<Data>,
-    /// How to talk to registries.
+    /// Registry flags.
     #[command(flatten)]
     pub(crate) registry: Registry,
 }

@@ -1,4 +1,4 @@
-//! `version`: of what.
+//! Arguments of `version`.
 
 use clap::Args;
 
@@ -6,7 +6,8 @@ use super::{Data, Kube};
 
 /// Print the versions of this program, of the cluster and of the webhook in it.
 ///
-/// The webhook's version is the tag of the image of Deployment `bundle-webhook`; reading it takes the right to get that Deployment.
+/// The webhook's version is the tag of the image of Deployment `bundle-webhook`; reading it takes
+/// the right to get that Deployment.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -25,7 +26,7 @@ pub(crate) struct Version {
     /// Print as data
     #[arg(short, long, value_name = "FORMAT", value_enum)]
     pub(crate) output: Option<Data>,
-    /// Which cluster.
+    /// Cluster flags.
     #[command(flatten)]
     pub(crate) kube: Kube,
 }

@@ -1,4 +1,4 @@
-//! Server-side apply of one object, and kubectl's word for what it did.
+//! Server-side apply of one object, and kubectl's word for the result.
 
 use bundle_cluster::ByName;
 use kube::api::{Api, ApiResource, DynamicObject, Patch, PatchParams};
@@ -8,22 +8,22 @@ use serde_json::Value;
 use super::Cluster;
 use crate::failure::Outcome;
 
-/// Who we are in `managedFields`.
+/// Field manager of this program in `managedFields`.
 pub(crate) const FIELD_MANAGER: &str = "kubectl-bundle";
 
-/// `true` if the cluster is changed.
+/// Mode of a dry run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum DryRun {
-    /// It is.
+    /// No dry run: the cluster is changed.
     None,
-    /// It is not even asked.
+    /// No request is sent.
     Client,
-    /// It is asked, and decides as if it were meant.
+    /// The API server validates the request but does not store it.
     Server,
 }
 
 impl DryRun {
-    /// What kubectl adds to its line.
+    /// Returns the suffix that kubectl prints.
     pub(crate) fn suffix(self) -> &'static str {
         match self {
             Self::None => "",
@@ -33,19 +33,19 @@ impl DryRun {
     }
 }
 
-/// What applying did.
+/// Result of an apply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Change {
-    /// It was not there.
+    /// The object did not exist.
     Created,
-    /// It is different now.
+    /// The object changed.
     Configured,
-    /// It was like this already.
+    /// The object did not change.
     Unchanged,
 }
 
 impl Change {
-    /// kubectl's word.
+    /// Returns kubectl's word.
     pub(crate) fn word(self) -> &'static str {
         match self {
             Self::Created => "created",
@@ -55,7 +55,7 @@ impl Change {
     }
 }
 
-/// The object without the fields that every write changes.
+/// Returns the object without the fields that every write changes.
 fn essence(object: &Value) -> Value {
     let mut value = object.clone();
     if let Some(metadata) = value.get_mut("metadata").and_then(Value::as_object_mut) {
@@ -66,16 +66,16 @@ fn essence(object: &Value) -> Value {
     value
 }
 
-/// An object before and after an apply, as the API server has it.
+/// An object before and after an apply, as the API server returned it.
 pub(crate) struct Applied {
-    /// Before; `None` where it did not exist.
+    /// Object before the apply; `None` if it did not exist.
     pub(crate) before: Option<Value>,
-    /// After.
+    /// Object after the apply.
     pub(crate) after: Value,
 }
 
 impl Applied {
-    /// The effect of the apply.
+    /// Returns the result of the apply.
     pub(crate) fn change(&self) -> Change {
         match &self.before {
             None => Change::Created,
@@ -86,7 +86,7 @@ impl Applied {
 }
 
 impl Cluster {
-    /// Every field of an object, also those that this program does not know; `None` where it does not exist.
+    /// Returns an object with all its fields, also unknown ones; `None` if it does not exist.
     pub(crate) async fn read<K>(&self, name: &str) -> Outcome<Option<Value>>
     where
         K: Resource<DynamicType = ()>,
@@ -96,7 +96,7 @@ impl Cluster {
         Ok(found.map(|object| serde_json::to_value(object).unwrap_or_default()))
     }
 
-    /// Applies `object` as field manager [`FIELD_MANAGER`]; returns it as it is afterwards.
+    /// Applies `object` as field manager [`FIELD_MANAGER`] and returns the stored object.
     pub(crate) async fn apply<K>(
         &self,
         name: &str,

@@ -1,4 +1,4 @@
-//! From kubeconfig files to one cluster, one user and one namespace.
+//! Choice of cluster, user and namespace from kubeconfig files.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -8,39 +8,39 @@ use kube::config::{Config, KubeConfigOptions, Kubeconfig as File};
 
 use crate::failure::{Failure, Outcome};
 
-/// Where the kubeconfig is.
+/// Location of the kubeconfig.
 #[derive(Debug, Clone)]
 pub(crate) enum Kubeconfig {
-    /// Named by a person: it has to be there.
+    /// File from a flag: it must exist.
     File(PathBuf),
-    /// `$KUBECONFIG` (several, merged) or the usual place: those that exist count.
+    /// Files of `$KUBECONFIG`, merged, or the default file. Missing files are ignored.
     Files(Vec<PathBuf>),
-    /// None anywhere, but this is a pod.
+    /// No kubeconfig: the ServiceAccount of the pod.
     InCluster,
 }
 
-/// Which cluster, and as whom.
+/// Cluster and user of a command.
 #[derive(Debug, Clone)]
 pub(crate) struct KubeSettings {
-    /// Where the kubeconfig is.
+    /// Location of the kubeconfig.
     pub(crate) kubeconfig: Kubeconfig,
-    /// The context; the file's current one if absent.
+    /// Context; `None` is the current context of the file.
     pub(crate) context: Option<String>,
-    /// The namespace; the context's if absent.
+    /// Namespace; `None` is that of the context.
     pub(crate) namespace: Option<String>,
-    /// How long one request may take; no limit if absent.
+    /// Timeout of one request; `None` is no limit.
     pub(crate) request_timeout: Option<Duration>,
-    /// User to act as.
+    /// User to impersonate.
     pub(crate) act_as: Option<String>,
-    /// Groups to act as a member of.
+    /// Groups to impersonate.
     pub(crate) as_groups: Vec<String>,
 }
 
-/// A configuration and how a person would name it.
+/// A configuration and its description.
 pub(super) struct Chosen {
-    /// What kube connects with.
+    /// Configuration of the kube client.
     pub(super) config: Config,
-    /// `context "dev" of /home/ana/.kube/config`
+    /// Description: `context "dev" of /home/ana/.kube/config`.
     pub(super) origin: String,
 }
 
@@ -91,7 +91,7 @@ fn read(paths: &[PathBuf]) -> Outcome<(File, Vec<PathBuf>)> {
     }
 }
 
-/// Picks the cluster that `settings` asks for.
+/// Returns the cluster that `settings` select.
 pub(super) async fn choose(settings: &KubeSettings) -> Outcome<Chosen> {
     let mut chosen = match &settings.kubeconfig {
         Kubeconfig::InCluster => Chosen {
@@ -131,7 +131,8 @@ pub(super) async fn choose(settings: &KubeSettings) -> Outcome<Chosen> {
             (!settings.as_groups.is_empty()).then(|| settings.as_groups.clone());
     }
     chosen.config.connect_timeout = settings.request_timeout;
-    // kube would repeat a 503 fifteen times and hide what the webhook said with it. We tell people, who can try again.
+    // kube retries a 503 up to fifteen times and discards the webhook's message. Users see the
+    // message and can retry themselves.
     chosen.config.default_retry = false;
     Ok(chosen)
 }

@@ -1,4 +1,4 @@
-//! One connection to an API server, with the warnings it sends and a limit on each request.
+//! Connection to an API server: collects its warnings and limits the time of each request.
 
 use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,18 +15,18 @@ use super::config::{KubeSettings, choose};
 use super::request_log::RequestLogLayer;
 use crate::failure::{Failure, Outcome};
 
-/// A cluster that can be asked.
+/// A connected cluster.
 pub(crate) struct Cluster {
-    /// The client, as the person at the keyboard.
+    /// Client with the user's credentials.
     pub(crate) client: kube::Client,
-    /// How a person would name it: server, context and file.
+    /// Description: server, context and file.
     pub(crate) name: String,
     request_timeout: Option<Duration>,
     warnings: Arc<Mutex<Vec<String>>>,
 }
 
 impl Cluster {
-    /// Reads the configuration and prepares a client; the first request connects.
+    /// Reads the configuration and prepares a client. The first request connects.
     pub(crate) async fn connect(settings: &KubeSettings) -> Outcome<Self> {
         crate::tls::install();
         let chosen = choose(settings).await?;
@@ -54,9 +54,9 @@ impl Cluster {
                     &error,
                 )
             })?
-            // Next to the connection: each attempt is a line.
+            // The innermost layer, so that each attempt is logged.
             .with_layer(&RequestLogLayer::new(&server))
-            // What is to be repeated must be cloned, and kube's own stack cannot be.
+            // Retried requests must be cloned, which kube's own stack does not support.
             .with_layer(&BufferLayer::new(64))
             .with_layer(&RetryLayer::new(RetryAfter::default()))
             .with_layer(&collect)
@@ -69,7 +69,7 @@ impl Cluster {
         })
     }
 
-    /// Waits for one request, at most as long as `--request-timeout` says, and words what went wrong.
+    /// Waits for one request, at most for `--request-timeout`, and maps its error.
     pub(crate) async fn ask<T>(
         &self,
         request: impl Future<Output = kube::Result<T>>,
@@ -88,7 +88,7 @@ impl Cluster {
         answer.map_err(|error| self.explain(error))
     }
 
-    /// What the API server wanted to have said, each once, since the last time.
+    /// Returns the API server's warnings since the last call, without duplicates.
     pub(crate) fn take_warnings(&self) -> Vec<String> {
         std::mem::take(&mut *self.warnings.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -103,7 +103,7 @@ impl Cluster {
 
     fn explain(&self, error: kube::Error) -> Failure {
         match error {
-            // The body of a path that no API is behind is plain text.
+            // The body for a path that the API server does not serve is plain text.
             kube::Error::Api(status)
                 if status.code == 404 && status.message.starts_with("404 page not found") =>
             {

@@ -1,4 +1,5 @@
-//! Events of bundle-webhook. The reason of a Warning is the diagnostic code of a failure that a condition describes.
+//! Events of bundle-webhook. The reason of a Warning is the diagnostic code of the failure in a
+//! condition.
 
 use bundle_core::diagnostic::{Code, all_codes};
 use k8s_openapi::api::core::v1::Event;
@@ -6,18 +7,19 @@ use kube::api::{Api, ListParams};
 
 use super::Cluster;
 
-/// Events about cluster-scoped objects are kept in this namespace.
+/// Namespace of Events about cluster-scoped objects.
 const NAMESPACE: &str = "default";
-/// More Events are not read.
+/// Maximum number of Events that are read.
 const LIMIT: u32 = 500;
-/// Mark of a text that was cut to fit into an Event.
+/// Suffix of a text that was truncated to fit into an Event.
 const CUT: &str = " …";
 
 impl Cluster {
-    /// The code of the failure that a condition of the object describes as `message`. Returns `None` where no Event says so (yet), or where
-    /// the caller may not list Events.
+    /// Returns the code of the failure that a condition of the object describes as `message`.
+    /// Returns `None` if there is no such Event (yet), or if the caller may not list Events.
     ///
-    /// Anybody who may create Events in the namespace can write such an Event: the code decides only how a command ends.
+    /// Anyone who may create Events in the namespace can write such an Event: the code only
+    /// determines the exit code and hints of a command.
     pub(crate) async fn failure_code(&self, kind: &str, name: &str, message: &str) -> Option<Code> {
         let selector =
             format!("involvedObject.kind={kind},involvedObject.name={name},type=Warning");
@@ -30,7 +32,8 @@ impl Cluster {
         })
     }
 
-    /// Events about cluster-scoped objects that a field selector matches; `None` where the caller may not list them.
+    /// Returns the Events about cluster-scoped objects that a field selector matches; `None` if the
+    /// caller may not list them.
     pub(crate) async fn events(&self, selector: &str) -> Option<Vec<Event>> {
         let api: Api<Event> = Api::namespaced(self.client.clone(), NAMESPACE);
         let parameters = ListParams::default().fields(selector).limit(LIMIT);
@@ -39,7 +42,7 @@ impl Cluster {
     }
 }
 
-/// The code of this identifier.
+/// Returns the code with this identifier.
 fn code(id: &str) -> Option<Code> {
     all_codes().find(|code| code.id == id).copied()
 }

@@ -1,4 +1,5 @@
-//! Talking to a cluster as the person at the keyboard: connecting, applying, waiting, and saying what the server said.
+//! Access to the cluster with the user's credentials: connect, apply, wait, and report the API
+//! server's messages.
 
 pub(crate) mod apply;
 mod config;

@@ -1,10 +1,13 @@
-//! Fields of an object that one field manager applied, read from `managedFields`: the counterpart of client-go's `Extract…` functions.
+//! Fields of an object that one field manager applied, read from `managedFields`, like client-go's
+//! `Extract…` functions.
 
 use serde_json::{Map, Value};
 
-/// The `spec` as far as `manager` owns it by server-side apply; `None` where it owns nothing of it.
+/// Returns the part of `spec` that `manager` owns by server-side apply; `None` if it owns nothing
+/// of it.
 ///
-/// An apply that leaves out a field that its manager owns removes the field. So whoever wants to change one field sends the others again.
+/// An apply without a field that its manager owns removes that field. To change one field, the
+/// others must be sent again.
 pub(crate) fn spec(object: &Value, manager: &str) -> Option<Value> {
     let entries = object["metadata"]["managedFields"].as_array()?;
     let entry = entries.iter().find(|entry| {
@@ -15,7 +18,8 @@ pub(crate) fn spec(object: &Value, manager: &str) -> Option<Value> {
     Some(owned(object.get("spec")?, entry["fieldsV1"].get("f:spec")?))
 }
 
-/// The part of `value` that a set of `fieldsV1` names. A set without members names all of it.
+/// Returns the part of `value` that a `fieldsV1` set contains. A set without members contains all
+/// of it.
 fn owned(value: &Value, fields: &Value) -> Value {
     let members = fields.as_object();
     if members.is_none_or(Map::is_empty) {
@@ -45,7 +49,7 @@ fn owned(value: &Value, fields: &Value) -> Value {
     }
 }
 
-/// `k:{…}` names an item by its keys, `v:…` by its whole value.
+/// Returns `true` if `path` selects this item: `k:{…}` by its keys, `v:…` by its whole value.
 fn is_item(item: &Value, path: &str) -> bool {
     let parse = |text: &str| serde_json::from_str::<Value>(text).ok();
     if let Some(value) = path.strip_prefix("v:") {
@@ -57,7 +61,7 @@ fn is_item(item: &Value, path: &str) -> bool {
     keys.iter().all(|(key, value)| item.get(key) == Some(value))
 }
 
-/// The owned part of an item, together with the keys that name it.
+/// Returns the owned part of an item, including its keys.
 fn keyed(item: &Value, path: &str, fields: &Value) -> Value {
     let mut part = owned(item, fields);
     let keys = path
@@ -69,7 +73,7 @@ fn keyed(item: &Value, path: &str, fields: &Value) -> Value {
     part
 }
 
-/// Fields that differ, one line each, in the order of their paths: `spec.paused: unset -> true`.
+/// Returns the fields that differ, one line each, sorted by path: `spec.paused: unset -> true`.
 pub(crate) fn differences(path: &str, before: &Value, after: &Value) -> Vec<String> {
     if before == after {
         return Vec::new();

@@ -1,4 +1,5 @@
-//! Log lines of requests to the API server, at level debug, and of their headers at level trace. The layer lies above those that add credentials.
+//! Log of requests to the API server at level debug, with headers at level trace. The layer is
+//! above those that add credentials.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -15,7 +16,7 @@ pub(super) struct RequestLogLayer {
 }
 
 impl RequestLogLayer {
-    /// The layer for the API server at this URL.
+    /// Returns the layer for the API server at this URL.
     pub(super) fn new(server: &str) -> Self {
         Self {
             server: server.trim_end_matches('/').to_owned(),

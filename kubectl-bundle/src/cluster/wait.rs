@@ -1,4 +1,4 @@
-//! Waiting for an object to become what is asked for, by watching it.
+//! Watches an object until a condition is met.
 
 use std::time::Duration;
 
@@ -11,33 +11,34 @@ use serde::de::DeserializeOwned;
 use super::Cluster;
 use crate::failure::{Failure, Outcome};
 
-/// How long the server keeps one watch open; then it is asked again.
+/// Time in seconds after which the server closes a watch; it is opened again.
 const WATCH_SECONDS: u32 = 60;
-/// Pause before the question is asked again about an object that does not change: what else it depends on may have changed.
+/// Interval at which the condition is evaluated again for an unchanged object, as it may depend on
+/// other objects.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
 
-/// `true` if to wait, and for how long.
+/// Wait mode and timeout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Wait {
-    /// Not at all.
+    /// No wait.
     No,
-    /// Until it is so.
+    /// Without a timeout.
     Forever,
-    /// At most this long.
+    /// With this timeout.
     AtMost(Duration),
 }
 
-/// What the question says about the object as it is now.
+/// Result of evaluating the condition on the current object.
 pub(crate) enum Seen {
-    /// It is as asked.
+    /// The condition is met.
     Done,
-    /// Not yet.
+    /// The condition is not met yet.
     NotYet,
 }
 
 impl Cluster {
-    /// Watches the object `name` until `question` says that it is done. `None` is the object that is not there.
-    /// When the time is up, `late` words the finding.
+    /// Watches the object `name` until `question` returns that it is done. `None` is a missing
+    /// object. `late` returns the finding for a timeout.
     pub(crate) async fn wait_for<K>(
         &self,
         api: &Api<K>,
@@ -83,7 +84,8 @@ impl Cluster {
                 .timeout(WATCH_SECONDS);
             let stream = self.ask(api.watch(&watch, &version)).await?;
             let mut stream = std::pin::pin!(stream);
-            // A watch that ends or breaks is opened again: only the question and the deadline end the wait.
+            // A watch that ends or fails is opened again: only the condition and the timeout end
+            // the wait.
             loop {
                 match tokio::time::timeout(ASK_AGAIN, stream.try_next()).await {
                     Ok(Ok(Some(WatchEvent::Added(now) | WatchEvent::Modified(now)))) => {
@@ -102,7 +104,7 @@ impl Cluster {
     }
 }
 
-/// The wait took too long.
+/// Returns the finding for a timeout.
 pub(crate) fn late(what: &str, limit: Duration) -> Finding {
     Finding::error(
         codes::cluster::WAIT_TIMEOUT,
@@ -110,7 +112,7 @@ pub(crate) fn late(what: &str, limit: Duration) -> Finding {
     )
 }
 
-/// Its object is gone while it was waited for.
+/// Returns the failure for an object that was deleted during the wait.
 pub(crate) fn gone(what: &str) -> Failure {
     Finding::error(
         codes::cluster::DELETED_MEANWHILE,

@@ -1,4 +1,4 @@
-//! `attest`: a predicate about the digest of a bundle is signed, and goes beside it.
+//! `attest`: signs a predicate about the digest of a bundle and stores it as a referrer.
 
 use std::path::{Path, PathBuf};
 
@@ -16,19 +16,19 @@ use crate::signer::{By, Payload, Who};
 use crate::ui::Ui;
 use crate::ui::format::Format;
 
-/// What `attest` needs to know.
+/// Settings of `attest`.
 pub(crate) struct Attest {
     /// The bundle.
     pub(crate) reference: Reference,
-    /// The file of the predicate.
+    /// File of the predicate.
     pub(crate) predicate: PathBuf,
-    /// What kind it is.
+    /// Predicate type.
     pub(crate) kind: PredicateType,
-    /// Who signs.
+    /// Signer.
     pub(crate) by: By,
-    /// How to print.
+    /// Output format.
     pub(crate) format: Option<Format>,
-    /// How to talk to registries.
+    /// Registry settings.
     pub(crate) registry: RegistrySettings,
 }
 
@@ -39,11 +39,11 @@ struct Report {
     predicate_type: String,
     #[serde(flatten)]
     who: Who,
-    /// `true` if it was attested so before.
+    /// `true` if the same attestation existed before.
     unchanged: bool,
 }
 
-/// A predicate in a file.
+/// Reads a predicate from a file.
 pub(super) fn read(path: &Path, kind: PredicateType) -> Outcome<Predicate> {
     let bytes = files::read(path)?;
     let now = Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
@@ -55,7 +55,8 @@ pub(super) fn read(path: &Path, kind: PredicateType) -> Outcome<Predicate> {
 }
 
 impl Attest {
-    /// Reads the predicate, opens the key or gets the token, resolves, signs, stores, and prints the pinned reference.
+    /// Reads the predicate, opens the key or gets the token, resolves the reference, signs, stores
+    /// the attestation, and prints the pinned reference.
     pub(crate) async fn run(self, ui: &mut Ui) -> Outcome {
         let predicate = read(&self.predicate, self.kind)?;
         let signer = self.by.open(ui).await?;

@@ -1,4 +1,4 @@
-//! `build`: a folder of manifests becomes an OCI layout on this disk.
+//! `build`: packs a folder of manifests into an OCI layout.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -20,34 +20,34 @@ use crate::ui::format::Format;
 use crate::ui::{Ui, safe};
 use crate::{content, lock, registry};
 
-/// Images that are listed on stderr; `--format` and `inspect` have all of them.
+/// Maximum number of images that are listed on stderr; `--format` and `inspect` list all of them.
 const LISTED: usize = 50;
 
-/// What `build` needs to know.
+/// Settings of `build`.
 pub(crate) struct Build {
-    /// The folder of manifests.
+    /// Folder of manifests.
     pub(crate) folder: PathBuf,
-    /// What is known of content without `bundle.yaml`.
+    /// Name and version for content without `bundle.yaml`.
     pub(crate) known: Known,
-    /// Which images may have tags that move.
+    /// Images that may have a moving tag or none.
     pub(crate) allowed: Allowed,
-    /// `true` if the images are locked now.
+    /// `true` if the lock file is written.
     pub(crate) lock: bool,
-    /// What it is built upon, and which image of an index.
+    /// Base image, and the platform of an index.
     pub(crate) base: Option<(Place, Option<Platform>)>,
-    /// Resources beside those of `bundle.yaml`.
+    /// Resources in addition to those of `bundle.yaml`.
     pub(crate) resources: Vec<Resource>,
-    /// `true` if git is not asked where the folder comes from.
+    /// `true` if the git origin is not recorded.
     pub(crate) no_provenance: bool,
-    /// How to talk to registries.
+    /// Registry settings.
     pub(crate) registry: RegistrySettings,
-    /// The layout; named after the package if absent.
+    /// Folder of the layout; defaults to the name of the package.
     pub(crate) output: Option<PathBuf>,
-    /// Name of the image in the layout; the version if absent.
+    /// Name of the image in the layout; defaults to the version.
     pub(crate) tag: Option<String>,
     /// `true` if nothing is written.
     pub(crate) dry_run: bool,
-    /// How to print.
+    /// Output format.
     pub(crate) format: Option<Format>,
 }
 
@@ -76,7 +76,7 @@ struct Image {
 }
 
 impl Build {
-    /// Reads, checks, packs, writes, and prints the digest.
+    /// Reads, checks and packs the folder, writes the layout, and prints the digest.
     pub(crate) async fn run(self, ui: &mut Ui) -> Outcome {
         let base = match &self.base {
             Some((place, platform)) => {

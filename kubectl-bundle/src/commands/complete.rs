@@ -1,4 +1,4 @@
-//! `__complete`: candidates for the shell, in the form in which kubectl asks its plugins for them (cobra's).
+//! `__complete`: completion candidates in the format that kubectl requires of plugins (cobra's).
 
 use std::time::Duration;
 
@@ -10,40 +10,40 @@ use crate::cluster::{Cluster, KubeSettings};
 use crate::failure::Outcome;
 use crate::ui::Ui;
 
-/// cobra's directive that no file names are added to the candidates.
+/// cobra's directive ShellCompDirectiveNoFileComp.
 const NO_FILES: u8 = 4;
-/// cobra's directive that the shell completes file names as usual.
+/// cobra's directive ShellCompDirectiveDefault.
 const DEFAULT: u8 = 0;
-/// A shell that waits for a cluster is worse than one without candidates.
+/// Timeout for names of the cluster: completion must not block the shell.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// More names are not offered.
+/// Maximum number of names.
 const NAMES: u32 = 500;
 
-/// What `__complete` needs to know.
+/// Settings of `__complete`.
 pub(crate) struct Complete {
     /// All verbs and their flags.
     pub(crate) root: Command,
     /// The words after `kubectl bundle`; the last one is incomplete.
     pub(crate) words: Vec<String>,
-    /// Which cluster.
+    /// Cluster settings.
     pub(crate) cluster: KubeSettings,
 }
 
-/// A source of candidates.
+/// Source of candidates.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Candidates {
-    /// These, with their descriptions.
+    /// Fixed candidates with their descriptions.
     These(Vec<(String, String)>),
     /// Names of BundleDeployments.
     Deployments,
     /// Names of ProvisionerClasses.
     Classes,
-    /// File names, which the shell knows.
+    /// File names, completed by the shell.
     Files,
 }
 
 impl Complete {
-    /// Prints the candidates that begin with the last word, and a directive.
+    /// Prints the candidates with the prefix of the last word, and a directive.
     pub(crate) async fn run(self, ui: &mut Ui) -> Outcome {
         let last = self.words.last().cloned().unwrap_or_default();
         let before = &self.words[..self.words.len().saturating_sub(1)];
@@ -86,7 +86,7 @@ impl Complete {
         }
     }
 
-    /// Names of the cluster; none where it does not answer in time.
+    /// Returns names from the cluster; none after a timeout.
     async fn names<K>(&self) -> Vec<String>
     where
         K: kube::Resource<DynamicType = ()>,
@@ -113,7 +113,8 @@ impl Complete {
     }
 }
 
-/// The candidates for `last` after the words `before`. `joined`: it is the value of the flag before it, as in `--flag=VALUE`.
+/// Returns the candidates for `last` after the words `before`. `joined`: it is the value of the
+/// flag before it, as in `--flag=VALUE`.
 fn candidates(root: &Command, before: &[String], last: &str, joined: bool) -> Candidates {
     let mut verb = root;
     let mut path = Vec::new();
@@ -125,7 +126,7 @@ fn candidates(root: &Command, before: &[String], last: &str, joined: bool) -> Ca
         }
         if let Some(flag) = flag(verb, root, word) {
             let takes = flag.get_action().takes_values() && !word.contains('=');
-            // A flag with an optional value takes it after `=` only.
+            // A flag with an optional value only accepts it after `=`.
             awaited = (takes && !flag.is_require_equals_set()).then_some(flag);
         } else if let Some(next) = verb.find_subcommand(word) {
             verb = next;
@@ -173,7 +174,7 @@ fn positional(verb: &Command, index: usize) -> Candidates {
         .map_or(Candidates::Files, values)
 }
 
-/// The flag that a word names, of the verb or of all verbs.
+/// Returns the flag with this name, of the verb or global.
 fn flag<'a>(verb: &'a Command, root: &'a Command, word: &str) -> Option<&'a Arg> {
     let name = word.split('=').next().unwrap_or(word);
     verb.get_arguments()
@@ -211,7 +212,7 @@ fn values(argument: &Arg) -> Candidates {
     }
 }
 
-/// The first line of a help text.
+/// Returns the first line of a help text.
 fn help(text: Option<&clap::builder::StyledStr>) -> String {
     let text = text.map(ToString::to_string).unwrap_or_default();
     text.lines().next().unwrap_or_default().to_owned()

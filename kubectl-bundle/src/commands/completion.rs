@@ -1,4 +1,4 @@
-//! `completion`: a script for a shell, or the program that kubectl asks.
+//! `completion`: prints a completion script for a shell, or writes the program that kubectl runs.
 
 use std::path::PathBuf;
 
@@ -8,19 +8,19 @@ use crate::failure::Outcome;
 use crate::files;
 use crate::ui::Ui;
 
-/// Name of the program that kubectl looks for on PATH.
+/// Name of the program that kubectl runs from PATH.
 const PROGRAM: &str = "kubectl_complete-bundle";
-/// It calls the plugin through kubectl, so that it need not know where that lies.
+/// It runs the plugin through kubectl, which knows its path.
 const SCRIPT: &str = "#!/bin/sh\nexec kubectl bundle __complete -- \"$@\"\n";
 const EXECUTABLE: u32 = 0o755;
 
-/// What `completion` needs to know.
+/// Settings of `completion`.
 pub(crate) struct Completion {
     /// All verbs and their flags.
     pub(crate) root: clap::Command,
-    /// The shell; `None`: kubectl.
+    /// Shell; `None` for kubectl.
     pub(crate) shell: Option<Shell>,
-    /// Folder to write the program for kubectl into.
+    /// Folder for kubectl's program.
     pub(crate) install_to: Option<PathBuf>,
 }
 

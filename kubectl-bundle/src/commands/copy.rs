@@ -1,4 +1,4 @@
-//! `copy`: an artifact goes from one place to another with all that belongs to it.
+//! `copy`: copies an artifact with its referrers and attachments.
 
 use bundle_core::reference::Reference;
 use bundle_oci::store::{CopyOptions, CopyPlan, LocatedImage, MountSources, Relocation};
@@ -11,28 +11,28 @@ use crate::ui::Ui;
 use crate::ui::format::Format;
 use crate::{content, images};
 
-/// What `copy` needs to know.
+/// Settings of `copy`.
 pub(crate) struct Copy {
-    /// From where.
+    /// Source.
     pub(crate) source: Place,
-    /// To where.
+    /// Target.
     pub(crate) target: Place,
-    /// What goes along.
+    /// Selection of platforms and referrers.
     pub(crate) selection: CopyOptions,
-    /// `true` if the images of the package go along.
+    /// `true` if the images of the package are copied too.
     pub(crate) images: bool,
-    /// Below what they go, where the target is a registry.
+    /// Prefix for the images, if the target is a registry.
     pub(crate) images_to: Option<Relocation>,
-    /// `true` if a tag may be moved.
+    /// `true` if tags may be moved.
     pub(crate) overwrite_tag: bool,
-    /// How to print.
+    /// Output format.
     pub(crate) format: Option<Format>,
-    /// How to talk to registries.
+    /// Registry settings.
     pub(crate) registry: RegistrySettings,
 }
 
 impl Copy {
-    /// Copies, and prints where it is now.
+    /// Copies the artifact and prints the target.
     pub(crate) async fn run(self, ui: &mut Ui) -> Outcome {
         let client = registry::client(&self.registry)?;
         let mut image = match self.source.open(&client).await? {
@@ -56,7 +56,7 @@ impl Copy {
             Place::Registry(to) => {
                 let mounts = MountSources::default();
                 let mut report = Report::empty();
-                // The images first: a package that is there can be installed.
+                // The images first: a bundle in the target must be installable.
                 for (plan, to) in self.places(&plans, to)?.into_iter().rev() {
                     shipping::dispatch(ui, &client, plan, &to, tags, &mounts, &mut report).await?;
                 }
@@ -69,7 +69,7 @@ impl Copy {
         shipping::print(ui, self.format, &report)
     }
 
-    /// Where each shipment goes in a registry, the package first.
+    /// Returns the target of each image in a registry, the package first.
     fn places<'a>(
         &self,
         plans: &'a [CopyPlan],

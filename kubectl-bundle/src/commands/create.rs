@@ -1,4 +1,4 @@
-//! `create`: a Bundle, which is pulled, verified and kept, but not installed.
+//! `create`: creates a Bundle, which is pulled, verified and stored, but not installed.
 
 use bundle_api::{Bundle, names};
 use bundle_core::diagnostic::{Finding, Outcome as Kind};
@@ -14,18 +14,18 @@ use crate::ui::Ui;
 use super::deploy::Content;
 use super::write::Write;
 
-/// What `create` needs to know.
+/// Settings of `create`.
 pub(crate) struct Create {
     /// Name of the Bundle.
     pub(crate) name: String,
-    /// What it is made of.
+    /// Content.
     pub(crate) content: Content,
-    /// How to write it.
+    /// Settings of the write.
     pub(crate) write: Write,
 }
 
 impl Create {
-    /// Pins, applies, prints, and waits if asked.
+    /// Pins the reference, applies the object, prints the result, and waits if requested.
     pub(crate) async fn run(self, ui: &mut Ui) -> Outcome {
         let described = self.content.describe(ui).await?;
         let name = &self.name;

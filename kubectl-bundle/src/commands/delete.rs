@@ -1,4 +1,4 @@
-//! `delete`: BundleDeployments, and waiting until they are gone.
+//! `delete`: deletes BundleDeployments and waits until they are gone.
 
 use bundle_api::BundleDeployment;
 use bundle_api::deployment::DeleteObjects;
@@ -14,28 +14,28 @@ use crate::ui::Ui;
 use super::outlook::Goal;
 use super::waiting;
 
-/// What `delete` needs to know.
+/// Settings of `delete`.
 pub(crate) struct Delete {
-    /// The BundleDeployments.
+    /// Names of the BundleDeployments.
     pub(crate) names: Vec<String>,
-    /// `true` if to wait, and for how long at most.
+    /// Wait mode and timeout.
     pub(crate) wait: Wait,
-    /// `true` if a missing one is fine.
+    /// `true` if missing objects are not an error.
     pub(crate) ignore_not_found: bool,
-    /// `true` if the cluster is changed.
+    /// Mode of a dry run.
     pub(crate) dry_run: DryRun,
-    /// Which cluster.
+    /// Cluster settings.
     pub(crate) cluster: KubeSettings,
 }
 
 impl Delete {
-    /// Deletes, says so, and waits.
+    /// Deletes the objects, prints the results, and waits.
     pub(crate) async fn run(self, ui: &mut Ui) -> Outcome {
         let cluster = Cluster::connect(&self.cluster).await?;
         let api: Api<BundleDeployment> = Api::all(cluster.client.clone());
         let mut deleted = Vec::new();
         for name in &self.names {
-            // Who may delete and not read is told less.
+            // Without permission to read, less is printed.
             let before = cluster.ask(ByName(&api).get(name)).await;
             let fate = before.as_ref().ok().map(fate);
             let known = before.as_ref().ok().and_then(waiting::known);
@@ -74,7 +74,8 @@ impl Delete {
     }
 }
 
-/// The fate of the installed objects by `spec.deletion`: as it is announced, and as it is told once the deployment is gone.
+/// Returns the effect of `spec.deletion` on the installed objects: as announcement, and as result
+/// after the deletion.
 fn fate(item: &BundleDeployment) -> (String, &'static str) {
     let name = item.metadata.name.as_deref().unwrap_or_default();
     let installed = item

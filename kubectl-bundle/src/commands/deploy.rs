@@ -1,4 +1,4 @@
-//! `deploy`: a BundleDeployment with the Bundle in its template, created or brought up to date.
+//! `deploy`: creates or updates a BundleDeployment with the Bundle in its template.
 
 use std::time::Duration;
 
@@ -24,10 +24,10 @@ use super::outlook::Goal;
 use super::waiting;
 use super::write::{Write, Written};
 
-/// Time that a registry may take to tell the format of a new object's content.
+/// Timeout for reading the format of the content from the registry, for a new object.
 const FORMAT_WITHIN: Duration = Duration::from_secs(5);
 
-/// The class of an object that has none yet, where none is named: the one of those that the chart ships that reads the format.
+/// Returns the default class of a new object: the class of the Helm chart for this format.
 fn default_class(format: Format) -> &'static str {
     match format {
         Format::PlainV0 => "core-rukpak-io-plain",
@@ -36,73 +36,73 @@ fn default_class(format: Format) -> &'static str {
     }
 }
 
-/// A field that a flag may set.
+/// Value of a field that a flag can set.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) enum Setting<T> {
-    /// The flag is not given: the field keeps its value.
+    /// Without the flag: the field keeps its value.
     #[default]
     Keep,
-    /// The flag is given with an empty value: the field is removed.
+    /// Flag with an empty value: the field is removed.
     Unset,
     /// The field gets this value.
     Set(T),
 }
 
-/// The content that a Bundle is made of.
+/// Content of a Bundle.
 pub(crate) struct Content {
-    /// The bundle.
+    /// Reference of the bundle.
     pub(crate) reference: Reference,
-    /// Class of provisioner; `None`: the one that the object has.
+    /// ProvisionerClass; `None` keeps that of the object.
     pub(crate) class: Option<String>,
     /// Secret with credentials for the registry.
     pub(crate) pull_secret: Setting<String>,
-    /// `true` if a tag is left as it is.
+    /// `true` if a tag is not pinned.
     pub(crate) keep_tag: bool,
-    /// `true` if manifest and signatures are carried on the object.
+    /// `true` if manifest and signatures are added to the object.
     pub(crate) with_proof: bool,
-    /// How to talk to registries.
+    /// Registry settings.
     pub(crate) registry: RegistrySettings,
 }
 
-/// What `deploy` needs to know.
+/// Settings of `deploy`.
 pub(crate) struct Deploy {
     /// Name of the BundleDeployment.
     pub(crate) name: String,
-    /// What it is made of.
+    /// Content.
     pub(crate) content: Content,
-    /// Fields of the spec beside the template.
+    /// Fields of the spec outside of the template.
     pub(crate) settings: Settings,
-    /// The state to wait for, where the command waits.
+    /// State to wait for.
     pub(crate) goal: Goal,
-    /// How to write it.
+    /// Settings of the write.
     pub(crate) write: Write,
 }
 
 /// Fields of a BundleDeployment that flags set.
 #[derive(Debug, Default)]
 pub(crate) struct Settings {
-    /// ServiceAccount to install as.
+    /// ServiceAccount for the installation.
     pub(crate) service_account: Setting<ServiceAccountName>,
-    /// Namespace for objects of the content that name none.
+    /// Namespace for objects without one.
     pub(crate) target_namespace: Option<String>,
-    /// Create that namespace if it is missing.
+    /// `true` creates a missing namespace.
     pub(crate) create_namespace: Option<bool>,
-    /// Treatment of objects that exist already and belong to nobody.
+    /// Treatment of existing objects without an owner.
     pub(crate) collision: Option<Collision>,
-    /// Treatment of objects that somebody changed.
+    /// Treatment of drift.
     pub(crate) drift: Option<DriftMode>,
-    /// Change nothing while this is true.
+    /// `true` pauses reconciliation.
     pub(crate) paused: Option<bool>,
-    /// Fate of the objects at the end.
+    /// Treatment of the objects on deletion.
     pub(crate) deletion: Option<DeleteObjects>,
-    /// Fate of CRDs with resources at the end.
+    /// Treatment of CRDs with custom resources on deletion.
     pub(crate) custom_resources: Option<DeleteCustomResources>,
-    /// Treatment of objects with fields that cannot be changed.
+    /// Treatment of objects with immutable fields that change.
     pub(crate) replace: Option<Replace>,
 }
 
 impl Settings {
-    /// Puts them over what is kept of the spec.
+    /// Sets the fields in a spec.
     fn put(&self, spec: &mut Value) {
         match &self.service_account {
             Setting::Keep => {}
@@ -140,19 +140,19 @@ impl Settings {
     }
 }
 
-/// The image of an object, as it is written.
+/// Resolved image of a Bundle.
 pub(super) struct Described {
     reference: String,
-    /// The content, if it is known by its digest.
+    /// Pinned reference, if the digest is known.
     pinned: Option<PinnedReference>,
-    /// The format of the package, once it was asked for.
+    /// Format of the package, once it was read.
     format: OnceCell<Format>,
-    /// The annotation that proves it, if that was asked for and is small enough.
+    /// Annotation with manifest and signatures, if requested and small enough.
     proof: Option<String>,
 }
 
 impl Described {
-    /// The metadata of the object. The proof of an image stays with it.
+    /// Returns the metadata of the object. The proof is kept as long as the image is the same.
     pub(super) fn metadata(&self, name: &str, before: Option<&Value>, image: &str) -> Value {
         let same = |before: &&Value| {
             before
@@ -173,7 +173,7 @@ impl Described {
 }
 
 impl Content {
-    /// Pins the reference, and prints to what; collects the proof.
+    /// Pins the reference, prints the digest, and collects the proof.
     pub(super) async fn describe(&self, ui: &mut Ui) -> Outcome<Described> {
         let (mut proof, mut known) = (None, None);
         let reference = if self.keep_tag {
@@ -202,7 +202,8 @@ impl Content {
         })
     }
 
-    /// The spec of a Bundle: `kept` with the image of `described`, and with the class and pull secret that were given.
+    /// Sets the image of `described`, the class and the pull secret in `kept`, the spec of a
+    /// Bundle.
     pub(super) async fn put(&self, described: &Described, before: &Value, kept: &mut Value) {
         let mut image = json!({"ref": described.reference});
         let secret = match &self.pull_secret {
@@ -217,10 +218,11 @@ impl Content {
         self.put_class(described, before, kept).await;
     }
 
-    /// The format of the package, as the annotations of its manifest say. Plain where they do not, or where the registry does not answer soon: the pod
-    /// refuses content that the class does not read.
+    /// Returns the format of the package from the annotations of its manifest. Returns the plain
+    /// format if they have none, or if the registry does not respond in time: the reconciler
+    /// rejects content of another format than its class.
     async fn format(&self, described: &Described) -> Format {
-        // On the heap: it holds a whole conversation with a registry.
+        // On the heap: the future holds all requests to the registry.
         let asked = Box::pin(async {
             let client = registry::client(&self.registry).ok()?;
             let manifest = client.manifest(described.pinned.as_ref()?).await.ok()?;
@@ -233,7 +235,8 @@ impl Content {
         *described.format.get_or_init(|| answer).await
     }
 
-    /// Sets the class that was given; without one the object keeps its own, and a new object gets the one that reads the format.
+    /// Sets the class from the flag. Without the flag, an existing object keeps its class, and a
+    /// new object gets the default class for the format.
     async fn put_class(&self, described: &Described, before: &Value, kept: &mut Value) {
         let field = "provisionerClassName";
         match &self.class {
@@ -244,7 +247,8 @@ impl Content {
     }
 }
 
-/// Manifest and signatures as an annotation; nothing, and a warning, where they do not fit.
+/// Returns manifest and signatures as an annotation. If they are too large, prints a warning and
+/// returns `None`.
 async fn carried(
     ui: &mut Ui,
     client: &Client,
@@ -268,7 +272,7 @@ async fn carried(
 }
 
 impl Deploy {
-    /// Pins, applies, prints, and waits if asked.
+    /// Pins the reference, applies the object, prints the result, and waits if requested.
     pub(crate) async fn run(self, ui: &mut Ui) -> Outcome {
         let described = self.content.describe(ui).await?;
         let mut told = None;
@@ -289,7 +293,8 @@ impl Deploy {
         }
     }
 
-    /// The object as it is applied: what an earlier apply of ours set, and over it what is given now.
+    /// Returns the object to apply: the fields that earlier applies of this field manager set,
+    /// overridden by those from flags.
     async fn compose(&self, described: &Described, before: Option<&Value>) -> Value {
         let empty = Value::Null;
         let kept = before.and_then(|before| owned::spec(before, FIELD_MANAGER));
@@ -308,7 +313,7 @@ impl Deploy {
         })
     }
 
-    /// The consequence of another class for an object that has one.
+    /// Returns the consequence of changing the class of an existing object.
     fn switch(&self, before: &Value) -> Option<String> {
         let wanted = self.content.class.as_deref()?;
         let old = before["spec"]["provisionerClassName"].as_str()?;

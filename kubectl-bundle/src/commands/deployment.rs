@@ -1,21 +1,21 @@
-//! What several verbs say about a BundleDeployment.
+//! Descriptions of a BundleDeployment that several verbs share.
 
 use bundle_api::{BundleDeployment, BundleDeploymentStatus};
 use bundle_core::diagnostic::{Code, all_codes};
 use bundle_core::reference::Reference;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
-/// `bundledeployment.core.rukpak.io/web`
+/// Returns kind and name: `bundledeployment.core.rukpak.io/web`.
 pub(super) fn qualified(item: &BundleDeployment) -> String {
     named(item.metadata.name.as_deref().unwrap_or_default())
 }
 
-/// The same, from a name.
+/// Returns kind and name for a name.
 pub(super) fn named(name: &str) -> String {
     format!("bundledeployment.core.rukpak.io/{name}")
 }
 
-/// The first twelve digits of a digest, as registries and git show them.
+/// Returns the first twelve digits of a digest, as registries and git print them.
 pub(super) fn short_digest(digest: &str) -> String {
     digest
         .strip_prefix("sha256:")
@@ -23,7 +23,7 @@ pub(super) fn short_digest(digest: &str) -> String {
         .to_owned()
 }
 
-/// The condition called `kind`.
+/// Returns the condition of type `kind`.
 pub(super) fn find<'a>(item: &'a BundleDeployment, kind: &str) -> Option<&'a Condition> {
     item.status
         .as_ref()?
@@ -32,7 +32,7 @@ pub(super) fn find<'a>(item: &'a BundleDeployment, kind: &str) -> Option<&'a Con
         .find(|condition| condition.type_ == kind)
 }
 
-/// Its status, and the reason where it is not simply true.
+/// Returns its status, with the reason if it is not `True`.
 pub(super) fn condition(item: &BundleDeployment, kind: &str) -> String {
     match find(item, kind) {
         None => "Unknown".to_owned(),
@@ -43,7 +43,8 @@ pub(super) fn condition(item: &BundleDeployment, kind: &str) -> String {
     }
 }
 
-/// Returns `true` if what `spec` asks for now is installed. While new content is on its way, the old one is still installed: so its digest counts too.
+/// Returns `true` if the content of the current `spec` is installed. The digest is compared, as the
+/// old content stays installed during an upgrade.
 pub(super) fn is_installed(item: &BundleDeployment) -> bool {
     let Some(status) = &item.status else {
         return false;
@@ -71,12 +72,12 @@ fn is_wanted(item: &BundleDeployment, status: &BundleDeploymentStatus) -> bool {
         .and_then(|reference| reference.digest().cloned());
     match (wanted, &status.installed) {
         (Some(wanted), Some(installed)) => installed.digest == wanted.as_str(),
-        // A tag, or another kind of source: the conditions are all there is.
+        // For a tag or another source, only the conditions can be evaluated.
         _ => true,
     }
 }
 
-/// A message of a condition, and the diagnostic code in brackets at its end.
+/// Splits the message of a condition from the diagnostic code in brackets at its end.
 pub(super) fn split_code(message: &str) -> (&str, Option<Code>) {
     let split = message
         .strip_suffix(']')
@@ -88,8 +89,8 @@ pub(super) fn split_code(message: &str) -> (&str, Option<Code>) {
     known.unwrap_or((message, None))
 }
 
-/// What stands in the way, as the conditions say it: each message once, and what is false before what is not known yet. Health is one of them only where
-/// `health_counts`.
+/// Returns the messages of conditions that are not met, without duplicates: those with status False
+/// before those with status Unknown. Health is included only if `health_counts`.
 pub(super) fn obstacles(item: &BundleDeployment, health_counts: bool) -> Vec<String> {
     let conditions = item.status.iter().flat_map(|status| &status.conditions);
     let mut found: Vec<&Condition> = conditions

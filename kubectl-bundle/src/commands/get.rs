@@ -1,4 +1,4 @@
-//! `get`: BundleDeployments at one look, and after them the Bundles that none of them made.
+//! `get`: lists BundleDeployments, and the Bundles that none of them created.
 
 use bundle_api::{Bundle, BundleDeployment, names};
 use bundle_cluster::ByName;
@@ -14,33 +14,33 @@ use crate::ui::format::Format;
 
 use super::listing::{self, Corrections};
 
-/// Seconds for which the server keeps one watch open; then it is opened again.
+/// Time in seconds after which the server closes a watch; it is opened again.
 const WATCH_SECONDS: u32 = 290;
 
-/// What `get` needs to know.
+/// Settings of `get`.
 pub(crate) struct Get {
-    /// Names; all if empty.
+    /// Names; empty for all.
     pub(crate) names: Vec<String>,
-    /// Print changes until somebody ends the command.
+    /// `true` if changes are printed until the command is interrupted.
     pub(crate) watch: bool,
-    /// Print `managedFields` as well.
+    /// `true` if `managedFields` are printed.
     pub(crate) show_managed_fields: bool,
-    /// How to print.
+    /// Output format.
     pub(crate) format: Option<Format>,
-    /// Which cluster.
+    /// Cluster settings.
     pub(crate) cluster: KubeSettings,
 }
 
-/// The objects that were found.
+/// Objects in the cluster.
 struct Found {
     deployments: Vec<BundleDeployment>,
     bundles: Vec<Bundle>,
-    /// From where a watch of the deployments goes on.
+    /// Resource version for a watch of the BundleDeployments.
     version: String,
 }
 
 impl Get {
-    /// Asks and prints.
+    /// Lists the objects and prints them.
     pub(crate) async fn run(self, ui: &mut Ui) -> Outcome {
         let cluster = Cluster::connect(&self.cluster).await?;
         let found = self.find(&cluster).await?;
@@ -80,7 +80,7 @@ impl Get {
             let list = cluster.ask(deployments.list(&all)).await?;
             let made = match cluster.ask(bundles.list(&all)).await {
                 Ok(list) => list.items.into_iter().filter(is_standalone).collect(),
-                // Who may only see deployments sees these.
+                // A user without permission to list Bundles gets the BundleDeployments.
                 Err(Failure::Server(status)) if status.code == 403 => Vec::new(),
                 Err(failure) => return Err(failure),
             };
@@ -101,7 +101,7 @@ impl Get {
                     Err(Failure::Server(status)) if status.code == 404 => {
                         match cluster.ask(ByName(&bundles).get(name)).await {
                             Ok(item) => found.bundles.push(item),
-                            // The name is most likely that of a deployment.
+                            // The name is most likely that of a BundleDeployment.
                             Err(_) => return Err(Failure::Server(status)),
                         }
                     }
@@ -121,7 +121,7 @@ impl Get {
         Ok(found)
     }
 
-    /// Prints names or whole objects, if that is asked for.
+    /// Prints names or whole objects. Returns `false` for tables.
     fn print_data(&self, ui: &mut Ui, found: &Found) -> Outcome<bool> {
         if self.format == Some(Format::Name) {
             for item in &found.deployments {
@@ -145,7 +145,7 @@ impl Get {
         }
     }
 
-    /// Prints a row for each change, until somebody ends the command.
+    /// Prints a row for each change until the command is interrupted.
     async fn follow(
         &self,
         ui: &mut Ui,
@@ -183,7 +183,7 @@ impl Get {
                 let mut table = listing::deployments(false);
                 listing::add(&mut table, &item, &corrections, false, now);
                 let text = table.render();
-                // The columns of a watch are those of its first row: kubectl's rows drift apart in the same way.
+                // The columns have the widths of the first row, as in kubectl.
                 let rows = usize::from(!header);
                 header = false;
                 for line in text.lines().skip(rows) {
@@ -194,7 +194,8 @@ impl Get {
     }
 }
 
-/// True for a Bundle that no BundleDeployment made. Anybody may write such a label: it decides only what is listed.
+/// Returns `true` for a Bundle that no BundleDeployment created. Anyone can write the label: it
+/// only affects this list.
 fn is_standalone(bundle: &Bundle) -> bool {
     let labels = bundle.metadata.labels.as_ref();
     let owner = labels.and_then(|labels| labels.get(names::LABEL_OWNER_KIND));

@@ -1,4 +1,4 @@
-//! The tables of `get`.
+//! Tables of `get`.
 
 use std::collections::BTreeMap;
 
@@ -13,18 +13,18 @@ use crate::ui::{Table, age};
 
 use super::deployment::{condition, short_digest};
 
-/// Reason of the Event that the reconciler writes when it restores objects.
+/// Reason of the Event for restored objects.
 const CORRECTED: &str = "DriftCorrected";
-/// The time in which corrections are counted; API servers keep Events as long by default.
+/// Period for which corrections are counted. API servers keep Events as long by default.
 const LAST: SignedDuration = SignedDuration::from_hours(1);
-/// More corrections of one deployment are not shown.
+/// Maximum number of corrections that are printed for a deployment.
 const SHOWN: usize = 5;
 
-/// How often the objects of each deployment were restored in the last hour; unknown to those who may not list Events.
+/// Number of corrections in the last hour by deployment; `None` if the caller may not list Events.
 pub(super) struct Corrections(Option<BTreeMap<String, i64>>);
 
 impl Corrections {
-    /// Counts the Events that say so.
+    /// Counts the Events about corrections.
     pub(super) async fn read(cluster: &Cluster, now: Timestamp) -> Self {
         let events = cluster.events(&format!("reason={CORRECTED}")).await;
         Self(events.map(|events| Self::count(&events, now)))
@@ -56,7 +56,7 @@ impl Corrections {
     }
 }
 
-/// The time of an Event: when it was last seen.
+/// Returns the time of the last occurrence of an Event.
 pub(super) fn seen(event: &Event) -> Option<Timestamp> {
     let series = event.series.as_ref();
     series
@@ -65,13 +65,13 @@ pub(super) fn seen(event: &Event) -> Option<Timestamp> {
         .or_else(|| event.last_timestamp.as_ref().map(|time| time.0))
 }
 
-/// The Events about corrections of a deployment; `None` where the caller may not list Events.
+/// Returns the Events about corrections of a deployment; `None` if the caller may not list Events.
 pub(super) async fn corrections(cluster: &Cluster, name: &str) -> Option<Vec<Event>> {
     let selector = format!("reason={CORRECTED},involvedObject.name={name}");
     cluster.events(&selector).await
 }
 
-/// The last corrections of a deployment, newest first: `2m ago: restored ConfigMap/a/web`.
+/// Returns the last corrections of a deployment, newest first: `2m ago: restored ConfigMap/a/web`.
 pub(super) fn last_corrections(events: Vec<Event>, now: Timestamp) -> Vec<String> {
     let mut told: Vec<(Timestamp, String)> = events
         .into_iter()
@@ -87,7 +87,7 @@ pub(super) fn last_corrections(events: Vec<Event>, now: Timestamp) -> Vec<String
         .collect()
 }
 
-/// A table of BundleDeployments without rows.
+/// Returns an empty table of BundleDeployments.
 pub(super) fn deployments(wide: bool) -> Table {
     if wide {
         Table::new([
@@ -118,7 +118,7 @@ pub(super) fn deployments(wide: bool) -> Table {
     }
 }
 
-/// The installed version, and that of new content which is not installed completely.
+/// Returns the installed version, and that of new content that is not completely installed.
 fn version(status: &BundleDeploymentStatus, installed: &Installed) -> String {
     let installed = installed.version.clone().unwrap_or_default();
     match &status.upgrade {
@@ -127,7 +127,7 @@ fn version(status: &BundleDeploymentStatus, installed: &Installed) -> String {
     }
 }
 
-/// The version of new content, else its digest.
+/// Returns the version of new content, or else its digest.
 pub(super) fn upgraded(upgrade: &Upgrade) -> String {
     upgrade
         .version
@@ -135,7 +135,7 @@ pub(super) fn upgraded(upgrade: &Upgrade) -> String {
         .unwrap_or_else(|| short_digest(&upgrade.digest))
 }
 
-/// Adds the row of one.
+/// Adds the row of a BundleDeployment.
 pub(super) fn add(
     table: &mut Table,
     item: &BundleDeployment,
@@ -180,7 +180,7 @@ pub(super) fn add(
     }
 }
 
-/// The table of Bundles that no BundleDeployment made.
+/// Returns the table of Bundles that no BundleDeployment created.
 pub(super) fn bundles(items: &[Bundle], now: Timestamp) -> String {
     let mut table = Table::new(["BUNDLE", "VERSION", "DIGEST", "PHASE", "AGE"]);
     for item in items {

@@ -1,4 +1,4 @@
-//! The verbs, one file each: they get settings and a printer, and know nothing of clap or the environment.
+//! Verbs, one file each. They get settings and a printer, and do not use clap or the environment.
 
 pub(crate) mod attest;
 pub(crate) mod blob;
@@ -36,7 +36,7 @@ use bundle_core::diagnostic::{Finding, codes};
 
 use crate::failure::{Failure, Outcome};
 
-/// A command on an artifact in a registry, or on a file with its signatures beside it.
+/// A command for an artifact in a registry or for a file.
 pub(crate) enum ArtifactOrFile<A, F> {
     /// `sign REFERENCE`
     Artifact(A),
@@ -44,7 +44,7 @@ pub(crate) enum ArtifactOrFile<A, F> {
     File(F),
 }
 
-/// Runs what needs a network; nothing else pays for a runtime.
+/// Runs a future. Only verbs that use the network create a runtime.
 pub(crate) fn in_runtime(work: impl Future<Output = Outcome>) -> Outcome {
     tokio::runtime::Builder::new_current_thread()
         .enable_all()

@@ -1,4 +1,4 @@
-//! The chance that a BundleDeployment still becomes what a command waits for, from its conditions.
+//! Prediction from conditions whether a BundleDeployment can still reach the expected state.
 
 use bundle_api::BundleDeployment;
 use bundle_api::names::{condition, reason};
@@ -6,51 +6,52 @@ use bundle_core::diagnostic::{Code, Outcome, codes};
 
 use super::deployment::{find, is_installed, obstacles, split_code};
 
-/// The state that a command waits for.
+/// State to wait for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Goal {
-    /// The content of the present spec is installed.
+    /// The content of the current spec is installed.
     Installed,
-    /// It is installed, and every object is healthy.
+    /// The content is installed, and every object is healthy.
     Healthy,
     /// The object is gone.
     Gone,
 }
 
-/// A cause that no time heals.
+/// Cause of a failure that needs a change by the user.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Cause {
-    /// Its entry in the catalogue.
+    /// Diagnostic code.
     pub(super) code: Code,
-    /// The message of the condition.
+    /// Message of the condition.
     pub(super) message: String,
 }
 
-/// The chance that it still becomes so.
+/// Prediction for a BundleDeployment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Outlook {
-    /// It is so.
+    /// The state is reached.
     Done,
-    /// Not yet; what is in the way.
+    /// Not reached yet; the messages of unmet conditions.
     Waiting(Vec<String>),
-    /// It cannot, without a change.
+    /// It cannot be reached without a change.
     Stopped(Cause),
 }
 
-/// A failure whose code decides.
+/// A failure whose code determines whether it is permanent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Failed<'a> {
-    /// Kind of the object that the Event is about.
+    /// Kind of the object with the Event.
     pub(super) kind: &'static str,
-    /// Its name.
+    /// Name of the object.
     pub(super) name: &'a str,
-    /// The message of the condition, without the code.
+    /// Message of the condition, without the code.
     pub(super) message: &'a str,
-    /// The code in the condition; what conditions of Bundles lack, Events have.
+    /// Code in the condition. Conditions of Bundles have none; their Events do.
     pub(super) code: Option<Code>,
 }
 
-/// Reasons of `Ready` that are no failures: the content is in place, and something else is awaited.
+/// Reasons of `Ready` that are no failures: the content is installed, and the reconciler waits for
+/// something else.
 const NO_FAILURES: [&str; 8] = [
     "ObjectsMissing",
     "OutOfLine",
@@ -62,7 +63,7 @@ const NO_FAILURES: [&str; 8] = [
     reason::UNPACK_PENDING,
 ];
 
-/// Texts of the API server about what it will answer to the same object every time.
+/// Messages of the API server about permanent errors of an object.
 const PERMANENT: [&str; 7] = [
     "the API server cannot store: ",
     " is invalid: ",
@@ -73,7 +74,7 @@ const PERMANENT: [&str; 7] = [
     "Invalid value: ",
 ];
 
-/// The failure that is told of the present generation, if there is one.
+/// Returns the failure of the current generation, if there is one.
 pub(super) fn failed(item: &BundleDeployment) -> Option<Failed<'_>> {
     let ready = find(item, condition::READY)?;
     let is_current = ready.observed_generation == item.metadata.generation;
@@ -101,7 +102,7 @@ pub(super) fn failed(item: &BundleDeployment) -> Option<Failed<'_>> {
     })
 }
 
-/// Judges by the conditions, and by the `code` of [`failed`] where it is known.
+/// Evaluates the conditions and the `code` of [`failed`], if known.
 pub(super) fn outlook(item: &BundleDeployment, goal: Goal, code: Option<Code>) -> Outlook {
     let is_true = |kind| find(item, kind).is_some_and(|found| found.status == "True");
     match goal {
@@ -121,7 +122,7 @@ pub(super) fn outlook(item: &BundleDeployment, goal: Goal, code: Option<Code>) -
     )
 }
 
-/// The code under which the failure is reported, if no time heals it.
+/// Returns the code of the failure if it is permanent.
 fn permanent(item: &BundleDeployment, failed: &Failed<'_>, code: Option<Code>) -> Option<Code> {
     let ready = find(item, condition::READY)?;
     let is = |kind, status| {
@@ -130,7 +131,7 @@ fn permanent(item: &BundleDeployment, failed: &Failed<'_>, code: Option<Code>) -
         })
     };
     match (ready.reason.as_str(), code) {
-        // Somebody else may approve at any time.
+        // An approval can be created at any time.
         (_, Some(code)) if code == codes::install::NOT_APPROVED => None,
         (_, None) if is(condition::APPROVED, "False") => None,
         (reason::PAUSED, _) => Some(codes::cluster::STOPPED),
@@ -149,7 +150,7 @@ fn permanent(item: &BundleDeployment, failed: &Failed<'_>, code: Option<Code>) -
         },
         (_, None) if is(condition::AUTHORIZED, "False") => Some(codes::install::NOT_AUTHORIZED),
         (_, None) if is_permanent_answer(failed.message) => Some(codes::install::APPLY_FAILED),
-        // A Bundle that fails to be unpacked may be tried again; only its Event tells.
+        // Unpacking may be retried; only the Event has the code.
         (reason::UNPACK_FAILED, None) => None,
         (_, None) if is(condition::PROGRESSING, "False") => Some(codes::cluster::STOPPED),
         _ => None,
@@ -166,7 +167,7 @@ mod tests {
 
     use super::*;
 
-    /// A deployment of generation 2 with these conditions: type, status, reason, message.
+    /// Returns a deployment of generation 2 with these conditions: type, status, reason, message.
     fn item(conditions: &[(&str, &str, &str, &str)]) -> BundleDeployment {
         let conditions: Vec<Value> = conditions
             .iter()

@@ -1,4 +1,4 @@
-//! `pull`: an artifact comes from a registry to this disk.
+//! `pull`: copies an artifact from a registry to disk.
 
 use bundle_core::reference::Reference;
 use bundle_oci::store::{CopyOptions, LocatedImage};
@@ -10,24 +10,24 @@ use crate::shipping;
 use crate::ui::Ui;
 use crate::ui::format::Format;
 
-/// What `pull` needs to know.
+/// Settings of `pull`.
 pub(crate) struct Pull {
-    /// What.
+    /// Reference.
     pub(crate) reference: Reference,
-    /// A layout or an archive.
+    /// Layout or archive.
     pub(crate) target: Place,
-    /// What goes along.
+    /// Selection of platforms and referrers.
     pub(crate) selection: CopyOptions,
     /// `true` if a name may be moved.
     pub(crate) overwrite_tag: bool,
-    /// How to print.
+    /// Output format.
     pub(crate) format: Option<Format>,
-    /// How to talk to registries.
+    /// Registry settings.
     pub(crate) registry: RegistrySettings,
 }
 
 impl Pull {
-    /// Pulls, and prints the pinned reference.
+    /// Copies the artifact and prints the pinned reference.
     pub(crate) async fn run(self, ui: &mut Ui) -> Outcome {
         let client = registry::client(&self.registry)?;
         let mut image = LocatedImage::reference(&client, &self.reference).await?;

@@ -1,4 +1,4 @@
-//! `push`: a bundle on this disk goes to a registry.
+//! `push`: copies a bundle from disk to a registry.
 
 use bundle_core::diagnostic::{Finding, codes};
 use bundle_core::reference::Reference;
@@ -13,19 +13,19 @@ use crate::shipping;
 use crate::ui::Ui;
 use crate::ui::format::Format;
 
-/// What `push` needs to know.
+/// Settings of `push`.
 pub(crate) struct Push {
-    /// A layout, an archive or a folder.
+    /// Layout, archive or folder.
     pub(crate) source: Place,
-    /// Where to.
+    /// Target reference.
     pub(crate) reference: Reference,
-    /// `true` if signatures and the like stay behind.
+    /// `true` if referrers and attachments are not copied.
     pub(crate) no_referrers: bool,
     /// `true` if a tag may be moved.
     pub(crate) overwrite_tag: bool,
-    /// How to print.
+    /// Output format.
     pub(crate) format: Option<Format>,
-    /// How to talk to registries.
+    /// Registry settings.
     pub(crate) registry: RegistrySettings,
 }
 
@@ -39,7 +39,7 @@ struct Report {
 }
 
 impl Push {
-    /// Pushes, and prints the pinned reference.
+    /// Copies the bundle and prints the pinned reference.
     pub(crate) async fn run(self, ui: &mut Ui) -> Outcome {
         let Some(tag) = self.reference.tag() else {
             return Err(

@@ -1,4 +1,4 @@
-//! `render`: the objects of a bundle, as the pod reads them.
+//! `render`: prints the objects of a bundle, parsed with the reconciler's code.
 
 use std::path::Path;
 
@@ -20,25 +20,25 @@ use crate::registry::{self, RegistrySettings};
 use crate::ui::Ui;
 use crate::ui::format::Format;
 
-/// The kind of the objects that install content.
+/// Kind of the object that installs content.
 const DEPLOYMENT: &str = "BundleDeployment";
 
-/// What `render` needs to know.
+/// Settings of `render`.
 pub(crate) struct Render {
-    /// The place of the bundle.
+    /// Location of the bundle.
     pub(crate) place: Place,
-    /// Name of the BundleDeployment; that of the package where there is none.
+    /// Name of the BundleDeployment; defaults to that of the package.
     pub(crate) name: Option<String>,
-    /// Namespace of objects that name none, and of an operator's bundle.
+    /// Namespace of objects without one, and of an operator bundle.
     pub(crate) namespace: Option<String>,
-    /// How to print.
+    /// Output format.
     pub(crate) format: Option<Format>,
-    /// How to talk to registries.
+    /// Registry settings.
     pub(crate) registry: RegistrySettings,
 }
 
 impl Render {
-    /// Reads and prints.
+    /// Reads the bundle and prints its objects.
     pub(crate) async fn run(self, ui: &mut Ui) -> Outcome {
         let content = self.content(ui).await?;
         let objects = self.settled(&content);
@@ -52,7 +52,8 @@ impl Render {
         Ok(())
     }
 
-    /// The objects in the order and form in which they are applied. Kinds of which nothing says whether they have namespaces stay as they are.
+    /// Returns the objects in the order and form in which they are applied. Kinds of unknown scope
+    /// get no namespace.
     fn settled(&self, content: &Content) -> Vec<Value> {
         let package = content.package.as_ref();
         let name = self
@@ -101,7 +102,7 @@ impl Render {
             return Ok(content);
         }
         let terms = Terms {
-            // Names of images are build's to refuse.
+            // Only `build` rejects names of images.
             allowed: Allowed {
                 patterns: vec!["**".to_owned()],
             },

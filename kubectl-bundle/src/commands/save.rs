@@ -1,4 +1,4 @@
-//! `save`: artifacts with all that belongs to them become one file.
+//! `save`: writes artifacts with their referrers and images to one file.
 
 use std::path::PathBuf;
 
@@ -13,26 +13,26 @@ use crate::ui::Ui;
 use crate::ui::format::Format;
 use crate::{files, images};
 
-/// What `save` needs to know.
+/// Settings of `save`.
 pub(crate) struct Save {
-    /// What.
+    /// References.
     pub(crate) references: Vec<Reference>,
-    /// The file.
+    /// File.
     pub(crate) output: PathBuf,
-    /// What goes along.
+    /// Selection of platforms and referrers.
     pub(crate) selection: CopyOptions,
-    /// `true` if the images of the packages go along.
+    /// `true` if the images of the packages are saved too.
     pub(crate) images: bool,
-    /// `true` if only digests are written.
+    /// `true` if only a list of digests is written.
     pub(crate) sources_only: bool,
-    /// How to print.
+    /// Output format.
     pub(crate) format: Option<Format>,
-    /// How to talk to registries.
+    /// Registry settings.
     pub(crate) registry: RegistrySettings,
 }
 
 impl Save {
-    /// Saves, and prints what is in the file.
+    /// Saves the artifacts and prints the content of the file.
     pub(crate) async fn run(self, ui: &mut Ui) -> Outcome {
         let client = registry::client(&self.registry)?;
         let mut wanted: Vec<LocatedImage> = Vec::new();
@@ -45,7 +45,7 @@ impl Save {
         }
         let mut plans: Vec<CopyPlan> = Vec::new();
         for mut image in wanted {
-            // The whole reference is the name: what is loaded goes by it.
+            // The name is the whole reference, which `load` uses.
             image.name = image.origin.as_ref().map(ToString::to_string);
             let known = |one: &CopyPlan| {
                 one.image.name == image.name && one.image.root.digest == image.root.digest

@@ -1,4 +1,4 @@
-//! `sign`: the digest of a bundle is signed, and the signature goes beside it.
+//! `sign`: signs the digest of a bundle and stores the signature in the registry.
 
 use std::collections::BTreeMap;
 
@@ -17,26 +17,26 @@ use crate::signer::{By, Payload, Who};
 use crate::ui::Ui;
 use crate::ui::format::Format;
 
-/// What `sign` needs to know.
+/// Settings of `sign`.
 pub(crate) struct Sign {
     /// The bundle.
     pub(crate) reference: Reference,
-    /// Who signs.
+    /// Signer.
     pub(crate) by: By,
-    /// How it is stored.
+    /// Storage format of the signature.
     pub(crate) form: Form,
-    /// How to print.
+    /// Output format.
     pub(crate) format: Option<Format>,
-    /// How to talk to registries.
+    /// Registry settings.
     pub(crate) registry: RegistrySettings,
 }
 
-/// How a signature is stored.
+/// Storage format of a signature.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Form {
-    /// As cosign 3 does.
+    /// Format of cosign 3.
     Bundle,
-    /// As cosign 2 does.
+    /// Format of cosign 2.
     Legacy,
 }
 
@@ -55,14 +55,15 @@ struct Report {
     #[serde(flatten)]
     who: Who,
     form: &'static str,
-    /// `true` if it was signed so before.
+    /// `true` if the same signature existed before.
     unchanged: bool,
 }
 
 impl Sign {
-    /// Opens the key or gets the token, resolves, signs, stores, and prints the pinned reference.
+    /// Opens the key or gets the token, resolves the reference, signs, stores the signature, and
+    /// prints the pinned reference.
     pub(crate) async fn run(self, ui: &mut Ui) -> Outcome {
-        // The key first: a wrong password should not cost a network round.
+        // The key first, so that a wrong password costs no request.
         let signer = self.by.open(ui).await?;
         let client = registry::client(&self.registry)?;
         let pinned = registry::pin(ui, &client, &self.reference).await?;
@@ -134,7 +135,7 @@ fn unreadable(why: &str) -> Failure {
     .into()
 }
 
-/// What is signed beside the digest: name and version, where the manifest says them.
+/// Returns the annotations to sign: name and version from the manifest.
 async fn identity(client: &Client, pinned: &PinnedReference) -> Outcome<BTreeMap<String, String>> {
     let repository = Repository::from(pinned.reference());
     let manifest = client

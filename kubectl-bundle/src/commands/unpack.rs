@@ -1,4 +1,4 @@
-//! `unpack`: an image's files onto this disk.
+//! `unpack`: writes the files of an image to disk.
 
 use std::path::PathBuf;
 
@@ -19,21 +19,21 @@ use crate::shipping;
 use crate::ui::Ui;
 use crate::ui::format::Format;
 
-/// What `unpack` needs to know.
+/// Settings of `unpack`.
 pub(crate) struct Unpack {
-    /// Where the image is.
+    /// Location of the image.
     pub(crate) source: Place,
-    /// The folder.
+    /// Target folder.
     pub(crate) target: PathBuf,
-    /// Which image of an index.
+    /// Platform, for an index.
     pub(crate) platform: Option<Platform>,
-    /// `true` if a folder with something in it is replaced.
+    /// `true` if a folder with content is replaced.
     pub(crate) force: bool,
-    /// `true` if what cannot be written safely is left out.
+    /// `true` if unsafe entries are skipped.
     pub(crate) skip_unsafe: bool,
-    /// How to print.
+    /// Output format.
     pub(crate) format: Option<Format>,
-    /// How to talk to registries.
+    /// Registry settings.
     pub(crate) registry: RegistrySettings,
 }
 
@@ -45,14 +45,14 @@ struct Report {
     files: u64,
     bytes: u64,
     links: u64,
-    /// Files that lost setuid or setgid.
+    /// Files without their setuid or setgid bit.
     unmarked: u64,
     left_out: Vec<String>,
     left_out_count: u64,
 }
 
 impl Unpack {
-    /// Unpacks, and prints the folder.
+    /// Unpacks the image and prints the folder.
     pub(crate) async fn run(self, ui: &mut Ui) -> Outcome {
         shipping::interruptible(self.unpack(ui)).await
     }
@@ -129,7 +129,7 @@ impl Unpack {
     }
 }
 
-/// One layer: what arrives here is inflated, hashed and written on a thread that may wait.
+/// Unpacks one layer on a blocking thread while it arrives.
 async fn write_layer(
     mut unpacking: DiskUnpacker,
     index: usize,
@@ -146,7 +146,7 @@ async fn write_layer(
         )
         .into());
     };
-    // That the connection broke explains why the content is short.
+    // The connection error explains the truncated content.
     fed?;
     done.map_err(|error| error.finding())?;
     Ok(unpacking)

@@ -1,4 +1,4 @@
-//! `version`: of this program and of the cluster.
+//! `version`: versions of this program and the cluster.
 
 use bundle_cluster::ByName;
 use k8s_openapi::api::apps::v1::Deployment;
@@ -13,13 +13,13 @@ use crate::ui::{Ui, safe};
 /// Name of the Deployment of the webhook.
 const WEBHOOK: &str = "bundle-webhook";
 
-/// What `version` needs to know.
+/// Settings of `version`.
 pub(crate) struct Version {
-    /// The cluster to ask, if one is to be asked.
+    /// Cluster settings; `None` for the client version only.
     pub(crate) cluster: Option<KubeSettings>,
     /// Namespace of the webhook.
     pub(crate) system_namespace: String,
-    /// How to print it.
+    /// Output format.
     pub(crate) format: Option<Format>,
 }
 
@@ -35,14 +35,14 @@ struct Versions {
 }
 
 impl Version {
-    /// Asks and prints.
+    /// Reads and prints the versions.
     pub(crate) async fn run(self, ui: &mut Ui) -> Outcome {
         let mut versions = Versions {
             client_version: env!("CARGO_PKG_VERSION"),
             server_version: None,
             webhook_version: None,
         };
-        // What is known here is printed even if the cluster does not answer.
+        // Known versions are printed even if the cluster is unreachable.
         let mut trouble = None;
         if let Some(settings) = &self.cluster {
             match self.ask(settings, &mut versions).await {
@@ -66,7 +66,7 @@ impl Version {
         let cluster = Cluster::connect(settings).await?;
         let info = cluster.ask(cluster.client.apiserver_version()).await?;
         versions.server_version = Some(info.git_version);
-        // Few may read it, and a cluster may have none.
+        // Many users may not read it, and a cluster may not have one.
         let api: Api<Deployment> = Api::namespaced(cluster.client.clone(), &self.system_namespace);
         let found = cluster.ask(ByName(&api).get(WEBHOOK)).await;
         versions.webhook_version = found.ok().as_ref().and_then(version_of);
@@ -74,7 +74,7 @@ impl Version {
     }
 }
 
-/// The version of an image by its tag; without one its digest.
+/// Returns the version of an image from its tag, or else its digest.
 fn version_of(deployment: &Deployment) -> Option<String> {
     let pod = deployment.spec.as_ref()?.template.spec.as_ref()?;
     let image = pod.containers.first()?.image.as_deref()?;

@@ -1,4 +1,4 @@
-//! Waiting for a BundleDeployment: progress is shown as it changes, and what cannot succeed ends the wait at once.
+//! Waits for a BundleDeployment: prints progress, and stops at permanent failures.
 
 use std::time::{Duration, Instant};
 
@@ -13,19 +13,20 @@ use crate::ui::Ui;
 
 use super::outlook::{Goal, Outlook, failed, outlook};
 
-/// Time in which a failure that was there before the command has to be found again: the reconciler tries again within half a minute.
+/// Time within which a failure from before the command has to occur again. The reconciler retries
+/// within 30 s.
 const GRACE: Duration = Duration::from_secs(40);
 
-/// The failure that an object has before it is written, in the words of its condition.
+/// Returns the message of the failure that the object has before it is written.
 pub(super) fn known(before: &BundleDeployment) -> Option<String> {
     failed(before).map(|failed| failed.message.to_owned())
 }
 
-/// Waits until the BundleDeployment `name` has reached `goal`. A failure that was `known` before the command may be mended since, so it is
-/// not the end at once.
+/// Waits until the BundleDeployment `name` reaches `goal`. A failure that was `known` before the
+/// command may be resolved by it, so it ends the wait only when it occurs again.
 ///
 /// # Errors
-/// The cause, where it cannot be reached without a change; a timeout, with the conditions that are in the way.
+/// The cause of a permanent failure; a timeout with the unmet conditions.
 pub(super) async fn until(
     ui: &mut Ui,
     cluster: &Cluster,

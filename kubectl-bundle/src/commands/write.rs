@@ -1,4 +1,4 @@
-//! Writing one object of ours and telling what became of it, for `deploy` and `create`.
+//! Writes an object and prints the result, for `deploy` and `create`.
 
 use bundle_core::diagnostic::{Finding, codes};
 use kube::Resource;
@@ -14,35 +14,36 @@ use crate::ui::format::Format;
 
 use super::waiting;
 
-/// Most attempts to read and apply an object that somebody else, such as the pod, writes at the same time.
+/// Maximum number of attempts to read and apply an object that others, such as the webhook, write
+/// concurrently.
 const TRIES: u32 = 10;
 
-/// How to write it.
+/// Settings of a write.
 pub(crate) struct Write {
-    /// `true` if the cluster is changed.
+    /// Mode of a dry run.
     pub(crate) dry_run: DryRun,
-    /// `true` if fields of others are taken over.
+    /// `true` if fields of other field managers are taken over.
     pub(crate) force: bool,
-    /// `true` if to wait, and for how long at most.
+    /// Wait mode and timeout.
     pub(crate) wait: Wait,
-    /// How to print.
+    /// Output format.
     pub(crate) format: Option<Format>,
-    /// Which cluster.
+    /// Cluster settings.
     pub(crate) cluster: KubeSettings,
 }
 
-/// An object that was written, in a cluster that was changed.
+/// An object that was written.
 pub(super) struct Written {
-    /// The connection.
+    /// Connection.
     pub(super) cluster: Cluster,
-    /// Before and after.
+    /// Object before and after.
     pub(super) applied: Applied,
-    /// Warnings of the API server, as they were printed.
+    /// Warnings of the API server.
     pub(super) warnings: Vec<String>,
 }
 
 impl Written {
-    /// The failure that the deployment had before, if its spec is still the same.
+    /// Returns the failure that the deployment had before, if its spec did not change.
     pub(super) fn known_failure(&self) -> Option<String> {
         let before = self.applied.before.as_ref()?;
         let generation = |object: &Value| object["metadata"]["generation"].as_i64();
@@ -52,7 +53,8 @@ impl Written {
         waiting::known(&serde_json::from_value(before.clone()).ok()?)
     }
 
-    /// Fails where admission said that nobody answers to the class, so that nothing would ever happen.
+    /// Returns an error if admission warned that no provisioner handles the class: the object would
+    /// never be reconciled.
     pub(super) fn fail_without_class(&self, name: &str) -> Outcome {
         let code = codes::review::CLASS_UNKNOWN;
         let class = &self.applied.after["spec"]["provisionerClassName"];
@@ -72,8 +74,10 @@ impl Written {
 }
 
 impl Write {
-    /// Applies the object that `compose` makes of the present one, prints the server's warnings, kubectl's line and each field that
-    /// changes. Returns `None` where the cluster was not changed. With `--dry-run=client` no cluster is asked.
+    /// Applies the object that `compose` returns for the current one. Prints the API server's
+    /// warnings, kubectl's line and each changed field.
+    ///
+    /// Returns `None` if the cluster was not changed. With `--dry-run=client` no request is sent.
     pub(super) async fn apply<K>(
         &self,
         ui: &mut Ui,
@@ -94,7 +98,7 @@ impl Write {
             let before = cluster.read::<K>(name).await?;
             let mut object = compose(ui, before.as_ref()).await;
             if let Some(before) = &before {
-                // What somebody changes meanwhile is read, and not undone.
+                // Concurrent changes are read again and not undone.
                 let version = &before["metadata"]["resourceVersion"];
                 object["metadata"]["resourceVersion"] = version.clone();
             }
@@ -106,7 +110,7 @@ impl Write {
                 _ => break (before, after),
             }
         };
-        // Also when it was refused: they are often about the reason.
+        // Printed after a refusal too, as they often explain it.
         let warnings = cluster.take_warnings();
         for warning in &warnings {
             ui.server_warning(warning);

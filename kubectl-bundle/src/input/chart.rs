@@ -1,4 +1,5 @@
-//! A chart, rendered by the real helm from exactly the files that are packed: what is checked is what is shipped.
+//! Renders a chart with helm from exactly the files that are packed, so that the checks apply to
+//! the packed content.
 
 use std::process::Command;
 
@@ -10,7 +11,7 @@ use bundle_core::version::apis;
 use super::program;
 use crate::failure::{Failure, Outcome};
 
-/// Variables by which helm's surroundings would change what it renders.
+/// Environment variables that would change helm's output.
 const SURROUNDINGS: [&str; 5] = [
     "HELM_NAMESPACE",
     "HELM_PLUGINS",
@@ -19,7 +20,8 @@ const SURROUNDINGS: [&str; 5] = [
     "KUBECONFIG",
 ];
 
-/// The objects of the chart in `files`, with its own values and the package's default configuration over them.
+/// Returns the objects of the chart in `files`, with the chart's values overridden by the package's
+/// default configuration.
 pub(super) fn render(files: &Files, package: &Package) -> Outcome<Vec<u8>> {
     let (_, folder) = helm::read(files)?;
     let room = tempfile::tempdir().map_err(|error| unwritable(&error))?;
@@ -40,7 +42,7 @@ pub(super) fn render(files: &Files, package: &Package) -> Outcome<Vec<u8>> {
         .arg(&package.name)
         .arg(chart.join(&folder))
         .args(["--include-crds", "--skip-tests", "--namespace", "default"]);
-    // Without it, helm renders for a version of its own choice, and refuses a chart for older ones.
+    // Without it, helm uses a Kubernetes version of its own and rejects charts for older versions.
     let kubernetes = package.kubernetes.clone().unwrap_or_default();
     if let Some([major, minor, patch]) = kubernetes.render_version(apis::OLDEST, apis::newest()) {
         command
@@ -55,7 +57,8 @@ pub(super) fn render(files: &Files, package: &Package) -> Outcome<Vec<u8>> {
         .as_ref()
         .and_then(|config| config.default.as_ref())
     {
-        // A name of ours: helm takes a comma in the author's for several files, of which one may be anywhere.
+        // A fixed file name: helm splits file names at commas, so the author's name could refer to
+        // any file.
         let own = room.path().join("values.yaml");
         let content = files.get(values.as_str()).map_or(&[][..], Vec::as_slice);
         fs_err::write(&own, content).map_err(|error| unwritable(&error))?;
@@ -74,7 +77,8 @@ pub(super) fn render(files: &Files, package: &Package) -> Outcome<Vec<u8>> {
     )
 }
 
-/// The files of a packed chart without its top folder: a bundle has Chart.yaml at its root, where RukPak looks for it.
+/// Returns the files of a packed chart without their top folder: a bundle has Chart.yaml at its
+/// root, as in RukPak.
 pub(super) fn at_the_root(files: Files) -> Result<Files, Findings> {
     let (_, folder) = helm::read(&files)?;
     Ok(files

@@ -1,4 +1,5 @@
-//! A kustomization, built by `kubectl kustomize`: one file of the bundle for each object, in the order in which it writes them.
+//! Renders a kustomization with `kubectl kustomize`: one file of the bundle per object, in the
+//! order of the output.
 
 use std::path::Path;
 use std::process::Command;
@@ -10,7 +11,7 @@ use bundle_core::yaml;
 use super::program;
 use crate::failure::Outcome;
 
-/// The names that kustomize looks for.
+/// File names of a kustomization.
 const NAMES: [&str; 3] = ["kustomization.yaml", "kustomization.yml", "Kustomization"];
 
 /// Returns `true` if the folder has a kustomization.
@@ -18,7 +19,7 @@ pub(crate) fn is_kustomization(folder: &Path) -> bool {
     NAMES.iter().any(|name| folder.join(name).is_file())
 }
 
-/// Adds what the kustomization in `folder` makes to `files`.
+/// Adds the rendered objects of the kustomization in `folder` to `files`.
 pub(super) fn render(folder: &Path, files: &mut Files) -> Outcome {
     let mut command = Command::new("kubectl");
     command.arg("kustomize").arg(folder);

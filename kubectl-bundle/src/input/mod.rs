@@ -1,4 +1,5 @@
-//! What `build` and `init` are given: a folder of manifests, a chart, an operator's bundle, a kustomization. All become the files of a bundle.
+//! Input of `build` and `init`: a folder of manifests, a chart, an operator bundle, or a
+//! kustomization. All are converted to the files of a bundle.
 
 mod chart;
 mod kustomize;
@@ -15,7 +16,7 @@ use crate::failure::Outcome;
 
 pub(crate) use kustomize::is_kustomization;
 
-/// What the caller knows about the content.
+/// Values from flags about the content.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Known {
     /// Name, for content without `bundle.yaml`.
@@ -24,16 +25,17 @@ pub(crate) struct Known {
     pub(crate) version: Option<String>,
 }
 
-/// The files of a bundle, with what helm made of them.
+/// Files of a bundle, and the rendered objects of a chart.
 pub(crate) struct Input {
-    /// The files, `bundle.yaml` among them.
+    /// Files, including `bundle.yaml`.
     pub(crate) files: Files,
-    /// The objects of a chart.
+    /// Rendered objects of a chart.
     rendered: Option<Vec<u8>>,
 }
 
 impl Input {
-    /// What `files` mean, installed into the namespace `target`: these ones, over those of an image that they are built upon.
+    /// Returns the parsed content of `files` for the namespace `target`. `files` may include those
+    /// of a base image.
     pub(crate) fn content(&self, files: &Files, target: Option<&str>) -> Result<Content, Findings> {
         match &self.rendered {
             Some(rendered) => format::rendered(files, rendered),
@@ -42,7 +44,7 @@ impl Input {
     }
 }
 
-/// Reads what lies at `path`, and completes it to a bundle.
+/// Reads the content at `path` and adds a missing `bundle.yaml`.
 pub(crate) fn read(path: &Path, known: &Known) -> Outcome<Input> {
     let mut files = gather(path)?;
     let package = match files.get(package::FILE) {
@@ -51,7 +53,7 @@ pub(crate) fn read(path: &Path, known: &Known) -> Outcome<Input> {
                 agrees(&package, known)?;
                 Some(package)
             }
-            // Told with everything else that is wrong.
+            // Reported together with all other errors.
             Err(_) => None,
         },
         None => Some(complete(&mut files, known, path)?),
@@ -66,7 +68,7 @@ pub(crate) fn read(path: &Path, known: &Known) -> Outcome<Input> {
     Ok(Input { files, rendered })
 }
 
-/// The files as they lie there, rendered where kustomize has to.
+/// Returns the files at `path`, rendered if it is a kustomization.
 pub(crate) fn gather(path: &Path) -> Outcome<Files> {
     let limits = Limits::default();
     if path.is_file() {
@@ -81,9 +83,10 @@ pub(crate) fn gather(path: &Path) -> Outcome<Files> {
     Ok(files)
 }
 
-/// Adds `manifests/`, and folders in it, if nothing is in them. An image could have them, and the pod says of them what RukPak said.
+/// Adds `manifests/` and its folders if they are empty: images can contain empty folders, and the
+/// reconciler reports them like RukPak.
 ///
-/// They never reach an image: each is an error.
+/// They are never packed, as each is an error.
 fn empty_folders(path: &Path, files: &mut Files) {
     let has = |files: &Files, folder: &str| files.keys().any(|path| path.starts_with(folder));
     let manifests = path.join("manifests");
@@ -102,7 +105,7 @@ fn empty_folders(path: &Path, files: &mut Files) {
     }
 }
 
-/// A `bundle.yaml` for content that has none, from what the content says of itself and what the caller knows.
+/// Adds a `bundle.yaml` to content without one, from the metadata of the content and the flags.
 fn complete(files: &mut Files, known: &Known, path: &Path) -> Outcome<Package> {
     let package = described(files, known).map_err(|missing| match missing {
         Undescribed::Unnamed(findings) if !files.is_empty() => located(findings, path),
@@ -122,15 +125,15 @@ fn nothing() -> Findings {
     .into()
 }
 
-/// Why content cannot be given a `bundle.yaml`.
+/// Reason for which no `bundle.yaml` can be written.
 pub(crate) enum Undescribed {
-    /// Name or version are nowhere.
+    /// Name or version are missing.
     Unnamed(Findings),
-    /// What is there is wrong.
+    /// The metadata is invalid.
     Wrong(Findings),
 }
 
-/// What a `bundle.yaml` for these files would say.
+/// Returns the package for these files.
 pub(crate) fn described(files: &Files, known: &Known) -> Result<Package, Undescribed> {
     let wrong = |findings: Findings| Undescribed::Wrong(findings);
     let flag = |flag: &str, finding: Finding| Undescribed::Wrong(finding.at_field(flag).into());
@@ -175,7 +178,7 @@ pub(crate) fn described(files: &Files, known: &Known) -> Result<Package, Undescr
     Ok(package)
 }
 
-/// `--name` and `--version` complete a `bundle.yaml` that is not there; one that is there has the word.
+/// Returns an error if `--name` or `--version` differ from an existing `bundle.yaml`.
 fn agrees(package: &Package, known: &Known) -> Outcome {
     let version = package.version.to_string();
     for (flag, given, said) in [
@@ -212,7 +215,7 @@ fn is_folder(path: &Path) -> Outcome {
         .into())
 }
 
-/// Makes paths within the bundle ones that a person can open.
+/// Returns the findings with paths relative to the current folder.
 pub(crate) fn located(mut findings: Findings, folder: &Path) -> Findings {
     for finding in &mut findings.0 {
         if let Some(file) = &mut finding.place.file {

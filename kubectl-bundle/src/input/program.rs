@@ -1,4 +1,4 @@
-//! External commands that render content: found on PATH, within a time and an amount of output.
+//! External commands that render content, found on PATH, with limits on time and output.
 
 use std::io::ErrorKind;
 use std::process::Command;
@@ -9,14 +9,14 @@ use bundle_core::diagnostic::{Finding, codes};
 use crate::failure::{Failure, Outcome};
 use crate::process::{self, Limits, ProcessError, ProcessGroup};
 
-/// Longer than any rendering takes, more than any writes, and as much of its complaints as a person reads.
+/// Above the time and output of any rendering; stderr is truncated to what is readable.
 const LIMITS: Limits = Limits {
     time: Duration::from_secs(60),
     output: 32 << 20,
     complaints: 64 << 10,
 };
 
-/// What the program wrote to stdout. `install` says how to get it.
+/// Returns the stdout of the command. `install` is the hint for installing it.
 pub(super) fn run(name: &str, mut command: Command, install: &str) -> Outcome<Vec<u8>> {
     crate::secrets::withhold(&mut command);
     let finished = process::run(command, None, ProcessGroup::Shared, LIMITS)

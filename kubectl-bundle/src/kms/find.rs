@@ -1,4 +1,4 @@
-//! Where a plugin is, or what to do where there is none.
+//! Search for a plugin on PATH, and the error if it is missing.
 
 use std::path::PathBuf;
 
@@ -7,7 +7,7 @@ use bundle_core::diagnostic::{Finding, codes};
 use super::Key;
 use crate::path::{self, Found};
 
-/// The program of `key`.
+/// Returns the program for `key`.
 pub(super) fn on_path(key: &Key) -> Result<PathBuf, Finding> {
     let name = key.program();
     match path::find(&name) {

@@ -1,4 +1,5 @@
-//! Keys that never leave where they are: a program `sigstore-kms-NAME` signs with them (sigstore's KMS plugin protocol, v1).
+//! Keys in key management services: a program `sigstore-kms-NAME` signs with them (sigstore's KMS
+//! plugin protocol, v1).
 
 mod find;
 mod name;
@@ -16,7 +17,7 @@ use protocol::Ask;
 pub(crate) use name::Key;
 pub(crate) use place::Place;
 
-/// A key behind a plugin, whose public half is known.
+/// A key of a plugin, with its public key.
 pub(crate) struct Held {
     key: Key,
     program: PathBuf,
@@ -24,7 +25,7 @@ pub(crate) struct Held {
 }
 
 impl Key {
-    /// Finds the program and asks it for the public key.
+    /// Finds the program and gets the public key.
     pub(crate) fn open(self) -> Result<Held, Finding> {
         let program = find::on_path(&self)?;
         let public = protocol::ask(&self, &program, &Ask::PublicKey, protocol::LIMITS)?;

@@ -1,25 +1,25 @@
-//! `NAME://RESOURCE`: which plugin, and what it calls the key.
+//! Parser of `NAME://RESOURCE`: the plugin and its key.
 
 use std::fmt;
 
 use bundle_core::diagnostic::{Finding, codes};
 
-/// Longest name of a plugin, in bytes.
+/// Maximum length of a plugin's name, in bytes.
 const LONGEST_NAME: usize = 64;
-/// Longest name of a key, in bytes: it travels in an argument.
+/// Maximum length of a key's name, in bytes; it is passed as an argument.
 const LONGEST_RESOURCE: usize = 4096;
 
-/// A key that a plugin holds.
+/// A key of a plugin.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Key {
     name: String,
     resource: String,
-    /// `true` if somebody is there whom the plugin may ask for a PIN or a touch.
+    /// `true` if a user is present for a PIN or a touch.
     pub(super) attended: bool,
 }
 
 impl Key {
-    /// Reads what `--key` was given; `None` if that is a file.
+    /// Parses the value of `--key`; `None` for a file.
     pub(crate) fn parse(text: &str, attended: bool) -> Result<Option<Self>, Finding> {
         if text.starts_with("pkcs11:") {
             return Err(unusable(
@@ -59,17 +59,17 @@ impl Key {
         }))
     }
 
-    /// The program.
+    /// Returns the name of the program.
     pub(super) fn program(&self) -> String {
         format!("sigstore-kms-{}", self.name)
     }
 
-    /// What the plugin calls the key.
+    /// Returns the plugin's name of the key.
     pub(super) fn resource(&self) -> &str {
         &self.resource
     }
 
-    /// Returns `true` if cosign reaches keys of this name without a plugin.
+    /// Returns `true` if cosign supports these keys without a plugin.
     pub(super) fn is_built_into_cosign(&self) -> bool {
         matches!(
             self.name.as_str(),
@@ -84,7 +84,8 @@ impl fmt::Display for Key {
     }
 }
 
-/// A key's name without what may be a PIN or a password: a query, and what stands before an `@`.
+/// Returns the key's name without parts that may be a PIN or a password: the query, and the text
+/// before `@`.
 fn shown(resource: &str) -> String {
     let (plain, query) = match resource.split_once('?') {
         Some((plain, _)) => (plain, "?…"),

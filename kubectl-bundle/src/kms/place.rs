@@ -1,4 +1,4 @@
-//! What `--key` names: a file, or a key that a plugin holds.
+//! Value of `--key`: a file, or a key of a plugin.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -10,17 +10,17 @@ use super::Key;
 use crate::failure::{Failure, Outcome};
 use crate::{failure, files};
 
-/// Where a key is.
+/// Location of a key.
 #[derive(Debug, Clone)]
 pub(crate) enum Place {
-    /// In this file.
+    /// A file.
     File(PathBuf),
-    /// Behind a plugin.
+    /// A plugin.
     Plugin(Key),
 }
 
 impl Place {
-    /// Reads what was given. `attended`: somebody is there whom a plugin may ask for a PIN or a touch.
+    /// Parses the value of a flag. `attended`: a user is present for a PIN or a touch.
     pub(crate) fn read(given: PathBuf, attended: bool) -> Outcome<Self> {
         let key = given
             .to_str()
@@ -29,7 +29,7 @@ impl Place {
         Ok(key.flatten().map_or(Self::File(given), Self::Plugin))
     }
 
-    /// The public key that is there.
+    /// Returns the public key.
     pub(crate) fn public(&self) -> Outcome<PublicKey> {
         match self {
             Self::File(path) => PublicKey::parse(&files::read_text(path)?)

@@ -1,4 +1,5 @@
-//! What a plugin is asked and what its answer means: JSON in an argument, the message on stdin, JSON on stdout.
+//! Requests to a plugin and their responses: JSON in an argument, the message on stdin, JSON on
+//! stdout.
 
 use std::path::Path;
 use std::process::Command;
@@ -15,18 +16,18 @@ use super::Key;
 use crate::process::{self, Limits, ProcessError, ProcessGroup};
 use crate::ui::safe;
 
-/// The version of the protocol.
+/// Version of the protocol.
 const VERSION: &str = "v1";
-/// SHA-256, as Go numbers hash functions.
+/// SHA-256 in Go's enumeration of hash functions.
 const SHA256: u32 = 5;
 
-/// What is asked.
+/// Request to a plugin.
 pub(super) enum Ask<'a> {
-    /// The public key, as PEM text.
+    /// Public key as PEM text.
     PublicKey,
-    /// A signature over this message, which the plugin hashes where its algorithm wants that.
+    /// Signature of this message, which the plugin hashes if its algorithm requires it.
     Signature(&'a [u8]),
-    /// A signature over the content that has this sha256.
+    /// Signature of the content with this SHA-256.
     SignatureOfDigest(&'a [u8]),
 }
 
@@ -50,14 +51,15 @@ struct SignatureAnswer {
     signature: String,
 }
 
-/// Long enough to find a token and touch it; more than any answer holds, and as much of its complaints as a person reads.
+/// Enough time to find a token and touch it; output above any response; stderr is truncated to what
+/// is readable.
 pub(super) const LIMITS: Limits = Limits {
     time: Duration::from_secs(60),
     output: 256 << 10,
     complaints: 4096,
 };
 
-/// Asks, and gives the bytes of the answer.
+/// Sends a request and returns the bytes of the response.
 pub(super) fn ask(
     key: &Key,
     program: &Path,
@@ -76,9 +78,9 @@ pub(super) fn ask(
     let arguments = arguments(key, deadline, question).to_string();
     let mut command = Command::new(program);
     command.args([VERSION, &arguments]);
-    // What its service asks for stays in the environment: that is where the protocol has it.
+    // Credentials of the service stay in the environment, as the protocol defines.
     crate::secrets::withhold_ours(&mut command);
-    // Where somebody is there, it may speak to them.
+    // If a user is present, the plugin may use the terminal.
     let group = if key.attended {
         ProcessGroup::Terminal
     } else {
@@ -100,7 +102,7 @@ pub(super) fn ask(
         };
         return Err(garbage(key, &why));
     };
-    // How it ended does not count: the protocol says so.
+    // The exit status is ignored, as the protocol defines.
     if !answer.error_message.is_empty() {
         return Err(Finding::error(
             codes::trust::KEY_REFUSED,
@@ -172,7 +174,7 @@ fn failed(key: &Key, error: &ProcessError, limits: Limits) -> Finding {
     .hint("nothing was stored; the plugin or the device behind it is at fault")
 }
 
-/// It ran, and what it answers is none of the protocol's answers.
+/// Returns the finding for a response that does not follow the protocol.
 pub(super) fn garbage(key: &Key, why: &str) -> Finding {
     Finding::error(
         codes::usage::PROGRAM_FAILED,

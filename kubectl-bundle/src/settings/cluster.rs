@@ -1,11 +1,12 @@
-//! Which cluster is meant: flags, then `KUBECONFIG`, then the usual file, then the pod that we run in.
+//! Choice of the cluster: flags, then `KUBECONFIG`, then the default file, then the ServiceAccount
+//! of the pod.
 
 use super::{Environment, duration};
 use crate::args::Kube;
 use crate::cluster::{KubeSettings, Kubeconfig};
 use crate::failure::Outcome;
 
-/// Reads the cluster flags.
+/// Returns the settings for the cluster flags.
 pub(super) fn settings(kube: Kube, environment: &Environment) -> Outcome<KubeSettings> {
     let usual = || {
         environment

@@ -1,4 +1,4 @@
-//! Durations as kubectl and Go write them: `30s`, `5m`, `1h30m`, `250ms`, `0`.
+//! Durations in Go's syntax, as in kubectl: `30s`, `5m`, `1h30m`, `250ms`, `0`.
 
 use std::time::Duration;
 
@@ -8,14 +8,14 @@ use super::unusable;
 use crate::failure::Outcome;
 
 fn parse(text: &str) -> Option<Duration> {
-    // kubectl takes a number without a unit for seconds.
+    // kubectl parses a number without a unit as seconds.
     if let Ok(seconds) = text.parse::<u64>() {
         return Some(Duration::from_secs(seconds));
     }
     SpanParser::new().parse_unsigned_duration(text).ok()
 }
 
-/// Reads the value of `flag`; zero is no limit.
+/// Parses the value of `flag`; zero means no limit.
 pub(super) fn limit(flag: &str, text: &str) -> Outcome<Option<Duration>> {
     match parse(text) {
         Some(Duration::ZERO) => Ok(None),

@@ -1,4 +1,4 @@
-//! Everything that is read from the environment, once, at the start.
+//! All environment variables and other properties of the process, read once at the start.
 
 use std::env;
 use std::ffi::OsString;
@@ -10,12 +10,12 @@ use crate::registry::Files;
 use crate::sigstore::TokenSource;
 use crate::sigstore::root::Folders;
 
-/// Where a cluster may put an identity token, as cosign has it.
+/// Path of an identity token in a pod, as in cosign.
 const TOKEN_FILE: &str = "/var/run/sigstore/cosign/oidc-token";
-/// Where agents of Buildkite ask, unless they are told another place.
+/// Default URL of Buildkite's agent API.
 const BUILDKITE: &str = "https://agent.buildkite.com/v3";
 
-/// What the process was given besides its arguments.
+/// Environment of the process.
 #[expect(
     clippy::struct_excessive_bools,
     reason = "independent facts about the environment"
@@ -33,13 +33,13 @@ pub(crate) struct Environment {
     pub(crate) stderr_is_terminal: bool,
     /// Stdin is a terminal.
     stdin_is_terminal: bool,
-    /// `CI` says that nobody is there.
+    /// `CI` is set: no user is present.
     ci: bool,
-    /// The files of `KUBECONFIG`.
+    /// Files of `KUBECONFIG`.
     pub(crate) kubeconfig: Vec<PathBuf>,
-    /// The home folder.
+    /// Home folder.
     pub(crate) home: Option<PathBuf>,
-    /// `true` if this process runs in a pod that may ask its API server.
+    /// `true` if this process runs in a pod with a ServiceAccount.
     pub(crate) in_cluster: bool,
     /// `DOCKER_CONFIG`, `REGISTRY_AUTH_FILE`, `XDG_RUNTIME_DIR`.
     credentials: [Option<PathBuf>; 3],
@@ -49,13 +49,13 @@ pub(crate) struct Environment {
     cache: Option<PathBuf>,
     /// `CONTAINERS_REGISTRIES_CONF`.
     registries_conf: Option<PathBuf>,
-    /// `SOURCE_DATE_EPOCH`: the one time that a build may write.
+    /// `SOURCE_DATE_EPOCH`: timestamp of builds.
     pub(crate) source_date: Option<String>,
-    /// `BUNDLE_PASSWORD`, else `COSIGN_PASSWORD`; an empty one counts.
+    /// `BUNDLE_PASSWORD`, else `COSIGN_PASSWORD`; an empty one is a password.
     pub(crate) password: Option<String>,
-    /// Windows can be shown: `DISPLAY` or `WAYLAND_DISPLAY`.
+    /// A display is available: `DISPLAY` or `WAYLAND_DISPLAY`.
     pub(crate) graphical: bool,
-    /// The identity token that is there.
+    /// Identity token from the environment.
     token: Option<TokenSource>,
 }
 
@@ -67,7 +67,7 @@ fn filled(name: &str) -> Option<OsString> {
     env::var_os(name).filter(|value| !value.is_empty())
 }
 
-/// The token that this machine or its CI system has for us.
+/// Returns the identity token of this machine or its CI system.
 fn token(text: &dyn Fn(&str) -> Option<String>, file: &Path) -> Option<TokenSource> {
     if let Some(token) = text("SIGSTORE_ID_TOKEN") {
         return Some(TokenSource::Environment(token.into()));
@@ -91,7 +91,7 @@ fn token(text: &dyn Fn(&str) -> Option<String>, file: &Path) -> Option<TokenSour
 }
 
 impl Environment {
-    /// Reads it.
+    /// Reads the environment.
     pub(crate) fn read() -> Self {
         Self {
             no_color: filled("NO_COLOR").is_some(),
@@ -125,17 +125,17 @@ impl Environment {
         }
     }
 
-    /// Returns `true` if somebody is there who could be asked something.
+    /// Returns `true` if a user is present for a prompt.
     pub(crate) fn is_attended(&self) -> bool {
         self.stdin_is_terminal && self.stderr_is_terminal && !self.ci
     }
 
-    /// Where an identity token comes from that was not given.
+    /// Returns the default source of an identity token.
     pub(crate) fn token_source(&self) -> Option<TokenSource> {
         self.token.clone()
     }
 
-    /// The files in which podman and docker keep credentials, those that were named first.
+    /// Returns the credential files of podman and docker; those named by variables come first.
     pub(crate) fn credential_files(&self) -> Vec<PathBuf> {
         let [docker, podman, runtime] = &self.credentials;
         let home = self.home.as_ref();
@@ -154,7 +154,7 @@ impl Environment {
         .collect()
     }
 
-    /// Where podman keeps what one user has set.
+    /// Returns podman's configuration folder of the user.
     fn containers(&self) -> Option<PathBuf> {
         Some(self.config_folder()?.join("containers"))
     }
@@ -164,26 +164,27 @@ impl Environment {
         self.config.clone().or_else(home)
     }
 
-    /// Where it is kept which TUF repository is trusted, and what it said.
+    /// Returns the folders for the choice of the TUF repository and its cached metadata.
     pub(crate) fn trust_folders(&self) -> Option<Folders> {
         let home = || self.home.as_ref().map(|home| home.join(".cache"));
         let folders = Folders {
             config: self.config_folder()?,
             cache: self.cache.clone().or_else(home)?,
         };
-        // What lies in the folder one stands in is content, and says nothing about whom to trust.
+        // Relative folders are ignored: files in the current folder are untrusted.
         let absolute = folders.config.is_absolute() && folders.cache.is_absolute();
         absolute.then_some(folders)
     }
 
-    /// The folders in which podman and docker keep certificates by registry, the user's own first.
+    /// Returns the folders with certificates by registry of podman and docker, the user's first.
     pub(crate) fn certificate_folders(&self) -> Vec<PathBuf> {
         let own = self.containers().map(|folder| folder.join("certs.d"));
         let shared = ["/etc/containers/certs.d", "/etc/docker/certs.d"].map(PathBuf::from);
         own.into_iter().chain(shared).collect()
     }
 
-    /// The files in which podman keeps mirrors. Of the main ones the user's own stands in for the system's; folders hold more, the last one counting.
+    /// Returns podman's files with mirrors. The user's main file replaces the system's; drop-in
+    /// folders are read in addition, and the last entry wins.
     pub(crate) fn mirror_files(&self) -> Files {
         if let Some(file) = &self.registries_conf {
             return Files::Named(file.clone());
@@ -200,7 +201,8 @@ impl Environment {
         }
     }
 
-    /// Where a password comes from: standard input if asked for, else the environment, else a prompt.
+    /// Returns the source of a password: standard input if requested, else the environment, else a
+    /// prompt.
     pub(crate) fn password_source(&self, stdin: bool) -> Source {
         match &self.password {
             _ if stdin => Source::Stdin,
@@ -221,7 +223,7 @@ mod tests {
         std::fs::write(&here, "token").unwrap();
         let found = |names: &[&str], file: &Path| {
             let text = |name: &str| names.contains(&name).then(|| "x".to_owned());
-            // What is secret does not show.
+            // Debug output hides secrets.
             format!("{:?}", token(&text, file))
         };
         let github = [

@@ -1,11 +1,11 @@
-//! Whose identity signs without a key: a token that is given, one that is there, or somebody who logs in.
+//! Source of the identity token for signing without a key: a flag, the environment, or a login.
 
 use super::{Environment, unusable};
 use crate::args::{AuthFlow, Keyless};
 use crate::failure::Outcome;
 use crate::sigstore::{Flow, Opener, TokenSource};
 
-/// Where the token comes from. Nobody is asked to log in who did not say so, or is not there.
+/// Returns the source of the token. A login is used only if it was requested or a user is present.
 pub(super) fn source(args: &Keyless, environment: &Environment) -> Outcome<TokenSource> {
     let opener = || Opener::find(environment.graphical);
     let there = environment.token_source();

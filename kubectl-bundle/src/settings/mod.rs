@@ -1,4 +1,4 @@
-//! From what was typed to what is meant: environment, defaults and checks across flags, in one place.
+//! Converts arguments to settings: environment, defaults and checks across flags.
 
 mod cluster;
 mod duration;
@@ -23,7 +23,7 @@ use crate::ui::format::Format;
 pub(crate) use environment::Environment;
 pub(crate) use printing::style;
 
-/// The path of `--to` and the format of `-o`, of verbs that write to a path.
+/// Returns the path of `--to` and the format of `-o`, for verbs that write to a path.
 fn destination(
     to: Option<PathBuf>,
     output: Option<FormatOrPath>,
@@ -40,7 +40,7 @@ fn destination(
     }
 }
 
-/// The error where a path is given after `-o`, which is kubectl's flag for a format.
+/// Returns the error for a path after `-o`, which is the flag for a format, as in kubectl.
 fn not_a_path(message: &str, path: &Path) -> Finding {
     unusable("--output", message).hint(format!(
         "the flag for a path is --to: --to {}",
@@ -48,7 +48,7 @@ fn not_a_path(message: &str, path: &Path) -> Finding {
     ))
 }
 
-/// A flag whose value cannot be used.
+/// Returns the error for an invalid value of a flag.
 fn unusable(flag: &str, message: &str) -> Finding {
     Finding::error(codes::usage::BAD_ARGUMENT, message).at_field(flag)
 }

@@ -1,10 +1,10 @@
-//! How to print: colour, progress, verbosity.
+//! Output settings: colour, progress, verbosity.
 
 use super::Environment;
 use crate::args::{Color, Global};
 use crate::ui::{Style, Verbosity};
 
-/// From flags, then environment, then what stdout and stderr are.
+/// Returns the style from flags, the environment, and the types of stdout and stderr.
 pub(crate) fn style(global: &Global, environment: &Environment) -> Style {
     let colored = |terminal: bool| match global.color {
         Color::Always => true,

@@ -1,4 +1,5 @@
-//! How registries are spoken to: flags, and the files in which docker and podman keep credentials, certificates and mirrors.
+//! Registry settings: flags, and docker's and podman's files with credentials, certificates and
+//! mirrors.
 
 use std::path::Path;
 
@@ -10,7 +11,7 @@ use crate::args::Registry;
 use crate::failure::Outcome;
 use crate::registry::{Files, GivenLogin, RegistrySettings, Secret};
 
-/// Reads the registry flags.
+/// Returns the settings for the registry flags.
 pub(super) fn settings(registry: Registry, environment: &Environment) -> Outcome<RegistrySettings> {
     let secret = match registry.registry_username {
         Some(user) => Some(Secret::Password { user }),
@@ -37,17 +38,17 @@ pub(super) fn settings(registry: Registry, environment: &Environment) -> Outcome
     })
 }
 
-/// Reads a reference.
+/// Parses a reference.
 pub(super) fn reference(text: &str) -> Outcome<Reference> {
     let read: Result<Reference, Finding> = text.parse();
-    // What exists here, or can only be a path, is not looked for in a registry.
+    // An existing path, or a text that can only be a path, is not looked up in a registry.
     if let Some(finding) = path_instead(text, read.as_ref().err()) {
         return Err(finding.into());
     }
     Ok(read?)
 }
 
-/// The finding for a path that stands where a reference belongs.
+/// Returns the finding for a path in place of a reference.
 fn path_instead(text: &str, error: Option<&Finding>) -> Option<Finding> {
     let exists = Path::new(text).exists();
     let is_meant = exists || text.starts_with(['.', '/', '~']);
@@ -67,7 +68,7 @@ fn path_instead(text: &str, error: Option<&Finding>) -> Option<Finding> {
     })
 }
 
-/// The same where, with another flag, it could have been a file.
+/// Parses a reference, with a hint for a file, which another flag accepts.
 pub(super) fn reference_or_file(text: &str) -> Outcome<Reference> {
     let read: Result<Reference, Finding> = text.parse();
     let path = Path::new(text);

@@ -1,4 +1,4 @@
-//! What the verbs are to do that carry content: copy, pull, push, save, load.
+//! Settings of the verbs that copy content: copy, pull, push, save, load.
 
 use bundle_oci::store::CopyOptions;
 
@@ -24,7 +24,7 @@ fn along(args: &args::Along) -> Outcome<CopyOptions> {
     })
 }
 
-/// The settings of `copy`.
+/// Returns the settings of `copy`.
 pub(crate) fn copy(args: args::Copy, environment: &Environment) -> Outcome<copy::Copy> {
     let target = Place::target(&args.target)?;
     let images_to = args.images_to.as_deref().map(str::parse).transpose()?;
@@ -45,7 +45,7 @@ pub(crate) fn copy(args: args::Copy, environment: &Environment) -> Outcome<copy:
     })
 }
 
-/// The settings of `pull`.
+/// Returns the settings of `pull`.
 pub(crate) fn pull(args: args::Pull, environment: &Environment) -> Outcome<pull::Pull> {
     let reference = registry::reference(&args.reference)?;
     let (to, format) = destination(args.to, args.output, args.format)?;
@@ -77,7 +77,7 @@ pub(crate) fn pull(args: args::Pull, environment: &Environment) -> Outcome<pull:
     })
 }
 
-/// The settings of `push`.
+/// Returns the settings of `push`.
 pub(crate) fn push(args: args::Push, environment: &Environment) -> Outcome<push::Push> {
     let source = Place::source(&args.source)?;
     if matches!(source, Place::Registry(_)) {
@@ -99,7 +99,7 @@ pub(crate) fn push(args: args::Push, environment: &Environment) -> Outcome<push:
     })
 }
 
-/// The settings of `save`.
+/// Returns the settings of `save`.
 pub(crate) fn save(args: args::Save, environment: &Environment) -> Outcome<save::Save> {
     let references = args.references.iter().map(|text| registry::reference(text));
     let (output, format) = destination(args.to, args.output, args.format)?;
@@ -119,7 +119,7 @@ pub(crate) fn save(args: args::Save, environment: &Environment) -> Outcome<save:
     })
 }
 
-/// The settings of `load`.
+/// Returns the settings of `load`.
 pub(crate) fn load(args: args::Load, environment: &Environment) -> Outcome<load::Load> {
     Ok(load::Load {
         file: args.file,

@@ -1,4 +1,4 @@
-//! What the verbs that sign, and those that make keys, are to do.
+//! Settings of the verbs that sign or create keys.
 
 use std::path::{Path, PathBuf};
 
@@ -18,7 +18,7 @@ use crate::signer::{By, Secret};
 use crate::sigstore;
 use crate::sigstore::root::WantedRoot;
 
-/// The settings of `keys generate`.
+/// Returns the settings of `keys generate`.
 pub(crate) fn generate(
     args: args::Generate,
     environment: &Environment,
@@ -33,7 +33,7 @@ pub(crate) fn generate(
     }
 }
 
-/// The settings of `keys public`.
+/// Returns the settings of `keys public`.
 pub(crate) fn public(
     args: args::PublicHalf,
     environment: &Environment,
@@ -43,7 +43,7 @@ pub(crate) fn public(
     })
 }
 
-/// The settings of `keys import`.
+/// Returns the settings of `keys import`.
 pub(crate) fn import(
     args: args::Import,
     environment: &Environment,
@@ -59,7 +59,7 @@ pub(crate) fn import(
     })
 }
 
-/// The settings of `keys export`. That it is asked for by the long flag, clap has seen to.
+/// Returns the settings of `keys export`. clap has checked that the confirming flag is set.
 pub(crate) fn export(
     args: args::Export,
     environment: &Environment,
@@ -81,7 +81,7 @@ pub(crate) fn export(
     })
 }
 
-/// The settings of `sign`.
+/// Returns the settings of `sign`.
 pub(crate) fn sign(
     args: args::Sign,
     environment: &Environment,
@@ -117,7 +117,7 @@ pub(crate) fn sign(
     }))
 }
 
-/// The settings of `attest`.
+/// Returns the settings of `attest`.
 pub(crate) fn attest(
     args: args::Attest,
     environment: &Environment,
@@ -151,7 +151,8 @@ pub(crate) fn attest(
     }))
 }
 
-/// cosign 2's form keeps a log's promise, which Rekor v1 alone gives.
+/// Returns an error for Rekor v2: cosign 2's format needs the signed entry timestamp, which only
+/// Rekor v1 returns.
 fn promising(version: Option<u32>) -> Outcome<Option<u32>> {
     match version {
         None | Some(1) => Ok(Some(1)),
@@ -164,7 +165,7 @@ fn promising(version: Option<u32>) -> Outcome<Option<u32>> {
     }
 }
 
-/// Who signs: the key that is named, or whoever a token names.
+/// Returns the signer: a key, or the identity of a token.
 fn by(args: args::SignBy, environment: &Environment, registry: &RegistrySettings) -> Outcome<By> {
     let args::SignBy {
         key,

@@ -1,4 +1,4 @@
-//! What `verify` and `policy test` are to do.
+//! Settings of `verify` and `policy test`.
 
 use std::path::PathBuf;
 
@@ -18,7 +18,7 @@ use crate::failure::Outcome;
 use crate::kms::Place;
 use crate::sigstore::root::WantedRoot;
 
-/// The settings of `verify`.
+/// Returns the settings of `verify`.
 pub(crate) fn verify(
     args: args::Verify,
     environment: &Environment,
@@ -80,7 +80,7 @@ pub(crate) fn verify(
     }))
 }
 
-/// The settings of `policy test`.
+/// Returns the settings of `policy test`.
 pub(crate) fn policy_test(
     args: args::PolicyTest,
     environment: &Environment,
@@ -104,7 +104,7 @@ fn root(args: args::TrustRoot, environment: &Environment, ca_files: &[PathBuf]) 
     }
 }
 
-/// Whatever was initialised, reached so.
+/// Returns the settings for the repository of `trust init`, with these connection flags.
 fn initialised(reach: args::Reach, environment: &Environment) -> WantedRoot {
     WantedRoot {
         file: None,
@@ -114,7 +114,7 @@ fn initialised(reach: args::Reach, environment: &Environment) -> WantedRoot {
     }
 }
 
-/// The settings of `trust init`.
+/// Returns the settings of `trust init`.
 pub(crate) fn init(args: args::TrustInit, environment: &Environment) -> init::Init {
     init::Init {
         repository: args.mirror.zip(args.root),
@@ -123,7 +123,7 @@ pub(crate) fn init(args: args::TrustInit, environment: &Environment) -> init::In
     }
 }
 
-/// The settings of `trust update`.
+/// Returns the settings of `trust update`.
 pub(crate) fn update(args: args::TrustUpdate, environment: &Environment) -> update::Update {
     update::Update {
         wanted: initialised(args.reach, environment),
@@ -131,7 +131,7 @@ pub(crate) fn update(args: args::TrustUpdate, environment: &Environment) -> upda
     }
 }
 
-/// The settings of `trust show`.
+/// Returns the settings of `trust show`.
 pub(crate) fn show(args: args::TrustShow, environment: &Environment) -> show::Show {
     show::Show {
         wanted: WantedRoot {
@@ -143,7 +143,7 @@ pub(crate) fn show(args: args::TrustShow, environment: &Environment) -> show::Sh
     }
 }
 
-/// The settings of `trust reset`.
+/// Returns the settings of `trust reset`.
 pub(crate) fn reset(environment: &Environment) -> reset::Reset {
     let reach = args::Reach {
         ca_file: Vec::new(),

@@ -1,4 +1,4 @@
-//! What each verb that only reads or packs is to do.
+//! Settings of the verbs that only read or pack.
 
 use bundle_core::images::Allowed;
 use bundle_core::version::ServerVersion;
@@ -14,7 +14,7 @@ use crate::input::Known;
 use crate::packing;
 use crate::place::Place;
 
-/// The settings of `build`.
+/// Returns the settings of `build`.
 pub(crate) fn build(args: args::Build, environment: &Environment) -> Outcome<build::Build> {
     let (output, format) = destination(args.to, args.output, args.format)?;
     for pattern in &args.allow_mutable_tags {
@@ -49,7 +49,7 @@ pub(crate) fn build(args: args::Build, environment: &Environment) -> Outcome<bui
     })
 }
 
-/// The settings of `inspect`.
+/// Returns the settings of `inspect`.
 pub(crate) fn inspect(args: args::Inspect, environment: &Environment) -> Outcome<inspect::Inspect> {
     let place = Place::source(&args.source)?;
     let settings = registry::settings(args.registry, environment)?;
@@ -70,7 +70,7 @@ pub(crate) fn inspect(args: args::Inspect, environment: &Environment) -> Outcome
     })
 }
 
-/// The settings of `unpack`.
+/// Returns the settings of `unpack`.
 pub(crate) fn unpack(args: args::Unpack, environment: &Environment) -> Outcome<unpack::Unpack> {
     let (target, format) = destination(args.to, args.output, args.format)?;
     Ok(unpack::Unpack {
@@ -89,7 +89,7 @@ fn platform(text: Option<&str>) -> Outcome<Option<Platform>> {
     Ok(read.map_err(|why: String| unusable("--platform", &why))?)
 }
 
-/// The settings of `check`.
+/// Returns the settings of `check`.
 pub(crate) fn check(args: args::Check, environment: &Environment) -> Outcome<check::Check> {
     Ok(check::Check {
         files: args.filename,
@@ -106,7 +106,7 @@ pub(crate) fn check(args: args::Check, environment: &Environment) -> Outcome<che
     })
 }
 
-/// The settings of `get`.
+/// Returns the settings of `get`.
 pub(crate) fn get(args: args::Get, environment: &Environment) -> Outcome<get::Get> {
     Ok(get::Get {
         names: args.names,
@@ -117,7 +117,7 @@ pub(crate) fn get(args: args::Get, environment: &Environment) -> Outcome<get::Ge
     })
 }
 
-/// The settings of `status`.
+/// Returns the settings of `status`.
 pub(crate) fn status(args: args::Status, environment: &Environment) -> Outcome<status::Status> {
     Ok(status::Status {
         name: args.name,
@@ -127,7 +127,7 @@ pub(crate) fn status(args: args::Status, environment: &Environment) -> Outcome<s
     })
 }
 
-/// The settings of `version`.
+/// Returns the settings of `version`.
 pub(crate) fn version(args: args::Version, environment: &Environment) -> Outcome<version::Version> {
     Ok(version::Version {
         cluster: if args.client {
@@ -140,7 +140,7 @@ pub(crate) fn version(args: args::Version, environment: &Environment) -> Outcome
     })
 }
 
-/// The settings of `render`.
+/// Returns the settings of `render`.
 pub(crate) fn render(args: args::Render, environment: &Environment) -> Outcome<render::Render> {
     let place = Place::source(&args.source)?;
     let settings = registry::settings(args.registry, environment)?;
@@ -156,7 +156,7 @@ pub(crate) fn render(args: args::Render, environment: &Environment) -> Outcome<r
     })
 }
 
-/// The settings of `completion`.
+/// Returns the settings of `completion`.
 pub(crate) fn completion(
     args: args::Completion,
     root: clap::Command,
@@ -174,7 +174,7 @@ pub(crate) fn completion(
     })
 }
 
-/// The settings of `__complete`.
+/// Returns the settings of `__complete`.
 pub(crate) fn complete(
     args: args::Complete,
     environment: &Environment,
@@ -184,7 +184,7 @@ pub(crate) fn complete(
         let at = args.words.iter().position(|word| word == flag)?;
         args.words.get(at + 1).cloned()
     };
-    // The cluster that the line being typed means.
+    // The cluster flags on the completed command line.
     let kube = args::Kube {
         kubeconfig: value("--kubeconfig").map(Into::into),
         context: value("--context"),

@@ -1,4 +1,4 @@
-//! What each verb that changes a cluster is to do.
+//! Settings of the verbs that change a cluster.
 
 use bundle_api::ServiceAccountName;
 use bundle_api::deployment::{Collision, DeleteCustomResources, DeleteObjects, DriftMode, Replace};
@@ -13,7 +13,7 @@ use crate::commands::write::Write;
 use crate::commands::{create, delete, deploy};
 use crate::failure::Outcome;
 
-/// The settings of `deploy`.
+/// Returns the settings of `deploy`.
 pub(crate) fn deploy(args: args::Deploy, environment: &Environment) -> Outcome<deploy::Deploy> {
     let service_account = match args.service_account.as_deref() {
         None => Setting::Keep,
@@ -61,7 +61,7 @@ pub(crate) fn deploy(args: args::Deploy, environment: &Environment) -> Outcome<d
     })
 }
 
-/// The settings of `create`.
+/// Returns the settings of `create`.
 pub(crate) fn create(args: args::Create, environment: &Environment) -> Outcome<create::Create> {
     Ok(create::Create {
         name: args.name,
@@ -70,7 +70,7 @@ pub(crate) fn create(args: args::Create, environment: &Environment) -> Outcome<c
     })
 }
 
-/// The settings of `delete`.
+/// Returns the settings of `delete`.
 pub(crate) fn delete(args: args::Delete, environment: &Environment) -> Outcome<delete::Delete> {
     Ok(delete::Delete {
         names: args.names,
@@ -134,7 +134,7 @@ fn dry_run(mode: args::DryRun) -> DryRun {
     }
 }
 
-/// `NAMESPACE/NAME`, or a name in the namespace of `-n`.
+/// Parses `NAMESPACE/NAME`, or a name in the namespace of `-n`.
 fn service_account(text: &str, namespace: Option<&str>) -> Outcome<ServiceAccountName> {
     let (namespace, name) = match text.split_once('/') {
         Some((namespace, name)) => (namespace, name),

@@ -1,4 +1,4 @@
-//! A private key in a file, opened with its password.
+//! Private key in a file, opened with its password.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ use crate::{failure, files};
 /// Reads the file, gets the password, and opens the key.
 pub(super) fn open(file: &Path, password: &Source) -> Outcome<PrivateKey> {
     let pem = files::read_text(file)?;
-    // Nobody is asked for the password of a key that has none.
+    // No password is requested for a key without one.
     if keys::PublicKey::parse(&pem).is_ok() {
         return Err(Finding::error(
             codes::trust::KEY_UNREADABLE,

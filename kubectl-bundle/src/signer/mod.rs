@@ -1,4 +1,4 @@
-//! Who signs: a key, or whom a certificate names, and the one way in which anything is signed by either.
+//! Signer: a key or a certificate, with one function for all kinds of signatures.
 
 mod key;
 
@@ -17,54 +17,54 @@ use crate::password::Source;
 use crate::sigstore::{self, Services};
 use crate::ui::Ui;
 
-/// Who is to sign.
+/// Signer settings.
 pub(crate) enum By {
     /// A private key.
     Key(Secret),
-    /// Whoever an identity token names.
+    /// A certificate for the identity of a token.
     Certificate(Box<sigstore::Settings>),
 }
 
-/// A private key, not opened yet.
+/// A private key that is not opened yet.
 pub(crate) struct Secret {
-    /// Where it is.
+    /// Location.
     pub(crate) place: Place,
-    /// Where its password comes from, if it is a file.
+    /// Source of its password, for a file.
     pub(crate) password: Source,
 }
 
-/// Who signs, ready to do so.
+/// A signer that is ready.
 pub(crate) enum Signer {
-    /// With a key that stays.
+    /// With a long-lived key.
     Key {
-        /// What it is called: its file, or its name at a plugin.
+        /// File of the key, or its name at a plugin.
         name: String,
-        /// The key, or whatever holds it.
+        /// Key, or the plugin that holds it.
         key: Box<dyn sign::Signer>,
     },
-    /// With one that lives for one signature.
+    /// With an ephemeral key and a certificate.
     Certificate(Box<Services>),
 }
 
-/// What is signed.
+/// Content to sign.
 pub(crate) enum Payload {
-    /// An in-toto statement; it becomes a Sigstore bundle.
+    /// In-toto statement; the result is a Sigstore bundle.
     Statement(Vec<u8>),
-    /// cosign 2's payload; it gets annotations.
+    /// Payload of cosign 2; the result are annotations.
     Simple(Vec<u8>),
-    /// The content itself, without anything around it; it becomes a Sigstore bundle.
+    /// The content itself; the result is a Sigstore bundle.
     Content,
 }
 
-/// What came of it.
+/// Result of signing.
 pub(crate) struct Made {
-    /// Who signed.
+    /// Signer.
     pub(crate) who: Who,
-    /// What is to be kept; `None` where it is there already.
+    /// Signature to store; `None` if it exists already.
     pub(crate) signature: Option<RawSignature>,
 }
 
-/// Who signed, as data.
+/// Signer, as data.
 #[derive(Default, Serialize)]
 pub(crate) struct Who {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -75,13 +75,14 @@ pub(crate) struct Who {
     identity: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     issuer: Option<String>,
-    /// In words: `with release.key (ECDSA P-256, …)`.
+    /// As text: `with release.key (ECDSA P-256, …)`.
     #[serde(skip)]
     pub(crate) text: String,
 }
 
 impl By {
-    /// Opens the key, or gets the token: what may fail without a registry being asked should do so first.
+    /// Opens the key or gets the token, so that these errors occur before any request to the
+    /// registry.
     pub(crate) async fn open(self, ui: &mut Ui) -> Outcome<Signer> {
         Ok(match self {
             Self::Key(secret) => {
@@ -96,7 +97,7 @@ impl By {
 }
 
 impl Secret {
-    /// Opens it: what it is called, and the key or whatever holds it.
+    /// Opens the key. Returns its name, and the key or the plugin that holds it.
     pub(crate) fn open(self) -> Outcome<(String, Box<dyn sign::Signer>)> {
         let name = self.place.to_string();
         Ok(match self.place {
@@ -107,7 +108,8 @@ impl Secret {
 }
 
 impl Signer {
-    /// Signs `payload`, which is about `content`, unless `already` says that this signer has done so. What comes out holds.
+    /// Signs `payload` for `content`, unless `already` finds a signature of this signer. The result
+    /// has been verified.
     pub(crate) async fn sign(
         &self,
         ui: &mut Ui,
@@ -237,7 +239,7 @@ fn simple(bytes: Vec<u8>) -> RawSignature {
     }
 }
 
-/// The time to judge by: the clocks of services may be ahead of ours.
+/// Returns the time for verification, with a tolerance for services whose clocks are ahead.
 fn now() -> Timestamp {
     Timestamp::now() + Duration::from_secs(300)
 }

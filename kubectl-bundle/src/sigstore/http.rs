@@ -1,4 +1,5 @@
-//! Asking a service: over TLS (or on loopback), bounded in time and size, without redirects, and its refusals in its own words.
+//! HTTP client for signing services: TLS (or loopback), limits on time and size, no redirects, and
+//! the service's error message.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -12,32 +13,32 @@ use super::secret::{Secret, without_secrets};
 use crate::failure::{Failure, Outcome};
 use crate::files;
 
-/// Largest answer that is read, in bytes.
+/// Maximum size of a response, in bytes.
 const LARGEST: usize = 1 << 20;
-/// How long an answer may take.
+/// Timeout of a request.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// How much of a refusal is told, in characters.
+/// Maximum length of an error message that is printed, in characters.
 const TOLD: usize = 300;
 
-/// A question to a service.
+/// Request to a service.
 pub(super) struct Ask {
-    /// Who it is, in a person's words.
+    /// Name of the service for messages.
     pub(super) who: &'static str,
-    /// Where.
+    /// URL.
     pub(super) url: Result<Url, ParseError>,
-    /// What the content is.
+    /// Media type of the body.
     pub(super) media_type: &'static str,
-    /// The content; where there is none, the service is asked by GET.
+    /// Body; if empty, the method is GET.
     pub(super) content: Vec<u8>,
-    /// What to show.
+    /// Credentials.
     pub(super) bearer: Option<Shown>,
 }
 
-/// What is shown to a service so that it answers.
+/// Credentials for a service.
 pub(super) enum Shown {
     /// A bearer token.
     Bearer(Secret),
-    /// What an agent of Buildkite has.
+    /// Token of a Buildkite agent.
     Agent(Secret),
 }
 
@@ -48,7 +49,7 @@ impl Shown {
         }
     }
 
-    /// The header, which no log shows.
+    /// Returns the header, marked as sensitive.
     fn header(&self) -> Option<HeaderValue> {
         let text = match self {
             Self::Bearer(secret) => format!("Bearer {}", secret.expose()),
@@ -60,17 +61,17 @@ impl Shown {
     }
 }
 
-/// What a service said.
+/// Response of a service.
 struct Answer {
     who: &'static str,
     host: String,
     status: StatusCode,
     body: Vec<u8>,
-    /// Its words in one line, without what it was shown.
+    /// Error message on one line, without the credentials.
     words: String,
 }
 
-/// The clients: those on loopback are not asked through a proxy.
+/// The clients: the one for loopback uses no proxy.
 pub(super) struct Http {
     proxied: reqwest::Client,
     direct: reqwest::Client,
@@ -107,7 +108,7 @@ impl Http {
         })
     }
 
-    /// The client for this address.
+    /// Returns the client for this URL.
     pub(super) fn client(&self, url: &Url) -> &reqwest::Client {
         if is_loopback(url) {
             &self.direct
@@ -116,7 +117,7 @@ impl Http {
         }
     }
 
-    /// The answer, which is not a refusal.
+    /// Sends a request and returns the body. An error status is an error.
     pub(super) async fn send(&self, ask: Ask) -> Outcome<Vec<u8>> {
         let answer = self.exchange(ask).await?;
         if !answer.status.is_success() {
@@ -131,7 +132,8 @@ impl Http {
         Ok(answer.body)
     }
 
-    /// The answer, and whether it is a yes: for services whose refusals have a meaning.
+    /// Sends a request and returns the body and whether the status is a success, for services whose
+    /// error bodies are needed.
     pub(super) async fn ask(&self, ask: Ask) -> Outcome<(bool, Vec<u8>)> {
         let answer = self.exchange(ask).await?;
         Ok((answer.status.is_success(), answer.body))
@@ -180,7 +182,7 @@ impl Http {
                 format!("{who} at {host} does not answer"),
             )
             .hint("nothing was stored: try again");
-            // Its address may hold what is secret.
+            // The URL may contain secrets.
             Failure::caused(finding, &error.without_url())
         };
         let mut response = request.send().await.map_err(silent)?;
@@ -219,7 +221,7 @@ fn refused(who: &str, host: &str, why: &str) -> Finding {
     .hint("nothing was stored; is the token of an issuer that this service knows?")
 }
 
-/// What a service says, in one line that is safe to print.
+/// Returns the message of a service on one line, with control characters and credentials removed.
 fn words(body: &[u8], shown: Option<&Shown>) -> String {
     let text: serde_json::Value = serde_json::from_slice(body).unwrap_or_default();
     let text = match text.get("message").and_then(serde_json::Value::as_str) {
@@ -234,7 +236,7 @@ fn words(body: &[u8], shown: Option<&Shown>) -> String {
         .collect()
 }
 
-/// Returns `true` if this names our own machine.
+/// Returns `true` if the URL refers to this machine.
 pub(super) fn is_loopback(url: &Url) -> bool {
     match url.host() {
         Some(Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),

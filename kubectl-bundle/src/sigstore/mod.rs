@@ -1,4 +1,5 @@
-//! The services of a sigstore that signing by certificate needs: where they are, who asks, and what they are asked.
+//! Sigstore services for signing with a certificate: their URLs, the identity token, and the
+//! requests.
 
 mod http;
 mod login;
@@ -27,41 +28,41 @@ use token::Wanted;
 pub(crate) use login::{Flow, Opener};
 pub(crate) use token::Source as TokenSource;
 
-/// What signing by certificate needs to know.
+/// Settings for signing with a certificate.
 pub(crate) struct Settings {
-    /// Where the identity token comes from.
+    /// Source of the identity token.
     pub(crate) token: TokenSource,
-    /// Who it has to be for: the application as which somebody logs in.
+    /// Audience of the token: the client ID of the login.
     pub(crate) audience: String,
-    /// Where somebody logs in.
+    /// Issuer for the login.
     pub(crate) issuer: Option<String>,
-    /// A file that says where the services are.
+    /// File of the signing config.
     pub(crate) config: Option<PathBuf>,
-    /// The certificate authority.
+    /// URL of the certificate authority.
     pub(crate) fulcio: Option<String>,
-    /// The transparency log.
+    /// URL of the transparency log.
     pub(crate) rekor: Option<String>,
-    /// Which version that log is, or which is to be chosen.
+    /// Version of that log, or of the one to select.
     pub(crate) rekor_version: Option<LogVersion>,
-    /// The timestamp authority.
+    /// URL of the timestamp authority.
     pub(crate) timestamps: Option<String>,
-    /// Under which root what is made has to hold.
+    /// Trust root under which the signature must verify.
     pub(crate) root: root::WantedRoot,
-    /// Authorities to trust beside the system's.
+    /// Additional certificate authorities.
     pub(crate) ca_files: Vec<PathBuf>,
 }
 
-/// Services, and a token to show to them.
+/// Services and the identity token.
 pub(crate) struct Services {
     http: Http,
     places: Places,
     token: Token,
-    /// The root under which what they make holds; none is known for services of one's own unless it is given.
+    /// Trust root for the result; `None` for private services without a given one.
     pub(crate) root: Option<Arc<Root>>,
 }
 
 impl Services {
-    /// Reads the files, and gets the token. Nothing is made yet.
+    /// Reads the files and gets the token. No request for a certificate is sent yet.
     pub(crate) async fn open(settings: Settings, ui: &mut Ui) -> Outcome<Self> {
         let now = Timestamp::now();
         let chosen = settings.root.open(ui).await?;
@@ -82,7 +83,7 @@ impl Services {
             issuer: places.issuer.as_deref(),
         };
         let text = settings.token.get(&http, ui, &wanted).await?;
-        // Somebody may have taken their time.
+        // The login may have taken minutes.
         let now = Timestamp::now();
         Ok(Self {
             token: Token::parse(text.expose(), &settings.audience, now.as_second())?,
@@ -92,7 +93,7 @@ impl Services {
         })
     }
 
-    /// A signature by a key that lives no longer than this call, with a certificate for whom the token names.
+    /// Signs with an ephemeral key and a certificate for the identity of the token.
     pub(crate) async fn sign(&self, what: What) -> Outcome<Signed> {
         let key = Ephemeral::new()?;
         let answer = self
@@ -108,7 +109,7 @@ impl Services {
         Ok(key.sign(what, &answer)?)
     }
 
-    /// The evidence for a signature: timestamps where there is an authority for them, and its entries in logs.
+    /// Returns the evidence for a signature: timestamps if there is an authority, and log entries.
     pub(crate) async fn evidence(&self, signed: &Signed) -> Outcome<Evidence> {
         let mut evidence = Evidence::default();
         for place in &self.places.timestamps {
@@ -127,7 +128,7 @@ impl Services {
             check_timestamp(&answer)?;
             evidence.timestamps.push(answer);
         }
-        // The logs last: what is entered there stays.
+        // The logs last, as entries are permanent.
         for (place, version) in &self.places.logs {
             let answer = self
                 .http

@@ -1,4 +1,4 @@
-//! Where the services are: flags before the signing config, and the public instance where neither says anything.
+//! URLs of the services: flags override the signing config, and the public instance is the default.
 
 use bundle_core::diagnostic::{Finding, codes};
 use bundle_trust::keyless::{LogVersion, SigningConfig};
@@ -14,20 +14,20 @@ const FULCIO: &str = "https://fulcio.sigstore.dev";
 const ISSUER: &str = "https://oauth2.sigstore.dev/auth";
 const REKOR: &str = "https://rekor.sigstore.dev";
 
-/// The addresses of the services.
+/// URLs of the services.
 #[derive(Debug)]
 pub(super) struct Places {
     pub(super) fulcio: Url,
     pub(super) logs: Vec<(Url, LogVersion)>,
     pub(super) timestamps: Vec<Url>,
-    /// The issuer at which people log in; not known for a certificate authority of one's own unless it is said.
+    /// Issuer for logins; `None` for a private certificate authority without a given one.
     pub(super) issuer: Option<String>,
-    /// `true` if all of them are those of the public instance, which nobody named.
+    /// `true` if all URLs are defaults of the public instance.
     pub(super) public: bool,
 }
 
 impl Places {
-    /// Returns `true` if whoever signs is named where all can read it.
+    /// Returns `true` if the identity of the signer becomes public.
     pub(super) fn are_seen_by_all(&self) -> bool {
         let logs = self.logs.iter().map(|(log, _)| log);
         logs.chain([&self.fulcio]).any(is_of_all)
@@ -35,7 +35,8 @@ impl Places {
 }
 
 impl Places {
-    /// The signing config beside the trust root counts where neither authority nor log is said, and the public instance only where the root is its own.
+    /// Reads the URLs. The signing config of the trust root is used only if neither authority nor
+    /// log is given, and the public instance only with its own trust root.
     pub(super) fn read(settings: &Settings, root: &Chosen, now: Timestamp) -> Outcome<Self> {
         let located = |finding: Finding| match &settings.config {
             Some(path) => failure::in_file(finding, path),
@@ -60,7 +61,7 @@ impl Places {
             (None, Some(config)) => config.authority(now).map_err(located)?,
             (None, None) => FULCIO,
         };
-        // A token that the public authority takes is not for another one to see.
+        // A token for the public authority must not be sent to another one.
         let issuer = match (&settings.issuer, config) {
             (Some(url), _) => Some(url.as_str()),
             (None, Some(config)) => config.issuer(now).map_err(located)?,
@@ -116,7 +117,7 @@ impl Places {
     }
 }
 
-/// Returns `true` if anybody may look at what is entered there, or asked of it.
+/// Returns `true` if the content of this service is public.
 fn is_of_all(service: &Url) -> bool {
     let host = service.host_str().unwrap_or_default();
     ["sigstore.dev", "sigstage.dev"].iter().any(|domain| {
@@ -125,8 +126,9 @@ fn is_of_all(service: &Url) -> bool {
     })
 }
 
-/// An identity token is shown to no authority, and a signature entered in no log, that nobody meant: one of them alone, or a root of one's own, says
-/// that it is not the public instance that is meant.
+/// Returns an error if a public service would be used unintentionally: with only one service or
+/// with a private trust root given, the other services must be given too. Otherwise an identity
+/// token or an entry would be sent to the public instance.
 fn no_strangers(settings: &Settings, root: &Chosen) -> Outcome {
     let missing = match (&settings.fulcio, &settings.rekor) {
         (Some(_), Some(_)) => return Ok(()),
@@ -166,7 +168,7 @@ fn parse(text: &str) -> Outcome<Url> {
     })
 }
 
-/// An address to which paths are added.
+/// Returns a URL with a trailing slash.
 fn folder(text: &str) -> Outcome<Url> {
     parse(&format!("{}/", text.trim_end_matches('/')))
 }
@@ -211,7 +213,7 @@ mod tests {
         }
     }
 
-    /// A signing config as the public instance has one.
+    /// Returns a signing config like that of the public instance.
     fn config() -> Vec<u8> {
         let service = |url: &str| {
             serde_json::json!([{

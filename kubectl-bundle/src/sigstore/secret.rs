@@ -1,15 +1,15 @@
-//! Text that nobody should see: tokens, and what is shown to get them.
+//! Secret text: tokens and the credentials to get them.
 
 use std::fmt;
 
 use zeroize::Zeroizing;
 
-/// Such a text. It is wiped from memory when it is done with, and does not show where a value is printed for programmers.
+/// A secret text. It is erased from memory when it is dropped and hidden in debug output.
 #[derive(Clone)]
 pub(crate) struct Secret(Zeroizing<String>);
 
 impl Secret {
-    /// The text.
+    /// Returns the text.
     pub(super) fn expose(&self) -> &str {
         &self.0
     }
@@ -33,7 +33,8 @@ impl<'de> serde::Deserialize<'de> for Secret {
     }
 }
 
-/// `text` without anything that looks like a token (JWT), and without `shown`: services repeat what they were told.
+/// Returns `text` without anything that looks like a token (JWT) and without `shown`, as services
+/// repeat their input.
 pub(super) fn without_secrets(text: &str, shown: &[&str]) -> String {
     const HIDDEN: &str = "(token)";
     let mut text = text.to_owned();
@@ -42,7 +43,7 @@ pub(super) fn without_secrets(text: &str, shown: &[&str]) -> String {
     }
     let mut clean = String::new();
     let mut rest = text.as_str();
-    // Each begins with the letters that `{"` becomes.
+    // A JWT begins with the base64 form of `{"`.
     while let Some(at) = rest.find("eyJ") {
         let (before, from) = rest.split_at(at);
         let is_part = |letter: char| letter.is_ascii_alphanumeric() || "-_.=+/%".contains(letter);

@@ -1,4 +1,4 @@
-//! Where an identity token comes from: a flag, a file, standard input, the CI system that runs this, or somebody who logs in.
+//! Sources of an identity token: a flag, a file, standard input, the CI system, or a login.
 
 use std::path::{Path, PathBuf};
 
@@ -13,59 +13,59 @@ use crate::failure::{Failure, Outcome};
 use crate::files;
 use crate::ui::Ui;
 
-/// What is wanted of a token.
+/// Requirements for a token.
 pub(super) struct Wanted<'a> {
-    /// Who it has to be for.
+    /// Audience.
     pub(super) audience: &'a str,
-    /// Who issues them to people who log in.
+    /// Issuer for logins.
     pub(super) issuer: Option<&'a str>,
 }
 
-/// Where it comes from.
+/// Source of a token.
 #[derive(Debug, Clone)]
 pub(crate) enum Source {
-    /// This text: a token, a file that holds one, or `-` for standard input.
+    /// Text of the flag: a token, a file with one, or `-` for standard input.
     Given(Secret),
-    /// The environment: GitLab and others put it there.
+    /// Environment variable, as set by GitLab and others.
     Environment(Secret),
-    /// A file that a cluster keeps fresh.
+    /// File that a cluster refreshes.
     File(PathBuf),
-    /// GitHub Actions, which gives one for a request.
+    /// GitHub Actions, which issues one on request.
     GitHub {
-        /// Where to ask.
+        /// URL of the request.
         url: String,
-        /// What to show.
+        /// Token for the request.
         token: Secret,
     },
-    /// Buildkite, whose agents are given one for a request.
+    /// Buildkite, whose agents issue one on request.
     Buildkite {
-        /// Where agents ask.
+        /// URL of the agent API.
         endpoint: String,
-        /// Which job this is.
+        /// ID of the job.
         job: String,
-        /// What to show.
+        /// Token for the request.
         token: Secret,
     },
-    /// Somebody who is there.
+    /// A login by a user.
     Login(Flow),
-    /// Nowhere.
+    /// No source.
     Missing,
 }
 
-/// GitHub's answer.
+/// Response of GitHub.
 #[derive(Deserialize)]
 struct Value {
     value: Secret,
 }
 
-/// Buildkite's.
+/// Response of Buildkite.
 #[derive(Deserialize)]
 struct Token {
     token: Secret,
 }
 
 impl Source {
-    /// The text of the token.
+    /// Returns the text of the token.
     pub(super) async fn get(
         self,
         http: &Http,

@@ -1,6 +1,6 @@
-//! How long ago something was, as kubectl's AGE column has it.
+//! Ages in the format of kubectl's AGE column.
 
-/// The text for a number of seconds.
+/// Returns the text for a number of seconds.
 pub(crate) fn short(seconds: i64) -> String {
     let minute = 60;
     let hour = 60 * minute;

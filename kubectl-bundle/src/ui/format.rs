@@ -1,25 +1,25 @@
-//! The formats of `-o`: JSON and YAML of the same value.
+//! Formats of `-o`: JSON and YAML of the same value.
 
 use serde::Serialize;
 
 use super::Ui;
 use crate::failure::Outcome;
 
-/// What `-o` may be.
+/// Value of `-o`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Format {
     /// JSON, indented.
     Json,
     /// YAML.
     Yaml,
-    /// The name alone, for scripts.
+    /// Only kind and name, for scripts.
     Name,
     /// More columns.
     Wide,
 }
 
 impl Ui {
-    /// Prints `value` as JSON or YAML if the format asks for one of these, and says whether it did.
+    /// Prints `value` if the format is JSON or YAML. Returns `true` if it did.
     pub(crate) fn structured(
         &mut self,
         format: Option<Format>,

@@ -1,4 +1,4 @@
-//! The one printer: data to stdout, talk to stderr, progress only where somebody watches.
+//! Printer: data to stdout, messages to stderr, progress only on terminals.
 
 pub(crate) mod age;
 pub(crate) mod format;
@@ -19,31 +19,31 @@ pub(crate) use crate::safe::safe;
 pub(crate) use progress::{Progress, Steps, Transfer};
 pub(crate) use table::Table;
 
-/// How much is said on stderr.
+/// Verbosity of messages on stderr.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Verbosity {
     /// Errors only.
     Quiet,
-    /// Errors, warnings and what a person would want to know.
+    /// Errors, warnings and notes.
     Normal,
-    /// Also each step.
+    /// Each step in addition.
     Verbose,
 }
 
-/// How the printer is set up; settings decide, from flags and environment.
+/// Output style, from flags and environment.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Style {
     /// Colour on stdout.
     pub(crate) color_out: bool,
     /// Colour on stderr.
     pub(crate) color_err: bool,
-    /// `true` if stderr is a terminal that progress may be drawn on.
+    /// `true` if progress is drawn on stderr.
     pub(crate) progress: bool,
-    /// How much is said.
+    /// Verbosity.
     pub(crate) verbosity: Verbosity,
 }
 
-/// The printer. Made once, handed down.
+/// Printer, created once and passed down.
 pub(crate) struct Ui {
     out: Box<dyn Write>,
     err: Box<dyn Write>,
@@ -61,7 +61,7 @@ fn choice(color: bool) -> anstream::ColorChoice {
 }
 
 impl Ui {
-    /// A printer on the process's own stdout and stderr.
+    /// Returns a printer for stdout and stderr of the process.
     pub(crate) fn new(style: Style) -> Self {
         Self {
             out: Box::new(io::BufWriter::new(AutoStream::new(
@@ -75,12 +75,12 @@ impl Ui {
         }
     }
 
-    /// From now on hints name the verb of a flag that this one does not have.
+    /// Sets the verb, so that hints name the verb of a flag that the current one does not have.
     pub(crate) fn set_verb(&mut self, verb: VerbFlags) {
         self.verb = Some(verb);
     }
 
-    /// The finding with its hint for the verb that runs.
+    /// Returns the finding with its hint for the current verb.
     fn for_verb(&self, finding: &Finding) -> Finding {
         let mut finding = finding.clone();
         if let (Some(verb), Some(hint)) = (&self.verb, &mut finding.hint) {
@@ -89,14 +89,14 @@ impl Ui {
         finding
     }
 
-    /// Data: one line on stdout.
+    /// Prints one line of data on stdout.
     pub(crate) fn data(&mut self, line: impl std::fmt::Display) -> Outcome {
         writeln!(self.out, "{line}")
             .and_then(|()| self.out.flush())
             .map_err(|error| Failure::stdout(&error))
     }
 
-    /// Data: a whole text on stdout, as it is.
+    /// Prints a text as data on stdout, unchanged.
     pub(crate) fn text(&mut self, text: &str) -> Outcome {
         self.out
             .write_all(text.as_bytes())
@@ -104,40 +104,40 @@ impl Ui {
             .map_err(|error| Failure::stdout(&error))
     }
 
-    /// Talk: what a person would want to know.
+    /// Prints a note on stderr.
     pub(crate) fn note(&mut self, line: impl std::fmt::Display) {
         if self.verbosity >= Verbosity::Normal {
             self.say(&format!("{line}\n"));
         }
     }
 
-    /// What somebody has to do now, or the command cannot go on: said always.
+    /// Prints a request to the user that the command depends on, even with `--quiet`.
     pub(crate) fn ask(&mut self, line: impl std::fmt::Display) {
         self.say(&format!("{line}\n"));
     }
 
-    /// A finding: an error always, a warning unless only errors are wanted.
+    /// Prints a finding: errors always, warnings unless `--quiet` is set.
     pub(crate) fn finding(&mut self, finding: &Finding) {
         if finding.severity == Severity::Error || self.verbosity >= Verbosity::Normal {
             self.say(&report::finding(&self.for_verb(finding), &[]));
         }
     }
 
-    /// Every warning among `findings`.
+    /// Prints every warning among `findings`.
     pub(crate) fn warnings(&mut self, findings: &Findings) {
         for finding in findings.warnings() {
             self.finding(finding);
         }
     }
 
-    /// A warning of the API server, as kubectl prints it.
+    /// Prints a warning of the API server like kubectl.
     pub(crate) fn server_warning(&mut self, text: &str) {
         if self.verbosity >= Verbosity::Normal {
             self.say(&report::server_warning(text));
         }
     }
 
-    /// Why the command stopped.
+    /// Prints the failure of the command.
     pub(crate) fn failure(&mut self, failure: &Failure) {
         match failure {
             Failure::Findings { findings, causes } => {
@@ -154,12 +154,13 @@ impl Ui {
         }
     }
 
-    /// How the command should have been called, in clap's words.
+    /// Prints a usage error in clap's format.
     pub(crate) fn misuse(&mut self, text: &str) {
         self.say(text);
     }
 
-    /// A progress line on stderr, which draws nothing where nobody watches. The curious see each step in any case.
+    /// Returns a progress line on stderr, drawn only on a terminal. With `-v`, each step is also
+    /// printed.
     pub(crate) fn progress(&mut self, what: &str) -> Progress {
         if self.verbosity >= Verbosity::Verbose {
             self.say(&format!("{what}\n"));
@@ -167,7 +168,8 @@ impl Ui {
         Progress::start(self.progress, what)
     }
 
-    /// The steps of a wait, on stderr: a line that changes on a terminal, else a line for each.
+    /// Returns the steps of a wait on stderr: a changing line on a terminal, otherwise one line
+    /// each.
     pub(crate) fn steps(&mut self, first: &str) -> Steps {
         if !self.progress {
             self.note(first);
@@ -175,7 +177,7 @@ impl Ui {
         Steps::start(self.progress, first)
     }
 
-    /// A bar for content that moves, on stderr, which draws nothing where nobody watches.
+    /// Returns a progress bar for transfers on stderr, drawn only on a terminal.
     pub(crate) fn transfer(&mut self, what: &str) -> Arc<Transfer> {
         if self.verbosity >= Verbosity::Verbose {
             self.say(&format!("{what}\n"));
@@ -184,7 +186,7 @@ impl Ui {
     }
 
     fn say(&mut self, text: &str) {
-        // There is nobody left to tell when stderr is gone.
+        // Errors of stderr cannot be reported.
         let _ = self.err.write_all(text.as_bytes());
         let _ = self.err.flush();
     }

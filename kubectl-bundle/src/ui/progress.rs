@@ -1,15 +1,15 @@
-//! A progress line for work that takes longer than a glance.
+//! Progress lines for long operations.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-/// A line that goes away by itself, also when an error ends the work.
+/// A line that is removed when it is dropped.
 pub(crate) struct Progress(ProgressBar);
 
 impl Progress {
-    /// Starts one; draws nothing unless `visible`.
+    /// Starts a progress line; draws nothing unless `visible`.
     pub(crate) fn start(visible: bool, what: &str) -> Self {
         let target = if visible {
             ProgressDrawTarget::stderr()
@@ -27,7 +27,7 @@ impl Progress {
         Self(bar)
     }
 
-    /// Says what is being done now.
+    /// Sets the current step.
     pub(crate) fn now(&self, what: impl Into<String>) {
         self.0.set_message(what.into());
     }
@@ -39,7 +39,7 @@ impl Drop for Progress {
     }
 }
 
-/// Steps of a wait: a progress line on a terminal, lines of their own elsewhere, each once.
+/// Steps of a wait: a progress line on a terminal, otherwise one line per step.
 pub(crate) struct Steps {
     line: Progress,
     is_drawn: bool,
@@ -47,7 +47,7 @@ pub(crate) struct Steps {
 }
 
 impl Steps {
-    /// Starts with the first step; `is_drawn`: on a terminal.
+    /// Starts with the first step. `is_drawn`: on a terminal.
     pub(super) fn start(is_drawn: bool, first: &str) -> Self {
         Self {
             line: Progress::start(is_drawn, first),
@@ -56,7 +56,7 @@ impl Steps {
         }
     }
 
-    /// The next step. Says nothing where it is the last one again.
+    /// Sets the next step. A repeated step prints nothing.
     pub(crate) fn now(&mut self, ui: &mut super::Ui, step: &str) {
         if self.last == step {
             return;
@@ -70,12 +70,12 @@ impl Steps {
     }
 }
 
-/// A bar for content that moves: how much of it, how fast, how long still.
+/// A progress bar for transfers: amount, rate and remaining time.
 #[derive(Debug)]
 pub(crate) struct Transfer(ProgressBar);
 
 impl Transfer {
-    /// Starts one; draws nothing unless `visible`.
+    /// Starts a progress bar; draws nothing unless `visible`.
     pub(crate) fn start(visible: bool, what: &str) -> Self {
         let target = if visible {
             ProgressDrawTarget::stderr()
@@ -95,7 +95,7 @@ impl Transfer {
         Self(bar)
     }
 
-    /// As those see it who move the content.
+    /// Returns the observer for the registry client.
     pub(crate) fn observer(self: &Arc<Self>) -> Arc<dyn bundle_oci::progress::Progress> {
         Arc::clone(self) as Arc<dyn bundle_oci::progress::Progress>
     }

@@ -1,4 +1,4 @@
-//! Columns as kubectl prints them: unboxed, three spaces apart, readable by awk.
+//! Tables as kubectl prints them: columns three spaces apart, for awk.
 
 use crate::safe::safe;
 
@@ -8,14 +8,15 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// A table with these column names.
+    /// Returns a table with these column names.
     pub(crate) fn new<const N: usize>(header: [&str; N]) -> Self {
         Self {
             rows: vec![header.map(str::to_owned).to_vec()],
         }
     }
 
-    /// Adds a row, whoever its texts are by; an empty cell is shown as `<none>`, so that columns can be counted.
+    /// Adds a row of untrusted texts. An empty cell is printed as `<none>`, so that columns can be
+    /// counted.
     pub(crate) fn row<const N: usize>(&mut self, cells: [String; N]) {
         self.rows.push(
             cells
@@ -31,7 +32,7 @@ impl Table {
         );
     }
 
-    /// The text, each row ended by a newline.
+    /// Returns the text; each row ends with a newline.
     pub(crate) fn render(&self) -> String {
         let columns = self.rows.first().map_or(0, Vec::len);
         let widths: Vec<usize> = (0..columns)

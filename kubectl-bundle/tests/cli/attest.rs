@@ -1,4 +1,4 @@
-//! What cannot be attested is refused before a key is opened or a registry asked.
+//! Rejected attestations: before a key is opened or a registry is used.
 
 use crate::context::Context;
 use crate::kb_snapshot;

@@ -1,4 +1,4 @@
-//! Files that are signed where they lie: what is refused, and that nothing is left behind.
+//! Signed files: rejected input, and no remaining files after errors.
 
 use crate::context::Context;
 use crate::kb_snapshot;
@@ -32,7 +32,7 @@ fn what_is_no_file_to_sign_is_refused() {
     error: empty: the file is empty [BUNDLE-USAGE-002]
       hint: is this the file that you meant?
     ");
-    // A device without an end, and a file that gives more than it says it has.
+    // A device without an end, and a file with more content than its size.
     #[cfg(target_os = "linux")]
     for (file, why) in [
         ("/dev/zero", "a pipe or a device"),
@@ -51,7 +51,7 @@ fn what_is_no_file_to_sign_is_refused() {
     error: `web.tar` is not a reference: it names no registry [BUNDLE-REFERENCE-001]
       hint: this is a file: to mean it, say where its signature is: --bundle web.tar.sigstore.json
     ");
-    // What somebody could have signed as a file, and passed off as the signature of their image.
+    // A file that could be presented as the signature payload of an image.
     context.write("manifest.json", r#"{"schemaVersion":2,"layers":[]}"#);
     kb_snapshot!(context, ["sign", "manifest.json", "--bundle", "b.json", "--key", "release.key"], @r"
     exit code: 3
@@ -83,7 +83,7 @@ fn what_is_no_file_to_sign_is_refused() {
     error: ./web.tar: its signature would take the place of the file itself [BUNDLE-USAGE-003]
       hint: nothing was signed; name another file with --bundle
     ");
-    // Half of a Sigstore is not completed with the public one, whose log everybody reads.
+    // Private services are not completed by the public instance, whose log is public.
     kb_snapshot!(context, ["sign", "web.tar", "--bundle", "b.json", "--identity-token", "x", "--fulcio-url", "https://fulcio.example.com"], @r"
     exit code: 2
     ----- stdout -----
@@ -93,7 +93,7 @@ fn what_is_no_file_to_sign_is_refused() {
     ");
 }
 
-/// cosign reads payloads of 128 MiB, which is more than is held in memory of other files.
+/// cosign reads payloads up to 128 MiB, which is more than is held in memory of other files.
 #[test]
 fn a_payload_is_no_file_to_sign_however_large_it_is() {
     let context = Context::new().with("BUNDLE_PASSWORD", "secret");
@@ -150,7 +150,7 @@ fn only_bundles_are_replaced() {
         }
         assert_eq!(read(there), before);
     }
-    // What is not there, and what is a bundle.
+    // A missing file, and an existing bundle.
     context.stdout(&[&sign[..], &["--bundle", "b.json"]].concat());
     let before = read("b.json");
     context.stdout(&[&attest[..], &["--bundle", "b.json"]].concat());

@@ -1,4 +1,4 @@
-//! Bundles on this disk: what is built, and everything that is refused.
+//! Bundles on disk: reproducible builds, and rejected content.
 
 use crate::context::{CONFIG_MAP, Context, PACKAGE};
 use crate::kb_snapshot;
@@ -28,7 +28,7 @@ fn builds_the_same_digest_every_time() {
     ----- stderr -----
     web 1.4.0: 1 object, 1184 bytes, in again
     "#);
-    // The digest is what people pin: it changes with the format of bundles, and with nothing else.
+    // Users pin this digest: it changes only with the format of bundles.
     assert_eq!(
         context.stdout(&["build", "web", "--dry-run", "-q"]),
         "sha256:4cc7e5851afb019dfaebef7e1f01d8dd6fa2bd0059836b4eef75e8ade4458e5f"
@@ -95,7 +95,7 @@ fn says_everything_that_is_wrong_at_once() {
     assert!(!context.path().join("web-1.4.0.oci").exists());
 }
 
-/// Bad content of `manifests/`, each with what is said about it.
+/// Invalid content of `manifests/`, each with the expected error.
 #[test]
 fn refuses_bad_manifests() {
     let build = |content: &[u8]| {

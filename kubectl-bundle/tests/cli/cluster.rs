@@ -1,4 +1,5 @@
-//! Clusters: kubeconfigs that point nowhere, and what an API server says. The server here answers from a list; a real one is in e2e.
+//! Kubeconfigs with errors, and responses of an API server. The server here responds from a list;
+//! e2e has tests with a real one.
 
 use std::net::Ipv4Addr;
 use std::sync::{Arc, Mutex};
@@ -12,9 +13,9 @@ use serde_json::{Value, json};
 use crate::context::Context;
 use crate::kb_snapshot;
 
-/// What the server answers to a method on a path that ends so; the first one that fits.
+/// Responses by method and suffix of the path; the first match is used.
 type Answers = Arc<Mutex<Vec<(Method, &'static str, StatusCode, Value)>>>;
-/// The objects that were applied, in order.
+/// Applied objects, in order.
 pub(crate) type Applied = Arc<Mutex<Vec<Value>>>;
 
 async fn answer(
@@ -61,7 +62,7 @@ pub(crate) fn status(code: u16, reason: &str, message: &str) -> Value {
     json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "reason": reason, "message": message})
 }
 
-/// A kubeconfig whose cluster answers this; returns what is applied to it.
+/// Returns a kubeconfig for a server with these responses, and the objects applied to it.
 pub(crate) fn cluster(
     context: &mut Context,
     answers: Vec<(Method, &'static str, u16, Value)>,

@@ -1,4 +1,4 @@
-//! A folder, a clean environment, and what changes from run to run taken out of the output.
+//! Test context: a folder, a clean environment, and filters for output that differs between runs.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use bundle_testkit::registry::Registry;
 use tokio::runtime::Runtime;
 
-/// One test's world.
+/// Context of one test.
 pub(crate) struct Context {
     folder: tempfile::TempDir,
     runtime: Runtime,
@@ -25,7 +25,7 @@ description: A small web page
 kubernetes: {supported: \">=1.31 <1.38\"}
 ";
 
-/// One object of it.
+/// An object of the bundle.
 pub(crate) const CONFIG_MAP: &str = "\
 apiVersion: v1
 kind: ConfigMap
@@ -49,20 +49,20 @@ impl Context {
         }
     }
 
-    /// With a variable in the environment.
+    /// Adds an environment variable.
     pub(crate) fn with(mut self, name: &str, value: &str) -> Self {
         self.variables.push((name.to_owned(), value.to_owned()));
         self
     }
 
-    /// With a bundle in the folder `web`.
+    /// Adds a bundle in the folder `web`.
     pub(crate) fn with_bundle(self) -> Self {
         self.write("web/bundle.yaml", PACKAGE);
         self.write("web/manifests/web.yaml", CONFIG_MAP);
         self
     }
 
-    /// The folder in which the program runs.
+    /// Returns the current folder of the program.
     pub(crate) fn path(&self) -> &Path {
         self.folder.path()
     }
@@ -75,24 +75,24 @@ impl Context {
         path
     }
 
-    /// Says what a text that changes from run to run is called in snapshots.
+    /// Replaces a text that differs between runs by a name in snapshots.
     pub(crate) fn replace(&mut self, text: String, name: &str) {
         self.replaced.push((text, name.to_owned()));
     }
 
-    /// A registry in this process.
+    /// Starts a registry in this process.
     pub(crate) fn registry(&mut self) -> Registry {
         let registry = self.runtime.block_on(Registry::honest()).unwrap();
         self.replace(registry.host(), "[REGISTRY]");
         registry
     }
 
-    /// The runtime, for servers of a test.
+    /// Returns the runtime for servers of a test.
     pub(crate) fn runtime(&self) -> &Runtime {
         &self.runtime
     }
 
-    /// The program, not started yet.
+    /// Returns the command for the program.
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_kubectl-bundle"));
         command
@@ -106,12 +106,12 @@ impl Context {
         command
     }
 
-    /// Runs the program: exit code, stdout and stderr.
+    /// Runs the program and returns exit code, stdout and stderr.
     pub(crate) fn run(&self, arguments: &[&str]) -> String {
         self.finish(&mut self.command(arguments))
     }
 
-    /// The same for a command of the test's own making.
+    /// Runs a command and returns exit code, stdout and stderr.
     pub(crate) fn finish(&self, command: &mut Command) -> String {
         let output = command.output().unwrap();
         self.calm(&format!(
@@ -122,7 +122,7 @@ impl Context {
         ))
     }
 
-    /// Only stdout, of a run that must succeed.
+    /// Returns only stdout of a successful run.
     pub(crate) fn stdout(&self, arguments: &[&str]) -> String {
         let output = self.command(arguments).output().unwrap();
         assert!(
@@ -135,7 +135,8 @@ impl Context {
             .to_owned()
     }
 
-    /// Digests to their first digits, key hints to their name, and all that [`replace`](Self::replace) named.
+    /// Shortens digests, replaces hints of keys by their names, and applies
+    /// [`replace`](Self::replace).
     fn calm(&self, text: &str) -> String {
         let mut text = text.to_owned();
         for (from, to) in &self.replaced {

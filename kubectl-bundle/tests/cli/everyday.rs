@@ -1,4 +1,4 @@
-//! Everyday use of a cluster: upgrades keep settings, waits end where nothing can come of them.
+//! Everyday use of a cluster: upgrades keep settings, and waits stop at permanent failures.
 
 use axum::http::Method;
 use serde_json::{Value, json};
@@ -10,7 +10,8 @@ use crate::kb_snapshot;
 
 const PATH: &str = "/bundledeployments/web";
 
-/// A deployment that this program applied with `--class production`, and with settings of its own and of others.
+/// A deployment that this program applied with `--class production`, and with further settings of
+/// this and other field managers.
 fn deployed(conditions: &Value) -> Value {
     json!({
         "apiVersion": "core.rukpak.io/v1alpha1", "kind": "BundleDeployment",
@@ -66,7 +67,7 @@ fn upgrade_keeps_settings_whose_flags_are_not_given() {
       spec.template.spec.source.image.ref: registry.example.com/web@sha256:0000d081... -> registry.example.com/web@sha256:9f86d081...
     "#);
     let mut expected = with_new_content(&none)["spec"].take();
-    // Somebody else's field is left to them.
+    // Fields of other managers are not sent.
     expected.as_object_mut().unwrap().remove("paused");
     assert_eq!(applied.lock().unwrap()[0]["spec"], expected);
 
@@ -152,7 +153,7 @@ fn wait_ends_at_once_where_nothing_goes_on_without_a_change() {
                 200,
                 event("BUNDLE-INSTALL-002", exists),
             ),
-            // What passes is waited for; the server ends the watch at once.
+            // The command waits for transient states; the server ends the watch at once.
             (Method::GET, PATH, 404, status(404, "NotFound", "not found")),
             (Method::PATCH, PATH, 201, away.clone()),
             (Method::GET, "/bundledeployments", 200, list(&[away])),
@@ -164,7 +165,7 @@ fn wait_ends_at_once_where_nothing_goes_on_without_a_change() {
             ),
             (Method::GET, "/bundledeployments", 200, json!({})),
             (Method::GET, "/bundledeployments", 200, list(&[])),
-            // A refused deletion.
+            // A rejected deletion.
             (Method::GET, PATH, 200, deployed(&json!([]))),
             (Method::DELETE, PATH, 200, refused.clone()),
             (Method::GET, "/bundledeployments", 200, list(&[refused])),
@@ -320,7 +321,7 @@ fn kubectl_is_told_candidates() {
     :4
     ----- stderr -----
     ");
-    // A cluster without an answer costs nothing.
+    // An unreachable cluster causes no delay.
     kb_snapshot!(context, ["__complete", "--", "delete", ""], @r"
     exit code: 0
     ----- stdout -----
@@ -425,7 +426,7 @@ fn deploy_reads_again_where_somebody_wrote_between_its_read_and_its_write() {
         .map(|object| &object["metadata"]["resourceVersion"])
         .collect();
     assert_eq!(versions, ["1", "2"]);
-    // What was set meanwhile is sent again, and so not removed.
+    // Concurrent changes are sent again, and so not removed.
     assert_eq!(applied[1]["spec"]["drift"]["mode"], "Report");
 }
 

@@ -1,4 +1,4 @@
-//! Help, wrong use, and the shape of output.
+//! Help, usage errors, and output formats.
 
 use crate::context::Context;
 use crate::kb_snapshot;

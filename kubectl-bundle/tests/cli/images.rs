@@ -1,4 +1,4 @@
-//! Images: what is found, refused, locked and shown, and how few requests it takes.
+//! Images: detection, rejection, locking, display, and the number of requests.
 
 use bundle_testkit::registry::Registry;
 
@@ -21,7 +21,7 @@ fn deployment(images: &[String]) -> String {
     )
 }
 
-/// An index for two machines, and an attestation as some builders put it among them.
+/// Publishes an index for two platforms, and an attestation as some builders store it.
 fn publish_index(registry: &Registry, repository: &str, tag: &str) {
     let entry = |os: &str, arch: &str| {
         format!(
@@ -95,7 +95,8 @@ fn refuses_images_that_mean_another_tomorrow() {
     ");
 }
 
-/// Without the lines whose digests and sizes follow from the port of the registry, which is in the manifests.
+/// Removes the lines whose digests and sizes depend on the port of the registry, which is in the
+/// manifests.
 fn steady(said: &str) -> String {
     said.lines()
         .filter(|line| !line.contains(" bytes") && !line.starts_with("Digest:"))
@@ -164,7 +165,7 @@ fn locks_once_and_builds_from_the_lock_without_a_registry() {
       - object: Deployment.apps/default/web
         field: spec.template.spec.containers[2].image
     ");
-    // From now on nobody is asked, and the digest is the same; once more finds nothing to change.
+    // The registry is not used any more, and the digest is the same; a second run changes nothing.
     let asked = registry.seen().len();
     let first = context.stdout(&["build", "web", "-q", "--dry-run"]);
     assert_eq!(context.stdout(&["build", "web", "-q"]), first);
@@ -194,7 +195,7 @@ fn locks_once_and_builds_from_the_lock_without_a_registry() {
       in namespace default: {apiGroups: ["apps"], resources: ["deployments"], verbs: ["create", "delete", "patch"]}
     ----- stderr -----
     "#);
-    // The lock has to fit: an image that changed is not installed by its tag beside others that are pinned.
+    // An outdated lock is rejected: the changed image would be installed by its tag.
     let moved = manifest.replace("lib/tool:2.0.0", "lib/tool:2.0.1");
     context.write("web/manifests/web.yaml", moved);
     kb_snapshot!(context, ["build", "web"], @r"
@@ -217,7 +218,7 @@ fn locks_once_and_builds_from_the_lock_without_a_registry() {
     ");
 }
 
-/// What lies in a registry is read with few requests, and what is not content of the bundle is not read.
+/// An artifact in a registry is read with few requests, and layers without content are not read.
 #[test]
 fn inspecting_takes_few_requests() {
     let mut context = Context::new().with_bundle();
@@ -243,7 +244,8 @@ fn inspecting_takes_few_requests() {
         let count = |kind: &&str| lines.iter().filter(|line| line.contains(*kind)).count();
         (kinds.iter().map(count).collect::<Vec<_>>(), lines)
     };
-    // The manifest; configuration and content; referrers; the tags that stood in for them. Three after one another, the others at the same time.
+    // Manifest; configuration and content; referrers; their fallback tags. Three sequential steps,
+    // with concurrent requests.
     let (counts, lines) = asked(&["inspect", &web, "-q"]);
     assert_eq!(counts, [1, 2, 1, 2], "{lines:#?}");
     let (counts, lines) = asked(&["inspect", &web, "-q", "--manifest-only"]);
@@ -285,7 +287,7 @@ fn shows_indexes_and_images_of_others() {
     ");
 }
 
-/// What a bundle says of itself must not be obeyed by a terminal.
+/// Control characters in a bundle must not reach the terminal.
 #[test]
 fn hostile_texts_are_shown_and_not_obeyed() {
     let mut context = Context::new();

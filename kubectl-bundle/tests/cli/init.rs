@@ -1,4 +1,4 @@
-//! `init`, and that whatever it writes can be built at once.
+//! `init`, and that everything it writes can be built.
 
 use crate::context::{CONFIG_MAP, Context, PACKAGE};
 use crate::kb_snapshot;
@@ -87,7 +87,7 @@ fn finds_out_what_lies_there() {
     context.write("chart/Chart.yaml", CHART);
     context.write("chart/templates/web.yaml", CONFIG_MAP);
     context.stdout(&["init", "chart"]);
-    // There is nothing on PATH here.
+    // PATH is empty here.
     kb_snapshot!(context, ["build", "chart"], @r"
     exit code: 1
     ----- stdout -----

@@ -1,4 +1,4 @@
-//! Keys: written whole, never over others, never for everybody's eyes.
+//! Keys: complete files, never overwritten, never readable by others.
 
 use crate::context::Context;
 use crate::kb_snapshot;
@@ -32,7 +32,7 @@ fn a_pair_is_made_once() {
     ");
     let again = std::fs::read_to_string(context.path().join("release.key")).unwrap();
     assert_eq!(private, again);
-    // Only the public half is in the way: the private one must not be left behind alone.
+    // Only the public key exists: the private one must not be left alone.
     context.write("half.pub", "");
     kb_snapshot!(context, ["keys", "generate", "--output-key-prefix", "half"], @r"
     exit code: 1

@@ -1,4 +1,5 @@
-//! The real program, called as a person calls it, in an environment that holds nothing else. One snapshot is exit code, stdout and stderr.
+//! The program in an environment without anything else. A snapshot has exit code, stdout and
+//! stderr.
 
 #![expect(
     clippy::unwrap_used,

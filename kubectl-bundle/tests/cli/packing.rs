@@ -1,11 +1,11 @@
-//! What `build` puts into an image besides the folder, that it is the same everywhere, and what `unpack` makes of images.
+//! Additions of `build` to an image, reproducibility, and the results of `unpack`.
 
 use std::path::Path;
 use std::process::Command;
 
 use crate::context::{CONFIG_MAP, Context, PACKAGE};
 
-/// The manifest of the one image in a layout, and its configuration.
+/// Returns the manifest and configuration of the only image in a layout.
 fn documents(context: &Context, layout: &str) -> (serde_json::Value, serde_json::Value) {
     let layout = context.path().join(layout);
     let read = |path: &Path| -> serde_json::Value {
@@ -46,7 +46,7 @@ fn git(folder: &Path, arguments: &[&str]) {
 #[cfg(unix)]
 #[test]
 fn twenty_builds_at_once_under_different_skies_are_one_digest() {
-    // Files whose order of creation differs below, and more than one chunk of compression beside them.
+    // Files with different orders of creation, and more than one chunk of compression.
     let files: Vec<(String, String)> = (0..12)
         .map(|i| {
             let data: Vec<String> = (0..20_u64)
@@ -212,7 +212,7 @@ fn a_base_stays_below_byte_for_byte() {
     let objects = context.run(&["inspect", "upper", "-o", "json"]);
     assert!(objects.contains("\"name\": \"top\""), "{objects}");
     assert!(objects.contains("\"ConfigMap\": 2"), "{objects}");
-    // What is there twice is found, wherever it comes from.
+    // Duplicates are found in both layers.
     context.write("top/manifests/again.yaml", CONFIG_MAP);
     let refused = context.run(&["build", "top", "--to", "never", "--base", "lower"]);
     assert!(refused.contains("the same object"), "{refused}");
@@ -292,7 +292,7 @@ fn a_folder_is_unpacked_whole_or_not_at_all() {
     assert!(left.is_empty(), "{left:?}");
 }
 
-/// A file that may not grow stands for a disk that is full: nothing of it stays, neither in a build nor in unpacking.
+/// A limit on file sizes simulates a full disk: neither a build nor unpacking leaves files.
 #[cfg(unix)]
 #[test]
 fn a_disk_that_is_full_leaves_nothing() {
@@ -317,7 +317,8 @@ fn a_disk_that_is_full_leaves_nothing() {
     ]);
     let limited = |line: &str| {
         let program = env!("CARGO_BIN_EXE_kubectl-bundle");
-        // 512-byte blocks; the signal that would end the process is ignored, so that writing fails as on a full disk.
+        // 512-byte blocks; the signal that would end the process is ignored, so that writes fail as
+        // on a full disk.
         let line = format!("ulimit -f 4000; trap '' XFSZ; exec {program} {line}");
         let mut command = Command::new("/bin/sh");
         command.args(["-c", &line]).current_dir(context.path());

@@ -1,4 +1,4 @@
-//! Plugins of key services that are missing, broken or hostile: each is told apart, and nothing is stored.
+//! KMS plugins that are missing, broken or hostile: each has its own error, and nothing is stored.
 #![cfg(unix)]
 
 use std::os::unix::fs::PermissionsExt as _;
@@ -9,7 +9,7 @@ use base64::engine::general_purpose::STANDARD;
 use crate::context::Context;
 use crate::kb_snapshot;
 
-/// With a folder `bin` before all others on PATH.
+/// A context with a folder `bin` first on PATH.
 fn context() -> Context {
     let context = Context::new();
     let path = format!("{}/bin:/usr/bin:/bin", context.path().display());
@@ -18,13 +18,13 @@ fn context() -> Context {
         .with("BUNDLE_PASSWORD", "secret")
 }
 
-/// A program `sigstore-kms-test` that runs this script.
+/// Writes a program `sigstore-kms-test` with this script.
 fn plugin(context: &Context, script: &str) {
     let path = context.write("bin/sigstore-kms-test", format!("#!/bin/sh\n{script}\n"));
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
 }
 
-/// A script that answers each method with what is given for it.
+/// Returns a script with these responses for each method.
 fn answers(public: &str, signature: &str) -> String {
     let (public, signature) = (STANDARD.encode(public), STANDARD.encode(signature));
     format!(
@@ -118,7 +118,7 @@ fn what_a_plugin_says_is_not_taken_for_an_answer_of_another_kind() {
             "{script}: {told}"
         );
     }
-    // It speaks another version: that is for it to say. How it ends does not count.
+    // Another protocol version is reported by the plugin. The exit status is ignored.
     plugin(
         &context,
         "printf '{\"errorMessage\":\"\\\\u001b[31mI speak %s no more\"}' \"$1\"; exit 0",
@@ -135,7 +135,7 @@ fn what_a_plugin_says_is_not_taken_for_an_answer_of_another_kind() {
 #[test]
 fn keys_of_another_kind_are_refused() {
     let context = context();
-    // ECDSA P-384, and a private key that should be nowhere.
+    // ECDSA P-384, and a private key instead of a public one.
     let other = "-----BEGIN PUBLIC KEY-----\nMHYwEAYHKoZIzj0CAQYFK4EEACIDYgAEQbjGzkV5XfGGJUGHoqXe+hcIi9z2HY+9\n-----END PUBLIC KEY-----\n";
     plugin(&context, &answers(other, ""));
     let told = context.run(&PUBLIC);
@@ -184,7 +184,7 @@ fn a_signature_that_does_not_hold_is_stored_nowhere_and_our_secrets_are_not_hand
     for secret in ["BUNDLE_PASSWORD", "SIGSTORE_ID_TOKEN"] {
         assert!(!seen.contains(secret), "{seen}");
     }
-    // Refused when it is to sign, not before.
+    // Rejected when it signs, not before.
     plugin(
         &context,
         &answers(&public, "").replace(

@@ -1,4 +1,5 @@
-//! Registries without a referrers API, whatever they answer to it: signing, attesting, verifying, copying and saving go through the fallback tag.
+//! Registries without a referrers API, for each of their responses: sign, attest, verify, copy and
+//! save use the fallback tag.
 
 use bundle_testkit::registry::{Fault, Registry, Settings};
 
@@ -49,7 +50,7 @@ fn signatures_are_kept_whatever_a_missing_referrers_api_answers() {
         for registry in [&first, &second] {
             assert!(registry.manifest("team/web", &tag).is_some(), "{fault:?}");
         }
-        // The archive brings them along.
+        // The archive contains them.
         let third = without_api(&context, &fault);
         let loaded = third.reference("team/web:1.4.0");
         context.stdout(&["copy", "web.tar", &loaded]);

@@ -1,4 +1,4 @@
-//! Registries: what is pushed, signed and verified, and what is said when one is at fault.
+//! Registries: push, sign and verify, and the errors for faulty registries.
 
 use bundle_core::reference::Digest;
 use bundle_testkit::registry::Fault;
@@ -14,7 +14,7 @@ fn signer() -> Context {
     context
 }
 
-/// Key hints are random: they are named by their file.
+/// Hints of keys are random: they are replaced by the name of the file.
 fn name_key(context: &mut Context, reference: &str, name: &str) {
     let said = context.stdout(&["verify", reference, "--key", "bundle.pub", "-o", "json"]);
     let report: serde_json::Value = serde_json::from_str(&said).unwrap();
@@ -343,7 +343,7 @@ fn reads_no_reference_out_of_thin_air() {
 #[test]
 fn tells_a_registry_that_is_down() {
     let context = Context::new();
-    // Port 9 is "discard": nothing listens there.
+    // Nothing listens on port 9 ("discard").
     kb_snapshot!(context, ["inspect", "127.0.0.1:9/web:1"], @r"
     exit code: 4
     ----- stdout -----
@@ -475,7 +475,7 @@ fn tells_registries_that_lie_stall_and_break() {
     error: cannot read the manifest of [REGISTRY]/web:1.4.0: the registry cannot answer now (503: slow down) [BUNDLE-REGISTRY-011]
       hint: try again later
     ");
-    // "May not be seen" is never "there is none".
+    // A forbidden list is never reported as an empty one.
     insta::assert_snapshot!(inspect(Fault::ReferrersApi(403)), @r#"
     exit code: 0
     ----- stdout -----

@@ -1,10 +1,10 @@
-//! Shipping: from registry to file to registry, with what belongs to it, and what is said on the way.
+//! Copies between registries and files with all referrers, and their output.
 
 use bundle_testkit::registry::Registry;
 
 use crate::context::{CONFIG_MAP, Context, PACKAGE};
 
-/// A package that runs one image, both in the registry; the package is signed.
+/// A signed package with one image, both in the registry.
 fn shop() -> (Context, Registry) {
     let mut context = Context::new().with("BUNDLE_PASSWORD", "secret");
     let registry = context.registry();
@@ -27,7 +27,7 @@ fn shop() -> (Context, Registry) {
     (context, registry)
 }
 
-/// Another registry in this process.
+/// Starts another registry in this process.
 fn other(context: &mut Context) -> Registry {
     let registry = context.runtime().block_on(Registry::honest()).unwrap();
     context.replace(registry.host().replace(':', "_"), "[OTHER_PORT]");
@@ -45,7 +45,7 @@ fn pulls_copies_and_pushes_with_the_signature() {
     let digest = pulled.rsplit_once('@').unwrap().1.to_owned();
     let again = context.run(&["pull", &web]);
     assert!(again.contains("nothing to do"), "{again}");
-    // Layout to archive to registry: the digest stays, and the signature holds.
+    // Layout to archive to registry: the digest is the same and the signature is valid.
     context.stdout(&["copy", "web-1.4.0.oci", "web.tar"]);
     let to = second.reference("mirror/web:1.4.0");
     let copied = context.stdout(&["copy", "web.tar:1.4.0", &to]);
@@ -56,7 +56,7 @@ fn pulls_copies_and_pushes_with_the_signature() {
     context.stdout(&["verify", &to, "--key", "bundle.pub"]);
     let again = context.run(&["copy", &web, &to]);
     assert!(again.contains("nothing to do"), "{again}");
-    // Without what refers to it, it is as if nobody had signed.
+    // Without referrers, the copy is unsigned.
     let bare = second.reference("bare/web:1.4.0");
     context.stdout(&["push", "web.tar", &bare, "--no-referrers"]);
     let refused = context.run(&["verify", &bare, "--key", "bundle.pub"]);
@@ -101,7 +101,7 @@ fn saves_and_loads_below_a_prefix() {
     let again = context.run(&["load", "all.tar", "--to", &to, "--mirrors-out", "mirrors"]);
     assert!(again.contains("nothing to do"), "{again}");
 
-    // Only digests: filled from the first registry, and from what was loaded.
+    // A list of digests: its content is read from the first registry, and from the loaded copy.
     context.stdout(&[
         "save",
         &web,
@@ -191,7 +191,7 @@ fn says_what_it_does_not_do() {
     assert_eq!(entries(&context, "x.tar"), 0);
 }
 
-/// What lies in the test's folder under names that begin so.
+/// Returns the number of entries in the test's folder with this prefix.
 fn entries(context: &Context, beginning: &str) -> usize {
     let names = std::fs::read_dir(context.path()).unwrap();
     names
@@ -225,7 +225,8 @@ fn whoever_is_stopped_in_the_middle_leaves_nothing_under_the_name() {
         let ended = child.wait().unwrap();
         assert_eq!(entries(&context, target), 0, "{signal}");
         if signal == "KILL" {
-            // Nobody could clear away; what is left has no name that anybody reads, and is in nobody's way.
+            // The process was killed; the remaining temporary files have names that no command
+            // reads.
             registry.set_fault(None);
             context.stdout(&["copy", &web, target]);
             assert_eq!(entries(&context, target), 1);
@@ -241,7 +242,8 @@ fn whoever_is_stopped_in_the_middle_leaves_nothing_under_the_name() {
 fn a_disk_that_is_full_is_told_and_nothing_stays() {
     let (context, registry) = shop();
     let web = registry.reference("base/app:1.0.0");
-    // No file of this process may grow past 2 KiB: what a full disk answers in the middle of a blob.
+    // Files of this process are limited to 2 KiB: writes fail as on a full disk in the middle of a
+    // blob.
     let program = env!("CARGO_BIN_EXE_kubectl-bundle");
     for target in ["full.tar", "full.oci"] {
         let mut command = std::process::Command::new("sh");

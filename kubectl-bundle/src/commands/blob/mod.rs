@@ -1,4 +1,4 @@
-//! Files beside the bundle of their signature: reading them once, at a size that does not matter.
+//! Reads a file for signing and verification of blobs, of any size.
 
 pub(crate) mod sign;
 pub(crate) mod verify;
@@ -15,23 +15,24 @@ use bundle_trust::verify::Content;
 use crate::failure::Outcome;
 use crate::files;
 
-/// Largest file that is kept in memory, for keys that sign content instead of its digest.
+/// Maximum size in bytes of a file that is held in memory, for keys that sign the content instead
+/// of its digest.
 const KEPT: u64 = 32 << 20;
-/// Largest text that is kept, to be looked at: the largest payload that cosign reads.
+/// Maximum size in bytes of a payload of cosign that is held in memory for its check.
 const LOOKED_AT: u64 = 128 << 20;
-/// Bytes read at once.
+/// Bytes that are read at once.
 const PIECE: usize = 1 << 20;
 
-/// A file that was read.
+/// A file with its digest.
 pub(super) struct Hashed {
-    /// Its sha256.
+    /// SHA-256.
     pub(super) digest: Digest,
-    /// All of it, or of larger ones the beginning.
+    /// Content, or the beginning of a larger file.
     bytes: Vec<u8>,
     length: u64,
 }
 
-/// Returns `true` if a file that begins so is kept whole.
+/// Returns `true` if a file of this length and beginning is held in memory.
 fn is_kept(length: u64, beginning: &[u8]) -> bool {
     let text = beginning.trim_ascii_start();
     let json = text.is_empty() || text.starts_with(b"{") || text.starts_with(b"\xef\xbb\xbf");
@@ -39,7 +40,7 @@ fn is_kept(length: u64, beginning: &[u8]) -> bool {
 }
 
 impl Hashed {
-    /// Reads a file whole, which must not change meanwhile.
+    /// Reads a whole file. Returns an error if it changes during the read.
     pub(super) fn read(path: &Path) -> Outcome<Self> {
         let unreadable = |error| files::unreadable(&path.display().to_string(), &error);
         let refused = |why: &str, hint: &str| {
@@ -47,7 +48,8 @@ impl Hashed {
                 .in_file(path.display().to_string())
                 .hint(hint)
         };
-        // Looked at before it is opened: opening a pipe would wait for somebody to write.
+        // Checked before the file is opened, as opening a pipe blocks until another process writes
+        // to it.
         let named = fs_err::metadata(path).map_err(unreadable)?;
         if !named.is_file() {
             let hint = "with --bundle, one file is meant, such as what `save` wrote";
@@ -94,7 +96,7 @@ impl Hashed {
         })
     }
 
-    /// What was read, for signing and verifying.
+    /// Returns the content for signing and verification.
     pub(super) fn content(&self) -> Content<'_> {
         Content {
             digest: &self.digest,
@@ -102,13 +104,14 @@ impl Hashed {
         }
     }
 
-    /// What tells of which kind it is: all of it where that could be signed for an image, else its beginning.
+    /// Returns the bytes that determine the type of the file: all of them if they could be a
+    /// payload for an image, otherwise the beginning.
     pub(super) fn looked_at(&self) -> &[u8] {
         &self.bytes
     }
 }
 
-/// Returns `true` if both are of one file that nobody has written to between them.
+/// Returns `true` if both are of the same, unmodified file.
 fn same(one: &Metadata, other: &Metadata) -> bool {
     #[cfg(unix)]
     {

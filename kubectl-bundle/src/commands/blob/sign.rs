@@ -1,4 +1,4 @@
-//! `sign FILE --bundle`: a file is signed, and the signature goes into a file beside it.
+//! `sign FILE --bundle`: signs a file and writes the signature to a Sigstore bundle.
 
 use std::path::{Path, PathBuf};
 
@@ -16,19 +16,19 @@ use crate::signer::{By, Payload, Who};
 use crate::ui::Ui;
 use crate::ui::format::Format;
 
-/// What `sign FILE --bundle` needs to know.
+/// Settings of `sign FILE --bundle`.
 pub(crate) struct SignFile {
     /// The file.
     pub(crate) file: PathBuf,
-    /// Where the signature goes.
+    /// Path of the Sigstore bundle to write.
     pub(crate) bundle: PathBuf,
-    /// `true` if a file that is there is replaced.
+    /// `true` if an existing file is replaced.
     pub(crate) force: bool,
-    /// What is attested of it, if it is not signed: a file, and what kind it is.
+    /// File and type of a predicate, if the file is attested instead of signed.
     pub(crate) predicate: Option<(PathBuf, PredicateType)>,
-    /// Who signs.
+    /// Signer.
     pub(crate) by: By,
-    /// How to print.
+    /// Output format.
     pub(crate) format: Option<Format>,
 }
 
@@ -41,7 +41,7 @@ struct Report {
     who: Who,
 }
 
-/// Returns `true` if this is what `--force` replaces.
+/// Returns `true` for content that `--force` may replace.
 fn is_bundle(bytes: &[u8]) -> bool {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
@@ -53,7 +53,8 @@ fn is_bundle(bytes: &[u8]) -> bool {
 }
 
 impl SignFile {
-    /// That there is room for the signature, asked before anything is entered in a log; writing checks again.
+    /// Checks that the signature can be written, before anything is entered in a log. The write
+    /// checks it again.
     fn check_room(&self) -> Outcome {
         let refused = |why: &str, hint: &str| {
             Err(Finding::error(codes::usage::FILE_UNWRITABLE, why)
@@ -72,7 +73,7 @@ impl SignFile {
             let why = "its signature would take the place of the file itself";
             return refused(why, "name another file with --bundle");
         }
-        // A link to nothing is replaced. A pipe is not opened: that would wait for somebody to write.
+        // A dangling link is replaced. A pipe is not opened, as that would block.
         let ours = match fs_err::metadata(&self.bundle) {
             Err(error) => error.kind() == std::io::ErrorKind::NotFound,
             Ok(there) => there.is_file() && is_bundle(&files::read(&self.bundle)?),
@@ -85,7 +86,8 @@ impl SignFile {
         Ok(())
     }
 
-    /// Hashes the file, opens the key or gets the token, signs, writes, and prints where the signature is.
+    /// Hashes the file, opens the key or gets the token, signs, writes the bundle, and prints its
+    /// path.
     pub(crate) async fn run(self, ui: &mut Ui) -> Outcome {
         self.check_room()?;
         let hashed = {

@@ -1,4 +1,5 @@
-//! `verify FILE --bundle`: who signed a file, by public keys or the identity in a certificate.
+//! `verify FILE --bundle`: verifies the signature of a file by public keys or by the identity in a
+//! certificate.
 
 use std::path::PathBuf;
 
@@ -16,19 +17,19 @@ use crate::sigstore::root::{Origin, WantedRoot};
 use crate::ui::Ui;
 use crate::ui::format::Format;
 
-/// What `verify FILE --bundle` needs to know.
+/// Settings of `verify FILE --bundle`.
 pub(crate) struct VerifyFile {
     /// The file.
     pub(crate) file: PathBuf,
-    /// Where its signature is.
+    /// Sigstore bundle with the signature.
     pub(crate) bundle: PathBuf,
-    /// Whose signature is asked for.
+    /// Accepted signers.
     pub(crate) wanted: Wanted,
-    /// The kinds of attestation that it must be, instead of a signature; if none, a signature.
+    /// Predicate types of required attestations; if empty, a signature is required.
     pub(crate) kinds: Vec<PredicateType>,
     /// The trust root.
     pub(crate) root: WantedRoot,
-    /// How to print.
+    /// Output format.
     pub(crate) format: Option<Format>,
 }
 
@@ -39,14 +40,14 @@ struct Report {
     digest: String,
     verified: bool,
     signed_by: Vec<Signer>,
-    /// Under which trust root; absent where keys decide.
+    /// Origin of the trust root; `None` if keys are used.
     #[serde(skip_serializing_if = "Option::is_none")]
     trust_root: Option<Origin>,
     findings: Findings,
 }
 
 impl VerifyFile {
-    /// Reads keys, bundle and file, decides, and prints who signed.
+    /// Reads keys, bundle and file, verifies, and prints the signers.
     pub(crate) async fn run(self, ui: &mut Ui) -> Outcome {
         let now = Timestamp::now();
         let by_keys = matches!(self.wanted, Wanted::Keys(_));

@@ -1,4 +1,4 @@
-//! The objects in the files, and which of them admission has something to say about.
+//! Objects in the files, and the kind of review for each.
 
 use std::path::PathBuf;
 
@@ -11,28 +11,28 @@ use serde_json::Value;
 use crate::failure::Outcome;
 use crate::files;
 
-/// What kind of object it is to us.
+/// Kind of review of an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum What {
     /// Admission reviews it.
     Reviewed(Kind),
-    /// A ProvisionerClass: it can be read, or not.
+    /// A ProvisionerClass: it is parsed.
     Class,
-    /// A SignaturePolicy: it can be read, or not.
+    /// A SignaturePolicy: it is parsed.
     Policy,
-    /// Somebody else's.
+    /// Not reviewed.
     Other,
 }
 
-/// One object and where it stands.
+/// An object and its location.
 pub(super) struct Found {
-    /// What it is to us.
+    /// Kind of review.
     pub(super) what: What,
-    /// The object.
+    /// Object.
     pub(super) value: Value,
-    /// The file.
+    /// File.
     pub(super) file: String,
-    /// Line on which it starts, from 1.
+    /// Line at which it starts, from 1.
     pub(super) line: usize,
 }
 
@@ -44,20 +44,20 @@ impl Found {
             .unwrap_or_default()
     }
 
-    /// Its name, or one like that which the server will make.
+    /// Returns its name, or an example of a name from `generateName`.
     pub(super) fn name(&self) -> String {
         match (
             self.text("/metadata/name"),
             self.text("/metadata/generateName"),
         ) {
             ("", "") => String::new(),
-            // Five characters are what the server adds.
+            // The API server appends five characters.
             ("", prefix) => format!("{prefix}xxxxx"),
             (name, _) => name.to_owned(),
         }
     }
 
-    /// `bundle.core.rukpak.io/web`
+    /// Returns kind and name: `bundle.core.rukpak.io/web`.
     pub(super) fn title(&self) -> String {
         let kind = self.text("/kind").to_lowercase();
         let group = self
@@ -69,7 +69,7 @@ impl Found {
     }
 }
 
-/// Reads the files; the items of a List stand for themselves.
+/// Reads the files. The items of a List are separate objects.
 pub(super) fn read(paths: &[PathBuf]) -> Outcome<Vec<Found>> {
     let mut found = Vec::new();
     let mut findings = Findings::default();
@@ -132,7 +132,7 @@ fn what(value: &Value) -> What {
     }
 }
 
-/// Errors of a class that keep it from being read.
+/// Returns the errors for which a class cannot be parsed.
 pub(super) fn problems(found: &Found) -> Findings {
     match found.what {
         What::Class => Class::parse(&found.name(), &found.value["spec"])
@@ -142,7 +142,7 @@ pub(super) fn problems(found: &Found) -> Findings {
     }
 }
 
-/// The policy of the file, without what it names in the cluster.
+/// Returns the policy of the file, without the keys and trust roots it references in the cluster.
 pub(super) fn policy(found: &Found) -> Policy {
     Policy::read(&found.name(), &found.value["spec"])
 }

@@ -1,5 +1,5 @@
-//! Answers to the questions of a review, looked up with the rights of the person at the keyboard. What they may not see is "cannot tell".
-//! Which questions are asked, and what follows from the answers, is decided by the review that admission runs too (`bundle_cluster::review`).
+//! Facts for a review, looked up with the user's permissions. Facts that the user may not read are
+//! "cannot tell". The review itself is the same as in admission (`bundle_cluster::review`).
 
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ use crate::cluster::Cluster;
 use crate::failure::{Failure, Outcome};
 use crate::registry;
 
-/// Where facts come from, with those that are the same for every object.
+/// Source of facts, with those that are the same for every object.
 pub(super) struct Lookup {
     cluster: Cluster,
     registry: Client,
@@ -44,7 +44,7 @@ pub(super) struct Lookup {
 fn is_missing(failure: &Failure) -> bool {
     match failure {
         Failure::Server(status) => status.code == 404,
-        // No CRD, no objects.
+        // Without the CRD there are no objects.
         Failure::Findings { findings, .. } => findings
             .0
             .iter()
@@ -54,11 +54,11 @@ fn is_missing(failure: &Failure) -> bool {
 }
 
 impl Lookup {
-    /// Connects, and asks what does not depend on the object.
+    /// Connects and reads the facts that do not depend on the object.
     pub(super) async fn start(online: &Online, system_namespace: &str) -> Outcome<Self> {
         let cluster = Cluster::connect(&online.cluster).await?;
         let registry = registry::client(&online.registry)?;
-        // The first question also says whether there is a cluster at all: then nothing can be told.
+        // The first request also detects an unreachable cluster, for which nothing can be decided.
         let version = cluster.ask(cluster.client.apiserver_version()).await?;
         let requester = cluster.ask(access::own_identity(&cluster.client)).await?;
         let mut lookup = Self {
@@ -84,7 +84,7 @@ impl Lookup {
         let api = self.objects::<SignaturePolicy>();
         let list = match self.cluster.ask(api.list(&ListParams::default())).await {
             Ok(list) => list.items,
-            // A cluster without our kinds has no policies either; the classes will say so.
+            // A cluster without the CRDs has no policies; the classes report that.
             Err(failure) if is_missing(&failure) => Vec::new(),
             Err(failure) => {
                 return Err(unavailable(
@@ -103,12 +103,13 @@ impl Lookup {
         Ok(policies)
     }
 
-    /// The policy with the keys and trust roots that it names in the system namespace, as far as they can be read.
+    /// Returns the policy with the keys and trust roots that it references in the system namespace,
+    /// as far as they can be read.
     pub(super) async fn complete(&self, policy: Policy) -> Policy {
         named::complete(&self.cluster, &self.system_namespace, policy).await
     }
 
-    /// The object as it is in the cluster, if it is.
+    /// Returns the object in the cluster, if it exists.
     pub(super) async fn existing(&self, kind: Kind, name: &str) -> Result<Option<Value>, Finding> {
         let why = || format!("whether {kind} {name} exists cannot be told");
         self.object(kind, name, why).await
@@ -165,7 +166,7 @@ impl ReviewLookups for Lookup {
         }
     }
 
-    /// The requester is the person who runs the command.
+    /// The requester is the user who runs the command.
     async fn may(&self, _requester: &Requester, question: &Question) -> Answer {
         let asked = access::may_self(&self.cluster.client, question);
         match self.cluster.ask(asked).await {
@@ -230,7 +231,7 @@ impl ImageLookups for Lookup {
 
     async fn forget(&self, _image: &Image, _policies: &MatchingPolicies) {}
 
-    /// A person wants all findings at once.
+    /// The user needs all findings at once.
     fn looks_where_refused(&self) -> bool {
         true
     }

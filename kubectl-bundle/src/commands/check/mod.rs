@@ -1,4 +1,4 @@
-//! `check`: the judge of admission over objects in files, with facts that the person at the keyboard may look up.
+//! `check`: runs the admission review for objects in files, with facts that the user may look up.
 
 mod documents;
 mod lookup;
@@ -24,28 +24,28 @@ use documents::{Found, What};
 use lookup::Lookup;
 use report::{Answer, Report};
 
-/// What `check` needs to know.
+/// Settings of `check`.
 pub(crate) struct Check {
-    /// The files.
+    /// Files.
     pub(crate) files: Vec<PathBuf>,
-    /// Where to look facts up; nowhere if absent.
+    /// Source of facts; `None` is offline.
     pub(crate) online: Option<Online>,
     /// Namespace in which the webhook runs.
     pub(crate) system_namespace: String,
-    /// How to print.
+    /// Output format.
     pub(crate) format: Option<Format>,
 }
 
-/// Where facts are looked up.
+/// Cluster and registries for facts.
 pub(crate) struct Online {
-    /// Which cluster.
+    /// Cluster settings.
     pub(crate) cluster: KubeSettings,
-    /// How to talk to registries.
+    /// Registry settings.
     pub(crate) registry: RegistrySettings,
 }
 
 impl Check {
-    /// Reads, looks up, judges, and prints every finding.
+    /// Reads the files, looks up facts, reviews the objects, and prints every finding.
     pub(crate) async fn run(self, ui: &mut Ui) -> Outcome {
         let found = documents::read(&self.files)?;
         let lookup = match &self.online {
@@ -72,7 +72,7 @@ impl Check {
         }
     }
 
-    /// A policy whose key or trust root cannot be read just now is neither fine nor refused.
+    /// Checks a policy. If a key or trust root cannot be read, the result is "cannot tell".
     async fn policy(&self, lookup: Option<&Lookup>, found: &Found) -> Report {
         let policy = documents::policy(found);
         let now = jiff::Timestamp::now();
@@ -104,7 +104,7 @@ impl Check {
             name: &name,
             old: None,
             new: &found.value,
-            // Only the pod can tell whether a stamp is valid: so everything is checked, as for a new object.
+            // Only the webhook can verify a stamp, so everything is checked as for a new object.
             standing: Standing::Unstamped,
             admits: true,
             own: false,
@@ -118,7 +118,7 @@ impl Check {
             .existing(kind, &name)
             .await
             .unwrap_or_else(|finding| {
-                // Who may write without reading has a right to an answer: it is judged as a new one.
+                // A user who may write but not read the object gets the review of a new one.
                 unchecked.push(finding.message);
                 None
             });
@@ -132,13 +132,13 @@ impl Check {
     }
 }
 
-/// Findings that hold without asking anybody.
+/// Returns the findings that need no lookup.
 fn told(findings: &Findings) -> Findings {
     let holds = |finding: &&Finding| finding.code.outcome != Meaning::CannotTell;
     findings.0.iter().filter(holds).cloned().collect()
 }
 
-/// What the file itself tells. Everything else is listed as not checked, not as an error.
+/// Checks the file itself. Everything else is listed as not checked, not as an error.
 fn offline(found: &Found, subject: &Subject<'_>) -> Report {
     let verdict = judge(subject, &Facts::default());
     let findings = told(verdict.findings());

@@ -1,4 +1,5 @@
-//! What SignaturePolicies name in the system namespace, as far as it may be read: keys in Secrets, trust roots in ConfigMaps.
+//! Keys in Secrets and trust roots in ConfigMaps that SignaturePolicies reference in the system
+//! namespace.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +13,7 @@ use super::unavailable::unavailable;
 use crate::cluster::Cluster;
 use crate::failure::Failure;
 
-/// The policy with what it names in its place.
+/// Returns the policy with the referenced keys and trust roots.
 pub(super) async fn complete(cluster: &Cluster, namespace: &str, policy: Policy) -> Policy {
     let secrets: Api<Secret> = Api::namespaced(cluster.client.clone(), namespace);
     let mut keys = BTreeMap::new();
@@ -57,7 +58,7 @@ fn unread(what: &str, failure: Failure) -> Named {
     }
 }
 
-/// The policy where nobody may be asked, and what is therefore not checked.
+/// Returns the policy for an offline check, and the references that are not checked.
 pub(super) fn unasked(namespace: &str, policy: Policy) -> (Policy, Vec<String>) {
     let unknown = || {
         let why = Finding::error(codes::trust::CANNOT_TELL, "no cluster is asked");

@@ -1,4 +1,4 @@
-//! What `check` tells: one line an object on stdout, findings on stderr, or all of it as data.
+//! Output of `check`: one line per object on stdout and findings on stderr, or all of it as data.
 
 use bundle_core::diagnostic::{Finding, Findings, Outcome as Meaning};
 use serde::Serialize;
@@ -10,15 +10,15 @@ use crate::ui::format::Format;
 
 use super::documents::Found;
 
-/// What admission would answer.
+/// Result of the review.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub(super) enum Answer {
     Admitted,
     Refused,
     CannotTell,
-    /// Nothing is wrong with the file itself; the rest was not asked.
+    /// The file itself has no errors; the rest was not checked.
     NothingFound,
-    /// Not a kind that is reviewed.
+    /// Not a reviewed kind.
     NotReviewed,
 }
 
@@ -34,7 +34,7 @@ impl Answer {
     }
 }
 
-/// What is told about one object.
+/// Result for one object.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Report {
@@ -48,7 +48,7 @@ pub(super) struct Report {
 }
 
 impl Report {
-    /// What follows from findings alone.
+    /// Returns the result for these findings.
     pub(super) fn new(found: &Found, findings: Findings, not_checked: Vec<String>) -> Self {
         let verdict = match findings.outcome() {
             None => Answer::Admitted,
@@ -65,12 +65,12 @@ impl Report {
         }
     }
 
-    /// With the judge's own word.
+    /// Replaces the answer by that of the review.
     pub(super) fn judged(self, verdict: Answer) -> Self {
         Self { verdict, ..self }
     }
 
-    /// An object that admission does not review.
+    /// Returns the result for an object that admission does not review.
     pub(super) fn passed_over(found: &Found) -> Self {
         Self::new(found, Findings::default(), Vec::new()).judged(Answer::NotReviewed)
     }
@@ -85,7 +85,7 @@ impl Report {
     }
 }
 
-/// Prints all of them, and says which exit code that is: a refusal before "cannot tell".
+/// Prints all results and returns the exit code. A refusal takes precedence over "cannot tell".
 pub(super) fn print(ui: &mut Ui, format: Option<Format>, reports: &[Report]) -> Outcome<Exit> {
     let any = |answer| reports.iter().any(|report| report.verdict == answer);
     let exit = if any(Answer::Refused) {

@@ -4,7 +4,7 @@ use bundle_core::diagnostic::{Code, Finding};
 
 use crate::failure::Failure;
 
-/// A failed lookup as the fact that it could not be told.
+/// Returns a finding for a failed lookup.
 pub(super) fn unavailable(code: Code, what: &str, failure: &Failure) -> Finding {
     let why = match failure {
         Failure::Server(status) => crate::refusal::message(status),

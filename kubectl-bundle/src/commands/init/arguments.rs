@@ -1,4 +1,4 @@
-//! The arguments of `init`, and its settings.
+//! Arguments and settings of `init`.
 
 use std::path::PathBuf;
 
@@ -7,10 +7,12 @@ use clap::Args;
 use super::Init;
 use crate::input::Known;
 
-/// Write what a bundle needs: a bundle.yaml for what lies in the folder, or a small working example where nothing does.
+/// Write what a bundle needs: a bundle.yaml for what lies in the folder, or a small working example
+/// where nothing does.
 ///
-/// A folder of manifests/, a Helm chart, a registry+v1 bundle and a kustomization are recognised, and name, version and needs are read
-/// from them. Nothing is moved, and nothing is overwritten without --force. The paths that were written are printed on stdout.
+/// A folder of manifests/, a Helm chart, a registry+v1 bundle and a kustomization are recognised,
+/// and name, version and needs are read from them. Nothing is moved, and nothing is overwritten
+/// without --force. The paths that were written are printed on stdout.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

@@ -1,4 +1,4 @@
-//! The example that `init` writes: small, complete, and good enough to be built and installed as it is.
+//! The example that `init` writes: a complete package that can be built and installed.
 
 use bundle_core::package::{Config, Package};
 
@@ -17,7 +17,7 @@ const SCHEMA: &str = r#"{
 
 const DEFAULTS: &str = "greeting: hello\n";
 
-/// The files, `bundle.yaml` first.
+/// Returns the files, `bundle.yaml` first.
 pub(super) fn files(mut package: Package) -> Vec<(String, String)> {
     let name = package.name.clone();
     package.description = Some(format!("What {name} is, in one line"));

@@ -1,4 +1,5 @@
-//! `init`: a bundle.yaml for what lies in a folder, or an example where nothing does; all files or none.
+//! `init`: writes a bundle.yaml for the content of a folder, or an example for an empty folder; all
+//! files or none.
 
 mod arguments;
 mod example;
@@ -18,20 +19,20 @@ use crate::ui::Ui;
 
 pub(crate) use arguments::Arguments;
 
-/// What `init` needs to know.
+/// Settings of `init`.
 pub(crate) struct Init {
-    /// The folder.
+    /// Folder.
     folder: PathBuf,
-    /// What the caller knows.
+    /// Name and version from flags.
     known: Known,
-    /// `true` if files may be overwritten.
+    /// `true` if existing files are overwritten.
     force: bool,
     /// `true` if nothing is written.
     dry_run: bool,
 }
 
 impl Init {
-    /// Looks, writes, and says what comes next.
+    /// Detects the content, writes the files, and prints the next steps.
     pub(crate) fn run(self, ui: &mut Ui) -> Outcome {
         let mut found = if self.folder.exists() {
             input::gather(&self.folder)?
@@ -71,7 +72,7 @@ impl Init {
         Ok(())
     }
 
-    /// The package of content that was found.
+    /// Returns the package for existing content.
     fn describe(&self, found: &Files) -> Outcome<Package> {
         match input::described(found, &self.known) {
             Ok(package) if package.format != Format::PlainV0 => Ok(package),
@@ -92,7 +93,7 @@ impl Init {
         }
     }
 
-    /// `metadata.name` of the kustomization in the folder.
+    /// Returns `metadata.name` of the kustomization in the folder.
     fn name_of_kustomization(&self) -> Option<String> {
         let file = kustomization(&self.folder)?;
         let text = files::read(&file).ok()?;
@@ -101,7 +102,8 @@ impl Init {
         Some(name.to_owned())
     }
 
-    /// A package named by the caller, by its kustomization, by what most of its objects are part of, or by the folder.
+    /// Returns a package with the name from the flag, the kustomization, the label of most objects,
+    /// or the folder.
     fn named(&self, objects: Option<&[Manifest]>) -> Outcome<Package> {
         let objects = objects.unwrap_or_default();
         let folder = || {
@@ -141,7 +143,8 @@ impl Init {
         Ok(package)
     }
 
-    /// Manifests beside each other without a folder of their own are most likely meant, and moving them is the author's.
+    /// Returns an error for manifests outside of `manifests/`: they are most likely meant as
+    /// content, and the author has to move them.
     fn no_loose_manifests(&self) -> Outcome {
         if !self.folder.is_dir() {
             return Ok(());
@@ -160,7 +163,8 @@ impl Init {
     }
 }
 
-/// Returns `true` if a file looks like manifests. A file that cannot be read as YAML is none, and settings or schemas have no kind.
+/// Returns `true` if a file looks like manifests: it is YAML with a kind, unlike settings and
+/// schemas.
 fn holds_objects(path: &Path) -> bool {
     let is_package = path.file_name().is_some_and(|name| name == package::FILE);
     let Some(text) = files::read(path).ok().filter(|_| !is_package) else {
@@ -173,7 +177,7 @@ fn holds_objects(path: &Path) -> bool {
     })
 }
 
-/// The kustomization of a folder, by the names that kustomize looks for.
+/// Returns the kustomization of a folder.
 fn kustomization(folder: &Path) -> Option<PathBuf> {
     ["kustomization.yaml", "kustomization.yml", "Kustomization"]
         .iter()
@@ -187,7 +191,7 @@ fn exists(path: &Path) -> Finding {
         .hint("nothing was written; --force overwrites it")
 }
 
-/// The most frequent value of a label, the first of several, and the number of objects that have it.
+/// Returns the most frequent value of a label, the first of equals, and the number of its objects.
 fn most_frequent<'a>(objects: &'a [Manifest], label: &str) -> Option<(&'a str, usize)> {
     let values: Vec<&str> = objects
         .iter()
@@ -203,13 +207,13 @@ fn most_frequent<'a>(objects: &'a [Manifest], label: &str) -> Option<(&'a str, u
     best
 }
 
-/// The name that more than half of the objects have as `app.kubernetes.io/part-of`.
+/// Returns the value of `app.kubernetes.io/part-of` that more than half of the objects have.
 fn shared_name(objects: &[Manifest]) -> Option<String> {
     let (name, count) = most_frequent(objects, "app.kubernetes.io/part-of")?;
     (count * 2 > objects.len()).then(|| name.to_owned())
 }
 
-/// The nearest text that can name a package.
+/// Converts a text to a valid package name.
 fn sane(text: &str) -> String {
     let text: String = text
         .to_lowercase()
@@ -226,7 +230,7 @@ fn sane(text: &str) -> String {
     text.trim_matches('-').to_owned()
 }
 
-/// Kinds of groups that neither Kubernetes has nor the content defines.
+/// Returns kinds of API groups that are neither built in nor defined by the content.
 fn foreign_apis(objects: &[Manifest]) -> Vec<String> {
     let defined: Vec<&str> = objects
         .iter()

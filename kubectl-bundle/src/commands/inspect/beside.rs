@@ -1,4 +1,5 @@
-//! What refers to a digest where it lies: signatures by kind, attestations, and everything else. Counted from the lists, not verified.
+//! Referrers of a digest: signatures by kind, attestations, and others. They are counted from
+//! lists, not verified.
 
 use std::collections::BTreeMap;
 
@@ -10,27 +11,27 @@ use bundle_oci::store::ImageSource;
 use futures::{StreamExt as _, stream};
 use serde::Serialize;
 
-/// Entries whose list does not say what they are, and that are read to find out.
+/// Maximum number of entries without a type that are read to determine it.
 const READ: usize = 16;
-/// At once.
+/// Maximum number of concurrent requests.
 const AT_ONCE: usize = 8;
-/// How Sigstore bundles say what they state about their subject.
+/// Annotation of Sigstore bundles with the predicate type.
 const PREDICATE: &str = "dev.sigstore.bundle.predicateType";
-/// The statement that is a signature.
+/// Predicate type of a signature.
 const SIGNED: &str = "https://sigstore.dev/cosign/sign/v1";
-/// Signatures of notation.
+/// Artifact type of notation signatures.
 const NOTATION: &str = "application/vnd.cncf.notary.signature";
 
-/// What refers to it.
+/// Referrers of an artifact.
 #[derive(Debug, Clone, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Beside {
     /// Signatures, not verified.
     pub(super) signatures: Signatures,
-    /// Attestations by what they state.
+    /// Attestations by predicate type.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) attestations: BTreeMap<String, usize>,
-    /// Everything else.
+    /// Other referrers.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) referrers: Vec<Referrer>,
 }
@@ -38,22 +39,22 @@ pub(super) struct Beside {
 /// Signatures by kind.
 #[derive(Debug, Clone, Default, Serialize)]
 pub(super) struct Signatures {
-    /// All of them.
+    /// Total number.
     pub(super) count: usize,
-    /// By kind.
+    /// Number by kind.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) kinds: BTreeMap<&'static str, usize>,
 }
 
-/// An artifact that refers to it.
+/// A referrer.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Referrer {
-    /// What it is for.
+    /// Artifact type.
     pub(super) artifact_type: String,
     /// Its digest.
     pub(super) digest: Digest,
-    /// Bytes of its manifest.
+    /// Size of its manifest in bytes.
     pub(super) bytes: u64,
 }
 
@@ -66,7 +67,7 @@ impl Signatures {
     }
 }
 
-/// Asks for the list of referrers, and for the tag under which cosign kept signatures before there were such lists.
+/// Reads the list of referrers and cosign 2's tags.
 pub(super) async fn of(source: &ImageSource, subject: &Digest) -> Result<Beside, Finding> {
     let tag = format!("sha256-{}.sig", subject.hex());
     let (listed, tagged) = futures::join!(source.referrers(subject), source.tagged(&tag));
@@ -101,7 +102,8 @@ pub(super) async fn of(source: &ImageSource, subject: &Digest) -> Result<Beside,
     Ok(beside)
 }
 
-/// Returns `true` if the list says what the entry is. cosign 3 writes the type of its empty configuration there.
+/// Returns `true` if the list has the type of the entry. cosign 3 writes the type of its empty
+/// configuration there.
 fn is_told(entry: &Descriptor) -> bool {
     entry
         .artifact_type
@@ -110,7 +112,7 @@ fn is_told(entry: &Descriptor) -> bool {
         && !is_untold_bundle(entry)
 }
 
-/// A Sigstore bundle without a word on what it states.
+/// Returns `true` for a Sigstore bundle without a predicate type in the list.
 fn is_untold_bundle(entry: &Descriptor) -> bool {
     is_bundle(entry) && !entry.annotations.contains_key(PREDICATE)
 }
@@ -120,7 +122,7 @@ fn is_bundle(entry: &Descriptor) -> bool {
     told.starts_with(media::SIGSTORE_BUNDLE_PREFIX)
 }
 
-/// The entry with what its manifest says of itself; none if it is gone.
+/// Returns the entry with the annotations of its manifest; `None` if it was deleted.
 async fn look(source: &ImageSource, mut entry: Descriptor) -> Result<Option<Descriptor>, Finding> {
     let Some(raw) = source.manifest(&entry).await? else {
         return Ok(None);

@@ -1,4 +1,4 @@
-//! `inspect`: what a bundle is, wherever it lies.
+//! `inspect`: describes a bundle in a registry, layout, archive or folder.
 
 mod beside;
 mod read;
@@ -15,24 +15,24 @@ use crate::ui::format::Format;
 
 use report::Report;
 
-/// What `inspect` needs to know.
+/// Settings of `inspect`.
 pub(crate) struct Inspect {
-    /// Where the bundle is.
+    /// Location of the bundle.
     pub(crate) place: Place,
     /// `true` if every object is listed.
     pub(crate) objects: bool,
-    /// The version of Kubernetes that is asked about.
+    /// Kubernetes version to check.
     pub(crate) kubernetes: Option<ServerVersion>,
-    /// `true` if the layers are left alone.
+    /// `true` if layers are not read.
     pub(crate) manifest_only: bool,
-    /// How to print.
+    /// Output format.
     pub(crate) format: Option<Format>,
-    /// How to talk to registries.
+    /// Registry settings.
     pub(crate) registry: RegistrySettings,
 }
 
 impl Inspect {
-    /// Looks and prints.
+    /// Reads the artifact and prints the description.
     pub(crate) async fn run(self, ui: &mut Ui) -> Outcome {
         let looking = read::see(ui, &self.place, &self.registry, self.manifest_only);
         let seen = Box::pin(looking).await?;

@@ -1,4 +1,4 @@
-//! Gets at what is inspected: the manifest, and of the layers only those that hold content of a bundle.
+//! Reads the manifest and the layers with content of a bundle.
 
 use std::path::Path;
 
@@ -17,10 +17,11 @@ use crate::place::Place;
 use crate::registry::{self, RegistrySettings};
 use crate::ui::Ui;
 
-/// Layers of an image that does not say that it is a bundle are read up to this size in all: a bundle is small, and other images need not come.
+/// Maximum total size in bytes of the layers of an image that is not marked as a bundle. Bundles
+/// are small, and other images need not be downloaded.
 const UNCALLED: u64 = 16 << 20;
 
-/// What is said of layers that are no bundle's.
+/// Codes of findings for layers that do not belong to a bundle.
 const OTHERS: [Code; 4] = [
     codes::registry::UNSAFE_ENTRY,
     codes::registry::MALFORMED,
@@ -28,25 +29,25 @@ const OTHERS: [Code; 4] = [
     codes::registry::WRONG_MEDIA_TYPE,
 ];
 
-/// Everything that was read.
+/// Result of reading an artifact.
 pub(super) struct Seen {
-    /// The pinned reference, of what lies in a registry.
+    /// Pinned reference, for an artifact in a registry.
     pub(super) reference: Option<String>,
-    /// The path, of what lies on this disk.
+    /// Path, for an artifact on disk.
     pub(super) path: Option<String>,
-    /// The document as it is.
+    /// Manifest or index as raw bytes.
     pub(super) raw: RawManifest,
-    /// What it says.
+    /// Parsed manifest or index.
     pub(super) parsed: ParsedManifest,
-    /// What is in its layers, if they were read and make a bundle.
+    /// Content of the layers, if they were read and form a bundle.
     pub(super) content: Option<Content>,
-    /// What refers to it, where there is somebody to ask who answered.
+    /// Referrers, if they could be read.
     pub(super) beside: Option<Beside>,
-    /// What is worth saying and stops nothing.
+    /// Warnings.
     pub(super) warnings: Findings,
 }
 
-/// Reads it, wherever it lies. The manifest comes first; the content, and what lies beside it, are asked for at the same time.
+/// Reads an artifact: first the manifest, then content and referrers concurrently.
 pub(super) async fn see(
     ui: &mut Ui,
     place: &Place,
@@ -80,7 +81,7 @@ pub(super) async fn see(
         }
     };
     let beside = async {
-        // What was packed just now has nothing beside it that could be asked for.
+        // A packed folder has no referrers.
         match place {
             Place::Folder(_) => None,
             _ => Some(Box::pin(beside::of(&located.source, &seen.raw.digest)).await),
@@ -98,7 +99,8 @@ pub(super) async fn see(
         match files {
             Ok(files) => seen.take(&files, called)?,
             Err(finding) => {
-                // Of another image that nobody can unpack there is still something to show; a registry that fails is another matter.
+                // Of an image that cannot be unpacked, the manifest is still shown; errors of the
+                // registry are returned.
                 let others = OTHERS.contains(&finding.code);
                 seen.not_a_bundle(finding.into(), called || !others)?;
             }
@@ -106,17 +108,17 @@ pub(super) async fn see(
     }
     match beside {
         Some(Ok(beside)) => seen.beside = Some(beside),
-        // The rest is worth showing; that this is not known is said, and shown.
+        // Without the list of referrers, the rest is still shown, with a warning.
         Some(Err(finding)) => seen.warn(finding),
         None => {}
     }
     Ok(seen)
 }
 
-/// What a folder of manifests would be built to.
+/// Returns the image that `build` would create from a folder.
 fn folder(ui: &mut Ui, place: &Place) -> Outcome<LocatedImage> {
     let terms = Terms {
-        // Names of images are build's to refuse.
+        // Only `build` rejects names of images.
         allowed: Allowed {
             patterns: vec!["**".to_owned()],
         },
@@ -126,12 +128,13 @@ fn folder(ui: &mut Ui, place: &Place) -> Outcome<LocatedImage> {
     Ok(LocatedImage::packed(opened.pack(ui)?.packed))
 }
 
-/// Returns `true` if the manifest says that it is a bundle of ours.
+/// Returns `true` if the manifest is marked as a bundle.
 fn is_called_bundle(manifest: &Manifest) -> bool {
     manifest.annotations.contains_key(keys::FORMAT)
 }
 
-/// Returns `true` if its layers are worth reading: it says so, or it is a small image, as bundles were before they said so.
+/// Returns `true` if the layers should be read: the image is marked as a bundle, or it is small, as
+/// old bundles without the mark are.
 fn may_be_bundle(manifest: &Manifest) -> bool {
     let total = manifest
         .layers
@@ -175,9 +178,10 @@ impl Seen {
         }
     }
 
-    /// What cannot be read as a bundle is an error where it says that it is one; otherwise it is another image, and that is said.
+    /// Handles content that is not a bundle: an error if the image is marked as one, otherwise a
+    /// note that it is another image.
     fn not_a_bundle(&mut self, findings: Findings, called: bool) -> Outcome {
-        // A chart is a bundle whose objects nobody knows yet.
+        // The objects of a chart are unknown before it is rendered.
         let unrendered = |finding: &Finding| finding.code == codes::format::NOT_RENDERED;
         if called && findings.0.iter().all(unrendered) {
             for finding in findings.0 {

@@ -1,4 +1,4 @@
-//! What there is to say about an artifact, as data: what `-o json` prints.
+//! Description of an artifact as data, for `-o json`.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ use super::beside::Beside;
 use super::read::Seen;
 use crate::failure::Outcome;
 
-/// Everything about it.
+/// Description of an artifact.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Report {
@@ -35,12 +35,12 @@ pub(super) struct Report {
     pub(super) facts: Facts,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) description: Option<String>,
-    /// All that `bundle.yaml` says, where it was read.
+    /// Content of `bundle.yaml`, if it was read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) package: Option<Package>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) compatibility: Option<Compatibility>,
-    /// What the manifest says of itself beyond what stands above: where it comes from, among others.
+    /// Annotations of the manifest that no other field contains, such as its source.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) annotations: BTreeMap<String, String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -57,7 +57,7 @@ pub(super) struct Report {
     pub(super) beside: Option<Beside>,
 }
 
-/// What it is.
+/// Kind of an artifact.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Kind {
@@ -65,19 +65,19 @@ pub(super) enum Kind {
     Bundle,
     /// A container image.
     Image,
-    /// Something else in the form of an image.
+    /// Another artifact with an image manifest.
     Artifact,
-    /// Several of them under one name.
+    /// An index of several manifests.
     Index,
 }
 
-/// `true` if it is made for a version of Kubernetes.
+/// Compatibility with a Kubernetes version.
 #[derive(Serialize)]
 pub(super) struct Compatibility {
     pub(super) kubernetes: String,
-    /// `true` if it may be installed there.
+    /// `true` if it can be installed on that version.
     pub(super) installable: bool,
-    /// What there is to say about it, as a warning or refusal.
+    /// Warning or error about the version.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) finding: Option<Finding>,
 }
@@ -104,13 +104,13 @@ pub(super) struct Layer {
     pub(super) annotations: BTreeMap<String, String>,
 }
 
-/// An image that its objects pull.
+/// An image that the objects reference.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Image {
     #[serde(flatten)]
     pub(super) found: FoundImage,
-    /// `true` if it only looks like one.
+    /// `true` if it may not be an image.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub(super) probable: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -121,7 +121,7 @@ pub(super) struct Image {
     pub(super) platforms: Vec<String>,
 }
 
-/// Its objects.
+/// Objects of the bundle.
 #[derive(Serialize)]
 pub(super) struct Objects {
     pub(super) total: usize,
@@ -130,7 +130,7 @@ pub(super) struct Objects {
 }
 
 impl Report {
-    /// Concludes everything from what was read.
+    /// Derives the description from the artifact.
     pub(super) fn new(seen: &Seen, kubernetes: Option<&ServerVersion>) -> Outcome<Self> {
         let annotations = seen.parsed.annotations();
         let facts = Facts::from_annotations(annotations)?;
@@ -197,7 +197,7 @@ impl Report {
     }
 }
 
-/// The annotations that are not told elsewhere in the report.
+/// Returns the annotations that no other field of the description contains.
 fn further(all: &BTreeMap<String, String>, bundle: bool) -> BTreeMap<String, String> {
     let told = [
         keys::TITLE,

@@ -1,4 +1,4 @@
-//! A report for a person: one label a line, lists below them, all of it bounded, and nothing in it that a terminal would obey.
+//! Description as text: labels and lists of limited length, with control characters escaped.
 
 use std::fmt::Write as _;
 
@@ -7,12 +7,12 @@ use bundle_core::package::Format;
 use super::report::{Image, Kind, Layer, Report};
 use crate::ui::safe;
 
-/// Lines of each list; `-o json` has all of them.
+/// Maximum number of lines of each list; `-o json` has all.
 const LINES: usize = 100;
-/// Places that are shown of one image.
+/// Maximum number of locations that are printed for an image.
 const PLACES: usize = 3;
 
-/// The report as text.
+/// Returns the description as text.
 pub(super) fn describe(report: &Report, list_objects: bool) -> String {
     let mut page = Page::default();
     head(&mut page, report);
@@ -41,7 +41,7 @@ pub(super) fn describe(report: &Report, list_objects: bool) -> String {
                 .map(|(kind, count)| format!("{count:>5}  {}", safe(kind))),
         );
         if list_objects {
-            // Who asks for the list wants the list.
+            // The list was requested, so it is complete.
             for id in &objects.items {
                 let version = id.api_version();
                 page.raw(&format!("  {} {}", safe(&id.to_string()), safe(&version)));
@@ -197,7 +197,7 @@ fn beside(page: &mut Page, report: &Report) {
     );
 }
 
-/// The layers as a tree, lowest first.
+/// Prints the layers as a tree, lowest first.
 fn layers(page: &mut Page, layers: &[Layer]) {
     if layers.is_empty() {
         return;
@@ -257,7 +257,7 @@ fn image(image: &Image) -> String {
     text
 }
 
-/// Text that grows. Writing to a String cannot fail.
+/// Buffer for text. Writes to a String cannot fail.
 #[derive(Default)]
 struct Page {
     text: String,

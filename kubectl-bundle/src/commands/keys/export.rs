@@ -1,4 +1,4 @@
-//! `keys export`: a private key out of cosign's encrypted file, for programs that know no such file.
+//! `keys export`: decrypts a private key for programs that cannot read cosign's format.
 
 use std::path::PathBuf;
 
@@ -9,18 +9,18 @@ use crate::files;
 use crate::password::Source;
 use crate::ui::Ui;
 
-/// What `keys export` needs to know.
+/// Settings of `keys export`.
 pub(crate) struct Export {
     /// The private key.
     pub(crate) key: PathBuf,
-    /// Where its password comes from.
+    /// Source of its password.
     pub(crate) password: Source,
-    /// Where it goes, readable by whoever can read the file.
+    /// Path of the decrypted key.
     pub(crate) output: PathBuf,
 }
 
 impl Export {
-    /// Opens the key, and writes it.
+    /// Opens the key and writes it.
     pub(crate) fn run(self, ui: &mut Ui) -> Outcome {
         let text = files::read_text(&self.key)?;
         let password = self

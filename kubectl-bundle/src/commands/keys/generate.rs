@@ -1,4 +1,4 @@
-//! `keys generate`: a pair of files that did not exist before, or none.
+//! `keys generate`: creates two new files, or none.
 
 use std::path::PathBuf;
 
@@ -9,18 +9,18 @@ use crate::failure::Outcome;
 use crate::password::Source;
 use crate::ui::Ui;
 
-/// What `keys generate` needs to know.
+/// Settings of `keys generate`.
 pub(crate) struct Generate {
-    /// Path of the files, without their endings.
+    /// Path of the files without extension.
     pub(crate) prefix: PathBuf,
     /// Kind of key.
     pub(crate) kind: KeyKind,
-    /// Where the password comes from.
+    /// Source of the password.
     pub(crate) password: Source,
 }
 
 impl Generate {
-    /// Makes the keys and writes both files.
+    /// Generates the keys and writes both files.
     pub(crate) fn run(self, ui: &mut Ui) -> Outcome {
         let files = pair::Files::new(&self.prefix)?;
         let password = self.password.choose()?;

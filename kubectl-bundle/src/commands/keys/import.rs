@@ -1,4 +1,4 @@
-//! `keys import`: a private key of another program becomes a pair as cosign keeps it.
+//! `keys import`: converts a private key of another program to cosign's format.
 
 use std::path::PathBuf;
 
@@ -11,18 +11,18 @@ use crate::files;
 use crate::password::Source;
 use crate::ui::Ui;
 
-/// What `keys import` needs to know.
+/// Settings of `keys import`.
 pub(crate) struct Import {
-    /// The private key that there is.
+    /// Existing private key.
     pub(crate) key: PathBuf,
-    /// Path of the new files, without their endings.
+    /// Path of the new files without extension.
     pub(crate) prefix: PathBuf,
-    /// Where the new password comes from.
+    /// Source of the new password.
     pub(crate) password: Source,
 }
 
 impl Import {
-    /// Reads the key, and writes both files.
+    /// Reads the key and writes both files.
     pub(crate) fn run(self, ui: &mut Ui) -> Outcome {
         let files = pair::Files::new(&self.prefix)?;
         let text = Zeroizing::new(files::read_text(&self.key)?);

@@ -1,4 +1,4 @@
-//! `keys`: one file a verb.
+//! `keys`: one file per verb.
 
 pub(crate) mod export;
 pub(crate) mod generate;

@@ -1,4 +1,4 @@
-//! The two files of a key pair: both that did not exist before, or none.
+//! The two files of a key pair: both are created, or none.
 
 use std::path::{Path, PathBuf};
 
@@ -9,14 +9,15 @@ use crate::failure::Outcome;
 use crate::files;
 use crate::ui::Ui;
 
-/// Where a pair goes.
+/// Paths of a key pair.
 pub(super) struct Files {
     private: PathBuf,
     public: PathBuf,
 }
 
 impl Files {
-    /// `PREFIX.key` and `PREFIX.pub`, which must not exist. Asked before a password is; writing checks again.
+    /// Returns the paths `PREFIX.key` and `PREFIX.pub`, and an error if one exists. Checked before
+    /// the password is requested; the write checks it again.
     pub(super) fn new(prefix: &Path) -> Outcome<Self> {
         let files = Self {
             private: with_ending(prefix, ".key"),
@@ -30,12 +31,12 @@ impl Files {
         Ok(files)
     }
 
-    /// Writes both.
+    /// Writes both files.
     pub(super) fn write(&self, ui: &mut Ui, pair: &KeyPairFiles) -> Outcome {
         let Self { private, public } = self;
         files::create(private, pair.private_pem.as_bytes(), files::SECRET)?;
         if let Err(failure) = files::create(public, pair.public_pem.as_bytes(), files::OPEN) {
-            // Half a pair is of no use; an error here adds nothing to the first one.
+            // A single file of a pair is useless; an error here adds nothing to the first one.
             let _ = fs_err::remove_file(private);
             return Err(failure);
         }

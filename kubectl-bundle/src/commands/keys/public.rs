@@ -1,17 +1,17 @@
-//! `keys public`: the public half of a private key, wherever that is, on stdout.
+//! `keys public`: prints the public key of a private key.
 
 use crate::failure::Outcome;
 use crate::signer::Secret;
 use crate::ui::Ui;
 
-/// What `keys public` needs to know.
+/// Settings of `keys public`.
 pub(crate) struct Public {
     /// The private key.
     pub(crate) key: Secret,
 }
 
 impl Public {
-    /// Opens the key and prints its public half.
+    /// Opens the key and prints its public key.
     pub(crate) fn run(self, ui: &mut Ui) -> Outcome {
         let (_, key) = self.key.open()?;
         ui.text(&key.public().to_pem())

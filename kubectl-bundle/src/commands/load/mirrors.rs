@@ -1,4 +1,4 @@
-//! The files that make a cluster find its images elsewhere.
+//! Mirror configurations for a cluster.
 
 use std::path::Path;
 
@@ -8,10 +8,11 @@ use crate::failure::Outcome;
 use crate::files;
 use crate::ui::Ui;
 
-/// What a file of ours begins with, so that it may be written again.
+/// First line of generated files, by which they are recognized and replaced.
 const HEAD: &str = "# Written by `kubectl bundle load`.\n";
 
-/// Writes all forms into the folder `out`, or `registries.conf` alone where `out` ends in `.conf`.
+/// Writes all configurations into the folder `out`, or only `registries.conf` if `out` ends in
+/// `.conf`.
 pub(super) fn write(
     ui: &mut Ui,
     out: &Path,

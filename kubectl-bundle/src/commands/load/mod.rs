@@ -1,4 +1,5 @@
-//! `load`: what `save` wrote goes into a registry, all of it below one prefix, and clusters are told where it is.
+//! `load`: copies the content of a saved file to a registry below one prefix, and writes mirror
+//! configurations.
 
 mod mirrors;
 
@@ -19,28 +20,28 @@ use crate::shipping::{self, Report};
 use crate::ui::format::Format;
 use crate::ui::{Table, Ui};
 
-/// What `load` needs to know.
+/// Settings of `load`.
 pub(crate) struct Load {
-    /// An archive, a layout or a list.
+    /// Archive, layout or list.
     pub(crate) file: PathBuf,
-    /// Where to.
+    /// Target prefix.
     pub(crate) to: Relocation,
-    /// Of a list: who has it all.
+    /// For a list: the registry prefix that has all content.
     pub(crate) from: Option<Relocation>,
-    /// Where the mirrors are written.
+    /// Path for mirror configurations.
     pub(crate) mirrors_out: Option<PathBuf>,
-    /// `true` if signatures and the like stay behind.
+    /// `true` if referrers and attachments are not copied.
     pub(crate) no_referrers: bool,
     /// `true` if tags may be moved.
     pub(crate) overwrite_tag: bool,
-    /// How to print.
+    /// Output format.
     pub(crate) format: Option<Format>,
-    /// How to talk to registries.
+    /// Registry settings.
     pub(crate) registry: RegistrySettings,
 }
 
 impl Load {
-    /// Loads, and prints where everything is now.
+    /// Copies everything and prints the new references.
     pub(crate) async fn run(self, ui: &mut Ui) -> Outcome {
         let client = registry::client(&self.registry)?;
         let mut places: Vec<(CopyPlan, Reference)> = Vec::new();
@@ -76,7 +77,7 @@ impl Load {
         ui.text(&table.render())
     }
 
-    /// What the file names, each with what goes along.
+    /// Returns the images in the file, each with its selection.
     async fn wanted(
         &self,
         ui: &mut Ui,
@@ -116,7 +117,7 @@ impl Load {
     }
 }
 
-/// Returns `true` if the registry is spoken to without TLS, which clusters have to be told.
+/// Returns `true` if the registry uses plain HTTP, which mirror configurations must state.
 fn is_plain(settings: &RegistrySettings, registry: &str) -> bool {
     let host = registry.rsplit_once(':').map_or(registry, |(host, _)| host);
     let loopback = host == "localhost"

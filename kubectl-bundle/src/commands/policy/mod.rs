@@ -1,3 +1,3 @@
-//! `policy`: trying SignaturePolicies before they are in force.
+//! `policy`: evaluates SignaturePolicies before they are applied.
 
 pub(crate) mod test;

@@ -1,4 +1,4 @@
-//! `policy test`: what SignaturePolicies in a file would decide on a bundle, one by one and together.
+//! `policy test`: evaluates the SignaturePolicies of a file for a bundle, each and together.
 
 use std::path::PathBuf;
 
@@ -16,17 +16,17 @@ use crate::sigstore::root::WantedRoot;
 use crate::ui::format::Format;
 use crate::ui::{Table, Ui};
 
-/// What `policy test` needs to know.
+/// Settings of `policy test`.
 pub(crate) struct PolicyTest {
-    /// The file of policies.
+    /// File of policies.
     pub(crate) file: PathBuf,
     /// The bundle.
     pub(crate) image: Reference,
-    /// The trust root of policies without one.
+    /// Trust root for policies without one.
     pub(crate) root: WantedRoot,
-    /// How to print.
+    /// Output format.
     pub(crate) format: Option<Format>,
-    /// How to talk to registries.
+    /// Registry settings.
     pub(crate) registry: RegistrySettings,
 }
 
@@ -51,7 +51,7 @@ struct Row {
 }
 
 impl PolicyTest {
-    /// Reads the policies, fetches signatures, and prints what each policy and all together decide.
+    /// Reads the policies, fetches signatures, and prints the decision of each policy and of all.
     pub(crate) async fn run(self, ui: &mut Ui) -> Outcome {
         let root = self.root.open(ui).await?;
         let policies = documents::read(std::slice::from_ref(&self.file), root.given())?;
@@ -90,7 +90,7 @@ impl PolicyTest {
             }
             ui.text(&table.render())?;
         }
-        // A class may let in what no policy covers; whoever tries policies on an image wants to know that they would have no say.
+        // A class may admit content that no policy matches; for a test that is an error.
         if !is_covered {
             return Err(documents::uncovered(&pinned).into());
         }
@@ -123,7 +123,7 @@ fn row(
     if !policy.matches(pinned.reference()) {
         return row;
     }
-    // Under `Required`, a policy in warn mode has to be satisfied too: that is what is asked here.
+    // With `Required`, policies in mode Warn must be satisfied too.
     let class = ClassSignatures::Required;
     match proof::decide(pinned.clone(), signatures, [policy], class, now) {
         Ok(decided) => {

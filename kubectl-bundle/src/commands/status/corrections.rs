@@ -1,6 +1,7 @@
-//! The last correction of each object, from the Events that bundle-webhook writes when it restores one.
+//! Last correction of each object, from the Events of bundle-webhook.
 //!
-//! API servers keep Events for an hour by default. Anybody who may create Events in their namespace can write such an Event: nothing is decided by them.
+//! API servers keep Events for an hour by default. Anyone who may create Events in their namespace
+//! can forge one: no decision depends on them.
 
 use std::collections::BTreeMap;
 
@@ -9,20 +10,20 @@ use k8s_openapi::api::core::v1::Event;
 
 use crate::commands::listing::seen;
 
-/// The last time that an object was restored.
+/// Last correction of an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Correction {
-    /// Time of the last Event about it.
+    /// Time of its last Event.
     pub(super) at: Timestamp,
-    /// The field manager that had written the object, or `<deleted>`; `None` if the Event names none.
+    /// Field manager that had changed the object, or `<deleted>`; `None` if the Event has none.
     pub(super) writer: Option<String>,
 }
 
-/// The last correction of each object, by key, of the BundleDeployment with this uid.
+/// Returns the last correction of each object, by key, of the BundleDeployment with this uid.
 pub(super) fn by_object(events: &[Event], uid: Option<&str>) -> BTreeMap<String, Correction> {
     let mut corrections: BTreeMap<String, Correction> = BTreeMap::new();
     for event in events {
-        // A deployment that had the same name before.
+        // An earlier deployment with the same name.
         let other = event.involved_object.uid.as_deref();
         if other.is_some() && other != uid {
             continue;
@@ -38,7 +39,8 @@ pub(super) fn by_object(events: &[Event], uid: Option<&str>) -> BTreeMap<String,
     corrections
 }
 
-/// Reads `restored KEY (field manager "NAME" had written it)`. Notes about several objects at once name none.
+/// Parses `restored KEY (field manager "NAME" had written it)`. Messages about several objects have
+/// no key.
 fn read(event: &Event) -> Option<(String, Correction)> {
     event.related.as_ref()?;
     let told = event.message.as_deref()?.strip_prefix("restored ")?;

@@ -1,4 +1,4 @@
-//! `status`: one BundleDeployment in detail, with its installed objects.
+//! `status`: describes one BundleDeployment and its installed objects.
 
 mod corrections;
 mod objects;
@@ -21,20 +21,20 @@ use crate::ui::{Table, Ui, age, safe};
 use super::deployment::qualified;
 use super::listing;
 
-/// What `status` needs to know.
+/// Settings of `status`.
 pub(crate) struct Status {
-    /// The BundleDeployment.
+    /// Name of the BundleDeployment.
     pub(crate) name: String,
-    /// Print `managedFields` as well.
+    /// `true` if `managedFields` are printed.
     pub(crate) show_managed_fields: bool,
-    /// How to print.
+    /// Output format.
     pub(crate) format: Option<Format>,
-    /// Which cluster.
+    /// Cluster settings.
     pub(crate) cluster: KubeSettings,
 }
 
 impl Status {
-    /// Asks and prints.
+    /// Reads the objects and prints the description.
     pub(crate) async fn run(self, ui: &mut Ui) -> Outcome {
         let cluster = Cluster::connect(&self.cluster).await?;
         let api: Api<BundleDeployment> = Api::all(cluster.client.clone());
@@ -88,7 +88,7 @@ impl Status {
     }
 }
 
-/// The objects that the status names.
+/// Returns the keys of the objects in the status.
 fn named(status: &BundleDeploymentStatus) -> BTreeSet<String> {
     let applied = status
         .upgrade
@@ -98,7 +98,7 @@ fn named(status: &BundleDeploymentStatus) -> BTreeSet<String> {
     applied.chain(drifted).cloned().collect()
 }
 
-/// `1.1.0, not installed completely: 3 of 20 objects are of it`
+/// Returns a text such as `1.1.0, not installed completely: 3 of 20 objects are of it`.
 fn upgrade(upgrade: &Upgrade) -> String {
     let version = listing::upgraded(upgrade);
     match (upgrade.applied, upgrade.objects) {
@@ -109,7 +109,7 @@ fn upgrade(upgrade: &Upgrade) -> String {
     }
 }
 
-/// Prints what is installed, and the conditions.
+/// Returns the installed content and the conditions as text.
 fn describe(item: &BundleDeployment, status: &BundleDeploymentStatus) -> String {
     let status = status.clone();
     let installed = status.installed.clone().unwrap_or_default();
@@ -168,7 +168,7 @@ fn describe(item: &BundleDeployment, status: &BundleDeploymentStatus) -> String 
     text
 }
 
-/// Prints what has drifted, and warnings.
+/// Returns drift and warnings as text.
 fn lists(status: &BundleDeploymentStatus, now: Timestamp) -> String {
     let mut text = String::new();
     for object in &status.drift {

@@ -1,7 +1,9 @@
-//! Reads the installed objects of a BundleDeployment with the rights of the caller: the kinds and namespaces of its ApplySet, by label.
+//! Reads the installed objects of a BundleDeployment with the caller's permissions: the kinds and
+//! namespaces of its ApplySet, by label.
 //!
-//! The inventory, which alone decides what is installed, is in the state namespace and closed to most callers. Labels show the same unless somebody
-//! writes them; an object counts only if bundle-webhook applied it as well.
+//! The authoritative inventory is in the state namespace, which most callers cannot read. The
+//! labels show the same unless someone changed them, so an object is listed only if bundle-webhook
+//! also applied it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,56 +21,56 @@ use serde_json::Value;
 use crate::cluster::Cluster;
 use crate::failure::{Failure, Outcome};
 
-/// The most objects that are shown.
+/// Maximum number of objects.
 pub(super) const MAX_OBJECTS: usize = 500;
-/// The most lists that are requested.
+/// Maximum number of lists.
 const MAX_LISTS: usize = 500;
-/// Requests at a time.
+/// Maximum number of concurrent requests.
 const IN_FLIGHT: usize = 16;
 
-/// The objects of a BundleDeployment, as far as the caller may read them.
+/// Objects of a BundleDeployment, as far as the caller may read them.
 #[derive(Debug, Default)]
 pub(super) struct InstalledObjects {
-    /// The objects that exist.
+    /// Existing objects.
     pub(super) live: Vec<LiveObject>,
-    /// Keys that the status names and that the API server does not have.
+    /// Keys in the status of objects that do not exist.
     pub(super) missing: BTreeSet<String>,
-    /// Lists that were not returned.
+    /// Lists that could not be read.
     pub(super) unread: Vec<UnreadList>,
-    /// More objects or lists exist than were read.
+    /// `true` if there are more objects or lists than the limits.
     pub(super) is_truncated: bool,
 }
 
-/// One object that exists.
+/// An existing object.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct LiveObject {
-    /// Its key: `Deployment.apps/team-a/web`.
+    /// Key: `Deployment.apps/team-a/web`.
     pub(super) key: String,
-    /// The `apiVersion` that it was read with.
+    /// `apiVersion` with which it was read.
     pub(super) api_version: String,
     /// Creation time.
     pub(super) created: Option<Time>,
-    /// Its health; `None` for a kind that has none.
+    /// Health; `None` for a kind without health.
     pub(super) health: Option<Health>,
 }
 
-/// Objects of one kind that were not read.
+/// Objects of a kind that could not be read.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct UnreadList {
-    /// Their kind.
+    /// Kind.
     pub(super) kind: GroupKind,
-    /// Their namespace; `None` for a cluster-scoped or unknown kind.
+    /// Namespace; `None` for a cluster-scoped or unknown kind.
     pub(super) namespace: Option<String>,
-    /// The cause.
+    /// Cause.
     pub(super) cause: UnreadCause,
 }
 
-/// The cause for which objects were not read.
+/// Cause for which objects could not be read.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum UnreadCause {
     /// The caller lacks this verb on this resource: `list`, `deployments.apps`.
     Forbidden(&'static str, String),
-    /// The API server does not serve the kind (any more).
+    /// The API server does not serve the kind.
     NotServed,
     /// The request failed.
     Failed(String),
@@ -107,7 +109,8 @@ fn live(kind: &Kind, metadata: &ObjectMeta, object: &Value) -> LiveObject {
     }
 }
 
-/// Returns `true` if bundle-webhook applied the object. Anybody who may write it can pretend that; labels alone are copied by controllers too.
+/// Returns `true` if bundle-webhook applied the object. Anyone who may write the object can forge
+/// this. Labels alone are not enough, as controllers copy them.
 fn is_applied_by_us(metadata: &ObjectMeta) -> bool {
     metadata.managed_fields.iter().flatten().any(|entry| {
         entry.manager.as_deref() == Some(names::FIELD_MANAGER)
@@ -115,7 +118,8 @@ fn is_applied_by_us(metadata: &ObjectMeta) -> bool {
     })
 }
 
-/// Reads the objects of `item`. `named` are keys that its status names: they are read by name if no list has them.
+/// Reads the objects of `item`. `named` are keys in its status: they are read by name if no list
+/// contains them.
 pub(super) async fn read(
     cluster: &Cluster,
     item: &BundleDeployment,
@@ -185,7 +189,7 @@ async fn served_kinds(
     served
 }
 
-/// Lists each kind in the whole cluster, or else, where the caller may not, in each namespace of the ApplySet.
+/// Lists each kind in the whole cluster or, without permission, in each namespace of the ApplySet.
 async fn list_all(
     cluster: &Cluster,
     kinds: Vec<&Kind>,
@@ -227,7 +231,8 @@ fn unread(kind: &Kind, namespace: Option<String>, cause: UnreadCause) -> UnreadL
 
 type Refused<'k> = (&'k Kind, Option<String>, UnreadCause);
 
-/// Requests these lists until there are as many objects as are shown. Returns what was not answered.
+/// Sends these list requests until the maximum number of objects is reached. Returns the failed
+/// ones.
 async fn list<'k>(
     cluster: &Cluster,
     mut lists: Vec<(&'k Kind, Option<String>)>,
@@ -270,7 +275,8 @@ async fn list<'k>(
     refused
 }
 
-/// The objects of one list that bundle-webhook applied, and whether the list goes on. Kinds without health are read without their content.
+/// Returns the objects of one list that bundle-webhook applied, and whether there are more. For
+/// kinds without health, only metadata is read.
 async fn list_kind(
     cluster: &Cluster,
     kind: &Kind,
@@ -309,7 +315,7 @@ fn live_metadata(kind: &Kind, item: &PartialObjectMeta<DynamicObject>) -> LiveOb
     live(kind, &item.metadata, &value)
 }
 
-/// Reads objects that the status names and no list has: somebody may have removed their labels.
+/// Reads objects in the status that no list contains, as their labels may have been removed.
 async fn get_named(
     cluster: &Cluster,
     served: &BTreeMap<GroupKind, Kind>,

@@ -1,4 +1,4 @@
-//! `trust init`: a TUF repository is asked, and trusted from then on.
+//! `trust init`: reads a TUF repository and uses it from then on.
 
 use std::path::PathBuf;
 
@@ -9,18 +9,18 @@ use crate::sigstore::root::{Instance, WantedRoot};
 use crate::ui::Ui;
 use crate::ui::format::Format;
 
-/// What `trust init` needs to know.
+/// Settings of `trust init`.
 pub(crate) struct Init {
-    /// The address and the `root.json` of a repository; without, those of the public instance.
+    /// URL and `root.json` of a repository; `None` is the public instance.
     pub(crate) repository: Option<(String, PathBuf)>,
-    /// Where it is kept, and how it is reached.
+    /// Storage and connection settings.
     pub(crate) wanted: WantedRoot,
-    /// How to print.
+    /// Output format.
     pub(crate) format: Option<Format>,
 }
 
 impl Init {
-    /// Asks it, and keeps which it is.
+    /// Reads the repository and stores it as the trusted one.
     pub(crate) async fn run(self, ui: &mut Ui) -> Outcome {
         let instance = match self.repository {
             Some((mirror, root)) => Instance {

@@ -1,4 +1,4 @@
-//! `trust`: which TUF repository says whose signatures count.
+//! `trust`: choice of the TUF repository.
 
 pub(crate) mod init;
 mod report;
@@ -11,7 +11,7 @@ use bundle_core::diagnostic::{Finding, codes};
 use crate::failure::Outcome;
 use crate::sigstore::root::{Folders, WantedRoot};
 
-/// Where it is kept which repository is trusted.
+/// Returns the folders in which the choice is stored.
 fn folders(wanted: &WantedRoot) -> Outcome<&Folders> {
     wanted.folders.as_ref().ok_or_else(|| {
         Finding::error(

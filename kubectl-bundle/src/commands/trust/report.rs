@@ -13,16 +13,16 @@ use crate::ui::{Table, Ui};
 struct Report<'a> {
     #[serde(flatten)]
     origin: &'a Origin,
-    /// The sha256 of its text.
+    /// SHA-256 of its text.
     digest: String,
-    /// Until when something could be signed under it.
+    /// Time until which new signatures are valid under it.
     #[serde(skip_serializing_if = "Option::is_none")]
     signs_until: Option<Timestamp>,
-    /// `true` if a signing config came with it.
+    /// `true` if it has a signing config.
     signing_config: bool,
 }
 
-/// Prints where it comes from, and what it is.
+/// Prints the origin and properties of the trust root.
 pub(super) fn print(ui: &mut Ui, format: Option<Format>, chosen: &Chosen) -> Outcome {
     let report = Report {
         origin: &chosen.origin,

@@ -1,18 +1,18 @@
-//! `trust reset`: back to the trust root that is built in.
+//! `trust reset`: returns to the built-in trust root.
 
 use super::folders;
 use crate::failure::Outcome;
 use crate::sigstore::root::WantedRoot;
 use crate::ui::Ui;
 
-/// What `trust reset` needs to know.
+/// Settings of `trust reset`.
 pub(crate) struct Reset {
-    /// Where it is kept.
+    /// Storage settings.
     pub(crate) wanted: WantedRoot,
 }
 
 impl Reset {
-    /// Forgets which repository was trusted.
+    /// Deletes the choice of the TUF repository.
     pub(crate) fn run(self, ui: &mut Ui) -> Outcome {
         let was_there = folders(&self.wanted)?.forget()?;
         ui.note(if was_there {

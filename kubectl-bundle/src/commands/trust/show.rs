@@ -1,4 +1,4 @@
-//! `trust show`: which trust root counts where no flag names one.
+//! `trust show`: prints the trust root that is used without flags.
 
 use super::report;
 use crate::failure::Outcome;
@@ -6,18 +6,18 @@ use crate::sigstore::root::WantedRoot;
 use crate::ui::Ui;
 use crate::ui::format::Format;
 
-/// What `trust show` needs to know.
+/// Settings of `trust show`.
 pub(crate) struct Show {
-    /// Where it is kept, and how it is reached.
+    /// Storage and connection settings.
     pub(crate) wanted: WantedRoot,
-    /// Print the root itself.
+    /// `true` if the trust root itself is printed.
     pub(crate) text: bool,
-    /// How to print.
+    /// Output format.
     pub(crate) format: Option<Format>,
 }
 
 impl Show {
-    /// Prints where it comes from, or the root itself.
+    /// Prints the origin, or the trust root itself.
     pub(crate) async fn run(self, ui: &mut Ui) -> Outcome {
         let chosen = self.wanted.open(ui).await?;
         if self.text {

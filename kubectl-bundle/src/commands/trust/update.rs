@@ -1,4 +1,4 @@
-//! `trust update`: the TUF repository is asked, however long ago that was done.
+//! `trust update`: reads the TUF repository regardless of the last update.
 
 use bundle_core::diagnostic::{Finding, codes};
 
@@ -8,16 +8,16 @@ use crate::sigstore::root::WantedRoot;
 use crate::ui::Ui;
 use crate::ui::format::Format;
 
-/// What `trust update` needs to know.
+/// Settings of `trust update`.
 pub(crate) struct Update {
-    /// Where it is kept, and how it is reached.
+    /// Storage and connection settings.
     pub(crate) wanted: WantedRoot,
-    /// How to print.
+    /// Output format.
     pub(crate) format: Option<Format>,
 }
 
 impl Update {
-    /// Asks it.
+    /// Reads the repository.
     pub(crate) async fn run(self, ui: &mut Ui) -> Outcome {
         let folders = folders(&self.wanted)?;
         let Some(instance) = folders.instance()? else {

@@ -1,4 +1,4 @@
-//! Files of SignaturePolicies, with the Secrets and ConfigMaps that they name.
+//! Files of SignaturePolicies with the Secrets and ConfigMaps that they reference.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use serde_json::Value;
 use crate::failure::Outcome;
 use crate::files;
 
-/// The policies of these files; those without a trust root of their own get `root`, if there is one.
+/// Returns the policies of these files. Policies without a trust root get `root`, if there is one.
 pub(crate) fn read(paths: &[PathBuf], root: Option<&str>) -> Outcome<Vec<Policy>> {
     let mut policies = Vec::new();
     let (mut secrets, mut config_maps) = (BTreeMap::new(), BTreeMap::new());
@@ -60,7 +60,7 @@ pub(crate) fn read(paths: &[PathBuf], root: Option<&str>) -> Outcome<Vec<Policy>
         .collect())
 }
 
-/// What is told where none of the policies matches the reference.
+/// Returns the finding for a reference that no policy matches.
 pub(crate) fn uncovered(pinned: &PinnedReference) -> Finding {
     Finding::error(
         codes::trust::NO_POLICY,
@@ -83,7 +83,7 @@ fn texts(data: &Value) -> BTreeMap<String, String> {
 fn secret(name: &str, secret: &Value) -> Named {
     let mut data: BTreeMap<String, Vec<u8>> = BTreeMap::new();
     for (entry, text) in texts(&secret["data"]) {
-        // White space is what line breaks in a block of YAML leave.
+        // Line breaks in a YAML block become white space.
         let text: String = text.split_whitespace().collect();
         let Ok(bytes) = STANDARD.decode(text) else {
             return Named::Missing(format!("entry `{entry}` of Secret {name} is not base64"));

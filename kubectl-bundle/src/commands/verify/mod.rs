@@ -1,4 +1,5 @@
-//! `verify`: who signed a bundle, by public keys, the identity in a certificate, or SignaturePolicies from files.
+//! `verify`: verifies the signatures of a bundle by public keys, the identity in a certificate, or
+//! SignaturePolicies in files.
 
 pub(crate) mod documents;
 mod rules;
@@ -23,27 +24,27 @@ use rules::Rules;
 use signer::Signer;
 use wanted::Wanted;
 
-/// What to verify against.
+/// Rules for signatures.
 pub(crate) enum Against {
-    /// Keys, or an identity.
+    /// Keys or an identity.
     Signer(Wanted),
-    /// Every SignaturePolicy in these files that matches.
+    /// All matching SignaturePolicies in these files.
     Policies(Vec<PathBuf>),
 }
 
-/// What `verify` needs to know.
+/// Settings of `verify`.
 pub(crate) struct Verify {
     /// The bundle.
     pub(crate) reference: Reference,
-    /// What to verify against.
+    /// Rules for signatures.
     pub(crate) against: Against,
-    /// The kinds of attestation that must be there, instead of a signature; if none, a signature.
+    /// Predicate types of required attestations; if empty, a signature is required.
     pub(crate) kinds: Vec<PredicateType>,
     /// The trust root.
     pub(crate) root: WantedRoot,
-    /// How to print.
+    /// Output format.
     pub(crate) format: Option<Format>,
-    /// How to talk to registries.
+    /// Registry settings.
     pub(crate) registry: RegistrySettings,
 }
 
@@ -55,14 +56,14 @@ struct Report {
     verified: bool,
     signatures_found: usize,
     signed_by: Vec<Signer>,
-    /// Under which trust root; absent where keys decide.
+    /// Origin of the trust root; `None` if keys are used.
     #[serde(skip_serializing_if = "Option::is_none")]
     trust_root: Option<Origin>,
     findings: Findings,
 }
 
 impl Verify {
-    /// Reads keys or policies, fetches signatures, decides, and prints who signed.
+    /// Reads keys or policies, fetches signatures, verifies them, and prints the signers.
     pub(crate) async fn run(self, ui: &mut Ui) -> Outcome {
         let now = Timestamp::now();
         let by_keys = matches!(self.against, Against::Signer(Wanted::Keys(_)));
@@ -102,7 +103,7 @@ impl Verify {
         } else {
             "ATTESTED BY"
         };
-        // With keys alone, the root had no say.
+        // With keys alone, the trust root is not used.
         let certified = report.signed_by.iter().any(|one| one.identity.is_some());
         let checked = signer::checked(&report.signed_by);
         ui.text(&signer::table(by, report.signed_by).render())?;

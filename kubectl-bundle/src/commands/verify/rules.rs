@@ -1,4 +1,4 @@
-//! What `verify` holds signatures against: keys, an identity, or policies from files, and what each makes of them.
+//! Loaded rules of `verify` (keys, an identity, or policies in files), and their decisions.
 
 use bundle_core::diagnostic::Findings;
 use bundle_core::policy::{ClassSignatures, Policy, RawSignature, Unavailable};
@@ -13,16 +13,16 @@ use super::{Against, documents};
 use crate::failure::Outcome;
 use crate::sigstore::root::Chosen;
 
-/// What was read of the files.
+/// Loaded rules.
 pub(super) enum Rules {
-    /// Whoever is asked for.
+    /// Accepted signers.
     Signer(Ready),
-    /// Every one that matches.
+    /// All matching policies.
     Policies(Vec<Policy>),
 }
 
 impl Rules {
-    /// Reads the files.
+    /// Loads the rules.
     pub(super) fn read(against: Against, root: &Chosen, now: Timestamp) -> Outcome<Self> {
         Ok(match against {
             Against::Signer(wanted) => Self::Signer(wanted.read(root, now)?),
@@ -31,10 +31,10 @@ impl Rules {
     }
 }
 
-/// Who signed and what is to be told, or why it is not verified.
+/// The signers and warnings, or the reasons for which verification failed.
 pub(super) type Decision = Result<(Vec<Signer>, Findings), Findings>;
 
-/// Decides.
+/// Evaluates the rules.
 pub(super) fn decide(
     rules: &Rules,
     kinds: &[PredicateType],

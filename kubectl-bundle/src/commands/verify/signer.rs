@@ -1,4 +1,4 @@
-//! Who signed, as `verify` and `policy test` print it.
+//! Signers, as `verify` and `policy test` print them.
 
 use std::collections::BTreeMap;
 
@@ -9,11 +9,11 @@ use serde_json::Value;
 
 use crate::ui::Table;
 
-/// A signature that counted.
+/// A verified signature.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Signer {
-    /// The file of the key, the identity's issuer, or the policy.
+    /// File of the key, issuer of the identity, or policy.
     pub(crate) by: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) authority: Option<String>,
@@ -21,25 +21,25 @@ pub(crate) struct Signer {
     pub(crate) key: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) identity: Option<IdentityName>,
-    /// When, and who says so; absent where nobody who is trusted does.
+    /// Signing time and its source; `None` without a trusted source.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) signed_at: Option<SignedAt>,
-    /// What was checked and held.
+    /// Checks that passed.
     pub(crate) checked: Vec<&'static str>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) attestations: Vec<String>,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) annotations: BTreeMap<String, String>,
-    /// What kind of attestation it is, where one was asked for.
+    /// Predicate type of an attestation.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) predicate_type: Option<String>,
-    /// What it attests.
+    /// Predicate of an attestation.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) predicate: Option<Value>,
 }
 
 impl Signer {
-    /// A signature by one of the given keys or identities.
+    /// Returns the signer for a signature by one of the keys or identities.
     pub(crate) fn found(by: String, accepted: Accepted) -> Self {
         let (key, identity) = halves(accepted.signer);
         Self {
@@ -56,7 +56,7 @@ impl Signer {
         }
     }
 
-    /// An attestation by one of them.
+    /// Returns the signer for an attestation by one of the keys or identities.
     pub(crate) fn attested(by: String, attestation: Attestation) -> Self {
         Self {
             predicate_type: Some(attestation.predicate_type),
@@ -65,7 +65,7 @@ impl Signer {
         }
     }
 
-    /// The subject, or the key's hint.
+    /// Returns the subject, or the hint of the key.
     pub(crate) fn short(&self) -> String {
         match (&self.identity, &self.key) {
             (Some(name), _) => name.subject.clone(),
@@ -73,7 +73,7 @@ impl Signer {
         }
     }
 
-    /// What was signed beside the digest, or what kind of thing was attested.
+    /// Returns the signed annotations or the predicate type.
     pub(crate) fn says(&self) -> String {
         let beside = self.annotations.iter();
         let beside = beside.map(|(key, value)| format!("{key}={value}"));
@@ -81,7 +81,7 @@ impl Signer {
         kind.chain(beside).collect::<Vec<_>>().join(",")
     }
 
-    /// When, and who says so.
+    /// Returns the signing time and its source.
     pub(crate) fn when(&self) -> String {
         match &self.signed_at {
             Some(SignedAt { at, source }) => format!("{at} ({source})"),
@@ -115,7 +115,7 @@ fn halves(signer: policy::Signer) -> (Option<String>, Option<IdentityName>) {
     }
 }
 
-/// Who signed, one row each.
+/// Returns a table of the signers.
 pub(crate) fn table(by: &'static str, signers: Vec<Signer>) -> Table {
     let mut table = Table::new([by, "AUTHORITY", "SIGNER", "WHEN", "SAYS"]);
     for signer in signers {
@@ -131,7 +131,7 @@ pub(crate) fn table(by: &'static str, signers: Vec<Signer>) -> Table {
     table
 }
 
-/// What was checked of any of them, each once.
+/// Returns the checks of all signers, without duplicates.
 pub(crate) fn checked(signers: &[Signer]) -> String {
     let mut checked: Vec<&str> = Vec::new();
     for one in signers.iter().flat_map(|signer| &signer.checked) {

@@ -1,4 +1,4 @@
-//! Whose signature is asked for: any of some keys, or an identity; and what they have signed or attested.
+//! Accepted signers of `verify`: any of several keys, or an identity.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::kms::Place;
 use crate::sigstore::root::{Chosen, WantedRoot};
 use crate::ui::Ui;
 
-/// Whose signature is asked for.
+/// Accepted signers.
 pub(crate) enum Wanted {
     /// Any of these public keys.
     Keys(Vec<Place>),
@@ -23,16 +23,16 @@ pub(crate) enum Wanted {
     Identity(Identity),
 }
 
-/// The same, with keys and trust root read.
+/// Accepted signers with loaded keys and trust root.
 pub(crate) struct Ready {
     who: Vec<Who>,
     against: verify::Against,
-    /// What the keys are called.
+    /// Locations of the keys.
     places: Vec<(KeyId, Place)>,
 }
 
 impl Wanted {
-    /// The trust root for it; with keys, it only says when.
+    /// Returns the trust root. With keys, it is only used for the signing time.
     pub(crate) async fn root(&self, root: WantedRoot, ui: &mut Ui) -> Outcome<Chosen> {
         match self {
             Self::Keys(_) => root.open_for_times(ui).await,
@@ -74,7 +74,7 @@ impl Wanted {
 }
 
 impl Ready {
-    /// Who of them has signed what is pinned, or attested all of these kinds of it.
+    /// Returns those who signed the pinned content or attested all of these predicate types.
     pub(super) fn of_digest(
         &self,
         kinds: &[PredicateType],
@@ -95,7 +95,7 @@ impl Ready {
             .collect())
     }
 
-    /// Who of them has signed a file, or attested this kind of it.
+    /// Returns those who signed a file or attested this predicate type.
     pub(crate) fn of_file(
         &self,
         kinds: &[PredicateType],
@@ -110,7 +110,7 @@ impl Ready {
         Ok(Signer::attested(self.name(&one.accepted), one))
     }
 
-    /// Where the key is, or the identity's issuer.
+    /// Returns the location of the key, or the issuer of the identity.
     fn name(&self, accepted: &Accepted) -> String {
         match &accepted.signer {
             policy::Signer::Identity { name, .. } => name.issuer.clone(),

@@ -1,4 +1,5 @@
-//! Logging in in a browser on this machine: the issuer sends it back to us with a code, which we redeem (authorization code with PKCE).
+//! Login in a browser on this machine: the issuer redirects it to a local port with a code, which
+//! is exchanged for a token (authorization code with PKCE).
 
 use bundle_core::diagnostic::{Finding, codes};
 use url::Url;
@@ -62,7 +63,7 @@ pub(super) async fn token(
     Ok(granted.id_token)
 }
 
-/// Where somebody logs in.
+/// Returns the URL for the login.
 fn address(
     login: &Login,
     place: &Url,

@@ -1,4 +1,5 @@
-//! Waiting on loopback for the browser that comes back from the issuer. Anybody on this machine may come: only who brings our state is heard.
+//! Local HTTP server for the redirect from the issuer. Any local process can connect: only a
+//! request with the right state is accepted.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
@@ -16,30 +17,30 @@ use super::super::secret::Secret;
 use super::{Refusal, refused};
 use crate::failure::{Failure, Outcome};
 
-/// How long somebody may take to log in.
+/// Timeout of the login.
 const PATIENCE: Duration = Duration::from_secs(5 * 60);
-/// How long one visitor may take to say what it wants.
+/// Timeout of a connection.
 const VISIT: Duration = Duration::from_secs(10);
-/// Most visitors at once: browsers open connections that they may need later.
+/// Maximum number of concurrent connections: browsers open spare ones.
 const VISITORS: usize = 16;
-/// Longest beginning of a request, in bytes.
+/// Maximum size of the beginning of a request, in bytes.
 const LONGEST: usize = 16 * 1024;
 const PATH: &str = "/auth/callback";
 
-/// Listeners on loopback, on the same port of both its addresses where there are two.
+/// Listeners on loopback, with the same port on IPv4 and IPv6.
 pub(super) struct Callback {
     listeners: Vec<TcpListener>,
     port: u16,
 }
 
-/// What a visitor has to bring.
+/// Expected values of the redirect.
 struct Expected {
     port: u16,
     state: String,
     issuer: String,
 }
 
-/// What the issuer sends the browser back with.
+/// Result of the redirect.
 type Verdict = Result<Secret, Finding>;
 
 impl Callback {
@@ -59,17 +60,18 @@ impl Callback {
             .map_err(none)?;
         let port = first.local_addr().map_err(none)?.port();
         let mut listeners = vec![first];
-        // `localhost` may mean this address, so nobody else should have it. Where there is no IPv6 it means nothing.
+        // `localhost` may resolve to this address, so no other process may listen on it. Without
+        // IPv6, binding fails and nothing resolves to it.
         listeners.extend(TcpListener::bind((Ipv6Addr::LOCALHOST, port)).await);
         Ok(Self { listeners, port })
     }
 
-    /// What the issuer is told. `localhost` by name, since that is what issuers have in their lists.
+    /// Returns the redirect URI. It has the name `localhost`, as registered at issuers.
     pub(super) fn address(&self) -> String {
         format!("http://localhost:{}{PATH}", self.port)
     }
 
-    /// The code that the browser brings.
+    /// Waits for the redirect and returns its code.
     pub(super) async fn code(self, state: String, issuer: &str) -> Outcome<Secret> {
         let expected = Arc::new(Expected {
             port: self.port,
@@ -77,7 +79,7 @@ impl Callback {
             issuer: issuer.to_owned(),
         });
         let (tell, mut heard) = mpsc::channel(1);
-        // They end when this is dropped.
+        // The tasks end when this is dropped.
         let mut acceptors = JoinSet::new();
         for listener in self.listeners {
             acceptors.spawn(accept(listener, Arc::clone(&expected), tell.clone()));
@@ -97,21 +99,21 @@ async fn accept(listener: TcpListener, expected: Arc<Expected>, tell: mpsc::Send
             visitors.join_next().await;
         }
         let Ok((stream, _)) = listener.accept().await else {
-            // Out of descriptors, perhaps for a moment.
+            // Too many open files, perhaps temporarily.
             tokio::time::sleep(Duration::from_millis(100)).await;
             continue;
         };
         let (expected, tell) = (Arc::clone(&expected), tell.clone());
         visitors.spawn(async move {
             if let Ok(Some(verdict)) = timeout(VISIT, visit(stream, &expected)).await {
-                // Only the first one is waited for.
+                // Only the first result is used.
                 let _ = tell.try_send(verdict);
             }
         });
     }
 }
 
-/// One request and one answer; `None` where it is not the browser that we wait for.
+/// Handles one request; `None` if it is not the expected redirect.
 async fn visit(mut stream: TcpStream, expected: &Expected) -> Option<Verdict> {
     let mut request = Vec::new();
     while !request.windows(4).any(|end| end == b"\r\n\r\n") {
@@ -132,14 +134,14 @@ async fn visit(mut stream: TcpStream, expected: &Expected) -> Option<Verdict> {
         "HTTP/1.1 {status}\r\ncontent-type: text/html; charset=utf-8\r\ncontent-length: {}\r\ncontent-security-policy: default-src 'none'\r\nreferrer-policy: no-referrer\r\ncache-control: no-store\r\nconnection: close\r\n\r\n{page}",
         page.len()
     );
-    // A browser that goes away without reading has brought what it had to bring.
+    // A browser that disconnects without reading has sent its code.
     let _ = stream.write_all(answer.as_bytes()).await;
     let _ = stream.shutdown().await;
     verdict
 }
 
 impl Expected {
-    /// What a request means, if it is the one.
+    /// Returns the result if the request is the expected redirect.
     fn judge(&self, request: &str) -> Option<Verdict> {
         let mut lines = request.split("\r\n");
         let mut words = lines.next()?.split(' ');
@@ -147,7 +149,8 @@ impl Expected {
         if method != "GET" || !version.starts_with("HTTP/1.") || !target.starts_with('/') {
             return None;
         }
-        // Another name that leads here would be a page of others that asks in the browser's name.
+        // Another host name that resolves here could be a page that sends requests through the
+        // browser (DNS rebinding).
         let mut hosts = lines.filter_map(|line| {
             let (name, value) = line.split_once(':')?;
             name.eq_ignore_ascii_case("host")
@@ -165,7 +168,7 @@ impl Expected {
         let once = |wanted: &str| -> Option<Option<String>> {
             let mut found = url.query_pairs().filter(|(name, _)| name == wanted);
             let first = found.next().map(|(_, value)| value.into_owned());
-            // Said twice, it could be read in two ways.
+            // A repeated parameter is ambiguous.
             found.next().is_none().then_some(first)
         };
         if once("state")?.as_deref() != Some(&self.state) {

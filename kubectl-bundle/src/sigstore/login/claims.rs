@@ -1,4 +1,5 @@
-//! What a token has to say that an issuer gave us (OpenID Connect Core, 3.1.3.7): by whom, for whom, and in answer to what.
+//! Checks of the claims of a token that an issuer returned (OpenID Connect Core, 3.1.3.7): issuer,
+//! audience, nonce.
 
 use bundle_core::diagnostic::{Finding, codes};
 use bundle_trust::keyless::Token;
@@ -7,7 +8,7 @@ use jiff::Timestamp;
 use super::super::secret::Secret;
 use super::Login;
 
-/// That `token` is what was asked for.
+/// Checks that `token` has the requested claims.
 pub(super) fn check(login: &Login, token: &Secret, nonce: Option<&str>) -> Result<(), Finding> {
     let wrong = |why: String| {
         Finding::error(

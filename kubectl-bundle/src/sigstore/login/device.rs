@@ -1,4 +1,5 @@
-//! Logging in on another device (RFC 8628): somebody types a code there, and we ask until they have.
+//! Login on another device (RFC 8628): the user enters a code there, and this program polls for the
+//! token.
 
 use std::time::{Duration, Instant};
 
@@ -14,13 +15,13 @@ use crate::failure::{Failure, Outcome};
 use crate::ui::{Ui, safe};
 
 const GRANT: &str = "urn:ietf:params:oauth:grant-type:device_code";
-/// Longest time to log in, whatever the issuer says.
+/// Maximum time for the login in seconds, regardless of the issuer's.
 const PATIENCE: u64 = 15 * 60;
-/// Between two questions, in seconds, where the issuer does not say.
+/// Default polling interval, in seconds.
 const PAUSE: u64 = 5;
-/// How much longer to wait where it says that we ask too often.
+/// Increase of the interval after `slow_down`, in seconds.
 const SLOWER: u64 = 5;
-/// How often in a row an issuer may not answer.
+/// Maximum number of consecutive failed polls.
 const SILENCES: u32 = 3;
 
 #[derive(Deserialize)]
@@ -34,7 +35,7 @@ struct Begun {
     interval: Option<u64>,
 }
 
-/// What an answer means.
+/// Result of a poll.
 enum Next {
     Token(Secret),
     Wait,
@@ -101,7 +102,7 @@ pub(super) async fn token(
     }
 }
 
-/// Says where to go and what to type. Both are the issuer's words.
+/// Prints the URL and the code. Both are untrusted text from the issuer.
 fn tell(begun: &Begun, asked: &Url, ui: &mut Ui) -> Outcome {
     let code = begun.user_code.trim();
     if code.is_empty() || code.len() > 64 || !code.chars().all(|one| one.is_ascii_graphic()) {

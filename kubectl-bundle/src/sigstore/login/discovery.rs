@@ -1,4 +1,4 @@
-//! What an issuer says of itself (OpenID Connect Discovery): where to log in, and where tokens are given.
+//! Endpoints of an issuer (OpenID Connect Discovery).
 
 use bundle_core::diagnostic::{Finding, codes};
 use serde::Deserialize;
@@ -8,14 +8,14 @@ use super::super::http::{Ask, Http, is_loopback};
 use super::{ISSUER, unusable};
 use crate::failure::{Failure, Outcome};
 
-/// Where an issuer is asked for what.
+/// Endpoints of an issuer.
 #[derive(Debug)]
 pub(super) struct Endpoints {
-    /// Where somebody logs in, in a browser.
+    /// Authorization endpoint, for a browser.
     pub(super) authorization: Option<Url>,
-    /// Where a device begins.
+    /// Device authorization endpoint.
     pub(super) device: Option<Url>,
-    /// Where tokens are given.
+    /// Token endpoint.
     pub(super) token: Url,
 }
 
@@ -29,7 +29,7 @@ struct Document {
     code_challenge_methods_supported: Vec<String>,
 }
 
-/// Asks `issuer`.
+/// Reads the endpoints of `issuer`.
 pub(super) async fn discover(http: &Http, issuer: &str) -> Outcome<Endpoints> {
     let address = Url::parse(issuer).map_err(|error| {
         let finding = Finding::error(
@@ -63,7 +63,7 @@ fn read(answer: &[u8], issuer: &str, address: &Url) -> Result<Endpoints, Finding
             crate::ui::safe(&document.issuer)
         )));
     }
-    // Without it a code could be redeemed by whoever comes to see it.
+    // Without PKCE, anyone who sees the code could exchange it.
     if !document
         .code_challenge_methods_supported
         .iter()

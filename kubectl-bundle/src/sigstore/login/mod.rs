@@ -1,4 +1,4 @@
-//! An identity token for a person, who logs in at an issuer: in a browser on this machine, or on another device.
+//! Identity token from a login at an issuer: in a browser on this machine, or on another device.
 
 mod browser;
 mod callback;
@@ -18,32 +18,32 @@ use crate::ui::{Ui, safe};
 
 pub(crate) use opener::Opener;
 
-/// Who issues tokens, in a person's words.
+/// Name of the issuer for messages.
 const ISSUER: &str = "the issuer of identity tokens";
-/// What is asked of an issuer: a token, and whose address it is.
+/// Requested scopes: an identity token with the email address.
 const SCOPE: &str = "openid email";
 
-/// How somebody logs in.
+/// Kind of login.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Flow {
-    /// In a browser on this machine, which this program opens; without it somebody has to open it.
+    /// In a browser on this machine, which the opener starts; without one, the user opens the URL.
     Browser(Option<Opener>),
     /// On any device, with a code.
     Device,
 }
 
-/// Where and how to log in.
+/// Settings of a login.
 pub(super) struct Login {
-    /// The issuer.
+    /// Issuer.
     pub(super) issuer: String,
-    /// As which application.
+    /// Client ID.
     pub(super) client: String,
-    /// How.
+    /// Kind of login.
     pub(super) flow: Flow,
 }
 
 impl Login {
-    /// The token, once somebody has logged in.
+    /// Runs the login and returns the token.
     pub(super) async fn token(&self, http: &Http, ui: &mut Ui) -> Outcome<Secret> {
         let endpoints = discovery::discover(http, &self.issuer).await?;
         match &self.flow {
@@ -55,7 +55,7 @@ impl Login {
     }
 }
 
-/// What an issuer answers instead of a token (RFC 6749, 5.2).
+/// Error response of a token endpoint (RFC 6749, 5.2).
 #[derive(Deserialize)]
 struct Refusal {
     error: String,
@@ -64,7 +64,7 @@ struct Refusal {
 }
 
 impl Refusal {
-    /// In one line.
+    /// Returns the error on one line.
     fn words(&self) -> String {
         match self.error_description.as_str() {
             "" => safe(&self.error),
@@ -78,7 +78,7 @@ struct Granted {
     id_token: Secret,
 }
 
-/// A question in the form that issuers take, which only they can read.
+/// Returns a request with form fields.
 fn form(url: &url::Url, fields: &[(&str, &str)]) -> Ask {
     let content = url::form_urlencoded::Serializer::new(String::new())
         .extend_pairs(fields)
@@ -92,7 +92,7 @@ fn form(url: &url::Url, fields: &[(&str, &str)]) -> Ask {
     }
 }
 
-/// The login did not come about.
+/// Returns the finding for a failed login.
 fn refused(why: &str) -> Finding {
     Finding::error(
         codes::trust::LOGIN_FAILED,
@@ -101,7 +101,7 @@ fn refused(why: &str) -> Finding {
     .hint("nothing was signed: try again, or give a token (--identity-token)")
 }
 
-/// The issuer's answer is none.
+/// Returns the finding for an invalid response of the issuer.
 fn unusable(why: &str) -> Finding {
     Finding::error(
         codes::trust::SERVICE_REFUSED,

@@ -1,11 +1,11 @@
-//! The program that opens an address in a browser.
+//! Command that opens a URL in a browser.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use url::Url;
 
-/// A program, and what comes before the address.
+/// Command with its first arguments.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Opener {
     program: PathBuf,
@@ -13,7 +13,8 @@ pub(crate) struct Opener {
 }
 
 impl Opener {
-    /// That of this platform. `graphical`: something is there that windows can be shown on (where that can be told).
+    /// Returns the command for this platform. `graphical`: a display is available, where this can
+    /// be detected.
     pub(crate) fn find(graphical: bool) -> Option<Self> {
         let (name, before) = if cfg!(windows) {
             ("rundll32", Some("url.dll,FileProtocolHandler"))
@@ -22,7 +23,7 @@ impl Opener {
         } else if graphical {
             ("xdg-open", None)
         } else {
-            // xdg-open would start a browser of text in the terminal.
+            // xdg-open would start a text browser in the terminal.
             return None;
         };
         crate::path::find(name)
@@ -30,7 +31,8 @@ impl Opener {
             .map(|program| Self { program, before })
     }
 
-    /// Opens `url`, and does not wait for the browser to end. Whether it worked, nobody can tell.
+    /// Opens `url` without waiting. Returns `false` if the command cannot be started; whether a
+    /// browser opened is unknown.
     pub(super) fn open(&self, url: &Url) -> bool {
         let mut command = Command::new(&self.program);
         command

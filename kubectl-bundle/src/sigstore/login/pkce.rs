@@ -1,11 +1,11 @@
-//! Numbers that nobody can guess, and the proof that whoever asked for a code is who redeems it (RFC 7636).
+//! Random values, and the code challenge of PKCE (RFC 7636).
 
 use aws_lc_rs::{digest, rand};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bundle_core::diagnostic::{Finding, codes};
 
-/// A number of 256 bits, as text.
+/// Returns 256 random bits as text.
 pub(super) fn random() -> Result<String, Finding> {
     let mut bytes = [0; 32];
     rand::fill(&mut bytes).map_err(|_| {
@@ -17,7 +17,7 @@ pub(super) fn random() -> Result<String, Finding> {
     Ok(URL_SAFE_NO_PAD.encode(bytes))
 }
 
-/// What is shown when a code is asked for, of what is shown when it is redeemed.
+/// Returns the code challenge for a code verifier.
 pub(super) fn challenge(verifier: &str) -> String {
     URL_SAFE_NO_PAD.encode(digest::digest(&digest::SHA256, verifier.as_bytes()))
 }

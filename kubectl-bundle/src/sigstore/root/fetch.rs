@@ -1,4 +1,4 @@
-//! Files of a TUF repository over HTTP: bounded in time and size, without redirects.
+//! Downloads files of a TUF repository: limits on time and size, no redirects.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,22 +10,22 @@ use url::Url;
 
 use crate::sigstore::http::Http;
 
-/// A repository at an address.
+/// A repository at a URL.
 pub(super) struct Mirror {
     http: Arc<Http>,
     base: Url,
 }
 
-/// Why a file did not come.
+/// Reason for which a file was not downloaded.
 #[derive(Debug)]
 pub(super) enum Unfetched {
-    /// The mirror did not answer, or not in time.
+    /// The mirror did not respond, or not in time.
     Silent(reqwest::Error),
-    /// It answered that it cannot.
+    /// The mirror returned an error status.
     Status(StatusCode),
-    /// It sends more than such a file may hold.
+    /// The file exceeds its size limit.
     Endless {
-        /// The most that is read.
+        /// Limit in bytes.
         limit: u64,
     },
 }
@@ -51,7 +51,7 @@ impl std::error::Error for Unfetched {
 }
 
 impl Mirror {
-    /// `base` ends with a slash.
+    /// Returns the mirror at `base`, which ends with a slash.
     pub(super) fn new(http: Arc<Http>, base: Url) -> Self {
         Self { http, base }
     }
@@ -71,7 +71,7 @@ impl Mirror {
         let client = self.http.client(&url);
         let mut response = client.get(url).send().await.map_err(silent)?;
         match response.status() {
-            // Stores of objects say so of what is not there.
+            // Object stores return 403 for missing files.
             StatusCode::NOT_FOUND | StatusCode::FORBIDDEN => return Ok(None),
             status if !status.is_success() => return Err(Unfetched::Status(status)),
             _ => {}
@@ -106,7 +106,8 @@ mod tests {
 
     use super::*;
 
-    /// What comes of a mirror that reads what it is asked, writes `begin`, and then a byte now and then. The clock runs as fast as everybody waits.
+    /// Returns the error for a mirror that sends `begin` and then single bytes. The test clock
+    /// advances while all tasks wait.
     fn from_a_mirror_that_begins(begin: &'static str) -> String {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()

@@ -1,4 +1,5 @@
-//! Versions below which nothing of a TUF repository may go: those of the last refresh that was complete, and of what held in refreshes that were refused.
+//! Minimum versions of TUF metadata: those of the last complete refresh, and those that were valid
+//! in rejected refreshes.
 
 use std::collections::BTreeMap;
 
@@ -7,18 +8,18 @@ use sigstore_tuf::{Error, MetadataStore, TrustedMetadataSet};
 
 use super::store::{Draft, SNAPSHOT, TIMESTAMP};
 
-/// Versions that were seen, with signatures that hold under the root as it is now. 0 is none.
+/// Versions of validly signed metadata under the current root. 0 means none.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Floors {
     timestamp: u64,
-    /// The snapshot's, as a timestamp has it.
+    /// Version of the snapshot, from a timestamp.
     snapshot: u64,
-    /// Those of the targets, as a snapshot has them.
+    /// Versions of targets, from a snapshot.
     targets: BTreeMap<String, u64>,
 }
 
 impl Floors {
-    /// Of all that is kept.
+    /// Returns the versions of all stored metadata.
     pub(super) fn kept(root: &[u8], draft: &Draft) -> Self {
         let mut floors = Self::default();
         for (timestamp, snapshot) in draft.kept_versions() {
@@ -27,7 +28,7 @@ impl Floors {
         floors
     }
 
-    /// Of what counts after this refresh, or counted as far as it went.
+    /// Returns the versions of this refresh, complete or not.
     pub(super) fn after(root: &[u8], draft: &Draft) -> Self {
         let mut floors = Self::default();
         if let Ok(Some(timestamp)) = draft.load(TIMESTAMP) {
@@ -37,7 +38,8 @@ impl Floors {
         floors
     }
 
-    /// With a timestamp, and a snapshot that counts only if that timestamp is about it. What has expired says all the same what there was.
+    /// Adds a timestamp, and a snapshot that is used only if the timestamp refers to it. Expired
+    /// metadata counts too.
     fn raise(&mut self, root: &[u8], timestamp: &[u8], snapshot: Option<&[u8]>) {
         let Ok(mut trusted) = TrustedMetadataSet::from_root(root) else {
             return;
@@ -46,7 +48,7 @@ impl Floors {
             return;
         }
         if let Some(snapshot) = snapshot {
-            // One that is about something else tells nothing.
+            // A snapshot of another timestamp is ignored.
             let _ = trusted.update_snapshot(snapshot, Timestamp::MIN);
         }
         if let Some(timestamp) = trusted.timestamp() {
@@ -62,13 +64,13 @@ impl Floors {
         }
     }
 
-    /// Returns `true` if the timestamp of `newer` goes below.
+    /// Returns an error if the timestamp of `newer` is older.
     pub(super) fn check_timestamp(&self, newer: &Self) -> Result<(), Error> {
         back("timestamp", self.timestamp, newer.timestamp)?;
         back("snapshot (via timestamp)", self.snapshot, newer.snapshot)
     }
 
-    /// Returns `true` if its snapshot does, if it has one.
+    /// Returns an error if the snapshot of `newer` is older.
     pub(super) fn check_snapshot(&self, newer: &Self) -> Result<(), Error> {
         if newer.targets.is_empty() {
             return Ok(());

@@ -1,4 +1,5 @@
-//! Which trust root counts: the one in a file that is named, that of the TUF repository that `trust init` was told of, or the one that is built in.
+//! Choice of the trust root: from a file, from the TUF repository of `trust init`, or the built-in
+//! one.
 
 mod fetch;
 mod floors;
@@ -22,35 +23,35 @@ use repository::{Material, Source};
 
 pub(crate) use store::{Folders, Instance};
 
-/// For how long what a repository said is taken without asking again.
+/// Time after which a repository is read again.
 const FRESH: SignedDuration = SignedDuration::from_hours(24);
 
-/// Which trust root is wanted.
+/// Settings for the trust root.
 #[derive(Debug, Clone)]
 pub(crate) struct WantedRoot {
-    /// That of this file.
+    /// File from a flag.
     pub(crate) file: Option<PathBuf>,
-    /// Nobody is asked.
+    /// `true` if no repository is read.
     pub(crate) offline: bool,
-    /// Where it is kept which repository is trusted; without a home folder, nowhere.
+    /// Folders for the choice of the repository; `None` without a home folder.
     pub(crate) folders: Option<Folders>,
-    /// Authorities to trust beside the system's.
+    /// Additional certificate authorities.
     pub(crate) ca_files: Vec<PathBuf>,
 }
 
-/// A trust root, and where it comes from.
+/// A trust root and its origin.
 pub(crate) struct Chosen {
-    /// Its text.
+    /// Text of the trust root.
     pub(crate) text: String,
-    /// Itself.
+    /// Parsed trust root.
     pub(crate) root: Arc<Root>,
-    /// Where it comes from.
+    /// Origin.
     pub(crate) origin: Origin,
-    /// The signing config beside it.
+    /// Signing config of the same instance.
     pub(crate) signing_config: Option<Vec<u8>>,
 }
 
-/// Where a trust root comes from, as data.
+/// Origin of a trust root, as data.
 #[derive(Debug, Clone, Serialize)]
 #[serde(
     tag = "source",
@@ -58,23 +59,23 @@ pub(crate) struct Chosen {
     rename_all_fields = "camelCase"
 )]
 pub(crate) enum Origin {
-    /// It is built in.
+    /// Built-in.
     BuiltIn,
     /// A file.
     File {
-        /// Which.
+        /// Path.
         file: String,
     },
     /// A TUF repository.
     Repository {
-        /// Its address.
+        /// URL.
         mirror: String,
-        /// The version of its own root.
+        /// Version of its root metadata.
         version: u64,
-        /// When it was last asked.
+        /// Time of the last refresh.
         #[serde(skip_serializing_if = "Option::is_none")]
         asked: Option<Timestamp>,
-        /// Until when what it said is good.
+        /// Expiry of its metadata.
         until: Timestamp,
     },
 }
@@ -110,7 +111,7 @@ impl Chosen {
         })
     }
 
-    /// Its text, where it is another one than what is built in.
+    /// Returns the text, unless it is the built-in trust root.
     pub(crate) fn given(&self) -> Option<&str> {
         match self.origin {
             Origin::BuiltIn => None,
@@ -120,7 +121,7 @@ impl Chosen {
 }
 
 impl WantedRoot {
-    /// Reads it, asking the repository if that was long ago.
+    /// Returns the trust root, and refreshes the repository if the last refresh is old.
     pub(crate) async fn open(&self, ui: &mut Ui) -> Outcome<Chosen> {
         if let Some(path) = &self.file {
             let text = files::read_text(path)?;
@@ -167,7 +168,8 @@ impl WantedRoot {
         source.chosen(material)
     }
 
-    /// Where nothing hinges on the root but when something was signed: nobody is asked, and what is built in will do where the kept one does not.
+    /// Returns a trust root that is only used for signing times: no repository is read, and the
+    /// built-in trust root is used if the stored one is invalid.
     pub(crate) async fn open_for_times(mut self, ui: &mut Ui) -> Outcome<Chosen> {
         self.offline = true;
         if self.file.is_some() {
@@ -180,7 +182,7 @@ impl WantedRoot {
         Chosen::built_in()
     }
 
-    /// Asks the repository now.
+    /// Refreshes the repository.
     pub(crate) async fn update(&self, instance: &Instance, folders: &Folders) -> Outcome<Chosen> {
         let source = Source {
             kept: folders.kept(instance),
@@ -191,7 +193,7 @@ impl WantedRoot {
         source.chosen(material)
     }
 
-    /// From now on, this repository: it has answered, and its root can be read.
+    /// Trusts this repository from now on, after it was read and its trust root is valid.
     pub(crate) async fn init(&self, instance: &Instance, folders: &Folders) -> Outcome<Chosen> {
         let trusted = matches!(folders.instance(), Ok(Some(before)) if before == *instance);
         let asked = self.update(instance, folders).await;
@@ -209,7 +211,7 @@ impl WantedRoot {
 }
 
 impl Source<'_> {
-    /// Returns `true` if the repository was asked not long ago, by a clock that has not gone back since.
+    /// Returns `true` if the last refresh is recent, and the clock was not set back since.
     fn is_fresh(&self) -> bool {
         self.kept
             .asked()
@@ -231,7 +233,7 @@ impl Source<'_> {
     }
 }
 
-/// Returns `true` if it only says that nobody answered.
+/// Returns `true` if the failure is only an unreachable repository.
 fn is_silence(failure: &Failure) -> bool {
     let Failure::Findings { findings, .. } = failure else {
         return false;

@@ -1,4 +1,5 @@
-//! What is kept of a refresh that was refused: roots at once, and the versions below which nothing goes. The repository is written here, role by role.
+//! Tests for rejected refreshes: roots are stored at once, and versions never decrease. The
+//! repository is generated here, role by role.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +24,7 @@ fn hex(bytes: &[u8]) -> String {
         .collect()
 }
 
-/// The key of that name.
+/// Returns the key with this name.
 fn key(name: &str) -> Ed25519KeyPair {
     Ed25519KeyPair::from_seed_unchecked(digest(&SHA256, name.as_bytes()).as_ref()).unwrap()
 }
@@ -36,13 +37,13 @@ fn signed(document: &Value, signer: &str) -> Vec<u8> {
         .into_bytes()
 }
 
-/// What a repository says, as it should be, to be changed.
+/// Valid metadata of a repository, to be changed by tests.
 #[derive(Clone)]
 struct State {
     root: u64,
-    /// Whose key signs timestamps, snapshots and targets, by the root.
+    /// Keys of timestamp, snapshot and targets in the root.
     keys: [&'static str; 3],
-    /// Who does sign them.
+    /// Keys that actually sign them.
     signers: [&'static str; 3],
     versions: [u64; 3],
     timestamp_expires: &'static str,
@@ -85,7 +86,7 @@ impl State {
         signed(&document, "root")
     }
 
-    /// Its files.
+    /// Returns the files of the repository.
     fn files(&self) -> Files {
         let [timestamp, snapshot, targets] = self.versions;
         let role = |kind: &str, version: u64, expires: &str, more: (&str, Value)| {
@@ -134,14 +135,14 @@ impl Repository for Files {
     }
 }
 
-/// Somebody who trusts the first root, and whatever they were told since.
+/// A client that trusts the first root, with its stored metadata.
 struct Client {
     folder: tempfile::TempDir,
     instance: Instance,
 }
 
 impl Client {
-    /// Who knows version 5 of everything.
+    /// Returns a client that has version 5 of everything.
     async fn at_five() -> Self {
         let first = State::at(5, 5);
         let client = Self {
@@ -188,25 +189,25 @@ impl Client {
 #[tokio::test]
 async fn versions_of_a_refused_refresh_are_not_forgotten() {
     let client = Client::at_five().await;
-    // The timestamp holds, and the snapshot does not.
+    // The timestamp is valid, the snapshot is not.
     let bad_snapshot = |state: &mut State| state.signers[1] = "eve";
     let forged = "BUNDLE-TRUST-053";
     client
         .refuses(&State::at(7, 7).with(bad_snapshot), forged)
         .await;
-    // What was true before that timestamp is an old copy now, also where nothing newer was ever complete.
+    // Metadata from before that timestamp is a replay, even if no newer refresh was complete.
     for version in [5, 6] {
         let why = format!("timestamp is of version {version}, and was of version 7");
         client.refuses(&State::at(version, version), &why).await;
     }
-    // Nor are the versions of the last refresh that was complete.
+    // Neither are the versions of the last complete refresh.
     client.refuses(&State::at(8, 4), "targets.json").await;
-    // Timestamp and snapshot hold, and the targets do not.
+    // Timestamp and snapshot are valid, the targets are not.
     let bad_targets = |state: &mut State| state.signers[2] = "eve";
     client
         .refuses(&State::at(9, 9).with(bad_targets), forged)
         .await;
-    // Another timestamp that leads nowhere does not make that be forgotten.
+    // Another timestamp without a valid snapshot does not reset the version.
     client
         .refuses(&State::at(10, 9).with(bad_snapshot), forged)
         .await;
@@ -215,7 +216,7 @@ async fn versions_of_a_refused_refresh_are_not_forgotten() {
     client
         .refuses(&State::at(10, 10), "was of version 11")
         .await;
-    // What was complete still counts where nobody is asked; and what is newer than all that is taken.
+    // The complete metadata is still used offline, and newer metadata is accepted.
     client.source().what_is_kept().await.unwrap();
     client.takes(&State::at(12, 12)).await;
     client
@@ -247,7 +248,7 @@ async fn a_root_is_kept_at_once_even_if_what_it_signs_is_refused() {
     client
         .refuses(&State::at(6, 6).with(second), "BUNDLE-TRUST-051")
         .await;
-    // A mirror that hides the second root, and has what the withdrawn key signs.
+    // A mirror that hides the second root and serves metadata signed by the revoked key.
     client.refuses(&State::at(7, 7), "BUNDLE-TRUST-053").await;
 }
 
@@ -255,7 +256,7 @@ async fn a_root_is_kept_at_once_even_if_what_it_signs_is_refused() {
 async fn a_root_with_other_keys_ends_a_fast_forward() {
     for rotated in [0, 1] {
         let client = Client::at_five().await;
-        // Whoever had the keys has gone ahead as far as they could.
+        // An attacker with the keys has increased the versions as far as possible.
         let bad_targets = |state: &mut State| state.signers[2] = "eve";
         client
             .refuses(
@@ -276,7 +277,7 @@ async fn a_root_with_other_keys_ends_a_fast_forward() {
         client
             .refuses(&State::at(5, 5).with(second), "was of version 6")
             .await;
-        // A root without other keys changes nothing of it.
+        // A root with the same keys does not reset versions.
         let third = |state: &mut State| {
             second(state);
             state.root = 3;

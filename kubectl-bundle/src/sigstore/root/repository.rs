@@ -1,4 +1,5 @@
-//! Trust material out of a TUF repository: from what is kept, or asked for anew, and every way in which that can fail.
+//! Trust material of a TUF repository: from stored metadata or a refresh, with an error for each
+//! failure.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,24 +17,24 @@ use super::store::{Draft, Instance, Kept};
 use crate::failure::{Failure, Outcome};
 use crate::sigstore::http::Http;
 
-/// How long all questions of one refresh together may take.
+/// Timeout of a refresh.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// The trust root among the targets of a repository.
+/// Name of the trust root target.
 const ROOT: &str = "trusted_root.json";
-/// The signing config, which not every repository has.
+/// Name of the signing config target, which is optional.
 const CONFIG: &str = "signing_config.v0.2.json";
 
-/// What a repository says.
+/// Targets of a repository.
 pub(super) struct Material {
     pub(super) root: String,
     pub(super) config: Option<Vec<u8>>,
-    /// The version of the repository's own root.
+    /// Version of the root metadata.
     pub(super) version: u64,
-    /// Until when all of its metadata is good.
+    /// Earliest expiry of its metadata.
     pub(super) until: Timestamp,
 }
 
-/// A repository, what is kept of it, and the time.
+/// A repository, its stored metadata, and the current time.
 pub(super) struct Source<'a> {
     pub(super) instance: &'a Instance,
     pub(super) kept: Kept,
@@ -41,20 +42,20 @@ pub(super) struct Source<'a> {
 }
 
 impl Source<'_> {
-    /// What is kept, if it holds now.
+    /// Returns the stored targets if they are valid now.
     pub(super) async fn what_is_kept(&self) -> Result<Material, Error> {
         let draft = self.kept.draft();
         self.read(StoreRepository::new(Arc::clone(&draft)), draft)
             .await
     }
 
-    /// What the repository says now; it is kept.
+    /// Refreshes the repository, stores the metadata, and returns the targets.
     pub(super) async fn ask(&self, http: Arc<Http>) -> Outcome<Material> {
         let base = address(&self.instance.mirror)?;
         self.refresh(Mirror::new(http, base)).await
     }
 
-    /// The same of a repository, wherever it is.
+    /// Refreshes from any implementation of a repository.
     pub(super) async fn refresh(&self, mirror: impl Repository + 'static) -> Outcome<Material> {
         let draft = self.kept.draft();
         let asked = tokio::time::timeout(PATIENCE, self.read(mirror, Arc::clone(&draft))).await;
@@ -77,7 +78,8 @@ impl Source<'_> {
         Ok(material)
     }
 
-    /// Returns `true` if what was said goes below what was said before, be it in a refresh that was refused. What holds of a refresh that is refused is kept.
+    /// Returns an error if versions decreased, also compared with rejected refreshes. The valid
+    /// metadata of a rejected refresh is stored.
     fn check_floors(&self, draft: &Draft, is_complete: bool) -> Result<(), Error> {
         let root = draft.root()?;
         let root = root.as_deref().unwrap_or(self.instance.root.as_bytes());
@@ -126,7 +128,7 @@ impl Source<'_> {
         })
     }
 
-    /// What is wrong, where the repository was asked.
+    /// Returns the failure of a refresh.
     fn finding(&self, error: &Error) -> Failure {
         let host = self.host();
         let finding = match error {
@@ -184,7 +186,7 @@ impl Source<'_> {
         .hint("try again; until then, --trusted-root FILE names a root that you have")
     }
 
-    /// What is wrong with what is kept, where nobody is asked.
+    /// Returns the failure of stored metadata.
     pub(super) fn unusable(&self, error: &Error) -> Failure {
         let finding = match error {
             Error::Expired { role, expires } => {
@@ -209,7 +211,7 @@ impl Source<'_> {
         Failure::caused(finding, error)
     }
 
-    /// A warning: what is kept is used, since the repository does not answer.
+    /// Returns the warning that stored metadata is used because the repository is unreachable.
     pub(super) fn told(&self) -> Finding {
         let age = self.age().unwrap_or_else(|| "an unknown time".to_owned());
         Finding::warning(
@@ -221,7 +223,7 @@ impl Source<'_> {
         )
     }
 
-    /// How long ago the repository was last asked, in words.
+    /// Returns the time since the last refresh as text.
     fn age(&self) -> Option<String> {
         let seconds = (self.now - self.kept.asked()?).get_seconds().max(0);
         Some(match seconds {
@@ -245,7 +247,8 @@ fn unfetched<'a>(
     source?.downcast_ref()
 }
 
-/// The address of a repository, as one to which paths are added. What comes from it is signed, so that it may do without TLS.
+/// Returns the URL of a repository with a trailing slash. Its content is signed, so plain HTTP is
+/// allowed.
 pub(super) fn address(mirror: &str) -> Outcome<Url> {
     let url = Url::parse(&format!("{}/", mirror.trim_end_matches('/'))).ok();
     let Some(url) = url.filter(|url| matches!(url.scheme(), "https" | "http") && url.has_host())
@@ -257,7 +260,7 @@ pub(super) fn address(mirror: &str) -> Outcome<Url> {
         .hint("write https://HOST/PATH")
         .into());
     };
-    // It is kept, and shown whenever a root is.
+    // The URL is stored and printed with the trust root.
     if !url.username().is_empty() || url.password().is_some() {
         return Err(Finding::error(
             codes::usage::BAD_ARGUMENT,

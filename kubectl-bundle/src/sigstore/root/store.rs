@@ -1,4 +1,5 @@
-//! What is kept of a TUF repository between two runs: who it is and where trust in it begins (the user's configuration), and what was fetched (a cache).
+//! Stored data of a TUF repository: the choice and its initial root (user's configuration), and
+//! downloaded metadata (cache).
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -16,19 +17,19 @@ use crate::failure::{self, Failure, Outcome};
 use crate::files;
 
 const NAME: &str = "kubectl-bundle";
-/// The file that says which repository is trusted.
+/// File with the choice of the repository.
 const INSTANCE: &str = "trust.json";
-/// The file beside the fetched ones that says when the repository was last asked.
+/// File with the time of the last refresh.
 const ASKED: &str = "asked.json";
-/// Names that sigstore-tuf gives to what it stores.
+/// File names of sigstore-tuf.
 const ROOT: &str = "root.json";
 const ROOTS: &str = "root_history/";
 pub(super) const TIMESTAMP: &str = "timestamp.json";
 pub(super) const SNAPSHOT: &str = "snapshot.json";
-/// What held of refreshes that were refused: without a snapshot, and with one.
+/// Valid metadata of rejected refreshes: without a snapshot, and with one.
 const REFUSED: [&str; 2] = ["refused-timestamp.json", "refused-snapshot.json"];
 
-/// The folders of a user's configuration and caches.
+/// Configuration and cache folders of a user.
 #[derive(Debug, Clone)]
 pub(crate) struct Folders {
     /// `$XDG_CONFIG_HOME`, else `~/.config`.
@@ -37,13 +38,13 @@ pub(crate) struct Folders {
     pub(crate) cache: PathBuf,
 }
 
-/// A TUF repository, and the metadata in which trust in it begins.
+/// A TUF repository and its initial root.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Instance {
-    /// Its address.
+    /// URL.
     pub(crate) mirror: String,
-    /// The text of its `root.json`.
+    /// Text of `root.json`.
     pub(crate) root: String,
 }
 
@@ -53,7 +54,7 @@ struct Asked {
 }
 
 impl Instance {
-    /// The public one; where trust in it begins is built in.
+    /// Returns the public instance; its initial root is built in.
     pub(crate) fn public() -> Self {
         let public = SigstoreInstance::PublicGood;
         Self {
@@ -68,7 +69,8 @@ impl Folders {
         self.config.join(NAME).join(INSTANCE)
     }
 
-    /// The repository that `trust init` was told of, if it was. A file that cannot be read is an error: another root in its stead would be nobody's choice.
+    /// Returns the repository of `trust init`, if any. An unreadable file is an error: falling back
+    /// to another root would not be the user's choice.
     pub(crate) fn instance(&self) -> Outcome<Option<Instance>> {
         let path = self.instance_file();
         match fs_err::symlink_metadata(&path) {
@@ -94,7 +96,7 @@ impl Folders {
             })
     }
 
-    /// From now on, this one.
+    /// Stores the choice of a repository.
     pub(super) fn keep(&self, instance: &Instance) -> Outcome {
         let path = self.instance_file();
         let text =
@@ -104,7 +106,7 @@ impl Folders {
         })
     }
 
-    /// Back to the root that is built in. True if there was another.
+    /// Deletes the choice. Returns `true` if there was one.
     pub(crate) fn forget(&self) -> Outcome<bool> {
         let path = self.instance_file();
         match fs_err::remove_file(&path) {
@@ -114,7 +116,7 @@ impl Folders {
         }
     }
 
-    /// What was fetched of this repository from this beginning.
+    /// Returns the stored metadata of this repository and initial root.
     pub(super) fn kept(&self, instance: &Instance) -> Kept {
         let name = Digest::of(format!("{}\n{}", instance.mirror, instance.root).as_bytes());
         let name: String = name.hex().chars().take(32).collect();
@@ -122,12 +124,12 @@ impl Folders {
     }
 }
 
-/// A folder of what was fetched of a repository.
+/// Folder with the metadata of a repository.
 #[derive(Debug, Clone)]
 pub(super) struct Kept(PathBuf);
 
 impl Kept {
-    /// What is kept, and what a refresh would change of it.
+    /// Returns the stored metadata for a refresh.
     pub(super) fn draft(&self) -> Arc<Draft> {
         Arc::new(Draft {
             folder: self.0.clone(),
@@ -136,20 +138,20 @@ impl Kept {
         })
     }
 
-    /// Takes away what was fetched of a repository that is not trusted after all.
+    /// Deletes the metadata of a repository that is not trusted after all.
     pub(super) fn clear(&self) {
-        // Where nothing was fetched there is nothing to take away, and what stays proves nothing.
+        // A missing folder is fine, and remaining files are not trusted.
         let _ = fs_err::remove_dir_all(&self.0);
     }
 
-    /// When the repository was last asked with success; `None` where that is not known.
+    /// Returns the time of the last successful refresh; `None` if it is unknown.
     pub(super) fn asked(&self) -> Option<Timestamp> {
         let bytes = fs_err::read(self.0.join(ASKED)).ok()?;
         let asked: Asked = serde_json::from_slice(&bytes).ok()?;
         Some(asked.at)
     }
 
-    /// It was asked now.
+    /// Stores the time of a refresh.
     pub(super) fn set_asked(&self, at: Timestamp) -> Outcome {
         let path = self.0.join(ASKED);
         let text = serde_json::to_vec(&Asked { at })
@@ -158,16 +160,19 @@ impl Kept {
     }
 }
 
-/// What is kept, and changes to it. Roots are kept at once, as the client workflow of TUF has it (5.3.8). Timestamp, snapshot and targets replace those of the
-/// last complete refresh together, so that there is always a state that can be used where nobody is asked. Of a refresh that was refused, what held is kept
-/// beside them, since nothing may go below its versions any more (5.4.5, 5.5.7).
+/// Stored metadata and the changes of a refresh.
+///
+/// Roots are stored at once, as TUF's client workflow requires (5.3.8). Timestamp, snapshot and
+/// targets replace those of the last complete refresh together, so that the stored metadata is
+/// always usable offline. Valid metadata of a rejected refresh is stored separately, as versions
+/// must not decrease (5.4.5, 5.5.7).
 pub(super) struct Draft {
     folder: PathBuf,
     kept: FileStore,
     changes: Mutex<BTreeMap<String, Vec<u8>>>,
 }
 
-/// A timestamp, and the snapshot that it is about.
+/// A timestamp and its snapshot.
 #[derive(Serialize, Deserialize)]
 struct Refused {
     timestamp: String,
@@ -175,10 +180,11 @@ struct Refused {
 }
 
 impl Draft {
-    /// Keeps the changes: file by file, the timestamp, which points to all others, last. What was kept of refused refreshes is below them.
+    /// Stores the changes file by file, the timestamp, which refers to all others, last. Metadata
+    /// of rejected refreshes is older and removed.
     pub(super) fn keep(&self) -> Result<(), Error> {
         let changes = self.changes();
-        // Copies by version (`7.snapshot.json`) are for mirrors; here they would only become more.
+        // Versioned copies (`7.snapshot.json`) are for mirrors and would accumulate here.
         let lasting = |name: &&String| !name.starts_with(|first: char| first.is_ascii_digit());
         let mut names: Vec<&String> = changes.keys().filter(lasting).collect();
         names.sort_by_key(|name| *name == TIMESTAMP);
@@ -188,18 +194,19 @@ impl Draft {
         self.forget(&REFUSED)
     }
 
-    /// The root as it is now, if one was stored.
+    /// Returns the current root, if one was stored.
     pub(super) fn root(&self) -> Result<Option<Vec<u8>>, Error> {
         self.load(ROOT)
     }
 
-    /// Returns `true` if a timestamp has come with this refresh, and holds.
+    /// Returns `true` if this refresh has a new, valid timestamp.
     pub(super) fn has_new_timestamp(&self) -> bool {
         self.changes().contains_key(TIMESTAMP)
     }
 
-    /// Keeps what held of a refresh that was refused: the newest timestamp, and, if `with_snapshot`, the newest snapshot with its timestamp. Of both, since
-    /// a later timestamp says nothing of the targets.
+    /// Stores the valid metadata of a rejected refresh: the newest timestamp and, if
+    /// `with_snapshot`, the newest snapshot with its timestamp. Both are stored, as a later
+    /// timestamp does not contain versions of targets.
     pub(super) fn keep_refused(&self, with_snapshot: bool) -> Result<(), Error> {
         let changes = self.changes();
         let text = |name: &str| {
@@ -220,7 +227,7 @@ impl Draft {
         self.kept.store(name, &bytes)
     }
 
-    /// Every timestamp that is kept, each with the snapshot beside it.
+    /// Returns every stored timestamp, each with its snapshot.
     pub(super) fn kept_versions(&self) -> Vec<(Vec<u8>, Option<Vec<u8>>)> {
         let load = |name: &str| self.kept.load(name).ok().flatten();
         let complete = load(TIMESTAMP).map(|timestamp| (timestamp, load(SNAPSHOT)));
@@ -232,8 +239,9 @@ impl Draft {
         complete.into_iter().chain(refused).collect()
     }
 
-    /// Keeps a root. If it gives the timestamp or the snapshot other keys, what the old ones signed says nothing any more: whoever had them may have gone
-    /// ahead as far as they could (5.3.11).
+    /// Stores a root. If it changes the keys of timestamp or snapshot, versions signed by the old
+    /// keys are dropped: an attacker with those keys may have increased them as far as possible
+    /// (5.3.11).
     fn keep_root(&self, name: &str, bytes: &[u8]) -> Result<(), Error> {
         let before = self.kept.load(name)?;
         if before.as_deref() == Some(bytes) {
@@ -265,7 +273,7 @@ impl Draft {
     }
 }
 
-/// Who signs timestamps and snapshots, as a root says: compared, and for nothing else.
+/// Returns the keys of timestamp and snapshot in a root, for comparison only.
 fn keys_of_versions(root: &[u8]) -> Option<[Value; 2]> {
     let root: Value = serde_json::from_slice(root).ok()?;
     Some(["timestamp", "snapshot"].map(|role| {

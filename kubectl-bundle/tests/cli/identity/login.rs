@@ -1,4 +1,4 @@
-//! Logging in, at an issuer that does what is wrong, and with visitors whom nobody has asked.
+//! Logins: issuers with errors, and requests from other processes.
 #![cfg(unix)]
 
 use std::io::{Read as _, Write as _};
@@ -15,7 +15,7 @@ use url::Url;
 use super::service::{Asked, Service, field, token};
 use crate::context::Context;
 
-/// It is said before a registry is asked anything.
+/// The error occurs before any request to the registry.
 const REFERENCE: &str =
     "127.0.0.1:1/team/web@sha256:0000000000000000000000000000000000000000000000000000000000000000";
 
@@ -35,7 +35,7 @@ fn sign(context: &Context, service: &Service, flow: &str) -> std::process::Comma
     ])
 }
 
-/// An issuer that is as it should be, but for what `changes` says.
+/// A valid issuer, with the responses in `changes` instead.
 fn issuer(service: &Service, changes: impl Fn(&Asked) -> Option<(u16, Value)> + Send + 'static) {
     let discovery = service.discovery();
     let url = service.url.clone();
@@ -129,7 +129,7 @@ fn an_issuer_that_fails_on_the_way_to_a_code_is_told_apart() {
             change(&begun, json!({"expires_in": 0})),
             "the code was not used in time [BUNDLE-TRUST-041]",
         ),
-        // Asked again, and not for ever.
+        // Polled again, with a limit.
         (
             "/token",
             (503, Value::Null),
@@ -199,7 +199,7 @@ fn a_code_is_asked_for_until_it_is_used() {
         let left = (asked.path == "/token").then(|| answers.lock().unwrap().pop())?;
         Some(match left {
             Some(error) => (400, json!({ "error": error })),
-            // Of somebody else: so that it ends here.
+            // A token of another issuer, which ends the login here.
             None => (
                 200,
                 json!({"id_token": token(&url, &json!({"email": "", "sub": ""}))}),
@@ -207,7 +207,7 @@ fn a_code_is_asked_for_until_it_is_used() {
         })
     });
     let told = context.finish(&mut sign(&context, &service, "device"));
-    // Said although -q was given: without it nobody could go on.
+    // Printed despite -q, as the login depends on it.
     assert!(
         told.contains(
             "log in at http://[SERVICE]/device/verify?user_code=ABCD-EFGH\nwith the code ABCD-EFGH"
@@ -238,7 +238,7 @@ fn a_code_is_asked_for_until_it_is_used() {
     assert_eq!(asked[2].body, asked[3].body);
 }
 
-/// Somebody at a browser.
+/// A browser with a user.
 struct Browser {
     child: Child,
     url: Url,
@@ -274,7 +274,7 @@ impl Browser {
         field(self.url.query().unwrap(), name).unwrap()
     }
 
-    /// Goes back with this query, and gives what is shown.
+    /// Sends the redirect with this query, and returns the page.
     fn back(&self, query: &str) -> String {
         let redirect = Url::parse(&self.parameter("redirect_uri")).unwrap();
         let port = redirect.port().unwrap();
@@ -334,7 +334,7 @@ fn the_browser_that_brings_our_state_is_heard_and_its_code_redeemed() {
     }
     let state = browser.parameter("state");
     *nonce.lock().unwrap() = browser.parameter("nonce");
-    // A browser that connects and says nothing, somebody who guesses, and another page.
+    // A silent connection, a guessed state, and another path.
     let idle = TcpStream::connect((
         "127.0.0.1",
         Url::parse(&browser.parameter("redirect_uri"))
@@ -357,7 +357,7 @@ fn the_browser_that_brings_our_state_is_heard_and_its_code_redeemed() {
         told.contains("log in in the browser that opens now"),
         "{told}"
     );
-    // Further than the login it does not come here: there is no such registry.
+    // The command fails after the login: there is no such registry.
     assert!(told.contains("127.0.0.1:1"), "{told}");
     assert!(
         !told.contains("secret-code") && !told.contains("BUNDLE-TRUST"),

@@ -1,4 +1,4 @@
-//! Identity tokens: from each place where one can be, and from somebody who logs in; and that none of them is ever seen.
+//! Identity tokens from each source and from logins, none of which is ever printed.
 
 mod login;
 mod service;

@@ -1,4 +1,5 @@
-//! A service on loopback that answers as a test says and remembers what it was asked: an issuer, a CI system, a certificate authority.
+//! A service on loopback with responses from the test and a record of requests: issuer, CI system
+//! or certificate authority.
 
 use std::net::Ipv4Addr;
 use std::sync::{Arc, Mutex};
@@ -13,14 +14,14 @@ use serde_json::{Value, json};
 
 use crate::context::Context;
 
-/// One question.
+/// A request.
 #[derive(Clone)]
 pub(super) struct Asked {
     /// Path and query.
     pub(super) path: String,
-    /// What was shown.
+    /// Authorization header.
     pub(super) authorization: String,
-    /// The content.
+    /// Body.
     pub(super) body: String,
 }
 
@@ -83,19 +84,19 @@ impl Service {
         }
     }
 
-    /// What it answers from now on.
+    /// Sets the responses.
     pub(super) fn answer(&self, answers: impl FnMut(&Asked) -> (u16, Value) + Send + 'static) {
         let mut inner = self.inner.lock().unwrap();
         inner.answers = Box::new(answers);
         inner.asked.clear();
     }
 
-    /// What it was asked since then.
+    /// Returns the requests since then.
     pub(super) fn asked(&self) -> Vec<Asked> {
         self.inner.lock().unwrap().asked.clone()
     }
 
-    /// What an issuer here says of itself.
+    /// Returns the discovery document of an issuer.
     pub(super) fn discovery(&self) -> Value {
         let url = &self.url;
         json!({
@@ -108,7 +109,7 @@ impl Service {
     }
 }
 
-/// A token with these claims, and others that are good; nobody has signed it.
+/// Returns an unsigned token with these changed claims.
 pub(super) fn token(issuer: &str, change: &Value) -> String {
     let mut claims = json!({
         "iss": issuer,
@@ -129,7 +130,7 @@ pub(super) fn token(issuer: &str, change: &Value) -> String {
     )
 }
 
-/// A field of a form.
+/// Returns a field of a form.
 pub(super) fn field(form: &str, name: &str) -> Option<String> {
     url::form_urlencoded::parse(form.as_bytes())
         .find(|(found, _)| found == name)

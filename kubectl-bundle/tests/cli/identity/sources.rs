@@ -1,4 +1,4 @@
-//! Tokens that are there: given, in the environment, or asked of a CI system.
+//! Available tokens: from flags, the environment, or a CI system.
 
 use std::process::Stdio;
 
@@ -7,16 +7,17 @@ use serde_json::{Value, json};
 use super::service::{Service, token};
 use crate::context::Context;
 
-/// A bundle in a registry, and one service that is CI system and certificate authority. The latter refuses, repeating all that it was told.
+/// A bundle in a registry, and a service that is both CI system and certificate authority. The
+/// authority rejects every request and repeats its content.
 struct Scene {
     context: Context,
     service: Service,
     reference: String,
-    // It answers as long as it is there.
+    // It runs until it is dropped.
     _registry: bundle_testkit::registry::Registry,
 }
 
-/// What a CI system gives for a request.
+/// Token that a CI system provides for requests.
 const AGENT: &str = "agent-secret-0123456789";
 
 impl Scene {
@@ -47,7 +48,7 @@ impl Scene {
         }
     }
 
-    /// Signs with these variables, and gives what was said.
+    /// Signs with these variables and returns the output.
     fn sign(&self, more: &[&str], variables: &[(&str, &str)], stdin: Option<&str>) -> String {
         let mut line = vec!["sign", &self.reference, "-v"];
         line.extend(["--fulcio-url", &self.service.url]);
@@ -62,7 +63,8 @@ impl Scene {
         self.context.finish(&mut command)
     }
 
-    /// That the certificate authority was shown this token, and nobody else saw any of it.
+    /// Asserts that the certificate authority received this token, and that no other service and no
+    /// output contain any of it.
     fn saw(&self, told: &str, token: &str) {
         let asked = self.service.asked();
         let last = asked.last().unwrap();
@@ -78,7 +80,7 @@ impl Scene {
     }
 }
 
-/// That no part of a token is seen.
+/// Asserts that no part of a token is printed.
 fn hidden(told: &str, token: &str) {
     for part in token.split('.').chain([AGENT]) {
         assert!(!told.contains(part), "{told}");
@@ -182,7 +184,7 @@ fn what_refuses_or_answers_something_else_is_told_and_shows_nothing() {
         );
         hidden(&told, &token);
     }
-    // Another client's tokens are for it.
+    // A token for another client is rejected.
     let other = token(
         "https://issuer.example.com",
         &json!({"aud": ["a", "other"]}),

@@ -1,4 +1,4 @@
-//! At a terminal, which util-linux' `script` makes: somebody is asked there, and nowhere else.
+//! Tests at a terminal, which util-linux' `script` provides: only there the user is prompted.
 #![cfg(target_os = "linux")]
 
 use std::os::unix::fs::PermissionsExt as _;
@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::service::Service;
 use crate::context::Context;
 
-/// What is said at a terminal on which somebody types `typed`.
+/// Returns the output at a terminal on which `typed` is entered.
 fn at_terminal(
     context: &Context,
     arguments: &[&str],
@@ -19,7 +19,7 @@ fn at_terminal(
     in_shell(context, "", arguments, more, typed)
 }
 
-/// The same with words of a shell before the program's.
+/// The same, with a shell command before the program.
 fn in_shell(
     context: &Context,
     before: &str,
@@ -68,7 +68,7 @@ fn somebody_logs_in_at_a_terminal_and_not_in_a_job() {
         "{told}"
     );
     assert!(service.asked().is_empty());
-    // Where no window can be shown, with a code.
+    // Without a display, the login uses a code.
     let told = at_terminal(&context, &line, &[], "");
     assert!(
         told.contains("the issuer of identity tokens at 127.0.0.1 refuses: 400"),
@@ -91,7 +91,7 @@ fn a_plugin_may_ask_for_a_pin_there() {
     );
 }
 
-/// Standard input is what brings the key, so the question goes to the terminal itself.
+/// Standard input provides the key, so the prompt uses the terminal itself.
 #[test]
 fn a_password_is_asked_for_there_while_a_key_comes_through_a_pipe() {
     let context = Context::new().with("BUNDLE_PASSWORD", "secret");

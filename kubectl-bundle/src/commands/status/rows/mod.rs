@@ -1,4 +1,5 @@
-//! The table of installed objects: version, last correction and health of each. `-` stands where nothing is known, `?` where the caller may not read.
+//! Table of installed objects: version, last correction and health. `-` is an unknown value, `?` a
+//! value that the caller may not read.
 
 use std::collections::BTreeMap;
 
@@ -15,22 +16,22 @@ use super::objects::{InstalledObjects, LiveObject, UnreadCause, UnreadList};
 use crate::commands::listing;
 use crate::ui::{Table, age};
 
-/// `status.upgrade.appliedObjects` has at most so many; a list of this length may be cut.
+/// Maximum length of `status.upgrade.appliedObjects`; a list of this length may be truncated.
 const MAX_APPLIED: usize = 20;
-/// The most causes that a warning names.
+/// Maximum number of causes in a warning.
 const MAX_CAUSES: usize = 8;
-/// A cell of which nothing is known.
+/// Cell of an unknown value.
 const UNKNOWN: &str = "-";
-/// A cell that the caller may not read.
+/// Cell of a value that the caller may not read.
 const UNREAD: &str = "?";
 
-/// One row.
+/// A row.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct ObjectRow {
-    /// `Deployment.apps`.
+    /// Kind: `Deployment.apps`.
     kind: String,
     namespace: Option<String>,
-    /// `None` for objects of which not even the names are known.
+    /// Name; `None` for objects that could not be listed.
     name: Option<String>,
     version: Option<String>,
     correction: Option<Correction>,
@@ -39,20 +40,20 @@ pub(super) struct ObjectRow {
     health: RowHealth,
 }
 
-/// The health of a row.
+/// Health of a row.
 #[derive(Debug, Clone, PartialEq)]
 enum RowHealth {
     Known(Health),
     /// The kind has no health.
     None,
-    /// The API server does not have the object.
+    /// The object does not exist.
     Missing,
-    /// The object was not read; the text says why, if that is not a missing right.
+    /// The object was not read; the text is the cause unless it is a missing permission.
     Unread(Option<String>),
 }
 
 impl RowHealth {
-    /// One word, and a sentence where there is one.
+    /// Returns one word, and a message if there is one.
     fn parts(&self) -> (&str, Option<&str>) {
         match self {
             Self::Known(Health::Ready) => ("Ready", None),
@@ -72,7 +73,8 @@ impl RowHealth {
     }
 }
 
-/// The rows of what was found, in the order of their keys, and then one for each list that was not returned.
+/// Returns the rows of the objects, sorted by key, and then one for each list that could not be
+/// read.
 pub(super) fn rows(
     found: &InstalledObjects,
     status: &BundleDeploymentStatus,
@@ -128,7 +130,8 @@ fn insert(
     rows.insert(key.to_owned(), row);
 }
 
-/// A row for objects whose names are unknown. Objects that were read by name have a row already.
+/// Returns a row for objects that could not be listed. Objects that were read by name have a row
+/// already.
 fn unread_row(list: &UnreadList) -> Option<ObjectRow> {
     let why = match &list.cause {
         UnreadCause::Forbidden("get", _) => return None,
@@ -148,7 +151,8 @@ fn unread_row(list: &UnreadList) -> Option<ObjectRow> {
     })
 }
 
-/// The version of the package that the object was last applied from, as far as the status says so.
+/// Returns the version of the package from which the object was last applied, according to the
+/// status.
 fn version(status: &BundleDeploymentStatus, key: &str) -> Option<String> {
     let installed = status.installed.as_ref();
     let installed = installed.and_then(|installed| installed.version.clone());
@@ -158,13 +162,13 @@ fn version(status: &BundleDeploymentStatus, key: &str) -> Option<String> {
     if upgrade.applied_objects.iter().any(|applied| applied == key) {
         return Some(listing::upgraded(upgrade));
     }
-    // A list that was cut says nothing about the others.
+    // A truncated list does not exclude other objects.
     (upgrade.applied_objects.len() < MAX_APPLIED)
         .then_some(installed)
         .flatten()
 }
 
-/// The table. `corrections` is false where the caller may not list Events.
+/// Returns the table. `corrections` is `false` if the caller may not list Events.
 pub(super) fn table(rows: &[ObjectRow], corrections: bool, wide: bool, now: Timestamp) -> String {
     let mut table = if wide {
         Table::new([
@@ -235,7 +239,7 @@ pub(super) fn table(rows: &[ObjectRow], corrections: bool, wide: bool, now: Time
     table.render()
 }
 
-/// The rows for `-o json` and `-o yaml`. A key is absent where nothing is known.
+/// Returns the rows for `-o json` and `-o yaml`. Unknown values have no key.
 pub(super) fn structured(rows: &[ObjectRow]) -> Value {
     let rows = rows.iter().map(|row| {
         let (health, message) = row.health.parts();
@@ -269,7 +273,7 @@ pub(super) fn structured(rows: &[ObjectRow]) -> Value {
     rows.collect()
 }
 
-/// Counts the listed objects, where these are not all that were installed.
+/// Returns the number of listed objects, if there are more.
 pub(super) fn count(
     rows: &[ObjectRow],
     is_truncated: bool,
@@ -292,7 +296,8 @@ pub(super) fn count(
     }
 }
 
-/// One warning for all that was not read: missing rights as `kubectl auth can-i` takes them, then the rest.
+/// Returns one warning for everything that could not be read: missing permissions in the syntax of
+/// `kubectl auth can-i`, then other causes.
 pub(super) fn warning(found: &InstalledObjects, corrections: bool) -> Option<Finding> {
     let mut rights: BTreeMap<(&str, Option<&str>), Vec<&str>> = BTreeMap::new();
     let mut others = Vec::new();
