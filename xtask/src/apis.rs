@@ -1,5 +1,6 @@
-//! `cargo xtask apis`: the table of Kubernetes' own APIs, from the sources of the Kubernetes that the tests build.
-//! What follows from the table is not here but in `bundle_core::version`. It needs `go` and the modules, so `cargo xtask gen` does not write it.
+//! `cargo xtask apis`: writes the table of Kubernetes' built-in APIs from the sources of the
+//! Kubernetes version that the tests build. `bundle_core::version` uses the table. It needs `go`
+//! and its modules, so `cargo xtask gen` does not write it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -8,19 +9,19 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result, bail};
 
-/// The table, from the repository's root.
+/// Path of the table from the repository's root.
 const TABLE: &str = "crates/bundle-core/src/version/apis/served.tsv";
-/// The Go module that pins the version.
+/// Go module that pins the version.
 const TOOLS: &str = "e2e/tools/kubernetes";
 
-/// Modules with types, and where in them the folders `GROUP/VERSION` are.
+/// Modules with types, and the path of their folders `GROUP/VERSION`.
 const SOURCES: &[(&str, &str)] = &[
     ("k8s.io/api", ""),
     ("k8s.io/apiextensions-apiserver", "pkg/apis"),
     ("k8s.io/kube-aggregator", "pkg/apis"),
 ];
 
-/// What the sources say of one API.
+/// Lifecycle of an API in the sources.
 #[derive(Default)]
 struct Life {
     introduced: Option<String>,
@@ -73,7 +74,8 @@ pub(crate) fn run() -> Result<()> {
     Ok(())
 }
 
-/// What is wrong with the table as it is, without the sources: it may be of another version than the tests build.
+/// Returns an error if the table is of another version than the tests build. Does not read the
+/// sources.
 pub(crate) fn stale() -> Result<Option<String>> {
     let root = root()?;
     let text = std::fs::read_to_string(root.join(TABLE))
@@ -86,12 +88,12 @@ pub(crate) fn stale() -> Result<Option<String>> {
     Ok((!fresh).then(|| format!("{TABLE} is not of Kubernetes {version}: run `cargo xtask apis`")))
 }
 
-/// The version of Kubernetes that the tests build: `1.36.3`.
+/// Returns the version of Kubernetes that the tests build: `1.36.3`.
 pub(crate) fn version() -> Result<String> {
     pinned(&root()?)
 }
 
-/// The root of the repository.
+/// Returns the root of the repository.
 pub(crate) fn root() -> Result<PathBuf> {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .parent()
@@ -99,7 +101,7 @@ pub(crate) fn root() -> Result<PathBuf> {
         .context("xtask lies in the repository")
 }
 
-/// The version of k8s.io/api that the tools are built with.
+/// Returns the version of k8s.io/api in the tools' go.mod.
 fn pinned(root: &Path) -> Result<String> {
     let path = root.join(TOOLS).join("go.mod");
     let text = std::fs::read_to_string(&path)
@@ -145,7 +147,7 @@ fn folders(folder: &Path) -> Result<BTreeSet<PathBuf>> {
 
 type Table = BTreeMap<(String, String, String), Life>;
 
-/// Reads one folder `GROUP/VERSION`, if it has types.
+/// Reads a folder `GROUP/VERSION` if it has types.
 fn read(folder: &Path, table: &mut Table) -> Result<()> {
     let types = folder.join("types.go");
     let register = folder.join("register.go");
@@ -175,7 +177,8 @@ fn read(folder: &Path, table: &mut Table) -> Result<()> {
     Ok(())
 }
 
-/// The kinds that have a client: those are the ones that are served. Marks stand in the comments before the type.
+/// Returns the kinds with a generated client, which are those that are served. Markers are in the
+/// comments before the type.
 fn kinds(types: &str) -> BTreeMap<String, Life> {
     let mut found = BTreeMap::new();
     let (mut client, mut cluster) = (false, false);
@@ -205,7 +208,7 @@ fn kinds(types: &str) -> BTreeMap<String, Life> {
     found
 }
 
-/// `func (in *Kind) APILifecycleRemoved() (major, minor int) {` and the line after it.
+/// Parses `func (in *Kind) APILifecycleRemoved() (major, minor int) {` and the line after it.
 fn lifecycles(text: &str, lives: &mut BTreeMap<String, Life>) -> Result<()> {
     let mut source = text.lines();
     while let Some(line) = source.next() {
@@ -232,7 +235,7 @@ fn lifecycles(text: &str, lives: &mut BTreeMap<String, Life>) -> Result<()> {
                 let [group, version, kind] = quoted[..] else {
                     bail!("not a replacement: {body}");
                 };
-                // One mark in the sources names the list instead of the kind.
+                // One marker in the sources is on the list type.
                 let kind = kind.strip_suffix("List").unwrap_or(kind);
                 life.replacement = Some(if group.is_empty() {
                     format!("{version}/{kind}")

@@ -1,5 +1,5 @@
-//! `cargo xtask cluster up`: hands a cluster to outsiders (any client, any foreign test suite) until they are done.
-//! How it is started is in `e2e::cluster`.
+//! `cargo xtask cluster up`: provides a cluster for other clients and test suites. `e2e::cluster`
+//! starts it.
 
 use std::io::Write;
 
@@ -11,7 +11,8 @@ use tokio::signal::unix::{SignalKind, signal};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Start one; when it is ready, print lines that a shell can `eval`; stay until Ctrl-C or SIGTERM, then leave nothing behind.
+    /// Start one; when it is ready, print lines that a shell can `eval`; stay until Ctrl-C or
+    /// SIGTERM, then leave nothing behind.
     Up(Up),
 }
 
@@ -47,14 +48,15 @@ pub(crate) struct Up {
     /// Let the registries speak TLS with a certificate of the cluster's authority.
     #[arg(long)]
     registry_tls: bool,
-    /// Run a Sigstore beside it: identity tokens and certificates for whoever asks, a log and timestamps.
+    /// Run a Sigstore beside it: identity tokens and certificates for whoever asks, a log and
+    /// timestamps.
     #[arg(long)]
     sigstore: bool,
 }
 
 pub(crate) async fn run(command: Command) -> Result<()> {
     let Command::Up(up) = command;
-    // Before anything starts, so that a signal while it starts ends it in order as well.
+    // Before anything starts, so that a signal during the start cleans up too.
     let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen for Ctrl-C")?;
     let mut terminate = signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;
     tokio::select! {
@@ -66,7 +68,7 @@ pub(crate) async fn run(command: Command) -> Result<()> {
     Ok(())
 }
 
-/// Starts the cluster and never ends by itself, unless something fails.
+/// Starts the cluster and runs until a signal or a failure.
 async fn stay(up: &Up) -> Result<()> {
     let began = std::time::Instant::now();
     let mut builder = Cluster::builder()
@@ -119,7 +121,7 @@ async fn stay(up: &Up) -> Result<()> {
     Ok(())
 }
 
-/// Writes a line that sets a variable when a shell evaluates it, whatever is in the value.
+/// Writes a shell assignment of a quoted value.
 fn export(out: &mut impl Write, name: &str, value: impl std::fmt::Display) -> Result<()> {
     let quoted = value.to_string().replace('\'', "'\\''");
     writeln!(out, "export {name}='{quoted}'")?;

@@ -1,5 +1,5 @@
-//! `cargo xtask demo`: tells the story of the product on a real Kubernetes, each line as a person would type it, with its real output.
-//! What is typed and what must come of it is in `e2e::story`.
+//! `cargo xtask demo`: runs the demo on a real Kubernetes, with each command and its output.
+//! `e2e::story` has the commands and the expected results.
 
 use std::time::{Duration, Instant};
 
@@ -28,13 +28,14 @@ pub(crate) struct Arguments {
     /// Leave everything up at the end, print how to reach it, and stay until Ctrl-C.
     #[arg(long)]
     keep: bool,
-    /// Use the cluster of this context of your kubeconfig; its API server must reach 127.0.0.1 of this host.
+    /// Use the cluster of this context of your kubeconfig; its API server must reach 127.0.0.1 of
+    /// this host.
     #[arg(long, value_name = "NAME")]
     context: Option<String>,
 }
 
 pub(crate) async fn run(arguments: Arguments) -> Result<()> {
-    // Before anything starts, so that a signal while it starts ends it in order as well.
+    // Before anything starts, so that a signal during the start cleans up too.
     let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen for Ctrl-C")?;
     let mut terminate = signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;
     let mut stage = Stage::default();
@@ -61,7 +62,7 @@ async fn interrupted(interrupt: &mut Signal, terminate: &mut Signal) {
     eprintln!("\ndemo: ended");
 }
 
-/// What the story is told on; kept outside the telling, so that an interrupted one can be cleared up.
+/// Resources of the demo, which are cleaned up after an interruption too.
 #[derive(Default)]
 struct Stage {
     cluster: Option<Cluster>,
@@ -159,7 +160,7 @@ impl Narrator for Terminal {
     fn ran(&mut self, output: &Output, took: Duration) {
         self.lines += 1;
         println!("$ {}", output.line);
-        // Talk comes before its result.
+        // Messages are printed before the result.
         for text in [&output.stderr, &output.stdout] {
             if !text.trim().is_empty() {
                 println!("{}", text.trim_end());

@@ -1,16 +1,17 @@
-//! `cargo xtask fixtures`: makes anew what unit tests of signatures read, with real cosign at a sigstore of our own.
-//! What is made is in `e2e::fixtures`; what each file is for is said beside the files.
+//! `cargo xtask fixtures`: generates the fixtures of unit tests for signatures with real cosign and
+//! a local Sigstore instance. `e2e::fixtures` generates them; a README next to the files describes
+//! each.
 
 use std::path::Path;
 
 use anyhow::Result;
 use clap::Args;
 
-/// None: everything is made anew.
+/// No arguments: all fixtures are generated.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {}
 
-/// Replaces the files; they differ each time, since keys, certificates and times do.
+/// Replaces the files. They differ in each run, as they contain keys, certificates and times.
 pub(crate) async fn run(_: Arguments) -> Result<()> {
     let target =
         Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/bundle-trust/testdata/keyless");

@@ -1,5 +1,5 @@
-//! `cargo xtask fuzz TARGET`: runs one of the fuzz targets for a number of executions.
-//! The targets themselves and what they need are in `fuzz/`.
+//! `cargo xtask fuzz TARGET`: runs a fuzz target for a number of executions. The targets are in
+//! `fuzz/`.
 
 use std::path::Path;
 use std::process::Command;
@@ -48,7 +48,8 @@ impl Target {
         }
     }
 
-    /// Longer inputs find little more, and cost executions.
+    /// Returns the maximum length of inputs. Longer ones find little more and reduce the number of
+    /// executions.
     fn longest(self) -> u32 {
         match self {
             // A signature with a certificate and its evidence.
@@ -65,7 +66,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let name = arguments.target.name();
     let corpus = Path::new("corpus").join(name);
     std::fs::create_dir_all(folder.join(&corpus)).context("cannot make the folder of inputs")?;
-    // The code is safe Rust: without an address sanitizer it runs a few times faster, and overflows are still found.
+    // The code is safe Rust: without an address sanitizer it runs several times faster, and
+    // overflows are still found.
     let status = Command::new("cargo")
         .args([
             "+nightly",

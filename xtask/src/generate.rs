@@ -1,5 +1,5 @@
-//! `cargo xtask gen`: writes the files that follow from the code, or checks that they do.
-//! What stands in them is said elsewhere: CRDs in bundle-api, diagnostics and the schema of bundle.yaml in bundle-core.
+//! `cargo xtask gen`: writes generated files, or checks that they are up to date: CRDs from
+//! bundle-api, and diagnostics and the schema of bundle.yaml from bundle-core.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -55,7 +55,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     Ok(())
 }
 
-/// Path from the repository's root, and text.
+/// Returns the text of each generated file, by its path from the repository's root.
 fn files() -> Result<BTreeMap<PathBuf, String>> {
     let mut files = BTreeMap::new();
     for crd in bundle_api::crds::all()? {

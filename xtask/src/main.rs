@@ -1,5 +1,4 @@
-//! Chores of this repository, as `cargo xtask COMMAND`: one file per command.
-//! What the product does is not here, and what a cluster is, is in `e2e`.
+//! Tasks of this repository, as `cargo xtask COMMAND`: one file per command.
 #![allow(
     clippy::print_stdout,
     clippy::print_stderr,
@@ -51,19 +50,21 @@ enum Command {
     Gen(generate::Arguments),
     /// Explore the model of a cluster that the reconciler's plans are checked with.
     Model(model::Arguments),
-    /// Write the table of the schemas of Kubernetes' own kinds from the Go module k8s.io/kubernetes of each supported version.
+    /// Write the table of the schemas of Kubernetes' own kinds from the Go module k8s.io/kubernetes
+    /// of each supported version.
     Schemas,
     /// Run a randomised test for a long time.
     #[command(subcommand)]
     Soak(soak::Command),
-    /// Run everything that must hold: formatting, clippy, generated files, unit, doc and end-to-end tests.
+    /// Run everything that must hold: formatting, clippy, generated files, unit, doc and end-to-end
+    /// tests.
     Test(test::Arguments),
     /// Build the tools that tests and demo use, and print the folder to put on PATH.
     Tools(tools::Arguments),
 }
 
 fn main() -> ExitCode {
-    // Not by returning it: that would print every chain with a backtrace where RUST_BACKTRACE is set.
+    // Not by returning the error, which would print a backtrace if RUST_BACKTRACE is set.
     match run(Arguments::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -91,7 +92,7 @@ fn run(arguments: Arguments) -> anyhow::Result<()> {
             Command::Tools(arguments) => tools::run(&arguments),
         }
     });
-    // A build that Ctrl-C has made pointless is not waited for; it ends with this process.
+    // A build that Ctrl-C has made useless is not awaited; it ends with this process.
     runtime.shutdown_background();
     ended
 }

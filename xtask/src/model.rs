@@ -1,17 +1,19 @@
-//! `cargo xtask model`: explores the model of a cluster in `crates/bundle-core/tests/model` further than the tests do.
+//! `cargo xtask model`: explores the model of a cluster in `crates/bundle-core/tests/model` with
+//! larger limits than the tests.
 
 use std::process::Command;
 
 use anyhow::{Context as _, Result, bail};
 use clap::{Args, ValueEnum};
 
-/// The test that reads the limits.
+/// Test that reads the limits.
 const TEST: &str = "states_within_the_limits_keep_the_invariants_and_converge";
 
 /// Limits of the search.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// Most states. Each takes 8 to 21 bytes of memory, and each that is not looked at yet about 110.
+    /// Most states. Each takes 8 to 21 bytes of memory, and each that is not looked at yet about
+    /// 110.
     #[arg(long, default_value_t = 100_000_000)]
     states: u64,
     /// Most disturbances on each path.
@@ -28,7 +30,7 @@ enum Order {
     Depth,
 }
 
-/// Runs the search; the test prints its extent.
+/// Runs the search; the test prints the number of states.
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let order = match arguments.order {
         Order::Breadth => "breadth",

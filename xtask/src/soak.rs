@@ -1,4 +1,4 @@
-//! `cargo xtask soak`: long randomised tests on a real cluster.
+//! `cargo xtask soak`: long randomized tests on a real cluster.
 
 use std::time::Duration;
 
@@ -9,7 +9,8 @@ use rand::Rng;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Let actors change, delete, upgrade and kill at random, and compare the cluster with a model each time they stop.
+    /// Let actors change, delete, upgrade and kill at random, and compare the cluster with a model
+    /// each time they stop.
     Drift(Drift),
 }
 

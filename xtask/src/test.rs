@@ -1,5 +1,5 @@
-//! `cargo xtask test`: everything that must hold, in the order in which a mistake is cheapest to find.
-//! The checks themselves are rustfmt's, clippy's, `gen`'s and the tests'; nothing is skipped in silence.
+//! `cargo xtask test`: all checks of the repository, the fastest first: rustfmt, clippy, `gen` and
+//! the tests. Skipped checks are printed.
 
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ use e2e::Tool;
 use e2e::prerequisites::Program;
 use e2e::tools::{KubernetesRelease, RELEASE_VARIABLE};
 
-/// The tools that the tests need; what is missing is built first.
+/// Tools that the tests need; missing ones are built first.
 const TOOLS: &[Tool] = &[
     Tool::KubeApiserver,
     Tool::KubeControllerManager,
@@ -26,7 +26,7 @@ const TOOLS: &[Tool] = &[
     Tool::Helm,
 ];
 
-/// The programs that the tests need and that systems have packages of.
+/// Programs that the tests need and that operating systems package.
 const PACKAGES: &[Program] = &[
     Program::Skopeo,
     Program::Unshare,
@@ -42,7 +42,8 @@ pub(crate) struct Arguments {
     /// Leave out the end-to-end scenarios and what they need to be built; it is said at the end.
     #[arg(long)]
     quick: bool,
-    /// Run the scenarios on this Kubernetes release: 1.33 or 1.36. The default is 1.36, and 1.33 where a scenario asks for it.
+    /// Run the scenarios on this Kubernetes release: 1.33 or 1.36. The default is 1.36, and 1.33
+    /// where a scenario asks for it.
     #[arg(long, value_name = "RELEASE", default_value_t)]
     kubernetes: KubernetesRelease,
 }
@@ -145,7 +146,8 @@ fn step(steps: &mut Vec<Step>, name: &'static str, work: impl FnOnce() -> Result
     });
 }
 
-/// With `ring` beside aws-lc-rs, rustls would not know which of the two to take, and panic when it first connects.
+/// With `ring` in addition to aws-lc-rs, rustls could not select a provider and would panic at the
+/// first connection.
 fn one_provider() -> Result<()> {
     let tree = Command::new(cargo_program())
         .args([
@@ -159,7 +161,7 @@ fn one_provider() -> Result<()> {
         ])
         .output()
         .context("cannot start cargo")?;
-    // Cargo fails where the lock file does not know the package at all, which is as well.
+    // Cargo fails if the lock file does not contain the package, which is fine.
     if tree.stdout.is_empty() {
         return Ok(());
     }

@@ -1,5 +1,4 @@
-//! `cargo xtask tools`: builds the tools of others and prints where they are.
-//! What tools there are and how they are built is in `e2e::tools`.
+//! `cargo xtask tools`: builds third-party tools and prints their folder. `e2e::tools` builds them.
 
 use anyhow::Result;
 use clap::Args;
@@ -20,7 +19,8 @@ pub(crate) struct Arguments {
     names: Vec<Tool>,
 }
 
-/// The last line on stdout is a folder that holds exactly the tools asked for, under their usual names.
+/// Builds the tools. The last line on stdout is a folder that contains exactly the requested tools,
+/// under their usual names.
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     prerequisites::check(&[Program::Go])?;
     let tools = if arguments.names.is_empty() {

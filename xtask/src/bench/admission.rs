@@ -1,5 +1,5 @@
-//! What admission adds to the create of a Bundle: without a webhook, with a no-op Go webhook, with ours; same API server, alternating rounds.
-//! How the programs are started is in `e2e`.
+//! Latency of admission for the create of a Bundle: without a webhook, with a no-op Go webhook, and
+//! with bundle-webhook, in alternating rounds on the same API server. `e2e` starts the programs.
 
 use std::time::{Duration, Instant};
 
@@ -23,9 +23,10 @@ enum Setting {
     Ours,
 }
 
-/// Creates are dry runs: admission is asked as always, and what is stored does not grow from round to round.
+/// Creates are dry runs: admission is called, and the stored objects do not grow from round to
+/// round.
 pub(super) async fn measure(cluster: &Cluster) -> Result<Table> {
-    // The product's manifests bring the CRDs; each setting registers its own webhooks and takes them away again.
+    // The product's manifests contain the CRDs; each case registers and removes its own webhooks.
     let webhook = cluster.start_webhook(WebhookOptions::default()).await?;
     let reference = install::publish(cluster, "small", 5).await?;
     let client = cluster.client().await?;
@@ -45,7 +46,8 @@ pub(super) async fn measure(cluster: &Cluster) -> Result<Table> {
                     None
                 }
             };
-            // What is cached is cached, connections are open, and the API server has taken the registrations in.
+            // Caches are filled, connections are open, and the API server has loaded the
+            // registrations.
             creates(&client, &reference, REQUESTS / 4).await?;
             samples[index].extend(creates(&client, &reference, REQUESTS).await?);
             if let Some(peer) = peer {
@@ -131,7 +133,7 @@ pub(super) async fn create(client: Client, bundle: Value) -> Result<Duration> {
     Ok(began.elapsed())
 }
 
-/// In milliseconds.
+/// Percentiles in milliseconds.
 #[derive(Clone, Copy)]
 pub(super) struct Percentiles {
     pub(super) p50: f64,

@@ -1,5 +1,5 @@
-//! What the programs weigh: release binaries, `--help`, memory of the pod's process.
-//! The memory is measured where objects are installed, in `install`.
+//! Size of the release binaries, duration of `--help`, and memory of the webhook. `install`
+//! measures the memory with installed objects.
 
 use std::process::{Command, Stdio};
 use std::time::Instant;

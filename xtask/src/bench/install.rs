@@ -1,6 +1,6 @@
-//! Installing a thousand small objects: bare loops of server-side applies and of dry runs, `kubectl apply --server-side`, and a BundleDeployment, with and
-//! without dry runs as the requester, and once more with other settings.
-//! How the programs are started is in `e2e`.
+//! Installation of a thousand small objects: plain loops of server-side applies and of dry runs,
+//! `kubectl apply --server-side`, and a BundleDeployment with and without dry runs as the
+//! requester, and again with other settings. `e2e` starts the programs.
 #![expect(
     clippy::disallowed_methods,
     reason = "the names are those of the harness itself"
@@ -21,18 +21,18 @@ use serde_json::{Value, json};
 use super::table::Table;
 
 const OBJECTS: usize = 1_000;
-/// The reconciler's own.
+/// Value of the reconciler.
 const IN_FLIGHT: usize = 16;
 const ROUNDS: usize = 3;
 const DEADLINE: Duration = Duration::from_secs(120);
 
-/// RSS of bundle-webhook in MiB.
+/// Resident memory of bundle-webhook in MiB.
 pub(super) struct Memory {
     pub(super) idle: f64,
     pub(super) after: f64,
 }
 
-/// Builds and pushes a bundle of `count` ConfigMaps; its pinned reference.
+/// Builds and pushes a bundle of `count` ConfigMaps. Returns its pinned reference.
 pub(super) async fn publish(cluster: &Cluster, name: &str, count: usize) -> Result<String> {
     let folder = write(cluster, name, count)?;
     let reference = cluster.registry(0)?.reference(&format!("{name}:1.0.0"));
@@ -52,7 +52,7 @@ fn write(cluster: &Cluster, name: &str, count: usize) -> Result<PathBuf> {
 
 pub(super) async fn measure(cluster: &Cluster) -> Result<(Table, Memory)> {
     let webhook = cluster.start_webhook(WebhookOptions::default()).await?;
-    // Idle is after its start-up work, not before it.
+    // Idle means after the work of its start.
     let idle = mebibytes(webhook.rss_kib()?);
     let mut took: [Vec<f64>; 7] = Default::default();
     for round in 0..ROUNDS {
@@ -112,7 +112,7 @@ pub(super) async fn measure(cluster: &Cluster) -> Result<(Table, Memory)> {
     Ok((table, Memory { idle, after }))
 }
 
-/// Sets how the shipped class finds out what a requester may do.
+/// Sets `requesterCheck` of the default class.
 async fn requester_check(cluster: &Cluster, check: &str) -> Result<()> {
     let patch = json!({"spec": {"requesterCheck": check}}).to_string();
     cluster
@@ -129,7 +129,7 @@ async fn requester_check(cluster: &Cluster, check: &str) -> Result<()> {
     Ok(())
 }
 
-/// Seconds for the dry runs, and for the applies.
+/// Returns the seconds for the dry runs and for the applies.
 async fn bare_loop(cluster: &Cluster, name: &str) -> Result<(f64, f64)> {
     let folder = write(cluster, name, OBJECTS)?;
     let objects = manifests::read_folder(&folder.join("manifests"))?;
@@ -199,7 +199,7 @@ async fn deployment(cluster: &Cluster, name: &str) -> Result<f64> {
     Ok(began.elapsed().as_secs_f64())
 }
 
-/// Installs the same content again, since the settings have changed.
+/// Installs the same content again, after a change of settings.
 async fn settings(cluster: &Cluster, name: &str) -> Result<f64> {
     let client = cluster.client().await?;
     let began = Instant::now();
@@ -219,7 +219,7 @@ async fn settings(cluster: &Cluster, name: &str) -> Result<f64> {
     Ok(began.elapsed().as_secs_f64())
 }
 
-/// Waits until the spec that is there now is installed.
+/// Waits until the current spec is installed.
 async fn until_installed(client: &Client, name: &str) -> Result<()> {
     let path = format!("/apis/core.rukpak.io/v1alpha1/bundledeployments/{name}");
     wait::until_true(DEADLINE, "the bundle is installed", || {

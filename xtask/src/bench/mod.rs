@@ -1,5 +1,5 @@
-//! `cargo xtask bench`: speed and memory as ratios against a floor or a peer of the same run, printed and kept in `docs/benchmarks.md`.
-//! Nothing here passes or fails by the clock; that is for people to read.
+//! `cargo xtask bench`: speed and memory as ratios to a baseline or another tool in the same run,
+//! printed and stored in `docs/benchmarks.md`. No measurement passes or fails.
 
 mod admission;
 mod checks;
@@ -32,7 +32,8 @@ pub(crate) struct Arguments {
     /// Replace the tables in docs/benchmarks.md by those of this run.
     #[arg(long)]
     write: bool,
-    /// Do a part of the work of `trust`, with programs that are not optimised, to try the benchmark itself: its figures mean nothing.
+    /// Do a part of the work of `trust`, with programs that are not optimised, to try the benchmark
+    /// itself: its figures mean nothing.
     #[arg(long, conflicts_with = "write")]
     small: bool,
 }

@@ -1,5 +1,5 @@
-//! Packing and shipping: push, pull, copy, save and load beside crane, skopeo and curl with the same bytes at the same registry; build and inspect.
-//! How a run is measured is in `run`.
+//! Push, pull, copy, save and load compared with crane, skopeo and curl, with the same bytes and
+//! registry; build and inspect. `run` measures the commands.
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
@@ -14,14 +14,14 @@ use rand::RngCore as _;
 use super::run::{Cost, command, cost, median};
 use super::table::Table;
 
-/// Bytes of the one large resource, what that is called, and how many rounds are made.
+/// Size in bytes of the one large resource, its name, and the number of rounds.
 const SIZES: [(u64, &str, usize); 3] = [
     (1 << 20, "1 MiB", 7),
     (100 << 20, "100 MiB", 5),
     (1 << 30, "1 GiB", 3),
 ];
 
-/// Tools in the order in which rounds alternate.
+/// Tools in the order of the alternating rounds.
 const TOOLS: [&str; 4] = ["kubectl bundle", "crane", "skopeo", "curl"];
 
 struct Bench<'a> {
@@ -37,7 +37,7 @@ struct Job {
     tool: &'static str,
     program: PathBuf,
     line: String,
-    /// What it writes on this disk, to be removed afterwards.
+    /// Output on disk, removed afterwards.
     writes: Option<PathBuf>,
 }
 
@@ -74,7 +74,8 @@ pub(super) async fn measure(cluster: &Cluster) -> Result<Vec<(&'static str, Tabl
 
 impl Bench<'_> {
     fn run(&self, program: &Path, line: &str) -> Result<Cost> {
-        // A home of its own: skopeo remembers there which repository has a blob, and mounts it instead of sending it.
+        // A separate home: skopeo stores there which repository has a blob, and mounts it instead
+        // of sending it.
         let home = self.folder.join("home");
         fs_err::create_dir_all(&home)?;
         let mut command = command(program, &home, line);
@@ -84,7 +85,7 @@ impl Bench<'_> {
         Ok(cost)
     }
 
-    /// Builds a package whose one resource has that many bytes, which nothing can compress.
+    /// Builds a package with one resource of this size in bytes, which is not compressible.
     fn build(&self, bytes: u64, size: &str, table: &mut Table) -> Result<PathBuf> {
         let name = "freight";
         let source = self.folder.join(name);
@@ -125,7 +126,7 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// `inspect` of what was pushed last, with the requests that the registry saw.
+    /// Runs `inspect` on the last pushed package, and counts the requests at the registry.
     fn inspect(&self, size: &str, table: &mut Table) -> Result<()> {
         let registry = self.cluster.registry(0)?;
         let reference = registry.reference(&format!("{}:1.0.0", stays(size)));
@@ -143,7 +144,7 @@ impl Bench<'_> {
 
     fn ship(&self, layout: &Path, size: &str, rounds: usize, table: &mut Table) -> Result<()> {
         let here = self.cluster.registry(0)?;
-        // What the others read is pushed once.
+        // Content that the other tools read is pushed once.
         let source = here.reference(&format!("{}:1.0.0", stays(size)));
         self.run(&self.plugin, &format!("push {} {source}", layout.display()))?;
         let archive = self.folder.join("stays.tar");
@@ -190,7 +191,7 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// Every operation of every tool once, each to a place that holds nothing yet.
+    /// Returns every operation of every tool once, each with an empty target.
     fn jobs(
         &self,
         layout: &Path,
@@ -364,12 +365,12 @@ impl Bench<'_> {
     }
 }
 
-/// The repository of the package of that size.
+/// Returns the repository of the package of this size.
 fn stays(size: &str) -> String {
     format!("freight/stays-{}", size.replace(' ', "").to_lowercase())
 }
 
-/// Begins an upload as curl would be told to; what is timed is the transfer.
+/// Starts an upload for curl; only the transfer is measured.
 fn upload(host: &str, repository: &str) -> Result<String> {
     let output = std::process::Command::new("curl")
         .args([
@@ -393,7 +394,7 @@ fn upload(host: &str, repository: &str) -> Result<String> {
     Ok(place)
 }
 
-/// The largest blob of a layout: its digest and its file.
+/// Returns digest and file of the largest blob of a layout.
 fn largest(layout: &Path) -> Result<(String, PathBuf)> {
     let mut best: Option<(u64, PathBuf)> = None;
     for entry in fs_err::read_dir(layout.join("blobs/sha256"))? {
@@ -412,7 +413,7 @@ fn largest(layout: &Path) -> Result<(String, PathBuf)> {
     Ok((format!("sha256:{name}"), path))
 }
 
-/// Lines of the registry's log that are answers.
+/// Returns the number of responses in the registry's log.
 fn requests(log: &str) -> usize {
     log.lines()
         .filter(|line| {

@@ -1,5 +1,4 @@
-//! One program from start to end: how long it took, and the most memory that it held.
-//! What is run, and what the figures are compared with, is the benchmarks'.
+//! Duration and peak memory of a program.
 
 use std::io::{Read as _, Seek as _};
 use std::path::Path;
@@ -8,18 +7,19 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-/// How often memory is looked at. The kernel keeps the peak itself: only what grows in the last moment before the end can be missed.
+/// Interval of memory samples. The kernel records the peak itself, so only growth right before the
+/// exit can be missed.
 const LOOK: Duration = Duration::from_millis(2);
 
-/// What one run took.
+/// Cost of a run.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Cost {
     pub(super) seconds: f64,
-    /// Peak of resident memory.
+    /// Peak of resident memory in MiB.
     pub(super) mebibytes: f64,
 }
 
-/// A command with words that need no quoting, in a clean environment.
+/// Returns a command in a clean environment. Its words need no quoting.
 pub(super) fn command(program: &Path, home: &Path, line: &str) -> Command {
     let mut command = Command::new(program);
     command
@@ -30,9 +30,9 @@ pub(super) fn command(program: &Path, home: &Path, line: &str) -> Command {
     command
 }
 
-/// Runs it to its end, which has to be a good one.
+/// Runs the command, which must succeed.
 pub(super) fn cost(mut command: Command) -> Result<Cost> {
-    // Not a pipe: a program that writes more than a pipe holds would wait for a reader that waits for its end.
+    // Not a pipe, as a program that fills it would wait for a reader that waits for its exit.
     let mut messages = tempfile::tempfile().context("cannot make a file for messages")?;
     let began = Instant::now();
     let child = command
@@ -82,7 +82,7 @@ fn watch(mut child: Child) -> Result<(Child, u64)> {
     }
 }
 
-/// The median by time; the highest memory of all.
+/// Returns the median by duration, with the highest memory of all runs.
 pub(super) fn median(mut costs: Vec<Cost>) -> Cost {
     costs.sort_by(|a, b| a.seconds.total_cmp(&b.seconds));
     Cost {

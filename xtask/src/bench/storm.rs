@@ -1,5 +1,5 @@
-//! A storm of changes that somebody else makes to installed objects, and how soon each object is as its content says again.
-//! How the programs are started is in `e2e`.
+//! Concurrent changes of installed objects by another field manager, and the time until each object
+//! is restored. `e2e` starts the programs.
 #![expect(
     clippy::disallowed_methods,
     reason = "the names are those of the harness itself"
@@ -21,11 +21,11 @@ use super::install;
 use super::table::Table;
 
 const NAME: &str = "storm";
-/// Objects, of which each is changed once.
+/// Number of objects, each of which is changed once.
 const OBJECTS: u32 = 1_000;
-/// How long the storm lasts.
+/// Duration of the changes.
 const STORM: Duration = Duration::from_secs(10);
-/// Changes in flight.
+/// Maximum number of concurrent changes.
 const IN_FLIGHT: usize = 16;
 const DEADLINE: Duration = Duration::from_mins(2);
 
@@ -57,7 +57,7 @@ pub(super) async fn measure(cluster: &Cluster) -> Result<Table> {
     table(&changed, &mended)
 }
 
-/// Changes each of the objects once, evenly over the time; when each was changed.
+/// Changes each object once, evenly distributed over the duration. Returns the time of each change.
 async fn changes(api: &Api<ConfigMap>, names: Vec<String>) -> Result<HashMap<String, Instant>> {
     let ticks = stream::unfold(interval(STORM / OBJECTS), |mut ticks| async {
         ticks.tick().await;
@@ -74,7 +74,7 @@ async fn changes(api: &Api<ConfigMap>, names: Vec<String>) -> Result<HashMap<Str
     Ok(changed.buffer_unordered(IN_FLIGHT).try_collect().await?)
 }
 
-/// Watches the objects until each was changed and is as it was installed again; since when each is.
+/// Watches the objects until each was changed and restored. Returns the time of each restore.
 async fn mended(
     api: Api<ConfigMap>,
     mut version: String,

@@ -1,12 +1,11 @@
 //! Tables in Markdown, for the terminal and for `docs/benchmarks.md`.
-//! What stands in them is measured elsewhere.
 
 use std::fmt;
 use std::path::Path;
 
 use anyhow::{Context, Result};
 
-/// Columns and rows; as wide as they must be.
+/// A table with column widths that fit its content.
 pub(super) struct Table {
     head: Vec<String>,
     rows: Vec<Vec<String>>,
@@ -51,7 +50,7 @@ impl fmt::Display for Table {
     }
 }
 
-/// Replaces, in `docs/benchmarks.md`, what stands between `<!-- NAME -->` and `<!-- end -->`.
+/// Replaces the text between `<!-- NAME -->` and `<!-- end -->` in `docs/benchmarks.md`.
 pub(super) fn write(tables: &[(&str, Table)]) -> Result<()> {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/benchmarks.md");
     let mut text = fs_err::read_to_string(&file)?;

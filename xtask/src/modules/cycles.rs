@@ -1,24 +1,24 @@
-//! Import cycles: modules of one parent that import each other, directly or through others.
-//! A module may use what the modules around it define: an import of a parent or a child is none.
+//! Import cycles: sibling modules that import each other, directly or through others. An import of
+//! a parent or a child is no cycle.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::tree::Tree;
 
-/// Modules of one parent that import each other.
+/// A cycle of sibling modules.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct ImportCycle {
-    /// The parent's path in its crate; empty for the root.
+    /// Path of the parent in its crate; empty for the root.
     pub(super) parent: String,
-    /// The modules, by name.
+    /// Names of the modules.
     pub(super) modules: BTreeSet<String>,
-    /// One import for each pair of them: from, to, and one that proves it.
+    /// An example of an import for each pair of modules.
     pub(super) imports: Vec<String>,
 }
 
-/// All import cycles of a crate.
+/// Returns all import cycles of a crate.
 pub(super) fn find(tree: &Tree) -> Vec<ImportCycle> {
-    // By parent: from one child to another, with one import that proves it.
+    // By parent: from one child to another, with an example of an import.
     let mut graphs: BTreeMap<usize, BTreeMap<(usize, usize), String>> = BTreeMap::new();
     for (from, module) in tree.modules.iter().enumerate() {
         for path in &module.paths {
@@ -42,7 +42,8 @@ pub(super) fn find(tree: &Tree) -> Vec<ImportCycle> {
         .collect()
 }
 
-/// The innermost module around both, and those of its children that hold them; `None` where one is around the other.
+/// Returns the innermost common parent of both, and its children that contain them; `None` if one
+/// contains the other.
 fn siblings(tree: &Tree, from: usize, to: usize) -> Option<(usize, (usize, usize))> {
     let mut from: Vec<usize> = tree.lineage(from).collect();
     let mut to: Vec<usize> = tree.lineage(to).collect();
@@ -57,7 +58,7 @@ fn siblings(tree: &Tree, from: usize, to: usize) -> Option<(usize, (usize, usize
     None
 }
 
-/// Groups of modules that reach each other.
+/// Returns groups of modules that reach each other.
 fn cycles(
     tree: &Tree,
     parent: usize,

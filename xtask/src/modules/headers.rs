@@ -1,11 +1,12 @@
-//! Modules' headers (`//!`) name only what exists: modules, crates, files, and identifiers in backticks.
+//! Check that module headers (`//!`) refer only to existing modules, crates, files, and identifiers
+//! in backticks.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 
-/// Folders at the top whose paths are checked.
+/// Top-level folders whose paths are checked.
 const FOLDERS: [&str; 7] = [
     "crates/",
     "docs/",
@@ -16,7 +17,7 @@ const FOLDERS: [&str; 7] = [
     "xtask/",
 ];
 
-/// Returns what headers name and does not exist.
+/// Returns the names in headers that do not exist.
 pub(super) fn check(
     root: &Path,
     crates: &[(String, PathBuf)],
@@ -48,14 +49,14 @@ pub(super) fn check(
     Ok(wrong)
 }
 
-/// What headers may name.
+/// Names that headers may contain.
 #[derive(Debug, Default)]
 struct Known {
-    /// Path of each module, its crate first, and the words in it.
+    /// Words of each module by its path, crate first.
     modules: BTreeMap<String, BTreeSet<String>>,
     /// All words outside of comments.
     words: BTreeSet<String>,
-    /// Crates of the lock file.
+    /// Crates in the lock file.
     external: BTreeSet<String>,
 }
 
@@ -80,7 +81,7 @@ impl Known {
             .extend(words);
     }
 
-    /// Names in a header that do not exist.
+    /// Returns the names in a header that do not exist.
     fn missing(&self, header: &str, root: &Path) -> Vec<String> {
         let mut missing = Vec::new();
         for path in paths(header) {
@@ -99,7 +100,8 @@ impl Known {
         missing
     }
 
-    /// Returns `true` if a path leads to a module or to something in one. The beginning may be left out, as in `plan::drift`.
+    /// Returns `true` if a path refers to a module or an item of one. The beginning of a path may
+    /// be missing, as in `plan::drift`.
     fn has_path(&self, path: &str) -> bool {
         let path = path.replace('-', "_");
         let mut parts: Vec<&str> = path.split("::").collect();
@@ -121,19 +123,19 @@ fn ends_with(module: &str, path: &str) -> bool {
         .is_some_and(|before| before.is_empty() || before.ends_with("::"))
 }
 
-/// The text of `//!` at the beginning of a file.
+/// Returns the text of `//!` at the beginning of a file.
 fn header(text: &str) -> String {
     let lines = text.lines().map_while(|line| line.strip_prefix("//!"));
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// Words of code: identifiers, in literals too.
+/// Returns the words of a line of code: identifiers, also in literals.
 fn words(line: &str) -> impl Iterator<Item = &str> {
     line.split(|letter: char| !letter.is_alphanumeric() && letter != '_')
         .filter(|word| !word.is_empty())
 }
 
-/// Paths with `::` in a header, such as `plan::drift`.
+/// Returns the paths with `::` in a header, such as `plan::drift`.
 fn paths(header: &str) -> Vec<String> {
     let is_outside = |letter: char| !letter.is_alphanumeric() && !['_', '-', ':'].contains(&letter);
     let found = header.split(is_outside).map(|word| word.trim_matches(':'));
@@ -141,7 +143,7 @@ fn paths(header: &str) -> Vec<String> {
     found.map(str::to_owned).collect()
 }
 
-/// Returns `true` if it can only be a name in code: `two_words` or `TwoWords`.
+/// Returns `true` if the text can only be a name in code: `two_words` or `TwoWords`.
 fn is_identifier(text: &str) -> bool {
     let is_word = text
         .chars()
@@ -153,7 +155,7 @@ fn is_identifier(text: &str) -> bool {
     is_word && first && compound
 }
 
-/// Names of the crates in a lock file, as paths write them.
+/// Returns the names of the crates in a lock file, with underscores.
 fn locked(text: &str) -> BTreeSet<String> {
     let names = text
         .lines()

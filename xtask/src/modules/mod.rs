@@ -1,4 +1,5 @@
-//! Checks of the modules of each crate: no import cycles, one module style, headers that name only what exists.
+//! Checks of the modules of each crate: no import cycles, one module style, and headers that refer
+//! only to existing names.
 
 mod cycles;
 mod headers;
@@ -13,7 +14,8 @@ use anyhow::{Result, bail};
 use cycles::ImportCycle;
 use tree::Tree;
 
-/// Import cycles that are still there: the crate, the parent, and the modules. A cycle within one of these sets passes; a set without a cycle has to go.
+/// Remaining import cycles: the crate, the parent, and the modules. A cycle within one of these
+/// sets is accepted; a set without a cycle is an error.
 const KNOWN: &[(&str, &str, &[&str])] = &[
     ("bundle-core", "", &["plan", "review", "rights"]),
     ("e2e", "", &["cluster", "webhook"]),
@@ -40,7 +42,7 @@ const KNOWN: &[(&str, &str, &[&str])] = &[
     ),
 ];
 
-/// Checks the modules of all crates below `root`, and fails with all that is wrong.
+/// Checks the modules of all crates below `root`. The error lists all violations.
 pub(crate) fn check(root: &Path) -> Result<()> {
     let mut wrong = Vec::new();
     let mut known: BTreeSet<usize> = BTreeSet::new();
@@ -105,10 +107,10 @@ fn described(root: &Path, name: &str, cycle: &ImportCycle) -> String {
     )
 }
 
-/// Folders whose modules have the other style still.
+/// Folders with modules of the other style.
 const LEFT: [&str; 2] = ["crates/bundle-core/src/plan", "webhook/src/reconcile"];
 
-/// Files `foo.rs` beside a folder `foo`: this repository has `foo/mod.rs`.
+/// Returns files `foo.rs` next to a folder `foo`; this repository uses `foo/mod.rs`.
 fn two_styles(root: &Path, sources: &[PathBuf]) -> Vec<String> {
     sources
         .iter()
@@ -125,7 +127,7 @@ fn two_styles(root: &Path, sources: &[PathBuf]) -> Vec<String> {
         .collect()
 }
 
-/// Name and folder of each crate of the workspace.
+/// Returns name and folder of each crate of the workspace.
 fn crates(root: &Path) -> Result<Vec<(String, PathBuf)>> {
     let mut found = Vec::new();
     for folder in [root.to_owned(), root.join("crates")] {
@@ -143,7 +145,7 @@ fn crates(root: &Path) -> Result<Vec<(String, PathBuf)>> {
     Ok(found)
 }
 
-/// All Rust files of the crates.
+/// Returns all Rust files of the crates.
 fn sources(root: &Path) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     let mut folders: Vec<PathBuf> = crates(root)?

@@ -1,23 +1,23 @@
-//! A reader of Rust source: the modules that a file declares, the names that its `use` trees bind, and the paths that it names.
-//! Works on tokens, so that paths in macros count. Items behind `#[cfg(test)]` are left out.
+//! Parser of Rust source: declared modules, names bound by `use`, and paths. It works on tokens, so
+//! that paths in macros are included. Items with `#[cfg(test)]` are excluded.
 
 use anyhow::{Result, anyhow};
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 
-/// One module, as its file or its braces hold it.
+/// A module in a file or in braces.
 #[derive(Debug, Default)]
 pub(super) struct Declarations {
     /// `mod name;`
     pub(super) files: Vec<String>,
     /// `mod name { … }`
     pub(super) inline: Vec<(String, Declarations)>,
-    /// Names bound by `use`, with the path of each.
+    /// Names bound by `use`, with their paths.
     pub(super) bindings: Vec<(String, Vec<String>)>,
-    /// All paths: those of `use`, and each that begins with `crate`, `self` or `super`.
+    /// All paths: those of `use`, and all that begin with `crate`, `self` or `super`.
     pub(super) paths: Vec<Vec<String>>,
 }
 
-/// Reads the source of one file. Fails where it is not Rust.
+/// Parses the source of one file. Returns an error if it is not Rust.
 pub(super) fn read(source: &str) -> Result<Declarations> {
     let tokens: TokenStream = source
         .parse()
@@ -61,7 +61,7 @@ impl Declarations {
         }
     }
 
-    /// `mod name;` or `mod name { … }` at `at`; the index after it.
+    /// Parses `mod name;` or `mod name { … }` at `at`. Returns the index after it.
     fn module(&mut self, tokens: &[TokenTree], at: usize) -> usize {
         let Some(TokenTree::Ident(name)) = tokens.get(at + 1) else {
             return at + 1;
@@ -80,7 +80,7 @@ impl Declarations {
         at + 3
     }
 
-    /// One `use` tree below `prefix`. Paths that begin with `::` belong to other crates.
+    /// Parses one `use` tree below `prefix`. Paths that begin with `::` belong to other crates.
     fn import(&mut self, prefix: &[String], tokens: &[TokenTree]) {
         for tree in
             tokens.split(|token| matches!(token, TokenTree::Punct(mark) if mark.as_char() == ','))
@@ -106,7 +106,7 @@ impl Declarations {
                     }
                     self.paths.push(whole);
                 }
-                // A glob binds nothing that can be followed.
+                // A glob binds no known name.
                 Some(_) => self.paths.push(whole),
                 None => {
                     if let Some(name) = whole.last() {
@@ -119,7 +119,8 @@ impl Declarations {
     }
 }
 
-/// The names of the path at `at`, and the index after it: after the last `::` where a group or a glob follows.
+/// Returns the names of the path at `at`, and the index after it: after the last `::` before a
+/// group or a glob.
 fn path(tokens: &[TokenTree], at: usize) -> (Vec<String>, usize) {
     let mut names = Vec::new();
     let mut at = at;
@@ -147,7 +148,7 @@ fn is_test_only(tokens: &[TokenTree], at: usize) -> bool {
         if group.stream().to_string().replace(' ', "") == "cfg(test)")
 }
 
-/// The index after the item that begins at `at`, its other attributes included.
+/// Returns the index after the item that begins at `at`, including its other attributes.
 fn end_of_item(tokens: &[TokenTree], mut at: usize) -> usize {
     while is_mark(tokens, at, '#') {
         at += 2;

@@ -1,4 +1,4 @@
-//! The modules of one crate, and which module each path leads to.
+//! The modules of one crate, and the resolution of paths.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -7,26 +7,26 @@ use anyhow::{Context, Result, bail};
 
 use super::reader::{self, Declarations};
 
-/// So many re-exports of re-exports are followed.
+/// Maximum number of nested re-exports.
 const REEXPORTS: usize = 16;
 
-/// One module.
+/// A module.
 #[derive(Debug, Default)]
 pub(super) struct Module {
-    /// Its name; empty for the root.
+    /// Name; empty for the root.
     pub(super) name: String,
-    /// The file that holds it.
+    /// File.
     pub(super) file: PathBuf,
-    /// The module around it.
+    /// Parent module.
     pub(super) parent: Option<usize>,
-    /// Modules that it declares.
+    /// Child modules.
     pub(super) children: BTreeMap<String, usize>,
-    /// The paths that it names.
+    /// Paths in its code.
     pub(super) paths: Vec<Vec<String>>,
     bindings: BTreeMap<String, Vec<String>>,
 }
 
-/// The modules of one crate; the first is its root.
+/// The modules of one crate; the first is the root.
 #[derive(Debug, Default)]
 pub(super) struct Tree {
     /// All modules.
@@ -34,7 +34,7 @@ pub(super) struct Tree {
 }
 
 impl Tree {
-    /// Reads a crate from the file of its root and those that this declares.
+    /// Reads a crate from its root file and all declared files.
     pub(super) fn read(root: &Path) -> Result<Self> {
         let mut tree = Self::default();
         let folder = root.parent().unwrap_or(Path::new("")).to_owned();
@@ -42,7 +42,7 @@ impl Tree {
         Ok(tree)
     }
 
-    /// A crate whose root is this text; for tests.
+    /// Returns a crate with this text as its root, for tests.
     #[cfg(test)]
     pub(super) fn inline(source: &str) -> Self {
         let mut tree = Self::default();
@@ -107,7 +107,8 @@ impl Tree {
         Ok(id)
     }
 
-    /// The module that a path of `from` leads to, through re-exports; `None` where it leads to another crate.
+    /// Returns the module to which a path in `from` resolves, through re-exports; `None` for
+    /// another crate.
     pub(super) fn resolve(&self, from: usize, path: &[String]) -> Option<usize> {
         self.follow(from, path, REEXPORTS)
     }
@@ -147,7 +148,7 @@ impl Tree {
         Some(at)
     }
 
-    /// A module's path in its crate, such as `reconcile::drift`; empty for the root.
+    /// Returns the path of a module in its crate, such as `reconcile::drift`; empty for the root.
     pub(super) fn path(&self, id: usize) -> String {
         let mut names: Vec<&str> = self
             .lineage(id)
@@ -158,7 +159,7 @@ impl Tree {
         names.join("::")
     }
 
-    /// A module and all around it, the root last.
+    /// Returns a module and its parents, the root last.
     pub(super) fn lineage(&self, id: usize) -> impl Iterator<Item = usize> {
         std::iter::successors(Some(id), |&id| self.modules[id].parent)
     }

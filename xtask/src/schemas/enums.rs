@@ -1,11 +1,12 @@
-//! Enumerations of fields. The published documents leave them out; the Go code that serves the documents has them.
+//! Enumerations of fields. The published OpenAPI documents lack them; the Go code that generates
+//! the documents has them.
 
 use anyhow::{Context as _, Result};
 use serde_json::Value;
 
 use super::Definitions;
 
-/// Adds to each definition what the generated code lists as allowed values of its fields.
+/// Adds the allowed values in the generated code to the fields of each definition.
 pub(super) fn add(code: &str, definitions: &mut Definitions) -> Result<()> {
     let mut name = None;
     let mut field = None;

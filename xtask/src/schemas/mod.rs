@@ -1,5 +1,6 @@
-//! `cargo xtask schemas`: the table of the schemas of Kubernetes' own kinds, from the Go module k8s.io/kubernetes of each version.
-//! Like `cargo xtask apis` it needs `go` and the modules, so `cargo xtask gen` only checks that the table is not stale.
+//! `cargo xtask schemas`: writes the table of the schemas of Kubernetes' built-in kinds, from the
+//! Go module k8s.io/kubernetes of each version. It needs `go` and its modules, so `cargo xtask gen`
+//! only checks that the table is up to date.
 
 mod enums;
 mod transform;
@@ -13,16 +14,16 @@ use anyhow::{Context as _, Result, bail};
 use flate2::{Compression, GzBuilder};
 use serde_json::{Map, Value, json};
 
-/// The table, from the repository's root.
+/// Path of the table from the repository's root.
 const TABLE: &str = "crates/bundle-schemas/src/table.json.gz";
-/// The module, and where in it the published OpenAPI documents and the generated Go code are.
+/// The Go module, and the paths of its OpenAPI documents and generated code.
 const MODULE: &str = "k8s.io/kubernetes";
 const DOCUMENTS: &str = "api/openapi-spec/v3";
 const GENERATED: &str = "pkg/generated/openapi/zz_generated.openapi.go";
-/// One release of each supported minor version, oldest first. The newest one is that of the tests.
+/// A release of each supported minor version, oldest first. The newest one is that of the tests.
 const VERSIONS: &[&str] = &["1.33.13", "1.34.4", "1.35.4"];
 
-/// The definitions of one version by their names in the OpenAPI document.
+/// Definitions of one version by their names in the OpenAPI document.
 type Definitions = BTreeMap<String, Value>;
 
 pub(crate) fn run() -> Result<()> {
@@ -72,7 +73,7 @@ pub(crate) fn run() -> Result<()> {
     Ok(())
 }
 
-/// The table that is written: each schema once, whichever versions and kinds have it.
+/// The table: each schema once, for all versions and kinds that use it.
 #[derive(Default)]
 struct Table {
     definitions: Vec<Value>,
@@ -81,7 +82,7 @@ struct Table {
 }
 
 impl Table {
-    /// The number of a definition with everything that it refers to.
+    /// Returns the number of a definition, added with everything it refers to.
     fn add(
         &mut self,
         all: &Definitions,
@@ -103,7 +104,7 @@ impl Table {
         Ok(number)
     }
 
-    /// References by name become references by number. No definition that is used here refers to itself.
+    /// Replaces references by name with references by number. No used definition refers to itself.
     fn numbered(
         &mut self,
         all: &Definitions,
@@ -129,7 +130,7 @@ impl Table {
     }
 }
 
-/// The definitions of a version, with their enumerations.
+/// Returns the definitions of a version, with their enumerations.
 fn read(version: &str) -> Result<Definitions> {
     let module = module(version)?;
     let mut definitions = Definitions::new();
@@ -150,12 +151,12 @@ fn read(version: &str) -> Result<Definitions> {
     Ok(definitions)
 }
 
-/// The folder of the module, which `go` downloads and verifies.
+/// Returns the folder of the module, which `go` downloads and verifies.
 fn module(version: &str) -> Result<PathBuf> {
     let output = Command::new("go")
         .args(["mod", "download", "-json"])
         .arg(format!("{MODULE}@v{version}"))
-        // Outside of any module: the version is the one that is named here.
+        // Outside of any module, so that the given version is used.
         .current_dir(std::env::temp_dir())
         .output()
         .context("cannot start go")?;
@@ -167,7 +168,7 @@ fn module(version: &str) -> Result<PathBuf> {
     Ok(Path::new(folder).to_owned())
 }
 
-/// The error if the newest version in the table is not the one that the tests build.
+/// Returns an error if the newest version in the table is not the one that the tests build.
 pub(crate) fn stale() -> Result<Option<String>> {
     let version = crate::apis::version()?;
     let fresh = bundle_schemas::newest_release() == version;

@@ -1,4 +1,4 @@
-//! What becomes of one definition: only what the checks read, and only what the API server holds to.
+//! Conversion of a definition: only keywords that the checks read and the API server enforces.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,11 +6,12 @@ use serde_json::{Map, Value, json};
 
 use super::Definitions;
 
-/// The required fields of each definition of the newest version. Older lists had faults that were corrected since, while the server's rules stayed.
+/// Required fields of each definition in the newest version. Older documents had errors that were
+/// corrected later, while the server's rules did not change.
 pub(super) type Required = BTreeMap<String, BTreeSet<String>>;
 
-/// Fields that the documents call required and the API server does without: their zero value is valid, or is filled in.
-/// Each was put to a real API server.
+/// Fields that the documents list as required but the API server does not enforce, as their zero
+/// value is valid or defaulted. Each was tested with a real API server.
 const NOT_ENFORCED: &[(&str, &str)] = &[
     ("io.k8s.api.apps.v1.ControllerRevision", "revision"),
     ("io.k8s.api.batch.v1.PodFailurePolicy", "rules"),
@@ -30,7 +31,8 @@ const NOT_ENFORCED: &[(&str, &str)] = &[
     ),
 ];
 
-/// Groups of which no required field counts: their objects are written by nodes, schedulers and recorders, and zero values are valid in most of their fields.
+/// API groups whose required fields are ignored: nodes, schedulers and recorders write their
+/// objects, and zero values are valid in most fields.
 const LENIENT: &[&str] = &[
     "io.k8s.api.resource.",
     "io.k8s.api.events.",
@@ -47,7 +49,7 @@ const KEPT: &[&str] = &[
     "x-kubernetes-list-map-keys",
 ];
 
-/// The required fields of each definition, as the server holds to them.
+/// Returns the required fields of each definition that the server enforces.
 pub(super) fn required(definitions: &Definitions) -> Required {
     definitions
         .iter()
@@ -63,7 +65,8 @@ pub(super) fn required(definitions: &Definitions) -> Required {
         .collect()
 }
 
-/// `GROUP/VERSION/KIND` of the objects that a definition describes; none for parts, lists, requests, and CustomResourceDefinitions, which have checks of their own.
+/// Returns `GROUP/VERSION/KIND` of the objects of a definition; none for parts, lists, requests,
+/// and CustomResourceDefinitions, which have separate checks.
 pub(super) fn kinds(name: &str, definition: &Value) -> Vec<String> {
     let is_object = definition
         .pointer("/properties/metadata/allOf/0/$ref")
@@ -87,7 +90,7 @@ pub(super) fn kinds(name: &str, definition: &Value) -> Vec<String> {
         .collect()
 }
 
-/// The schema of a definition, with references by name.
+/// Returns the schema of a definition, with references by name.
 pub(super) fn definition(name: &str, definition: &Value, required: &Required) -> Value {
     match name {
         "io.k8s.apimachinery.pkg.api.resource.Quantity" => {
@@ -117,7 +120,7 @@ pub(super) fn definition(name: &str, definition: &Value, required: &Required) ->
         } else {
             map.insert("required".to_owned(), fields.clone().into());
         }
-        // An empty text is an absent one to the server, unless the field is required.
+        // The server treats an empty text as absent, unless the field is required.
         for (field, schema) in map
             .get_mut("properties")
             .and_then(Value::as_object_mut)
@@ -138,7 +141,7 @@ pub(super) fn definition(name: &str, definition: &Value, required: &Required) ->
 
 fn schema(from: &Value, required: &Required) -> Value {
     if let Some(name) = reference(from) {
-        // The server decodes an absent one as an empty one, and then asks for the fields in it.
+        // The server decodes an absent object as an empty one, and then requires its fields.
         let is_filled = from.get("default").is_some_and(Value::is_object)
             && required.get(name).is_some_and(|fields| !fields.is_empty());
         return if is_filled {
@@ -157,7 +160,7 @@ fn schema(from: &Value, required: &Required) -> Value {
         to.remove("format");
         to.insert("x-bundle-format".to_owned(), "base64".into());
     }
-    // Only defaults that complete the key of a list change a verdict; zero values stand for absent ones.
+    // Only defaults of list keys change a decision; zero values are treated as absent.
     if let Some(default) = from
         .get("default")
         .filter(|default| default.as_str().is_some_and(|text| !text.is_empty()))
@@ -182,7 +185,7 @@ fn schema(from: &Value, required: &Required) -> Value {
         match from.get(key) {
             Some(inner @ Value::Object(_)) => {
                 let mut inner = schema(inner, required);
-                // A null among texts and numbers is decoded as an empty one.
+                // A null among texts and numbers is decoded as an empty value.
                 let is_plain = inner["type"] == "string" || inner["type"] == "integer";
                 if key == "items" && is_plain && !is_set(from) {
                     inner["nullable"] = true.into();
@@ -202,7 +205,7 @@ fn is_set(list: &Value) -> bool {
     list["x-kubernetes-list-type"] == "set"
 }
 
-/// The name that a schema refers to, directly or in the form that allows a default beside it.
+/// Returns the name to which a schema refers, directly or in the form with a default.
 fn reference(from: &Value) -> Option<&str> {
     let reference = from.get("$ref").or_else(|| from.pointer("/allOf/0/$ref"))?;
     reference.as_str()?.rsplit('/').next()

@@ -1,5 +1,6 @@
-//! Signatures: a verdict from a proof beside bare verifications, `verify` beside cosign 3, and a thousand of each where it could hurt.
-//! The loop in process is `crates/bundle-trust/examples/decide.rs`; how a run is measured is in `run`.
+//! Signatures: a decision from a proof compared with plain verifications, `verify` compared with
+//! cosign 3, and a thousand references and referrers. The loop in one process is
+//! `crates/bundle-trust/examples/decide.rs`; `run` measures the commands.
 
 mod thousand;
 
@@ -14,14 +15,14 @@ use serde_json::{Value, json};
 use super::run::{self, Cost, cost, median};
 use super::table::Table;
 
-/// How much is done.
+/// Number of repetitions.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Sizes {
-    /// Rounds of the loop in process.
+    /// Rounds of the loop in one process.
     verdicts: usize,
     /// Runs of each program.
     runs: usize,
-    /// References that are admitted, and referrers of one artefact.
+    /// Number of admitted references, and of referrers of one artifact.
     thousand: usize,
 }
 
@@ -53,7 +54,7 @@ pub(super) async fn measure(sizes: Sizes) -> Result<Vec<(&'static str, Table)>> 
     ])
 }
 
-/// Something signed by a key, and something by a certificate, in a registry.
+/// An artifact signed by a key and one signed with a certificate, in a registry.
 struct Scene {
     bench: Workbench,
     sigstore: Sigstore,
@@ -88,7 +89,7 @@ impl Scene {
         })
     }
 
-    /// In one process, without a network.
+    /// Measures decisions in one process, without network.
     async fn verdicts(&self, sizes: Sizes) -> Result<Table> {
         let folder = self.bench.folder().join("cases");
         fs_err::create_dir_all(&folder)?;
@@ -140,7 +141,7 @@ impl Scene {
         Ok(table)
     }
 
-    /// As whole processes, asking nobody but the registry.
+    /// Measures whole processes that use only the registry.
     async fn programs(&self, sizes: Sizes) -> Result<Table> {
         let ours = programs::get().await?.plugin.clone();
         let theirs = tools::path_async(Tool::Cosign3, None).await?;
@@ -208,7 +209,7 @@ async fn answer(program: Command, line: &str) -> Result<Output> {
         .await
 }
 
-/// Pushes a greeting; its pinned reference.
+/// Pushes a small package. Returns its pinned reference.
 async fn publish(bench: &Workbench, registry: &Registry, version: &str) -> Result<String> {
     bundles::greeting(&bench.folder().join(version), version, None)?;
     let reference = registry.reference(&format!("greeting:{version}"));
@@ -216,7 +217,7 @@ async fn publish(bench: &Workbench, registry: &Registry, version: &str) -> Resul
     Ok(pushed.trim().to_owned())
 }
 
-/// The proof that `deploy` makes.
+/// Returns the proof that `deploy` creates.
 async fn proof(bench: &Workbench, pinned: &str) -> Result<String> {
     let line = format!("deploy greeting {pinned} --with-proof --dry-run=client -o json");
     let object: Value = serde_json::from_str(&run(bench, &line).await?)?;
@@ -226,7 +227,7 @@ async fn proof(bench: &Workbench, pinned: &str) -> Result<String> {
         .context("deploy made no proof")
 }
 
-/// What the loop tells, one measurement a line.
+/// Returns the output of the loop, one measurement per line.
 fn decided(folder: &Path, count: usize) -> Result<Vec<Value>> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let output = std::process::Command::new(cargo)

@@ -1,5 +1,5 @@
-//! A thousand different signed references through the webhook, with and without proof; and one artefact with a thousand referrers.
-//! Small cases are in `mod`.
+//! A thousand signed references through the webhook, with and without proof; and an artifact with a
+//! thousand referrers.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -26,13 +26,14 @@ const IN_FLIGHT: usize = 50;
 const UPLOADS: usize = 8;
 const POLICY_KNOWN: std::time::Duration = std::time::Duration::from_secs(30);
 
-/// A reference and the proof for it.
+/// A reference and its proof.
 struct Signed {
     pinned: PinnedReference,
     proof: String,
 }
 
-/// Each reference is of another digest. The webhook is started anew before the second half, so that both begin with nothing remembered.
+/// Admits references with distinct digests. The webhook is restarted before the second half, so
+/// that both begin with empty caches.
 pub(super) async fn admitted(count: usize) -> Result<Table> {
     let cluster = Cluster::builder().registries(1).start().await?;
     let mut webhook = cluster.start_webhook(WebhookOptions::default()).await?;
@@ -90,7 +91,7 @@ pub(super) async fn admitted(count: usize) -> Result<Table> {
     Ok(table)
 }
 
-/// What was not signed is refused, or nothing was measured.
+/// Checks that an unsigned reference is rejected; otherwise nothing was measured.
 async fn check_refusal(
     cluster: &Cluster,
     webhook: &Webhook,
@@ -128,7 +129,7 @@ async fn creates(
     Ok((began.elapsed().as_secs_f64(), Percentiles::of(took)))
 }
 
-/// The policy, once the webhook knows it.
+/// Creates the policy and waits until the webhook has loaded it.
 async fn require(cluster: &Cluster, key: &PrivateKey) -> Result<()> {
     let policy = json!({
         "apiVersion": "core.rukpak.io/v1alpha1",
@@ -155,7 +156,7 @@ async fn require(cluster: &Cluster, key: &PrivateKey) -> Result<()> {
     .await
 }
 
-/// Content that differs from `first` by an annotation, in its repository, each signed by `key`.
+/// Pushes images that differ from `first` in an annotation, and signs each with `key`.
 async fn sign_many(first: &PinnedReference, key: &PrivateKey, count: usize) -> Result<Vec<Signed>> {
     let registry = Client::new(ClientOptions::default())?;
     let repository = Repository::from(first.reference());
@@ -198,7 +199,7 @@ async fn sign_many(first: &PinnedReference, key: &PrivateKey, count: usize) -> R
         .await
 }
 
-/// Signatures by as many keys that nobody asked for, beside one artefact.
+/// Adds signatures by unrelated keys to one artifact, and measures.
 pub(super) async fn referrers(count: usize) -> Result<Table> {
     let bench = Workbench::new()?;
     let terms = Terms {
@@ -217,7 +218,7 @@ pub(super) async fn referrers(count: usize) -> Result<Table> {
     for referrers in [1, count] {
         stream::iter(0..referrers)
             .map(|number| {
-                // What differs is signed as well.
+                // The annotation is signed too.
                 let told = BTreeMap::from([("number".to_owned(), number.to_string())]);
                 let bundle = sign::signed(&reference, &told)
                     .and_then(|payload| sign::bundle(&other, &payload));
