@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_table_names_every_code() {
+    fn table_has_every_exit_code() {
         for exit in [
             Exit::Done,
             Exit::Failed,

@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn stale_writes_are_told_from_fields_of_others() {
+    fn stale_writes_are_distinguished_from_field_conflicts() {
         let stale = conflict(
             "Operation cannot be fulfilled on bundledeployments.core.rukpak.io \"web\": the object has been modified",
         );

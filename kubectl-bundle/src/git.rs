@@ -198,7 +198,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_checkout_that_names_programs_is_not_asked() {
+    fn git_is_not_run_in_a_checkout_whose_settings_run_programs() {
         for setting in [
             "local\tfilter.x.clean",
             "worktree\tfilter.LFS.process",
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_lose_credentials_and_are_the_same_for_everybody() {
+    fn origin_urls_have_no_credentials_and_one_form() {
         let web = Some("https://git.example.com/team/web.git".to_owned());
         for address in [
             "https://git.example.com/team/web.git",
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_outside_of_any_checkout_says_nothing() {
+    fn folder_outside_of_a_checkout_has_no_origin() {
         let folder = tempfile::tempdir().unwrap();
         assert_eq!(origin(folder.path(), &[]), Origin::default());
     }

@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn words_of_other_tools_lead_to_verbs_that_exist() {
+    fn commands_of_other_tools_map_to_existing_verbs() {
         let root = crate::cli::command();
         for (word, command) in WORDS {
             assert!(root.find_subcommand(word).is_none(), "{word} is a verb");
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn hints_name_the_verb_of_a_flag_that_this_one_lacks() {
+    fn hints_name_the_verb_of_a_flag_that_the_current_one_lacks() {
         let hint = "write the tag of a version, or allow it with --allow-mutable-tags";
         assert_eq!(of("build web").complete(hint), hint);
         assert_eq!(
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn every_flag_that_a_hint_names_exists() {
+    fn every_flag_in_a_hint_exists() {
         let root = crate::cli::command();
         let mut hints = 0;
         for (path, text) in sources() {
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn every_command_that_a_text_spells_out_exists_with_its_flags() {
+    fn every_command_in_a_text_exists_with_its_flags() {
         let root = crate::cli::command();
         let mut commands = 0;
         for (path, text) in sources() {

@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn requests_failures_and_headers_are_one_line_each() {
+    fn prints_one_line_per_request_failure_and_header() {
         let request = Fields {
             method: "GET".into(),
             url: "https://server/api".into(),

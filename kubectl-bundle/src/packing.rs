@@ -214,7 +214,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_resources_as_they_are_written() {
+    fn parses_resource_flags() {
         for (text, name, kind, path) in [
             ("a:b@c/d.json", "a", "b", "c/d.json"),
             (

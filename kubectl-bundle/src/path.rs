@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_that_may_be_run_is_taken_and_none_of_the_folder_we_stand_in() {
+    fn finds_the_first_executable_and_ignores_the_current_folder() {
         let root = tempfile::tempdir().unwrap();
         let folders = ["a", "b", "c"].map(|name| root.path().join(name));
         let files = folders.clone().map(|folder| folder.join("tool"));

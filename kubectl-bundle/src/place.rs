@@ -237,7 +237,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_does_not_exist_is_named_by_its_looks() {
+    fn missing_path_is_classified_by_its_form() {
         let layout = |path: &str, pick| Place::Layout(path.into(), pick);
         let archive = |path: &str, pick| Place::Archive(path.into(), pick);
         let name = |text: &str| ImageSelector::Name(text.to_owned());
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_that_exists_is_a_path() {
+    fn existing_path_is_a_path() {
         let root = tempfile::tempdir().unwrap();
         let web = root.path().join("web");
         fs_err::create_dir(&web).unwrap();

@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn it_gets_the_message_and_its_answer_counts_when_it_has_ended() {
+    fn command_gets_its_input_and_returns_output_and_status() {
         let said = shell("cat; echo why >&2; exit 3", b"message", LONG)
             .ok()
             .unwrap();
@@ -203,14 +203,14 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_read_is_not_waited_for() {
+    fn command_that_does_not_read_stdin_does_not_block() {
         let message = vec![0; 4 << 20];
         let said = shell("echo done", &message, LONG).ok().unwrap();
         assert_eq!(said.output, b"done\n");
     }
 
     #[test]
-    fn what_does_not_end_is_ended_with_all_that_it_has_started() {
+    fn command_is_killed_at_the_timeout_with_its_child_processes() {
         let folder = tempfile::tempdir().unwrap();
         for (index, script) in [
             "sleep 60 & echo $! > PIDS; wait",
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn what_writes_without_end_is_cut_off() {
+    fn command_is_stopped_at_the_output_limit() {
         let trouble = shell("yes", b"", LONG).err();
         assert!(matches!(trouble, Some(ProcessError::Flood)));
         let trouble = shell("yes >&2", b"", SHORT).err();
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_program_cannot_be_started() {
+    fn missing_command_cannot_be_started() {
         let folder = tempfile::tempdir().unwrap();
         let trouble = run(Command::new(folder.path()), None, ProcessGroup::Own, SHORT).err();
         assert!(matches!(trouble, Some(ProcessError::Lost(_))));

@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_what_is_invalid() {
+    fn lists_every_invalid_field() {
         let mut invalid = status(422, "Invalid", "long text");
         invalid.details = Some(StatusDetails {
             name: "web".to_owned(),

@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_others_say_cannot_draw_on_the_terminal() {
+    fn control_characters_of_untrusted_text_are_escaped() {
         let one = Finding::error(
             codes::usage::FILE_UNREADABLE,
             "\u{1b}[2Jfine\u{202e}\n  next",
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn shows_place_code_causes_and_hint() {
+    fn prints_location_code_causes_and_hint() {
         let one = Finding::error(codes::usage::FILE_UNREADABLE, "cannot be read")
             .in_file("bundle.yaml")
             .at_line(3)

@@ -36,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_reaches_the_terminal_unseen() {
+    fn hidden_characters_are_escaped() {
         assert_eq!(safe("größer 大 → ok"), "größer 大 → ok");
         assert_eq!(
             safe("a\x1b[31m\r\nb\u{9b}2J\x7f"),

@@ -133,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_shell_reads_any_value_back() {
+    fn exported_values_are_quoted_for_the_shell() {
         let mut out = Vec::new();
         export(&mut out, "A", "it's $HOME `x`").unwrap();
         let script = format!("{}printf %s \"$A\"", String::from_utf8(out).unwrap());

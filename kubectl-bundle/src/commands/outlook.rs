@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn stops_at_failures_that_no_time_heals() {
+    fn stops_at_permanent_failures() {
         let install = |message| failing("InstallFailed", message);
         for (item, code, expected) in [
             (
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn stops_at_objects_that_cannot_be_stored_and_waits_for_those_that_are_restored() {
+    fn stops_at_objects_that_cannot_be_stored_and_waits_for_restored_ones() {
         let install = |message| failing("InstallFailed", message);
         for (item, code, expected) in [
             (failing("OutOfLine", "being restored: web"), None, None),
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn missing_rights_are_seen_without_events() {
+    fn detects_missing_permissions_without_events() {
         let denied = item(&[
             ("Authorized", "False", "RequesterMayNot", "ana lacks rights"),
             ("Ready", "False", "InstallFailed", "ana lacks rights"),
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn waits_for_somebody_who_may_approve() {
+    fn waits_for_an_approval() {
         let waiting = item(&[
             ("Approved", "False", "NotApproved", "waiting for approval"),
             (
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failing_bundle_is_asked_about_by_its_own_name() {
+    fn failure_of_a_bundle_names_the_bundle() {
         let broken = item(&[(
             "Ready",
             "False",
@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn health_is_in_the_way_only_of_what_has_to_be_healthy() {
+    fn health_is_required_only_for_the_goal_healthy() {
         let of_old_content = item(&[
             ("Installed", "Unknown", "Installing", "3 of 9 objects"),
             ("Healthy", "False", "Unhealthy", "Deployment web: 0 of 1"),
@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn healthy_takes_more_than_installed() {
+    fn goal_healthy_requires_installed_and_healthy() {
         let with = |health| {
             item(&[
                 ("Installed", "True", "InstallationSucceeded", ""),

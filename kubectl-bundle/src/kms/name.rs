@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_is_no_key_of_a_plugin() {
+    fn file_is_not_a_key_of_a_plugin() {
         for file in [
             "release.key",
             "./a:b",
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn the_resource_is_all_that_follows() {
+    fn resource_is_everything_after_the_scheme() {
         for (text, program, resource, shown) in [
             (
                 "my-hsm://slot/1?pin=2",
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn no_path_is_smuggled_in_by_a_name() {
+    fn rejects_names_with_path_separators() {
         for text in [
             "../evil://x",
             "a/b://x",

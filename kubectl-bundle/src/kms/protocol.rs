@@ -191,7 +191,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn questions_are_as_sigstore_writes_them() {
+    fn requests_have_the_format_of_sigstore() {
         let key = Key::parse("my-hsm://slot/1", false).unwrap().unwrap();
         let deadline = "2026-04-01T02:47:00Z";
         let init = json!({

@@ -217,7 +217,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_token_that_is_there_is_taken_from_the_nearest_place() {
+    fn token_source_follows_the_order_of_precedence() {
         let folder = tempfile::tempdir().unwrap();
         let (here, nowhere) = (folder.path().join("token"), folder.path().join("none"));
         std::fs::write(&here, "token").unwrap();

@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn services_of_ones_own_are_not_completed_with_others() {
+    fn private_services_are_not_completed_with_public_ones() {
         let public = Root::public_text();
         for beside in [None, Some(config())] {
             let root = root(public, beside);
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn the_public_root_is_known_and_no_other_is_taken_for_it() {
+    fn public_trust_root_is_recognized_and_no_other() {
         assert!(is_public(Root::public_text()));
         let other = Root::public_text().replace("fulcio.sigstore.dev", "fulcio.example.com");
         for root in [&other, "{}", "", "[]", r#"{"certificateAuthorities":[{}]}"#] {

@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tokens_do_not_show() {
+    fn debug_output_hides_tokens() {
         let token = "eyJhbGciOiJFUzI1NiJ9.eyJzdWIiOiJhbmEifQ.c2lnbmF0dXJl";
         assert_eq!(format!("{:?}", Secret::from(token.to_owned())), "(secret)");
         for (text, clean) in [

@@ -6,7 +6,7 @@ use crate::kb_snapshot;
 const REF: &str = "registry.example.com/team/web:1.4.0";
 
 #[test]
-fn what_cannot_be_attested_is_refused_at_once() {
+fn rejects_invalid_attestations_before_any_request() {
     let context = Context::new();
     context.write("sbom.json", r#"{"bomFormat":"CycloneDX"}"#);
     context.write("list.json", "[1]");

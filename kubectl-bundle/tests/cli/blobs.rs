@@ -4,7 +4,7 @@ use crate::context::Context;
 use crate::kb_snapshot;
 
 #[test]
-fn what_is_no_file_to_sign_is_refused() {
+fn rejects_input_that_is_not_a_regular_file() {
     let context = Context::new().with("BUNDLE_PASSWORD", "secret");
     context.stdout(&["keys", "generate", "--output-key-prefix", "release"]);
     context.write("empty", "");
@@ -95,7 +95,7 @@ fn what_is_no_file_to_sign_is_refused() {
 
 /// cosign reads payloads up to 128 MiB, which is more than is held in memory of other files.
 #[test]
-fn a_payload_is_no_file_to_sign_however_large_it_is() {
+fn rejects_signature_payloads_of_any_size_as_files() {
     let context = Context::new().with("BUNDLE_PASSWORD", "secret");
     context.stdout(&["keys", "generate", "--output-key-prefix", "release"]);
     let room = 33 << 20;
@@ -124,7 +124,7 @@ fn a_payload_is_no_file_to_sign_however_large_it_is() {
 }
 
 #[test]
-fn only_bundles_are_replaced() {
+fn force_replaces_only_sigstore_bundles() {
     let context = Context::new().with("BUNDLE_PASSWORD", "secret");
     context.stdout(&["keys", "generate", "--output-key-prefix", "release"]);
     context.write("web.tar", "content");
@@ -172,7 +172,7 @@ fn only_bundles_are_replaced() {
 }
 
 #[test]
-fn a_file_is_verified_by_what_was_signed() {
+fn verifies_a_signed_file() {
     let context = Context::new().with("BUNDLE_PASSWORD", "secret");
     context.stdout(&["keys", "generate", "--output-key-prefix", "release"]);
     context.write("web.tar", "content");

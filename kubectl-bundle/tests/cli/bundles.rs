@@ -75,7 +75,7 @@ fn builds_the_same_digest_every_time() {
 }
 
 #[test]
-fn says_everything_that_is_wrong_at_once() {
+fn reports_all_errors_at_once() {
     let context = Context::new();
     context.write("web/bundle.yaml", PACKAGE.replace("plain+v0", "plain+v9"));
     context.write("web/manifests/a.yaml", CONFIG_MAP);
@@ -97,7 +97,7 @@ fn says_everything_that_is_wrong_at_once() {
 
 /// Invalid content of `manifests/`, each with the expected error.
 #[test]
-fn refuses_bad_manifests() {
+fn rejects_invalid_manifests() {
     let build = |content: &[u8]| {
         let context = Context::new();
         context.write("web/bundle.yaml", PACKAGE);
@@ -195,7 +195,7 @@ fn refuses_bad_manifests() {
 }
 
 #[test]
-fn refuses_bad_folders() {
+fn rejects_invalid_folders() {
     let context = Context::new();
     kb_snapshot!(context, ["build", "nowhere"], @r"
     exit code: 1
@@ -261,7 +261,7 @@ fn refuses_bad_folders() {
 
 #[cfg(unix)]
 #[test]
-fn refuses_links() {
+fn rejects_symbolic_links() {
     let context = Context::new().with_bundle();
     std::os::unix::fs::symlink("/etc/passwd", context.path().join("web/manifests/x.yaml")).unwrap();
     kb_snapshot!(context, ["build", "web"], @r"
@@ -274,7 +274,7 @@ fn refuses_links() {
 }
 
 #[test]
-fn overwrites_layouts_only() {
+fn overwrites_only_layouts() {
     let context = Context::new().with_bundle();
     context.write("mine/letter.txt", "dear Ana");
     kb_snapshot!(context, ["build", "web", "--to", "mine"], @r"
@@ -288,7 +288,7 @@ fn overwrites_layouts_only() {
 }
 
 #[test]
-fn says_what_a_cluster_would_refuse() {
+fn reports_objects_that_a_cluster_would_reject() {
     let context = Context::new().with_bundle();
     context.write(
         "web/manifests/old.yaml",
@@ -307,7 +307,7 @@ fn says_what_a_cluster_would_refuse() {
 }
 
 #[test]
-fn says_what_server_side_apply_would_refuse_of_builtin_kinds() {
+fn reports_builtin_objects_that_server_side_apply_would_reject() {
     let context = Context::new().with_bundle();
     context.write(
         "web/manifests/app.yaml",
@@ -331,7 +331,7 @@ fn says_what_server_side_apply_would_refuse_of_builtin_kinds() {
 }
 
 #[test]
-fn warns_of_what_needs_a_decision_and_of_what_is_ignored() {
+fn warns_of_fields_that_are_ignored_or_need_a_decision() {
     let context = Context::new().with_bundle();
     context.write(
         "web/manifests/app.yaml",

@@ -103,7 +103,7 @@ fn kubeconfig(context: &Context, server: &str) {
 pub(crate) const PINNED: &str = "registry.example.com/web@sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08";
 
 #[test]
-fn names_what_is_wrong_with_a_kubeconfig() {
+fn error_names_the_fault_of_a_kubeconfig() {
     let context = Context::new();
     kb_snapshot!(context, ["get"], @r"
     exit code: 2
@@ -226,7 +226,7 @@ fn speaks_as_kubectl_does() {
 }
 
 #[test]
-fn prints_what_would_be_sent() {
+fn dry_run_prints_the_object() {
     kb_snapshot!(Context::new(), ["deploy", "web", PINNED, "--class", "production", "--service-account", "team-a/deployer", "--collision", "adopt", "--dry-run", "-o", "yaml"], @r"
     exit code: 0
     ----- stdout -----
@@ -265,7 +265,7 @@ fn prints_what_would_be_sent() {
 }
 
 #[test]
-fn immutable_is_told_word_for_word() {
+fn prints_the_api_servers_message_about_immutable_fields() {
     let mut context = Context::new();
     let path = "/bundles/web";
     let denied = "admission webhook \"vbundles.core.rukpak.io\" denied the request: bundle.spec is immutable";
@@ -325,7 +325,7 @@ fn immutable_is_told_word_for_word() {
 }
 
 #[test]
-fn lists_and_shows() {
+fn lists_and_describes_deployments() {
     let mut context = Context::new();
     let one = json!({
         "apiVersion": "core.rukpak.io/v1alpha1", "kind": "BundleDeployment",
@@ -445,7 +445,7 @@ fn lists_and_shows() {
 }
 
 #[test]
-fn checks_what_the_file_itself_tells() {
+fn offline_check_reports_errors_of_the_file() {
     let context = Context::new();
     let object = context.stdout(&["deploy", "web", PINNED, "--dry-run", "-o", "yaml"]);
     context.write("web.yaml", &object);

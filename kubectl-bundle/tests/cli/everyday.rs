@@ -46,7 +46,7 @@ fn with_new_content(conditions: &Value) -> Value {
 }
 
 #[test]
-fn upgrade_keeps_settings_whose_flags_are_not_given() {
+fn upgrade_keeps_settings_without_flags() {
     let mut context = Context::new();
     let none = json!([]);
     let applied = cluster(
@@ -135,7 +135,7 @@ fn event(code: &str, message: &str) -> Value {
 }
 
 #[test]
-fn wait_ends_at_once_where_nothing_goes_on_without_a_change() {
+fn wait_stops_at_permanent_failures() {
     let mut context = Context::new();
     let exists = "ConfigMap/team-a/web exists already and belongs to nobody";
     let failing = with_new_content(&conditions("InstallFailed", exists));
@@ -208,7 +208,7 @@ fn wait_ends_at_once_where_nothing_goes_on_without_a_change() {
 }
 
 #[test]
-fn words_of_other_tools_lead_to_the_verb() {
+fn commands_of_other_tools_hint_at_the_verb() {
     let context = Context::new();
     kb_snapshot!(context, ["install", "web", PINNED], @r"
     exit code: 2
@@ -229,7 +229,7 @@ fn words_of_other_tools_lead_to_the_verb() {
 }
 
 #[test]
-fn renders_objects_in_the_order_of_their_installation() {
+fn renders_objects_in_installation_order() {
     let context = Context::new().with_bundle();
     context.write(
         "web/manifests/zz.yaml",
@@ -302,7 +302,7 @@ fn renders_objects_with_the_name_and_namespace_of_their_deployment() {
 }
 
 #[test]
-fn kubectl_is_told_candidates() {
+fn completes_for_kubectl() {
     let mut context = Context::new();
     let answer = || {
         let mut one = deployed(&json!([]));
@@ -357,7 +357,7 @@ fn kubectl_is_told_candidates() {
 }
 
 #[test]
-fn a_path_is_not_taken_for_a_reference() {
+fn path_in_place_of_a_reference_is_an_error() {
     let context = Context::new().with_bundle();
     kb_snapshot!(context, ["deploy", "web", "./web"], @r"
     exit code: 2
@@ -376,7 +376,7 @@ fn a_path_is_not_taken_for_a_reference() {
 }
 
 #[test]
-fn signing_with_a_public_key_is_refused_before_any_password() {
+fn rejects_signing_with_a_public_key_before_the_password_prompt() {
     let mut context = Context::new().with("BUNDLE_PASSWORD", "");
     let registry = context.registry();
     let web = registry.reference("web:1.4.0");
@@ -390,7 +390,7 @@ fn signing_with_a_public_key_is_refused_before_any_password() {
 }
 
 #[test]
-fn a_package_without_images_is_saved_with_all_of_them() {
+fn saves_a_package_without_images() {
     let mut context = Context::new().with_bundle();
     let registry = context.registry();
     let web = format!("{}/web:1.4.0", registry.host());
@@ -401,7 +401,7 @@ fn a_package_without_images_is_saved_with_all_of_them() {
 }
 
 #[test]
-fn deploy_reads_again_where_somebody_wrote_between_its_read_and_its_write() {
+fn deploy_retries_after_a_concurrent_write() {
     let mut context = Context::new();
     let before = deployed(&json!([]));
     let mut changed = before.clone();
@@ -431,7 +431,7 @@ fn deploy_reads_again_where_somebody_wrote_between_its_read_and_its_write() {
 }
 
 #[test]
-fn default_class_is_the_one_that_reads_the_format_of_the_package() {
+fn default_class_follows_the_format_of_the_package() {
     let mut context = Context::new();
     let registry = context.registry();
     context.write("cache/metadata/annotations.yaml", ANNOTATIONS);

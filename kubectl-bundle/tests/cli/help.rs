@@ -108,7 +108,7 @@ fn every_verb_has_examples() {
 }
 
 #[test]
-fn wrong_use_is_2() {
+fn usage_errors_exit_with_2() {
     let context = Context::new();
     kb_snapshot!(context, ["bild", "web"], @r"
     exit code: 2
@@ -183,7 +183,7 @@ fn wrong_use_is_2() {
 }
 
 #[test]
-fn colour_only_where_asked_for() {
+fn prints_colour_only_if_requested() {
     let context = Context::new();
     let plain = context.run(&["build", "nowhere"]);
     assert!(!plain.contains('\u{1b}'), "{plain}");
@@ -211,7 +211,7 @@ fn completion_scripts_exist_for_four_shells() {
 
 #[cfg(unix)]
 #[test]
-fn a_reader_that_goes_away_is_no_error() {
+fn closed_stdout_is_not_an_error() {
     use std::io::Read as _;
     use std::process::Stdio;
 

@@ -41,7 +41,7 @@ fn publish_index(registry: &Registry, repository: &str, tag: &str) {
 }
 
 #[test]
-fn refuses_images_that_mean_another_tomorrow() {
+fn rejects_images_with_moving_tags() {
     let context = Context::new();
     context.write("web/bundle.yaml", PACKAGE);
     let images = [
@@ -105,7 +105,7 @@ fn steady(said: &str) -> String {
 }
 
 #[test]
-fn locks_once_and_builds_from_the_lock_without_a_registry() {
+fn builds_from_the_lock_file_without_a_registry() {
     let mut context = Context::new();
     let registry = context.registry();
     publish_index(&registry, "lib/web", "1.0.0");
@@ -220,7 +220,7 @@ fn locks_once_and_builds_from_the_lock_without_a_registry() {
 
 /// An artifact in a registry is read with few requests, and layers without content are not read.
 #[test]
-fn inspecting_takes_few_requests() {
+fn inspect_sends_few_requests() {
     let mut context = Context::new().with_bundle();
     let registry = context.registry();
     let web = registry.reference("team/web:1.4.0");
@@ -253,7 +253,7 @@ fn inspecting_takes_few_requests() {
 }
 
 #[test]
-fn shows_indexes_and_images_of_others() {
+fn describes_indexes_and_other_images() {
     let mut context = Context::new();
     let registry = context.registry();
     publish_index(&registry, "lib/web", "1.0.0");
@@ -289,7 +289,7 @@ fn shows_indexes_and_images_of_others() {
 
 /// Control characters in a bundle must not reach the terminal.
 #[test]
-fn hostile_texts_are_shown_and_not_obeyed() {
+fn hostile_texts_are_escaped() {
     let mut context = Context::new();
     let registry = context.registry();
     let layer = r#"{"mediaType":"application/x\u001b[2J","digest":"sha256:0000000000000000000000000000000000000000000000000000000000000000","size":18446744073709551615,"annotations":{"a\nb":"\u202eevil\u0007"}}"#;
@@ -312,7 +312,7 @@ fn hostile_texts_are_shown_and_not_obeyed() {
 }
 
 #[test]
-fn says_permissions_objects_and_whether_it_fits() {
+fn describes_permissions_objects_and_compatibility() {
     let context = Context::new();
     context.write("web/bundle.yaml", PACKAGE);
     context.write("web/manifests/a.yaml", CONFIG_MAP);

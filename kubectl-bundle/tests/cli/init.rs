@@ -8,7 +8,7 @@ pub(crate) const ANNOTATIONS: &str = "annotations:\n  operators.operatorframewor
 pub(crate) const CSV: &str = "apiVersion: operators.coreos.com/v1alpha1\nkind: ClusterServiceVersion\nmetadata: {name: cache.v0.3.0}\nspec:\n  version: 0.3.0\n  minKubeVersion: 1.31.0\n  installModes: [{type: AllNamespaces, supported: true}]\n";
 
 #[test]
-fn an_example_from_nothing_builds_at_once() {
+fn example_of_init_can_be_built() {
     let context = Context::new();
     kb_snapshot!(context, ["init", "web"], @r"
     exit code: 0
@@ -33,7 +33,7 @@ fn an_example_from_nothing_builds_at_once() {
 }
 
 #[test]
-fn nothing_is_written_where_one_file_is_in_the_way() {
+fn writes_nothing_if_one_file_exists() {
     let context = Context::new();
     context.write("web/web.yaml", CONFIG_MAP);
     let said = context.run(&["init", "web", "--dry-run"]);
@@ -52,7 +52,7 @@ fn nothing_is_written_where_one_file_is_in_the_way() {
 }
 
 #[test]
-fn finds_out_what_lies_there() {
+fn detects_the_content_of_a_folder() {
     let context = Context::new();
     context.write("My Page/manifests/web.yaml", format!("{CONFIG_MAP}---\napiVersion: monitoring.coreos.com/v1\nkind: ServiceMonitor\nmetadata: {{name: web, namespace: default, labels: {{app.kubernetes.io/version: 2.1.0}}}}\n"));
     context.stdout(&["init", "My Page"]);
@@ -125,7 +125,7 @@ fn name_and_version_come_from_flags_or_from_the_file() {
 }
 
 #[test]
-fn names_a_package_by_most_of_its_objects_or_by_its_folder() {
+fn derives_the_name_from_most_objects_or_from_the_folder() {
     let context = Context::new();
     let object = |name: &str, part_of: &str| {
         format!(

@@ -4,7 +4,7 @@ use crate::context::Context;
 use crate::kb_snapshot;
 
 #[test]
-fn a_pair_is_made_once() {
+fn key_pair_is_never_overwritten() {
     let context = Context::new().with("BUNDLE_PASSWORD", "secret");
     kb_snapshot!(context, ["keys", "generate", "--output-key-prefix", "release"], @r"
     exit code: 0
@@ -45,7 +45,7 @@ fn a_pair_is_made_once() {
 }
 
 #[test]
-fn a_password_must_come_from_somewhere() {
+fn password_source_is_required() {
     kb_snapshot!(Context::new(), ["keys", "generate"], @r"
     exit code: 2
     ----- stdout -----
@@ -56,7 +56,7 @@ fn a_password_must_come_from_somewhere() {
 }
 
 #[test]
-fn no_line_is_no_password_and_an_empty_line_is_an_empty_one() {
+fn empty_line_is_an_empty_password_and_no_line_is_an_error() {
     let context = Context::new();
     kb_snapshot!(context, ["keys", "generate", "--password-stdin"], @r"
     exit code: 2
@@ -76,7 +76,7 @@ fn no_line_is_no_password_and_an_empty_line_is_an_empty_one() {
 }
 
 #[test]
-fn a_place_that_is_not_there_is_named() {
+fn error_names_a_missing_folder_for_keys() {
     let context = Context::new().with("COSIGN_PASSWORD", "");
     kb_snapshot!(context, ["keys", "generate", "--output-key-prefix", "no/such/release"], @r"
     exit code: 1
@@ -89,7 +89,7 @@ fn a_place_that_is_not_there_is_named() {
 }
 
 #[test]
-fn a_key_goes_out_and_comes_in_again() {
+fn exported_key_can_be_imported() {
     let context = Context::new().with("BUNDLE_PASSWORD", "secret");
     context.stdout(&["keys", "generate", "--output-key-prefix", "release"]);
     let export = [

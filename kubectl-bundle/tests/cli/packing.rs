@@ -45,7 +45,7 @@ fn git(folder: &Path, arguments: &[&str]) {
 
 #[cfg(unix)]
 #[test]
-fn twenty_builds_at_once_under_different_skies_are_one_digest() {
+fn twenty_concurrent_builds_in_different_environments_have_one_digest() {
     // Files with different orders of creation, and more than one chunk of compression.
     let files: Vec<(String, String)> = (0..12)
         .map(|i| {
@@ -116,7 +116,7 @@ fn twenty_builds_at_once_under_different_skies_are_one_digest() {
 }
 
 #[test]
-fn a_source_date_is_the_only_time_there_is() {
+fn source_date_epoch_is_the_only_timestamp() {
     let context = Context::new().with_bundle();
     let without = context.stdout(&["build", "web", "--to", "none", "--dry-run"]);
     let context = context.with("SOURCE_DATE_EPOCH", "1700000000");
@@ -136,7 +136,7 @@ fn a_source_date_is_the_only_time_there_is() {
 }
 
 #[test]
-fn resources_are_layers_that_installing_does_not_read() {
+fn resources_are_layers_that_are_not_installed() {
     let context = Context::new().with_bundle();
     let resources = "resources: [{name: boards, type: grafana-dashboard, path: boards/}]\n";
     context.write("web/bundle.yaml", format!("{PACKAGE}{resources}"));
@@ -188,7 +188,7 @@ fn resources_are_layers_that_installing_does_not_read() {
 }
 
 #[test]
-fn a_base_stays_below_byte_for_byte() {
+fn layers_of_a_base_image_are_unchanged() {
     let context = Context::new().with_bundle();
     let lower = context.stdout(&[
         "build",
@@ -219,7 +219,7 @@ fn a_base_stays_below_byte_for_byte() {
 }
 
 #[test]
-fn a_checkout_says_where_it_comes_from() {
+fn records_the_origin_of_a_git_checkout() {
     let context = Context::new()
         .with_bundle()
         .with("PATH", &std::env::var("PATH").unwrap());
@@ -268,7 +268,7 @@ fn a_checkout_says_where_it_comes_from() {
 }
 
 #[test]
-fn a_folder_is_unpacked_whole_or_not_at_all() {
+fn unpacks_completely_or_not_at_all() {
     let context = Context::new().with_bundle();
     context.stdout(&["build", "web", "--to", "out"]);
     assert_eq!(context.stdout(&["unpack", "out", "--to", "files"]), "files");
@@ -295,7 +295,7 @@ fn a_folder_is_unpacked_whole_or_not_at_all() {
 /// A limit on file sizes simulates a full disk: neither a build nor unpacking leaves files.
 #[cfg(unix)]
 #[test]
-fn a_disk_that_is_full_leaves_nothing() {
+fn full_disk_leaves_no_files() {
     let context = Context::new().with_bundle();
     let mut state = 1_u64;
     let noise: Vec<u8> = std::iter::repeat_with(|| {

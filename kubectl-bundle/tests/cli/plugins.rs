@@ -35,7 +35,7 @@ fn answers(public: &str, signature: &str) -> String {
 const PUBLIC: [&str; 4] = ["keys", "public", "--key", "test://slot/1"];
 
 #[test]
-fn a_plugin_must_be_there_and_be_a_program() {
+fn plugin_must_exist_and_be_executable() {
     let context = context();
     kb_snapshot!(context, ["keys", "public", "--key", "test://slot/1"], @r"
     exit code: 1
@@ -78,7 +78,7 @@ fn a_plugin_must_be_there_and_be_a_program() {
 }
 
 #[test]
-fn what_a_plugin_says_is_not_taken_for_an_answer_of_another_kind() {
+fn rejects_responses_of_a_plugin_to_another_request() {
     let context = context();
     for (script, why) in [
         ("yes", "wrote more than 256 KiB"),
@@ -133,7 +133,7 @@ fn what_a_plugin_says_is_not_taken_for_an_answer_of_another_kind() {
 }
 
 #[test]
-fn keys_of_another_kind_are_refused() {
+fn rejects_keys_of_unsupported_types() {
     let context = context();
     // ECDSA P-384, and a private key instead of a public one.
     let other = "-----BEGIN PUBLIC KEY-----\nMHYwEAYHKoZIzj0CAQYFK4EEACIDYgAEQbjGzkV5XfGGJUGHoqXe+hcIi9z2HY+9\n-----END PUBLIC KEY-----\n";
@@ -153,7 +153,7 @@ fn keys_of_another_kind_are_refused() {
 }
 
 #[test]
-fn a_signature_that_does_not_hold_is_stored_nowhere_and_our_secrets_are_not_handed_on() {
+fn invalid_signature_of_a_plugin_is_not_stored_and_secrets_are_withheld() {
     let mut context = context().with_bundle().with("SIGSTORE_ID_TOKEN", "token");
     let registry = context.registry();
     let reference = format!("{}/team/web:1.4.0", registry.host());
@@ -200,7 +200,7 @@ fn a_signature_that_does_not_hold_is_stored_nowhere_and_our_secrets_are_not_hand
 }
 
 #[test]
-fn the_public_half_of_a_file_is_printed() {
+fn prints_the_public_key_of_a_file() {
     let context = context();
     context.stdout(&["keys", "generate", "--output-key-prefix", "release"]);
     let public = std::fs::read_to_string(context.path().join("release.pub")).unwrap();

@@ -17,7 +17,7 @@ fn without_api(context: &Context, fault: &Fault) -> Registry {
 }
 
 #[test]
-fn signatures_are_kept_whatever_a_missing_referrers_api_answers() {
+fn signatures_work_for_each_response_of_a_missing_referrers_api() {
     for fault in [
         Fault::ReferrersApi(400),
         Fault::ReferrersApi(406),
@@ -59,7 +59,7 @@ fn signatures_are_kept_whatever_a_missing_referrers_api_answers() {
 }
 
 #[test]
-fn content_without_signatures_is_copied_where_the_referrers_api_is_missing() {
+fn copies_unsigned_content_without_a_referrers_api() {
     for status in [400, 404, 405, 406, 501] {
         let context = Context::new().with_bundle();
         let fault = Fault::ReferrersPage(status);

@@ -116,7 +116,7 @@ fn pushes_once_signs_and_verifies() {
 }
 
 #[test]
-fn what_is_signed_is_found_among_a_thousand_attestations() {
+fn finds_signatures_among_a_thousand_attestations() {
     let mut context = signer();
     let registry = context.registry();
     let web = registry.reference("team/web:1.4.0");
@@ -153,7 +153,7 @@ fn what_is_signed_is_found_among_a_thousand_attestations() {
 }
 
 #[test]
-fn a_tag_is_moved_only_if_asked() {
+fn tag_is_moved_only_with_the_flag() {
     let mut context = Context::new().with_bundle();
     let registry = context.registry();
     let web = registry.reference("web:stable");
@@ -179,7 +179,7 @@ fn a_tag_is_moved_only_if_asked() {
 }
 
 #[test]
-fn refuses_wrong_keys_and_passwords() {
+fn rejects_wrong_keys_and_passwords() {
     let mut context = signer();
     let registry = context.registry();
     let web = registry.reference("web:1.4.0");
@@ -315,7 +315,7 @@ fn verifies_against_policies() {
 }
 
 #[test]
-fn reads_no_reference_out_of_thin_air() {
+fn reference_requires_registry_and_tag_or_digest() {
     let context = Context::new().with_bundle();
     kb_snapshot!(context, ["push", "web", "web:1.4.0"], @r"
     exit code: 2
@@ -341,7 +341,7 @@ fn reads_no_reference_out_of_thin_air() {
 }
 
 #[test]
-fn tells_a_registry_that_is_down() {
+fn reports_an_unreachable_registry() {
     let context = Context::new();
     // Nothing listens on port 9 ("discard").
     kb_snapshot!(context, ["inspect", "127.0.0.1:9/web:1"], @r"
@@ -362,7 +362,7 @@ fn tells_a_registry_that_is_down() {
 }
 
 #[test]
-fn where_signatures_may_not_be_seen_nobody_says_that_there_are_none() {
+fn forbidden_signatures_are_never_reported_as_missing() {
     let mut context = signer();
     let registry = context.registry();
     let web = registry.reference("team/web:1.4.0");
@@ -406,7 +406,7 @@ fn where_signatures_may_not_be_seen_nobody_says_that_there_are_none() {
 }
 
 #[test]
-fn tells_registries_that_lie_stall_and_break() {
+fn reports_registries_with_false_stalled_or_interrupted_responses() {
     let mut context = Context::new().with_bundle();
     let registry = context.registry();
     let web = registry.reference("web:1.4.0");

@@ -123,7 +123,7 @@ fn saves_and_loads_below_a_prefix() {
 }
 
 #[test]
-fn says_what_it_does_not_do() {
+fn rejects_unsupported_sources_and_targets() {
     let (context, registry) = shop();
     let web = registry.reference("team/web:1.4.0");
     context.write("thesis.tar", "years of work");
@@ -204,7 +204,7 @@ fn entries(context: &Context, beginning: &str) -> usize {
 
 #[cfg(unix)]
 #[test]
-fn whoever_is_stopped_in_the_middle_leaves_nothing_under_the_name() {
+fn interrupted_copy_leaves_nothing_under_the_name() {
     use std::time::{Duration, Instant};
 
     let (context, registry) = shop();
@@ -239,7 +239,7 @@ fn whoever_is_stopped_in_the_middle_leaves_nothing_under_the_name() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn a_disk_that_is_full_is_told_and_nothing_stays() {
+fn full_disk_is_reported_and_leaves_no_files() {
     let (context, registry) = shop();
     let web = registry.reference("base/app:1.0.0");
     // Files of this process are limited to 2 KiB: writes fail as on a full disk in the middle of a

@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn child_and_parent_are_none() {
+    fn imports_between_parent_and_child_are_no_cycle() {
         assert!(
             found("mod a { use self::b::T; pub struct U; mod b { use super::U; } }").is_empty()
         );

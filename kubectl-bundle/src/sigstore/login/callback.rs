@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn who_brings_our_state_is_heard() {
+    fn accepts_a_redirect_with_the_right_state() {
         let code = |target| asked(target).unwrap().unwrap().expose().to_owned();
         assert_eq!(code("/auth/callback?code=a%20b&state=our-state"), "a b");
         assert_eq!(
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_else_is() {
+    fn rejects_every_other_request() {
         for target in [
             "/auth/callback?code=c",
             "/auth/callback?code=c&state=",

@@ -159,7 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_issuer_may_ask_for_patience_or_end_it() {
+    fn issuer_can_slow_down_or_end_the_polling() {
         let says = |error: &str| judge(false, format!(r#"{{"error":"{error}"}}"#).as_bytes());
         assert!(matches!(says("authorization_pending"), Next::Wait));
         assert!(matches!(says("slow_down"), Next::WaitLonger));

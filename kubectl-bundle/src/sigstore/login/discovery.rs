@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn an_issuer_that_another_describes_is_refused() {
+    fn rejects_a_discovery_document_of_another_issuer() {
         let endpoints = said(json!({})).unwrap();
         assert!(endpoints.device.is_none());
         for (change, why) in [

@@ -27,7 +27,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_challenge_is_that_of_the_standard() {
+    fn challenge_matches_the_example_of_rfc_7636() {
         assert_eq!(
             challenge("dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk"),
             "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM"

@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mirror_that_is_silent_or_slow_is_given_up() {
+    fn stops_at_a_silent_or_slow_mirror() {
         for begin in ["", "HTTP/1.1 200 OK\r\ncontent-length: 9000\r\n\r\n"] {
             let told = from_a_mirror_that_begins(begin);
             assert!(told.starts_with("no answer in time"), "{begin:?}: {told}");

@@ -187,7 +187,7 @@ impl Client {
 }
 
 #[tokio::test]
-async fn versions_of_a_refused_refresh_are_not_forgotten() {
+async fn rejected_refresh_keeps_its_valid_versions() {
     let client = Client::at_five().await;
     // The timestamp is valid, the snapshot is not.
     let bad_snapshot = |state: &mut State| state.signers[1] = "eve";
@@ -225,7 +225,7 @@ async fn versions_of_a_refused_refresh_are_not_forgotten() {
 }
 
 #[tokio::test]
-async fn a_repository_that_is_silent_does_not_go_back() {
+async fn unreachable_repository_does_not_reset_versions() {
     let client = Client::at_five().await;
     let bad_snapshot = |state: &mut State| state.signers[1] = "eve";
     client
@@ -237,7 +237,7 @@ async fn a_repository_that_is_silent_does_not_go_back() {
 }
 
 #[tokio::test]
-async fn a_root_is_kept_at_once_even_if_what_it_signs_is_refused() {
+async fn root_is_stored_at_once_even_if_the_refresh_is_rejected() {
     let client = Client::at_five().await;
     let second = |state: &mut State| {
         state.root = 2;
@@ -253,7 +253,7 @@ async fn a_root_is_kept_at_once_even_if_what_it_signs_is_refused() {
 }
 
 #[tokio::test]
-async fn a_root_with_other_keys_ends_a_fast_forward() {
+async fn root_with_other_keys_recovers_from_a_fast_forward_attack() {
     for rotated in [0, 1] {
         let client = Client::at_five().await;
         // An attacker with the keys has increased the versions as far as possible.

@@ -61,7 +61,7 @@ fn begun(url: &str) -> Value {
 }
 
 #[test]
-fn an_issuer_that_fails_on_the_way_to_a_code_is_told_apart() {
+fn each_fault_of_an_issuer_has_its_own_error() {
     let mut context = Context::new();
     let service = Service::start(&mut context);
     let refused = |path: &'static str, answer: (u16, Value)| {
@@ -190,7 +190,7 @@ fn an_issuer_that_fails_on_the_way_to_a_code_is_told_apart() {
 }
 
 #[test]
-fn a_code_is_asked_for_until_it_is_used() {
+fn polls_until_the_code_is_used() {
     let mut context = Context::new();
     let service = Service::start(&mut context);
     let answers = Mutex::new(vec!["authorization_pending"]);
@@ -308,7 +308,7 @@ fn awaited(path: &Path) -> String {
 }
 
 #[test]
-fn the_browser_that_brings_our_state_is_heard_and_its_code_redeemed() {
+fn accepts_the_redirect_with_the_right_state_and_exchanges_the_code() {
     let mut context = Context::new();
     let service = Service::start(&mut context);
     let url = service.url.clone();
@@ -373,7 +373,7 @@ fn the_browser_that_brings_our_state_is_heard_and_its_code_redeemed() {
 }
 
 #[test]
-fn a_login_that_comes_to_nothing_is_told() {
+fn failed_login_is_an_error() {
     let mut context = Context::new();
     let service = Service::start(&mut context);
     for (answer, query, why) in [

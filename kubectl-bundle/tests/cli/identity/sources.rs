@@ -88,7 +88,7 @@ fn hidden(told: &str, token: &str) {
 }
 
 #[test]
-fn each_place_gives_its_token_and_nobody_sees_it() {
+fn uses_the_token_of_each_source_and_never_prints_it() {
     let scene = Scene::new();
     let there = token("https://issuer.example.com", &Value::Null);
     let file = token("https://files.example.com", &Value::Null);
@@ -138,7 +138,7 @@ fn each_place_gives_its_token_and_nobody_sees_it() {
 }
 
 #[test]
-fn what_refuses_or_answers_something_else_is_told_and_shows_nothing() {
+fn errors_of_token_services_are_reported_without_secrets() {
     let scene = Scene::new();
     let wrong = format!("{}/elsewhere", scene.service.url);
     let github = |url: &str, token: &str| {
@@ -195,7 +195,7 @@ fn what_refuses_or_answers_something_else_is_told_and_shows_nothing() {
 }
 
 #[test]
-fn nobody_logs_in_at_the_public_issuer_for_an_authority_of_ones_own() {
+fn login_for_a_private_authority_requires_an_issuer() {
     let scene = Scene::new();
     let told = scene.sign(&["--fulcio-auth-flow", "device"], &[], None);
     assert!(
@@ -206,7 +206,7 @@ fn nobody_logs_in_at_the_public_issuer_for_an_authority_of_ones_own() {
 }
 
 #[test]
-fn nobody_is_asked_to_log_in_who_is_not_there() {
+fn login_requires_a_terminal() {
     let scene = Scene::new();
     for more in [&[][..], &["--fulcio-auth-flow", "token"]] {
         let told = scene.sign(more, &[], None);

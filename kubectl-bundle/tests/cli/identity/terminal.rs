@@ -51,7 +51,7 @@ fn in_shell(
 }
 
 #[test]
-fn somebody_logs_in_at_a_terminal_and_not_in_a_job() {
+fn login_starts_at_a_terminal_but_not_in_ci() {
     let mut context = Context::new();
     let service = Service::start(&mut context);
     let (discovery, url) = (service.discovery(), service.url.clone());
@@ -78,7 +78,7 @@ fn somebody_logs_in_at_a_terminal_and_not_in_a_job() {
 }
 
 #[test]
-fn a_plugin_may_ask_for_a_pin_there() {
+fn plugin_can_prompt_for_a_pin_at_a_terminal() {
     let context = Context::new();
     let script = "#!/bin/sh\nprintf 'PIN: ' > /dev/tty; read pin < /dev/tty; printf '{\"errorMessage\":\"%s is wrong\"}' \"$pin\"\n";
     let path = context.write("bin/sigstore-kms-test", script);
@@ -93,7 +93,7 @@ fn a_plugin_may_ask_for_a_pin_there() {
 
 /// Standard input provides the key, so the prompt uses the terminal itself.
 #[test]
-fn a_password_is_asked_for_there_while_a_key_comes_through_a_pipe() {
+fn prompts_for_a_password_at_the_terminal_while_stdin_provides_the_key() {
     let context = Context::new().with("BUNDLE_PASSWORD", "secret");
     context.stdout(&["keys", "generate", "--output-key-prefix", "release"]);
     let export = [

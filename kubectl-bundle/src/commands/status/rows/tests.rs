@@ -96,7 +96,7 @@ ConfigMap   team-a      new    2.0.0     ?           ?    v1           120m   -
 }
 
 #[test]
-fn structured_rows_leave_out_what_is_not_known() {
+fn structured_rows_have_no_keys_for_unknown_values() {
     let rows = structured(&half_upgraded_rows());
     assert_eq!(
         rows[2],
@@ -110,7 +110,7 @@ fn structured_rows_leave_out_what_is_not_known() {
 }
 
 #[test]
-fn version_is_unknown_where_the_list_of_applied_objects_may_be_cut() {
+fn version_is_unknown_if_the_list_of_applied_objects_may_be_truncated() {
     let applied: Vec<String> = (0..MAX_APPLIED)
         .map(|number| format!("ConfigMap/team-a/item-{number}"))
         .collect();
@@ -127,7 +127,7 @@ fn version_is_unknown_where_the_list_of_applied_objects_may_be_cut() {
 }
 
 #[test]
-fn warning_names_each_missing_right_once() {
+fn warning_names_each_missing_permission_once() {
     let warning = warning(&half_upgraded(), false).unwrap();
     assert_eq!(
         warning.message,
@@ -138,7 +138,7 @@ fn warning_names_each_missing_right_once() {
 }
 
 #[test]
-fn count_says_how_many_objects_are_not_listed() {
+fn count_includes_objects_that_are_not_listed() {
     // Five rows have names.
     let rows = half_upgraded_rows();
     let mut status = upgrading(&[]);
