@@ -22,23 +22,16 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"))
         .parent()
         .context("xtask lies in the repository")?;
-    let files = files()?;
-    let mut stale = Vec::new();
-    for (path, text) in &files {
-        let full = root.join(path);
-        if std::fs::read_to_string(&full).is_ok_and(|found| found == *text) {
-            continue;
-        }
-        if arguments.check {
-            stale.push(path.display().to_string());
-            continue;
-        }
-        if let Some(folder) = full.parent() {
-            std::fs::create_dir_all(folder)
-                .with_context(|| format!("cannot make {}", folder.display()))?;
-        }
-        std::fs::write(&full, text).with_context(|| format!("cannot write {}", full.display()))?;
-        println!("{}", path.display());
+    let mut stale = write(root, &files()?, arguments.check)?;
+    // After the templates that it renders.
+    let plain = crate::chart::plain_manifests(root)?;
+    stale.extend(write(root, &plain, arguments.check)?);
+    let unknown = crate::chart::unknown_manifests(root, &plain)?;
+    if !unknown.is_empty() {
+        bail!(
+            "charts/bundle-webhook does not render {}\nhint: delete it, or add a template to the chart",
+            unknown.join(", ")
+        );
     }
     if let Some(why) = crate::apis::stale()? {
         bail!(why);
@@ -53,6 +46,28 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         );
     }
     Ok(())
+}
+
+/// Writes `files`, or only compares them. Returns the paths that differ and were not written.
+fn write(root: &Path, files: &BTreeMap<PathBuf, String>, check: bool) -> Result<Vec<String>> {
+    let mut stale = Vec::new();
+    for (path, text) in files {
+        let full = root.join(path);
+        if std::fs::read_to_string(&full).is_ok_and(|found| found == *text) {
+            continue;
+        }
+        if check {
+            stale.push(path.display().to_string());
+            continue;
+        }
+        if let Some(folder) = full.parent() {
+            std::fs::create_dir_all(folder)
+                .with_context(|| format!("cannot make {}", folder.display()))?;
+        }
+        std::fs::write(&full, text).with_context(|| format!("cannot write {}", full.display()))?;
+        println!("{}", path.display());
+    }
+    Ok(stale)
 }
 
 /// Returns the text of each generated file, by its path from the repository's root.
@@ -70,11 +85,8 @@ fn files() -> Result<BTreeMap<PathBuf, String>> {
             format!("crds/{}_{plural}.yaml", bundle_api::names::GROUP).into(),
             text.clone(),
         );
-        // The project's own bundle installs them too.
-        files.insert(
-            format!("webhook/deploy/manifests/crds-{plural}.yaml").into(),
-            text,
-        );
+        let (template, text) = crate::chart::crd_template(plural, &text)?;
+        files.insert(template, text);
     }
     files.insert("docs/diagnostics.md".into(), diagnostics());
     files.insert("docs/health.md".into(), health());

@@ -7,6 +7,7 @@
 
 mod apis;
 mod bench;
+mod chart;
 mod cluster;
 mod demo;
 mod fixtures;
@@ -46,7 +47,7 @@ enum Command {
     Fixtures(fixtures::Arguments),
     /// Run one fuzz target for a number of executions; needs what fuzz/README.md says.
     Fuzz(fuzz::Arguments),
-    /// Write the files that follow from the code: CRDs and the catalogue of diagnostics.
+    /// Write the files that follow from the code and from the chart: CRDs, the catalogue of diagnostics, plain manifests.
     Gen(generate::Arguments),
     /// Explore the model of a cluster that the reconciler's plans are checked with.
     Model(model::Arguments),

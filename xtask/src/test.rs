@@ -24,6 +24,7 @@ const TOOLS: &[Tool] = &[
     Tool::Cosign2,
     Tool::Cosign3,
     Tool::Helm,
+    Tool::Helm3,
 ];
 
 /// Programs that the tests need and that operating systems package.

@@ -5,6 +5,8 @@ mod airgap;
 mod attest;
 mod blobs;
 mod callers;
+mod chart;
+mod chart_values;
 mod checks;
 mod conformance;
 mod cosign;
