@@ -7,8 +7,9 @@ use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use crate::args::{self, KeysVerb, PolicyVerb, TrustVerb};
 use crate::commands::init::{self, Init};
 use crate::commands::{ArtifactOrFile, in_runtime};
+use crate::commands::{install, uninstall};
 use crate::failure::Outcome;
-use crate::settings::{Environment, shipping, signing, trust, verbs, writing};
+use crate::settings::{Environment, installing, shipping, signing, trust, verbs, writing};
 use crate::shipping::interruptible;
 use crate::ui::Ui;
 
@@ -126,6 +127,10 @@ verbs! {
     Status(args::Status) => |typed| in_runtime(verbs::status(typed, environment)?.run(ui)),
     /// Delete deployments
     Delete(args::Delete) => |typed| in_runtime(writing::delete(typed, environment)?.run(ui)),
+    /// Install bundle-webhook in a cluster
+    Install(install::Arguments) => |typed| in_runtime(installing::install(typed, environment)?.run(ui)),
+    /// Remove bundle-webhook from a cluster
+    Uninstall(uninstall::Arguments) => |typed| in_runtime(installing::uninstall(typed, environment)?.run(ui)),
     /// Print the versions of this program and of the cluster
     Version(args::Version) => |typed| in_runtime(verbs::version(typed, environment)?.run(ui)),
     /// Print a completion script for a shell or for kubectl

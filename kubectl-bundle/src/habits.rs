@@ -4,10 +4,9 @@ use bundle_core::diagnostic::{Finding, codes};
 use clap::Command;
 
 /// Commands of kubectl, Helm and other tools, with the verb that does the same.
-const WORDS: [(&str, &str); 18] = [
+const WORDS: [(&str, &str); 16] = [
     ("add", "kubectl bundle deploy NAME REF"),
     ("apply", "kubectl bundle deploy NAME REF"),
-    ("install", "kubectl bundle deploy NAME REF"),
     ("upgrade", "kubectl bundle deploy NAME REF"),
     ("update", "kubectl bundle deploy NAME REF"),
     (
@@ -18,7 +17,6 @@ const WORDS: [(&str, &str); 18] = [
         "run",
         "kubectl bundle push DIR REF, then kubectl bundle deploy NAME REF",
     ),
-    ("uninstall", "kubectl bundle delete NAME"),
     ("remove", "kubectl bundle delete NAME"),
     ("rm", "kubectl bundle delete NAME"),
     ("list", "kubectl bundle get"),
@@ -148,8 +146,8 @@ mod tests {
             let verb = command.split(' ').nth(2).unwrap().trim_end_matches(',');
             assert!(root.find_subcommand(verb).is_some(), "{command}");
         }
-        assert!(verb(&words("-q install web")).is_some());
-        assert!(verb(&words("get install")).is_none());
+        assert!(verb(&words("-q apply web")).is_some());
+        assert!(verb(&words("get apply")).is_none());
     }
 
     #[test]

@@ -158,7 +158,7 @@ fn combinations() -> Vec<(&'static str, Value, Vec<&'static str>, Vec<&'static s
             vec!["requesterCheck: AccessReview"],
             vec![
                 "resources: [users, groups]",
-                "cluster-admin",
+                "name: cluster-admin",
                 "bundle-viewer",
                 "kind: NetworkPolicy",
                 "kind: PodDisruptionBudget",

@@ -17,6 +17,7 @@ mod formats;
 mod guest;
 mod harness;
 mod images;
+mod install;
 mod keyless;
 mod limits;
 mod login;

@@ -4,6 +4,7 @@ mod cluster;
 mod duration;
 mod environment;
 mod identity;
+pub(crate) mod installing;
 mod printing;
 mod registry;
 pub(crate) mod shipping;

@@ -117,7 +117,7 @@ fn write(
     })
 }
 
-fn wait(asked: bool, timeout: &str) -> Outcome<Wait> {
+pub(super) fn wait(asked: bool, timeout: &str) -> Outcome<Wait> {
     let limit = duration::limit("--timeout", timeout)?;
     Ok(match limit {
         _ if !asked => Wait::No,
@@ -126,7 +126,7 @@ fn wait(asked: bool, timeout: &str) -> Outcome<Wait> {
     })
 }
 
-fn dry_run(mode: args::DryRun) -> DryRun {
+pub(super) fn dry_run(mode: args::DryRun) -> DryRun {
     match mode {
         args::DryRun::None => DryRun::None,
         args::DryRun::Client => DryRun::Client,

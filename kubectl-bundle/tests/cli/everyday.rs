@@ -214,8 +214,29 @@ fn commands_of_other_tools_hint_at_the_verb() {
     exit code: 2
     ----- stdout -----
     ----- stderr -----
-    error: `install` is not a verb of kubectl bundle [BUNDLE-USAGE-001]
+    error: `install` is about bundle-webhook itself and takes no name, but got `web` [BUNDLE-USAGE-001]
+      hint: for a bundle use kubectl bundle deploy NAME REF
+    ");
+    kb_snapshot!(context, ["uninstall", "web"], @r"
+    exit code: 2
+    ----- stdout -----
+    ----- stderr -----
+    error: `uninstall` is about bundle-webhook itself and takes no name, but got `web` [BUNDLE-USAGE-001]
+      hint: for a bundle use kubectl bundle delete NAME
+    ");
+    kb_snapshot!(context, ["apply", "web", PINNED], @r"
+    exit code: 2
+    ----- stdout -----
+    ----- stderr -----
+    error: `apply` is not a verb of kubectl bundle [BUNDLE-USAGE-001]
       hint: use kubectl bundle deploy NAME REF
+    ");
+    kb_snapshot!(context, ["install"], @r"
+    exit code: 2
+    ----- stdout -----
+    ----- stderr -----
+    error: --image: no image of bundle-webhook is published yet, so --image is required [BUNDLE-USAGE-001]
+      hint: build one, push it, and name it by its digest: --image REGISTRY/REPOSITORY@sha256:DIGEST
     ");
     kb_snapshot!(context, ["template", "web"], @r"
     exit code: 2

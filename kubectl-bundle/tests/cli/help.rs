@@ -35,6 +35,8 @@ fn help_names_every_verb_and_exit_code() {
       get         List what is deployed, at one look
       status      Show one deployment in detail
       delete      Delete deployments
+      install     Install bundle-webhook in a cluster
+      uninstall   Remove bundle-webhook from a cluster
       version     Print the versions of this program and of the cluster
       completion  Print a completion script for a shell or for kubectl
       help        Print this message or the help of the given subcommand(s)

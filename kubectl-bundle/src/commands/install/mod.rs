@@ -1,0 +1,324 @@
+//! `install`: the pod with its API, from manifests that this program carries. It creates, and takes over nothing but the definitions of our kinds.
+//! `uninstall` removes the same objects.
+
+mod arguments;
+mod existing;
+mod grants;
+pub(crate) mod manifests;
+pub(crate) mod origin;
+pub(crate) mod target;
+mod values;
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use bundle_core::diagnostic::{Finding, Findings, codes};
+use bundle_core::version::ServerVersion;
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{Api, ListParams};
+use serde_json::{Value, json};
+
+use crate::cluster::apply::DryRun;
+use crate::cluster::wait::{Seen, Wait, gone, late};
+use crate::cluster::{Cluster, KubeSettings};
+use crate::failure::{Failure, Outcome};
+use crate::ui::Ui;
+use crate::ui::format::Format;
+
+pub(crate) use arguments::Arguments;
+use existing::Existing;
+use manifests::{DEPLOYMENT, Manifest, Phase};
+use target::Target;
+pub(crate) use values::Values;
+
+/// The oldest minor version of Kubernetes 1 that the pod works with.
+const OLDEST_MINOR: u64 = 33;
+/// Time for the API server to serve a kind after its definition was stored.
+const SERVED: Duration = Duration::from_secs(30);
+
+/// Settings of `install`.
+pub(crate) struct Install {
+    /// The image, as it was typed.
+    pub(crate) image: String,
+    /// `true` if the image is named by its digest.
+    pub(crate) is_pinned: bool,
+    /// Values that differ from the defaults.
+    pub(crate) values: Values,
+    /// The system namespace.
+    pub(crate) namespace: String,
+    /// Whether the cluster is changed.
+    pub(crate) dry_run: DryRun,
+    /// Whether to wait for the pods, and for how long at most.
+    pub(crate) wait: Wait,
+    /// Format of the objects that `--dry-run` prints.
+    pub(crate) format: Option<Format>,
+    /// The cluster.
+    pub(crate) cluster: KubeSettings,
+}
+
+impl Install {
+    /// Checks, states what is granted, applies, and waits.
+    pub(crate) async fn run(self, ui: &mut Ui) -> Outcome {
+        let mut manifests = manifests::all(&self.namespace)?;
+        self.values.apply(&self.image, &mut manifests);
+        for line in grants::of(&manifests) {
+            ui.note(line);
+        }
+        if !self.is_pinned {
+            ui.note(format!(
+                "the image {} is named by a tag, which can move; name its digest",
+                self.image
+            ));
+        }
+        if self.dry_run == DryRun::Client {
+            return self.print(ui, &manifests, &BTreeSet::new());
+        }
+        let target = Target::connect(&self.cluster).await?;
+        check_server(&target.cluster).await?;
+        let existing = Existing::find(&target, &manifests).await?;
+        existing.refuse_second_installation()?;
+        for line in existing.notes() {
+            ui.note(line);
+        }
+        manifests.retain(|manifest| !existing.is_left_alone(manifest));
+        for manifest in &mut manifests {
+            if !existing.is_upgraded(manifest) {
+                manifest.mark();
+            }
+        }
+        if self.dry_run == DryRun::Server {
+            let untried = self.try_all(&target, &manifests, &existing).await?;
+            warn(ui, &target.cluster);
+            return self.print(ui, &manifests, &untried);
+        }
+        if let Err(failure) = apply_all(ui, &target, &manifests, &existing).await {
+            ui.note(
+                "the installation is incomplete; kubectl bundle uninstall removes what it created",
+            );
+            return Err(failure);
+        }
+        if self.wait != Wait::No {
+            self.wait_ready(ui, &target.cluster).await?;
+        }
+        Ok(())
+    }
+
+    /// Sends each object as a server-side dry run. Returns the titles of those that need an object which does not exist yet.
+    async fn try_all(
+        &self,
+        target: &Target,
+        manifests: &[Manifest],
+        existing: &Existing,
+    ) -> Outcome<BTreeSet<String>> {
+        let mut untried = BTreeSet::new();
+        for manifest in manifests {
+            let lacks_namespace = manifest
+                .namespace()
+                .is_some_and(|namespace| !existing.has_namespace(namespace));
+            if lacks_namespace || target.kind(manifest).await?.is_none() {
+                untried.insert(manifest.title());
+                continue;
+            }
+            target
+                .apply(manifest, DryRun::Server, existing.is_upgraded(manifest))
+                .await?;
+        }
+        Ok(untried)
+    }
+
+    /// Prints the objects of a dry run, or a line for each.
+    fn print(&self, ui: &mut Ui, manifests: &[Manifest], untried: &BTreeSet<String>) -> Outcome {
+        let items: Vec<&Value> = manifests.iter().map(|manifest| &manifest.object).collect();
+        let list = json!({"apiVersion": "v1", "kind": "List", "items": items});
+        if ui.structured(self.format, &list)? {
+            return Ok(());
+        }
+        for manifest in manifests {
+            let title = manifest.title();
+            let suffix = if untried.contains(&title) {
+                " (dry run; the server cannot try it before its namespace or kind exists)"
+            } else {
+                self.dry_run.suffix()
+            };
+            ui.data(format!("{title} created{suffix}"))?;
+        }
+        Ok(())
+    }
+
+    /// Waits until all pods are ready. Shows how many are, and why others are not.
+    async fn wait_ready(&self, ui: &mut Ui, cluster: &Cluster) -> Outcome {
+        let api: Api<Deployment> = Api::namespaced(cluster.client.clone(), &self.namespace);
+        let pods: Api<Pod> = Api::namespaced(cluster.client.clone(), &self.namespace);
+        let mut progress = ui.steps("waiting for the pods to be ready");
+        let mut last = String::new();
+        let question = async |item: Option<&Deployment>| {
+            let Some(item) = item else {
+                return Err(gone("deployment bundle-webhook"));
+            };
+            let wanted = item.spec.as_ref().and_then(|spec| spec.replicas);
+            let wanted = wanted.unwrap_or(1);
+            let status = item.status.clone().unwrap_or_default();
+            let is_current = status.observed_generation == item.metadata.generation;
+            let ready = status.available_replicas.unwrap_or_default();
+            if is_current
+                && ready >= wanted
+                && status.updated_replicas.unwrap_or_default() >= wanted
+            {
+                return Ok(Seen::Done);
+            }
+            let selector = ListParams::default().labels("app.kubernetes.io/name=bundle-webhook");
+            // The reason is extra: a person who may not list Pods still sees the count.
+            let reason = match cluster.ask(pods.list(&selector)).await {
+                Ok(found) => found.items.iter().find_map(waiting_reason),
+                Err(_) => None,
+            };
+            last = format!("{ready} of {wanted} pods are ready");
+            if let Some(reason) = reason {
+                last.push_str("; ");
+                last.push_str(&reason);
+            }
+            progress.now(ui, &last);
+            Ok(Seen::NotYet)
+        };
+        let outcome = cluster
+            .wait_for(&api, DEPLOYMENT, self.wait, question, |limit| {
+                late("the pods were not ready", limit).hint(
+                    "the installation goes on without this command; kubectl describe the Pods of Deployment bundle-webhook",
+                )
+            })
+            .await;
+        drop(progress);
+        match outcome {
+            Ok(()) => {
+                ui.note("bundle-webhook is ready");
+                Ok(())
+            }
+            Err(Failure::Findings { findings, causes }) if causes.is_empty() => {
+                Err(Failure::Findings {
+                    findings,
+                    causes: Some(last)
+                        .filter(|text| !text.is_empty())
+                        .into_iter()
+                        .collect(),
+                })
+            }
+            Err(other) => Err(other),
+        }
+    }
+}
+
+/// Prints the warnings of the API server.
+fn warn(ui: &mut Ui, cluster: &Cluster) {
+    for warning in cluster.take_warnings() {
+        ui.server_warning(&warning);
+    }
+}
+
+/// Refuses API servers that lack what the pod needs.
+async fn check_server(cluster: &Cluster) -> Outcome {
+    let info = cluster.ask(cluster.client.apiserver_version()).await?;
+    check_version(&cluster.name, &info.git_version)
+}
+
+fn check_version(server: &str, reported: &str) -> Outcome {
+    let version = ServerVersion::parse(reported)?;
+    let [major, minor, _] = version.numbers();
+    if (major, minor) >= (1, OLDEST_MINOR) {
+        return Ok(());
+    }
+    Err(Finding::error(
+        codes::cluster::SERVER_TOO_OLD,
+        format!(
+            "the API server {server} has version {}; bundle-webhook needs 1.{OLDEST_MINOR} or newer",
+            version.as_reported()
+        ),
+    )
+    .hint("upgrade the cluster first")
+    .into())
+}
+
+/// Applies the objects phase by phase. Kinds are served before objects of them are applied; registrations come last.
+async fn apply_all(
+    ui: &mut Ui,
+    target: &Target,
+    manifests: &[Manifest],
+    existing: &Existing,
+) -> Outcome {
+    for phase in Phase::ALL {
+        for manifest in manifests.iter().filter(|one| one.phase() == phase) {
+            let is_upgraded = existing.is_upgraded(manifest);
+            target
+                .apply_when_served(manifest, is_upgraded, SERVED)
+                .await?;
+            warn(ui, &target.cluster);
+            let word = if is_upgraded { "configured" } else { "created" };
+            ui.data(format!("{} {word}", manifest.title()))?;
+        }
+    }
+    Ok(())
+}
+
+/// The cause for which a pod is not ready, if its status names one.
+fn waiting_reason(pod: &Pod) -> Option<String> {
+    let name = pod.metadata.name.as_deref()?;
+    let status = pod.status.as_ref()?;
+    let containers = status.container_statuses.iter().flatten();
+    let waiting = containers
+        .filter_map(|container| container.state.as_ref()?.waiting.as_ref())
+        .find_map(|waiting| Some((waiting.reason.clone()?, waiting.message.clone())));
+    if let Some((reason, message)) = waiting {
+        let message = message.map(|text| format!(": {text}")).unwrap_or_default();
+        return Some(format!("pod {name}: {reason}{message}"));
+    }
+    let conditions = status.conditions.iter().flatten();
+    let unscheduled = conditions
+        .filter(|condition| condition.type_ == "PodScheduled" && condition.status == "False")
+        .find_map(|condition| condition.message.clone());
+    unscheduled.map(|message| format!("pod {name} is not scheduled: {message}"))
+}
+
+/// One finding for each thing in the way.
+fn findings(all: impl IntoIterator<Item = Finding>) -> Findings {
+    let mut findings = Findings::default();
+    for finding in all {
+        findings.push(finding);
+    }
+    findings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn servers_before_the_oldest_supported_version_are_refused() {
+        for (version, is_refused) in [
+            ("v1.32.9-eks-1552ad0", true),
+            ("v1.33.0", false),
+            ("v1.36.3+k3s1", false),
+            ("2.0", false),
+        ] {
+            let outcome = check_version("https://127.0.0.1", version);
+            assert_eq!(outcome.is_err(), is_refused, "{version}");
+        }
+    }
+
+    #[test]
+    fn reason_of_a_waiting_container_or_unscheduled_pod_is_shown() {
+        let pod = |status: Value| -> Pod {
+            serde_json::from_value(json!({"metadata": {"name": "a"}, "status": status})).unwrap()
+        };
+        let pulling = json!({"containerStatuses": [{
+            "name": "c", "image": "", "imageID": "", "ready": false, "restartCount": 0,
+            "state": {"waiting": {"reason": "ImagePullBackOff", "message": "not found"}},
+        }]});
+        let told = waiting_reason(&pod(pulling));
+        assert_eq!(told.as_deref(), Some("pod a: ImagePullBackOff: not found"));
+        let unscheduled = json!({"conditions": [{
+            "type": "PodScheduled", "status": "False", "message": "no nodes",
+        }]});
+        let told = waiting_reason(&pod(unscheduled));
+        assert_eq!(told.as_deref(), Some("pod a is not scheduled: no nodes"));
+    }
+}

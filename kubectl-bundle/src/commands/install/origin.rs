@@ -1,0 +1,84 @@
+//! Who created an installed object: this program, a release of Helm, or something else.
+
+use serde_json::Value;
+
+use super::manifests::{MANAGED_BY, MANAGER};
+
+/// The origin of an installed object, as its metadata names it.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Origin {
+    /// `install` of this program.
+    Plugin,
+    /// A release of Helm.
+    Helm {
+        /// Name of the release.
+        release: String,
+        /// Its namespace.
+        namespace: String,
+    },
+    /// Neither.
+    Other,
+}
+
+impl Origin {
+    /// Reads the metadata of an object.
+    pub(crate) fn of(object: &Value) -> Self {
+        let metadata = &object["metadata"];
+        let annotation = |name: &str| metadata["annotations"][name].as_str();
+        if let Some(release) = annotation("meta.helm.sh/release-name") {
+            let namespace = annotation("meta.helm.sh/release-namespace");
+            return Self::Helm {
+                release: release.to_owned(),
+                namespace: namespace.unwrap_or_default().to_owned(),
+            };
+        }
+        if metadata["labels"][MANAGED_BY] == MANAGER {
+            Self::Plugin
+        } else {
+            Self::Other
+        }
+    }
+
+    /// The origin in words, and the next step.
+    pub(super) fn told(&self) -> (String, String) {
+        match self {
+            Self::Plugin => (
+                "kubectl bundle install created it".to_owned(),
+                "kubectl bundle uninstall removes that installation".to_owned(),
+            ),
+            Self::Helm { release, namespace } => (
+                format!("it belongs to Helm release {release} in namespace {namespace}"),
+                format!(
+                    "upgrade it with Helm, or remove it first: helm uninstall {release} --namespace {namespace}"
+                ),
+            ),
+            Self::Other => (
+                "neither Helm nor this program created it".to_owned(),
+                "remove what applied it first; two installations cannot share a cluster".to_owned(),
+            ),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn origin_is_read_from_metadata() {
+        let helm = json!({"metadata": {
+            "labels": {MANAGED_BY: "Helm"},
+            "annotations": {"meta.helm.sh/release-name": "pod", "meta.helm.sh/release-namespace": "ns"},
+        }});
+        let release = Origin::Helm {
+            release: "pod".to_owned(),
+            namespace: "ns".to_owned(),
+        };
+        assert_eq!(Origin::of(&helm), release);
+        let own = json!({"metadata": {"labels": {MANAGED_BY: MANAGER}}});
+        assert_eq!(Origin::of(&own), Origin::Plugin);
+        assert_eq!(Origin::of(&json!({"metadata": {}})), Origin::Other);
+    }
+}
