@@ -3,6 +3,7 @@
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bundle_core::diagnostic::Finding;
 use bytes::{Bytes, BytesMut};
@@ -113,7 +114,8 @@ impl Client {
             failures: 0,
             since: 0,
             until: None,
-            window: None,
+            waited: Duration::ZERO,
+            window_start: offset,
             held: None,
             done: false,
         }
@@ -167,8 +169,10 @@ pub(super) struct Download {
     failures: u32,
     since: u64,
     until: Option<Instant>,
-    /// Start of the current window, and the offset at that time.
-    window: Option<(Instant, u64)>,
+    /// Time of the present window that was spent waiting for the registry.
+    waited: Duration,
+    /// Bytes that had been taken when the window began.
+    window_start: u64,
     /// The last piece, held back until the end of the response is verified.
     held: Option<Bytes>,
     done: bool,
@@ -182,9 +186,13 @@ impl Download {
             .until
             .get_or_insert_with(|| runtime_instant() + allowance);
         loop {
+            let (before, begun) = (runtime_instant(), self.begun);
             let step = tokio::time::timeout_at(until, self.step())
                 .await
                 .unwrap_or(Err(Reason::Stalled { after: allowance }));
+            if begun {
+                self.waited += runtime_instant().duration_since(before);
+            }
             self.check_rate()?;
             match step {
                 Ok(piece) => return Ok(piece),
@@ -197,21 +205,24 @@ impl Download {
         }
     }
 
-    /// Returns an error at the end of a window in which too few bytes arrived. Time in which the
-    /// caller does not read is not counted: the window restarts with the next piece.
+    /// Returns an error at the end of a window in which too few bytes arrived. A window is time
+    /// spent waiting for the registry after its first piece; time in which the caller does not read
+    /// is not counted.
     fn check_rate(&mut self) -> Result<(), Reason> {
-        let slowest = self.client.deadlines.slowest;
-        let (begun, before) = *self.window.get_or_insert((runtime_instant(), 0));
-        if slowest == 0 || self.done || runtime_instant().duration_since(begun) < Deadlines::WINDOW
-        {
+        let Deadlines {
+            slowest, window, ..
+        } = self.client.deadlines;
+        if slowest == 0 || self.done || self.waited < window {
             return Ok(());
         }
-        let came = self.offset.saturating_sub(before);
-        self.window = Some((runtime_instant(), self.offset));
-        if came < slowest * Deadlines::WINDOW.as_secs() {
+        let came = self.offset.saturating_sub(self.window_start);
+        self.waited = Duration::ZERO;
+        self.window_start = self.offset;
+        let needed = u128::from(slowest) * window.as_millis() / 1000;
+        if u128::from(came) < needed {
             return Err(Reason::TooSlow {
                 came,
-                window: Deadlines::WINDOW,
+                window,
                 slowest,
             });
         }

@@ -67,17 +67,13 @@ pub struct Deadlines {
     pub transfer: Duration,
     /// Bytes per second: the time a blob needs at this rate is added to `transfer`.
     pub rate: u64,
-    /// Minimum rate of a blob over any [`Deadlines::WINDOW`], in bytes per second. 0 accepts any
-    /// progress.
+    /// Minimum rate of a blob over any `window`, in bytes per second. 0 accepts any progress.
     pub slowest: u64,
+    /// Time over which `slowest` is measured.
+    pub window: Duration,
     /// Pause before the first retry of a busy registry (429, 5xx). It grows, and there are at most
     /// three attempts. `Retry-After` overrides it.
     pub pause: Duration,
-}
-
-impl Deadlines {
-    /// Time over which [`Deadlines::slowest`] is measured.
-    pub const WINDOW: Duration = Duration::from_secs(10);
 }
 
 impl Default for Deadlines {
@@ -89,6 +85,7 @@ impl Default for Deadlines {
             transfer: Duration::from_secs(600),
             rate: 256 << 10,
             slowest: 0,
+            window: Duration::from_secs(10),
             pause: Duration::from_millis(200),
         }
     }

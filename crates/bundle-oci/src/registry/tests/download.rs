@@ -185,6 +185,78 @@ async fn abandoned_read_can_be_continued() {
     assert_eq!(wrong.finding().code, codes::registry::DIGEST_MISMATCH);
 }
 
+/// Returns a client that requires `slowest` bytes a second, measured over `window`.
+fn impatient(slowest: u64, window: Duration) -> Client {
+    Client::new(ClientOptions {
+        deadlines: Deadlines {
+            slowest,
+            window,
+            ..Deadlines::default()
+        },
+        ..ClientOptions::default()
+    })
+    .unwrap()
+}
+
+#[tokio::test]
+async fn registry_below_the_minimum_rate_is_given_up_after_one_window() {
+    let registry = Registry::honest().await.unwrap();
+    let (repository, blob) = stored(&registry, 1_000_000).await;
+    // 20 KB a second.
+    registry.set_fault(Some(Fault::SlowBlob {
+        piece: 100,
+        pause: Duration::from_millis(5),
+    }));
+    let window = Duration::from_millis(60);
+    let before = registry.seen().len();
+    let error = impatient(1 << 20, window)
+        .blob(&repository, &blob.descriptor)
+        .bytes()
+        .await
+        .unwrap_err();
+    let Reason::TooSlow { came, .. } = error.reason else {
+        panic!("{error}");
+    };
+    // A minimum in bytes a second is that of a part of a second too.
+    assert!(came < (1 << 20) * 60 / 1000, "{came}");
+    assert_eq!(error.finding().code, codes::registry::STALLED);
+    assert!(error.is_passing());
+    assert_eq!(registry.seen().len() - before, 1, "asked again");
+}
+
+#[tokio::test]
+async fn slow_registry_is_read_to_the_end_if_it_keeps_to_the_minimum_rate() {
+    let registry = Registry::honest().await.unwrap();
+    let (repository, blob) = stored(&registry, 2000).await;
+    registry.set_fault(Some(Fault::SlowBlob {
+        piece: 100,
+        pause: Duration::from_millis(5),
+    }));
+    // Several windows; 0 is no minimum.
+    for slowest in [100, 0] {
+        let client = impatient(slowest, Duration::from_millis(20));
+        let read = client.blob(&repository, &blob.descriptor).bytes().await;
+        assert_eq!(read.unwrap(), bytes_of(&blob), "{slowest}");
+    }
+}
+
+#[tokio::test]
+async fn time_that_the_reader_of_a_blob_takes_is_not_counted_against_the_registry() {
+    let registry = Registry::honest().await.unwrap();
+    let (repository, blob) = stored(&registry, 3 << 20).await;
+    let window = Duration::from_millis(100);
+    let mut reader = impatient(1 << 20, window).blob(&repository, &blob.descriptor);
+    let mut count = 0;
+    while let Some(piece) = reader.next().await {
+        if count < 100_000 {
+            // For example while it waits for memory.
+            tokio::time::sleep(window * 2).await;
+        }
+        count += piece.unwrap().len();
+    }
+    assert_eq!(count, 3 << 20);
+}
+
 /// Returns the bytes of a blob in memory.
 pub(super) fn bytes_of(blob: &Blob) -> &Bytes {
     match &blob.content {
