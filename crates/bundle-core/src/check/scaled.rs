@@ -9,16 +9,6 @@ use crate::{
 
 pub(super) fn check(objects: &[Manifest], findings: &mut Findings) {
     for scaled in scaling::scaled(objects) {
-        let target = &scaled.target.id;
-        let namespace = target
-            .namespace
-            .as_ref()
-            .map(|namespace| format!(", namespace: {namespace}"))
-            .unwrap_or_default();
-        let kind = match target.group.as_str() {
-            "" => target.kind.clone(),
-            group => format!("{}.{group}", target.kind),
-        };
         findings.push(
             warning(
                 scaled.target,
@@ -27,9 +17,8 @@ pub(super) fn check(objects: &[Manifest], findings: &mut Findings) {
             )
             .at_field("spec.replicas")
             .hint(format!(
-                "remove spec.replicas, or deploy it with spec.drift.ignore: [{{kind: {kind}{namespace}, name: {}, fields: [{}]}}]",
-                target.name,
-                scaling::REPLICAS
+                "remove spec.replicas, or deploy it with {}",
+                scaling::ignore_rule(&scaled.target.id)
             )),
         );
     }

@@ -67,6 +67,20 @@ pub fn remove_replicas(value: &mut Value) {
     }
 }
 
+/// Returns the field and the rule of a BundleDeployment that leave the replicas of `target` to others from the start.
+pub fn ignore_rule(target: &ObjectId) -> String {
+    let namespace = target.namespace.as_ref();
+    let namespace = namespace.map_or_else(String::new, |name| format!(", namespace: {name}"));
+    let kind = match target.group.as_str() {
+        "" => target.kind.clone(),
+        group => format!("{}.{group}", target.kind),
+    };
+    format!(
+        "spec.drift.ignore: [{{kind: {kind}{namespace}, name: {}, fields: [{REPLICAS}]}}]",
+        target.name
+    )
+}
+
 /// Owner of the replicas of an object on the cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReplicasOwner<'a> {

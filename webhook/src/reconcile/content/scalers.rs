@@ -54,7 +54,10 @@ impl Scalers {
     ) -> bool {
         let owner = match scaling::replicas_owner(object::entries(&live.metadata)) {
             None => return false,
-            Some(ReplicasOwner::Manager(name)) => format!("field manager {name}"),
+            Some(ReplicasOwner::Manager(name)) => format!(
+                "field manager {name}; to leave it to others from the start, set {}",
+                scaling::ignore_rule(&item.id)
+            ),
             Some(ReplicasOwner::Autoscaler) => match autoscaler(client, item).await {
                 Ok(None) => return false,
                 Ok(Some(name)) => format!("HorizontalPodAutoscaler {name}"),
