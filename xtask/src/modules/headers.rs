@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 
 /// Top-level folders whose paths are checked.
-const FOLDERS: [&str; 7] = [
+pub(super) const FOLDERS: [&str; 7] = [
     "crates/",
     "docs/",
     "e2e/",
@@ -130,7 +130,7 @@ fn header(text: &str) -> String {
 }
 
 /// Returns the words of a line of code: identifiers, also in literals.
-fn words(line: &str) -> impl Iterator<Item = &str> {
+pub(super) fn words(line: &str) -> impl Iterator<Item = &str> {
     line.split(|letter: char| !letter.is_alphanumeric() && letter != '_')
         .filter(|word| !word.is_empty())
 }

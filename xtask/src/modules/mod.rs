@@ -1,7 +1,8 @@
-//! Checks of the modules of each crate: no import cycles, one module style, and headers that refer
-//! only to existing names.
+//! Checks of the modules of each crate: no import cycles, one module style, and headers and pages of
+//! `docs` that refer only to existing names.
 
 mod cycles;
+mod docs;
 mod headers;
 mod reader;
 mod tree;
@@ -70,6 +71,7 @@ pub(crate) fn check(root: &Path) -> Result<()> {
     let sources = sources(root)?;
     wrong.extend(two_styles(root, &sources));
     wrong.extend(headers::check(root, &crates, &sources)?);
+    wrong.extend(docs::check(root, &sources)?);
     if wrong.is_empty() {
         return Ok(());
     }
