@@ -23,6 +23,7 @@ mod plugins;
 mod referrers;
 mod registries;
 mod shipping;
+mod upgrades;
 
 /// Runs the program and compares exit code, stdout and stderr.
 macro_rules! kb_snapshot {

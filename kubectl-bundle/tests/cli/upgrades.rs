@@ -1,0 +1,187 @@
+//! Upgrades as `deploy`, `get` and `version` show them.
+
+use axum::http::Method;
+use serde_json::{Value, json};
+
+use crate::cluster::{PINNED, cluster, status};
+use crate::context::Context;
+use crate::kb_snapshot;
+
+const PATH: &str = "/bundledeployments/web";
+const LIST: &str = "/bundledeployments";
+const DIGEST: &str = "sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08";
+
+/// A deployment of which version 1.4.0 is installed.
+fn deployed(ready: &str, reason: &str, message: &str) -> Value {
+    json!({
+        "apiVersion": "core.rukpak.io/v1alpha1", "kind": "BundleDeployment",
+        "metadata": {"name": "web", "generation": 1, "resourceVersion": "8", "managedFields": [
+            {"manager": "kubectl-bundle", "operation": "Apply", "apiVersion": "core.rukpak.io/v1alpha1", "fieldsType": "FieldsV1", "fieldsV1": {
+                "f:spec": {"f:provisionerClassName": {}, "f:rollout": {"f:history": {}}},
+            }},
+        ]},
+        "spec": {
+            "provisionerClassName": "production",
+            "rollout": {"history": 3},
+            "template": {"spec": {"provisionerClassName": "production", "source": {"type": "image", "image": {"ref": PINNED}}}},
+        },
+        "status": {
+            "observedGeneration": 1,
+            "installed": {"digest": DIGEST, "version": "1.4.0", "objects": 2},
+            "conditions": [
+                {"type": "Installed", "status": ready, "reason": reason, "message": message, "observedGeneration": 1, "lastTransitionTime": "2026-01-01T00:00:00Z"},
+                {"type": "Ready", "status": ready, "reason": reason, "message": message, "observedGeneration": 1, "lastTransitionTime": "2026-01-01T00:00:00Z"},
+            ],
+        },
+    })
+}
+
+fn upgrading() -> Value {
+    let mut object = deployed("False", "InstallFailed", "1 of 2 objects");
+    object["status"]["upgrade"] = json!({"bundle": "web-5a1b2c", "digest": DIGEST.replace("9f86", "0000"), "version": "1.5.0"});
+    object
+}
+
+fn list(items: &[Value]) -> Value {
+    json!({"apiVersion": "core.rukpak.io/v1alpha1", "kind": "BundleDeploymentList", "metadata": {"resourceVersion": "7"}, "items": items})
+}
+
+fn bundles() -> Value {
+    json!({"apiVersion": "core.rukpak.io/v1alpha1", "kind": "BundleList", "metadata": {}, "items": []})
+}
+
+fn events(items: &[Value]) -> Value {
+    json!({"apiVersion": "v1", "kind": "EventList", "metadata": {}, "items": items})
+}
+
+fn version(git: &str) -> Value {
+    json!({
+        "major": "1", "minor": "36", "gitVersion": git, "gitCommit": "", "gitTreeState": "",
+        "buildDate": "", "goVersion": "", "compiler": "", "platform": "",
+    })
+}
+
+#[test]
+fn deploy_with_replace_sets_it_and_keeps_other_settings_of_the_rollout() {
+    let mut context = Context::new();
+    let installed = || deployed("True", "InstallationSucceeded", "");
+    let applied = cluster(
+        &mut context,
+        vec![
+            (Method::GET, PATH, 200, installed()),
+            (Method::PATCH, PATH, 200, installed()),
+        ],
+    );
+    context.stdout(&["deploy", "web", PINNED, "--replace", "always"]);
+    assert_eq!(
+        applied.lock().unwrap()[0]["spec"]["rollout"],
+        json!({"history": 3, "replace": "Always"})
+    );
+    for (word, value) in [("ifcompleted", "IfCompleted"), ("never", "Never")] {
+        let printed = context.stdout(&[
+            "deploy",
+            "web",
+            PINNED,
+            "--dry-run",
+            "--replace",
+            word,
+            "-o",
+            "json",
+        ]);
+        let object: Value = serde_json::from_str(&printed).unwrap();
+        assert_eq!(object["spec"]["rollout"], json!({"replace": value}));
+    }
+}
+
+#[test]
+fn get_shows_both_versions_during_an_upgrade() {
+    let mut context = Context::new();
+    cluster(
+        &mut context,
+        vec![
+            (Method::GET, LIST, 200, list(&[upgrading()])),
+            (Method::GET, "/bundles", 200, bundles()),
+            (Method::GET, "/events", 200, events(&[])),
+        ],
+    );
+    kb_snapshot!(context, ["get"], @r"
+    exit code: 0
+    ----- stdout -----
+    NAME   VERSION          DIGEST         INSTALLED               READY                   DRIFT   CORRECTED   AGE
+    web    1.4.0 -> 1.5.0   9f86d081884c   False (InstallFailed)   False (InstallFailed)   0       0           <none>
+    ----- stderr -----
+    ");
+}
+
+#[test]
+fn get_with_watch_prints_a_row_for_each_event() {
+    let mut context = Context::new();
+    let installed = deployed("True", "InstallationSucceeded", "");
+    let event = json!({"type": "MODIFIED", "object": upgrading()});
+    cluster(
+        &mut context,
+        vec![
+            (Method::GET, LIST, 200, list(&[installed])),
+            (Method::GET, "/bundles", 200, bundles()),
+            (Method::GET, "/events", 200, events(&[])),
+            // The watch with one event; the server ends it, and refuses the next.
+            (Method::GET, LIST, 200, event),
+            (Method::GET, "/events", 200, events(&[])),
+            (
+                Method::GET,
+                LIST,
+                403,
+                status(403, "Forbidden", "bundledeployments is forbidden"),
+            ),
+        ],
+    );
+    kb_snapshot!(context, ["get", "-w"], @r"
+    exit code: 3
+    ----- stdout -----
+    NAME   VERSION   DIGEST         INSTALLED   READY   DRIFT   CORRECTED   AGE
+    web    1.4.0     9f86d081884c   True        True    0       0           <none>
+    web    1.4.0 -> 1.5.0   9f86d081884c   False (InstallFailed)   False (InstallFailed)   0       0           <none>
+    ----- stderr -----
+    Error from server (Forbidden): bundledeployments is forbidden
+    ");
+}
+
+#[test]
+fn version_of_the_webhook_is_that_of_its_image() {
+    let mut context = Context::new();
+    let deployment = |image: &str| {
+        json!({
+            "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "bundle-webhook", "namespace": "bundle-system"},
+            "spec": {"selector": {}, "template": {"spec": {"containers": [{"name": "webhook", "image": image}]}}},
+        })
+    };
+    let path = "/namespaces/bundle-system/deployments/bundle-webhook";
+    let digest = format!("localhost:5000/bundle-webhook@{DIGEST}");
+    cluster(
+        &mut context,
+        vec![
+            (Method::GET, "/version", 200, version("v1.36.0")),
+            (
+                Method::GET,
+                path,
+                200,
+                deployment("localhost:5000/team/bundle-webhook:0.3.1"),
+            ),
+            (Method::GET, "/version", 200, version("v1.36.0")),
+            (Method::GET, path, 200, deployment(&digest)),
+            (Method::GET, "/version", 200, version("v1.36.0")),
+            (Method::GET, path, 403, status(403, "Forbidden", "no")),
+        ],
+    );
+    let printed = context.stdout(&["version"]);
+    let lines: Vec<&str> = printed.lines().skip(1).collect();
+    assert_eq!(
+        lines,
+        ["Server Version: v1.36.0", "Webhook Version: v0.3.1"]
+    );
+    let printed = context.stdout(&["version", "-o", "json"]);
+    let versions: Value = serde_json::from_str(&printed).unwrap();
+    assert_eq!(versions["webhookVersion"], DIGEST);
+    let printed = context.stdout(&["version"]);
+    assert!(!printed.contains("Webhook Version"), "{printed}");
+}
