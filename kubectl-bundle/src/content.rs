@@ -2,9 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use bundle_core::check;
+use bundle_core::check::{self, Installation};
 use bundle_core::diagnostic::{Finding, Findings, Severity, codes};
-use bundle_core::format::Content;
+use bundle_core::format::{self, Content, Files};
 use bundle_core::images::{self, Allowed, Lock};
 use bundle_core::package::{self, Package};
 use bundle_oci::pack::PackedImage;
@@ -175,4 +175,20 @@ pub(crate) fn packed(ui: &mut Ui, place: &Place) -> Outcome<PackedImage> {
         Place::Registry(reference) => reference.to_string().into(),
     };
     build(ui, &path).map(|built| built.packed)
+}
+
+/// The findings of `build` on the files of a built bundle, for a BundleDeployment with these settings; without them, for a Bundle.
+pub(crate) fn findings(files: &Files, installation: Option<&Installation<'_>>) -> Findings {
+    let target = installation.and_then(|installation| installation.target_namespace);
+    let content = match format::read_into(files, target) {
+        Ok(content) => content,
+        Err(findings) => return findings,
+    };
+    let checked = match installation {
+        Some(installation) => check::installed(&content, files, &BuiltinSchemas, installation),
+        None => check::all(&content, files, &BuiltinSchemas),
+    };
+    let mut findings = content.warnings;
+    findings.0.extend(checked.0);
+    findings
 }

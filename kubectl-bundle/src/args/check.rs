@@ -10,8 +10,9 @@ use super::{Data, Kube, Registry};
 /// with the same codes.
 ///
 /// The facts are looked up with your own rights: classes, policies, whether you may use them, the
-/// server's version, and the registry. What could not be looked up is said. Exit code 0 is
-/// admitted, 3 refused, 4 cannot tell.
+/// server's version, and the registry. The content of images is pulled and checked as `build`
+/// checks it, with the target namespace and drift rules of the BundleDeployment. What could not be
+/// looked up is said. Exit code 0 is admitted, 3 refused, 4 cannot tell.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

@@ -11,6 +11,7 @@ mod context;
 mod attest;
 mod blobs;
 mod bundles;
+mod check;
 mod cluster;
 mod everyday;
 mod help;

@@ -8,6 +8,7 @@ mod cel;
 mod config;
 mod custom;
 mod definition;
+mod installation;
 mod scaled;
 mod scope;
 mod structural;
@@ -22,15 +23,35 @@ use crate::{
 };
 
 pub use builtin::KubernetesSchemas;
+pub use installation::Installation;
 pub use scope::namespaced;
 
 /// Runs all checks. Findings are in the order of files and lines.
 pub fn all(content: &Content, files: &Files, schemas: &dyn KubernetesSchemas) -> Findings {
+    checked(content, files, schemas, None)
+}
+
+/// Like [`all`], for content that a BundleDeployment with these settings installs.
+pub fn installed(
+    content: &Content,
+    files: &Files,
+    schemas: &dyn KubernetesSchemas,
+    installation: &Installation<'_>,
+) -> Findings {
+    checked(content, files, schemas, Some(installation))
+}
+
+fn checked(
+    content: &Content,
+    files: &Files,
+    schemas: &dyn KubernetesSchemas,
+    installation: Option<&Installation<'_>>,
+) -> Findings {
     let mut findings = Findings::default();
     apis::check(content, &mut findings);
     builtin::check(content, schemas, &mut findings);
-    scope::check(&content.objects, &mut findings);
-    scaled::check(&content.objects, &mut findings);
+    scope::check(&content.objects, installation, &mut findings);
+    scaled::check(&content.objects, installation, &mut findings);
     let mut rules = cel::Rules::new();
     let sound = definitions(&content.objects, &mut rules, &mut findings);
     custom::check(content, files, &sound, &mut rules, &mut findings);

@@ -1,24 +1,38 @@
 //! Objects that set their number of replicas while an autoscaler of the same content scales them.
 
-use super::warning;
+use super::{Installation, warning};
 use crate::{
     diagnostic::{Findings, codes},
     object::Manifest,
     plan::scaling,
 };
 
-pub(super) fn check(objects: &[Manifest], findings: &mut Findings) {
+pub(super) fn check(
+    objects: &[Manifest],
+    installation: Option<&Installation<'_>>,
+    findings: &mut Findings,
+) {
     for scaled in scaling::scaled(objects) {
+        let target = match installation {
+            Some(installation) => installation.settled(&scaled.target.id),
+            None => scaled.target.id.clone(),
+        };
+        if installation.is_some_and(|installation| installation.ignores_replicas(&target)) {
+            continue;
+        }
         findings.push(
             warning(
                 scaled.target,
                 codes::check::SCALED,
-                format!("{} scales it, and the manifest sets the number too", scaled.scaler.id),
+                format!(
+                    "{} scales it, and the manifest sets the number too",
+                    scaled.scaler.id
+                ),
             )
             .at_field("spec.replicas")
             .hint(format!(
                 "remove spec.replicas, or deploy it with {}",
-                scaling::ignore_rule(&scaled.target.id)
+                scaling::ignore_rule(&target)
             )),
         );
     }

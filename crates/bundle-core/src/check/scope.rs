@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-use super::warning;
+use super::{Installation, warning};
 use crate::{
     diagnostic::{Finding, Findings, codes},
     object::Manifest,
@@ -18,12 +18,17 @@ const RESERVED: &[&str] = &["kube-node-lease", "kube-public", "kube-system"];
 /// Objects without a namespace that are named.
 const LISTED: usize = 3;
 
-pub(super) fn check(objects: &[Manifest], findings: &mut Findings) {
+pub(super) fn check(
+    objects: &[Manifest],
+    installation: Option<&Installation<'_>>,
+    findings: &mut Findings,
+) {
     let namespaced = namespaced(objects);
     let created: BTreeSet<&str> = objects
         .iter()
         .filter(|object| object.id.group.is_empty() && object.id.kind == "Namespace")
         .map(|object| object.id.name.as_str())
+        .chain(installation.and_then(Installation::created_namespace))
         .collect();
     let mut told: BTreeSet<&str> = BTreeSet::new();
     let mut homeless = Vec::new();
@@ -37,7 +42,12 @@ pub(super) fn check(objects: &[Manifest], findings: &mut Findings) {
             _ => {}
         }
     }
-    findings.0.extend(without_namespace(&homeless));
+    match installation {
+        Some(installation) if installation.target_namespace.is_some() => {}
+        _ => findings
+            .0
+            .extend(without_namespace(&homeless, installation.is_some())),
+    }
 }
 
 /// Returns `true` if an object of this content is in a namespace, from Kubernetes' own kinds and
@@ -51,8 +61,9 @@ pub fn namespaced(objects: &[Manifest]) -> impl Fn(&Manifest) -> Option<bool> {
     }
 }
 
-/// Returns one warning for all objects without a namespace.
-fn without_namespace(objects: &[&Manifest]) -> Option<Finding> {
+/// Returns one finding for all objects without a namespace: an error if a BundleDeployment installs
+/// them (`is_installed`), a warning otherwise.
+fn without_namespace(objects: &[&Manifest], is_installed: bool) -> Option<Finding> {
     let listed: Vec<String> = objects
         .iter()
         .take(LISTED)
@@ -68,6 +79,13 @@ fn without_namespace(objects: &[&Manifest]) -> Option<Finding> {
             count - LISTED
         ),
     };
+    if is_installed {
+        return Some(
+            Finding::error(codes::install::NO_NAMESPACE, message)
+                .at_field("spec.targetNamespace")
+                .hint("set it, and spec.createNamespace: true if that namespace does not exist; or name the namespace in the manifests"),
+        );
+    }
     Some(Finding::warning(codes::check::SCOPE, message).hint(
         "they go into spec.targetNamespace of the BundleDeployment, and are not installed without it; or name the namespace in the manifests",
     ))

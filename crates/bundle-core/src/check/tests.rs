@@ -45,15 +45,34 @@ pub(super) fn told(package: &str, files: &[(&str, &str)]) -> Vec<String> {
     checked(package, files, &NoSchemas)
 }
 
-fn checked(package: &str, files: &[(&str, &str)], schemas: &dyn KubernetesSchemas) -> Vec<String> {
-    let files: Files = files
-        .iter()
-        .chain(&[(crate::package::FILE, package)])
-        .map(|(path, text)| ((*path).to_owned(), text.as_bytes().to_vec()))
-        .collect();
+/// Like [`said`], for content that a BundleDeployment with these settings installs.
+pub(super) fn with_installation(
+    manifests: &[(&str, &str)],
+    installation: &Installation<'_>,
+) -> Vec<String> {
+    let files = files(PACKAGE, manifests);
+    let content = format::read(&files).unwrap();
+    let findings = installed(&content, &files, &NoSchemas, installation);
+    findings.0.iter().map(line).collect()
+}
+
+fn checked(
+    package: &str,
+    manifests: &[(&str, &str)],
+    schemas: &dyn KubernetesSchemas,
+) -> Vec<String> {
+    let files = files(package, manifests);
     let content = format::read(&files).unwrap();
     let findings = all(&content, &files, schemas);
     findings.0.iter().map(line).collect()
+}
+
+fn files(package: &str, files: &[(&str, &str)]) -> Files {
+    files
+        .iter()
+        .chain(&[(crate::package::FILE, package)])
+        .map(|(path, text)| ((*path).to_owned(), text.as_bytes().to_vec()))
+        .collect()
 }
 
 fn line(finding: &Finding) -> String {

@@ -31,7 +31,7 @@ use crate::registry;
 /// Source of facts, with those that are the same for every object.
 pub(super) struct Lookup {
     cluster: Cluster,
-    registry: Client,
+    pub(super) registry: Client,
     system_namespace: String,
     state_namespace: String,
     pub(super) requester: Requester,

@@ -1,5 +1,6 @@
 //! `check`: runs the admission review for objects in files, with facts that the user may look up.
 
+mod content;
 mod documents;
 mod lookup;
 mod named;
@@ -20,6 +21,7 @@ use crate::registry::RegistrySettings;
 use crate::ui::Ui;
 use crate::ui::format::Format;
 
+use content::ReviewedImage;
 use documents::{Found, What};
 use lookup::Lookup;
 use report::{Answer, Report};
@@ -123,12 +125,17 @@ impl Check {
                 None
             });
         subject.old = old.as_ref();
-        let verdict = review::verdict(lookup, lookup, &subject, &lookup.requester).await;
-        Report::new(found, verdict.findings().clone(), unchecked).judged(match verdict {
+        let image = ReviewedImage::new(lookup);
+        let verdict = review::verdict(lookup, &image, &subject, &lookup.requester).await;
+        let content = Box::pin(image.content(&subject, &verdict)).await;
+        unchecked.extend(content.unchecked);
+        let report = Report::new(found, verdict.findings().clone(), unchecked);
+        let answer = match verdict {
             Verdict::Admit { .. } => Answer::Admitted,
             Verdict::Refuse(_) => Answer::Refused,
             Verdict::CannotTell(_) => Answer::CannotTell,
-        })
+        };
+        report.judged(answer).with_content(content.findings)
     }
 }
 

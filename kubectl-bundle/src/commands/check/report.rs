@@ -70,6 +70,17 @@ impl Report {
         Self { verdict, ..self }
     }
 
+    /// Adds the findings on the content of the object. An error in them outweighs the verdict, and a refusal an unknown result.
+    pub(super) fn with_content(mut self, findings: Findings) -> Self {
+        self.verdict = match (self.verdict, findings.outcome()) {
+            (Answer::Refused, _) | (_, None) => self.verdict,
+            (_, Some(Meaning::CannotTell)) => Answer::CannotTell,
+            (_, Some(_)) => Answer::Refused,
+        };
+        self.findings.0.extend(findings.0);
+        self
+    }
+
     /// Returns the result for an object that admission does not review.
     pub(super) fn passed_over(found: &Found) -> Self {
         Self::new(found, Findings::default(), Vec::new()).judged(Answer::NotReviewed)
@@ -78,8 +89,11 @@ impl Report {
     fn located(&self) -> impl Iterator<Item = Finding> {
         self.findings.0.iter().map(|finding| {
             let mut finding = finding.clone();
-            finding.place.file.get_or_insert_with(|| self.file.clone());
-            finding.place.line.get_or_insert(self.line);
+            // A file of the content has lines of its own.
+            if finding.place.file.is_none() {
+                finding.place.file = Some(self.file.clone());
+                finding.place.line.get_or_insert(self.line);
+            }
             finding
         })
     }

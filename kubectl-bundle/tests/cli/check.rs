@@ -1,0 +1,237 @@
+//! `check` with a cluster and a registry: the content of images. The servers answer from a list.
+
+use std::io::Read as _;
+
+use axum::http::Method;
+use bundle_core::format::Files;
+use bundle_core::package;
+use bundle_testkit::registry::{Fault, Registry};
+use serde_json::{Value, json};
+
+use crate::cluster::{PINNED, cluster, status};
+use crate::context::{CONFIG_MAP, Context, PACKAGE};
+
+/// A Deployment with an unknown field and a number of replicas, and the autoscaler that scales it.
+const APP: &str = "\
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web, namespace: default}
+spec:
+  replicas: 2
+  selector: {matchLabels: {a: b}}
+  template:
+    metadata: {labels: {a: b}}
+    spec: {containers: [{name: a, image: 'registry.example.com/b:1', resource: {}}]}
+---
+apiVersion: autoscaling/v2
+kind: HorizontalPodAutoscaler
+metadata: {name: web, namespace: default}
+spec: {maxReplicas: 3, scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: web}}
+";
+
+/// The same ConfigMap as in other tests, without a namespace.
+const HOMELESS: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: web}\n";
+
+/// Pushes a package that nobody checked, and returns its reference.
+fn publish(registry: &Registry, manifests: &str) -> String {
+    let files: Files = [("bundle.yaml", PACKAGE), ("manifests/web.yaml", manifests)]
+        .map(|(path, text)| (path.to_owned(), text.as_bytes().to_vec()))
+        .into();
+    let package = package::parse(PACKAGE.as_bytes()).unwrap();
+    let packed = bundle_oci::pack::pack(&files, &package).unwrap();
+    for blob in packed.blobs() {
+        let mut bytes = Vec::new();
+        blob.reader().unwrap().read_to_end(&mut bytes).unwrap();
+        registry.put_blob("team/web", bytes);
+    }
+    let media_type = "application/vnd.oci.image.manifest.v1+json";
+    for name in ["1.4.0", packed.digest.as_str()] {
+        registry.put_manifest("team/web", name, media_type, &packed.manifest.bytes);
+    }
+    registry.reference(&format!("team/web@{}", packed.digest))
+}
+
+/// Writes `web.yaml`: a BundleDeployment of that content.
+fn deployment(context: &Context, reference: &str, more: &str) {
+    context.write(
+        "web.yaml",
+        format!(
+            "apiVersion: core.rukpak.io/v1alpha1\nkind: BundleDeployment\nmetadata: {{name: web}}\nspec:\n  provisionerClassName: production\n{more}\
+             \x20 template: {{spec: {{provisionerClassName: production, source: {{type: image, image: {{ref: '{reference}'}}}}}}}}\n"
+        ),
+    );
+}
+
+fn object(kind: &str, group: &str, rest: &Value) -> Value {
+    let mut object =
+        json!({"apiVersion": format!("{group}/v1"), "kind": kind, "metadata": {}, "spec": {}});
+    for (key, value) in rest.as_object().unwrap() {
+        object[key] = value.clone();
+    }
+    object
+}
+
+/// The answers to one `check` of the deployment, by somebody who may use its class.
+fn answers(provisioner: &str, policies: &[Value]) -> Vec<(Method, &'static str, u16, Value)> {
+    let version = json!({
+        "major": "1", "minor": "36", "gitVersion": "v1.36.0", "gitCommit": "", "gitTreeState": "",
+        "buildDate": "", "goVersion": "", "compiler": "", "platform": "",
+    });
+    let identity = json!({"status": {"userInfo": {"username": "ana"}}});
+    let identity = object("SelfSubjectReview", "authentication.k8s.io", &identity);
+    let allowed = json!({"status": {"allowed": true}});
+    let allowed = object("SelfSubjectAccessReview", "authorization.k8s.io", &allowed);
+    let policies = json!({"apiVersion": "core.rukpak.io/v1alpha1", "kind": "SignaturePolicyList", "metadata": {}, "items": policies});
+    let class = json!({
+        "apiVersion": "core.rukpak.io/v1alpha1", "kind": "ProvisionerClass", "metadata": {"name": "production"},
+        "spec": {"provisioner": provisioner, "serviceAccount": {"namespace": "bundle-system", "name": "installer"}, "signatures": "IfPolicy"},
+    });
+    let class = (Method::GET, "/provisionerclasses/production", 200, class);
+    vec![
+        (Method::GET, "/version", 200, version),
+        (Method::POST, "/selfsubjectreviews", 201, identity),
+        (Method::GET, "/signaturepolicies", 200, policies),
+        (
+            Method::GET,
+            "/bundledeployments/web",
+            404,
+            status(404, "NotFound", "not found"),
+        ),
+        class.clone(),
+        class,
+        (Method::POST, "/selfsubjectaccessreviews", 201, allowed),
+    ]
+}
+
+const OURS: &str = "core.rukpak.io/plain";
+
+fn check(context: &Context) -> String {
+    context.run(&["check", "-f", "web.yaml"])
+}
+
+#[test]
+fn check_reports_objects_of_the_content_that_the_api_server_would_refuse() {
+    let mut context = Context::new();
+    let registry = context.registry();
+    deployment(&context, &publish(&registry, APP), "");
+    cluster(&mut context, answers(OURS, &[]));
+    let checked = check(&context);
+    assert!(
+        checked.starts_with(
+            "exit code: 3\n----- stdout -----\nbundledeployment.core.rukpak.io/web refused\n"
+        ),
+        "{checked}"
+    );
+    for part in [
+        "/manifests/web.yaml:1: Deployment.apps/default/web: spec.template.spec.containers[0].resource: the schema has no such field; did you mean `resources`? [BUNDLE-CHECK-013]",
+        "HorizontalPodAutoscaler.autoscaling/default/web scales it, and the manifest sets the number too [BUNDLE-CHECK-014]",
+        "spec.drift.ignore: [{kind: Deployment.apps, namespace: default, name: web, fields: [/spec/replicas]}]",
+    ] {
+        assert!(checked.contains(part), "{part}:\n{checked}");
+    }
+
+    // The rule that the warning proposes ends it.
+    let valid = APP.replace(", resource: {}", "");
+    let rule = "  drift: {ignore: [{kind: Deployment.apps, namespace: default, name: web, fields: [/spec/replicas]}]}\n";
+    deployment(&context, &publish(&registry, &valid), rule);
+    cluster(&mut context, answers(OURS, &[]));
+    let checked = check(&context);
+    assert!(checked.starts_with("exit code: 0\n"), "{checked}");
+    assert!(!checked.contains("BUNDLE-CHECK-"), "{checked}");
+}
+
+#[test]
+fn check_refuses_content_whose_objects_have_owners() {
+    let mut context = Context::new();
+    let registry = context.registry();
+    let owned = CONFIG_MAP.replace(
+        "namespace: default",
+        "namespace: default, ownerReferences: [{apiVersion: v1, kind: ConfigMap, name: a, uid: b}]",
+    );
+    deployment(&context, &publish(&registry, &owned), "");
+    cluster(&mut context, answers(OURS, &[]));
+    let checked = check(&context);
+    assert!(checked.starts_with("exit code: 3\n"), "{checked}");
+    assert!(
+        checked.contains("ConfigMap/web: metadata.ownerReferences"),
+        "{checked}"
+    );
+}
+
+#[test]
+fn check_settles_namespaces_of_the_content_by_target_namespace() {
+    let mut context = Context::new();
+    let registry = context.registry();
+    let reference = publish(&registry, HOMELESS);
+    deployment(&context, &reference, "");
+    cluster(&mut context, answers(OURS, &[]));
+    let checked = check(&context);
+    assert!(checked.starts_with("exit code: 3\n"), "{checked}");
+    assert!(
+        checked.contains("1 object names no namespace: ConfigMap/web [BUNDLE-INSTALL-060]"),
+        "{checked}"
+    );
+
+    deployment(
+        &context,
+        &reference,
+        "  targetNamespace: team-a\n  createNamespace: true\n",
+    );
+    cluster(&mut context, answers(OURS, &[]));
+    let checked = check(&context);
+    assert!(
+        checked.starts_with(
+            "exit code: 0\n----- stdout -----\nbundledeployment.core.rukpak.io/web admitted\n"
+        ),
+        "{checked}"
+    );
+    assert!(!checked.contains("namespace"), "{checked}");
+}
+
+#[test]
+fn check_cannot_tell_while_the_registry_does_not_send_the_content() {
+    let mut context = Context::new();
+    let registry = context.registry();
+    let reference = publish(&registry, CONFIG_MAP);
+    deployment(&context, &reference, "");
+    registry.set_fault(Some(Fault::CutBlob));
+    cluster(&mut context, answers(OURS, &[]));
+    let arguments = ["check", "-f", "web.yaml", "--registry-timeout", "5s"];
+    let checked = context.run(&arguments);
+    assert!(
+        checked.starts_with(
+            "exit code: 4\n----- stdout -----\nbundledeployment.core.rukpak.io/web cannot tell\n"
+        ),
+        "{checked}"
+    );
+    assert!(
+        checked.contains("spec.template.spec.source.image.ref: ")
+            && checked.contains("[BUNDLE-REGISTRY-001]"),
+        "{checked}"
+    );
+
+    deployment(
+        &context,
+        &PINNED.replace("registry.example.com", "127.0.0.1:9"),
+        "",
+    );
+    cluster(&mut context, answers(OURS, &[]));
+    let checked = context.run(&arguments);
+    assert!(checked.starts_with("exit code: 4\n"), "{checked}");
+    assert!(checked.contains("[BUNDLE-REGISTRY-001]"), "{checked}");
+}
+
+#[test]
+fn check_skips_content_of_other_provisioners_and_lists_what_is_not_checked() {
+    let mut context = Context::new();
+    let registry = context.registry();
+    deployment(&context, &publish(&registry, APP), "");
+    cluster(&mut context, answers("example.com/other", &[]));
+    let checked = check(&context);
+    assert!(checked.starts_with("exit code: 0\n"), "{checked}");
+    assert!(!checked.contains("BUNDLE-CHECK-"), "{checked}");
+    assert!(
+        checked.contains("not checked: ") && checked.contains(": the objects in it"),
+        "{checked}"
+    );
+}
