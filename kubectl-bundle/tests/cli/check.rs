@@ -1,4 +1,4 @@
-//! `check` with a cluster and a registry: the content of images. The servers answer from a list.
+//! `check` with a cluster and a registry: the content of images, and policies with unreadable Secrets. The servers answer from a list.
 
 use std::io::Read as _;
 
@@ -232,6 +232,68 @@ fn check_skips_content_of_other_provisioners_and_lists_what_is_not_checked() {
     assert!(!checked.contains("BUNDLE-CHECK-"), "{checked}");
     assert!(
         checked.contains("not checked: ") && checked.contains(": the objects in it"),
+        "{checked}"
+    );
+}
+
+/// A policy about everything, with its key in a Secret.
+fn policy() -> Value {
+    json!({
+        "apiVersion": "core.rukpak.io/v1alpha1", "kind": "SignaturePolicy", "metadata": {"name": "releases"},
+        "spec": {"images": [{"glob": "**"}], "authorities": [{"name": "k", "key": {"secretRef": {"name": "release-key"}}}]},
+    })
+}
+
+#[test]
+fn check_cannot_tell_without_right_to_read_the_secret_of_a_policy() {
+    let mut context = Context::new();
+    let registry = context.registry();
+    let forbidden = || {
+        (
+            Method::GET,
+            "/namespaces/bundle-system/secrets/release-key",
+            403,
+            status(
+                403,
+                "Forbidden",
+                "secrets \"release-key\" is forbidden: User \"ana\" cannot get resource \"secrets\"",
+            ),
+        )
+    };
+    // The policy in the file.
+    context.write("policy.yaml", policy().to_string());
+    let mut told = answers(OURS, &[]);
+    told.push(forbidden());
+    cluster(&mut context, told);
+    let checked = context.run(&["check", "-f", "policy.yaml"]);
+    assert!(
+        checked.starts_with("exit code: 4\n----- stdout -----\nsignaturepolicy.core.rukpak.io/releases cannot tell\n"),
+        "{checked}"
+    );
+    assert!(
+        checked.contains("Secret bundle-system/release-key cannot be read: ")
+            && checked.contains("secrets \"release-key\" is forbidden"),
+        "{checked}"
+    );
+    assert!(
+        checked.contains("hint: the webhook looks this up with its own rights"),
+        "{checked}"
+    );
+
+    // A policy of the cluster that is about the content of the file.
+    deployment(&context, &publish(&registry, CONFIG_MAP), "");
+    let mut told = answers(OURS, &[policy()]);
+    told.push(forbidden());
+    cluster(&mut context, told);
+    let checked = check(&context);
+    assert!(
+        checked.starts_with(
+            "exit code: 4\n----- stdout -----\nbundledeployment.core.rukpak.io/web cannot tell\n"
+        ),
+        "{checked}"
+    );
+    assert!(
+        checked.contains("Secret bundle-system/release-key cannot be read"),
         "{checked}"
     );
 }

@@ -230,7 +230,7 @@ impl Policy {
                 )
                 .about(subject(&self.name))
                 .at_field(path)
-                .hint("try again"),
+                .hint(why.hint.as_deref().unwrap_or("try again")),
             ),
         }
         None
