@@ -22,6 +22,7 @@ pub(crate) mod outlook;
 pub(crate) mod policy;
 pub(crate) mod pull;
 pub(crate) mod push;
+mod removed_api;
 pub(crate) mod render;
 pub(crate) mod save;
 pub(crate) mod sign;

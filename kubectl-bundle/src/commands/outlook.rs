@@ -24,6 +24,8 @@ pub(super) struct Cause {
     pub(super) code: Code,
     /// Message of the condition.
     pub(super) message: String,
+    /// The change that ends it, if it is known.
+    pub(super) hint: Option<String>,
 }
 
 /// Prediction for a BundleDeployment.
@@ -114,6 +116,7 @@ pub(super) fn outlook(item: &BundleDeployment, goal: Goal, code: Option<Code>) -
         permanent(item, &failed, code).map(|code| Cause {
             code,
             message: failed.message.to_owned(),
+            hint: None,
         })
     });
     stopped.map_or_else(

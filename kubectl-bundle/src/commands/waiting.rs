@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use bundle_api::BundleDeployment;
 use bundle_core::diagnostic::Finding;
+use bundle_core::version::ServerVersion;
 use kube::api::Api;
 
 use crate::cluster::Cluster;
@@ -12,6 +13,7 @@ use crate::failure::{Failure, Outcome};
 use crate::ui::Ui;
 
 use super::outlook::{Goal, Outlook, failed, outlook};
+use super::removed_api;
 
 /// Time within which a failure from before the command has to occur again. The reconciler retries
 /// within 30 s.
@@ -43,6 +45,7 @@ pub(super) async fn until(
     };
     let mut progress = ui.steps(&format!("waiting for {name} to be {aim}"));
     let mut last = Vec::new();
+    let mut server = None;
     let began = Instant::now();
     let question = async |item: Option<&BundleDeployment>| {
         let Some(item) = item else {
@@ -60,7 +63,21 @@ pub(super) async fn until(
             }
             None => None,
         };
-        match outlook(item, goal, code) {
+        let mut state = outlook(item, goal, code);
+        if goal != Goal::Gone
+            && matches!(state, Outlook::Waiting(_))
+            && let Some(found) = failed(item).filter(|found| removed_api::is_about(found.message))
+        {
+            if server.is_none() {
+                server = server_version(cluster).await;
+            }
+            if let Some(server) = &server
+                && let Some(cause) = removed_api::cause(found.message, server)
+            {
+                state = Outlook::Stopped(cause);
+            }
+        }
+        match state {
             Outlook::Done => Ok(Seen::Done),
             Outlook::Stopped(cause)
                 if known == Some(cause.message.as_str()) && began.elapsed() < GRACE =>
@@ -75,9 +92,11 @@ pub(super) async fn until(
             }
             Outlook::Stopped(cause) => Err(Finding::error(cause.code, cause.message)
                 .about(format!("bundledeployment {name}"))
-                .hint(format!(
-                    "nothing goes on without a change; details: kubectl bundle status {name}"
-                ))
+                .hint(cause.hint.unwrap_or_else(|| {
+                    format!(
+                        "nothing goes on without a change; details: kubectl bundle status {name}"
+                    )
+                }))
                 .into()),
             Outlook::Waiting(obstacles) => {
                 last = obstacles;
@@ -107,6 +126,12 @@ pub(super) async fn until(
         }
         other => other,
     }
+}
+
+/// The version of the API server; `None` if it is not known now.
+async fn server_version(cluster: &Cluster) -> Option<ServerVersion> {
+    let info = cluster.ask(cluster.client.apiserver_version()).await.ok()?;
+    ServerVersion::parse(&info.git_version).ok()
 }
 
 fn is_timeout(finding: &Finding) -> bool {

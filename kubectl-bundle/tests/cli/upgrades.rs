@@ -1,4 +1,4 @@
-//! Upgrades as `deploy`, `get` and `version` show them.
+//! Upgrades as `deploy`, `get` and `version` show them, and waits for kinds that the server no longer has.
 
 use axum::http::Method;
 use serde_json::{Value, json};
@@ -184,4 +184,58 @@ fn version_of_the_webhook_is_that_of_its_image() {
     assert_eq!(versions["webhookVersion"], DIGEST);
     let printed = context.stdout(&["version"]);
     assert!(!printed.contains("Webhook Version"), "{printed}");
+}
+
+/// A deployment whose content has this kind, which the server does not have.
+fn without_kind(kind: &str, version: &str) -> (Value, Value) {
+    let message =
+        format!("required resource not found: no matches for kind {kind:?} in version {version:?}");
+    let event = json!({
+        "metadata": {"name": "web.1", "namespace": "default"}, "involvedObject": {}, "type": "Warning",
+        "reason": "BUNDLE-INSTALL-001", "message": message,
+    });
+    (
+        deployed("False", "InstallFailed", &message),
+        events(&[event]),
+    )
+}
+
+#[test]
+fn wait_ends_at_kinds_that_the_version_of_the_server_no_longer_has() {
+    let mut context = Context::new();
+    let not_found = || (Method::GET, PATH, 404, status(404, "NotFound", "not found"));
+    let (removed, told) = without_kind("CustomResourceDefinition", "apiextensions.k8s.io/v1beta1");
+    let (foreign, told_foreign) = without_kind("Shop", "example.com/v1");
+    cluster(
+        &mut context,
+        vec![
+            not_found(),
+            (Method::PATCH, PATH, 201, removed.clone()),
+            (Method::GET, LIST, 200, list(&[removed])),
+            (Method::GET, "/events", 200, told),
+            (Method::GET, "/version", 200, version("v1.36.0")),
+            // Somebody may still install what serves the kind.
+            not_found(),
+            (Method::PATCH, PATH, 201, foreign.clone()),
+            (Method::GET, LIST, 200, list(&[foreign])),
+            (Method::GET, "/events", 200, told_foreign),
+            (Method::GET, "/version", 200, version("v1.36.0")),
+            (Method::GET, LIST, 200, json!({})),
+            (Method::GET, LIST, 200, list(&[])),
+        ],
+    );
+    kb_snapshot!(context, ["deploy", "web", PINNED, "--wait", "-q"], @r#"
+    exit code: 3
+    ----- stdout -----
+    bundledeployment.core.rukpak.io/web created
+    ----- stderr -----
+    error: bundledeployment web: required resource not found: no matches for kind "CustomResourceDefinition" in version "apiextensions.k8s.io/v1beta1" [BUNDLE-CHECK-001]
+      hint: Kubernetes 1.22 removed apiextensions.k8s.io/v1beta1/CustomResourceDefinition, and this server is 1.36; deploy content that uses apiextensions.k8s.io/v1/CustomResourceDefinition
+    "#);
+    let waited = context.run(&["deploy", "web", PINNED, "--wait", "-q"]);
+    assert!(waited.starts_with("exit code: 1\n"), "{waited}");
+    assert!(
+        waited.contains("was deleted while it was waited for"),
+        "{waited}"
+    );
 }
