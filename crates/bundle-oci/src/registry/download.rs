@@ -211,7 +211,7 @@ impl Download {
     fn check_rate(&mut self) -> Result<(), Reason> {
         let Deadlines {
             slowest, window, ..
-        } = self.client.deadlines;
+        } = *self.client.deadlines;
         if slowest == 0 || self.done || self.waited < window {
             return Ok(());
         }

@@ -121,7 +121,7 @@ pub struct Client {
     endpoints: Arc<endpoint::Endpoints>,
     tokens: Arc<token::Tokens>,
     mirrors: Arc<Mirrors>,
-    deadlines: Deadlines,
+    deadlines: Box<Deadlines>,
     progress: Arc<dyn Progress>,
     memory: Arc<dyn MemoryReservation>,
 }
@@ -137,7 +137,7 @@ impl Client {
             )),
             mirrors: Arc::new(options.mirrors),
             tokens: Arc::new(token::Tokens::new(options.logins)),
-            deadlines: options.deadlines,
+            deadlines: Box::new(options.deadlines),
             progress: Arc::new(NoProgress),
             memory: Arc::new(memory::Unlimited),
         })
@@ -165,12 +165,12 @@ impl Client {
     #[must_use]
     pub fn with_deadline(&self, deadline: Duration) -> Self {
         Self {
-            deadlines: Deadlines {
+            deadlines: Box::new(Deadlines {
                 call: deadline,
                 transfer: deadline,
                 rate: u64::MAX,
-                ..self.deadlines
-            },
+                ..*self.deadlines
+            }),
             ..self.clone()
         }
     }
@@ -195,7 +195,7 @@ impl Client {
 
     /// Returns the deadline for a blob of this size.
     fn allowance(&self, size: u64) -> Duration {
-        let Deadlines { transfer, rate, .. } = self.deadlines;
+        let Deadlines { transfer, rate, .. } = *self.deadlines;
         transfer.saturating_add(Duration::from_secs(size / rate.max(1)))
     }
 

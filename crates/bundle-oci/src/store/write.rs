@@ -330,7 +330,7 @@ fn entries(plans: &[CopyPlan]) -> Result<Vec<serde_json::Value>, Finding> {
                         continue;
                     }
                     ManifestRole::Tagged(tag) => {
-                        called = Some(attachment_name(name.as_deref(), tag))
+                        called = Some(attachment_name(name.as_deref(), tag));
                     }
                 }
             }

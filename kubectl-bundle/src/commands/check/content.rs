@@ -9,8 +9,8 @@ use bundle_core::diagnostic::{Finding, Findings, Outcome as Meaning};
 use bundle_core::reference::Reference;
 use bundle_core::review::{CheckedDeploymentSpec, ClassFact, Image, Kind, Subject, Verdict, needs};
 use bundle_oci::Limits;
-use bundle_oci::registry::Looked;
-use bundle_oci::store::Located;
+use bundle_oci::registry::ImageMetadata;
+use bundle_oci::store::LocatedImage;
 use tokio::time::Instant;
 
 use crate::content;
@@ -18,7 +18,7 @@ use crate::content;
 use super::lookup::Lookup;
 
 /// The registry's answer to the lookup of an image.
-type LookResult = Result<Arc<Looked>, Finding>;
+type LookResult = Result<Arc<ImageMetadata>, Finding>;
 
 /// The image lookups of one review, with the registry's answer.
 pub(super) struct ReviewedImage<'a> {
@@ -123,7 +123,7 @@ impl<'a> ReviewedImage<'a> {
             Some(looked) => looked.map_err(Unread::Image)?.pinned.reference().clone(),
             None => reference.clone(),
         };
-        let located = Located::reference(&self.lookup.registry, &reference);
+        let located = LocatedImage::reference(&self.lookup.registry, &reference);
         let located = located.await.map_err(Unread::Image)?;
         located
             .files(&Limits::default())
