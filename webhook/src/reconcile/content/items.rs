@@ -2,6 +2,7 @@
 //! Not here: applying them (install::executor).
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::{Deref, DerefMut};
 
 use bundle_api::names;
 use bundle_core::diagnostic::codes;
@@ -12,6 +13,7 @@ use bundle_core::plan::settle::settle;
 use kube::core::discovery::ApiResource;
 use serde_json::Value;
 
+use crate::budget::Share;
 use crate::reconcile::api::discovery::{Apis, Kind};
 use crate::reconcile::deployment::controller::LISTED;
 use crate::reconcile::error::{self, ReconcileError, RetryPolicy};
@@ -27,6 +29,36 @@ pub(in crate::reconcile) struct Item {
     pub(in crate::reconcile) value: Value,
     /// Whether its kind is brought by this same content, and not served yet.
     pub(in crate::reconcile) custom: bool,
+}
+
+/// Objects of a content with the share of memory that they take. The share is given back with them.
+#[derive(Debug)]
+pub(in crate::reconcile) struct HeldItems {
+    items: Vec<Item>,
+    _share: Share,
+}
+
+impl HeldItems {
+    pub(in crate::reconcile) fn new(items: Vec<Item>, share: Share) -> Self {
+        Self {
+            items,
+            _share: share,
+        }
+    }
+}
+
+impl Deref for HeldItems {
+    type Target = Vec<Item>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.items
+    }
+}
+
+impl DerefMut for HeldItems {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut self.items
+    }
 }
 
 /// Whose objects they are.

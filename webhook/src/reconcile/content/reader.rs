@@ -308,20 +308,22 @@ pub(in crate::reconcile) struct Wanted<'a> {
     pub(in crate::reconcile) content: &'a ContentId,
     /// The namespace that it is installed into, if one was chosen.
     pub(in crate::reconcile) target: Option<&'a str>,
+    /// How often values of the objects are in memory at a time.
+    pub(in crate::reconcile) copies: u64,
     pub(in crate::reconcile) reason: &'static str,
 }
 
-/// The content of a BundleDeployment, with the memory that it takes: `share` is replaced by it, and has to be held for as long as the objects are.
+/// Loads the content of a BundleDeployment. The share is the memory that its objects take, and is
+/// held as long as they are: whoever holds one must not load another content, since shares of two
+/// contents at a time could wait for each other.
 pub(in crate::reconcile) async fn load(
     ctx: &Arc<Context>,
     wanted: &Wanted<'_>,
-    share: &mut Option<Share>,
-) -> Result<Content, ReconcileError> {
+) -> Result<(Content, Share), ReconcileError> {
     let reason = wanted.reason;
-    // First: whoever holds memory does not wait for more of it.
-    *share = None;
     let stored = stored(ctx, wanted).await?;
-    *share = Some(memory(ctx, wanted.requester, stored.summary().weight, reason).await?);
+    let weight = stored.summary().weight.saturating_mul(wanted.copies);
+    let share = memory(ctx, wanted.requester, weight, reason).await?;
     let mut stored = stored;
     let target = wanted.target.map(str::to_owned);
     let keeper = RenderedKeeper::new(ctx, wanted);
@@ -335,10 +337,11 @@ pub(in crate::reconcile) async fn load(
         read
     };
     let read = ctx.shared.budget.blocking(work).await;
-    told(read.ok_or_else(|| panicked(reason))?, reason).inspect_err(|_| {
+    let content = told(read.ok_or_else(|| panicked(reason))?, reason).inspect_err(|_| {
         // A copy that cannot be read is fetched again.
         ctx.store.remove(wanted.content.digest());
-    })
+    })?;
+    Ok((content, share))
 }
 
 /// Keeps the objects of a content that was parsed, so that single ones can be read later.

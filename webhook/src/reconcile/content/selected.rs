@@ -14,7 +14,7 @@ use bundle_core::plan::created_namespace::namespace_id;
 use bundle_core::plan::phases::CustomKind;
 
 use crate::reconcile::bundle::compatibility::compatibility;
-use crate::reconcile::content::items::{self, Item, Owner};
+use crate::reconcile::content::items::{self, HeldItems, Item, Owner};
 use crate::reconcile::content::reader;
 use crate::reconcile::deployment::controller::DeploymentReconcile;
 use crate::reconcile::deployment::steps::InstallRequest;
@@ -27,7 +27,7 @@ impl DeploymentReconcile<'_> {
         &mut self,
         request: &InstallRequest<'_>,
         keys: &BTreeSet<String>,
-    ) -> Result<Vec<Item>, ReconcileError> {
+    ) -> Result<HeldItems, ReconcileError> {
         match Box::pin(self.selected_items(request, keys)).await? {
             Some(items) => Ok(items),
             None => Box::pin(self.items(request)).await,
@@ -39,11 +39,9 @@ impl DeploymentReconcile<'_> {
         &mut self,
         request: &InstallRequest<'_>,
         keys: &BTreeSet<String>,
-    ) -> Result<Option<Vec<Item>>, ReconcileError> {
+    ) -> Result<Option<HeldItems>, ReconcileError> {
         let id = request.source()?;
         let target = self.target_namespace()?.map(str::to_owned);
-        // First: whoever holds memory does not wait for more of it.
-        self.memory = None;
         let find = {
             let (ctx, id, keys) = (self.ctx.clone(), id.clone(), keys.clone());
             let target = target.clone();
@@ -68,12 +66,13 @@ impl DeploymentReconcile<'_> {
         }
         let read = reason::READING_CONTENT_FAILED;
         let user = &self.requester.user;
-        match reader::memory(self.ctx, user, selected.weight(), read).await {
-            Ok(share) => self.memory = Some(share),
+        let weight = selected.weight().saturating_mul(self.copies());
+        let share = match reader::memory(self.ctx, user, weight, read).await {
+            Ok(share) => share,
             // Loading all of it finds out what it takes.
             Err(error) if error.code == codes::install::CONTENT_TOO_LARGE => return Ok(None),
             Err(error) => return Err(error),
-        }
+        };
         let loaded = self
             .ctx
             .shared
@@ -106,7 +105,17 @@ impl DeploymentReconcile<'_> {
         }
         items.retain(|item| keys.contains(&item.key));
         items.retain(|item| !self.has_expired(request, item));
-        Ok(Some(items))
+        Ok(Some(HeldItems::new(items, share)))
+    }
+
+    /// How often values of objects are in memory at a time: rules of `spec.drift.ignore` change a
+    /// copy of what is applied.
+    pub(in crate::reconcile) fn copies(&self) -> u64 {
+        if self.spec.drift_ignore.is_empty() {
+            1
+        } else {
+            2
+        }
     }
 
     /// Checks that the content supports this Kubernetes version. Where an unsupported version was accepted, a warning is added.

@@ -16,7 +16,6 @@ use bundle_core::review::{CheckedDeploymentSpec, Class, PartRequesters, Requeste
 use kube::Client;
 use kube::api::DynamicObject;
 
-use crate::budget::Share;
 use crate::cluster::ServiceAccount;
 use crate::reconcile::bundle::generated::{self, GeneratedBundle};
 use crate::reconcile::content::scalers::Scalers;
@@ -61,8 +60,6 @@ pub(in crate::reconcile) struct DeploymentReconcile<'a> {
     /// True if objects were restored that were due.
     pub(in crate::reconcile) restores_tried: bool,
     pub(super) placed: bool,
-    /// What the objects of the content take of the memory.
-    pub(in crate::reconcile) memory: Option<Share>,
     /// Replicas that were left to autoscalers.
     pub(in crate::reconcile) scalers: Arc<Scalers>,
     /// The key of the target namespace, if it is among the objects that were prepared last because it is created with them.

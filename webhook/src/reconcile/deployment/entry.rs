@@ -139,7 +139,6 @@ async fn once(object: &DynamicObject, ctx: &Arc<Context>) -> Result<Action, ApiF
         restored: Vec::new(),
         restores_tried: false,
         placed: false,
-        memory: None,
         scalers: Arc::default(),
         created_namespace: None,
     };

@@ -17,7 +17,7 @@ use kube::{Client, ResourceExt as _};
 use crate::cluster::ServiceAccount;
 use crate::reconcile::api::object::ObservedObject;
 use crate::reconcile::bundle::generated::GeneratedBundle;
-use crate::reconcile::content::items::Item;
+use crate::reconcile::content::items::{HeldItems, Item};
 use crate::reconcile::content::reader;
 use crate::reconcile::context::Context;
 use crate::reconcile::deployment::controller::DeploymentReconcile;
@@ -69,7 +69,7 @@ impl<'a> DeploymentReconcile<'a> {
     pub(in crate::reconcile) async fn items(
         &mut self,
         request: &InstallRequest<'_>,
-    ) -> Result<Vec<Item>, ReconcileError> {
+    ) -> Result<HeldItems, ReconcileError> {
         let id = request.source()?;
         let target = self.target_namespace()?.map(str::to_owned);
         let read = reason::READING_CONTENT_FAILED;
@@ -79,16 +79,17 @@ impl<'a> DeploymentReconcile<'a> {
             requester: &self.requester.user,
             content: &id,
             target: target.as_deref(),
+            copies: self.copies(),
             reason: read,
         };
-        let content = reader::load(self.ctx, &wanted, &mut self.memory).await?;
+        let (content, share) = reader::load(self.ctx, &wanted).await?;
         self.check_compatibility(request, &content)?;
         let mut objects = content.objects;
         Box::pin(self.add_created_namespace(request, &mut objects)).await?;
         let kinds = CustomKind::all(&objects);
         let mut items = self.settled_items(request, &kinds, objects).await?;
         items.retain(|item| !self.has_expired(request, item));
-        Ok(items)
+        Ok(HeldItems::new(items, share))
     }
 
     /// What of the object work is for.
@@ -158,7 +159,7 @@ impl<'a> DeploymentReconcile<'a> {
     async fn prepared_items(
         &mut self,
         request: &InstallRequest<'_>,
-    ) -> Result<Vec<Item>, ReconcileError> {
+    ) -> Result<HeldItems, ReconcileError> {
         let mut items = self.items(request).await?;
         self.expire_unseen_jobs(request, &mut items).await?;
         items.sort_by_key(|item| item.phase);
@@ -179,8 +180,8 @@ impl<'a> DeploymentReconcile<'a> {
         (mut observed, held): (Observed, Option<ReconcileError>),
     ) -> Result<bool, ReconcileError> {
         let first = observed.is_first();
-        let prepared = OnceLock::<Vec<Item>>::new();
-        let items = || prepared.get().map_or(&[][..], Vec::as_slice);
+        let prepared = OnceLock::<HeldItems>::new();
+        let items = || prepared.get().map_or(&[][..], |items| items.as_slice());
         let mut authorized: Option<AuthorizedInstall<'_, '_>> = None;
         let mut seen = BTreeMap::new();
         let mut is_watched = false;
@@ -211,7 +212,7 @@ impl<'a> DeploymentReconcile<'a> {
                 }
                 InstallStep::RecordDecision => self.record_decision(request, items()).await?,
                 InstallStep::Watch => is_watched = self.watch(request, items(), false).await?,
-                InstallStep::FindDrift => self.find_again(request).await?,
+                InstallStep::FindDrift => self.find_state(request, items()).await?,
                 InstallStep::Compare => {
                     seen = self.seen(request, items()).await?;
                     observed.is_as_recorded = Some(self.is_as_left(items(), request, &seen));
@@ -248,20 +249,30 @@ impl<'a> DeploymentReconcile<'a> {
         }
     }
 
-    /// After a restart: finds the state of installed content again, without applying anything. What differs counts as drifted.
+    /// Loads installed content and finds its state, as [`Self::find_state`] does.
     pub(in crate::reconcile) async fn find_again(
         &mut self,
         request: &InstallRequest<'_>,
     ) -> Result<(), ReconcileError> {
         let mut items = self.items(request).await?;
         self.expire_unseen_jobs(request, &mut items).await?;
-        self.watch(request, &items, false).await?;
-        let seen = self.seen(request, &items).await?;
-        let in_place = self.is_as_left(&items, request, &seen);
+        self.find_state(request, &items).await
+    }
+
+    /// After a restart: finds the state of the installed `items`, without applying anything. Those
+    /// that differ count as drifted.
+    async fn find_state(
+        &mut self,
+        request: &InstallRequest<'_>,
+        items: &[Item],
+    ) -> Result<(), ReconcileError> {
+        self.watch(request, items, false).await?;
+        let seen = self.seen(request, items).await?;
+        let in_place = self.is_as_left(items, request, &seen);
         let changed = if in_place {
             BTreeSet::new()
         } else {
-            keep::changed(request.client, &items, &seen).await
+            keep::changed(request.client, items, &seen).await
         };
         let left: HashMap<String, AppliedState> = items
             .iter()

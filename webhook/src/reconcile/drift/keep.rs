@@ -73,14 +73,14 @@ impl DeploymentReconcile<'_> {
             return Ok(next);
         }
         let wanted: BTreeSet<String> = drifted.union(&due).cloned().collect();
-        let items = match self.items_of(request, &wanted).await {
+        let mut items = match self.items_of(request, &wanted).await {
             Ok(items) => items,
             Err(error) => {
                 self.not_restored(&drifted, &error).await;
                 return Err(error);
             }
         };
-        let known: HashSet<&str> = items.iter().map(|item| item.key.as_str()).collect();
+        let known: HashSet<String> = items.iter().map(|item| item.key.clone()).collect();
         let (mut drifted, unknown): (BTreeSet<String>, BTreeSet<String>) = drifted
             .into_iter()
             .partition(|key| known.contains(key.as_str()));
@@ -100,10 +100,9 @@ impl DeploymentReconcile<'_> {
         let before = self.restored.len();
         let install = self.install(request, reason::RECONCILE_FAILED);
         let healed = if correct {
-            let check = self
-                .authorize_changes(request, &items, (&drifted, &due))
-                .await;
-            let check = match check {
+            // What has drifted, and what is due to be verified.
+            items.retain(|item| drifted.contains(&item.key) || due.contains(&item.key));
+            let check = match self.authorize_repair(request, &items).await {
                 Ok(check) => check,
                 Err(error) => {
                     self.not_restored(&drifted, &error).await;
@@ -153,24 +152,6 @@ impl DeploymentReconcile<'_> {
         };
         self.ctx.states.not_restored(&self.name, keys, failure);
         self.ctx.apis.forget_custom().await;
-    }
-
-    /// Asks whether the requesters may still write what is about to be applied again: what has drifted, and what is `due` to be verified.
-    async fn authorize_changes<'b>(
-        &self,
-        request: &InstallRequest<'_>,
-        items: &[Item],
-        (drifted, due): (&BTreeSet<String>, &BTreeSet<String>),
-    ) -> Result<RequesterCheck<'b>, ReconcileError>
-    where
-        Self: 'b,
-    {
-        let concerned: Vec<Item> = items
-            .iter()
-            .filter(|item| drifted.contains(&item.key) || due.contains(&item.key))
-            .cloned()
-            .collect();
-        self.authorize_repair(request, &concerned).await
     }
 
     /// Applies objects once more that somebody wrote without our entry showing a change: what is as it was stays, and the rest is restored.
