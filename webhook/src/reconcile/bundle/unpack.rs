@@ -86,7 +86,7 @@ impl Unpack {
         let resolved = source.resolve().await;
         let resolved = resolved.map_err(|error| reader::registry_error(error, FAILED))?;
         let verified = verify::verify(ctx, &self.class, &source, &self.bundle, resolved);
-        let decided = Box::pin(verified).await.map_err(|error| {
+        let verified = Box::pin(verified).await.map_err(|error| {
             let state = if error.cannot_tell() {
                 State::Unknown
             } else {
@@ -97,6 +97,7 @@ impl Unpack {
                 error,
             }
         })?;
+        let decided = verified.decided;
         let id = decided.content.get().clone();
         let fetched = reader::fetch(ctx, &source, &id, FAILED).await?;
         // Whoever waits for memory holds no place, and no other memory, that others could use.

@@ -1,12 +1,14 @@
 //! Signatures and policies on the digest that will be pulled: admission is not the only lock.
 //! Not here: the decision itself (bundle_trust::proof).
 
+use std::sync::Arc;
+
 use bundle_api::bundle::SignedBy as ApiSignedBy;
 use bundle_api::names::{self, reason};
 use bundle_core::content::ContentId;
 use bundle_core::diagnostic::codes;
-use bundle_core::policy::{self, RawSignature, SignedBy, Signer};
-use bundle_core::reference::PinnedReference;
+use bundle_core::policy::{self, Policy, RawSignature, SignedBy, Signer};
+use bundle_core::reference::{PinnedReference, Reference};
 use bundle_core::review::Class;
 use bundle_trust::proof::{self, Decided, Refusal};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -19,17 +21,55 @@ use crate::reconcile::error::{ReconcileError, RetryPolicy};
 use crate::reconcile::status::condition_set;
 use crate::sources::{ContentSource as _, OpenSource};
 
-/// Decides on `content` under the policies and class as they are now. `bundle` may carry a proof; where that is not enough, the registry is asked.
+/// The policies that a decision on content was made under.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::reconcile) struct AppliedPolicies {
+    reference: Reference,
+    policies: Vec<Arc<Policy>>,
+}
+
+impl AppliedPolicies {
+    fn now(ctx: &Context, reference: &Reference) -> Self {
+        let stored = ctx.shared.policies.all();
+        let matching = stored.values().filter(|policy| policy.matches(reference));
+        Self {
+            reference: reference.clone(),
+            policies: matching.cloned().collect(),
+        }
+    }
+
+    /// Returns whether a decision would be made under the same policies now.
+    pub(in crate::reconcile) fn still_hold(&self, ctx: &Context) -> bool {
+        *self == Self::now(ctx, &self.reference)
+    }
+
+    fn all(&self) -> impl Iterator<Item = &Policy> {
+        self.policies.iter().map(|policy| &**policy)
+    }
+}
+
+/// A decision on content.
+pub(in crate::reconcile) struct VerifiedContent {
+    pub(in crate::reconcile) decided: Decided<ContentId>,
+    /// `None` for content that nobody can sign.
+    pub(in crate::reconcile) policies: Option<AppliedPolicies>,
+}
+
+/// Decides on `content` under the class, and under the policies as they are once the signatures are
+/// there. `bundle` may carry a proof; where that is not enough, the registry is asked.
 pub(in crate::reconcile) async fn verify(
     ctx: &Context,
     class: &Class,
     source: &OpenSource,
     bundle: &DynamicObject,
     content: ContentId,
-) -> Result<Decided<ContentId>, ReconcileError> {
+) -> Result<VerifiedContent, ReconcileError> {
     let Some(image) = content.image() else {
-        return proof::decide_unsignable(content, class.signatures)
-            .map_err(|refusal| refused(&refusal));
+        let decided = proof::decide_unsignable(content, class.signatures);
+        return Ok(VerifiedContent {
+            decided: decided.map_err(|refusal| refused(&refusal))?,
+            policies: None,
+        });
     };
     let (pinned, pull_secret) = (image.pinned(), image.pull_secret.cloned());
     if !ctx.shared.policies.is_synced() {
@@ -40,28 +80,33 @@ pub(in crate::reconcile) async fn verify(
             RetryPolicy::Soon,
         ));
     }
-    let stored = ctx.shared.policies.all();
-    let policies = || stored.values().map(|policy| &**policy);
+    let reference = pinned.reference().clone();
     let (now, examinations) = (jiff::Timestamp::now(), &ctx.shared.examinations);
-    let needed = policy::needs_signatures(pinned.reference(), policies());
+    let decide = |pinned, policies: &AppliedPolicies, signatures: &_| {
+        let all = || policies.all();
+        heavy::run(|| examinations.decide(pinned, signatures, all(), class.signatures, now))
+    };
+    let verified = |decided: Decided<PinnedReference>, policies| VerifiedContent {
+        decided: decided.with_pull_secret(pull_secret.clone()),
+        policies: Some(policies),
+    };
+    let policies = AppliedPolicies::now(ctx, &reference);
+    let needed = policy::needs_signatures(&reference, policies.all());
     if needed
         && let Some(carried) = carried(bundle, &pinned)
-        && let Ok(decided) = heavy::run(|| {
-            let (pinned, carried) = (pinned.clone(), Ok(carried));
-            examinations.decide(pinned, &carried, policies(), class.signatures, now)
-        })
+        && let Ok(decided) = decide(pinned.clone(), &policies, &Ok(carried))
     {
-        return Ok(decided.with_pull_secret(pull_secret));
+        return Ok(verified(decided, policies));
     }
-    let signatures = if needed {
-        source.signatures(&content).await
+    let (signatures, policies) = if needed {
+        let signatures = source.signatures(&content).await;
+        // A registry may take its time, and a key may be withdrawn meanwhile.
+        (signatures, AppliedPolicies::now(ctx, &reference))
     } else {
-        Ok(Vec::new())
+        (Ok(Vec::new()), policies)
     };
-    let decided =
-        heavy::run(|| examinations.decide(pinned, &signatures, policies(), class.signatures, now));
-    match decided {
-        Ok(decided) => Ok(decided.with_pull_secret(pull_secret)),
+    match decide(pinned, &policies, &signatures) {
+        Ok(decided) => Ok(verified(decided, policies)),
         Err(refusal) => Err(refused(&refusal)),
     }
 }

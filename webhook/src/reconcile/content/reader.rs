@@ -310,6 +310,9 @@ pub(in crate::reconcile) struct Wanted<'a> {
     pub(in crate::reconcile) target: Option<&'a str>,
     /// How often values of the objects are in memory at a time.
     pub(in crate::reconcile) copies: u64,
+    /// What the recorded objects take while those that the content does not have are pruned, in
+    /// bytes.
+    pub(in crate::reconcile) pruning: u64,
     pub(in crate::reconcile) reason: &'static str,
 }
 
@@ -322,7 +325,10 @@ pub(in crate::reconcile) async fn load(
 ) -> Result<(Content, Share), ReconcileError> {
     let reason = wanted.reason;
     let stored = stored(ctx, wanted).await?;
-    let weight = stored.summary().weight.saturating_mul(wanted.copies);
+    let objects = stored.summary().weight.saturating_mul(wanted.copies);
+    // Content that fits stays content that fits, whatever it prunes.
+    let half = ctx.shared.budget.content.capacity() / 2;
+    let weight = objects.max(objects.saturating_add(wanted.pruning).min(half));
     let share = memory(ctx, wanted.requester, weight, reason).await?;
     let mut stored = stored;
     let target = wanted.target.map(str::to_owned);

@@ -18,6 +18,7 @@ use kube::api::DynamicObject;
 
 use crate::cluster::ServiceAccount;
 use crate::reconcile::bundle::generated::{self, GeneratedBundle};
+use crate::reconcile::bundle::verify::AppliedPolicies;
 use crate::reconcile::content::scalers::Scalers;
 use crate::reconcile::context::Context;
 use crate::reconcile::deployment::conditions;
@@ -60,6 +61,8 @@ pub(in crate::reconcile) struct DeploymentReconcile<'a> {
     /// True if objects were restored that were due.
     pub(in crate::reconcile) restores_tried: bool,
     pub(super) placed: bool,
+    /// The policies under which the content was verified in this reconcile.
+    pub(in crate::reconcile) applied_policies: Option<AppliedPolicies>,
     /// Replicas that were left to autoscalers.
     pub(in crate::reconcile) scalers: Arc<Scalers>,
     /// The key of the target namespace, if it is among the objects that were prepared last because it is created with them.

@@ -139,6 +139,7 @@ async fn once(object: &DynamicObject, ctx: &Arc<Context>) -> Result<Action, ApiF
         restored: Vec::new(),
         restores_tried: false,
         placed: false,
+        applied_policies: None,
         scalers: Arc::default(),
         created_namespace: None,
     };

@@ -149,25 +149,26 @@ impl DeploymentReconcile<'_> {
 
     /// Verifies the content once more before it is first installed: policies may have changed since it was unpacked.
     pub(in crate::reconcile) async fn verify(
-        &self,
+        &mut self,
         request: &InstallRequest<'_>,
     ) -> Result<(), ReconcileError> {
         let id = request.source()?;
         let user = &self.requester.user;
         let source = reader::open(self.ctx, id.source(), user, request.reason).await?;
         let bundle = &request.generated.object;
-        let decided = verify::verify(self.ctx, self.class, &source, bundle, id)
+        let verified = verify::verify(self.ctx, self.class, &source, bundle, id)
             .await
             .map_err(|error| ReconcileError {
                 reason: request.reason,
                 ..error
             })?;
+        self.applied_policies = verified.policies;
         let installed = self.installed_content();
         let wanted = request.generated.content.as_ref();
         let refusal = downgrade::refusal(
             installed.and_then(|installed| installed.version.as_deref()),
             wanted.and_then(|content| content.version.as_deref()),
-            &decided.no_downgrade,
+            &verified.decided.no_downgrade,
         );
         match refusal {
             Some(finding) => Err(ReconcileError::findings(

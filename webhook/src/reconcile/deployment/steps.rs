@@ -25,6 +25,7 @@ use crate::reconcile::drift::keep;
 use crate::reconcile::drift::states::{self, AppliedState};
 use crate::reconcile::error::{ReconcileError, RetryPolicy};
 use crate::reconcile::install::executor::Install;
+use crate::reconcile::removal::remove::removal_weight;
 use crate::reconcile::rights::authorized::AuthorizedInstall;
 
 /// What will be put in place, and as whom.
@@ -80,6 +81,11 @@ impl<'a> DeploymentReconcile<'a> {
             content: &id,
             target: target.as_deref(),
             copies: self.copies(),
+            pruning: if self.is_installed(request) {
+                0
+            } else {
+                removal_weight(self.inventory.objects().count())
+            },
             reason: read,
         };
         let (content, share) = reader::load(self.ctx, &wanted).await?;

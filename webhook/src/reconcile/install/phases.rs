@@ -149,7 +149,8 @@ impl<'a> DeploymentReconcile<'a> {
         Ok(asked)
     }
 
-    /// Fails if the deployment or its class has changed since the reconcile began.
+    /// Fails if the deployment or its class has changed since the reconcile began, or a policy on the
+    /// content since it was verified.
     pub(in crate::reconcile) async fn check_basis(
         &self,
         request: &InstallRequest<'_>,
@@ -165,13 +166,18 @@ impl<'a> DeploymentReconcile<'a> {
         };
         let begun = basis(self.object, Some(self.class));
         let now = now.as_ref().map(|now| basis(now, class));
-        if begun.still_holds(now.as_ref()) {
+        let policies = self.applied_policies.as_ref();
+        let message = if !begun.still_holds(now.as_ref()) {
+            "spec or the class changed while the content was installed: the installation begins anew with what they say now"
+        } else if policies.is_some_and(|policies| !policies.still_hold(self.ctx)) {
+            "a SignaturePolicy on the content changed while it was installed: it is verified anew"
+        } else {
             return Ok(());
-        }
+        };
         Err(ReconcileError::new(
             codes::install::CHANGED_MEANWHILE,
             request.reason,
-            "spec or the class changed while the content was installed: the installation begins anew with what they say now",
+            message,
             RetryPolicy::Soon,
         ))
     }

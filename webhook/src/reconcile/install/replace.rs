@@ -2,6 +2,7 @@
 //! Which ones are replaced is decided in `bundle_core::plan::replace`.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bundle_cluster::ObjectUrl;
@@ -24,7 +25,7 @@ use crate::reconcile::deployment::steps::InstallRequest;
 use crate::reconcile::error::{self, ReconcileError, RetryPolicy};
 use crate::reconcile::install::apply::{ApplyError, ApplyPlan, NotAllowed, Target, Targets};
 use crate::reconcile::install::executor::COMPLAINTS;
-use crate::reconcile::removal::remove::Present;
+use crate::reconcile::removal::remove::{Present, PresentObject};
 use crate::reconcile::rights::authorized::AuthorizedInstall;
 use crate::reconcile::rights::dry_run_complaints::DryRunComplaints;
 use crate::reconcile::rights::requester_check::RequesterCheck;
@@ -135,12 +136,14 @@ impl DeploymentReconcile<'_> {
     ) -> Result<(), ReconcileError> {
         let present: Vec<Present> = replaced
             .iter()
-            .map(|(item, uid)| Present {
-                id: item.id.clone(),
-                key: item.key.clone(),
-                kind: item.kind.clone(),
-                uid: uid.clone(),
-                held_by: Vec::new(),
+            .map(|(item, uid)| {
+                Arc::new(PresentObject {
+                    id: item.id.clone(),
+                    key: item.key.clone(),
+                    kind: Arc::new(item.kind.clone()),
+                    uid: uid.clone(),
+                    held_by: Vec::new(),
+                })
             })
             .collect();
         let refused = self.undeletable(&present, request.reason).await?;

@@ -2,6 +2,8 @@
 //! The objects that it keeps, and its result, are in `bundle_core::plan::removal`.
 //! Not here: how recorded objects are found and deleted (removal::remove, removal::rest), or the removal of a whole BundleDeployment (removal::teardown).
 
+use std::collections::HashSet;
+
 use bundle_core::diagnostic::codes;
 use bundle_core::object::ObjectId;
 use bundle_core::plan::inventory::Inventory;
@@ -52,8 +54,9 @@ impl DeploymentReconcile<'_> {
         };
         let present = remover.present(unwanted).await?;
         // What is not there any more, or was replaced by somebody else's, is forgotten.
+        let keys: HashSet<&str> = present.iter().map(|present| present.key.as_str()).collect();
         for key in unwanted {
-            if !present.iter().any(|present| present.key == *key) {
+            if !keys.contains(key.as_str()) {
                 left.forget(key);
             }
         }
@@ -67,7 +70,8 @@ impl DeploymentReconcile<'_> {
             id,
             why: why.to_owned(),
         }));
-        let is_kept = |found: &&Present| kept.iter().any(|kept| kept.id == found.id);
+        let kept_ids: HashSet<&ObjectId> = kept.iter().map(|kept| &kept.id).collect();
+        let is_kept = |found: &&Present| kept_ids.contains(&found.id);
         let free: Vec<Present> = present
             .iter()
             .filter(|found| !is_kept(found))

@@ -1,7 +1,8 @@
 //! What a deployment has on the cluster, by its inventory, and how it is taken away: in the reverse order, and never with other people's custom resources.
 //! Not here: which of it is no longer wanted (bundle_core::plan::inventory).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use bundle_cluster::ByName;
@@ -21,16 +22,27 @@ use crate::reconcile::error::{self, ReconcileError, RetryPolicy};
 
 /// How many objects a message names.
 const NAMED: usize = 10;
+/// Memory that one recorded object takes while a removal or a prune goes on, in bytes: its entry in
+/// copies of the inventory, the object with its kind and uid, and its place in the progress.
+const RECORDED_OBJECT: u64 = 2 << 10;
+
+/// Returns the memory that a removal of `count` recorded objects takes, in bytes.
+pub(in crate::reconcile) fn removal_weight(count: usize) -> u64 {
+    RECORDED_OBJECT.saturating_mul(u64::try_from(count).unwrap_or(u64::MAX))
+}
 /// How many custom resources of one kind a message names.
 const FEW: usize = 3;
 
+/// A recorded object that is there. Lists of them share the objects.
+pub(in crate::reconcile) type Present = Arc<PresentObject>;
+
 /// An object that is recorded, so that it may be deleted if it is there.
-#[derive(Debug, Clone)]
-pub(in crate::reconcile) struct Present {
+#[derive(Debug)]
+pub(in crate::reconcile) struct PresentObject {
     pub(in crate::reconcile) id: ObjectId,
     /// The id in text: its key in the inventory.
     pub(in crate::reconcile) key: String,
-    pub(in crate::reconcile) kind: Kind,
+    pub(in crate::reconcile) kind: Arc<Kind>,
     pub(in crate::reconcile) uid: String,
     /// The finalizers that hold it, if it is being deleted already.
     pub(in crate::reconcile) held_by: Vec<String>,
@@ -81,8 +93,9 @@ impl Remover<'_> {
     ) -> Result<Vec<Present>, ReconcileError> {
         // An object whose kind is served in another version or scope by now would count as gone.
         self.apis.forget_custom().await;
-        let looks: Vec<_> =
-            crate::reconcile::api::parallel::all(keys.iter().map(|key| self.present_of(key))).await;
+        let kinds = Mutex::default();
+        let looks = keys.iter().map(|key| self.present_of(key, &kinds));
+        let looks: Vec<_> = crate::reconcile::api::parallel::all(looks).await;
         let mut all = Vec::new();
         for look in looks {
             all.extend(look?);
@@ -91,7 +104,12 @@ impl Remover<'_> {
         Ok(all)
     }
 
-    async fn present_of(&self, key: &str) -> Result<Option<Present>, ReconcileError> {
+    /// `kinds` has the kinds of the objects before.
+    async fn present_of(
+        &self,
+        key: &str,
+        kinds: &Mutex<HashSet<Arc<Kind>>>,
+    ) -> Result<Option<Present>, ReconcileError> {
         let failed = |error: &kube::Error| self.failed(&format!("look at {key}"), error);
         let Some((group_kind, namespace, name)) = inventory::parts(key) else {
             return Ok(None);
@@ -121,13 +139,25 @@ impl Remover<'_> {
                 self.inventory.claim(key, seen.live()) == Claim::Ours
             }
         };
-        Ok(is_ours.then(|| Present {
+        if !is_ours {
+            return Ok(None);
+        }
+        let kind = {
+            let mut kinds = kinds.lock().unwrap_or_else(PoisonError::into_inner);
+            let known = kinds.get(&kind).cloned();
+            known.unwrap_or_else(|| {
+                let kind = Arc::new(kind);
+                kinds.insert(kind.clone());
+                kind
+            })
+        };
+        Ok(Some(Arc::new(PresentObject {
             id,
             key: key.to_owned(),
             kind,
             uid: seen.uid,
             held_by: held_by(&found),
-        }))
+        })))
     }
 
     /// The metadata of an object, if it is there.

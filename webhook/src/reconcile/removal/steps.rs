@@ -1,6 +1,8 @@
 //! The steps of a removal, which `bundle_core::plan::removal` puts in order: finding the recorded objects, letting go of those that stay, deleting the others.
 //! Single requests are in `remove`, and deleting step by step is in `rest`.
 
+use std::collections::HashSet;
+
 use bundle_core::diagnostic::codes;
 use bundle_core::plan::consent::{Act, ConsentRule};
 use bundle_core::plan::inventory::Inventory;
@@ -10,6 +12,7 @@ use kube::Client;
 use kube::ResourceExt as _;
 use kube::api::DynamicObject;
 
+use crate::budget::Share;
 use crate::cluster::ServiceAccount;
 use crate::reconcile::context::Context;
 use crate::reconcile::error::{self, ReconcileError, RetryPolicy};
@@ -38,6 +41,8 @@ pub(in crate::reconcile) struct Removal<'a> {
     pub(in crate::reconcile) namespaces: Vec<Present>,
     /// The definitions that are in use.
     pub(in crate::reconcile) in_use: Vec<KeptObject>,
+    /// Held while the objects are.
+    pub(in crate::reconcile) _share: Share,
 }
 
 impl Removal<'_> {
@@ -66,8 +71,9 @@ impl Removal<'_> {
         left: &mut Inventory,
     ) -> Result<(), ReconcileError> {
         let present = self.present().await?;
+        let keys: HashSet<&str> = present.iter().map(|present| present.key.as_str()).collect();
         for (key, _) in self.recorded.objects() {
-            if !present.iter().any(|present| present.key == key) {
+            if !keys.contains(key) {
                 left.forget(key);
             }
         }

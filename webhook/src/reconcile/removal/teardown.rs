@@ -23,6 +23,7 @@ use kube::runtime::controller::Action;
 
 use crate::cluster::ServiceAccount;
 use crate::reconcile::ApiFailure;
+use crate::reconcile::content::reader;
 use crate::reconcile::context::{ClassFound, Context};
 use crate::reconcile::deployment::decided;
 use crate::reconcile::deployment::entry;
@@ -30,6 +31,7 @@ use crate::reconcile::deployment::failures::Work;
 use crate::reconcile::deployment::namespaces;
 use crate::reconcile::error::{ReconcileError, RetryPolicy};
 use crate::reconcile::removal::deletion;
+use crate::reconcile::removal::remove::removal_weight;
 use crate::reconcile::removal::steps::Removal;
 use crate::reconcile::rights::removal_rights::named_account;
 use crate::reconcile::status::condition_set::{self, ConditionSet};
@@ -249,6 +251,17 @@ impl<'a> Teardown<'a> {
             decided::objects(left, &decided::decider(class, object))
         });
         let rule = ConsentRule::new(class.as_ref(), acting, decided);
+        let requester = self
+            .requesters
+            .first()
+            .map(|requester| requester.user.as_str());
+        let share = {
+            let pool = &ctx.shared.budget.content;
+            let weight = removal_weight(left.objects().count());
+            // The largest inventory takes the share of its requester, and not more.
+            let weight = weight.min(pool.capacity() / 2);
+            reader::memory(ctx, requester.unwrap_or_default(), weight, REMOVING).await?
+        };
         let removal = self.removal.insert(Removal {
             object,
             ctx,
@@ -260,6 +273,7 @@ impl<'a> Teardown<'a> {
             objects: Vec::new(),
             namespaces: Vec::new(),
             in_use: Vec::new(),
+            _share: share,
         });
         let Some(why) = removal.rule.account_withdrawn() else {
             return Ok(Account::Usable);

@@ -151,7 +151,8 @@ pub(in crate::reconcile) async fn undeletable(
         answers: Mutex::default(),
     };
     let mut refused = Vec::new();
-    for Present { id, kind, .. } in objects {
+    for present in objects {
+        let (id, kind) = (&present.id, &present.kind);
         let question = |name| {
             let resource = &kind.resource.plural;
             Question::resource("delete", &id.group, resource, id.namespace.as_deref(), name)
