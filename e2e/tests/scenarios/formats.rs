@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use bundle_core::format::{self, Files};
+use bundle_core::format::{self, Files, RenderInput, RenderTarget};
 use bundle_core::yaml;
 use e2e::command::Command;
 use e2e::{Tool, tools};
@@ -135,7 +135,12 @@ async fn chart_folder_and_archive_render_like_helm() {
         .iter()
         .map(|(path, text)| (path[4..].to_owned(), text.as_bytes().to_vec()))
         .collect();
-    let content = format::rendered(&files, rendered.as_bytes()).unwrap();
+    let input = RenderInput {
+        files: &files,
+        target: &RenderTarget::default(),
+        output: Some(rendered.as_bytes()),
+    };
+    let content = format::render(&input).unwrap();
     assert_eq!(content.objects[0].value["data"]["again"], "good morning");
 
     // What `helm package` made is the same bundle but for what helm wrote anew in Chart.yaml.

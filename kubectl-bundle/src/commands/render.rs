@@ -4,7 +4,7 @@ use std::path::Path;
 
 use bundle_api::names;
 use bundle_core::check;
-use bundle_core::format::{self, Content};
+use bundle_core::format::{self, Content, RenderInput, RenderTarget};
 use bundle_core::images::Allowed;
 use bundle_core::plan::applyset;
 use bundle_core::plan::phases::phases;
@@ -97,7 +97,11 @@ impl Render {
             }
         };
         if let Some(files) = located {
-            let content = format::read_into(&files, self.namespace.as_deref())?;
+            let content = format::render(&RenderInput {
+                files: &files,
+                target: &RenderTarget::in_namespace(self.namespace.as_deref()),
+                output: None,
+            })?;
             ui.warnings(&content.warnings);
             return Ok(content);
         }

@@ -4,12 +4,14 @@
 mod chart;
 mod kustomize;
 mod program;
+mod rendering;
 
 use std::path::Path;
 
 use bundle_core::diagnostic::{Finding, Findings, codes};
-use bundle_core::format::{self, Content, Files};
+use bundle_core::format::{self, Content, Files, RenderCommand, RenderInput, RenderTarget};
 use bundle_core::package::{self, Format, Package};
+use bundle_core::version::apis;
 use bundle_oci::{Limits, folder};
 
 use crate::failure::Outcome;
@@ -25,22 +27,23 @@ pub(crate) struct Known {
     pub(crate) version: Option<String>,
 }
 
-/// Files of a bundle, and the rendered objects of a chart.
+/// Files of a bundle, and the output of the external command that renders them.
 pub(crate) struct Input {
     /// Files, including `bundle.yaml`.
     pub(crate) files: Files,
-    /// Rendered objects of a chart.
-    rendered: Option<Vec<u8>>,
+    /// The output, where their format needs a command.
+    output: Option<Vec<u8>>,
 }
 
 impl Input {
     /// Returns the parsed content of `files` for the namespace `target`. `files` may include those
     /// of a base image.
     pub(crate) fn content(&self, files: &Files, target: Option<&str>) -> Result<Content, Findings> {
-        match &self.rendered {
-            Some(rendered) => format::rendered(files, rendered),
-            None => format::read_into(files, target),
-        }
+        format::render(&RenderInput {
+            files,
+            target: &RenderTarget::in_namespace(target),
+            output: self.output.as_deref(),
+        })
     }
 }
 
@@ -58,14 +61,27 @@ pub(crate) fn read(path: &Path, known: &Known) -> Outcome<Input> {
         },
         None => Some(complete(&mut files, known, path)?),
     };
-    let rendered = match package {
-        Some(package) if package.format == Format::HelmV3 => Some(chart::render(&files, &package)?),
-        _ => {
-            empty_folders(path, &mut files);
-            None
-        }
+    let command = match &package {
+        Some(package) => command(&files, package)?,
+        None => None,
     };
-    Ok(Input { files, rendered })
+    let output = if let Some(command) = command {
+        Some(rendering::run(&command, &files)?)
+    } else {
+        empty_folders(path, &mut files);
+        None
+    };
+    Ok(Input { files, output })
+}
+
+/// The external command that renders the files, if they need one. No cluster is known: the Kubernetes version is one that the package supports.
+fn command(files: &Files, package: &Package) -> Result<Option<RenderCommand>, Findings> {
+    let kubernetes = package.kubernetes.clone().unwrap_or_default();
+    let target = RenderTarget {
+        kubernetes: kubernetes.render_version(apis::OLDEST, apis::newest()),
+        ..RenderTarget::default()
+    };
+    format::command(files, package, &target)
 }
 
 /// Returns the files at `path`, rendered if it is a kustomization.
@@ -135,34 +151,22 @@ pub(crate) enum Undescribed {
 
 /// Returns the package for these files.
 pub(crate) fn described(files: &Files, known: &Known) -> Result<Package, Undescribed> {
-    let wrong = |findings: Findings| Undescribed::Wrong(findings);
+    let wrong = Undescribed::Wrong;
     let flag = |flag: &str, finding: Finding| Undescribed::Wrong(finding.at_field(flag).into());
-    let mut package = match format::detect(files) {
-        Format::HelmV3 => {
-            let (chart, _) = format::helm::read(files).map_err(wrong)?;
-            chart
-                .package()
-                .map_err(|finding| wrong(finding.in_file(format::helm::CHART).into()))?
-        }
-        Format::RegistryV1 => format::registry::operator(files)
-            .map_err(wrong)?
-            .describe()
-            .map_err(|finding| wrong(finding.into()))?,
-        Format::PlainV0 => {
-            let (Some(name), Some(version)) = (&known.name, &known.version) else {
-                return Err(Undescribed::Unnamed(
-                    Finding::error(
-                        codes::format::BAD_PACKAGE,
-                        "there is no bundle.yaml, so the bundle has neither name nor version",
-                    )
-                    .in_file(package::FILE)
-                    .hint("let `kubectl bundle init` write one, or name both with --name and --version")
-                    .into(),
-                ));
-            };
-            return Package::new(name, version, Format::PlainV0)
-                .map_err(|finding| flag("--name, --version", finding));
-        }
+    let Some(mut package) = format::describe(files).map_err(wrong)? else {
+        let (Some(name), Some(version)) = (&known.name, &known.version) else {
+            return Err(Undescribed::Unnamed(
+                Finding::error(
+                    codes::format::BAD_PACKAGE,
+                    "there is no bundle.yaml, so the bundle has neither name nor version",
+                )
+                .in_file(package::FILE)
+                .hint("let `kubectl bundle init` write one, or name both with --name and --version")
+                .into(),
+            ));
+        };
+        return Package::new(name, version, Format::PlainV0)
+            .map_err(|finding| flag("--name, --version", finding));
     };
     if known.name.is_some() || known.version.is_some() {
         let name = known.name.as_deref().unwrap_or(&package.name);

@@ -4,27 +4,64 @@ pub mod helm;
 mod plain;
 pub mod registry;
 mod rendered;
+mod renderer;
 
 use crate::{
-    diagnostic::{Finding, Findings, Severity, codes},
+    diagnostic::{Findings, Severity},
     images::{self, FoundImage, Lock},
     object::{self, Manifest},
     package::{self, Format, Package},
 };
 
 pub use crate::files::Files;
+use renderer::ContentFormat;
+pub use renderer::{
+    RenderArgument, RenderCommand, RenderDependencies, RenderInput, RenderPart, RenderTarget,
+};
 
-/// Returns `true` if [`read`] reads the content of this file. Of other files it needs only the
+/// The formats, in the order in which files without a `bundle.yaml` are tried.
+const FORMATS: [Format; 3] = [Format::RegistryV1, Format::HelmV3, Format::PlainV0];
+
+fn renderer(format: Format) -> &'static dyn ContentFormat {
+    match format {
+        Format::PlainV0 => &plain::PlainV0,
+        Format::RegistryV1 => &registry::RegistryV1,
+        Format::HelmV3 => &helm::HelmV3,
+    }
+}
+
+/// Returns `true` if [`render`] reads the content of this file. Of other files it needs only the
 /// path.
 pub fn is_read(path: &str) -> bool {
-    path.starts_with(plain::FOLDER)
-        || [
-            package::FILE,
-            images::LOCK_FILE,
-            registry::ANNOTATIONS,
-            helm::CHART,
-        ]
-        .contains(&path)
+    [package::FILE, images::LOCK_FILE].contains(&path)
+        || FORMATS.iter().any(|format| renderer(*format).reads(path))
+}
+
+/// Returns how many times the memory of the parsed files rendering may take, for a content of any
+/// format with these files.
+pub fn memory_factor(has_file: impl Fn(&str) -> bool) -> u64 {
+    let factors = FORMATS.map(|format| renderer(format).memory_factor(&has_file));
+    factors.into_iter().max().unwrap_or(1)
+}
+
+/// Returns the parts of a [`RenderTarget`] that the objects of a format depend on.
+pub fn dependencies(format: Format) -> RenderDependencies {
+    renderer(format).dependencies()
+}
+
+/// Returns the external command that renders the content of `package`, or `None` if it needs none.
+pub fn command(
+    files: &Files,
+    package: &Package,
+    target: &RenderTarget,
+) -> Result<Option<RenderCommand>, Findings> {
+    renderer(package.format).command(files, package, target)
+}
+
+/// Returns the `bundle.yaml` that files without one describe, or `None` if their format has no name
+/// and version in its files.
+pub fn describe(files: &Files) -> Result<Option<Package>, Findings> {
+    renderer(detect(files)).describe(files)
 }
 
 /// Parsed content of a bundle.
@@ -46,28 +83,19 @@ pub struct Content {
     pub warnings: Findings,
 }
 
-/// Parses the content of a bundle and returns all errors. Charts must be rendered before; see
-/// [`rendered()`].
+/// Renders the content of a bundle without an installation, and returns all errors.
 pub fn read(files: &Files) -> Result<Content, Findings> {
-    read_with(files, None, None)
+    render(&RenderInput {
+        files,
+        target: &RenderTarget::default(),
+        output: None,
+    })
 }
 
-/// Like [`read`], for an installation into the namespace `target` (`spec.targetNamespace`) of an
-/// operator's bundle. Without it, the namespace that the bundle suggests is used.
-pub fn read_into(files: &Files, target: Option<&str>) -> Result<Content, Findings> {
-    read_with(files, target, None)
-}
-
-/// Like [`read`], for a chart with the output of `helm template`.
-pub fn rendered(files: &Files, text: &[u8]) -> Result<Content, Findings> {
-    read_with(files, None, Some(text))
-}
-
-fn read_with(
-    files: &Files,
-    target: Option<&str>,
-    rendered: Option<&[u8]>,
-) -> Result<Content, Findings> {
+/// Renders the content of a bundle to objects, and returns all errors. A content that needs an
+/// external command ([`command`]) is rendered from its output.
+pub fn render(input: &RenderInput<'_>) -> Result<Content, Findings> {
+    let files = input.files;
     let mut findings = Findings::default();
     let package = match files.get(package::FILE).map(|text| package::parse(text)) {
         Some(Ok(package)) => Some(package),
@@ -80,26 +108,7 @@ fn read_with(
     let format = package
         .as_ref()
         .map_or_else(|| detect(files), |package| package.format);
-    let mut objects = match format {
-        Format::PlainV0 => plain::read(files, &mut findings),
-        Format::RegistryV1 => registry::read(files, target, &mut findings),
-        Format::HelmV3 => {
-            match helm::read(files) {
-                // The range of bundle.yaml counts where there is one.
-                Ok((chart, _)) if package.as_ref().is_none_or(|own| own.kubernetes.is_none()) => {
-                    findings.0.extend(chart.unreadable_range());
-                }
-                Ok(_) => {}
-                Err(errors) => findings.0.extend(errors.0),
-            }
-            if let Some(text) = rendered {
-                rendered::read(text, &mut findings)
-            } else {
-                findings.push(not_rendered());
-                Vec::new()
-            }
-        }
-    };
+    let mut objects = renderer(format).render(input, package.as_ref(), &mut findings);
     object::drop_namespaces(&mut objects, &mut findings);
     object::distinct(&objects, &mut findings);
     let lock = match files.get(images::LOCK_FILE).map(|text| Lock::parse(text)) {
@@ -132,23 +141,11 @@ fn read_with(
     })
 }
 
-fn not_rendered() -> Finding {
-    Finding::error(
-        codes::format::NOT_RENDERED,
-        "the content is a chart, and its objects are not known until helm renders it",
-    )
-    .hint("`kubectl bundle build` renders it; the pod installs no charts yet: use plain+v0 with the output of `helm template`")
-}
-
 /// The layout of files that no `bundle.yaml` explains.
 pub fn detect(files: &Files) -> Format {
-    if registry::is(files) {
-        Format::RegistryV1
-    } else if helm::is(files) {
-        Format::HelmV3
-    } else {
-        Format::PlainV0
-    }
+    let found = FORMATS.into_iter();
+    let mut found = found.filter(|format| renderer(*format).is_format_of(files));
+    found.next().unwrap_or(Format::PlainV0)
 }
 
 #[cfg(test)]

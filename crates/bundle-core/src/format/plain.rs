@@ -1,9 +1,13 @@
 //! plain+v0: manifests in `manifests/`, without subfolders, with the rules and messages of RukPak.
 
-use super::Files;
+use super::{
+    Files,
+    renderer::{ContentFormat, RenderDependencies, RenderInput},
+};
 use crate::{
     diagnostic::{Finding, Findings, Severity, codes},
     object::{self, Manifest},
+    package::Package,
     yaml,
 };
 
@@ -12,8 +16,39 @@ const KUSTOMIZATION: [&str; 3] = ["kustomization.yaml", "kustomization.yml", "Ku
 /// The folder of the manifests.
 pub(super) const FOLDER: &str = "manifests/";
 
+/// The format plain+v0.
+pub(super) struct PlainV0;
+
+impl ContentFormat for PlainV0 {
+    /// What no other format claims is plain.
+    fn is_format_of(&self, _: &Files) -> bool {
+        true
+    }
+
+    fn reads(&self, path: &str) -> bool {
+        path.starts_with(FOLDER)
+    }
+
+    fn dependencies(&self) -> RenderDependencies {
+        RenderDependencies::default()
+    }
+
+    fn describe(&self, _: &Files) -> Result<Option<Package>, Findings> {
+        Ok(None)
+    }
+
+    fn render(
+        &self,
+        input: &RenderInput<'_>,
+        _: Option<&Package>,
+        findings: &mut Findings,
+    ) -> Vec<Manifest> {
+        read(input.files, findings)
+    }
+}
+
 /// Returns all objects of a plain bundle. Errors are added to `findings`.
-pub(super) fn read(files: &Files, findings: &mut Findings) -> Vec<Manifest> {
+fn read(files: &Files, findings: &mut Findings) -> Vec<Manifest> {
     let before = findings.0.len();
     let Some(objects) = flat(files, findings) else {
         return Vec::new();

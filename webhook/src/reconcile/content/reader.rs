@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bundle_core::content::ContentId;
 use bundle_core::diagnostic::{Finding, Outcome, codes};
-use bundle_core::format::{self, Content, Files};
+use bundle_core::format::{self, Content, Files, RenderInput, RenderTarget};
 use bundle_core::review::Source;
 use bundle_core::yaml;
 use bundle_oci::registry::RegistryError;
@@ -161,7 +161,8 @@ impl Fetched {
                 .iter()
                 .map(|(path, place)| (path.clone(), *place));
             let files: Vec<_> = files.collect();
-            let read = parse(files, None, |place| self.writer.read(place));
+            let target = RenderTarget::default();
+            let read = parse(files, &target, |place| self.writer.read(place));
             (self, read)
         };
         let done = ctx.shared.budget.blocking(work).await;
@@ -222,17 +223,15 @@ fn weigh(
             .saturating_add(weight.tree.0)
             .saturating_add(objects);
     }
-    // Operators' bundles are turned into other objects, which hold much of their text once more.
-    if files.contains_key(format::registry::ANNOTATIONS) {
-        summary.weight = summary.weight.saturating_mul(2);
-    }
+    let factor = format::memory_factor(|path| files.contains_key(path));
+    summary.weight = summary.weight.saturating_mul(factor);
     Ok(summary)
 }
 
-/// The objects in these files, for an installation into the namespace `target`. Files whose content does not matter are there by name.
+/// The objects in these files, rendered for `target`. Files whose content does not matter are there by name.
 fn parse(
     files: Vec<(String, FilePlace)>,
-    target: Option<&str>,
+    target: &RenderTarget,
     mut read: impl FnMut(&FilePlace) -> io::Result<Vec<u8>>,
 ) -> io::Result<Result<Content, bundle_core::diagnostic::Findings>> {
     let mut all = Files::new();
@@ -244,7 +243,11 @@ fn parse(
         };
         all.insert(path, bytes);
     }
-    Ok(format::read_into(&all, target))
+    Ok(format::render(&RenderInput {
+        files: &all,
+        target,
+        output: None,
+    }))
 }
 
 /// What cannot be read today cannot be read tomorrow: a digest stands for the same files for ever. The disk may fail for a while.
@@ -306,8 +309,8 @@ pub(in crate::reconcile) struct Wanted<'a> {
     /// Who counts as user of memory, transfers and disk.
     pub(in crate::reconcile) requester: &'a str,
     pub(in crate::reconcile) content: &'a ContentId,
-    /// The namespace that it is installed into, if one was chosen.
-    pub(in crate::reconcile) target: Option<&'a str>,
+    /// The installation that it is rendered for.
+    pub(in crate::reconcile) target: &'a RenderTarget,
     /// How often values of the objects are in memory at a time.
     pub(in crate::reconcile) copies: u64,
     /// What the recorded objects take while those that the content does not have are pruned, in
@@ -331,12 +334,11 @@ pub(in crate::reconcile) async fn load(
     let weight = objects.max(objects.saturating_add(wanted.pruning).min(half));
     let share = memory(ctx, wanted.requester, weight, reason).await?;
     let mut stored = stored;
-    let target = wanted.target.map(str::to_owned);
     let keeper = RenderedKeeper::new(ctx, wanted);
     let work = move || {
         let files = stored.files().iter();
         let files: Vec<_> = files.map(|file| (file.path.clone(), file.place)).collect();
-        let read = parse(files, target.as_deref(), |place| stored.read(place));
+        let read = parse(files, &keeper.target, |place| stored.read(place));
         if let Ok(Ok(content)) = &read {
             keeper.keep(content);
         }
@@ -354,7 +356,7 @@ pub(in crate::reconcile) async fn load(
 struct RenderedKeeper {
     ctx: Arc<Context>,
     content: ContentId,
-    target: Option<String>,
+    target: RenderTarget,
     owner: String,
 }
 
@@ -363,14 +365,15 @@ impl RenderedKeeper {
         Self {
             ctx: ctx.clone(),
             content: wanted.content.clone(),
-            target: wanted.target.map(str::to_owned),
+            target: wanted.target.clone(),
             owner: wanted.requester.to_owned(),
         }
     }
 
     fn keep(&self, content: &Content) {
         let key = self.ctx.shared.stamp_key();
-        let place = (&self.content, self.target.as_deref());
+        let rendered_for = format::dependencies(content.format).key(&self.target);
+        let place = (&self.content, &rendered_for);
         let kept = self
             .ctx
             .store

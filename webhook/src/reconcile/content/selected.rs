@@ -6,8 +6,9 @@ use std::collections::BTreeSet;
 
 use bundle_api::names::reason;
 use bundle_core::diagnostic::codes;
-use bundle_core::format::Content;
+use bundle_core::format::{self, Content, RenderTarget};
 use bundle_core::object::Manifest;
+use bundle_core::package::Format;
 use bundle_core::plan::bundle::Compatibility;
 use bundle_core::plan::conditions::State;
 use bundle_core::plan::created_namespace::namespace_id;
@@ -41,20 +42,28 @@ impl DeploymentReconcile<'_> {
         keys: &BTreeSet<String>,
     ) -> Result<Option<HeldItems>, ReconcileError> {
         let id = request.source()?;
-        let target = self.target_namespace()?.map(str::to_owned);
+        let target = self.render_target()?;
+        // Another format in the status finds no copy, and the whole content tells.
+        let format = request.generated.status.content.as_ref();
+        let format = format.and_then(|content| content.format.as_ref()?.parse::<Format>().ok());
+        let Some(format) = format else {
+            return Ok(None);
+        };
+        let rendered_for = format::dependencies(format).key(&target);
         let find = {
             let (ctx, id, keys) = (self.ctx.clone(), id.clone(), keys.clone());
-            let target = target.clone();
+            let rendered_for = rendered_for.clone();
             move || {
                 let key = ctx.shared.stamp_key();
-                ctx.store.select(&id, target.as_deref(), key.bytes(), &keys)
+                ctx.store.select(&id, &rendered_for, key.bytes(), &keys)
             }
         };
         let found = self.ctx.shared.budget.blocking(find).await;
         let Some(selected) = found.flatten() else {
             return Ok(None);
         };
-        let created = target.as_deref().filter(|_| self.spec.create_namespace);
+        let created = target.namespace.as_deref();
+        let created = created.filter(|_| self.spec.create_namespace);
         let created = created.map(|target| namespace_id(target).to_string());
         // The content may have the target namespace itself; else it is added below.
         if !selected
@@ -87,7 +96,7 @@ impl DeploymentReconcile<'_> {
                     %error,
                     "a rendered copy in the cache is damaged and not used"
                 );
-                self.ctx.store.remove_rendered(&id, target.as_deref());
+                self.ctx.store.remove_rendered(&id, &rendered_for);
                 return Ok(None);
             }
             None => return Ok(None),
@@ -116,6 +125,15 @@ impl DeploymentReconcile<'_> {
         } else {
             2
         }
+    }
+
+    /// The installation that the content is rendered for.
+    pub(in crate::reconcile) fn render_target(&self) -> Result<RenderTarget, ReconcileError> {
+        let server = self.ctx.shared.server_version();
+        Ok(RenderTarget {
+            kubernetes: server.map(|version| version.numbers()),
+            ..RenderTarget::in_namespace(self.target_namespace()?)
+        })
     }
 
     /// Checks that the content supports this Kubernetes version. Where an unsupported version was accepted, a warning is added.

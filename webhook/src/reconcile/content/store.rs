@@ -1,6 +1,6 @@
 //! Unpacked content on disk, by its identity: a digest alone gives no access to what others fetched. A copy that is damaged or not ours
 //! counts as none; losing all of them loses time only.
-//! Beside a content lie its rendered objects, one file for each target namespace.
+//! Beside a content lie its rendered objects, one file for each target that they depend on (`bundle_core::format::RenderDependencies`).
 //! Not here: where content comes from (content::reader), how one copy is written and read (content::stored, content::rendered), or what it means
 //! (bundle_core::format).
 
@@ -28,10 +28,10 @@ fn seal_name(content: &ContentId) -> String {
     format!("{} {}", content.digest(), content.scope())
 }
 
-/// The same for rendered objects: of a content, for a target namespace, by this version of the program.
-fn rendered_seal_name(content: &ContentId, target: Option<&str>) -> String {
+/// The same for rendered objects: of a content, by what they depend on beside it, and by this version of the program.
+fn rendered_seal_name(content: &ContentId, rendered_for: &Digest) -> String {
     let (name, version) = (seal_name(content), env!("CARGO_PKG_VERSION"));
-    format!("{name} {target:?} {version}")
+    format!("{name} {rendered_for} {version}")
 }
 
 /// The folder with the copies.
@@ -91,10 +91,9 @@ impl Store {
             .join(format!("{hex}-{}.content", &scope.hex()[..16]))
     }
 
-    fn rendered_path(&self, content: &ContentId, target: Option<&str>) -> PathBuf {
+    fn rendered_path(&self, content: &ContentId, rendered_for: &Digest) -> PathBuf {
         let (hex, scope) = (content.digest().hex(), content.scope());
-        let target = Digest::of(format!("{target:?}").as_bytes());
-        let (scope, target) = (&scope.hex()[..16], &target.hex()[..16]);
+        let (scope, target) = (&scope.hex()[..16], &rendered_for.hex()[..16]);
         self.folder.join(format!("{hex}-{scope}-{target}.rendered"))
     }
 
@@ -119,16 +118,16 @@ impl Store {
         Some(stored)
     }
 
-    /// Finds the objects with `keys` in the rendered copy of `content` for the namespace `target`, if there is one with a seal by this key.
+    /// Finds the objects with `keys` in the rendered copy of `content` with this cache key, if there is one with a seal by this key of ours.
     pub(in crate::reconcile) fn select(
         &self,
         content: &ContentId,
-        target: Option<&str>,
+        rendered_for: &Digest,
         key: &[u8],
         keys: &BTreeSet<String>,
     ) -> Option<SelectedObjects> {
-        let path = self.rendered_path(content, target);
-        let name = rendered_seal_name(content, target);
+        let path = self.rendered_path(content, rendered_for);
+        let name = rendered_seal_name(content, rendered_for);
         let selected = match SelectedObjects::find(&path, (&name, key), keys) {
             Ok(selected) => selected,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
@@ -149,16 +148,16 @@ impl Store {
         Some(selected)
     }
 
-    /// Keeps the objects that `content` was rendered to for a namespace, unless just these are kept already. Only other rendered copies make room for them.
+    /// Keeps the objects that `content` was rendered to, under the cache key `rendered_for`, unless just these are kept already. Only other rendered copies make room for them.
     pub(in crate::reconcile) fn keep_rendered(
         &self,
         rendered: &Content,
-        (content, target): (&ContentId, Option<&str>),
+        (content, rendered_for): (&ContentId, &Digest),
         key: &[u8],
         owner: &str,
     ) -> io::Result<()> {
-        let path = self.rendered_path(content, target);
-        let name = rendered_seal_name(content, target);
+        let path = self.rendered_path(content, rendered_for);
+        let name = rendered_seal_name(content, rendered_for);
         let rendering = Rendering::new(rendered)?;
         if rendering.is_at(&path, &name, key) {
             return Ok(());
@@ -170,9 +169,9 @@ impl Store {
         Ok(())
     }
 
-    /// Removes the rendered copy of `content` for the namespace `target`.
-    pub(in crate::reconcile) fn remove_rendered(&self, content: &ContentId, target: Option<&str>) {
-        let path = self.rendered_path(content, target);
+    /// Removes the rendered copy of `content` with this cache key.
+    pub(in crate::reconcile) fn remove_rendered(&self, content: &ContentId, rendered_for: &Digest) {
+        let path = self.rendered_path(content, rendered_for);
         fs_err::remove_file(&path).ok();
         lock(&self.owners).remove(&path);
     }

@@ -72,14 +72,14 @@ impl<'a> DeploymentReconcile<'a> {
         request: &InstallRequest<'_>,
     ) -> Result<HeldItems, ReconcileError> {
         let id = request.source()?;
-        let target = self.target_namespace()?.map(str::to_owned);
+        let target = self.render_target()?;
         let read = reason::READING_CONTENT_FAILED;
         let wanted = reader::Wanted {
             name: &self.name,
             version: &self.version(),
             requester: &self.requester.user,
             content: &id,
-            target: target.as_deref(),
+            target: &target,
             copies: self.copies(),
             pruning: if self.is_installed(request) {
                 0
@@ -88,7 +88,7 @@ impl<'a> DeploymentReconcile<'a> {
             },
             reason: read,
         };
-        let (content, share) = reader::load(self.ctx, &wanted).await?;
+        let (content, share) = Box::pin(reader::load(self.ctx, &wanted)).await?;
         self.check_compatibility(request, &content)?;
         let mut objects = content.objects;
         Box::pin(self.add_created_namespace(request, &mut objects)).await?;

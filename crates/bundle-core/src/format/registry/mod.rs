@@ -10,7 +10,10 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-use super::{Files, plain};
+use super::{
+    Files, plain,
+    renderer::{ContentFormat, RenderDependencies, RenderInput, RenderPart},
+};
 use crate::{
     diagnostic::{Finding, Findings, codes},
     object::Manifest,
@@ -92,24 +95,51 @@ pub fn operator(files: &Files) -> Result<Operator, Findings> {
     }
 }
 
-/// Returns `true` if files without a `bundle.yaml` are a registry+v1 bundle.
-pub(super) fn is(files: &Files) -> bool {
-    files.get(ANNOTATIONS).is_some_and(|text| {
-        annotations(text).is_ok_and(|found| {
-            found
-                .get(MEDIA_TYPE)
-                .is_some_and(|layout| layout == "registry+v1")
-        })
-    })
-}
+/// The format registry+v1.
+pub(super) struct RegistryV1;
 
-/// The plain objects of a registry+v1 bundle that is installed into the namespace `target`, else
-/// into the suggested one; what is wrong is added to `findings`.
-pub(super) fn read(files: &Files, target: Option<&str>, findings: &mut Findings) -> Vec<Manifest> {
-    let Some((operator, others)) = parts(files, findings) else {
-        return Vec::new();
-    };
-    convert::convert(&operator, others, target, findings)
+impl ContentFormat for RegistryV1 {
+    fn is_format_of(&self, files: &Files) -> bool {
+        files.get(ANNOTATIONS).is_some_and(|text| {
+            annotations(text).is_ok_and(|found| {
+                found
+                    .get(MEDIA_TYPE)
+                    .is_some_and(|layout| layout == "registry+v1")
+            })
+        })
+    }
+
+    fn reads(&self, path: &str) -> bool {
+        path.starts_with(plain::FOLDER) || path == ANNOTATIONS
+    }
+
+    /// The bundle is converted to other objects, which have much of its text once more.
+    fn memory_factor(&self, has_file: &dyn Fn(&str) -> bool) -> u64 {
+        if has_file(ANNOTATIONS) { 2 } else { 1 }
+    }
+
+    /// It is installed into one namespace as a whole.
+    fn dependencies(&self) -> RenderDependencies {
+        RenderDependencies(&[RenderPart::Namespace])
+    }
+
+    fn describe(&self, files: &Files) -> Result<Option<Package>, Findings> {
+        Ok(Some(operator(files)?.describe()?))
+    }
+
+    /// Without a namespace, the one that the bundle suggests is used.
+    fn render(
+        &self,
+        input: &RenderInput<'_>,
+        _: Option<&Package>,
+        findings: &mut Findings,
+    ) -> Vec<Manifest> {
+        let Some((operator, others)) = parts(input.files, findings) else {
+            return Vec::new();
+        };
+        let namespace = input.target.namespace.as_deref();
+        convert::convert(&operator, others, namespace, findings)
+    }
 }
 
 fn parts(files: &Files, findings: &mut Findings) -> Option<(Operator, Vec<Manifest>)> {

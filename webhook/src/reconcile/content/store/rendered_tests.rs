@@ -45,12 +45,17 @@ fn keys(keys: &[&str]) -> BTreeSet<String> {
     keys.iter().map(|&key| key.to_owned()).collect()
 }
 
+/// The cache key of the installation.
+fn web() -> Digest {
+    Digest::of(b"web")
+}
+
 fn keep_rendered(store: &Store, origin: &ContentId, text: &str) -> io::Result<()> {
-    store.keep_rendered(&content(text), (origin, Some("web")), b"key", "ana")
+    store.keep_rendered(&content(text), (origin, &web()), b"key", "ana")
 }
 
 fn select(store: &Store, origin: &ContentId, wanted: &[&str]) -> Option<SelectedObjects> {
-    store.select(origin, Some("web"), b"key", &keys(wanted))
+    store.select(origin, &web(), b"key", &keys(wanted))
 }
 
 /// The texts of the objects that are read for these keys.
@@ -117,7 +122,7 @@ fn tampered_rendered_objects_are_not_used() {
     let store = Store::new(folder.path().to_owned(), LARGE);
     let origin = image("a:1", b"1", None);
     keep_rendered(&store, &origin, OBJECTS).unwrap();
-    let path = store.rendered_path(&origin, Some("web"));
+    let path = store.rendered_path(&origin, &web());
     let good = fs_err::read(&path).unwrap();
     let of = |key: &str| texts(&store, &origin, &[key]);
     for at in [0, good.len() - 1, good.len() - 33, good.len() - 100] {
@@ -133,34 +138,29 @@ fn tampered_rendered_objects_are_not_used() {
     // It is written anew with the next whole content.
     keep_rendered(&store, &origin, OBJECTS).unwrap();
     assert_eq!(fs_err::read(&path).unwrap(), good);
-    store.remove_rendered(&origin, Some("web"));
+    store.remove_rendered(&origin, &web());
     assert_eq!(of("ConfigMap/web/one"), None);
 }
 
 #[test]
-fn rendered_objects_are_those_of_one_content_namespace_and_key() {
+fn rendered_objects_are_those_of_one_content_target_and_key() {
     let folder = tempfile::tempdir().unwrap();
     let store = Store::new(folder.path().to_owned(), LARGE);
     let origin = image("team/private:1", b"1", Some("robot"));
     keep_rendered(&store, &origin, OBJECTS).unwrap();
-    let path = store.rendered_path(&origin, Some("web"));
+    let path = store.rendered_path(&origin, &web());
     let wanted = keys(&["ConfigMap/other/two"]);
-    assert!(
-        store
-            .select(&origin, Some("web"), b"another", &wanted)
-            .is_none()
-    );
+    assert!(store.select(&origin, &web(), b"another", &wanted).is_none());
     let others = [
-        (image("team/private:1", b"2", Some("robot")), Some("web")),
-        (image("team/private:1", b"1", None), Some("web")),
-        (image("elsewhere:1", b"1", Some("robot")), Some("web")),
-        (origin.clone(), Some("shop")),
-        (origin.clone(), None),
+        (image("team/private:1", b"2", Some("robot")), web()),
+        (image("team/private:1", b"1", None), web()),
+        (image("elsewhere:1", b"1", Some("robot")), web()),
+        (origin.clone(), Digest::of(b"shop")),
     ];
     for (other, target) in others {
-        assert!(store.select(&other, target, b"key", &wanted).is_none());
-        fs_err::copy(&path, store.rendered_path(&other, target)).unwrap();
-        assert!(store.select(&other, target, b"key", &wanted).is_none());
+        assert!(store.select(&other, &target, b"key", &wanted).is_none());
+        fs_err::copy(&path, store.rendered_path(&other, &target)).unwrap();
+        assert!(store.select(&other, &target, b"key", &wanted).is_none());
     }
 }
 
@@ -217,7 +217,7 @@ fn objects_that_json_does_not_preserve_are_not_kept() {
     }
     let mut rendered = content(OBJECTS);
     rendered.objects[0].value["data"] = deep;
-    let kept = store.keep_rendered(&rendered, (&origin, None), b"key", "ana");
+    let kept = store.keep_rendered(&rendered, (&origin, &web()), b"key", "ana");
     assert!(kept.is_err());
     assert_eq!(names(folder.path()), 0);
 }

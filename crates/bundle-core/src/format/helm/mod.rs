@@ -1,22 +1,42 @@
-//! helm+v3: fields of `Chart.yaml`, path of the chart in a bundle, and `.helmignore`. The external
-//! command `helm` renders charts.
+//! helm+v3: fields of `Chart.yaml`, path of the chart in a bundle, and the external command
+//! `helm` that renders it.
+
+mod ignore;
 
 use std::collections::BTreeSet;
 
 use serde::Deserialize;
 
-use super::Files;
+use super::{
+    Files, rendered,
+    renderer::{
+        ContentFormat, RenderArgument, RenderCommand, RenderDependencies, RenderInput, RenderPart,
+        RenderTarget,
+    },
+};
 use crate::{
     diagnostic::{Finding, Findings, codes},
+    object::Manifest,
     package::{About, Format, Link, Maintainer, Package},
     version::{Kubernetes, helm},
     yaml,
 };
 
+pub use ignore::{IGNORE, Ignore};
+
 /// File that marks a folder as a chart.
 pub const CHART: &str = "Chart.yaml";
-/// File with the patterns of ignored files.
-pub const IGNORE: &str = ".helmignore";
+
+/// Environment variables that would change the output of helm.
+const REMOVED_VARIABLES: [&str; 5] = [
+    "HELM_NAMESPACE",
+    "HELM_PLUGINS",
+    "HELM_DEBUG",
+    "HELM_KUBECONTEXT",
+    "KUBECONFIG",
+];
+/// Environment variables that name folders with the user's settings of helm.
+const FOLDER_VARIABLES: [&str; 3] = ["HELM_CONFIG_HOME", "HELM_CACHE_HOME", "HELM_DATA_HOME"];
 
 /// Fields of `Chart.yaml` that are used here.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
@@ -142,8 +162,113 @@ fn folder(files: &Files) -> Option<String> {
         .then(|| format!("{only}/"))
 }
 
-pub(super) fn is(files: &Files) -> bool {
-    folder(files).is_some() && !files.keys().any(|path| path.starts_with("manifests/"))
+/// The format helm+v3.
+pub(super) struct HelmV3;
+
+impl ContentFormat for HelmV3 {
+    fn is_format_of(&self, files: &Files) -> bool {
+        folder(files).is_some() && !files.keys().any(|path| path.starts_with("manifests/"))
+    }
+
+    fn reads(&self, path: &str) -> bool {
+        path == CHART
+    }
+
+    fn dependencies(&self) -> RenderDependencies {
+        RenderDependencies(&[
+            RenderPart::Namespace,
+            RenderPart::Config,
+            RenderPart::Kubernetes,
+            RenderPart::Apis,
+        ])
+    }
+
+    fn describe(&self, files: &Files) -> Result<Option<Package>, Findings> {
+        let (chart, _) = read(files)?;
+        let package = chart.package();
+        Ok(Some(package.map_err(|finding| finding.in_file(CHART))?))
+    }
+
+    /// `helm template`, with the chart's own values, the package's default configuration and the
+    /// configuration of the installation, each over the one before.
+    fn command(
+        &self,
+        files: &Files,
+        package: &Package,
+        target: &RenderTarget,
+    ) -> Result<Option<RenderCommand>, Findings> {
+        let (_, folder) = read(files)?;
+        let mut arguments: Vec<RenderArgument> = vec![
+            "template".into(),
+            package.name.as_str().into(),
+            RenderArgument::ContentPath(folder),
+        ];
+        let namespace = target.namespace.as_deref().unwrap_or("default");
+        for argument in ["--include-crds", "--skip-tests", "--namespace", namespace] {
+            arguments.push(argument.into());
+        }
+        // Without it, helm renders for a version of its own choice, and refuses a chart for older ones.
+        if let Some([major, minor, patch]) = target.kubernetes {
+            arguments.push("--kube-version".into());
+            arguments.push(RenderArgument::Text(format!("{major}.{minor}.{patch}")));
+        }
+        let required = package.requires.iter().flat_map(|requires| &requires.apis);
+        for api in required.chain(&target.apis) {
+            arguments.push("--api-versions".into());
+            arguments.push(api.as_str().into());
+        }
+        let mut extra_files = Vec::new();
+        let default = package.config.as_ref();
+        if let Some(default) = default.and_then(|config| config.default.as_ref()) {
+            // A name of ours: helm takes a comma in the author's for several files, of which one may be anywhere.
+            let values = files.get(default.as_str()).cloned().unwrap_or_default();
+            extra_files.push(("values.yaml", values));
+        }
+        if let Some(config) = &target.config {
+            extra_files.push(("config.yaml", config.to_string().into_bytes()));
+        }
+        for (name, _) in &extra_files {
+            arguments.push("--values".into());
+            arguments.push(RenderArgument::ExtraFile(name));
+        }
+        Ok(Some(RenderCommand {
+            program: "helm",
+            arguments,
+            extra_files,
+            removed_variables: &REMOVED_VARIABLES,
+            folder_variables: &FOLDER_VARIABLES,
+            hint: "install helm 3 or later from https://helm.sh, or render the chart elsewhere and build the result as plain+v0",
+        }))
+    }
+
+    fn render(
+        &self,
+        input: &RenderInput<'_>,
+        package: Option<&Package>,
+        findings: &mut Findings,
+    ) -> Vec<Manifest> {
+        match read(input.files) {
+            // The range of bundle.yaml counts where there is one.
+            Ok((chart, _)) if package.is_none_or(|own| own.kubernetes.is_none()) => {
+                findings.0.extend(chart.unreadable_range());
+            }
+            Ok(_) => {}
+            Err(errors) => findings.0.extend(errors.0),
+        }
+        let Some(text) = input.output else {
+            findings.push(not_rendered());
+            return Vec::new();
+        };
+        rendered::read(text, findings)
+    }
+}
+
+fn not_rendered() -> Finding {
+    Finding::error(
+        codes::format::NOT_RENDERED,
+        "the content is a chart, and its objects are not known until helm renders it",
+    )
+    .hint("`kubectl bundle build` renders it; the pod installs no charts yet: use plain+v0 with the output of `helm template`")
 }
 
 impl Chart {
@@ -192,7 +317,7 @@ impl Chart {
 
     /// Returns a warning if `kubeVersion` is invalid, because the supported Kubernetes versions are
     /// then unknown.
-    pub(super) fn unreadable_range(&self) -> Option<Finding> {
+    fn unreadable_range(&self) -> Option<Finding> {
         let text = self.kube_version.trim();
         let error = helm::range(text).err().filter(|_| !text.is_empty())?;
         Some(
@@ -204,99 +329,16 @@ impl Chart {
     }
 }
 
-/// Patterns of a `.helmignore`.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Ignore {
-    patterns: Vec<String>,
-}
-
-impl Ignore {
-    /// Parses a `.helmignore`: one pattern on each line, with `*`, `?`, a leading `/` for paths
-    /// from the root and a final `/` for folders.
-    pub fn parse(text: &[u8]) -> Result<Self, Findings> {
-        let text = String::from_utf8_lossy(text);
-        let mut findings = Findings::default();
-        let mut patterns = Vec::new();
-        for (index, line) in text.lines().enumerate() {
-            let line = line.trim();
-            if line.is_empty() || line.starts_with('#') {
-                continue;
-            }
-            if line.starts_with('!') || line.contains("**") || line.contains(['[', '\\']) {
-                findings.push(
-                    bad(IGNORE, format!("the pattern `{line}` is not understood"))
-                        .at_line(index + 1)
-                        .hint("use names with `*` and `?`, `/` before what is meant from the root, and after a folder"),
-                );
-                continue;
-            }
-            patterns.push(line.to_owned());
-        }
-        if findings.has_errors() {
-            return Err(findings);
-        }
-        Ok(Self { patterns })
-    }
-
-    /// Returns `true` if the file or folder at `path` is ignored.
-    pub fn covers(&self, path: &str, is_folder: bool) -> bool {
-        let name = path.rsplit('/').next().unwrap_or(path);
-        self.patterns.iter().any(|pattern| {
-            let (pattern, only_folders) = match pattern.strip_suffix('/') {
-                Some(pattern) => (pattern, true),
-                None => (pattern.as_str(), false),
-            };
-            if only_folders && !is_folder {
-                return false;
-            }
-            match pattern.strip_prefix('/') {
-                Some(rooted) => matches(rooted.as_bytes(), path.as_bytes()),
-                None if pattern.contains('/') => matches(pattern.as_bytes(), path.as_bytes()),
-                None => matches(pattern.as_bytes(), name.as_bytes()),
-            }
-        })
-    }
-}
-
-/// Matches a name: `*` is any run of characters, `?` one character. Backtracks only to the last
-/// `*`, so the time is at most quadratic.
-fn matches(pattern: &[u8], text: &[u8]) -> bool {
-    let (mut at, mut from) = (0, 0);
-    let mut star: Option<(usize, usize)> = None;
-    while from < text.len() {
-        match pattern.get(at) {
-            Some(b'*') => {
-                star = Some((at, from));
-                at += 1;
-            }
-            Some(b'?') if text[from] != b'/' => {
-                at += 1;
-                from += 1;
-            }
-            Some(letter) if *letter == text[from] => {
-                at += 1;
-                from += 1;
-            }
-            _ => match star {
-                Some((place, taken)) if text[taken] != b'/' => {
-                    star = Some((place, taken + 1));
-                    at = place + 1;
-                    from = taken + 1;
-                }
-                _ => return false,
-            },
-        }
-    }
-    pattern[at..].iter().all(|letter| *letter == b'*')
-}
-
 fn bad(file: &str, message: impl Into<String>) -> Finding {
     Finding::error(codes::format::BAD_CHART, message).in_file(file)
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
+    use crate::package::{Config, Requires};
 
     fn files(list: &[(&str, &str)]) -> Files {
         list.iter()
@@ -362,6 +404,53 @@ mod tests {
     }
 
     #[test]
+    fn command_has_version_apis_and_values_of_package_and_installation() {
+        let chart = "name: web\nversion: 1.4.0\n";
+        let files = files(&[("web/Chart.yaml", chart), ("prod.yaml", "replicas: 3\n")]);
+        let mut package = Package::new("web", "1.4.0", Format::HelmV3).unwrap();
+        let command = |package: &Package, target: &RenderTarget| {
+            HelmV3.command(&files, package, target).unwrap().unwrap()
+        };
+        let shown = |command: &RenderCommand| {
+            let arguments = command.arguments.iter().map(|argument| match argument {
+                RenderArgument::Text(text) => text.clone(),
+                RenderArgument::ContentPath(path) => format!("content/{path}"),
+                RenderArgument::ExtraFile(name) => format!("extra/{name}"),
+            });
+            arguments.collect::<Vec<_>>().join(" ")
+        };
+        let plain = command(&package, &RenderTarget::default());
+        let begin = "template web content/web/ --include-crds --skip-tests --namespace";
+        assert_eq!(shown(&plain), format!("{begin} default"));
+        package.config = Some(Config {
+            schema: None,
+            default: Some("prod.yaml".to_owned()),
+        });
+        package.requires = Some(Requires {
+            apis: vec!["a.example.com/v1".to_owned()],
+            packages: Vec::new(),
+        });
+        let target = RenderTarget {
+            config: Some(json!({"replicas": 2})),
+            kubernetes: Some([1, 33, 4]),
+            apis: vec!["b.example.com/v1".to_owned()],
+            ..RenderTarget::in_namespace(Some("shop"))
+        };
+        let all = command(&package, &target);
+        assert_eq!(
+            shown(&all),
+            format!(
+                "{begin} shop --kube-version 1.33.4 --api-versions a.example.com/v1 --api-versions b.example.com/v1 --values extra/values.yaml --values extra/config.yaml"
+            )
+        );
+        let values = |at: usize| String::from_utf8(all.extra_files[at].1.clone()).unwrap();
+        assert_eq!(
+            (values(0).as_str(), values(1).as_str()),
+            ("replicas: 3\n", r#"{"replicas":2}"#)
+        );
+    }
+
+    #[test]
     fn rejects_missing_dependencies_and_library_charts() {
         let chart =
             "name: web\nversion: 1.0.0\ntype: library\ndependencies: [{name: redis}, {name: db}]\n";
@@ -374,24 +463,5 @@ mod tests {
                 "Chart.yaml: dependencies: found in Chart.yaml, but missing in charts/ directory: db",
             ]
         );
-    }
-
-    #[test]
-    fn ignores_the_same_files_as_helm() {
-        let ignore = Ignore::parse(b"# no\n*.bak\n/docs/\nci/*.yaml\nfoo?\n").unwrap();
-        for (path, folder, covered) in [
-            ("a.bak", false, true),
-            ("templates/a.bak", false, true),
-            ("docs", true, true),
-            ("docs", false, false),
-            ("templates/docs", true, false),
-            ("ci/a.yaml", false, true),
-            ("ci/a/b.yaml", false, false),
-            ("food", false, true),
-            ("foo", false, false),
-        ] {
-            assert_eq!(ignore.covers(path, folder), covered, "{path}");
-        }
-        assert!(Ignore::parse(b"!a\n**/b\n").unwrap_err().0.len() == 2);
     }
 }

@@ -1,0 +1,117 @@
+//! `.helmignore`: patterns of files that helm leaves out of a chart.
+
+use super::bad;
+use crate::diagnostic::Findings;
+
+/// File with the patterns of ignored files.
+pub const IGNORE: &str = ".helmignore";
+
+/// Patterns of a `.helmignore`.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Ignore {
+    patterns: Vec<String>,
+}
+
+impl Ignore {
+    /// Parses a `.helmignore`: one pattern on each line, with `*`, `?`, a leading `/` for paths
+    /// from the root and a final `/` for folders.
+    pub fn parse(text: &[u8]) -> Result<Self, Findings> {
+        let text = String::from_utf8_lossy(text);
+        let mut findings = Findings::default();
+        let mut patterns = Vec::new();
+        for (index, line) in text.lines().enumerate() {
+            let line = line.trim();
+            if line.is_empty() || line.starts_with('#') {
+                continue;
+            }
+            if line.starts_with('!') || line.contains("**") || line.contains(['[', '\\']) {
+                findings.push(
+                    bad(IGNORE, format!("the pattern `{line}` is not understood"))
+                        .at_line(index + 1)
+                        .hint("use names with `*` and `?`, `/` before what is meant from the root, and after a folder"),
+                );
+                continue;
+            }
+            patterns.push(line.to_owned());
+        }
+        if findings.has_errors() {
+            return Err(findings);
+        }
+        Ok(Self { patterns })
+    }
+
+    /// Returns `true` if the file or folder at `path` is ignored.
+    pub fn covers(&self, path: &str, is_folder: bool) -> bool {
+        let name = path.rsplit('/').next().unwrap_or(path);
+        self.patterns.iter().any(|pattern| {
+            let (pattern, only_folders) = match pattern.strip_suffix('/') {
+                Some(pattern) => (pattern, true),
+                None => (pattern.as_str(), false),
+            };
+            if only_folders && !is_folder {
+                return false;
+            }
+            match pattern.strip_prefix('/') {
+                Some(rooted) => matches(rooted.as_bytes(), path.as_bytes()),
+                None if pattern.contains('/') => matches(pattern.as_bytes(), path.as_bytes()),
+                None => matches(pattern.as_bytes(), name.as_bytes()),
+            }
+        })
+    }
+}
+
+/// Matches a name: `*` is any run of characters, `?` one character. Backtracks only to the last
+/// `*`, so the time is at most quadratic.
+fn matches(pattern: &[u8], text: &[u8]) -> bool {
+    let (mut at, mut from) = (0, 0);
+    let mut star: Option<(usize, usize)> = None;
+    while from < text.len() {
+        match pattern.get(at) {
+            Some(b'*') => {
+                star = Some((at, from));
+                at += 1;
+            }
+            Some(b'?') if text[from] != b'/' => {
+                at += 1;
+                from += 1;
+            }
+            Some(letter) if *letter == text[from] => {
+                at += 1;
+                from += 1;
+            }
+            _ => match star {
+                Some((place, taken)) if text[taken] != b'/' => {
+                    star = Some((place, taken + 1));
+                    at = place + 1;
+                    from = taken + 1;
+                }
+                _ => return false,
+            },
+        }
+    }
+    pattern[at..].iter().all(|letter| *letter == b'*')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ignores_the_same_files_as_helm() {
+        let ignore = Ignore::parse(b"# no\n*.bak\n/docs/\nci/*.yaml\nfoo?\n").unwrap();
+        for (path, folder, covered) in [
+            ("a.bak", false, true),
+            ("templates/a.bak", false, true),
+            ("docs", true, true),
+            ("docs", false, false),
+            ("templates/docs", true, false),
+            ("ci/a.yaml", false, true),
+            ("ci/a/b.yaml", false, false),
+            ("food", false, true),
+            ("foo", false, false),
+        ] {
+            assert_eq!(ignore.covers(path, folder), covered, "{path}");
+        }
+        assert!(Ignore::parse(b"!a\n**/b\n").unwrap_err().0.len() == 2);
+    }
+}

@@ -1,0 +1,181 @@
+//! The seam between a content and its format: the input of a rendering, the external command that it may need, and the parts of the input that it depends on. Each
+//! format implements [`ContentFormat`] in one file.
+
+use serde_json::{Value, json};
+
+use super::Files;
+use crate::{diagnostic::Findings, object::Manifest, package::Package, reference::Digest};
+
+/// Installation that a content is rendered for. Parts that are not known are empty.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct RenderTarget {
+    /// Namespace of the installation (`spec.targetNamespace`).
+    pub namespace: Option<String>,
+    /// Configuration (`spec.config`).
+    pub config: Option<Value>,
+    /// Kubernetes version: major, minor and patch.
+    pub kubernetes: Option<[u64; 3]>,
+    /// API versions that the server has, beside those of Kubernetes itself.
+    pub apis: Vec<String>,
+}
+
+impl RenderTarget {
+    /// Returns an installation of which the namespace alone is known.
+    pub fn in_namespace(namespace: Option<&str>) -> Self {
+        Self {
+            namespace: namespace.map(str::to_owned),
+            ..Self::default()
+        }
+    }
+}
+
+/// Input of a rendering.
+#[derive(Debug, Clone, Copy)]
+pub struct RenderInput<'a> {
+    /// Files of the bundle.
+    pub files: &'a Files,
+    /// Installation that it is rendered for.
+    pub target: &'a RenderTarget,
+    /// Standard output of the external command, where the format needs one
+    /// ([`super::command`]).
+    pub output: Option<&'a [u8]>,
+}
+
+/// Part of a [`RenderTarget`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RenderPart {
+    /// The namespace.
+    Namespace,
+    /// The configuration.
+    Config,
+    /// The Kubernetes version.
+    Kubernetes,
+    /// The API versions.
+    Apis,
+}
+
+/// Parts of a [`RenderTarget`] that the objects of a format depend on.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct RenderDependencies(pub &'static [RenderPart]);
+
+impl RenderDependencies {
+    /// Returns a cache key. Targets with equal keys render the same files to the same objects.
+    pub fn key(self, target: &RenderTarget) -> Digest {
+        let parts = self.0.iter().map(|part| match part {
+            RenderPart::Namespace => json!(["namespace", target.namespace]),
+            RenderPart::Config => json!(["config", target.config]),
+            RenderPart::Kubernetes => json!(["kubernetes", target.kubernetes]),
+            RenderPart::Apis => json!(["apis", target.apis]),
+        });
+        Digest::of(parts.collect::<Value>().to_string().as_bytes())
+    }
+}
+
+/// External command that renders a content. The caller writes the files of the content into one
+/// folder and the extra files into another one, and passes the output on as
+/// [`RenderInput::output`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RenderCommand {
+    /// Name of the program on PATH.
+    pub program: &'static str,
+    /// Its arguments.
+    pub arguments: Vec<RenderArgument>,
+    /// Names and content of the extra files.
+    pub extra_files: Vec<(&'static str, Vec<u8>)>,
+    /// Environment variables that are removed, because they would change the output.
+    pub removed_variables: &'static [&'static str],
+    /// Environment variables that name an empty folder, so that the user's settings have no effect.
+    pub folder_variables: &'static [&'static str],
+    /// Next step if the program is missing.
+    pub hint: &'static str,
+}
+
+/// Argument of a [`RenderCommand`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RenderArgument {
+    /// A text.
+    Text(String),
+    /// Absolute path of a file or folder of the content; empty for its root.
+    ContentPath(String),
+    /// Absolute path of an extra file.
+    ExtraFile(&'static str),
+}
+
+impl From<&str> for RenderArgument {
+    fn from(text: &str) -> Self {
+        Self::Text(text.to_owned())
+    }
+}
+
+/// A format of content.
+pub(super) trait ContentFormat: Sync {
+    /// Returns `true` if files without a `bundle.yaml` have this format.
+    fn is_format_of(&self, files: &Files) -> bool;
+
+    /// Returns `true` if rendering reads the content of the file at `path`. Of other files it needs
+    /// only the path.
+    fn reads(&self, path: &str) -> bool;
+
+    /// Returns how many times the memory of the parsed files rendering takes, if the content has
+    /// these files.
+    fn memory_factor(&self, _has_file: &dyn Fn(&str) -> bool) -> u64 {
+        1
+    }
+
+    /// Returns the parts of the target that the objects depend on.
+    fn dependencies(&self) -> RenderDependencies;
+
+    /// Returns the `bundle.yaml` that the files themselves describe, or `None` if the format has no
+    /// name and version in its files.
+    fn describe(&self, files: &Files) -> Result<Option<Package>, Findings>;
+
+    /// Returns the external command that renders the files, or `None` if they need none.
+    fn command(
+        &self,
+        _files: &Files,
+        _package: &Package,
+        _target: &RenderTarget,
+    ) -> Result<Option<RenderCommand>, Findings> {
+        Ok(None)
+    }
+
+    /// Renders the files to objects. An error of one object is added to `findings` with its
+    /// location, and the others are returned.
+    fn render(
+        &self,
+        input: &RenderInput<'_>,
+        package: Option<&Package>,
+        findings: &mut Findings,
+    ) -> Vec<Manifest>;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cache_key_changes_with_the_parts_that_objects_depend_on_and_with_no_others() {
+        let none = RenderTarget::default();
+        let all = RenderTarget {
+            namespace: Some("web".to_owned()),
+            config: Some(json!({"replicas": 2})),
+            kubernetes: Some([1, 33, 0]),
+            apis: vec!["example.com/v1".to_owned()],
+        };
+        assert_eq!(
+            RenderDependencies::default().key(&none),
+            RenderDependencies::default().key(&all)
+        );
+        let parts = [
+            RenderDependencies(&[RenderPart::Namespace]),
+            RenderDependencies(&[RenderPart::Config]),
+            RenderDependencies(&[RenderPart::Kubernetes]),
+            RenderDependencies(&[RenderPart::Apis]),
+        ];
+        let keys: std::collections::BTreeSet<_> = parts.iter().map(|part| part.key(&all)).collect();
+        assert_eq!(keys.len(), parts.len());
+        for part in parts {
+            assert_ne!(part.key(&none), part.key(&all));
+        }
+    }
+}

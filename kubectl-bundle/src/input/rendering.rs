@@ -1,0 +1,58 @@
+//! The external command that renders a content, run on exactly the files that are packed: what is checked is what is shipped.
+//! Not here: which command that is (bundle_core::format).
+
+use std::path::Path;
+use std::process::Command;
+
+use bundle_core::diagnostic::{Finding, codes};
+use bundle_core::format::{Files, RenderArgument, RenderCommand};
+
+use super::program;
+use crate::failure::{Failure, Outcome};
+
+/// Returns what the command writes to standard output.
+pub(super) fn run(command: &RenderCommand, files: &Files) -> Outcome<Vec<u8>> {
+    let unwritable = |error| unwritable(command.program, &error);
+    let folder = tempfile::tempdir().map_err(unwritable)?;
+    let [content, extra, settings] =
+        ["content", "extra", "settings"].map(|name| folder.path().join(name));
+    for (path, text) in files.iter().filter(|(path, _)| !path.ends_with('/')) {
+        write(&content.join(path), text).map_err(unwritable)?;
+    }
+    for (name, text) in &command.extra_files {
+        write(&extra.join(name), text).map_err(unwritable)?;
+    }
+    let mut process = Command::new(command.program);
+    for argument in &command.arguments {
+        match argument {
+            RenderArgument::Text(text) => process.arg(text),
+            RenderArgument::ContentPath(path) => process.arg(content.join(path)),
+            RenderArgument::ExtraFile(name) => process.arg(extra.join(name)),
+        };
+    }
+    for name in command.removed_variables {
+        process.env_remove(name);
+    }
+    for name in command.folder_variables {
+        process.env(name, &settings);
+    }
+    program::run(command.program, process, command.hint)
+}
+
+fn write(path: &Path, text: &[u8]) -> std::io::Result<()> {
+    if let Some(parent) = path.parent() {
+        fs_err::create_dir_all(parent)?;
+    }
+    fs_err::write(path, text)
+}
+
+fn unwritable(program: &str, error: &std::io::Error) -> Failure {
+    Failure::caused(
+        Finding::error(
+            codes::usage::FILE_UNWRITABLE,
+            format!("the content cannot be laid out for {program}"),
+        )
+        .hint("check the room in the folder for temporary files"),
+        error,
+    )
+}
