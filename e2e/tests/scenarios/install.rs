@@ -148,6 +148,27 @@ async fn uninstall_leaves_the_cluster_as_before_install() {
     until_as_before(cluster, &before).await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn uninstall_finds_an_installation_in_another_namespace() {
+    let cluster = Cluster::builder().registries(0).start().await.unwrap();
+    let cluster = &cluster;
+    let before = dump(cluster).await.unwrap();
+    let line = format!("install --image {IMAGE} --system-namespace install-other");
+    let forbidden = plugin(cluster, &format!("{line} --as=install-nobody")).await;
+    forbidden.failure(3).unwrap();
+    until_as_before(cluster, &before).await;
+
+    plugin(cluster, &line).await.success().unwrap();
+    let class = get(cluster, "provisionerclass core-rukpak-io-plain").await;
+    let account = &class.unwrap()["spec"]["serviceAccount"];
+    assert_eq!(account["namespace"], "install-other");
+    let wrong = plugin(cluster, "uninstall --system-namespace bundle-system").await;
+    let wrong = wrong.failure(2).unwrap();
+    assert!(wrong.contains("is in namespace install-other"), "{wrong}");
+    plugin(cluster, "uninstall").await.success().unwrap();
+    until_as_before(cluster, &before).await;
+}
+
 /// Publishes a small bundle, and returns its reference.
 async fn publish(cluster: &Cluster) -> String {
     let folder = cluster.folder().join("data").join("install-greeting");

@@ -15,7 +15,7 @@ pub(crate) const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
 pub(crate) const MANAGER: &str = "kubectl-bundle";
 
 /// The system namespace in the manifests.
-const SYSTEM: &str = "bundle-system";
+pub(crate) const SYSTEM: &str = "bundle-system";
 /// The state namespace in the manifests.
 const STATE: &str = "bundle-system-state";
 

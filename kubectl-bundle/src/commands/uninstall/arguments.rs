@@ -30,9 +30,9 @@ pub(crate) struct Arguments {
     /// What becomes of BundleDeployments and what they installed
     #[arg(long, value_name = "MODE", value_enum)]
     pub(crate) bundle_deployments: Option<BundleDeployments>,
-    /// The system namespace of the installation
-    #[arg(long, value_name = "NAME", default_value = "bundle-system")]
-    pub(crate) system_namespace: String,
+    /// The system namespace of the installation [default: that of the pod's ClusterRoleBinding, else bundle-system]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) system_namespace: Option<String>,
     /// How long each step may take; 0 is without limit
     #[arg(long, value_name = "DURATION", default_value = "5m")]
     pub(crate) timeout: String,

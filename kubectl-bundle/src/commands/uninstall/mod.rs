@@ -8,7 +8,7 @@ mod leftovers;
 use bundle_core::diagnostic::{Finding, codes};
 use kube::api::{DeleteParams, DynamicObject, PropagationPolicy};
 
-use super::install::manifests::{self, Manifest, Phase};
+use super::install::manifests::{self, DEPLOYMENT, Manifest, Phase};
 use super::install::origin::Origin;
 use super::install::target::Target;
 use crate::cluster::KubeSettings;
@@ -23,8 +23,8 @@ pub(crate) use arguments::{Arguments, BundleDeployments};
 pub(crate) struct Uninstall {
     /// What becomes of BundleDeployments.
     pub(crate) deployments: Option<BundleDeployments>,
-    /// The system namespace.
-    pub(crate) namespace: String,
+    /// The system namespace, if it was given.
+    pub(crate) namespace: Option<String>,
     /// The limit of each step.
     pub(crate) wait: Wait,
     /// Whether the cluster is changed.
@@ -37,7 +37,8 @@ impl Uninstall {
     /// Checks, removes, and waits until everything is gone.
     pub(crate) async fn run(self, ui: &mut Ui) -> Outcome {
         let target = Target::connect(&self.cluster).await?;
-        let all = manifests::all(&self.namespace)?;
+        let namespace = self.system_namespace(&target).await?;
+        let all = manifests::all(&namespace)?;
         let installed = find(&target, &all).await?;
         let removes_kinds = installed
             .iter()
@@ -65,10 +66,36 @@ impl Uninstall {
             }
         }
         if self.dry_run == DryRun::None {
-            leftovers::remove(ui, &target, &self.namespace).await?;
+            leftovers::remove(ui, &target, &namespace).await?;
             ui.note("bundle-webhook is gone");
         }
         Ok(())
+    }
+
+    /// The system namespace of the installation. The pod's ClusterRoleBinding names it, which nobody but administrators can write.
+    async fn system_namespace(&self, target: &Target) -> Outcome<String> {
+        let mut bound = None;
+        for manifest in manifests::all(manifests::SYSTEM)? {
+            if manifest.kind() == "ClusterRoleBinding" && manifest.name() == DEPLOYMENT {
+                let found = target.get(&manifest).await?.unwrap_or_default();
+                bound = found["subjects"][0]["namespace"]
+                    .as_str()
+                    .map(str::to_owned);
+            }
+        }
+        match (&self.namespace, bound) {
+            (Some(given), Some(bound)) if *given != bound => Err(Finding::error(
+                codes::usage::BAD_ARGUMENT,
+                format!("the installation is in namespace {bound}, not in {given}"),
+            )
+            .at_field("--system-namespace")
+            .hint(format!(
+                "kubectl bundle uninstall --system-namespace {bound}"
+            ))
+            .into()),
+            (Some(given), _) => Ok(given.clone()),
+            (None, bound) => Ok(bound.unwrap_or_else(|| manifests::SYSTEM.to_owned())),
+        }
     }
 
     /// Pods go with their Deployment, before the rights that they use.
