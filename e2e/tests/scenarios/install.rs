@@ -158,6 +158,22 @@ async fn uninstall_finds_an_installation_in_another_namespace() {
     forbidden.failure(3).unwrap();
     until_as_before(cluster, &before).await;
 
+    // What is left of an installation that was interrupted is installed over, and removed with the rest.
+    plugin(cluster, &line).await.success().unwrap();
+    for leftover in [
+        "validatingwebhookconfiguration",
+        "mutatingwebhookconfiguration",
+    ] {
+        kubectl(cluster, &format!("delete {leftover} bundle-webhook")).await;
+    }
+    for kinds in [
+        "deploy,pdb,service,networkpolicy,serviceaccount,role,rolebinding -n install-other",
+        "role,rolebinding -n install-other-state",
+        "clusterrole,clusterrolebinding",
+    ] {
+        let line = format!("delete {kinds} -l app.kubernetes.io/managed-by=kubectl-bundle");
+        kubectl(cluster, &line).await;
+    }
     plugin(cluster, &line).await.success().unwrap();
     let class = get(cluster, "provisionerclass core-rukpak-io-plain").await;
     let account = &class.unwrap()["spec"]["serviceAccount"];

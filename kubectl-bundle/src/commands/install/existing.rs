@@ -66,8 +66,11 @@ impl Existing {
     pub(crate) fn notes(&self) -> Vec<String> {
         self.found
             .iter()
-            .map(|(title, (phase, _))| match phase {
-                Phase::Definitions => {
+            .map(|(title, (phase, origin))| match (phase, origin) {
+                (Phase::Definitions, Origin::Plugin) => {
+                    format!("{title} exists, and is upgraded")
+                }
+                (Phase::Definitions, _) => {
                     format!("{title} exists: it is upgraded, and uninstall will leave it")
                 }
                 _ => format!("{title} exists and stays as it is"),
@@ -83,6 +86,12 @@ impl Existing {
     /// `true` for definitions that exist and are upgraded.
     pub(crate) fn is_upgraded(&self, manifest: &Manifest) -> bool {
         self.found.contains_key(&key(manifest)) && manifest.phase() == Phase::Definitions
+    }
+
+    /// `true` for objects that `uninstall` is to remove: those that do not exist yet, or that an earlier `install` created.
+    pub(crate) fn is_marked(&self, manifest: &Manifest) -> bool {
+        let found = self.found.get(&key(manifest));
+        found.is_none_or(|(_, origin)| *origin == Origin::Plugin)
     }
 
     /// `true` if the namespace exists.
@@ -111,6 +120,21 @@ mod tests {
                 .collect(),
             namespaces: Vec::new(),
         }
+    }
+
+    #[test]
+    fn mark_is_set_on_new_objects_and_kept_on_our_own() {
+        let manifests = super::super::manifests::all("bundle-system").unwrap();
+        let crds: Vec<_> = manifests
+            .iter()
+            .filter(|manifest| manifest.phase() == Phase::Definitions)
+            .collect();
+        let found = existing(&[
+            (&key(crds[0]), Phase::Definitions, Origin::Plugin),
+            (&key(crds[1]), Phase::Definitions, Origin::Other),
+        ]);
+        let marked: Vec<bool> = crds[..3].iter().map(|crd| found.is_marked(crd)).collect();
+        assert_eq!(marked, [true, false, true]);
     }
 
     #[test]

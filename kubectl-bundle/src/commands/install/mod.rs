@@ -83,7 +83,7 @@ impl Install {
         }
         manifests.retain(|manifest| !existing.is_left_alone(manifest));
         for manifest in &mut manifests {
-            if !existing.is_upgraded(manifest) {
+            if existing.is_marked(manifest) {
                 manifest.mark();
             }
         }
