@@ -150,6 +150,12 @@ async fn release_lives_through_upgrade_rollback_and_reinstallation(tool: Tool) {
     );
     assert!(description_of_mode(cluster).await.starts_with("Earlier"));
     fill_in_registration(cluster).await;
+    // A gap in the registrations, which the upgrade closes.
+    kubectl(
+        cluster,
+        "delete mutatingwebhookconfiguration bundle-webhook",
+    )
+    .await;
 
     // The classes are reviewed by pods, which do not run here: they come with the reinstallation below.
     let upgrade = format!(
@@ -165,6 +171,11 @@ async fn release_lives_through_upgrade_rollback_and_reinstallation(tool: Tool) {
     assert!(
         !roles.iter().any(|name| name.ends_with("/bundle-earlier")),
         "{roles:?}"
+    );
+    assert!(
+        get(cluster, "mutatingwebhookconfiguration bundle-webhook")
+            .await
+            .is_some()
     );
     let registration = get(cluster, "validatingwebhookconfiguration bundle-webhook")
         .await
