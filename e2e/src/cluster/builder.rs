@@ -227,6 +227,7 @@ impl Builder {
                     plane.wait_for_controllers().await?;
                 }
                 let ControlPlane {
+                    store,
                     server,
                     endpoint,
                     admin,
@@ -237,6 +238,7 @@ impl Builder {
                     root: root.to_owned(),
                     server,
                     endpoint,
+                    store: Some(store),
                     authority,
                     admin,
                     registries,
@@ -256,6 +258,7 @@ impl Builder {
                     root: root.to_owned(),
                     server,
                     endpoint,
+                    store: None,
                     authority,
                     admin,
                     registries,

@@ -44,7 +44,7 @@ pub(super) struct ControlPlane<'a> {
     root: &'a Path,
     authority: &'a Authority,
     janitor: &'a Janitor,
-    store: String,
+    pub(super) store: String,
     port: u16,
     tokens: Identity,
     pub(super) server: String,

@@ -6,6 +6,7 @@ mod control_plane;
 mod existing;
 mod guest;
 mod shared;
+mod store;
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -45,6 +46,8 @@ pub struct Cluster {
     root: PathBuf,
     server: String,
     endpoint: Value,
+    /// URL of etcd; `None` where the control plane is not our own.
+    store: Option<String>,
     authority: Authority,
     admin: PathBuf,
     registries: Vec<Registry>,

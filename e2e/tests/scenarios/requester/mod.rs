@@ -17,6 +17,7 @@ mod held;
 mod installed_objects;
 mod intents;
 mod mutations;
+mod no_dry_run;
 mod policies;
 mod pruning;
 mod records;
