@@ -27,6 +27,13 @@ pub enum DryRunVerdict {
     Unknown(String),
 }
 
+impl DryRunVerdict {
+    /// `true` if RBAC denied the request.
+    pub fn is_by_rbac(&self) -> bool {
+        matches!(self, Self::Refused { by_rbac: true, .. })
+    }
+}
+
 /// Interprets an error response, from its HTTP status code and the message of its `Status`.
 ///
 /// Sources: `k8s.io/apiserver` `pkg/endpoints/filters/impersonation` ("cannot impersonate

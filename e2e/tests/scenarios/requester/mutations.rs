@@ -52,10 +52,21 @@ async fn until_mutating(cluster: &Cluster, scenario: &str, user: &str) {
     .unwrap();
 }
 
+/// Returns the number of objects about which reviews and dry runs disagreed so far.
+async fn disagreements(webhook: &e2e::Webhook) -> u64 {
+    let page = webhook.metrics().await.unwrap();
+    let counted = page
+        .lines()
+        .find_map(|line| line.strip_prefix("bundle_authorization_disagreements_total "));
+    counted.unwrap_or("0").parse().unwrap()
+}
+
 #[tokio::test(flavor = "multi_thread")]
-async fn content_that_a_policy_changes_for_its_requester_alone_is_refused_with_the_fields() {
+async fn content_that_a_policy_changes_for_its_requester_alone_is_refused_with_the_fields_and_counted()
+ {
     let cluster = shared().await.unwrap();
-    cluster.webhook().await.unwrap();
+    let webhook = cluster.webhook().await.unwrap();
+    let before = disagreements(webhook).await;
     tenant(&cluster, "mutated", &json!([])).await;
     let condition = "request.userInfo.username == 'mutated'";
     put(&cluster, &mutation("mutated-guard", "mutated", condition)).await;
@@ -68,6 +79,7 @@ async fn content_that_a_policy_changes_for_its_requester_alone_is_refused_with_t
     }
     assert!(!why.contains("secret-value"), "{why}");
     assert_eq!(get(&cluster, "configmap one -n mutated").await, None);
+    assert!(disagreements(webhook).await > before, "nothing is counted");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -3,6 +3,7 @@
 use bundle_core::diagnostic::{Code, codes};
 use bundle_core::rights::{DryRunVerdict, concerns_rights};
 
+use crate::metrics::Metrics;
 use crate::reconcile::content::items::Item;
 use crate::reconcile::error::{self, ReconcileError, RetryPolicy};
 use crate::reconcile::install::apply::NotAllowed;
@@ -91,6 +92,27 @@ impl DryRunComplaints {
         ]
         .iter()
         .all(|list| list.is_empty())
+    }
+
+    /// Logs and counts the objects about which the access reviews and dry runs of `users` disagree.
+    pub(in crate::reconcile) fn count_disagreements(&self, users: &str, metrics: &Metrics) {
+        if self.by_rbac > 0 {
+            tracing::warn!(
+                users,
+                objects = self.by_rbac,
+                "the access reviews allow what RBAC refuses in the dry run"
+            );
+            metrics.authorization_disagreed(self.by_rbac);
+        }
+        if !self.differs.is_empty() {
+            tracing::warn!(
+                users,
+                objects = self.differs.len(),
+                "mutating admission treats the requester otherwise than the installer"
+            );
+            let count = u64::try_from(self.differs.len()).unwrap_or(u64::MAX);
+            metrics.authorization_disagreed(count);
+        }
     }
 
     /// Returns an error for the worst kind of answer: a refusal counts even if other objects could not be checked.
@@ -233,5 +255,24 @@ mod tests {
             assert_eq!(error.code, code, "{message}");
             assert!(error.message.contains(message), "{}", error.message);
         }
+    }
+
+    #[test]
+    fn refusal_by_rbac_in_a_dry_run_after_allowed_reviews_is_counted_as_a_disagreement() {
+        let message =
+            r#"configmaps "web" is forbidden: User "ana" cannot patch resource "configmaps""#;
+        let by_rbac = || NotAllowed::Verdict(verdict(403, message));
+        let by_policy = "ValidatingAdmissionPolicy 'p' with binding 'p' denied request: no";
+        let mut complaints = DryRunComplaints::default();
+        complaints.add(&config_map(), by_rbac());
+        complaints.add(&config_map(), by_rbac());
+        // What no review can know is no disagreement.
+        complaints.add(&config_map(), NotAllowed::Verdict(verdict(422, by_policy)));
+        assert_eq!(complaints.by_rbac, 2);
+        let metrics = Metrics::default();
+        complaints.count_disagreements("ana", &metrics);
+        let page = metrics.page();
+        let line = "bundle_authorization_disagreements_total 2";
+        assert!(page.lines().any(|found| found == line), "{page}");
     }
 }

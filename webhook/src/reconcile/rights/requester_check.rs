@@ -206,25 +206,6 @@ impl<'a> RequesterCheck<'a> {
         &self,
         complaints: DryRunComplaints,
     ) -> Result<(), ReconcileError> {
-        let metrics = &self.ctx.shared.metrics;
-        let class = &self.checker.dry_runs.class;
-        if complaints.by_rbac > 0 {
-            tracing::warn!(
-                class,
-                objects = complaints.by_rbac,
-                "the access reviews allow what RBAC refuses in the dry run"
-            );
-            metrics.authorization_disagreed(complaints.by_rbac);
-        }
-        if !complaints.differs.is_empty() {
-            tracing::warn!(
-                class,
-                objects = complaints.differs.len(),
-                "mutating admission treats the requester otherwise than the installer"
-            );
-            let count = u64::try_from(complaints.differs.len()).unwrap_or(u64::MAX);
-            metrics.authorization_disagreed(count);
-        }
         let users: Vec<&str> = self
             .checker
             .dry_runs
@@ -232,8 +213,10 @@ impl<'a> RequesterCheck<'a> {
             .iter()
             .map(|(requester, _)| requester.user.as_str())
             .collect();
+        let users = users.join(", ");
+        complaints.count_disagreements(&users, &self.ctx.shared.metrics);
         complaints
-            .into_result(&users.join(", "), self.reason)
+            .into_result(&users, self.reason)
             .map_err(self.translate)
     }
 }
@@ -286,6 +269,8 @@ pub(in crate::reconcile) async fn undeletable(
             }))
             .await;
         for (present, verdict) in answers {
+            // The access reviews, which come first, allow all of these deletions.
+            complaints.by_rbac += u64::from(verdict.is_by_rbac());
             match verdict {
                 DryRunVerdict::Refused { message: why, .. }
                 | DryRunVerdict::Invalid(why)
@@ -302,6 +287,7 @@ pub(in crate::reconcile) async fn undeletable(
                 DryRunVerdict::Allowed => {}
             }
         }
+        complaints.count_disagreements(&requester.user, &ctx.shared.metrics);
         complaints.into_result(&requester.user, reason)?;
     }
     Ok(refused)
