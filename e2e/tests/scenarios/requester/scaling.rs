@@ -102,3 +102,45 @@ async fn replicas_are_left_to_autoscalers_and_restored_after_a_person() {
     until(&cluster, "scaled", "Drifted", "False").await;
     assert_eq!(corrections(&cluster, "scaled").await, 1);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn replicas_that_another_manager_has_scaled_are_left_to_it_and_the_ignore_rule_is_named() {
+    let cluster = shared().await.unwrap();
+    cluster.webhook().await.unwrap();
+    tenant(&cluster, "lent", &json!([])).await;
+    let objects = [workload("lent", "web")];
+    deploy(&cluster, "lent", "lent", &objects, &json!({})).await;
+    until(&cluster, "lent", "Installed", "True").await;
+    let line = "patch deployment web -n lent --subresource=scale --type=merge --field-manager=keda-like --patch={\"spec\":{\"replicas\":4}}";
+    try_kubectl(&cluster, line).await.success().unwrap();
+    let owner = "Deployment.apps/lent/web: spec.replicas is left to field manager keda-like";
+    let rule = "spec.drift.ignore: [{kind: Deployment.apps, namespace: lent, name: web, fields: [/spec/replicas]}]";
+    wait::until_true(LONG, "manager and rule are named", || async {
+        let found = get(&cluster, "bundledeployment lent")
+            .await
+            .unwrap_or_default();
+        let warnings = found["status"]["warnings"].to_string();
+        if warnings.contains(owner) && warnings.contains(rule) {
+            return Ok(true);
+        }
+        anyhow::bail!("{}", found["status"])
+    })
+    .await
+    .unwrap();
+    // Another field is restored, and the replicas stay.
+    let line = "patch deployment web -n lent --type=merge --patch={\"spec\":{\"template\":{\"spec\":{\"containers\":[{\"name\":\"web\",\"image\":\"registry.example.com/web:9\"}]}}}}";
+    try_kubectl(&cluster, line).await.success().unwrap();
+    wait::until_true(LONG, "the image is restored", || async {
+        let found = get(&cluster, "deployment web -n lent").await;
+        let found = found.unwrap_or_default();
+        let image = "/spec/template/spec/containers/0/image";
+        Ok(found
+            .pointer(image)
+            .is_some_and(|image| image == "registry.example.com/web:1"))
+    })
+    .await
+    .unwrap();
+    until_replicas(&cluster, "deployment web -n lent", 4).await;
+    until(&cluster, "lent", "Drifted", "False").await;
+    until_replicas(&cluster, "deployment web -n lent", 4).await;
+}
