@@ -21,6 +21,7 @@ mod install;
 mod keyless;
 mod limits;
 mod login;
+mod network;
 mod objects;
 mod page;
 mod plugins;
