@@ -41,4 +41,5 @@ mod tenant;
 mod tiles;
 mod transfer;
 mod trust;
+mod unchecked;
 mod workflow;

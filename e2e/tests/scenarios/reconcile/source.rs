@@ -8,6 +8,8 @@ use e2e::{bundles, wait};
 use serde_json::json;
 use tokio::net::TcpListener;
 
+use crate::scenarios::unchecked::push_unchecked;
+
 use super::{
     CONFIG, LONG, apply, bundle_of, condition, deployment, get, installed, kubectl, publish, stage,
     until,
@@ -202,4 +204,29 @@ async fn bundle_stays_failing_while_the_next_attempt_is_under_way() {
     })
     .await
     .unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn content_of_another_tool_with_owner_references_is_refused() {
+    let (cluster, _webhook) = stage().await;
+    kubectl(&cluster, "create namespace team-a").await;
+    let owner = json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "gone", "uid": "8d3c3f9e-1111-4222-8333-444455556666"});
+    let object = json!({
+        "apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": {"name": "owned", "namespace": "team-a", "ownerReferences": [owner]},
+        "data": {"text": "hello"},
+    });
+    let reference = push_unchecked(&cluster, "source-owned", &object).await;
+    let written = deployment("source-owned", &reference, &json!({}));
+    apply(&cluster, &written).await;
+    wait::until_true(LONG, "the field is named", || async {
+        let told = until(&cluster, "bundledeployment source-owned", "Ready", "False").await;
+        if told.contains("metadata.ownerReferences") {
+            return Ok(true);
+        }
+        anyhow::bail!("{told}")
+    })
+    .await
+    .unwrap();
+    assert_eq!(get(&cluster, "configmap owned -n team-a").await, None);
 }

@@ -1,6 +1,7 @@
 //! Roles and bindings, which the API server judges by what their writer may do.
 
 use super::*;
+use crate::scenarios::unchecked::push_unchecked;
 
 /// The right to write every role and binding of the cluster, which for a tenant means: those that
 /// hold no more than they have.
@@ -10,33 +11,6 @@ fn roles_of_the_cluster() -> Value {
         "resources": ["clusterroles", "clusterrolebindings"],
         "verbs": ["create", "patch", "update", "delete", "get", "list"],
     }])
-}
-
-/// Pushes an image with just this manifest, past the checks of the plugin, which finds objects that
-/// lack required fields. Returns its pinned reference.
-async fn append(cluster: &Cluster, name: &str, object: &Value) -> String {
-    let layer = cluster.folder().join("data").join(format!("{name}.tar"));
-    let mut archive = tar::Builder::new(fs_err::File::create(&layer).unwrap());
-    let bytes = object.to_string().into_bytes();
-    let mut header = tar::Header::new_gnu();
-    header.set_size(bytes.len() as u64);
-    header.set_mode(0o644);
-    archive
-        .append_data(&mut header, "manifests/objects.yaml", bytes.as_slice())
-        .unwrap();
-    archive.finish().unwrap();
-    let reference = cluster
-        .registry(0)
-        .unwrap()
-        .reference(&format!("{name}:1.0.0"));
-    let layer = layer.display().to_string();
-    let crane = cluster.tool(e2e::Tool::Crane).await.unwrap();
-    let pushed = crane
-        .args(["append", "-f", &layer, "-t", &reference])
-        .output()
-        .await
-        .unwrap();
-    pushed.success().unwrap().trim().to_owned()
 }
 
 async fn may(cluster: &Cluster, user: &str, what: &str) -> bool {
@@ -120,7 +94,7 @@ async fn subject_added_to_existing_binding_without_role_ref_is_checked_with_the_
     let mut joined = binding("keeper", Some("headless"), "headless-vault", "headless");
     joined.as_object_mut().unwrap().remove("roleRef");
     let adopt = json!({"collision": "Adopt"});
-    let reference = append(&cluster, "headless", &joined).await;
+    let reference = push_unchecked(&cluster, "headless", &joined).await;
     let object = deployment("headless", &reference, &adopt);
     apply_as(&cluster, &object, Some("headless"))
         .await
