@@ -73,6 +73,37 @@ async fn definition_and_its_object_are_installed_again_at_once_after_a_deletion(
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn definition_pruned_by_an_upgrade_is_installed_again_by_a_downgrade() {
+    let (cluster, _webhook) = stage().await;
+    kubectl(&cluster, "create namespace reinstall").await;
+    let note = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: note, namespace: reinstall}\n";
+    let all = format!(
+        "{}---\n{}---\n{note}",
+        definition("Namespaced", "v1"),
+        kettle("v1")
+    );
+    let one = publish(&cluster, "team/pruned:1", |f| bundle_of(f, "pruned", &all)).await;
+    let two = publish(&cluster, "team/pruned:2", |f| bundle_of(f, "pruned", note)).await;
+    for _ in 0..2 {
+        let began = Instant::now();
+        apply(&cluster, &deployment("pruned", &one, &json!({}))).await;
+        installed(&cluster, "pruned").await;
+        until(&cluster, "bundledeployment pruned", "Ready", "True").await;
+        assert!(began.elapsed() < SOON, "took {:?}", began.elapsed());
+        assert!(has_kettle(&cluster, "v1/namespaces/reinstall/kettles/kettle").await);
+        apply(&cluster, &deployment("pruned", &two, &json!({}))).await;
+        installed(&cluster, "pruned").await;
+        wait::until_true(SOON * 3, "the definition is pruned", || async {
+            let definition = "crd kettles.reinstall.example.com";
+            Ok(get(&cluster, definition).await.is_none())
+        })
+        .await
+        .unwrap();
+        until(&cluster, "bundledeployment pruned", "Ready", "True").await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn object_returns_after_its_definition_was_remade_with_another_scope_or_version() {
     let (cluster, _webhook) = stage().await;
     kubectl(&cluster, "create namespace reinstall").await;
