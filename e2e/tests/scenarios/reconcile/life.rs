@@ -265,3 +265,33 @@ async fn object_that_cannot_be_restored_delays_no_other() {
     let web = get(&cluster, "configmap web -n team-a").await.unwrap();
     assert_eq!(web["data"]["text"], "mine");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn condition_names_each_object_that_cannot_be_restored() {
+    let (cluster, _webhook) = stage().await;
+    kubectl(&cluster, "create namespace team-a").await;
+    let names = ["first", "second", "third"];
+    let config = |name: &str| CONFIG.replace("name: web", &format!("name: {name}"));
+    let content = names.map(config).join("---\n");
+    let reference = publish(&cluster, "team/both:1", |f| bundle_of(f, "both", &content)).await;
+    apply(&cluster, &deployment("both", &reference, &json!({}))).await;
+    until(&cluster, "bundledeployment both", "Ready", "True").await;
+    for name in ["first", "second"] {
+        let patch = r#"{"data":{"text":"mine"},"immutable":true}"#;
+        let line = format!("patch configmap {name} -n team-a --type=merge --patch={patch}");
+        kubectl(&cluster, &line).await;
+    }
+    for kind in ["Ready", "Drifted"] {
+        let status = if kind == "Ready" { "False" } else { "True" };
+        wait::until_true(LONG, &format!("{kind} names both"), || async {
+            let told = until(&cluster, "bundledeployment both", kind, status).await;
+            let named = |name: &str| told.contains(&format!("ConfigMap/team-a/{name}"));
+            if named("first") && named("second") && !named("third") {
+                return Ok(true);
+            }
+            anyhow::bail!("{told}")
+        })
+        .await
+        .unwrap();
+    }
+}

@@ -46,7 +46,12 @@ impl DeploymentReconcile<'_> {
         }
         match (result, states.restore_error(&self.name)) {
             (Ok(_), Some(error)) => Err(error),
-            (result, _) => result,
+            // Also the objects that were not tried this time.
+            (Err(error), Some(kept)) => Err(ReconcileError {
+                message: kept.message,
+                ..error
+            }),
+            (result, None) => result,
         }
     }
 

@@ -11,6 +11,9 @@ use jiff::Timestamp;
 use super::{AppliedState, InstalledState, InstalledStates, Observation, ObservedObject};
 use crate::reconcile::error::{self, ReconcileError, RetryPolicy};
 
+/// How many objects a message names beside those that it is about.
+const NAMED: usize = 20;
+
 /// An object that is out of line.
 #[derive(Debug, Clone)]
 pub(super) struct Drift {
@@ -109,13 +112,14 @@ impl InstalledStates {
         });
     }
 
-    /// The error of the last attempt to restore objects that are still out of line.
+    /// The error of the last attempt to restore objects that are still out of line, with the names of all that could not be restored.
     pub(in crate::reconcile) fn restore_error(&self, deployment: &str) -> Option<ReconcileError> {
         let now = self.began.elapsed();
         self.with(deployment, |book| {
             let (error, keys) = book.restore_error.as_ref()?;
             let wait = keys.iter().map(|key| book.wait(key, now)).min()?;
             Some(ReconcileError {
+                message: naming(&error.message, keys),
                 retry: RetryPolicy::At(wait),
                 ..error.clone()
             })
@@ -349,4 +353,26 @@ impl InstalledState {
         }
         work
     }
+}
+
+/// The message of an error about objects, with the names of those among `failing` that it does not name. One that names none is not about objects.
+fn naming(message: &str, failing: &BTreeSet<String>) -> String {
+    let (named, others): (Vec<&String>, Vec<&String>) =
+        failing.iter().partition(|key| names(message, key));
+    if named.is_empty() || others.is_empty() {
+        return message.to_owned();
+    }
+    let others = others.into_iter().cloned().collect();
+    format!(
+        "{message}; also not restored: {}",
+        error::list(others, NAMED)
+    )
+}
+
+/// Returns `true` if the text has this key, and not just a longer one that begins with it.
+fn names(text: &str, key: &str) -> bool {
+    text.match_indices(key).any(|(at, _)| {
+        let after = text[at + key.len()..].chars().next();
+        !after.is_some_and(|next| next.is_ascii_alphanumeric() || ['-', '.'].contains(&next))
+    })
 }

@@ -267,6 +267,39 @@ fn error_of_a_restore_is_kept_while_its_object_is_out_of_line() {
 }
 
 #[test]
+fn error_of_a_restore_names_all_objects_that_could_not_be_restored() {
+    let states = two_drifted();
+    let error = |message: &str| {
+        ReconcileError::new(
+            codes::install::OBJECT_REJECTED,
+            "ReconcileFailed",
+            message,
+            RetryPolicy::Slowly,
+        )
+    };
+    for key in [KEY, OTHER] {
+        states.not_restored("web", [&key.to_owned()], RestoreFailure::Refused);
+        states.keep_restore_error("web", Some(&error(&format!("{key}: no"))));
+    }
+    let kept = |states: &InstalledStates| states.restore_error("web").unwrap().message;
+    assert_eq!(
+        kept(&states),
+        format!("{OTHER}: no; also not restored: {KEY}")
+    );
+    // A name that only begins with that of the object does not name it.
+    let longer = format!("{OTHER}: no, nor {KEY}-2");
+    states.keep_restore_error("web", Some(&error(&longer)));
+    assert_eq!(kept(&states), format!("{longer}; also not restored: {KEY}"));
+    // An error that is about no object.
+    states.keep_restore_error("web", Some(&error("no")));
+    assert_eq!(kept(&states), "no");
+    states.keep_restore_error("web", Some(&error(&format!("{OTHER}: no"))));
+    states.healed("web", KEY, left(7, "a"));
+    states.keep_restore_error("web", None);
+    assert_eq!(kept(&states), format!("{OTHER}: no"));
+}
+
+#[test]
 fn interrupted_installation_is_looked_at_beside_the_former_content() {
     let states = two_drifted();
     for key in [KEY, OTHER] {
