@@ -16,6 +16,7 @@ mod delegation;
 mod held;
 mod installed_objects;
 mod intents;
+mod least_rights;
 mod mutations;
 mod no_dry_run;
 mod policies;

@@ -8,7 +8,7 @@ use super::policies::{on, policy, until_enforced};
 use super::*;
 
 /// Public key without a known private key. The policy only makes the webhook fetch signatures.
-const KEY: &str = "-----BEGIN PUBLIC KEY-----
+pub(super) const KEY: &str = "-----BEGIN PUBLIC KEY-----
 MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAE7Y0qL4tO7w54g5f06c3Lfs1YV16L
 V3fNXeWV4QEAPKvwv0ABl1erK1MDqgMrsdjMQWVx4XnUmO/grOVubgmDig==
 -----END PUBLIC KEY-----
