@@ -23,6 +23,8 @@ pub(super) enum Change {
     ForgeManager,
     /// A deletion.
     Delete,
+    /// Other replicas, through the subresource `scale` as `kubectl scale` sets them.
+    Scale,
     /// The labels of the reconciler are removed or changed.
     Relabel,
     /// A patch that adds a field that the content does not set. It stays.
@@ -34,6 +36,7 @@ const CHANGES: &[(Change, u32)] = &[
     (Change::Remove, 3),
     (Change::ForgeManager, 3),
     (Change::Delete, 5),
+    (Change::Scale, 3),
     (Change::Relabel, 2),
     (Change::Extend, 2),
 ];
@@ -75,6 +78,16 @@ pub(super) async fn make(
             .map(drop),
         Change::Patch => merge(&api, &key, "soak-edit", &edit(&key, number)).await,
         Change::Remove => merge(&api, &key, "soak-edit", &removal(&key)).await,
+        Change::Scale => {
+            let parameters = PatchParams {
+                field_manager: Some("kubectl".to_owned()),
+                ..PatchParams::default()
+            };
+            let patch = json!({"spec": {"replicas": 1 + number % 3}});
+            api.patch_scale(&key.name, &parameters, &Patch::Merge(&patch))
+                .await
+                .map(drop)
+        }
         Change::Relabel => {
             let value = [Value::Null, json!("somebody-else")];
             let value = value.choose(random).cloned().unwrap_or_default();

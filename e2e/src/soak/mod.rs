@@ -1,4 +1,4 @@
-//! A randomised test of keeping what is installed: actors patch, delete, relabel and forge objects,
+//! A randomised test of keeping what is installed: actors patch, delete, scale, relabel and forge objects,
 //! upgrade and remove deployments and kill the webhook. Once they stop, the cluster must become
 //! equal to the model of what the last revisions install.
 #![expect(
@@ -198,11 +198,13 @@ async fn disturb(
             };
             let change = actions::choose(random);
             let objects = model::objects(&installed.package.name, revision);
-            // A deletion of the namespace would take what others have in it.
-            let candidates = match change {
-                actions::Change::Delete => &objects[1..],
-                _ => &objects,
+            let fits = |object: &&Value| match change {
+                // A deletion of the namespace would take what others have in it.
+                actions::Change::Delete => object["kind"] != "Namespace",
+                actions::Change::Scale => object["kind"] == "Deployment",
+                _ => true,
             };
+            let candidates: Vec<&Value> = objects.iter().filter(fits).collect();
             let Some(object) = candidates.choose(random) else {
                 return Ok(());
             };
