@@ -69,7 +69,10 @@ async fn replicas_are_left_to_autoscalers_and_restored_after_a_person() {
         let found = get(&cluster, "bundledeployment scaled").await.unwrap_or_default();
         let warnings = found["status"]["warnings"].to_string();
         if ["own", "foreign"].iter().all(|name| {
-            let told = format!("Deployment.apps/scaled/{name}: spec.replicas is left to HorizontalPodAutoscaler {name}");
+            let told = format!(
+                "Deployment.apps/scaled/{name}: spec.replicas is left to HorizontalPodAutoscaler {name}; to leave it to others \
+                 from the start, set spec.drift.ignore: [{{kind: Deployment.apps, namespace: scaled, name: {name}, fields: [/spec/replicas]}}]"
+            );
             warnings.contains(&told)
         }) {
             return Ok(true);

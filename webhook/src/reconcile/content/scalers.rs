@@ -6,6 +6,7 @@ use std::sync::{Mutex, PoisonError};
 
 use bundle_cluster::ObjectUrl;
 use bundle_core::plan::drift::Revision;
+use bundle_core::plan::ignore::Rule;
 use bundle_core::plan::scaling::{self, ReplicasOwner};
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
 use kube::Client;
@@ -23,7 +24,7 @@ use crate::reconcile::install::apply::CheckedApply;
 /// Most autoscalers of a namespace that are looked at.
 const MOST: u32 = 100;
 
-/// Replicas that one reconcile left to autoscalers, by key of the object.
+/// Replicas that one reconcile left to autoscalers: one sentence by key of the object.
 #[derive(Debug, Default)]
 pub(in crate::reconcile) struct Scalers(Mutex<BTreeMap<String, String>>);
 
@@ -35,29 +36,25 @@ impl Scalers {
 
     /// One sentence for each object whose replicas were left to somebody.
     pub(in crate::reconcile) fn warnings(&self) -> Vec<String> {
-        let left = self.left();
-        left.iter()
-            .map(|(key, owner)| format!("{key}: spec.replicas is left to {owner}"))
-            .collect()
+        self.left().values().cloned().collect()
     }
 
     fn left(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, String>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns whether the replicas of `live`, which `item` sets, belong to somebody else. An autoscaler that cannot be looked up counts as there.
+    /// Returns whether the replicas of `live`, which `item` sets, belong to somebody else. An autoscaler that cannot be looked up counts as there. The warning
+    /// proposes a rule, unless one of `rules`, which fit `item`, names the replicas.
     pub(in crate::reconcile) async fn leave(
         &self,
         client: &Client,
         item: &Item,
         live: &DynamicObject,
+        rules: &[&Rule],
     ) -> bool {
         let owner = match scaling::replicas_owner(object::entries(&live.metadata)) {
             None => return false,
-            Some(ReplicasOwner::Manager(name)) => format!(
-                "field manager {name}; to leave it to others from the start, set {}",
-                scaling::ignore_rule(&item.id)
-            ),
+            Some(ReplicasOwner::Manager(name)) => format!("field manager {name}"),
             Some(ReplicasOwner::Autoscaler) => match autoscaler(client, item).await {
                 Ok(None) => return false,
                 Ok(Some(name)) => format!("HorizontalPodAutoscaler {name}"),
@@ -71,7 +68,8 @@ impl Scalers {
                 }
             },
         };
-        self.left().insert(item.key.clone(), owner);
+        let sentence = warning(item, &owner, rules);
+        self.left().insert(item.key.clone(), sentence);
         true
     }
 }
@@ -91,6 +89,19 @@ impl DeploymentReconcile<'_> {
         let revision = |key: &str| Some((key.to_owned(), seen.get(key)?.state.revision));
         scaled.into_iter().filter_map(revision).collect()
     }
+}
+
+/// The warning about an object whose replicas belong to `owner`.
+fn warning(item: &Item, owner: &str, rules: &[&Rule]) -> String {
+    let told = format!("{}: spec.replicas is left to {owner}", item.key);
+    let is_ruled = rules
+        .iter()
+        .any(|rule| rule.fields.iter().any(|field| field == scaling::REPLICAS));
+    if is_ruled {
+        return told;
+    }
+    let rule = scaling::ignore_rule(&item.id);
+    format!("{told}; to leave it to others from the start, set {rule}")
 }
 
 /// Returns the name of the HorizontalPodAutoscaler that scales `item`. Fails if the list is too long to tell.

@@ -170,7 +170,7 @@ impl Preparer {
         if live.metadata.uid.as_deref() != Some(uid.as_str()) {
             return Err(ApplyError::Moved);
         }
-        let leaves_replicas = scales && self.scalers.leave(&self.client, item, &live).await;
+        let leaves_replicas = scales && self.scalers.leave(&self.client, item, &live, &rules).await;
         if rules.is_empty() && !leaves_replicas {
             return Ok(prepared);
         }
