@@ -234,6 +234,22 @@ fn check_skips_content_of_other_provisioners_and_lists_what_is_not_checked() {
         checked.contains("not checked: ") && checked.contains(": the objects in it"),
         "{checked}"
     );
+
+    let git = "spec: {provisionerClassName: production, source: {type: git, git: {repository: 'https://git.example.com/web.git', ref: {tag: v1}}}}";
+    context.write(
+        "web.yaml",
+        format!(
+            "apiVersion: core.rukpak.io/v1alpha1\nkind: Bundle\nmetadata: {{name: web}}\n{git}\n"
+        ),
+    );
+    let mut told = answers(OURS, &[]);
+    told[3].1 = "/bundles/web";
+    cluster(&mut context, told);
+    let checked = check(&context);
+    assert!(
+        checked.contains("not checked: the objects in its content, which is of source type git"),
+        "{checked}"
+    );
 }
 
 /// A policy about everything, with its key in a Secret.

@@ -7,7 +7,10 @@ use bundle_cluster::review::{ImageLookups, MatchingPolicies, ReviewLookups as _}
 use bundle_core::check::Installation;
 use bundle_core::diagnostic::{Finding, Findings, Outcome as Meaning};
 use bundle_core::reference::Reference;
-use bundle_core::review::{CheckedDeploymentSpec, ClassFact, Image, Kind, Subject, Verdict, needs};
+use bundle_core::review::{
+    CheckedBundleSpec, CheckedDeploymentSpec, ClassFact, Image, Kind, Source, Subject, Verdict,
+    needs,
+};
 use bundle_oci::Limits;
 use bundle_oci::registry::ImageMetadata;
 use bundle_oci::store::LocatedImage;
@@ -53,6 +56,14 @@ impl<'a> ReviewedImage<'a> {
         let mut result = ContentFindings::default();
         let needs = needs(subject);
         let Some(image) = needs.image else {
+            if let Some(source) =
+                source(subject).filter(|source| !matches!(source, Source::Image { .. }))
+            {
+                let kind = source.kind();
+                result.unchecked.push(format!(
+                    "the objects in its content, which is of source type {kind}"
+                ));
+            }
             return result;
         };
         let reference = &image.reference;
@@ -129,6 +140,19 @@ impl<'a> ReviewedImage<'a> {
             .files(&Limits::default())
             .await
             .map_err(Unread::Files)
+    }
+}
+
+/// The source of the content of a Bundle or BundleDeployment; `None` if its spec is invalid.
+fn source(subject: &Subject<'_>) -> Option<Source> {
+    let spec = &subject.new["spec"];
+    match subject.kind {
+        Kind::Bundle => Some(CheckedBundleSpec::parse(spec).ok()?.source),
+        Kind::BundleDeployment => {
+            let spec = CheckedDeploymentSpec::parse(spec).ok()?;
+            Some(spec.template.bundle.source)
+        }
+        Kind::BundleApproval => None,
     }
 }
 
