@@ -1,7 +1,7 @@
 //! Diagnostic codes of build-time checks against Kubernetes versions.
 
 area! {
-    API_NOT_SERVED = "BUNDLE-CHECK-001", Refused, "an API is not served by every supported version", "bundle.yaml says which versions of Kubernetes the bundle supports, and some of them do not serve an API that one of its objects has: it was removed before, or came later. Use the API that replaces it, or change kubernetes.supported.";
+    API_NOT_SERVED = "BUNDLE-CHECK-001", Refused, "an API is not served by every supported version", "bundle.yaml says which versions of Kubernetes the bundle supports, and some of them do not serve an API that one of its objects has: it was removed before, or came later. Use the API that replaces it, or change kubernetes.supported. `deploy --wait` also ends with it where the installed content has an API that the server no longer serves.";
     API_DEPRECATED = "BUNDLE-CHECK-002", Refused, "an API is deprecated", "A warning: the API is still served by the supported versions, and will be removed. Also told of APIs that servers serve only where an administrator turned them on (alpha, and beta since 1.24).";
     UNKNOWN_API = "BUNDLE-CHECK-003", Refused, "an API is not known", "The group is one of Kubernetes' own, and none of its versions has that kind; or it is another's, and neither a CustomResourceDefinition of the bundle nor requires.apis in bundle.yaml has it. Check the spelling, put the definition into the bundle, or name the API in requires.apis.";
     BAD_CRD = "BUNDLE-CHECK-004", Refused, "the API server would refuse a CustomResourceDefinition", "The rules are those of apiextensions.k8s.io/v1: names, versions, a structural schema, defaults that fit it, a conversion that can be called, columns and rules that can be evaluated.";
