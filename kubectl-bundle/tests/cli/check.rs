@@ -1,4 +1,4 @@
-//! `check` with a cluster and a registry: the content of images, and policies with unreadable Secrets. The servers answer from a list.
+//! `check` offline, and with a cluster and a registry: the content of images, and policies with unreadable Secrets. The servers respond from a list.
 
 use std::io::Read as _;
 
@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use crate::cluster::{PINNED, cluster, status};
 use crate::context::{CONFIG_MAP, Context, PACKAGE};
+use crate::kb_snapshot;
 
 /// A Deployment with an unknown field and a number of replicas, and the autoscaler that scales it.
 const APP: &str = "\
@@ -312,4 +313,111 @@ fn check_cannot_tell_without_right_to_read_the_secret_of_a_policy() {
         checked.contains("Secret bundle-system/release-key cannot be read"),
         "{checked}"
     );
+}
+
+#[test]
+fn offline_check_reports_errors_of_the_file() {
+    let context = Context::new();
+    let object = context.stdout(&["deploy", "web", PINNED, "--dry-run", "-o", "yaml"]);
+    context.write("web.yaml", &object);
+    kb_snapshot!(context, ["check", "-f", "web.yaml", "--offline"], @r"
+    exit code: 0
+    ----- stdout -----
+    bundledeployment.core.rukpak.io/web nothing found
+    ----- stderr -----
+    not checked: class core-rukpak-io-plain: whether there is one, what it demands, and whether you may use it
+    not checked: registry.example.com/web@sha256:9f86d081...: what it holds, who signed it, and whether it fits the cluster's version
+    ");
+    context.write(
+        "bad.yaml",
+        format!(
+            "{}\n---\n{}",
+            object.replace("ref: registry.example.com/", "ref: "),
+            object.replace("type: image", "type: git")
+        ),
+    );
+    kb_snapshot!(context, ["check", "-f", "bad.yaml", "--offline"], @r#"
+    exit code: 3
+    ----- stdout -----
+    bundledeployment.core.rukpak.io/web refused
+    bundledeployment.core.rukpak.io/web refused
+    ----- stderr -----
+    error: bad.yaml:1: spec.template.spec.source.image.ref: `web@sha256:9f86d081...` is not a reference: it names no registry [BUNDLE-REFERENCE-001]
+      hint: write REGISTRY/REPOSITORY:TAG or REGISTRY/REPOSITORY@sha256:…, such as registry.example.com/team/web:1.4.0
+    error: bad.yaml:15: spec.template.spec.source.git: bundledeployment.spec.template.spec.source.git must be set for source type "git" [BUNDLE-REVIEW-002]
+    "#);
+    kb_snapshot!(context, ["check", "-f", "bad.yaml", "--offline", "-o", "json"], @r#"
+    exit code: 3
+    ----- stdout -----
+    [
+      {
+        "object": "bundledeployment.core.rukpak.io/web",
+        "file": "bad.yaml",
+        "line": 1,
+        "verdict": "Refused",
+        "findings": [
+          {
+            "code": "BUNDLE-REFERENCE-001",
+            "severity": "error",
+            "where": {
+              "field": "spec.template.spec.source.image.ref"
+            },
+            "message": "`web@sha256:9f86d081...` is not a reference: it names no registry",
+            "hint": "write REGISTRY/REPOSITORY:TAG or REGISTRY/REPOSITORY@sha256:…, such as registry.example.com/team/web:1.4.0"
+          }
+        ]
+      },
+      {
+        "object": "bundledeployment.core.rukpak.io/web",
+        "file": "bad.yaml",
+        "line": 15,
+        "verdict": "Refused",
+        "findings": [
+          {
+            "code": "BUNDLE-REVIEW-002",
+            "severity": "error",
+            "where": {
+              "field": "spec.template.spec.source.git"
+            },
+            "message": "bundledeployment.spec.template.spec.source.git must be set for source type \"git\""
+          }
+        ]
+      }
+    ]
+    ----- stderr -----
+    "#);
+    kb_snapshot!(context, ["check", "-f", "nowhere.yaml", "--offline"], @r"
+    exit code: 1
+    ----- stdout -----
+    ----- stderr -----
+    error: nowhere.yaml: the file cannot be read [BUNDLE-USAGE-002]
+      caused by: no such file or folder
+      hint: check the path and its permissions
+    ");
+    context.write(
+        "policy.yaml",
+        "apiVersion: core.rukpak.io/v1alpha1\nkind: SignaturePolicy\nmetadata: {name: releases}\nspec:\n  images: [{glob: 'registry.example.com/**'}]\n  authorities: [{name: k, key: {secretRef: {name: release-key}}}]\n",
+    );
+    kb_snapshot!(context, ["check", "-f", "policy.yaml", "--offline"], @r"
+    exit code: 0
+    ----- stdout -----
+    signaturepolicy.core.rukpak.io/releases nothing found
+    ----- stderr -----
+    not checked: Secret bundle-system/release-key: the key in it
+    ");
+    context.write("mess.yaml", "a: 1\na: 2\n");
+    kb_snapshot!(context, ["check", "-f", "mess.yaml"], @r"
+    exit code: 3
+    ----- stdout -----
+    ----- stderr -----
+    error: mess.yaml:2: the key `a` is there twice [BUNDLE-FORMAT-005]
+      hint: remove one of the two: readers disagree on which one counts
+    ");
+    kb_snapshot!(context, ["check", "-f", "web.yaml"], @r"
+    exit code: 2
+    ----- stdout -----
+    ----- stderr -----
+    error: there is no kubeconfig: [DIR]/home/.kube/config does not exist [BUNDLE-CLUSTER-002]
+      hint: name one with --kubeconfig, or set KUBECONFIG
+    ");
 }

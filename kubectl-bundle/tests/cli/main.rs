@@ -23,6 +23,7 @@ mod packing;
 mod plugins;
 mod referrers;
 mod registries;
+mod registry_faults;
 mod shipping;
 mod upgrades;
 

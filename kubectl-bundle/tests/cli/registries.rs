@@ -1,4 +1,4 @@
-//! Registries: push, sign and verify, and the errors for faulty registries.
+//! Registries: push, sign and verify, and signatures that may not be read. Other faults are in `registry_faults`.
 
 use bundle_core::reference::Digest;
 use bundle_testkit::registry::Fault;
@@ -341,27 +341,6 @@ fn reference_requires_registry_and_tag_or_digest() {
 }
 
 #[test]
-fn reports_an_unreachable_registry() {
-    let context = Context::new();
-    // Nothing listens on port 9 ("discard").
-    kb_snapshot!(context, ["inspect", "127.0.0.1:9/web:1"], @r"
-    exit code: 4
-    ----- stdout -----
-    ----- stderr -----
-    error: cannot read the manifest of 127.0.0.1:9/web:1: 127.0.0.1:9 does not answer (Connection refused (os error 111)) [BUNDLE-REGISTRY-001]
-      hint: check that 127.0.0.1:9 is the right host and port, and reachable from here
-    ");
-    kb_snapshot!(context, ["verify", "127.0.0.1:9/web:1", "--key", "nowhere.pub"], @r"
-    exit code: 1
-    ----- stdout -----
-    ----- stderr -----
-    error: nowhere.pub: the file cannot be read [BUNDLE-USAGE-002]
-      caused by: no such file or folder
-      hint: check the path and its permissions
-    ");
-}
-
-#[test]
 fn forbidden_signatures_are_never_reported_as_missing() {
     let mut context = signer();
     let registry = context.registry();
@@ -403,101 +382,6 @@ fn forbidden_signatures_are_never_reported_as_missing() {
     registry.set_fault(None);
     let unsigned = context.run(&["verify", &web, "--policy", "policy.yaml"]);
     assert!(unsigned.contains("BUNDLE-TRUST-001"), "{unsigned}");
-}
-
-#[test]
-fn reports_registries_with_false_stalled_or_interrupted_responses() {
-    let mut context = Context::new().with_bundle();
-    let registry = context.registry();
-    let web = registry.reference("web:1.4.0");
-    context.stdout(&["push", "web", &web]);
-    let inspect_within = |limit: &str, fault: Fault| {
-        registry.set_fault(Some(fault));
-        context.run(&["inspect", &web, "--registry-timeout", limit])
-    };
-    let inspect = |fault: Fault| inspect_within("30s", fault);
-    insta::assert_snapshot!(inspect(Fault::LyingManifest), @r"
-    exit code: 3
-    ----- stdout -----
-    ----- stderr -----
-    error: cannot read the manifest of [REGISTRY]/web:1.4.0: the registry lies about a digest: sha256:4cc7e585... was asked for, sha256:059f1682... arrived [BUNDLE-REGISTRY-004]
-      hint: the registry, its storage or a proxy between is at fault; nothing was used
-    ");
-    insta::assert_snapshot!(inspect(Fault::LyingBlob), @r"
-    exit code: 3
-    ----- stdout -----
-    ----- stderr -----
-    [REGISTRY]/web:1.4.0 is sha256:4cc7e585...
-    error: cannot pull [REGISTRY]/web@sha256:4cc7e585...: the registry lies about a digest: sha256:7b4bc785... was asked for, sha256:0302a6ba... arrived [BUNDLE-REGISTRY-004]
-      hint: the registry, its storage or a proxy between is at fault; nothing was used
-    ");
-    insta::assert_snapshot!(inspect(Fault::TruncatedBlob), @r"
-    exit code: 3
-    ----- stdout -----
-    ----- stderr -----
-    [REGISTRY]/web:1.4.0 is sha256:4cc7e585...
-    error: cannot pull [REGISTRY]/web@sha256:4cc7e585...: the registry lies about a size: 163 bytes were named, and 81 arrive [BUNDLE-REGISTRY-004]
-      hint: the registry, its storage or a proxy between is at fault; nothing was used
-    ");
-    insta::assert_snapshot!(inspect_within("500ms", Fault::Silent), @r"
-    exit code: 4
-    ----- stdout -----
-    ----- stderr -----
-    error: cannot read the manifest of [REGISTRY]/web:1.4.0: the registry stopped answering (500 ms) [BUNDLE-REGISTRY-006]
-      hint: try again
-    ");
-    insta::assert_snapshot!(inspect_within("3s", Fault::StallingBlob), @r"
-    exit code: 4
-    ----- stdout -----
-    ----- stderr -----
-    [REGISTRY]/web:1.4.0 is sha256:4cc7e585...
-    error: cannot pull [REGISTRY]/web@sha256:4cc7e585...: the registry stopped answering (3 s) [BUNDLE-REGISTRY-006]
-      hint: try again
-    ");
-    insta::assert_snapshot!(inspect(Fault::Html), @r"
-    exit code: 3
-    ----- stdout -----
-    ----- stderr -----
-    error: cannot read the manifest of [REGISTRY]/web:1.4.0: the registry sent text/html, not an image manifest [BUNDLE-REGISTRY-007]
-      hint: check that the reference names a bundle, and that no proxy answers in the registry's place
-    ");
-    insta::assert_snapshot!(inspect(Fault::HugeManifest), @r"
-    exit code: 3
-    ----- stdout -----
-    ----- stderr -----
-    error: cannot read the manifest of [REGISTRY]/web:1.4.0: the manifest is larger than the limit of 4 MiB [BUNDLE-REGISTRY-005]
-      hint: check that the reference names a bundle
-    ");
-    insta::assert_snapshot!(inspect(Fault::Busy { status: 503, times: 100 }), @r"
-    exit code: 4
-    ----- stdout -----
-    ----- stderr -----
-    error: cannot read the manifest of [REGISTRY]/web:1.4.0: the registry cannot answer now (503: slow down) [BUNDLE-REGISTRY-011]
-      hint: try again later
-    ");
-    // A forbidden list is never reported as an empty one.
-    insta::assert_snapshot!(inspect(Fault::ReferrersApi(403)), @r#"
-    exit code: 0
-    ----- stdout -----
-    Reference:   [REGISTRY]/web@sha256:4cc7e585...
-    Digest:      sha256:4cc7e585...
-    Name:        web
-    Version:     1.4.0
-    Format:      plain+v0
-    Description: A small web page
-    Kubernetes:  >=1.31 <1.38 (others: Reject)
-    Signatures:  cannot tell: the registry did not say
-    Layers:      1, 325 bytes
-      └─ sha256:6a2f0b6f... 325 bytes application/vnd.oci.image.layer.v1.tar+gzip
-    Objects:     1
-          1  ConfigMap
-    Permissions: to install it takes
-      in namespace default: {apiGroups: [""], resources: ["configmaps"], verbs: ["create", "delete", "patch"]}
-    ----- stderr -----
-    [REGISTRY]/web:1.4.0 is sha256:4cc7e585...
-    warning: cannot list what refers to [REGISTRY]/web@sha256:4cc7e585...: the registry refuses access, without a login (403: not for you) [BUNDLE-REGISTRY-003]
-      hint: log in with credentials that reach this repository (docker login), or name a pull secret that does
-    "#);
 }
 
 #[test]
