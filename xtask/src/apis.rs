@@ -98,7 +98,7 @@ pub(crate) fn root() -> Result<PathBuf> {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .parent()
         .map(Path::to_path_buf)
-        .context("xtask lies in the repository")
+        .context("xtask is in the repository")
 }
 
 /// Returns the version of k8s.io/api in the tools' go.mod.

@@ -11,12 +11,12 @@ use tokio::signal::unix::{SignalKind, signal};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Start one; when it is ready, print lines that a shell can `eval`; stay until Ctrl-C or
-    /// SIGTERM, then leave nothing behind.
+    /// Start a cluster. When it is ready, print shell assignments for `eval`. Run until Ctrl-C or
+    /// SIGTERM, then remove everything.
     Up(Up),
 }
 
-/// What the cluster shall be like.
+/// Cluster settings.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Prints, once all answers:
@@ -39,17 +39,17 @@ pub(crate) struct Up {
     /// Build the control plane from this Kubernetes release: 1.33 or 1.36.
     #[arg(long, value_name = "RELEASE", default_value_t)]
     kubernetes: KubernetesRelease,
-    /// What the API server says its version is, for example v1.33.0-eks-abcdef0.
+    /// Version that the API server reports, for example v1.33.0-eks-abcdef0.
     #[arg(long, value_name = "V")]
     server_version: Option<String>,
-    /// How many OCI registries.
+    /// Number of OCI registries.
     #[arg(long, value_name = "N", default_value_t = 1)]
     registries: usize,
-    /// Let the registries speak TLS with a certificate of the cluster's authority.
+    /// Use TLS for the registries, with a certificate of the cluster's authority.
     #[arg(long)]
     registry_tls: bool,
-    /// Run a Sigstore beside it: identity tokens and certificates for whoever asks, a log and
-    /// timestamps.
+    /// Run a Sigstore instance: identity tokens and certificates for every client, a transparency
+    /// log and timestamps.
     #[arg(long)]
     sigstore: bool,
 }
@@ -115,7 +115,7 @@ async fn stay(up: &Up) -> Result<()> {
         began.elapsed().as_secs_f64(),
         cluster.logs().display()
     );
-    eprintln!("cluster: Ctrl-C ends it");
+    eprintln!("cluster: stop it with Ctrl-C");
     std::future::pending::<()>().await;
     drop((webhook, sigstore, cluster));
     Ok(())

@@ -9,7 +9,7 @@ use e2e::story::{self, Narrator, Teller};
 use e2e::{Cluster, Output, Webhook, WebhookOptions};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// How to tell it.
+/// Demo settings.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Starts etcd, kube-apiserver, kube-controller-manager and an OCI registry on free loopback ports, and bundle-webhook as a process. \
@@ -25,7 +25,7 @@ Examples:
   cargo xtask demo --keep
   cargo xtask demo --context my-cluster")]
 pub(crate) struct Arguments {
-    /// Leave everything up at the end, print how to reach it, and stay until Ctrl-C.
+    /// Keep everything running at the end, print its addresses, and wait for Ctrl-C.
     #[arg(long)]
     keep: bool,
     /// Use the cluster of this context of your kubeconfig; its API server must reach 127.0.0.1 of
@@ -45,7 +45,7 @@ pub(crate) async fn run(arguments: Arguments) -> Result<()> {
     };
     let left = tokio::select! {
         left = stage.leave() => left,
-        _ = interrupt.recv() => Err(anyhow!("interrupted while taking things away; the next demo with this context goes on with that")),
+        _ = interrupt.recv() => Err(anyhow!("interrupted during the cleanup; the next demo with this context continues it")),
     };
     match (told, left) {
         (Err(error), Err(also)) => Err(anyhow!("{error:#}\n{also:#}")),
@@ -75,7 +75,7 @@ impl Stage {
             return Ok(());
         };
         if cluster.is_guest() {
-            eprintln!("demo: taking away what was put into the cluster");
+            eprintln!("demo: removing its objects from the cluster");
         }
         cluster.leave(self.webhook).await
     }
@@ -94,7 +94,7 @@ async fn tell(arguments: &Arguments, stage: &mut Stage) -> Result<()> {
         .insert(cluster.start_webhook(WebhookOptions::default()).await?);
     let started = began.elapsed();
     println!(
-        "Kubernetes {}, a registry and bundle-webhook answer after {:.1} s.",
+        "Kubernetes {}, a registry and bundle-webhook are ready after {:.1} s.",
         cluster
             .client()
             .await?
@@ -120,14 +120,14 @@ async fn tell(arguments: &Arguments, stage: &mut Stage) -> Result<()> {
         started.as_secs_f64()
     );
     println!(
-        "bundle-webhook holds {:.1} MiB.",
+        "bundle-webhook uses {:.1} MiB.",
         mebibytes(webhook.rss_kib()?)
     );
     if arguments.keep {
         let until = if cluster.is_guest() {
-            "What was installed stays until Ctrl-C, which takes it away"
+            "The objects of the demo stay until Ctrl-C, which removes them"
         } else {
-            "The cluster stays until Ctrl-C"
+            "The cluster runs until Ctrl-C"
         };
         println!(
             "\n{until}:\n  export KUBECONFIG={}",

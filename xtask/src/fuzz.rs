@@ -7,13 +7,13 @@ use std::process::Command;
 use anyhow::{Context as _, Result, bail};
 use clap::{Args, ValueEnum};
 
-/// Which target, and for how long.
+/// Target and number of executions.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// What is read.
+    /// Fuzz target.
     #[arg(value_enum)]
     target: Target,
-    /// Executions.
+    /// Number of executions.
     #[arg(long, default_value_t = 10_000_000)]
     runs: u64,
 }
@@ -65,7 +65,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz");
     let name = arguments.target.name();
     let corpus = Path::new("corpus").join(name);
-    std::fs::create_dir_all(folder.join(&corpus)).context("cannot make the folder of inputs")?;
+    std::fs::create_dir_all(folder.join(&corpus)).context("cannot create the folder of inputs")?;
     // The code is safe Rust: without an address sanitizer it runs several times faster, and
     // overflows are still found.
     let status = Command::new("cargo")
@@ -91,9 +91,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         .arg(format!("-max_len={}", arguments.target.longest()))
         .current_dir(&folder)
         .status()
-        .context("cannot run cargo; fuzz/README.md says what fuzzing needs")?;
+        .context("cannot run cargo; fuzz/README.md lists the requirements")?;
     if !status.success() {
-        bail!("{name}: {status}; fuzz/README.md says what fuzzing needs");
+        bail!("{name}: {status}; fuzz/README.md lists the requirements");
     }
     Ok(())
 }

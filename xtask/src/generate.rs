@@ -10,10 +10,10 @@ use bundle_core::diagnostic::{Outcome, all_codes};
 use bundle_core::plan::health::kinds::{KINDS, KindRule};
 use clap::Args;
 
-/// Write or check.
+/// Write or check generated files.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// Change nothing; fail where a file is not what would be written.
+    /// Change nothing; fail if a file is outdated.
     #[arg(long)]
     pub(crate) check: bool,
 }
@@ -21,7 +21,7 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"))
         .parent()
-        .context("xtask lies in the repository")?;
+        .context("xtask is in the repository")?;
     let mut stale = write(root, &files()?, arguments.check)?;
     // After the templates that it renders.
     let plain = crate::chart::plain_manifests(root)?;
@@ -41,7 +41,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     }
     if !stale.is_empty() {
         bail!(
-            "not what the code says: {}\nhint: run `cargo xtask gen` and commit what it writes",
+            "generated files are outdated: {}\nhint: run `cargo xtask gen` and commit the result",
             stale.join(", ")
         );
     }
@@ -134,7 +134,7 @@ fn diagnostics() -> String {
         "<!-- Written by `cargo xtask gen` from crates/bundle-core/src/diagnostic/catalog. -->\n\
          # Diagnostics\n\n\
          The same code stands in the output of `kubectl bundle`, in the webhook's answers, in conditions, Events and metrics. A code keeps its meaning.\n\n\
-         *Exit* is the status of `kubectl bundle`: 1 failed, 2 wrong use, 3 refused by a rule, 4 cannot tell now and worth trying again.\n",
+         *Exit* is the status of `kubectl bundle`: 1 failed, 2 usage error, 3 refused by a rule, 4 cannot tell: a dependency did not respond; retry later.\n",
     );
     let mut area = "";
     for code in all_codes() {

@@ -24,7 +24,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-/// Chores of this repository.
+/// Tasks of this repository.
 #[derive(Debug, Parser)]
 #[command(name = "cargo xtask", bin_name = "cargo xtask")]
 struct Arguments {
@@ -34,33 +34,33 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Write the table of Kubernetes' own APIs from the Go modules that the tests build.
+    /// Write the table of Kubernetes' built-in APIs from the Go modules that the tests build.
     Apis,
-    /// Measure speed and memory against floors and peers of the same run.
+    /// Measure speed and memory compared with baselines and other tools in the same run.
     Bench(bench::Arguments),
-    /// Start a real Kubernetes on loopback and keep it until Ctrl-C.
+    /// Start a real Kubernetes on loopback and run it until Ctrl-C.
     #[command(subcommand)]
     Cluster(cluster::Command),
-    /// Tell the whole story on a real Kubernetes, each line as a person would type it.
+    /// Run the demo on a real Kubernetes, with each command and its output.
     Demo(demo::Arguments),
-    /// Sign the fixtures of unit tests anew, with real cosign at a sigstore of our own.
+    /// Generate the fixtures of unit tests for signatures, with real cosign and a local Sigstore
+    /// instance.
     Fixtures(fixtures::Arguments),
-    /// Run one fuzz target for a number of executions; needs what fuzz/README.md says.
+    /// Run a fuzz target for a number of executions; fuzz/README.md lists its requirements.
     Fuzz(fuzz::Arguments),
-    /// Write the files that follow from the code and from the chart: CRDs, the catalogue of diagnostics, plain manifests.
+    /// Write generated files: CRDs, the catalogue of diagnostics, and the plain manifests of the chart.
     Gen(generate::Arguments),
-    /// Explore the model of a cluster that the reconciler's plans are checked with.
+    /// Explore the model of a cluster with which the reconciler's plans are checked.
     Model(model::Arguments),
-    /// Write the table of the schemas of Kubernetes' own kinds from the Go module k8s.io/kubernetes
-    /// of each supported version.
+    /// Write the table of the schemas of Kubernetes' built-in kinds from the Go module
+    /// k8s.io/kubernetes of each supported version.
     Schemas,
-    /// Run a randomised test for a long time.
+    /// Run a randomized test for a long time.
     #[command(subcommand)]
     Soak(soak::Command),
-    /// Run everything that must hold: formatting, clippy, generated files, unit, doc and end-to-end
-    /// tests.
+    /// Run all checks: formatting, clippy, generated files, unit, doc and end-to-end tests.
     Test(test::Arguments),
-    /// Build the tools that tests and demo use, and print the folder to put on PATH.
+    /// Build the tools for tests and the demo, and print the folder for PATH.
     Tools(tools::Arguments),
 }
 

@@ -12,14 +12,14 @@ const TEST: &str = "states_within_the_limits_keep_the_invariants_and_converge";
 /// Limits of the search.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// Most states. Each takes 8 to 21 bytes of memory, and each that is not looked at yet about
+    /// Maximum number of states. Each uses 8 to 21 bytes of memory, and each unexplored one about
     /// 110.
     #[arg(long, default_value_t = 100_000_000)]
     states: u64,
-    /// Most disturbances on each path.
+    /// Maximum number of disturbances on each path.
     #[arg(long, default_value_t = 6)]
     disturbances: u8,
-    /// States near the first one, or long paths, first.
+    /// Explore states near the first one, or long paths, first.
     #[arg(long, value_enum, default_value = "breadth")]
     order: Order,
 }
@@ -48,7 +48,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         .context("cannot start cargo, which builds the model")?;
     if !status.success() {
         bail!(
-            "the model was not explored, or a state breaks an invariant: its message stands above"
+            "the model was not explored, or a state violates an invariant: see the message above"
         );
     }
     Ok(())

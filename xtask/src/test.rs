@@ -37,14 +37,14 @@ const PACKAGES: &[Program] = &[
     Program::OpenSsl,
 ];
 
-/// What to run.
+/// Checks to run.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// Leave out the end-to-end scenarios and what they need to be built; it is said at the end.
+    /// Skip the end-to-end scenarios and the build of their tools; this is printed at the end.
     #[arg(long)]
     quick: bool,
-    /// Run the scenarios on this Kubernetes release: 1.33 or 1.36. The default is 1.36, and 1.33
-    /// where a scenario asks for it.
+    /// Kubernetes release for the scenarios: 1.33 or 1.36. The default is 1.36, and 1.33 for
+    /// scenarios that request it.
     #[arg(long, value_name = "RELEASE", default_value_t)]
     kubernetes: KubernetesRelease,
 }
@@ -112,7 +112,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         eprintln!("{mark} {name} ({:.0} s)", took.as_secs_f64());
     }
     if arguments.quick {
-        eprintln!("- end-to-end scenarios were left out, as asked");
+        eprintln!("- end-to-end scenarios were skipped, as requested");
     }
     let failed: Vec<_> = steps
         .iter()

@@ -5,7 +5,7 @@ use clap::Args;
 use e2e::Tool;
 use e2e::prerequisites::{self, Program};
 
-/// Which tools.
+/// Tools to build.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -14,7 +14,7 @@ Examples:
   # all of them (from nothing: about a quarter of an hour on two cores):
   cargo xtask tools")]
 pub(crate) struct Arguments {
-    /// Names of tools; all where none is given.
+    /// Names of tools [default: all]
     #[arg(value_name = "NAME", help = format!("Any of {}; all where none is given", names()))]
     names: Vec<Tool>,
 }

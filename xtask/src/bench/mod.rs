@@ -18,7 +18,7 @@ use e2e::{Cluster, programs};
 
 use table::Table;
 
-/// What to measure.
+/// Measurements.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Programs are built with the release profile. Run it on a machine that does nothing else.
@@ -27,13 +27,13 @@ Examples:
   cargo xtask bench
   cargo xtask bench admission install --write")]
 pub(crate) struct Arguments {
-    /// Which subjects; all without any.
+    /// Measurements to run [default: all]
     subjects: Vec<Subject>,
     /// Replace the tables in docs/benchmarks.md by those of this run.
     #[arg(long)]
     write: bool,
-    /// Do a part of the work of `trust`, with programs that are not optimised, to try the benchmark
-    /// itself: its figures mean nothing.
+    /// Run a part of `trust` with unoptimized programs, to test the benchmark itself; its results
+    /// are not meaningful.
     #[arg(long, conflicts_with = "write")]
     small: bool,
 }
@@ -46,15 +46,16 @@ enum Subject {
     Checks,
     /// Installing a thousand small objects.
     Install,
-    /// Mending a thousand changes that somebody else makes.
+    /// Restoring a thousand concurrent changes of other field managers.
     Storm,
     /// Restoring one object of small and large bundles.
     Restore,
     /// Size and start of the programs, memory of the pod.
     Footprint,
-    /// Packing and shipping, up to 1 GiB.
+    /// Packing and copying, up to 1 GiB.
     Oci,
-    /// Verdicts from proofs, `verify` beside cosign, a thousand signed references and referrers.
+    /// Decisions from proofs, `verify` compared with cosign, a thousand signed references and
+    /// referrers.
     Trust,
 }
 

@@ -386,10 +386,10 @@ fn upload(host: &str, repository: &str) -> Result<String> {
         .arg(format!("http://{host}/v2/{repository}/blobs/uploads/"))
         .output()
         .context("cannot start curl")?;
-    let place = String::from_utf8(output.stdout).context("the place of an upload is not text")?;
+    let place = String::from_utf8(output.stdout).context("the upload location is not text")?;
     anyhow::ensure!(
         output.status.success() && !place.is_empty(),
-        "the registry began no upload for curl"
+        "the registry started no upload for curl"
     );
     Ok(place)
 }

@@ -33,7 +33,7 @@ pub(super) fn command(program: &Path, home: &Path, line: &str) -> Command {
 /// Runs the command, which must succeed.
 pub(super) fn cost(mut command: Command) -> Result<Cost> {
     // Not a pipe, as a program that fills it would wait for a reader that waits for its exit.
-    let mut messages = tempfile::tempfile().context("cannot make a file for messages")?;
+    let mut messages = tempfile::tempfile().context("cannot create a file for messages")?;
     let began = Instant::now();
     let child = command
         .stdin(Stdio::null())
@@ -73,7 +73,7 @@ fn watch(mut child: Child) -> Result<(Child, u64)> {
         }
         if child
             .try_wait()
-            .context("cannot ask how it goes")?
+            .context("cannot poll the process")?
             .is_some()
         {
             return Ok((child, peak));

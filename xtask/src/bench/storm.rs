@@ -1,9 +1,6 @@
 //! Concurrent changes of installed objects by another field manager, and the time until each object
 //! is restored. `e2e` starts the programs.
-#![expect(
-    clippy::disallowed_methods,
-    reason = "the names are those of the harness itself"
-)]
+#![expect(clippy::disallowed_methods, reason = "names are those of the harness")]
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
@@ -53,7 +50,7 @@ pub(super) async fn measure(cluster: &Cluster) -> Result<Table> {
     let names: Vec<String> = installed.keys().cloned().collect();
     let mended = tokio::spawn(timeout(DEADLINE, mended(api.clone(), version, installed)));
     let changed = changes(&api, names).await?;
-    let mended = mended.await?.context("not every object was mended")??;
+    let mended = mended.await?.context("not every object was restored")??;
     table(&changed, &mended)
 }
 

@@ -93,7 +93,7 @@ impl Tree {
             let candidates = [below.with_extension("rs"), below.join("mod.rs")];
             let Some(found) = candidates.iter().find(|path| path.exists()) else {
                 bail!(
-                    "{} declares `mod {child}`, and there is no file of it",
+                    "{} declares `mod {child}`, but its file does not exist",
                     file.display()
                 );
             };

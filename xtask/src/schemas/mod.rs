@@ -91,7 +91,7 @@ impl Table {
     ) -> Result<usize> {
         let definition = all
             .get(name)
-            .with_context(|| format!("nothing defines {name}"))?;
+            .with_context(|| format!("{name} is not defined"))?;
         let schema = transform::definition(name, definition, required);
         let schema = self.numbered(all, schema, required)?;
         let text = schema.to_string();
@@ -164,7 +164,7 @@ fn module(version: &str) -> Result<PathBuf> {
         bail!("go: {}", String::from_utf8_lossy(&output.stderr).trim());
     }
     let answer: Value = serde_json::from_slice(&output.stdout)?;
-    let folder = answer["Dir"].as_str().context("go names no folder")?;
+    let folder = answer["Dir"].as_str().context("go returned no folder")?;
     Ok(Path::new(folder).to_owned())
 }
 

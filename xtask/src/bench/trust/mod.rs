@@ -129,7 +129,7 @@ impl Scene {
             ("keyless-remembered", "by certificate, examined before", "-"),
         ] {
             let found = told.iter().find(|line| line["name"] == name);
-            let found = found.with_context(|| format!("the loop told nothing of {name}"))?;
+            let found = found.with_context(|| format!("the loop has no measurement of {name}"))?;
             let figure = |field: &str| format!("{:.3}", found[field].as_f64().unwrap_or(f64::NAN));
             table.row([
                 title.to_owned(),
@@ -224,7 +224,7 @@ async fn proof(bench: &Workbench, pinned: &str) -> Result<String> {
     object["metadata"]["annotations"]["core.rukpak.io/proof"]
         .as_str()
         .map(ToOwned::to_owned)
-        .context("deploy made no proof")
+        .context("deploy created no proof")
 }
 
 /// Returns the output of the loop, one measurement per line.

@@ -39,7 +39,7 @@ pub(super) async fn admitted(count: usize) -> Result<Table> {
     let mut webhook = cluster.start_webhook(WebhookOptions::default()).await?;
     let key = key()?;
     let first: Reference = install::publish(&cluster, "small", 5).await?.parse()?;
-    let first = first.pinned().context("push named no digest")?;
+    let first = first.pinned().context("push returned no digest")?;
     let signed = sign_many(&first, &key, count).await?;
     require(&cluster, &key).await?;
     let idle = webhook.rss_kib()?;
@@ -102,7 +102,7 @@ async fn check_refusal(
     let answer = admission::create(client, object).await;
     ensure!(
         answer.is_err(),
-        "the policy let unsigned content in: {}",
+        "the policy admitted unsigned content: {}",
         webhook.log()?
     );
     Ok(())
@@ -213,7 +213,7 @@ pub(super) async fn referrers(count: usize) -> Result<Table> {
     let mut table = Table::new(&["referrers that are signatures by others", "s", "said"]);
     let client = Client::new(ClientOptions::default())?;
     let reference: Reference = pinned.parse()?;
-    let reference = reference.pinned().context("push named no digest")?;
+    let reference = reference.pinned().context("push returned no digest")?;
     let other = key()?;
     for referrers in [1, count] {
         stream::iter(0..referrers)
