@@ -71,15 +71,15 @@ verbs! {
     Copy(args::Copy) => |typed| in_runtime(interruptible(shipping::copy(typed, environment)?.run(ui))),
     /// Save bundles with signatures and images in one file
     Save(args::Save) => |typed| in_runtime(interruptible(shipping::save(typed, environment)?.run(ui))),
-    /// Load such a file into a registry
+    /// Load a saved file into a registry
     Load(args::Load) => |typed| in_runtime(interruptible(shipping::load(typed, environment)?.run(ui))),
-    /// Show what a bundle is and holds
+    /// Describe a bundle
     Inspect(args::Inspect) => |typed| in_runtime(verbs::inspect(typed, environment)?.run(ui)),
     /// Write the files of a bundle into a folder
     Unpack(args::Unpack) => |typed| in_runtime(verbs::unpack(typed, environment)?.run(ui)),
     /// Print the objects that would be installed
     Render(args::Render) => |typed| in_runtime(verbs::render(typed, environment)?.run(ui)),
-    /// Make key pairs for signing
+    /// Create key pairs for signing
     #[command(disable_help_subcommand = true)]
     Keys(args::Keys) => |typed| match typed.verb {
         KeysVerb::Generate(typed) => signing::generate(typed, environment).run(ui),
@@ -97,12 +97,12 @@ verbs! {
         ArtifactOrFile::Artifact(attest) => in_runtime(attest.run(ui)),
         ArtifactOrFile::File(sign) => in_runtime(sign.run(ui)),
     },
-    /// Verify who signed a bundle
+    /// Verify the signatures of a bundle
     Verify(args::Verify) => |typed| match trust::verify(typed, environment)? {
         ArtifactOrFile::Artifact(verify) => in_runtime(verify.run(ui)),
         ArtifactOrFile::File(verify) => in_runtime(verify.run(ui)),
     },
-    /// Try SignaturePolicies before they are in force
+    /// Evaluate SignaturePolicies before they are applied
     #[command(disable_help_subcommand = true)]
     Policy(args::Policy) => |typed| match typed.verb {
         PolicyVerb::Test(typed) => in_runtime(trust::policy_test(typed, environment)?.run(ui)),
@@ -119,13 +119,13 @@ verbs! {
     Deploy(args::Deploy) => |typed| in_runtime(writing::deploy(typed, environment)?.run(ui)),
     /// Create a Bundle without installing it
     Create(args::Create) => |typed| in_runtime(writing::create(typed, environment)?.run(ui)),
-    /// Say what admission would say about files
+    /// Review objects in files as admission would
     Check(args::Check) => |typed| in_runtime(verbs::check(typed, environment)?.run(ui)),
-    /// List what is deployed, at one look
+    /// List BundleDeployments
     Get(args::Get) => |typed| in_runtime(verbs::get(typed, environment)?.run(ui)),
-    /// Show one deployment in detail
+    /// Describe one BundleDeployment
     Status(args::Status) => |typed| in_runtime(verbs::status(typed, environment)?.run(ui)),
-    /// Delete deployments
+    /// Delete BundleDeployments
     Delete(args::Delete) => |typed| in_runtime(writing::delete(typed, environment)?.run(ui)),
     /// Install bundle-webhook in a cluster
     Install(install::Arguments) => |typed| in_runtime(installing::install(typed, environment)?.run(ui)),
@@ -135,7 +135,7 @@ verbs! {
     Version(args::Version) => |typed| in_runtime(verbs::version(typed, environment)?.run(ui)),
     /// Print a completion script for a shell or for kubectl
     Completion(args::Completion) => |typed| verbs::completion(typed, command())?.run(ui),
-    /// Print candidates for kubectl
+    /// Print completion candidates for kubectl
     #[command(name = "__complete", hide = true)]
     Complete(args::Complete) => |typed| in_runtime(verbs::complete(typed, environment, command())?.run(ui)),
 }

@@ -102,10 +102,10 @@ pub(crate) fn open(ui: &mut Ui, path: &Path, terms: Terms) -> Outcome<Opened> {
     let Some(package) = content.package.clone() else {
         return Err(Finding::error(
             codes::format::BAD_PACKAGE,
-            "there is no bundle.yaml, so the bundle has neither name nor version",
+            "bundle.yaml is missing, so the bundle has neither name nor version",
         )
         .in_file(path.join(package::FILE).display().to_string())
-        .hint("let `kubectl bundle init` write one")
+        .hint("create one with `kubectl bundle init`")
         .into());
     };
     // For a packed chart, the git checkout and other files are those of its parent folder.

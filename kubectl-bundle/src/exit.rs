@@ -24,9 +24,9 @@ pub(crate) const TABLE: &str = "\
 Exit codes:
   0  done
   1  failed
-  2  wrong use
+  2  usage error
   3  refused by a rule, a signature or the API server
-  4  cannot tell now: something did not answer; worth trying again";
+  4  cannot tell: a dependency did not respond; retry later";
 
 impl Exit {
     /// Returns the number.

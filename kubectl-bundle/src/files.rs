@@ -38,7 +38,7 @@ pub(crate) fn read(path: &Path) -> Outcome<Vec<u8>> {
             "the file is larger than 10 MiB",
         )
         .in_file(&name)
-        .hint("is this the file that you meant?")
+        .hint("check that the path is correct")
         .into());
     }
     Ok(bytes)
@@ -49,7 +49,7 @@ pub(crate) fn read_text(path: &Path) -> Outcome<String> {
     String::from_utf8(read(path)?).map_err(|_| {
         Finding::error(codes::usage::FILE_UNREADABLE, "the file is not text")
             .in_file(path.display().to_string())
-            .hint("is this the file that you meant?")
+            .hint("check that the path is correct")
             .into()
     })
 }
@@ -62,7 +62,7 @@ impl std::fmt::Display for Plain {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self.0 {
             std::io::ErrorKind::NotFound => f.write_str("no such file or folder"),
-            std::io::ErrorKind::AlreadyExists => f.write_str("it exists already"),
+            std::io::ErrorKind::AlreadyExists => f.write_str("it already exists"),
             other => other.fmt(f),
         }
     }
@@ -89,7 +89,7 @@ pub(crate) fn of_objects(path: &Path) -> Outcome<Vec<PathBuf>> {
 /// Returns the failure for a file that cannot be read.
 pub(crate) fn unreadable(name: &str, error: &std::io::Error) -> Failure {
     Failure::caused(
-        Finding::error(codes::usage::FILE_UNREADABLE, "the file cannot be read")
+        Finding::error(codes::usage::FILE_UNREADABLE, "cannot read the file")
             .in_file(name)
             .hint("check the path and its permissions"),
         &Plain(error.kind()),
@@ -107,9 +107,11 @@ pub(crate) fn create(path: &Path, content: &[u8], mode: u32) -> Outcome {
 
 fn unwritable(path: &Path, error: &std::io::Error) -> Failure {
     Failure::caused(
-        Finding::error(codes::usage::FILE_UNWRITABLE, "the file cannot be written")
+        Finding::error(codes::usage::FILE_UNWRITABLE, "cannot write the file")
             .in_file(path.display().to_string())
-            .hint("nothing was left behind; choose a place that exists, may be written to, and holds no such file yet"),
+            .hint(
+                "no partial file remains; choose an existing, writable folder without such a file",
+            ),
         &Plain(error.kind()),
     )
 }
@@ -120,7 +122,7 @@ pub(crate) fn create_all(targets: &[(PathBuf, Vec<u8>)], overwrite: bool) -> Out
     for (path, _) in targets {
         if !overwrite && fs_err::symlink_metadata(path).is_ok() {
             return Err(
-                Finding::error(codes::usage::FILE_UNWRITABLE, "the file exists already")
+                Finding::error(codes::usage::FILE_UNWRITABLE, "the file already exists")
                     .in_file(path.display().to_string())
                     .hint("nothing was written; --force overwrites it")
                     .into(),
@@ -187,10 +189,10 @@ pub(crate) fn replace(path: &Path, content: &[u8], ours: impl Fn(&[u8]) -> bool)
     if path.exists() && !ours(&read(path)?) {
         return Err(Finding::error(
             codes::usage::FILE_UNWRITABLE,
-            "the file exists, and holds something else",
+            "the file exists with other content",
         )
         .in_file(path.display().to_string())
-        .hint("nothing was overwritten; name a file that does not exist yet")
+        .hint("nothing was overwritten; choose a file that does not exist")
         .into());
     }
     let folder = path.parent().unwrap_or(Path::new("."));

@@ -47,7 +47,7 @@ pub(crate) fn origin(folder: &Path, paths: &[String]) -> Origin {
         ],
     ) {
         Ok(Some(settings)) if settings.lines().any(runs_programs) => {
-            origin.notes.push("the checkout's own settings name programs to run, so git is not asked about it: neither origin nor commit is recorded".to_owned());
+            origin.notes.push("the settings of the git checkout run programs, so git is not used: neither origin nor commit is recorded".to_owned());
             return origin;
         }
         _ => {}
@@ -55,12 +55,12 @@ pub(crate) fn origin(folder: &Path, paths: &[String]) -> Origin {
     let revision = match run(&folder, &["rev-parse", "--verify", "--quiet", "HEAD"]) {
         Ok(Some(revision)) => revision,
         Ok(None) => {
-            origin.notes.push("the folder is in a git checkout that git cannot read or that has no commit yet: neither origin nor commit is recorded".to_owned());
+            origin.notes.push("git cannot read the checkout of the folder, or it has no commit: neither origin nor commit is recorded".to_owned());
             return origin;
         }
         Err(error) => {
             origin.notes.push(format!(
-                "git cannot be run ({error}): neither origin nor commit is recorded"
+                "cannot run git ({error}): neither origin nor commit is recorded"
             ));
             return origin;
         }
@@ -73,7 +73,7 @@ pub(crate) fn origin(folder: &Path, paths: &[String]) -> Origin {
         origin.source = public(&url);
         if origin.source.is_none() {
             origin.notes.push(
-                "the checkout's origin is no address for others: it is not recorded".to_owned(),
+                "the origin of the git checkout is not a public URL: it is not recorded".to_owned(),
             );
         }
     }
@@ -89,12 +89,11 @@ pub(crate) fn origin(folder: &Path, paths: &[String]) -> Origin {
     match run(&folder, &status) {
         Ok(Some(changes)) if changes.is_empty() => origin.revision = Some(revision),
         Ok(Some(_)) => origin.notes.push(
-            "files differ from the commit that is checked out: it is not recorded".to_owned(),
+            "files differ from the commit of the git checkout: it is not recorded".to_owned(),
         ),
-        _ => origin.notes.push(
-            "git does not say whether the files are those of the commit: it is not recorded"
-                .to_owned(),
-        ),
+        _ => origin
+            .notes
+            .push("git cannot compare the files with the commit: it is not recorded".to_owned()),
     }
     origin
 }
@@ -151,8 +150,8 @@ fn run(folder: &Path, arguments: &[&str]) -> io::Result<Option<String>> {
     let finished = match process::run(command, None, ProcessGroup::Shared, LIMITS) {
         Ok(finished) => finished,
         Err(ProcessError::Lost(error)) => return Err(error),
-        Err(ProcessError::Late) => return Err(io::Error::other("it did not end in time")),
-        Err(ProcessError::Flood) => return Err(io::Error::other("its answer is too long")),
+        Err(ProcessError::Late) => return Err(io::Error::other("it exceeded the timeout")),
+        Err(ProcessError::Flood) => return Err(io::Error::other("its output is too long")),
     };
     if !finished.status.success() {
         return Ok(None);

@@ -19,7 +19,7 @@ pub(crate) async fn choose(
         let parsed = raw.parse().map_err(|why| {
             Finding::error(
                 codes::registry::MALFORMED,
-                format!("{} cannot be used: {why}", raw.digest),
+                format!("{} is invalid: {why}", raw.digest),
             )
             .hint("push it again")
         })?;
@@ -42,24 +42,24 @@ pub(crate) async fn choose(
             };
             return Err(Finding::error(codes::registry::WRONG_MEDIA_TYPE, what)
                 .hint(if named.is_empty() {
-                    "name one of its images by digest".to_owned()
+                    "select one of its images by digest".to_owned()
                 } else {
-                    format!("choose one with --platform: {}", named.join(", "))
+                    format!("select one with --platform: {}", named.join(", "))
                 })
                 .into());
         };
         raw = located.source.manifest(entry).await?.ok_or_else(|| {
             Finding::error(
                 codes::registry::NOT_FOUND,
-                format!("{} is named, and is not there", entry.digest),
+                format!("{} is missing in the source", entry.digest),
             )
-            .hint("the source is not whole: copy it again from where it came")
+            .hint("the source is incomplete: copy it again from its origin")
         })?;
     }
     Err(Finding::error(
         codes::registry::TOO_LARGE,
-        format!("indexes lie more than {DEPTH} deep in each other"),
+        format!("indexes are nested more than {DEPTH} deep"),
     )
-    .hint("name the image by its own digest")
+    .hint("select the image by its own digest")
     .into())
 }

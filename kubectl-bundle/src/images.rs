@@ -44,12 +44,12 @@ async fn references(ui: &mut Ui, package: &LocatedImage) -> Outcome<Vec<Referenc
         return Err(Finding::error(
             codes::registry::NO_LOCK,
             format!(
-                "the package has no {}, so nobody knows which images it runs",
+                "the package has no {}, so its images are unknown",
                 images::LOCK_FILE
             ),
         )
         .about(called)
-        .hint("build it with `kubectl bundle build --lock`, or name its images one by one")
+        .hint("build it with `kubectl bundle build --lock`, or pass its images separately")
         .into());
     }
     let mut references: Vec<Reference> = Vec::new();

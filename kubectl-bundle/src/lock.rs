@@ -34,7 +34,7 @@ pub(crate) async fn resolve(ui: &mut Ui, client: &Client, opened: &Opened) -> Ou
                 .push(one);
         }
     }
-    let progress = ui.progress(&format!("looking up {} images", wanted.len()));
+    let progress = ui.progress(&format!("resolving {} images", wanted.len()));
     let answers: Vec<_> = stream::iter(wanted.into_values())
         .map(|(image, found)| async {
             let answer = ask(client, &image).await;
@@ -124,13 +124,12 @@ fn told(found: &FoundImage, error: &RegistryError) -> Finding {
         let finding = Finding::warning(
             codes::images::NOT_AN_IMAGE,
             format!(
-                "`{}` looks like an image, and is not locked: {}",
+                "`{}` may be an image, and is not locked: {}",
                 found.image, error.reason
             ),
         );
         return found
-            .at(finding
-                .hint("if it is one, correct its name; if it is none, nothing is to be done"));
+            .at(finding.hint("if it is an image, correct its name; otherwise ignore this note"));
     }
     found.at(error.finding())
 }

@@ -121,10 +121,10 @@ fn of_package(folder: &Path, package: &Package) -> Result<Vec<Resource>, Finding
                 findings.push(
                     Finding::error(
                         codes::registry::UNSAFE_ENTRY,
-                        "a symbolic link is in the way to a resource",
+                        "the path of a resource contains a symbolic link",
                     )
                     .in_file(place.display().to_string())
-                    .hint("put the resource itself into the folder, or name it with --resource"),
+                    .hint("copy the resource into the folder, or pass it with --resource"),
                 );
                 break;
             }
@@ -150,14 +150,14 @@ pub(crate) fn resource(text: &str) -> Result<Resource, Finding> {
             format!("`{}` {why}", text.escape_debug()),
         )
         .at_field("--resource")
-        .hint("write NAME:TYPE@PATH, such as dashboards:grafana-dashboard@./dashboards; NAME: may be left out")
+        .hint("write NAME:TYPE@PATH, such as dashboards:grafana-dashboard@./dashboards; NAME: is optional")
     };
     let (left, path) = text
         .split_once('@')
         .ok_or_else(|| unusable("has no `@` before its path"))?;
     let (name, kind) = left.split_once(':').unwrap_or(("", left));
     if kind.is_empty() || path.is_empty() {
-        return Err(unusable("lacks a type or a path"));
+        return Err(unusable("has no type or no path"));
     }
     let path = Path::new(path);
     let name = match name {
@@ -185,10 +185,10 @@ pub(crate) async fn base(
     let Some(located) = place.open(client).await? else {
         return Err(Finding::error(
             codes::usage::FILE_UNREADABLE,
-            "a folder of manifests is no base",
+            "a folder of manifests cannot be a base",
         )
         .in_file(place.to_string())
-        .hint("build it first, and name its OCI layout")
+        .hint("build it first, and pass its OCI layout")
         .into());
     };
     let manifest = image::choose(&located, platform).await?;

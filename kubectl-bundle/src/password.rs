@@ -23,7 +23,7 @@ pub(crate) enum Source {
 
 fn no_password(message: &str) -> Finding {
     Finding::error(codes::usage::NO_PASSWORD, message).hint(
-        "set BUNDLE_PASSWORD or COSIGN_PASSWORD, or give it on standard input with --password-stdin",
+        "set BUNDLE_PASSWORD or COSIGN_PASSWORD, or pass it on standard input with --password-stdin",
     )
 }
 
@@ -38,13 +38,11 @@ impl Source {
                     .lock()
                     .read_line(&mut line)
                     .map_err(|error| {
-                        Failure::caused(no_password("standard input cannot be read"), &error)
+                        Failure::caused(no_password("cannot read standard input"), &error)
                     })?;
                 // An empty line is an empty password; no line is an error.
                 if read == 0 {
-                    return Err(
-                        no_password("standard input ended before there was a password").into(),
-                    );
+                    return Err(no_password("standard input has no password").into());
                 }
                 let end = line.trim_end_matches(['\n', '\r']).len();
                 line.truncate(end);
@@ -56,25 +54,25 @@ impl Source {
                 rpassword::prompt_password(format!("{prompt}: "))
                     .map(Zeroizing::new)
                     .map_err(|error| {
-                        Failure::caused(no_password("the terminal cannot be read"), &error)
+                        Failure::caused(no_password("cannot read from the terminal"), &error)
                     })
             }
-            Self::Prompt => {
-                Err(no_password("a password is needed, and there is no terminal to ask on").into())
-            }
+            Self::Prompt => Err(no_password(
+                "a password is required, and there is no terminal for a prompt",
+            )
+            .into()),
         }
     }
 
     /// Returns the password for a new key. A prompt asks twice.
     pub(crate) fn choose(&self) -> Outcome<Password> {
         let first = self.get("Password for the private key")?;
-        if matches!(self, Self::Prompt) && *self.get("The same again")? != *first {
-            return Err(Finding::error(
-                codes::usage::NO_PASSWORD,
-                "the two passwords are not the same",
-            )
-            .hint("start again; nothing was written")
-            .into());
+        if matches!(self, Self::Prompt) && *self.get("Repeat the password")? != *first {
+            return Err(
+                Finding::error(codes::usage::NO_PASSWORD, "the passwords do not match")
+                    .hint("run the command again; nothing was written")
+                    .into(),
+            );
         }
         Ok(first)
     }

@@ -46,9 +46,9 @@ impl Place {
             return Self::found(path, pick);
         }
         if bare.len() < text.len() || looks_like_a_path(bare) {
-            return Err(Finding::error(codes::usage::FILE_UNREADABLE, "there is no such file or folder")
+            return Err(Finding::error(codes::usage::FILE_UNREADABLE, "no such file or folder")
                 .in_file(bare)
-                .hint("name a folder with bundle.yaml and manifests/ in it, an OCI layout or archive, or a reference, REGISTRY/REPOSITORY:TAG")
+                .hint("pass a folder that contains bundle.yaml and manifests/, an OCI layout or archive, or a reference, REGISTRY/REPOSITORY:TAG")
                 .into());
         }
         text.parse()
@@ -59,10 +59,7 @@ impl Place {
                 } else {
                     // Without tag and digest, it is most likely meant as a path.
                     Finding {
-                        message: format!(
-                            "{}, and there is no such file or folder",
-                            finding.message
-                        ),
+                        message: format!("{}, and no such file or folder exists", finding.message),
                         ..finding
                     }
                 };
@@ -122,13 +119,13 @@ impl Place {
             return Ok(Self::Archive(path, pick));
         }
         let what = if path.is_dir() {
-            "it is not an OCI layout, so it has no images to choose from"
+            "it is not an OCI layout, so it has no images to select"
         } else {
             "it is neither a folder nor an OCI archive"
         };
         Err(Finding::error(codes::usage::FILE_UNREADABLE, what)
             .in_file(path.display().to_string())
-            .hint("name a folder with bundle.yaml and manifests/ in it, an OCI layout or archive, or a reference, REGISTRY/REPOSITORY:TAG")
+            .hint("pass a folder that contains bundle.yaml and manifests/, an OCI layout or archive, or a reference, REGISTRY/REPOSITORY:TAG")
             .into())
     }
 

@@ -62,7 +62,7 @@ fn invalid(status: &Status) -> String {
 /// Returns a hint if a flag of this program can resolve the error.
 pub(crate) fn hint(status: &Status) -> Option<&'static str> {
     (status.reason == "Conflict" && status.message.starts_with("Apply failed"))
-        .then_some("somebody else manages these fields; --force-conflicts takes them over")
+        .then_some("another field manager owns these fields; --force-conflicts takes them over")
 }
 
 /// Returns `true` if an admission webhook denied the request, as opposed to a webhook that could

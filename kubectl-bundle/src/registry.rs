@@ -92,12 +92,12 @@ impl RegistrySettings {
         let Some(registry) = registry else {
             return Err(Finding::error(
                 codes::usage::BAD_ARGUMENT,
-                "a login on the command line is for the one registry of a reference, and this verb speaks to others",
+                "credentials on the command line are for the registry of a single reference, and this command may use several",
             )
-            .hint("log in with `docker login`, or give --authfile")
+            .hint("log in with `docker login`, or use --authfile")
             .into());
         };
-        let read = Source::Stdin.get("Password of the registry")?.to_string();
+        let read = Source::Stdin.get("Password for the registry")?.to_string();
         let login = match secret {
             Secret::Password { user } => Login::Password {
                 user: user.clone(),
@@ -151,7 +151,7 @@ impl Files {
 fn unreadable(error: &io::Error) -> Failure {
     let finding = Finding::error(
         codes::usage::FILE_UNREADABLE,
-        "a file with the settings of registries cannot be read",
+        "cannot read a file with registry settings",
     )
     .hint("check the path and its permissions");
     Failure::caused(finding, error)
@@ -204,7 +204,7 @@ pub(crate) async fn pin(
         return Ok(pinned);
     }
     let digest = {
-        let _progress = ui.progress(&format!("asking what {reference} is"));
+        let _progress = ui.progress(&format!("resolving {reference}"));
         client
             .resolve(reference)
             .await

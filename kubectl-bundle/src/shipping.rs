@@ -84,13 +84,13 @@ pub(crate) async fn build(
         .as_ref()
         .map_or_else(|| image.root.digest.to_string(), ToString::to_string);
     let plan = {
-        let _progress = ui.progress(&format!("looking through {what}"));
+        let _progress = ui.progress(&format!("reading the manifests of {what}"));
         CopyPlan::build(image, selection).await?
     };
     let absent = plan.graph.missing.iter().filter(|one| !one.chosen).count();
     if absent > 0 {
         ui.note(format!(
-            "{what} comes without {absent} of the images that it names: {}",
+            "{what} is copied without {absent} images of its index: {}",
             missing(&plan).join(", ")
         ));
     }
@@ -184,9 +184,7 @@ pub(crate) fn item(plan: &CopyPlan, target: String) -> Item {
 /// Prints a summary on one line.
 pub(crate) fn tell(ui: &mut Ui, report: &Report, target: &str) {
     if !report.new {
-        ui.note(format!(
-            "nothing to do: everything is there already, {target}"
-        ));
+        ui.note(format!("nothing to do: {target} is up to date"));
         return;
     }
     let mut parts = vec![format!(
@@ -198,11 +196,11 @@ pub(crate) fn tell(ui: &mut Ui, report: &Report, target: &str) {
         parts.push(format!("{} mounted", report.mounted));
     }
     if report.present > 0 {
-        parts.push(format!("{} there already", report.present));
+        parts.push(format!("{} existed already", report.present));
     }
     let referrers: usize = report.artifacts.iter().map(|one| one.referrers).sum();
     let with = match referrers {
-        0 => "nothing that refers to it".to_owned(),
+        0 => "no referrers".to_owned(),
         1 => "1 signature, attestation or other referrer".to_owned(),
         many => format!("{many} signatures, attestations or other referrers"),
     };
@@ -233,7 +231,7 @@ pub(crate) async fn interruptible<T>(work: impl Future<Output = Outcome<T>>) -> 
         Either::Left((outcome, _)) => outcome,
         Either::Right(((), _)) => Err(Failure::from(
             Finding::error(codes::usage::INTERRUPTED, "interrupted")
-                .hint("nothing was left under the name of the target; the same command begins again, and what a registry or layout has by then is not sent again"),
+                .hint("the target has no incomplete content under its name; repeat the command to continue: existing content is not sent again"),
         )),
     }
 }

@@ -102,7 +102,7 @@ impl FilePart {
         let from = self
             .offset
             .checked_add(offset)
-            .ok_or_else(|| io::Error::other("its offset is past every file"))?;
+            .ok_or_else(|| io::Error::other("the offset is larger than a file can be"))?;
         if from > 0 {
             file.seek(SeekFrom::Start(from))?;
         }
@@ -154,7 +154,7 @@ impl Blob {
             BlobContent::File(part) => Ok(Box::new(part.reader(0, self.descriptor.size)?)),
             BlobContent::Remote(_) => Err(io::Error::new(
                 io::ErrorKind::Unsupported,
-                "the content is somewhere else",
+                "the content is not on this machine",
             )),
         }
     }
@@ -165,9 +165,9 @@ impl Blob {
         let unwritable = |error: io::Error| {
             Finding::error(
                 codes::usage::FILE_UNWRITABLE,
-                format!("cannot keep a layer in a temporary file: {error}"),
+                format!("cannot write a layer to a temporary file: {error}"),
             )
-            .hint("make room in the folder for temporary files, or name another one with TMPDIR")
+            .hint("free space in the folder for temporary files, or set TMPDIR to another folder")
         };
         let mut file = match self.content {
             BlobContent::Remote(_) => {
@@ -208,7 +208,7 @@ impl Blob {
             return Err(Finding::error(
                 codes::registry::TOO_LARGE,
                 format!(
-                    "{} is {} large, and at most {} of it are read",
+                    "{} has {}, and the limit is {}",
                     self.descriptor.digest,
                     format_size(self.descriptor.size),
                     format_size(limit)
@@ -243,7 +243,7 @@ pub(crate) fn changed_content(expected: &Digest, found: &str) -> Finding {
         codes::registry::DIGEST_MISMATCH,
         format!("the content of {expected} is {found}"),
     )
-    .hint("it changed after it was looked at; build or pull it again")
+    .hint("the content changed after it was read; build or pull it again")
 }
 
 /// Reads a file ahead of the consumer, on a blocking thread.
@@ -302,7 +302,7 @@ fn exact_length(pieces: ByteStream, length: u64, digest: Digest) -> ByteStream {
                 }
                 Some(Err(finding)) => Some((Err(finding), None)),
                 None => {
-                    let short = format!("{left} bytes shorter than it is said to be");
+                    let short = format!("{left} bytes shorter than its declared size");
                     Some((Err(changed_content(&digest, &short)), None))
                 }
             }

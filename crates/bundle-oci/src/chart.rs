@@ -23,7 +23,7 @@ pub fn read(path: &Path, limits: &Limits) -> Result<Files, Finding> {
             format!("the file is not a packed chart: {why}"),
         )
         .in_file(&place)
-        .hint("name a folder, or a chart as `helm package` writes it")
+        .hint("pass a folder, or a chart packed by `helm package`")
     };
     let mut packed = Vec::new();
     fs_err::File::open(path)

@@ -69,7 +69,7 @@ fn unreadable(path: &Path, why: impl std::fmt::Display) -> Finding {
         codes::usage::FILE_UNREADABLE,
         format!("cannot read `{}`: {why}", path.display()),
     )
-    .hint("name a folder with bundle.yaml and manifests/ in it")
+    .hint("pass a folder that contains bundle.yaml and manifests/")
 }
 
 struct FolderReader<'a> {
@@ -111,7 +111,7 @@ impl FolderReader<'_> {
             {
                 self.refuse(
                     path,
-                    "lies behind a symbolic link; a bundle holds the files themselves",
+                    "is behind a symbolic link; a bundle must contain the file itself",
                 );
                 return;
             }
@@ -135,7 +135,7 @@ impl FolderReader<'_> {
         if kind.is_symlink() {
             self.refuse(
                 path,
-                "is a symbolic link; a bundle holds the files themselves",
+                "is a symbolic link; a bundle must contain the file itself",
             );
         } else if kind.is_dir() {
             self.walk(path, &place);
@@ -190,13 +190,13 @@ impl FolderReader<'_> {
                 Finding::error(
                     codes::registry::TOO_LARGE,
                     format!(
-                        "`{path}` is {} large, and a file of a bundle at most {}",
+                        "`{path}` has {}, and the limit for a file of a bundle is {}",
                         format_size(size),
                         format_size(self.limits.file)
                     ),
                 )
                 .in_file(path)
-                .hint("Kubernetes stores no object of more than 1.5 MiB: split the file, or keep the data in an artifact of its own"),
+                .hint("Kubernetes cannot store objects over 1.5 MiB: split the file, or move the data to a separate artifact"),
             );
         } else if self.bytes > self.limits.total {
             self.findings.push(
@@ -208,7 +208,7 @@ impl FolderReader<'_> {
                     ),
                 )
                 .in_file(path)
-                .hint("keep images and data in artifacts of their own"),
+                .hint("move images and data to separate artifacts"),
             );
         } else {
             self.files.insert(path.to_owned(), content);
@@ -222,7 +222,7 @@ impl FolderReader<'_> {
                 format!("`{}` {why}", path.escape_debug()),
             )
             .in_file(path)
-            .hint("put a regular file in its place, or take it out of the bundle"),
+            .hint("replace it with a regular file, or remove it from the bundle"),
         );
     }
 }
@@ -296,7 +296,7 @@ mod tests {
         assert_eq!(findings.0.len(), 2);
         assert_eq!(
             findings.0[0].to_string(),
-            "manifests/b.yaml: `manifests/b.yaml` is a symbolic link; a bundle holds the files themselves"
+            "manifests/b.yaml: `manifests/b.yaml` is a symbolic link; a bundle must contain the file itself"
         );
     }
 
@@ -311,7 +311,7 @@ mod tests {
         assert!(
             findings
                 .to_string()
-                .contains("is 1.9 KiB large, and a file of a bundle at most 1 KiB"),
+                .contains("has 1.9 KiB, and the limit for a file of a bundle is 1 KiB"),
             "{findings}"
         );
         let limits = Limits {

@@ -38,7 +38,7 @@ pub fn write(folder: &Path, packed: &PackedImage, name: Option<&str>) -> Result<
             codes::usage::FILE_UNWRITABLE,
             format!("`{}` exists and is not an OCI layout", folder.display()),
         )
-        .hint("name a folder that does not exist yet; nothing was overwritten"));
+        .hint("choose a folder that does not exist; nothing was overwritten"));
     }
     put(folder, packed, name).map_err(|error| {
         Finding::error(
@@ -48,7 +48,7 @@ pub fn write(folder: &Path, packed: &PackedImage, name: Option<&str>) -> Result<
                 folder.display()
             ),
         )
-        .hint("nothing was left behind")
+        .hint("no partial files remain")
     })
 }
 
@@ -131,18 +131,15 @@ pub fn read(folder: &Path, limits: &Limits) -> Result<LayoutImage, Finding> {
         .filter(|entry| media::is_manifest(&entry.media_type))
         .collect();
     let [entry] = images.as_slice() else {
-        return Err(layout.bad(&format!(
-            "it holds {} images, and one is meant",
-            images.len()
-        )));
+        return Err(layout.bad(&format!("it contains {} images; select one", images.len())));
     };
     let bytes = layout.blob(entry, MANIFEST_BYTES)?;
     let manifest = Manifest::parse(bytes, Some(&entry.media_type))
-        .map_err(|why| layout.bad(&format!("its manifest cannot be used: {why}")))?;
+        .map_err(|why| layout.bad(&format!("its manifest is invalid: {why}")))?;
     let config = layout.take(&manifest.config, MANIFEST_BYTES)?;
     if manifest.layers.len() > limits.layers {
         return Err(layout.bad(&format!(
-            "its image has {} layers, and at most {} are read",
+            "its image has {} layers, and the limit is {}",
             manifest.layers.len(),
             limits.layers
         )));
@@ -172,11 +169,11 @@ impl Layout<'_> {
         Finding::error(
             codes::registry::BAD_LAYOUT,
             format!(
-                "`{}` cannot be used as an OCI layout: {why}",
+                "`{}` is not a valid OCI layout: {why}",
                 self.folder.display()
             ),
         )
-        .hint("make one with `kubectl bundle build --to FOLDER`")
+        .hint("create one with `kubectl bundle build --to FOLDER`")
     }
 
     fn file(&self, path: &PathBuf, limit: u64) -> Result<Bytes, Finding> {
@@ -204,7 +201,7 @@ impl Layout<'_> {
             return Err(Finding::error(
                 codes::registry::DIGEST_MISMATCH,
                 format!(
-                    "`{}` is not what its name says: {} bytes of {found} where {} of {} are named",
+                    "`{}` has {} bytes with digest {found}, expected {} bytes with digest {}",
                     path.display(),
                     bytes.len(),
                     descriptor.size,

@@ -216,7 +216,7 @@ impl Manifest {
         let document: ManifestDocument = json::read_bounded(&bytes, MAX_VALUES)
             .map_err(|error| format!("it is not an image manifest: {error}"))?;
         if document.manifests.is_some() {
-            return Err("it is a manifest and an index at once".to_owned());
+            return Err("it is both a manifest and an index".to_owned());
         }
         let media_type =
             agreed_media_type(document.schema_version, document.media_type, content_type)?
@@ -412,7 +412,7 @@ impl ImageIndex {
         let document: IndexDocument = json::read_bounded(bytes, MAX_VALUES)
             .map_err(|error| format!("it is not an index: {error}"))?;
         if document.config.is_some() || document.layers.is_some() {
-            return Err("it is a manifest and an index at once".to_owned());
+            return Err("it is both a manifest and an index".to_owned());
         }
         let media_type =
             agreed_media_type(document.schema_version, document.media_type, content_type)?
@@ -441,7 +441,7 @@ fn agreed_media_type(
     }
     match (inside, outside) {
         (Some(inside), Some(outside)) if inside != outside => Err(format!(
-            "it was sent as {outside} and calls itself {inside}"
+            "its content type is {outside}, but its media type is {inside}"
         )),
         (Some(inside), _) => Ok(Some(inside)),
         (None, outside) => Ok(outside.map(str::to_owned)),
@@ -537,12 +537,12 @@ mod tests {
             (
                 manifest(r#","manifests":[]"#),
                 media::MANIFEST,
-                "index at once",
+                "both a manifest and an index",
             ),
             (
                 manifest(r#","mediaType":"application/vnd.oci.image.index.v1+json""#),
                 media::MANIFEST,
-                "calls itself",
+                "its media type is",
             ),
             (manifest(""), "text/html", "not an image manifest"),
             (

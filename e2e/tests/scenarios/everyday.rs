@@ -184,7 +184,7 @@ async fn upgrade_keeps_class_and_settings_whose_flags_are_not_given() {
     let switch = format!("deploy hello {one} --class core-rukpak-io-plain");
     let refused = scene.fails(&format!("{switch} --as ana"), 3).await;
     assert!(
-        refused.contains("hello changes from class production to class core-rukpak-io-plain: that needs verb use on both"),
+        refused.contains("hello changes from class production to class core-rukpak-io-plain: this requires verb use on both"),
         "{refused}"
     );
     assert!(
@@ -217,7 +217,7 @@ async fn wait_returns_at_once_if_only_a_change_can_help() {
         .fails(&format!("deploy lost {hello} --class nowhere --wait"), 3)
         .await;
     assert!(
-        unknown.contains("there is no ProvisionerClass nowhere, so nothing installs lost"),
+        unknown.contains("ProvisionerClass nowhere does not exist, so lost is not installed"),
         "{unknown}"
     );
 

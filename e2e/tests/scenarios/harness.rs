@@ -263,7 +263,7 @@ async fn island_has_only_its_own_loopback() {
         plugin.args(["inspect", reference.as_str()])
     };
     let here = look().await.output().await.unwrap();
-    assert!(here.stderr.contains("does not have it"), "{here}");
+    assert!(here.stderr.contains("not found in the registry"), "{here}");
     let there = island.inside(look().await).output().await.unwrap();
     assert!(there.stderr.contains("Connection refused"), "{there}");
 

@@ -85,7 +85,7 @@ async fn installs_the_digests_of_the_lock() {
     .await;
     assert!(seen.contains("an index"), "{seen}");
     let seen = plugin(&cluster, &["inspect", &tool]).await;
-    assert!(seen.contains("does not say it is a bundle"), "{seen}");
+    assert!(seen.contains("is not marked as a bundle"), "{seen}");
 
     let object = json!({
         "apiVersion": "core.rukpak.io/v1alpha1",

@@ -80,11 +80,11 @@ async fn reads_passwords_from_files_helpers_and_standard_input() {
     refused(
         scene.run(&push).await,
         1,
-        &["refuses access, without a login", "REGISTRY-003"],
+        &["denies access without a login", "REGISTRY-003"],
     );
 
     scene.docker(&json!({ "auths": { &host: auth(USER, "guess") } }));
-    let said = format!("{host} does not accept the login, as {USER} (401");
+    let said = format!("{host} rejects the login as {USER} (401");
     refused(scene.run(&push).await, 1, &[&said, "REGISTRY-025"]);
     scene.docker(&json!({ "auths": { &host: auth(USER, PASSWORD) } }));
     scene.run(&push).await.success().unwrap();
@@ -115,7 +115,7 @@ async fn reads_passwords_from_files_helpers_and_standard_input() {
             .unwrap();
     }
     let other = format!("{} --authfile {file}", inspect("teams/web:1"));
-    refused(scene.run(&other).await, 1, &["does not accept the login"]);
+    refused(scene.run(&other).await, 1, &["rejects the login"]);
     let none = format!("{} --authfile nowhere.json", inspect("team/web:1"));
     refused(scene.run(&none).await, 1, &["nowhere.json"]);
 
@@ -133,7 +133,7 @@ async fn reads_passwords_from_files_helpers_and_standard_input() {
         refused(
             scene.run_with(&line, &[], "guess\n").await,
             1,
-            &["does not accept the login"],
+            &["rejects the login"],
         );
     }
 
@@ -181,7 +181,7 @@ async fn requests_tokens_with_available_credentials() {
     refused(
         scene.run(&push("public/web:1")).await,
         1,
-        &["refuses access, without a login", "it may not push here"],
+        &["denies access without a login", "it may not push here"],
     );
     scene.docker(&json!({ "auths": { &host: auth(USER, PASSWORD) } }));
     scene.run(&push("public/web:1")).await.success().unwrap();
@@ -214,7 +214,7 @@ async fn requests_tokens_with_available_credentials() {
         scene.run(&push("read/only:1")).await,
         1,
         &[
-            "refuses access, as e2e (401: it may not push here)",
+            "denies access as e2e (401: it may not push here)",
             "REGISTRY-003",
         ],
     );
@@ -224,7 +224,7 @@ async fn requests_tokens_with_available_credentials() {
         1,
         &[
             "the token service 127.0.0.1:",
-            "does not accept the login, as e2e (401: wrong user or password)",
+            "rejects the login as e2e (401: wrong user or password)",
             "REGISTRY-025",
         ],
     );
@@ -267,7 +267,7 @@ async fn requests_tokens_with_available_credentials() {
     refused(
         scene.run_with(&line, &[], &expired).await,
         1,
-        &["does not accept the token: it has expired", "REGISTRY-025"],
+        &["rejects the token: it has expired", "REGISTRY-025"],
     );
     tokens.shift(0);
     scene.docker(&json!({ "auths": { &host: { "registrytoken": good } } }));
@@ -301,13 +301,13 @@ async fn reads_client_and_ca_certificates_from_flags_and_folders() {
     refused(
         scene.run(&push).await,
         1,
-        &["its issuer is not a known authority", "REGISTRY-013"],
+        &["it is signed by an unknown authority", "REGISTRY-013"],
     );
     let trusting = format!("{push} --registry-ca {ca}");
     refused(
         scene.run(&trusting).await,
         1,
-        &["wants a client certificate", "REGISTRY-026"],
+        &["requires a client certificate", "REGISTRY-026"],
     );
     let complete = format!("{trusting} --registry-cert {certificate} --registry-key {key}");
     scene.run(&complete).await.success().unwrap();
@@ -324,16 +324,16 @@ async fn reads_client_and_ca_certificates_from_flags_and_folders() {
     refused(
         scene.run(&line).await,
         1,
-        &["does not accept the client certificate", "REGISTRY-026"],
+        &["rejects the client certificate", "REGISTRY-026"],
     );
     let line = format!("{trusting} --registry-cert {certificate} --registry-key {other_key}");
     refused(
         scene.run(&line).await,
         2,
-        &["the key is not that of the certificate"],
+        &["the key does not match the certificate"],
     );
     let line = format!("{trusting} --registry-cert {certificate} --registry-key {ca}");
-    refused(scene.run(&line).await, 2, &["holds no PEM private key"]);
+    refused(scene.run(&line).await, 2, &["contains no PEM private key"]);
     let broken = scene.write(
         "broken.pem",
         "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n",
@@ -344,7 +344,11 @@ async fn reads_client_and_ca_certificates_from_flags_and_folders() {
         "{push} --registry-ca {}",
         scene.bench.folder().join("other").display()
     );
-    refused(scene.run(&line).await, 2, &["holds no certificate"]);
+    refused(
+        scene.run(&line).await,
+        2,
+        &["contains neither certificates"],
+    );
 
     // A folder like docker's certs.d, named by a flag and where podman looks.
     let folder = PathBuf::from("certs.d").join(registry.host());
@@ -359,7 +363,7 @@ async fn reads_client_and_ca_certificates_from_flags_and_folders() {
             refused(
                 scene.run(&line).await,
                 2,
-                &["client.cert", "its key is missing"],
+                &["client.cert", "its key, a file"],
             );
         }
         copy(&client.key, &folder.join("client.key"));
@@ -405,7 +409,7 @@ async fn uses_proxies_from_the_environment() {
     refused(
         scene.run_with(&push, &variables, "").await,
         4,
-        &["does not answer", "REGISTRY-001"],
+        &["is unreachable", "REGISTRY-001"],
     );
     // Loopback is never behind a proxy.
     let direct = format!(

@@ -216,13 +216,13 @@ async fn failed_rekor_2_request_is_reported_and_uploads_nothing() {
             .await;
     let v2 = |url: &str| format!("{services} --rekor-url {url} --rekor-version 2");
     for (arguments, code, why) in [
-        (v2(&busy), 4, "is not able to answer now (429"),
-        (v2(&broken), 4, "is not able to answer now (503"),
-        (v2(&cut), 4, "does not answer"),
+        (v2(&busy), 4, "is overloaded or failing (429"),
+        (v2(&broken), 4, "is overloaded or failing (503"),
+        (v2(&cut), 4, "is unreachable"),
         (
             v2("http://127.0.0.1:1"),
             4,
-            "the transparency log at 127.0.0.1 does not answer",
+            "the transparency log at 127.0.0.1 is unreachable",
         ),
         (
             v2(&garbage),
@@ -244,17 +244,17 @@ async fn failed_rekor_2_request_is_reported_and_uploads_nothing() {
         (
             format!("{by_flags} --rekor-url {tiles} --rekor-version 2"),
             2,
-            "Rekor v2 does not say when",
+            "Rekor v2 returns no signing time",
         ),
         (
             format!("{by_flags} --rekor-version 2"),
             2,
-            "the transparency log is not named",
+            "the transparency log is not set",
         ),
         (
             format!("{services} --rekor-version 2 --format legacy"),
             2,
-            "has no room for what Rekor v2 answers",
+            "cannot store log entries of Rekor v2",
         ),
         (format!("{services} --rekor-version 3"), 2, "rekor-version"),
     ] {

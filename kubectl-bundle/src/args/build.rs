@@ -6,30 +6,30 @@ use clap::Args;
 
 use super::{Data, FormatOrPath, Registry};
 
-/// Check a folder of manifests and pack it into one OCI artifact, in an OCI image layout on disk.
+/// Check a folder of manifests and pack it into an OCI artifact, in an OCI image layout on disk.
 ///
-/// The folder holds `bundle.yaml` (name, version, format, Kubernetes range) and `manifests/`; or it
-/// is a Helm chart, a registry+v1 bundle of an operator, or a kustomization, with a `bundle.yaml`
-/// or without. Everything that is wrong is said at once. The same folder gives the same digest on
-/// every run and machine. The digest is printed on stdout.
+/// The folder contains `bundle.yaml` (name, version, format, Kubernetes range) and `manifests/`; or
+/// it is a Helm chart, a registry+v1 operator bundle, or a kustomization, with or without a
+/// `bundle.yaml`. All errors are reported at once. The same folder produces the same digest in
+/// every run and on every machine. The digest is printed on stdout.
 ///
-/// Container images are found wherever pods and well-known custom resources name them; one with no
-/// tag, or with a tag that moves (`latest`, `main`, …), is refused. With `images.lock.yaml` in the
-/// folder, which --lock writes, the bundle installs the digests in it.
+/// Container images are found in pods and in well-known custom resources. An image without a tag,
+/// or with a moving tag (`latest`, `main`, …), is rejected. If the folder has an
+/// `images.lock.yaml`, which --lock writes, the bundle installs the digests in it.
 ///
-/// In a git checkout, its origin (without credentials) and, if the files are those of it, its
-/// commit are recorded as annotations, unless `bundle.yaml` says them. No time is written, or where
-/// SOURCE_DATE_EPOCH is set, that one.
+/// In a git checkout, annotations record the origin (without credentials) and, if the files are
+/// unmodified, the commit, unless `bundle.yaml` sets them. No timestamp is written unless
+/// SOURCE_DATE_EPOCH is set.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   # Build ./web into ./web-1.4.0.oci, named after its name and version
   kubectl bundle build web
 
-  # Into a folder of your choice
+  # To another folder
   kubectl bundle build web --to dist/web
 
-  # A chart, rendered by helm on this machine so that it can be checked
+  # A chart, which helm renders on this machine for the checks
   kubectl bundle build web-1.4.0.tgz
 
   # A kustomization without bundle.yaml
@@ -38,29 +38,28 @@ Examples:
   # Only check
   kubectl bundle build web --dry-run
 
-  # Look up the digest of every image, write web/images.lock.yaml, and install exactly these from now on
+  # Resolve the digest of every image, and write web/images.lock.yaml
   kubectl bundle build web --lock
 
-  # Take images of one repository whatever their tag is
+  # Allow moving tags in one repository
   kubectl bundle build web --allow-mutable-tags=registry.example.com/team/**
 
-  # Carry dashboards and a chart along
+  # Add dashboards and a chart
   kubectl bundle build web --resource grafana-dashboard@dashboards/ --resource chart:helm-chart@web-1.4.0.tgz
 
-  # Put the folder on top of another bundle
+  # Use another bundle as the base
   kubectl bundle build web --base registry.example.com/team/base:2.1.0
 
-  # The digest for a script
+  # Use the digest in a script
   DIGEST=$(kubectl bundle build web)")]
 pub(crate) struct Build {
-    /// The folder, or a packed chart
+    /// Folder, or packed chart
     #[arg(value_name = "DIR|CHART")]
     pub(crate) folder: PathBuf,
-    /// Name of the package, where there is no bundle.yaml [default: as the chart or operator says]
+    /// Name of the package, if there is no bundle.yaml [default: that of the chart or operator]
     #[arg(long, value_name = "NAME")]
     pub(crate) name: Option<String>,
-    /// Version of the package, where there is no bundle.yaml [default: as the chart or operator
-    /// says]
+    /// Version of the package, if there is no bundle.yaml [default: that of the chart or operator]
     #[arg(long, value_name = "VERSION")]
     pub(crate) version: Option<String>,
     /// Folder of the OCI layout [default: NAME-VERSION.oci]
@@ -69,11 +68,11 @@ pub(crate) struct Build {
     /// Name of the image in the layout [default: the version]
     #[arg(long, value_name = "TAG")]
     pub(crate) tag: Option<String>,
-    /// Look up the digests of all images, and write them to images.lock.yaml in the folder, to be
+    /// Resolve the digests of all images, and write them to images.lock.yaml in the folder, to be
     /// committed
     #[arg(long)]
     pub(crate) lock: bool,
-    /// Take images with a tag that moves or without one, of all repositories or those that match
+    /// Allow images with a moving tag or without a tag, in all repositories or in those that match
     /// (`registry/path/**`)
     #[arg(
         long,
@@ -83,27 +82,26 @@ pub(crate) struct Build {
         default_missing_value = "**"
     )]
     pub(crate) allow_mutable_tags: Vec<String>,
-    /// Another image to build upon: its layers stay below as they are, byte for byte, and its files
-    /// are checked together with the folder's
+    /// Base image, whose layers stay unchanged; its files are checked together with those of the
+    /// folder
     #[arg(long, value_name = "REF|LAYOUT|ARCHIVE")]
     pub(crate) base: Option<String>,
-    /// If --base is an index, the image in it for this platform, such as linux/amd64
+    /// Platform of the image, if --base is an index, such as linux/amd64
     #[arg(long, value_name = "OS/ARCH", requires = "base")]
     pub(crate) platform: Option<String>,
-    /// A file or folder to carry along as a layer of its own, which installing never reads; may be
-    /// repeated
+    /// Add a file or folder as a layer of its own, which is not installed; may be repeated
     #[arg(long, value_name = "[NAME:]TYPE@PATH")]
     pub(crate) resource: Vec<String>,
-    /// Do not record origin and commit of the git checkout that the folder is in
+    /// Do not record origin and commit of the git checkout of the folder
     #[arg(long)]
     pub(crate) no_provenance: bool,
     /// Check and pack, but write nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
-    /// Print as data: json or yaml
+    /// Output format: json or yaml
     #[arg(short, long, value_name = "FORMAT")]
     pub(crate) output: Option<FormatOrPath>,
-    /// The same as --output
+    /// Alias of --output
     #[arg(long, value_name = "FORMAT", value_enum, hide = true)]
     pub(crate) format: Option<Data>,
     /// Registry flags, for --lock and --base.

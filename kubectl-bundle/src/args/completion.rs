@@ -6,9 +6,9 @@ use clap::Args;
 
 /// Print a completion script.
 ///
-/// kubectl 1.26 and later asks the program `kubectl_complete-bundle` on PATH how to complete
-/// `kubectl bundle`: `completion kubectl` prints it, and --install-to writes it. The scripts for
-/// shells are for `kubectl-bundle` as a command of its own.
+/// kubectl 1.26 and later runs the program `kubectl_complete-bundle` on PATH to complete `kubectl
+/// bundle`: `completion kubectl` prints it, and --install-to writes it. The scripts for shells are
+/// for the command `kubectl-bundle`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -18,16 +18,16 @@ Examples:
   # bash, for this session
   source <(kubectl bundle completion bash)
 
-  # zsh, for good
+  # zsh, permanently
   kubectl bundle completion zsh > \"${fpath[1]}/_kubectl-bundle\"
 
-  # fish, for good
+  # fish, permanently
   kubectl bundle completion fish > ~/.config/fish/completions/kubectl-bundle.fish")]
 pub(crate) struct Completion {
-    /// The shell, or kubectl
+    /// Shell, or kubectl
     #[arg(value_name = "SHELL")]
     pub(crate) shell: Shell,
-    /// Write the script for kubectl into this folder of PATH, instead of printing it
+    /// Write the script for kubectl to this folder of PATH, instead of printing it
     #[arg(long, value_name = "DIR")]
     pub(crate) install_to: Option<PathBuf>,
 }
@@ -36,7 +36,7 @@ pub(crate) struct Completion {
 #[derive(Debug, Args)]
 #[command(disable_help_flag = true)]
 pub(crate) struct Complete {
-    /// The words after `kubectl bundle`; the last one is incomplete
+    /// Words after `kubectl bundle`; the last one is incomplete
     #[arg(
         value_name = "WORD",
         trailing_var_arg = true,

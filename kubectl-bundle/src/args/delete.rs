@@ -4,11 +4,12 @@ use clap::Args;
 
 use super::{DryRun, Kube};
 
-/// Delete BundleDeployments. What happens to their objects stands in each one's `spec.deletion`.
+/// Delete BundleDeployments. Their `spec.deletion` determines whether the installed objects are
+/// deleted.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  # Delete, and wait until everything is cleaned up
+  # Delete, and wait until the objects are gone
   kubectl bundle delete web
 
   # Do not wait
@@ -20,13 +21,13 @@ pub(crate) struct Delete {
     /// Wait until they are gone
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_value_t = true, default_missing_value = "true", action = clap::ArgAction::Set)]
     pub(crate) wait: bool,
-    /// How long to wait; 0 is without limit
+    /// Timeout of --wait; 0 means no limit
     #[arg(long, value_name = "DURATION", default_value = "5m")]
     pub(crate) timeout: String,
-    /// Say that a name is not there instead of failing
+    /// Report missing objects instead of failing
     #[arg(long)]
     pub(crate) ignore_not_found: bool,
-    /// Do not change the cluster: `server` asks it what it would do
+    /// Do not change the cluster; with `server`, the API server validates the request
     #[arg(long, value_name = "MODE", value_enum, num_args = 0..=1, require_equals = true, default_value_t = DryRun::None, default_missing_value = "client")]
     pub(crate) dry_run: DryRun,
     /// Cluster flags.

@@ -7,18 +7,18 @@ use super::{DryRun, Kube, Object, Registry};
 /// Flags that both verbs have.
 #[derive(Debug, Args)]
 pub(crate) struct Content {
-    /// Class of provisioner that installs it [default: the one that the object has, else the one
-    /// that reads the package's format]
+    /// ProvisionerClass [default: that of the existing object, else the one for the format of the
+    /// package]
     #[arg(long, value_name = "NAME")]
     pub(crate) class: Option<String>,
     /// Name of a Secret in the system namespace with credentials for the registry; an empty name
-    /// removes it
+    /// removes the setting
     #[arg(long, value_name = "NAME")]
     pub(crate) pull_secret: Option<String>,
-    /// Leave a tag as it is instead of pinning it to the digest that it names now
+    /// Keep a tag instead of pinning it to its current digest
     #[arg(long)]
     pub(crate) keep_tag: bool,
-    /// Carry manifest and signatures on the object, so that admission needs no registry
+    /// Add manifest and signatures to the object, so that admission needs no registry
     #[arg(long, conflicts_with = "keep_tag")]
     pub(crate) with_proof: bool,
 }
@@ -26,94 +26,92 @@ pub(crate) struct Content {
 /// Flags of writes.
 #[derive(Debug, Args)]
 pub(crate) struct Write {
-    /// Do not change the cluster: `server` asks it what it would do
+    /// Do not change the cluster; with `server`, the API server validates the request
     #[arg(long, value_name = "MODE", value_enum, num_args = 0..=1, require_equals = true, default_value_t = DryRun::None, default_missing_value = "client")]
     pub(crate) dry_run: DryRun,
-    /// Take over fields that somebody else manages
+    /// Take over fields of other field managers
     #[arg(long)]
     pub(crate) force_conflicts: bool,
-    /// How long to wait; 0 is without limit
+    /// Timeout of --wait; 0 means no limit
     #[arg(long, value_name = "DURATION", default_value = "5m")]
     pub(crate) timeout: String,
-    /// Print the object instead of what became of it
+    /// Output format of the object, instead of its result
     #[arg(short, long, value_name = "FORMAT", value_enum)]
     pub(crate) output: Option<Object>,
 }
 
 /// Install a bundle: create or update a BundleDeployment with the Bundle in its template.
 ///
-/// The same command with another reference upgrades. A tag is pinned to the digest that it names
-/// now. Settings whose flags are not given keep their values, and each field that changes is
-/// printed. With --wait the command ends at once when something stands in the way that no time
-/// heals, and prints the cause.
+/// The same command with another reference upgrades. A tag is pinned to its current digest.
+/// Settings without flags keep their values, and each changed field is printed. With --wait, the
+/// command stops at permanent failures and prints the cause.
 ///
-/// Objects of the content that name no namespace go into that of -n (spec.targetNamespace); without
-/// one, content with such objects is refused. The namespace of the context does not count. A
-/// ServiceAccount without a namespace is in that of -n as well, as that of a Pod is in the Pod's
-/// own; write NAMESPACE/NAME for one that is elsewhere. An operator bundle (registry+v1) is
-/// installed into the namespace of -n, else into the one that it suggests, which it then brings
-/// itself.
+/// Objects without a namespace are installed into the namespace of -n (spec.targetNamespace).
+/// Without -n, content with such objects is rejected; the namespace of the context is not used. A
+/// ServiceAccount without a namespace is in the namespace of -n too; write NAMESPACE/NAME for
+/// another one. An operator bundle (registry+v1) is installed into the namespace of -n, else into
+/// the one that it suggests, which it then creates.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  # Install, and wait until it is done
+  # Install, and wait until it is installed
   kubectl bundle deploy web registry.example.com/team/web:1.4.0 --wait
 
-  # Upgrade, and wait until every object is healthy; class and all other settings stay as they are
+  # Upgrade, and wait until every object is healthy; all settings are kept
   kubectl bundle deploy web registry.example.com/team/web:1.5.0 --wait=healthy
 
-  # Objects without a namespace go into team-a
+  # Install objects without a namespace into team-a
   kubectl bundle deploy web registry.example.com/team/web:1.4.0 -n team-a
 
   # The same, with team-a created if it is missing
   kubectl bundle deploy web registry.example.com/team/web:1.4.0 -n team-a --create-namespace
 
-  # As a ServiceAccount of your own
+  # Install as another ServiceAccount
   kubectl bundle deploy web registry.example.com/team/web:1.4.0 --service-account team-a/deployer
 
-  # What would be sent, for a GitOps repository
+  # Print the object for a GitOps repository
   kubectl bundle deploy web registry.example.com/team/web:1.4.0 --dry-run=client -o yaml
 
-  # What the cluster would say
+  # Validate on the API server
   kubectl bundle deploy web registry.example.com/team/web:1.4.0 --dry-run=server")]
 pub(crate) struct Deploy {
     /// Name of the BundleDeployment, at most 45 characters
     #[arg(value_name = "NAME")]
     pub(crate) name: String,
-    /// The bundle: REGISTRY/REPOSITORY:TAG or REGISTRY/REPOSITORY@DIGEST
+    /// Bundle: REGISTRY/REPOSITORY:TAG or REGISTRY/REPOSITORY@DIGEST
     #[arg(value_name = "REF")]
     pub(crate) reference: String,
     /// Flags of the content.
     #[command(flatten)]
     pub(crate) content: Content,
-    /// Install as this ServiceAccount instead of the class's: NAMESPACE/NAME, or a name in the
-    /// namespace of -n; an empty value goes back to the class's
+    /// Install as this ServiceAccount instead of that of the class: NAMESPACE/NAME, or a name in
+    /// the namespace of -n; an empty value restores that of the class
     #[arg(long, value_name = "NAMESPACE/NAME")]
     pub(crate) service_account: Option<String>,
-    /// Create the namespace of -n if it is missing; with the content it is deleted only if nothing
-    /// else is in it
+    /// Create the namespace of -n if it is missing; it is deleted with the content only if it is
+    /// empty
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub(crate) create_namespace: Option<bool>,
-    /// What to do with an object of the content that exists already and belongs to nobody
+    /// Treatment of an existing object without an owner
     #[arg(long, value_name = "MODE", value_enum, ignore_case = true)]
     pub(crate) collision: Option<Collision>,
-    /// Treatment of installed objects that somebody changed
+    /// Treatment of drift of installed objects
     #[arg(long, value_name = "MODE", value_enum, ignore_case = true)]
     pub(crate) drift: Option<Drift>,
-    /// Change nothing as long as this is true: neither new content nor drift
+    /// Pause: apply neither new content nor corrections of drift
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub(crate) paused: Option<bool>,
     /// Treatment of the installed objects when the BundleDeployment is deleted
     #[arg(long, value_name = "MODE", value_enum, ignore_case = true)]
     pub(crate) deletion: Option<Deletion>,
-    /// Treatment then of a CustomResourceDefinition of which objects exist
+    /// Treatment of a CustomResourceDefinition with custom resources at that time
     #[arg(long, value_name = "MODE", value_enum, ignore_case = true)]
     pub(crate) custom_resources: Option<CustomResources>,
-    /// Objects to delete and create anew if a field changes that cannot be changed; the annotation
-    /// core.rukpak.io/replace of an object overrides it
+    /// Objects to delete and create again if an immutable field changes; overridden by the
+    /// annotation core.rukpak.io/replace of an object
     #[arg(long, value_name = "MODE", value_enum, ignore_case = true)]
     pub(crate) replace: Option<Replace>,
-    /// Wait until it is installed, or with --wait=healthy until its objects are healthy as well
+    /// Wait until it is installed or, with --wait=healthy, until its objects are healthy too
     #[arg(long, value_name = "FOR", num_args = 0..=1, require_equals = true, value_enum, default_value_t = WaitFor::False, default_missing_value = "true")]
     pub(crate) wait: WaitFor,
     /// Flags of writes.
@@ -127,7 +125,7 @@ pub(crate) struct Deploy {
     pub(crate) registry: Registry,
 }
 
-/// Create a Bundle: content that is pulled, verified and kept, but not installed.
+/// Create a Bundle: content that is pulled, verified and stored, but not installed.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -136,7 +134,7 @@ pub(crate) struct Create {
     /// Name of the Bundle, at most 52 characters
     #[arg(value_name = "NAME")]
     pub(crate) name: String,
-    /// The bundle: REGISTRY/REPOSITORY:TAG or REGISTRY/REPOSITORY@DIGEST
+    /// Bundle: REGISTRY/REPOSITORY:TAG or REGISTRY/REPOSITORY@DIGEST
     #[arg(value_name = "REF")]
     pub(crate) reference: String,
     /// Flags of the content.
@@ -160,9 +158,9 @@ pub(crate) struct Create {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 #[value(rename_all = "PascalCase")]
 pub(crate) enum Collision {
-    /// Leave it, and fail
+    /// Keep it, and fail
     Prevent,
-    /// Take it over
+    /// Adopt it
     Adopt,
 }
 
@@ -182,7 +180,7 @@ pub(crate) enum Drift {
 pub(crate) enum Deletion {
     /// Delete them
     Delete,
-    /// Leave them
+    /// Keep them
     Orphan,
 }
 
@@ -190,9 +188,9 @@ pub(crate) enum Deletion {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 #[value(rename_all = "PascalCase")]
 pub(crate) enum CustomResources {
-    /// Delete nothing, and wait until they are gone
+    /// Delete nothing, and wait until no custom resources are left
     Refuse,
-    /// Leave the definition and its objects
+    /// Keep the definition and its custom resources
     Orphan,
     /// Delete all of them
     Delete,

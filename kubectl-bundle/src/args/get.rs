@@ -4,33 +4,33 @@ use clap::Args;
 
 use super::{Kube, Wide};
 
-/// List the BundleDeployments of the cluster, with what is installed and whether it is as it should
-/// be, and after them the Bundles that no BundleDeployment made.
+/// List the BundleDeployments of the cluster with their installed versions and conditions, followed
+/// by the Bundles that no BundleDeployment created.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  # All of them
+  # All BundleDeployments
   kubectl bundle get
 
-  # One, with more columns
+  # One BundleDeployment, with more columns
   kubectl bundle get web -o wide
 
-  # Each change as it happens
+  # Print changes
   kubectl bundle get -w")]
 pub(crate) struct Get {
-    /// Names of BundleDeployments or Bundles; all of them if none is given
+    /// Names of BundleDeployments or Bundles [default: all]
     #[arg(value_name = "NAME")]
     pub(crate) names: Vec<String>,
-    /// After listing them, print each BundleDeployment that changes
+    /// After the list, print each BundleDeployment that changes
     #[arg(short, long, conflicts_with = "output")]
     pub(crate) watch: bool,
-    /// Accepted as in kubectl: the objects have no namespace, so that all are listed in any case
+    /// Accepted as in kubectl, without effect: the objects are cluster-scoped
     #[arg(short = 'A', long)]
     pub(crate) all_namespaces: bool,
-    /// Print metadata.managedFields as well, with -o json and -o yaml
+    /// Print metadata.managedFields with -o json and -o yaml
     #[arg(long)]
     pub(crate) show_managed_fields: bool,
-    /// Print as
+    /// Output format
     #[arg(short, long, value_name = "FORMAT", value_enum)]
     pub(crate) output: Option<Wide>,
     /// Cluster flags.
@@ -38,8 +38,8 @@ pub(crate) struct Get {
     pub(crate) kube: Kube,
 }
 
-/// Show one BundleDeployment: what is installed, at whose request, each condition with its message,
-/// and its installed objects with version, last correction and health, as far as you may read them.
+/// Describe one BundleDeployment: installed content, requester, conditions with their messages, and
+/// the installed objects with version, last correction and health, as far as you may read them.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -51,10 +51,11 @@ pub(crate) struct Status {
     /// Name of the BundleDeployment
     #[arg(value_name = "NAME")]
     pub(crate) name: String,
-    /// Print as: json and yaml are the BundleDeployment with its installed objects in `objects`
+    /// Output format; json and yaml print the BundleDeployment with its installed objects in
+    /// `objects`
     #[arg(short, long, value_name = "FORMAT", value_enum)]
     pub(crate) output: Option<Wide>,
-    /// Print metadata.managedFields as well, with -o json and -o yaml
+    /// Print metadata.managedFields with -o json and -o yaml
     #[arg(long)]
     pub(crate) show_managed_fields: bool,
     /// Cluster flags.

@@ -8,10 +8,10 @@ use clap::{Args, ValueEnum};
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Global options")]
 pub(crate) struct Global {
-    /// Say nothing but errors
+    /// Print only errors
     #[arg(short, long, global = true, conflicts_with = "verbose")]
     pub(crate) quiet: bool,
-    /// Say each step; at level 6 also each HTTP request, at 7 with its headers, as kubectl does
+    /// Print each step; from level 6 also each HTTP request, from 7 also its headers, as in kubectl
     #[arg(
         short,
         long,
@@ -23,7 +23,7 @@ pub(crate) struct Global {
         default_missing_value = "1"
     )]
     pub(crate) verbose: Option<u8>,
-    /// When to use colour; `auto` heeds NO_COLOR and terminals
+    /// Use of colour; `auto` respects NO_COLOR and uses it only on terminals
     #[arg(long, global = true, value_name = "WHEN", value_enum, default_value_t = Color::Auto)]
     pub(crate) color: Color,
 }
@@ -63,13 +63,13 @@ pub(crate) struct Kube {
     /// Namespace, where a verb needs one [default: the context's]
     #[arg(short, long, value_name = "NAME")]
     pub(crate) namespace: Option<String>,
-    /// How long one request may take, such as 5s or 1m; 0 is without limit
+    /// Timeout of each request, such as 5s or 1m; 0 means no limit
     #[arg(long, value_name = "DURATION", default_value = "30s")]
     pub(crate) request_timeout: String,
-    /// Act as this user, as the API server's impersonation allows
+    /// User to impersonate
     #[arg(long = "as", value_name = "USER")]
     pub(crate) act_as: Option<String>,
-    /// Act as a member of this group; may be repeated
+    /// Group to impersonate; may be repeated
     #[arg(long, value_name = "GROUP", requires = "act_as")]
     pub(crate) as_group: Vec<String>,
 }
@@ -79,7 +79,7 @@ pub(crate) struct Kube {
 #[expect(clippy::struct_field_names, reason = "the flags are called so")]
 #[command(next_help_heading = "Registry options")]
 pub(crate) struct Registry {
-    /// Also trust the certificates in this PEM file, or in this folder (also one like docker's
+    /// Also trust the certificate authorities in this PEM file or folder (or a folder like docker's
     /// certs.d); may be repeated
     #[arg(
         long = "registry-ca",
@@ -87,13 +87,13 @@ pub(crate) struct Registry {
         value_name = "FILE|DIR"
     )]
     pub(crate) ca: Vec<PathBuf>,
-    /// Show this certificate (PEM) to registries that want one
+    /// Client certificate (PEM) for registries that require one
     #[arg(long, value_name = "FILE", requires = "registry_key")]
     pub(crate) registry_cert: Option<PathBuf>,
-    /// The private key of that certificate (PEM)
+    /// Private key of the client certificate (PEM)
     #[arg(long, value_name = "FILE", requires = "registry_cert")]
     pub(crate) registry_key: Option<PathBuf>,
-    /// Log in to the registry of the reference as USER, with --registry-password-stdin
+    /// User for the registry of the reference, with --registry-password-stdin
     #[arg(
         long,
         visible_alias = "username",
@@ -101,24 +101,25 @@ pub(crate) struct Registry {
         requires = "registry_password_stdin"
     )]
     pub(crate) registry_username: Option<String>,
-    /// Read the registry's password from the first line of standard input
+    /// Read the password for the registry from the first line of standard input
     #[arg(long, requires = "registry_username")]
     pub(crate) registry_password_stdin: bool,
     /// Read a bearer token for the registry of the reference from the first line of standard input
     #[arg(long, conflicts_with = "registry_username")]
     pub(crate) registry_token_stdin: bool,
-    /// Take credentials from this file alone [default: $REGISTRY_AUTH_FILE, docker's and podman's
+    /// Read credentials only from this file [default: $REGISTRY_AUTH_FILE, docker's and podman's
     /// files]
     #[arg(long, value_name = "FILE")]
     pub(crate) authfile: Option<PathBuf>,
-    /// Take mirrors and blocked registries from this file alone [default:
+    /// Read mirrors and blocked registries only from this file [default:
     /// $CONTAINERS_REGISTRIES_CONF, podman's files]
     #[arg(long, value_name = "FILE")]
     pub(crate) registries_conf: Option<PathBuf>,
-    /// Talk plain HTTP to this HOST[:PORT]; may be repeated. Loopback addresses need no mention
+    /// Use plain HTTP for this HOST[:PORT]; may be repeated. Detected automatically for loopback
+    /// addresses
     #[arg(long, value_name = "HOST")]
     pub(crate) plain_http: Vec<String>,
-    /// How long to wait for a registry, such as 30s or 5m
+    /// Timeout of registry requests, such as 30s or 5m
     #[arg(long, value_name = "DURATION", default_value = "30s")]
     pub(crate) registry_timeout: String,
 }
@@ -126,10 +127,10 @@ pub(crate) struct Registry {
 /// Mode of a dry run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum DryRun {
-    /// Change it
+    /// Change the cluster
     None,
-    /// Only say what would be sent
+    /// Send nothing, and print what would be sent
     Client,
-    /// Let the server decide, and change nothing
+    /// Validate on the API server without storing
     Server,
 }

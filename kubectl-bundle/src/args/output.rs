@@ -58,7 +58,7 @@ pub(crate) enum Wide {
     Json,
     /// YAML
     Yaml,
-    /// kind/name, one a line
+    /// kind/name, one per line
     Name,
     /// More columns
     Wide,

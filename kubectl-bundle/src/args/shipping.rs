@@ -9,10 +9,10 @@ use super::{Data, FormatOrPath, Registry};
 /// Flags for platforms and referrers.
 #[derive(Debug, Default, Args)]
 pub(crate) struct Along {
-    /// Leave behind what refers to it: signatures, attestations, SBOMs
+    /// Do not copy referrers: signatures, attestations, SBOMs
     #[arg(long)]
     pub(crate) no_referrers: bool,
-    /// Of an index, take only images for this platform, such as linux/amd64; may be repeated
+    /// Copy only images for this platform of an index, such as linux/amd64; may be repeated
     /// [default: all]
     #[arg(long, value_name = "OS/ARCH", value_delimiter = ',')]
     pub(crate) platform: Vec<String>,
@@ -21,48 +21,48 @@ pub(crate) struct Along {
 /// Copy an artifact between registries, OCI layouts and archives, with its signatures and
 /// attestations.
 ///
-/// Nothing is rewritten: the digest at the end is the digest at the beginning. What the target has
-/// is not sent again. Manifests come after all that they name and the tag comes last, so that an
-/// interrupted copy leaves no half of it under a name.
+/// Nothing is rewritten: the digest stays the same. Existing content is not sent again. Manifests
+/// are written after everything they refer to, and the tag last, so that an interrupted copy leaves
+/// no incomplete artifact under a name.
 ///
-/// A path that exists is a path; one that does not is known by its looks (./…, /…, ….oci, ….tar) or
-/// by oci:PATH and oci-archive:PATH. An image of several in one layout or archive is PATH:NAME or
-/// PATH@DIGEST.
+/// An existing path is a path; a path that does not exist is recognized by its form (./…, /…,
+/// ….oci, ….tar) or by oci:PATH and oci-archive:PATH. PATH:NAME or PATH@DIGEST select one of
+/// several images in a layout or archive.
 ///
-/// With --platform an index keeps its digest, so it still names the images that were left out.
-/// Layouts and archives may be so; most registries refuse it.
+/// With --platform an index keeps its digest, so it still refers to the images that are not copied.
+/// Layouts and archives support this; most registries reject it.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   # Between registries, with signatures
   kubectl bundle copy registry.example.com/team/web:1.4.0 other.example.com/mirror/web:1.4.0
 
-  # Into an archive, and from it into a registry
+  # To an archive, and from there to a registry
   kubectl bundle copy registry.example.com/team/web:1.4.0 web.tar
   kubectl bundle copy web.tar other.example.com/web:1.4.0
 
-  # With every image that the package runs
+  # With every image of the package
   kubectl bundle copy registry.example.com/team/web:1.4.0 other.example.com/web:1.4.0 --images --images-to other.example.com/mirror")]
 pub(crate) struct Copy {
-    /// What: a reference, an OCI layout or archive, or a folder of manifests
+    /// Source: reference, OCI layout or archive, or folder of manifests
     #[arg(value_name = "REF|LAYOUT|ARCHIVE|DIR")]
     pub(crate) source: String,
-    /// Where to: a reference, an OCI layout or an archive
+    /// Target: reference, OCI layout or archive
     #[arg(value_name = "REF|LAYOUT|ARCHIVE")]
     pub(crate) target: String,
     /// Flags for platforms and referrers.
     #[command(flatten)]
     pub(crate) along: Along,
-    /// Also copy every container image of the package, each by the digest of its lock
+    /// Also copy every container image of the package, by its digest in the lock file
     #[arg(long)]
     pub(crate) images: bool,
-    /// Below which registry and path the images go, where the target is a registry
+    /// Registry and path below which the images are copied, if the target is a registry
     #[arg(long, value_name = "REGISTRY[/PREFIX]", requires = "images")]
     pub(crate) images_to: Option<String>,
-    /// Let the tag name this content even if it names other content now
+    /// Move the tag if it refers to other content
     #[arg(long)]
     pub(crate) overwrite_tag: bool,
-    /// Print as data
+    /// Output format
     #[arg(short, long, value_name = "FORMAT", value_enum)]
     pub(crate) output: Option<Data>,
     /// Registry flags.
@@ -73,18 +73,18 @@ pub(crate) struct Copy {
 /// Pull an artifact from a registry into an OCI layout or archive, with its signatures and
 /// attestations.
 ///
-/// The pinned reference is printed on stdout. A layout that is there is added to, and what it has
-/// is not fetched again.
+/// The pinned reference is printed on stdout. Content is added to an existing layout, and existing
+/// content is not fetched again.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  # Into ./web-1.4.0.oci, named after repository and tag
+  # To ./web-1.4.0.oci
   kubectl bundle pull registry.example.com/team/web:1.4.0
 
-  # Into one file
+  # To an archive
   kubectl bundle pull registry.example.com/team/web:1.4.0 --to web.tar")]
 pub(crate) struct Pull {
-    /// What
+    /// Reference
     #[arg(value_name = "REF")]
     pub(crate) reference: String,
     /// Layout folder, or archive if it ends in .tar [default: NAME-TAG.oci]
@@ -93,13 +93,13 @@ pub(crate) struct Pull {
     /// Flags for platforms and referrers.
     #[command(flatten)]
     pub(crate) along: Along,
-    /// Let the name in the layout name this content even if it names other content now
+    /// Move the name in the layout if it refers to other content
     #[arg(long)]
     pub(crate) overwrite_tag: bool,
-    /// Print as data: json or yaml
+    /// Output format: json or yaml
     #[arg(short, long, value_name = "FORMAT")]
     pub(crate) output: Option<FormatOrPath>,
-    /// The same as --output
+    /// Alias of --output
     #[arg(long, value_name = "FORMAT", value_enum, hide = true)]
     pub(crate) format: Option<Data>,
     /// Registry flags.
@@ -107,43 +107,43 @@ pub(crate) struct Pull {
     pub(crate) registry: Registry,
 }
 
-/// Save artifacts with their signatures, attestations and images in one file, to be carried to
-/// where there is no network.
+/// Save artifacts with their signatures, attestations and images to one file, for clusters without
+/// network access.
 ///
 /// The file is an OCI layout in a tar: `kubectl bundle load`, skopeo, crane and oras read it. The
-/// same content gives the same file. With --sources-only the file is a small list of digests
-/// instead, which `load` fills from a registry and verifies.
+/// same content produces the same file. With --sources-only the file is a small list of digests,
+/// whose content `load` reads from a registry and verifies.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  # A package with all of its images
+  # A package with all its images
   kubectl bundle save registry.example.com/team/web:1.4.0 --images --to web.tar
 
-  # Several packages, for one kind of machine
+  # Several packages, for one platform
   kubectl bundle save registry.example.com/team/web:1.4.0 registry.example.com/team/db:2.0.0 --images --platform linux/amd64 --to all.tar
 
   # Only the list of digests
   kubectl bundle save registry.example.com/team/web:1.4.0 --images --sources-only --to web.sources.yaml")]
 pub(crate) struct Save {
-    /// What
+    /// References
     #[arg(value_name = "REF", required = true)]
     pub(crate) references: Vec<String>,
-    /// The file
+    /// File
     #[arg(long, value_name = "FILE")]
     pub(crate) to: Option<PathBuf>,
     /// Flags for platforms and referrers.
     #[command(flatten)]
     pub(crate) along: Along,
-    /// Also save every container image of the packages, each by the digest of its lock
+    /// Also save every container image of the packages, by its digest in the lock file
     #[arg(long)]
     pub(crate) images: bool,
     /// Write a list of digests instead of content
     #[arg(long)]
     pub(crate) sources_only: bool,
-    /// Print as data: json or yaml
+    /// Output format: json or yaml
     #[arg(short, long, value_name = "FORMAT")]
     pub(crate) output: Option<FormatOrPath>,
-    /// The same as --output
+    /// Alias of --output
     #[arg(long, value_name = "FORMAT", value_enum, hide = true)]
     pub(crate) format: Option<Data>,
     /// Registry flags.
@@ -151,45 +151,43 @@ pub(crate) struct Save {
     pub(crate) registry: Registry,
 }
 
-/// Load what `save` wrote into a registry, all of it below one prefix, with digests and signatures
-/// as they were.
+/// Load a file of `save` into a registry, below one prefix, with unchanged digests and signatures.
 ///
-/// registry.example.com/team/web:1.4.0 goes to PREFIX/registry.example.com/team/web:1.4.0; the port
-/// of a registry follows an underscore. A table of old and new is printed, and --mirrors-out writes
-/// what makes a cluster find the images there: registries.conf for CRI-O and podman, and a certs.d
-/// with hosts.toml for containerd.
+/// registry.example.com/team/web:1.4.0 becomes PREFIX/registry.example.com/team/web:1.4.0; the port
+/// of a registry follows an underscore. A table of old and new references is printed, and
+/// --mirrors-out writes the mirror configuration for a cluster: registries.conf for CRI-O and
+/// podman, and a certs.d with hosts.toml for containerd.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   kubectl bundle load web.tar --to mirror.example.com:5000/air-gap --mirrors-out mirrors
 
-  # From a list of digests, out of the registries that it names
+  # A list of digests, with the content of the original registries
   kubectl bundle load web.sources.yaml --to mirror.example.com/all
 
-  # From a list of digests, out of a registry that `load` has filled before
+  # A list of digests, with the content of another loaded registry
   kubectl bundle load web.sources.yaml --to inner.example.com --from mirror.example.com/all")]
 pub(crate) struct Load {
-    /// An archive or layout, or a list of digests
+    /// Archive or layout, or list of digests
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
-    /// Where to
+    /// Target: REGISTRY[/PREFIX]
     #[arg(long, value_name = "REGISTRY[/PREFIX]")]
     pub(crate) to: String,
-    /// Of a list: the registry that has it all below one prefix [default: the places that the list
-    /// names]
+    /// Registry prefix that has the content of a list [default: the original references]
     #[arg(long, value_name = "REGISTRY[/PREFIX]")]
     pub(crate) from: Option<String>,
-    /// Write the mirrors that a cluster has to know: all forms into a folder, or registries.conf
-    /// into a file that ends in .conf
+    /// Write the mirror configuration: all formats to a folder, or registries.conf to a file that
+    /// ends in .conf
     #[arg(long, value_name = "DIR|FILE")]
     pub(crate) mirrors_out: Option<PathBuf>,
-    /// Leave behind what refers to the artifacts: signatures, attestations, SBOMs
+    /// Do not copy referrers: signatures, attestations, SBOMs
     #[arg(long)]
     pub(crate) no_referrers: bool,
-    /// Let tags name this content even if they name other content now
+    /// Move tags that refer to other content
     #[arg(long)]
     pub(crate) overwrite_tag: bool,
-    /// Print as data
+    /// Output format
     #[arg(short, long, value_name = "FORMAT", value_enum)]
     pub(crate) output: Option<Data>,
     /// Registry flags.

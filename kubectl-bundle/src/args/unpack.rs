@@ -6,44 +6,43 @@ use clap::Args;
 
 use super::{Data, FormatOrPath, Registry};
 
-/// Write the files of a bundle, or of any other image, into a folder.
+/// Write the files of a bundle, or of any other image, to a folder.
 ///
-/// The folder is new or empty, and is there only when everything is: what fails leaves nothing
-/// behind. Files get no more permissions than their owner's to write, and no setuid. Symbolic links
-/// are made if they stay inside; those that begin at the image's root begin at the folder. Anything
-/// else - devices, named pipes, links that lead outside - is refused, or left out with
-/// --skip-unsafe.
+/// The folder is new or empty, and is created only when everything is complete. Files get no write
+/// permission for others, and no setuid bit. Symbolic links are created if they stay inside;
+/// absolute ones are relative to the folder. Other entries - devices, named pipes, links to paths
+/// outside - are rejected, or skipped with --skip-unsafe.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  # A bundle, into ./web
+  # A bundle, to ./web
   kubectl bundle unpack registry.example.com/team/web:1.4.0 --to web
 
-  # What an archive holds
+  # An archive
   kubectl bundle unpack web-1.4.0.tar --to web
 
   # Any image, for one platform, without its devices
   kubectl bundle unpack registry.example.com/library/debian:13 --platform linux/arm64 --skip-unsafe --to debian")]
 pub(crate) struct Unpack {
-    /// A reference, an OCI layout or an archive
+    /// Reference, OCI layout or archive
     #[arg(value_name = "REF|LAYOUT|ARCHIVE")]
     pub(crate) source: String,
-    /// The folder [default: the current one]
+    /// Folder [default: the current one]
     #[arg(long, value_name = "DIR")]
     pub(crate) to: Option<PathBuf>,
-    /// Of an index, the image for this platform, such as linux/amd64
+    /// Platform of the image in an index, such as linux/amd64
     #[arg(long, value_name = "OS/ARCH")]
     pub(crate) platform: Option<String>,
-    /// Replace the folder as a whole if there is something in it
+    /// Replace a folder with content
     #[arg(long)]
     pub(crate) force: bool,
-    /// Leave out what cannot be written safely, and say so, instead of refusing everything
+    /// Skip and report unsafe entries instead of rejecting the image
     #[arg(long)]
     pub(crate) skip_unsafe: bool,
-    /// Print as data: json or yaml
+    /// Output format: json or yaml
     #[arg(short, long, value_name = "FORMAT")]
     pub(crate) output: Option<FormatOrPath>,
-    /// The same as --output
+    /// Alias of --output
     #[arg(long, value_name = "FORMAT", value_enum, hide = true)]
     pub(crate) format: Option<Data>,
     /// Registry flags.

@@ -62,9 +62,9 @@ fn read(paths: &[PathBuf]) -> Outcome<(File, Vec<PathBuf>)> {
     for path in paths {
         let file = File::read_from(path).map_err(|error| {
             Failure::caused(
-                unusable("the kubeconfig cannot be read".to_owned())
+                unusable("cannot read the kubeconfig".to_owned())
                     .in_file(path.display().to_string())
-                    .hint("check the path, or name another with --kubeconfig"),
+                    .hint("check the path, or use another file with --kubeconfig"),
                 &error,
             )
         })?;
@@ -73,11 +73,8 @@ fn read(paths: &[PathBuf]) -> Outcome<(File, Vec<PathBuf>)> {
             None => file,
             Some(earlier) => earlier.merge(file).map_err(|error| {
                 Failure::caused(
-                    unusable(format!(
-                        "the kubeconfigs {} cannot be read together",
-                        listed(&used)
-                    ))
-                    .hint("name one with --kubeconfig"),
+                    unusable(format!("cannot merge the kubeconfigs {}", listed(&used)))
+                        .hint("use a single file with --kubeconfig"),
                     &error,
                 )
             })?,
@@ -85,8 +82,8 @@ fn read(paths: &[PathBuf]) -> Outcome<(File, Vec<PathBuf>)> {
     }
     match merged {
         Some(file) => Ok((file, used)),
-        None => Err(unusable("there is no kubeconfig".to_owned())
-            .hint("name one with --kubeconfig, or set KUBECONFIG")
+        None => Err(unusable("no kubeconfig found".to_owned())
+            .hint("set --kubeconfig or KUBECONFIG")
             .into()),
     }
 }
@@ -97,22 +94,22 @@ pub(super) async fn choose(settings: &KubeSettings) -> Outcome<Chosen> {
         Kubeconfig::InCluster => Chosen {
             config: Config::incluster().map_err(|error| {
                 Failure::caused(
-                    unusable("this pod's ServiceAccount cannot be used".to_owned())
-                        .hint("name a kubeconfig with --kubeconfig"),
+                    unusable("cannot use the ServiceAccount of this pod".to_owned())
+                        .hint("use a kubeconfig with --kubeconfig"),
                     &error,
                 )
             })?,
-            origin: "this pod's ServiceAccount".to_owned(),
+            origin: "the ServiceAccount of this pod".to_owned(),
         },
         Kubeconfig::File(path) => from_files(std::slice::from_ref(path), settings).await?,
         Kubeconfig::Files(paths) => {
             let present: Vec<_> = paths.iter().filter(|path| path.exists()).cloned().collect();
             if present.is_empty() {
                 return Err(unusable(format!(
-                    "there is no kubeconfig: {} does not exist",
+                    "no kubeconfig found: {} does not exist",
                     listed(paths)
                 ))
-                .hint("name one with --kubeconfig, or set KUBECONFIG")
+                .hint("set --kubeconfig or KUBECONFIG")
                 .into());
             }
             from_files(&present, settings).await?
@@ -147,25 +144,25 @@ async fn from_files(paths: &[PathBuf], settings: &KubeSettings) -> Outcome<Chose
     let known: Vec<_> = file.contexts.iter().map(|one| one.name.clone()).collect();
     let place = listed(&used);
     let Some(context) = context else {
-        return Err(unusable("no context is chosen".to_owned())
+        return Err(unusable("no context is selected".to_owned())
             .in_file(place)
             .hint(if known.is_empty() {
-                "the file has no contexts at all".to_owned()
+                "the file has no contexts".to_owned()
             } else {
                 format!(
-                    "choose one with --context or `kubectl config use-context`; there are: {}",
+                    "select one with --context or `kubectl config use-context`; available: {}",
                     known.join(", ")
                 )
             })
             .into());
     };
     if !known.contains(&context) {
-        return Err(unusable(format!("there is no context `{context}`"))
+        return Err(unusable(format!("context `{context}` does not exist"))
             .in_file(place)
             .hint(if known.is_empty() {
-                "the file has no contexts at all".to_owned()
+                "the file has no contexts".to_owned()
             } else {
-                format!("there are: {}", known.join(", "))
+                format!("available: {}", known.join(", "))
             })
             .into());
     }
@@ -177,7 +174,7 @@ async fn from_files(paths: &[PathBuf], settings: &KubeSettings) -> Outcome<Chose
         .await
         .map_err(|error| {
             Failure::caused(
-                unusable(format!("context `{context}` cannot be used")).in_file(&place),
+                unusable(format!("context `{context}` is invalid")).in_file(&place),
                 &error,
             )
         })?;

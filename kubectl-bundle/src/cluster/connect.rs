@@ -48,7 +48,7 @@ impl Cluster {
                 Failure::caused(
                     Finding::error(
                         codes::cluster::BAD_KUBECONFIG,
-                        format!("cannot prepare a connection to {name}"),
+                        format!("cannot create a client for {name}"),
                     )
                     .hint("check the server address, certificates and user in the kubeconfig"),
                     &error,
@@ -80,7 +80,7 @@ impl Cluster {
                 Ok(answer) => answer,
                 Err(_) => {
                     return Err(self
-                        .unreachable(&format!("did not answer within {limit:?}"))
+                        .unreachable(&format!("did not respond within {limit:?}"))
                         .into());
                 }
             },
@@ -98,7 +98,7 @@ impl Cluster {
             codes::cluster::UNREACHABLE,
             format!("the API server {} {how}", self.name),
         )
-        .hint("check that the cluster runs and that the kubeconfig names it; --context picks another one")
+        .hint("check that the cluster is running and that the kubeconfig refers to it; --context selects another one")
     }
 
     fn explain(&self, error: kube::Error) -> Failure {
@@ -110,7 +110,7 @@ impl Cluster {
                 Finding::error(
                     codes::cluster::NO_API,
                     format!(
-                        "the API server {} does not know {}",
+                        "the API server {} does not serve {}",
                         self.name,
                         bundle_api::names::API_VERSION
                     ),
@@ -120,10 +120,10 @@ impl Cluster {
             }
             kube::Error::Api(status) => Failure::Server(status),
             kube::Error::Service(source) => {
-                Failure::caused(self.unreachable("does not answer"), source.as_ref())
+                Failure::caused(self.unreachable("is unreachable"), source.as_ref())
             }
             kube::Error::HyperError(source) => {
-                Failure::caused(self.unreachable("does not answer"), &source)
+                Failure::caused(self.unreachable("is unreachable"), &source)
             }
             kube::Error::Auth(source) => Failure::caused(
                 Finding::error(
@@ -136,9 +136,9 @@ impl Cluster {
             other => Failure::caused(
                 Finding::error(
                     codes::cluster::BAD_ANSWER,
-                    format!("the API server {} answered what cannot be read", self.name),
+                    format!("the API server {} returned an invalid response", self.name),
                 )
-                .hint("is this address really a Kubernetes API server?"),
+                .hint("check that the server in the kubeconfig is a Kubernetes API server"),
                 &other,
             ),
         }

@@ -116,7 +116,7 @@ pub(crate) fn late(what: &str, limit: Duration) -> Finding {
 pub(crate) fn gone(what: &str) -> Failure {
     Finding::error(
         codes::cluster::DELETED_MEANWHILE,
-        format!("{what} was deleted while it was waited for"),
+        format!("{what} was deleted during the wait"),
     )
     .into()
 }

@@ -63,7 +63,7 @@ impl Attest {
         let client = registry::client(&self.registry)?;
         let pinned = registry::pin(ui, &client, &self.reference).await?;
         let there = {
-            let _progress = ui.progress("looking for attestations that are there");
+            let _progress = ui.progress("looking up existing attestations");
             client
                 .signatures(&pinned)
                 .await
@@ -89,7 +89,7 @@ impl Attest {
                 .map_err(|error| error.finding())?;
         }
         let done = if unchanged {
-            "nothing to do: it is attested already"
+            "nothing to do: this attestation exists already"
         } else {
             "attested"
         };

@@ -94,7 +94,7 @@ impl Create {
             };
             cluster
                 .wait_for(&api, name, self.write.wait, question, |limit| {
-                    late(&format!("bundle {name} was not unpacked"), limit)
+                    late(&format!("Bundle {name} was not unpacked"), limit)
                         .hint(format!("see `kubectl get bundle {name} -o yaml`"))
                 })
                 .await

@@ -179,7 +179,7 @@ impl Content {
         let reference = if self.keep_tag {
             if self.reference.digest().is_none() {
                 ui.note(format!(
-                    "{} is not pinned: what it names may change before it is unpacked",
+                    "{} is not pinned: the tag may move before the content is unpacked",
                     self.reference
                 ));
             }
@@ -319,7 +319,7 @@ impl Deploy {
         let old = before["spec"]["provisionerClassName"].as_str()?;
         (old != wanted).then(|| {
             format!(
-                "{} changes from class {old} to class {wanted}: that needs verb use on both",
+                "{} changes from class {old} to class {wanted}: this requires verb use on both",
                 self.name
             )
         })

@@ -56,7 +56,7 @@ pub(crate) fn in_runtime(work: impl Future<Output = Outcome>) -> Outcome {
             Failure::caused(
                 Finding::error(
                     codes::usage::NO_RESOURCES,
-                    "the system refuses what network access needs",
+                    "cannot start the runtime for network access",
                 ),
                 &error,
             )

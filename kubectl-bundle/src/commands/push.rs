@@ -43,9 +43,9 @@ impl Push {
     pub(crate) async fn run(self, ui: &mut Ui) -> Outcome {
         let Some(tag) = self.reference.tag() else {
             return Err(
-                Finding::error(codes::usage::BAD_ARGUMENT, "a tag is needed to push to")
+                Finding::error(codes::usage::BAD_ARGUMENT, "the target has no tag")
                     .about(self.reference.to_string())
-                    .hint("write REGISTRY/REPOSITORY:TAG; the digest follows from the content")
+                    .hint("write REGISTRY/REPOSITORY:TAG; the digest is computed from the content")
                     .into(),
             );
         };
@@ -67,13 +67,10 @@ impl Push {
         {
             return Err(Finding::error(
                 codes::usage::BAD_ARGUMENT,
-                format!(
-                    "the content of {} has another digest, {digest}",
-                    self.source
-                ),
+                format!("the content of {} has digest {digest} instead", self.source),
             )
             .about(self.reference.to_string())
-            .hint("leave the digest out, or build the content that it names")
+            .hint("omit the digest, or build the content with that digest")
             .into());
         }
         let mut sent = shipping::Report::empty();
@@ -93,9 +90,7 @@ impl Push {
             let size = plan.graph.size();
             ui.note(format!("pushed {} ({size} bytes)", self.reference));
         } else {
-            ui.note(format!(
-                "nothing to do: {digest} is there already, and {tag} names it"
-            ));
+            ui.note(format!("nothing to do: {tag} already refers to {digest}"));
         }
         let report = Report {
             reference: self.reference.pin(digest.clone()).without_tag(),

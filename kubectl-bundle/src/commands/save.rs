@@ -67,7 +67,7 @@ impl Save {
             report.artifacts.len(),
             if report.artifacts.len() == 1 { "" } else { "s" },
             if self.sources_only {
-                "only their digests".to_owned()
+                "digests only".to_owned()
             } else {
                 shipping::human(report.bytes_sent)
             }

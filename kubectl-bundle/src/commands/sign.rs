@@ -69,7 +69,7 @@ impl Sign {
         let pinned = registry::pin(ui, &client, &self.reference).await?;
         let says = identity(&client, &pinned).await?;
         let there = {
-            let _progress = ui.progress("looking for signatures that are there");
+            let _progress = ui.progress("looking up existing signatures");
             client
                 .signatures(&pinned)
                 .await
@@ -91,7 +91,7 @@ impl Sign {
             store(&client, &pinned, self.form, signature).await?;
         }
         let done = if unchanged {
-            "nothing to do: it is signed already"
+            "nothing to do: this signature exists already"
         } else {
             "signed"
         };
@@ -130,7 +130,7 @@ async fn store(
 fn unreadable(why: &str) -> Failure {
     Finding::error(
         codes::registry::MALFORMED,
-        format!("the manifest cannot be used: {why}"),
+        format!("the manifest is invalid: {why}"),
     )
     .into()
 }

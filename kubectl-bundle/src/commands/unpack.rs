@@ -62,10 +62,10 @@ impl Unpack {
         let Some(located) = self.source.open(&client).await? else {
             return Err(Finding::error(
                 codes::usage::FILE_UNREADABLE,
-                "it is a folder already, and neither a layout nor an archive",
+                "it is a folder of manifests, not a layout or an archive",
             )
             .in_file(self.source.to_string())
-            .hint("name an OCI layout or archive, or a reference, REGISTRY/REPOSITORY:TAG")
+            .hint("pass an OCI layout or archive, or a reference, REGISTRY/REPOSITORY:TAG")
             .into());
         };
         let manifest = image::choose(&located, self.platform.as_ref()).await?;
@@ -96,15 +96,15 @@ impl Unpack {
 
     fn report(&self, ui: &mut Ui, digest: Digest, written: UnpackResult) -> Outcome {
         for line in &written.skipped {
-            ui.note(format!("left out: {line}"));
+            ui.note(format!("skipped: {line}"));
         }
         let unnamed = written.skipped_count - written.skipped.len() as u64;
         if unnamed > 0 {
-            ui.note(format!("left out: {unnamed} more"));
+            ui.note(format!("skipped: {unnamed} more"));
         }
         if written.unmarked > 0 {
             ui.note(format!(
-                "{} files are setuid or setgid in the image, and are not here",
+                "{} files lost their setuid or setgid bit",
                 written.unmarked
             ));
         }
@@ -142,7 +142,7 @@ async fn write_layer(
     let Some(((unpacking, done), fed)) = on_thread(blob.open(0), work).await else {
         return Err(Finding::error(
             codes::usage::NO_RESOURCES,
-            "the thread that unpacks ended early",
+            "the unpacker stopped unexpectedly",
         )
         .into());
     };

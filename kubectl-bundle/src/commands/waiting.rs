@@ -83,7 +83,7 @@ pub(super) async fn until(
                 if known == Some(cause.message.as_str()) && began.elapsed() < GRACE =>
             {
                 let step = format!(
-                    "{name}: failed before, and is tried again: {}",
+                    "{name}: retrying after an earlier failure: {}",
                     cause.message
                 );
                 progress.now(ui, &step);
@@ -94,7 +94,7 @@ pub(super) async fn until(
                 .about(format!("bundledeployment {name}"))
                 .hint(cause.hint.unwrap_or_else(|| {
                     format!(
-                        "nothing goes on without a change; details: kubectl bundle status {name}"
+                        "retries cannot succeed without a change; details: kubectl bundle status {name}"
                     )
                 }))
                 .into()),
@@ -110,7 +110,7 @@ pub(super) async fn until(
     let outcome = cluster
         .wait_for(&api, name, wait, question, |limit| {
             late(&format!("bundledeployment {name} was not {aim}"), limit).hint(format!(
-                "the work goes on; details: kubectl bundle status {name}"
+                "the reconciler continues; details: kubectl bundle status {name}"
             ))
         })
         .await;

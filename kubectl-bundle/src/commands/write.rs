@@ -64,11 +64,11 @@ impl Written {
         Err(Finding::error(
             code,
             format!(
-                "there is no ProvisionerClass {}, so nothing installs {name}",
+                "ProvisionerClass {} does not exist, so {name} is not installed",
                 class.as_str().unwrap_or_default()
             ),
         )
-        .hint("name another with --class; `kubectl get provisionerclasses` lists them")
+        .hint("select another one with --class; `kubectl get provisionerclasses` lists them")
         .into())
     }
 }

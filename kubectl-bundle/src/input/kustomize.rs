@@ -26,7 +26,7 @@ pub(super) fn render(folder: &Path, files: &mut Files) -> Outcome {
     let text = program::run(
         "kubectl",
         command,
-        "install kubectl: kustomize comes with it",
+        "install kubectl, which includes kustomize",
     )?;
     let name = "the output of kubectl kustomize";
     let documents = yaml::documents(&text, name)?;
@@ -58,10 +58,10 @@ pub(super) fn render(folder: &Path, files: &mut Files) -> Outcome {
     if documents.is_empty() {
         return Err(Finding::error(
             codes::format::NO_OBJECTS,
-            "the kustomization makes no object",
+            "the kustomization produces no objects",
         )
         .in_file(folder.display().to_string())
-        .hint("name at least one file under `resources`")
+        .hint("list at least one file in `resources`")
         .into());
     }
     Ok(())

@@ -158,10 +158,10 @@ pub(crate) fn described(files: &Files, known: &Known) -> Result<Package, Undescr
             return Err(Undescribed::Unnamed(
                 Finding::error(
                     codes::format::BAD_PACKAGE,
-                    "there is no bundle.yaml, so the bundle has neither name nor version",
+                    "bundle.yaml is missing, so the bundle has neither name nor version",
                 )
                 .in_file(package::FILE)
-                .hint("let `kubectl bundle init` write one, or name both with --name and --version")
+                .hint("create one with `kubectl bundle init`, or set --name and --version")
                 .into(),
             ));
         };
@@ -194,10 +194,10 @@ fn agrees(package: &Package, known: &Known) -> Outcome {
         {
             return Err(Finding::error(
                 codes::usage::BAD_ARGUMENT,
-                format!("bundle.yaml says {said}, and the flag {given}"),
+                format!("bundle.yaml has {said}, but the flag has {given}"),
             )
             .at_field(flag)
-            .hint("change bundle.yaml, or leave out the flag: it is for content without one")
+            .hint("change bundle.yaml, or omit the flag: it is for content without a bundle.yaml")
             .into());
         }
     }
@@ -211,11 +211,11 @@ fn is_folder(path: &Path) -> Outcome {
     let why = if path.exists() {
         "it is not a folder"
     } else {
-        "there is no such folder"
+        "no such folder"
     };
     Err(Finding::error(codes::usage::FILE_UNREADABLE, why)
         .in_file(path.display().to_string())
-        .hint("name a folder with bundle.yaml and manifests/ in it, or an OCI layout")
+        .hint("pass a folder that contains bundle.yaml and manifests/, or an OCI layout")
         .into())
 }
 

@@ -32,21 +32,18 @@ fn not_finished(name: &str, error: ProcessError, install: &str) -> Failure {
     match error {
         ProcessError::Lost(error) if error.kind() == ErrorKind::NotFound => Finding::error(
             codes::usage::NO_PROGRAM,
-            format!("`{name}` is needed for this content and is not on PATH"),
+            format!("`{name}` is required for this content and was not found on PATH"),
         )
         .hint(install)
         .into(),
         ProcessError::Lost(error) => Failure::caused(
-            Finding::error(
-                codes::usage::NO_PROGRAM,
-                format!("`{name}` cannot be started"),
-            )
-            .hint(install),
+            Finding::error(codes::usage::NO_PROGRAM, format!("cannot start `{name}`"))
+                .hint(install),
             &error,
         ),
         ProcessError::Late => failed(
             name,
-            &format!("did not end within {} s", LIMITS.time.as_secs()),
+            &format!("did not exit within {} s", LIMITS.time.as_secs()),
             "",
         ),
         ProcessError::Flood => failed(
@@ -65,6 +62,6 @@ fn failed(name: &str, why: &str, complaints: &str) -> Failure {
         format!("`{name}` {why}: {complaints}")
     };
     Finding::error(codes::usage::PROGRAM_FAILED, message)
-        .hint("run it yourself on the same folder to see more")
+        .hint("run it on the same folder for details")
         .into()
 }

@@ -14,17 +14,17 @@ pub(super) fn on_path(key: &Key) -> Result<PathBuf, Finding> {
         Found::Program(path) => Ok(path),
         Found::Barred(path) => Err(Finding::error(
             codes::usage::NO_PROGRAM,
-            format!("`{}` is needed for {key}, and may not be run", path.display()),
+            format!("`{}` is required for {key}, but is not executable", path.display()),
         )
-        .hint("its permissions do not say that it is a program: chmod +x")),
+        .hint("make it executable: chmod +x")),
         Found::Nothing => Err(Finding::error(
             codes::usage::NO_PROGRAM,
-            format!("`{name}` is needed for {key} and is not on PATH"),
+            format!("`{name}` is required for {key} and was not found on PATH"),
         )
         .hint(if key.is_built_into_cosign() {
-            "cosign has this service built in; here it is reached through a plugin, an executable of that name that speaks sigstore's KMS plugin protocol"
+            "unlike cosign, this program supports the service only through a plugin: an executable with that name that implements sigstore's KMS plugin protocol"
         } else {
-            "install the plugin of your key service, an executable of that name that speaks sigstore's KMS plugin protocol; a file of that name needs ./ before it"
+            "install the plugin of your key service: an executable with that name that implements sigstore's KMS plugin protocol. For a file with that name, write ./ before it"
         })),
     }
 }

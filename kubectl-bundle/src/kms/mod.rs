@@ -30,7 +30,7 @@ impl Key {
         let program = find::on_path(&self)?;
         let public = protocol::ask(&self, &program, &Ask::PublicKey, protocol::LIMITS)?;
         let public = String::from_utf8(public)
-            .map_err(|_| protocol::garbage(&self, "its public key is not text"))
+            .map_err(|_| protocol::garbage(&self, "its public key is not UTF-8"))
             .and_then(|pem| PublicKey::parse(&pem))
             .map_err(|finding| finding.about(self.to_string()))?;
         Ok(Held {

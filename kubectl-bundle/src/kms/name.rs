@@ -22,10 +22,7 @@ impl Key {
     /// Parses the value of `--key`; `None` for a file.
     pub(crate) fn parse(text: &str, attended: bool) -> Result<Option<Self>, Finding> {
         if text.starts_with("pkcs11:") {
-            return Err(unusable(
-                text,
-                "the tokens of PKCS #11 are reached through a plugin",
-            ));
+            return Err(unusable(text, "PKCS #11 tokens require a plugin"));
         }
         let Some((name, resource)) = text.split_once("://") else {
             return Ok(None);
@@ -33,14 +30,14 @@ impl Key {
         if matches!(name, "http" | "https" | "env" | "k8s" | "github" | "gitlab") {
             return Err(unusable(
                 text,
-                &format!("`{name}://` is a place of key files, which are not fetched"),
+                &format!("key files are not fetched from `{name}://`"),
             ));
         }
         let fits = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
         if name.is_empty() || name.len() > LONGEST_NAME || !name.bytes().all(fits) {
             return Err(unusable(
                 text,
-                "the name of a plugin is made of a-z, 0-9 and `-`",
+                "the name of a plugin consists of a-z, 0-9 and `-`",
             ));
         }
         if resource.is_empty()
@@ -49,7 +46,7 @@ impl Key {
         {
             return Err(unusable(
                 text,
-                "the name of the key is missing, longer than 4 KiB, or not text on one line",
+                "the name of the key is empty, longer than 4 KiB, or not a single line of text",
             ));
         }
         Ok(Some(Self {
@@ -101,9 +98,9 @@ fn unusable(text: &str, why: &str) -> Finding {
     let shown: String = shown(text).chars().take(80).collect();
     Finding::error(
         codes::usage::BAD_ARGUMENT,
-        format!("the key `{shown}` cannot be used: {why}"),
+        format!("the key `{shown}` is invalid: {why}"),
     )
-    .hint("give a file, or NAME://RESOURCE for a key that the program sigstore-kms-NAME on PATH holds")
+    .hint("pass a file, or NAME://RESOURCE for a key of the KMS plugin sigstore-kms-NAME on PATH")
 }
 
 #[cfg(test)]

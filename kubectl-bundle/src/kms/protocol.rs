@@ -90,15 +90,8 @@ pub(super) fn ask(
         .map_err(|error| failed(key, &error, limits))?;
     let Ok(answer) = serde_json::from_slice::<Answer>(&finished.output) else {
         let why = match finished.complaints.as_str() {
-            "" => format!(
-                "it ended with {} and without one of its answers",
-                finished.status
-            ),
-            complaints => format!(
-                "it ended with {}, saying: {}",
-                finished.status,
-                safe(complaints)
-            ),
+            "" => format!("it exited with {} and without a response", finished.status),
+            complaints => format!("it exited with {}: {}", finished.status, safe(complaints)),
         };
         return Err(garbage(key, &why));
     };
@@ -107,12 +100,12 @@ pub(super) fn ask(
         return Err(Finding::error(
             codes::trust::KEY_REFUSED,
             format!(
-                "`{}` refuses {key}: {}",
+                "`{}` returned an error for {key}: {}",
                 key.program(),
                 safe(&answer.error_message)
             ),
         )
-        .hint("these are the words of the plugin; nothing was stored"));
+        .hint("the plugin reported this error; nothing was stored"));
     }
     let text = match what {
         Ask::PublicKey => answer.public_key.map(|answer| answer.pem),
@@ -122,10 +115,10 @@ pub(super) fn ask(
     };
     let text = text
         .filter(|text| !text.is_empty())
-        .ok_or_else(|| garbage(key, "it answers something else than it was asked"))?;
+        .ok_or_else(|| garbage(key, "it is the response to another request"))?;
     STANDARD
         .decode(text)
-        .map_err(|_| garbage(key, "its answer is not base64"))
+        .map_err(|_| garbage(key, "it is not base64"))
 }
 
 fn arguments(key: &Key, deadline: Timestamp, question: Value) -> Value {
@@ -164,14 +157,14 @@ fn signature_question(message: &Value) -> Value {
 fn failed(key: &Key, error: &ProcessError, limits: Limits) -> Finding {
     let why = match error {
         ProcessError::Lost(error) => format!("cannot be run: {error}"),
-        ProcessError::Late => format!("did not end within {} s", limits.time.as_secs()),
+        ProcessError::Late => format!("did not exit within {} s", limits.time.as_secs()),
         ProcessError::Flood => format!("wrote more than {} KiB", limits.output >> 10),
     };
     Finding::error(
         codes::usage::PROGRAM_FAILED,
-        format!("`{}`, which is needed for {key}, {why}", key.program()),
+        format!("`{}`, which is required for {key}, {why}", key.program()),
     )
-    .hint("nothing was stored; the plugin or the device behind it is at fault")
+    .hint("nothing was stored; check the plugin and its device")
 }
 
 /// Returns the finding for a response that does not follow the protocol.
@@ -179,11 +172,13 @@ pub(super) fn garbage(key: &Key, why: &str) -> Finding {
     Finding::error(
         codes::usage::PROGRAM_FAILED,
         format!(
-            "the answer of `{}` for {key} cannot be used: {why}",
+            "the response of `{}` for {key} is invalid: {why}",
             key.program()
         ),
     )
-    .hint("nothing was stored; is it a plugin of sigstore's KMS plugin protocol, version v1?")
+    .hint(
+        "nothing was stored; check that it implements version v1 of sigstore's KMS plugin protocol",
+    )
 }
 
 #[cfg(test)]

@@ -21,7 +21,7 @@ pub(super) fn limit(flag: &str, text: &str) -> Outcome<Option<Duration>> {
         Some(Duration::ZERO) => Ok(None),
         Some(duration) => Ok(Some(duration)),
         None => Err(unusable(flag, &format!("`{text}` is not a duration"))
-            .hint("write a number and a unit, such as 30s, 5m or 1h30m")
+            .hint("write a number with a unit, such as 30s, 5m or 1h30m")
             .into()),
     }
 }

@@ -43,10 +43,7 @@ fn destination(
 
 /// Returns the error for a path after `-o`, which is the flag for a format, as in kubectl.
 fn not_a_path(message: &str, path: &Path) -> Finding {
-    unusable("--output", message).hint(format!(
-        "the flag for a path is --to: --to {}",
-        path.display()
-    ))
+    unusable("--output", message).hint(format!("use --to for a path: --to {}", path.display()))
 }
 
 /// Returns the error for an invalid value of a flag.

@@ -57,7 +57,7 @@ fn path_instead(text: &str, error: Option<&Finding>) -> Option<Finding> {
     }
     let finding = Finding::error(
         codes::reference::UNREADABLE,
-        format!("`{text}` is a path on this machine, and a reference to a registry is needed"),
+        format!("`{text}` is a path on this machine, but a reference in a registry is required"),
     );
     Some(if exists {
         finding.hint(format!(
@@ -77,7 +77,7 @@ pub(super) fn reference_or_file(text: &str) -> Outcome<Reference> {
             path_instead(text, Some(&finding)).unwrap_or(finding)
         } else if path.exists() {
             finding.hint(format!(
-                "this is a file: to mean it, say where its signature is: --bundle {text}.sigstore.json"
+                "this is a file; add the path of its signature: --bundle {text}.sigstore.json"
             ))
         } else {
             finding

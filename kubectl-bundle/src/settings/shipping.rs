@@ -29,8 +29,8 @@ pub(crate) fn copy(args: args::Copy, environment: &Environment) -> Outcome<copy:
     let target = Place::target(&args.target)?;
     let images_to = args.images_to.as_deref().map(str::parse).transpose()?;
     if args.images && images_to.is_none() && matches!(target, Place::Registry(_)) {
-        return Err(unusable("--images", "it is not said where the images go")
-            .hint("name a registry and a prefix for them: --images-to REGISTRY/PREFIX")
+        return Err(unusable("--images", "the target of the images is missing")
+            .hint("set a registry and a prefix for them: --images-to REGISTRY/PREFIX")
             .into());
     }
     Ok(copy::Copy {
@@ -63,7 +63,7 @@ pub(crate) fn pull(args: args::Pull, environment: &Environment) -> Outcome<pull:
     };
     let target = Place::target(&output)?;
     if matches!(target, Place::Registry(_)) {
-        return Err(unusable("--to", "it names a registry")
+        return Err(unusable("--to", "it is a reference in a registry")
             .hint("use `kubectl bundle copy` between registries")
             .into());
     }
@@ -83,7 +83,7 @@ pub(crate) fn push(args: args::Push, environment: &Environment) -> Outcome<push:
     if matches!(source, Place::Registry(_)) {
         return Err(unusable(
             "LAYOUT|ARCHIVE|DIR",
-            &format!("there is no such file or folder: {source}"),
+            &format!("no such file or folder: {source}"),
         )
         .hint("use `kubectl bundle copy` between registries")
         .into());
@@ -104,8 +104,8 @@ pub(crate) fn save(args: args::Save, environment: &Environment) -> Outcome<save:
     let references = args.references.iter().map(|text| registry::reference(text));
     let (output, format) = destination(args.to, args.output, args.format)?;
     let Some(output) = output else {
-        return Err(unusable("--to", "it is not said which file to write")
-            .hint("name a new file: --to FILE.tar")
+        return Err(unusable("--to", "the target file is missing")
+            .hint("set a new file: --to FILE.tar")
             .into());
     };
     Ok(save::Save {

@@ -49,7 +49,7 @@ pub(crate) fn import(
     environment: &Environment,
 ) -> Outcome<keys::import::Import> {
     if args.password_stdin && args.key == Path::new("-") {
-        let why = "standard input cannot be the key and its new password at once";
+        let why = "standard input cannot be both the key and its new password";
         return Err(unusable("--key", why).into());
     }
     Ok(keys::import::Import {
@@ -72,7 +72,7 @@ pub(crate) fn export(
         password_stdin,
     } = args;
     if let Some(path) = output {
-        return Err(not_a_path("there is nothing to print", &path).into());
+        return Err(not_a_path("no format is required here", &path).into());
     }
     Ok(keys::export::Export {
         key,
@@ -125,7 +125,7 @@ pub(crate) fn attest(
     let kind = PredicateType::parse(&args.kind).map_err(|why| unusable("--type", &why))?;
     let stdin = args.by.password_stdin || args.by.keyless.identity_token.as_deref() == Some("-");
     if stdin && args.predicate == Path::new("-") {
-        let why = "standard input cannot be the predicate and a secret at once";
+        let why = "standard input cannot be both the predicate and a secret";
         return Err(unusable("--predicate", why).into());
     }
     if let Some(bundle) = args.bundle {
@@ -158,9 +158,9 @@ fn promising(version: Option<u32>) -> Outcome<Option<u32>> {
         None | Some(1) => Ok(Some(1)),
         Some(_) => Err(Finding::error(
             codes::usage::BAD_ARGUMENT,
-            "cosign 2's form has no room for what Rekor v2 answers",
+            "cosign 2's format cannot store log entries of Rekor v2",
         )
-        .hint("leave out --format legacy, or --rekor-version")
+        .hint("omit --format legacy or --rekor-version")
         .into()),
     }
 }

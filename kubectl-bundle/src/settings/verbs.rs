@@ -163,8 +163,8 @@ pub(crate) fn completion(
 ) -> Outcome<completion::Completion> {
     let shell = args.shell.generator();
     if shell.is_some() && args.install_to.is_some() {
-        return Err(unusable("--install-to", "only the script for kubectl is a program")
-            .hint("write `kubectl bundle completion kubectl --install-to DIR`, or put what is printed where your shell reads it")
+        return Err(unusable("--install-to", "only the script for kubectl can be installed")
+            .hint("write `kubectl bundle completion kubectl --install-to DIR`, or save the output where your shell reads it")
             .into());
     }
     Ok(completion::Completion {

@@ -143,9 +143,9 @@ fn service_account(text: &str, namespace: Option<&str>) -> Outcome<ServiceAccoun
     if namespace.is_empty() || name.is_empty() || name.contains('/') {
         return Err(unusable(
             "--service-account",
-            &format!("`{text}` does not name a ServiceAccount"),
+            &format!("`{text}` is not a valid ServiceAccount"),
         )
-        .hint("write NAMESPACE/NAME, such as team-a/deployer, or give the namespace with -n")
+        .hint("write NAMESPACE/NAME, such as team-a/deployer, or set the namespace with -n")
         .into());
     }
     Ok(ServiceAccountName {

@@ -16,10 +16,10 @@ pub(super) fn open(file: &Path, password: &Source) -> Outcome<PrivateKey> {
     if keys::PublicKey::parse(&pem).is_ok() {
         return Err(Finding::error(
             codes::trust::KEY_UNREADABLE,
-            "it is a public key, which verifies and cannot sign",
+            "it is a public key, which cannot sign",
         )
         .in_file(file.display().to_string())
-        .hint("name the private key of the pair, such as cosign.key; `kubectl bundle verify REF --key FILE` takes this one")
+        .hint("pass the private key of the pair, such as cosign.key; the public key is for `kubectl bundle verify REF --key FILE`")
         .into());
     }
     let password = password.get(&format!("Password for {}", file.display()))?;

@@ -173,7 +173,7 @@ async fn by_certificate(
         Payload::Content => What::Digest(content.digest.clone()),
     };
     let signed = {
-        let _progress = ui.progress("asking for a certificate");
+        let _progress = ui.progress("requesting a certificate");
         services.sign(what).await?
     };
     let IdentityName { subject, issuer } = signed.identity().clone();
@@ -195,7 +195,7 @@ async fn by_certificate(
         });
     }
     let evidence = {
-        let _progress = ui.progress("entering the signature in the log");
+        let _progress = ui.progress("adding the signature to the transparency log");
         services.evidence(&signed).await?
     };
     let made = match payload {
@@ -213,7 +213,7 @@ async fn by_certificate(
         }
         .check(&made, content)?,
         None => ui.note(
-            "not checked under a trust root: none was given for these services (--trusted-root)"
+            "not verified under a trust root: none is set for these services (--trusted-root)"
                 .to_owned(),
         ),
     }

@@ -81,11 +81,8 @@ impl Http {
     pub(super) fn new(ca_files: &[PathBuf]) -> Outcome<Self> {
         crate::tls::install();
         let unusable = |error: &reqwest::Error| {
-            let finding = Finding::error(
-                codes::usage::FILE_UNREADABLE,
-                "certificates that were given cannot be used",
-            );
-            Failure::caused(finding.hint("they are PEM text"), error)
+            let finding = Finding::error(codes::usage::FILE_UNREADABLE, "invalid certificates");
+            Failure::caused(finding.hint("pass certificates in PEM format"), error)
         };
         let mut authorities = Vec::new();
         for path in ca_files.iter().filter(|path| path.is_file()) {
@@ -124,7 +121,7 @@ impl Http {
             let why = format!("{}: {}", answer.status, answer.words);
             let finding = refused(answer.who, &answer.host, &why);
             return Err(match answer.status {
-                StatusCode::NOT_FOUND => finding.hint("nothing was stored; is this its address, and (--rekor-version) the version of the log?"),
+                StatusCode::NOT_FOUND => finding.hint("nothing was stored; check the URL and the version of the log (--rekor-version)"),
                 _ => finding,
             }
             .into());
@@ -144,7 +141,7 @@ impl Http {
         let url = ask.url.map_err(|error| {
             let finding = Finding::error(
                 codes::usage::BAD_ARGUMENT,
-                format!("the address of {who} cannot be used"),
+                format!("the URL of {who} is invalid"),
             );
             Failure::caused(finding, &error)
         })?;
@@ -152,9 +149,9 @@ impl Http {
         if url.scheme() != "https" && !(loopback && url.scheme() == "http") {
             return Err(Finding::error(
                 codes::usage::BAD_ARGUMENT,
-                format!("{who} at {url} is not asked without TLS: identity tokens would be read on the way"),
+                format!("{who} at {url} must use TLS, as identity tokens are secret"),
             )
-            .hint("give an https address; http is for loopback alone")
+            .hint("use an https URL; http is allowed only for loopback")
             .into());
         }
         let client = self.client(&url);
@@ -170,7 +167,7 @@ impl Http {
             let header = shown.header().ok_or_else(|| {
                 Finding::error(
                     codes::trust::TOKEN_REFUSED,
-                    format!("what is to be shown to {who} holds characters that no header can"),
+                    format!("the credentials for {who} contain invalid characters"),
                 )
             })?;
             request = request.header("authorization", header);
@@ -179,7 +176,7 @@ impl Http {
         let silent = |error: reqwest::Error| {
             let finding = Finding::error(
                 codes::trust::SERVICE_UNREACHABLE,
-                format!("{who} at {host} does not answer"),
+                format!("{who} at {host} is unreachable"),
             )
             .hint("nothing was stored: try again");
             // The URL may contain secrets.
@@ -190,7 +187,7 @@ impl Http {
         let mut body = Vec::new();
         while let Some(chunk) = response.chunk().await.map_err(silent)? {
             if body.len() + chunk.len() > LARGEST {
-                return Err(refused(who, &host, "its answer is larger than 1 MiB").into());
+                return Err(refused(who, &host, "its response is larger than 1 MiB").into());
             }
             body.extend_from_slice(&chunk);
         }
@@ -198,7 +195,7 @@ impl Http {
         if status.is_server_error() || status.as_u16() == 429 {
             return Err(Finding::error(
                 codes::trust::SERVICE_UNREACHABLE,
-                format!("{who} at {host} is not able to answer now ({status}): {words}"),
+                format!("{who} at {host} is overloaded or failing ({status}): {words}"),
             )
             .hint("nothing was stored: try again")
             .into());
@@ -216,9 +213,9 @@ impl Http {
 fn refused(who: &str, host: &str, why: &str) -> Finding {
     Finding::error(
         codes::trust::SERVICE_REFUSED,
-        format!("{who} at {host} refuses: {why}"),
+        format!("{who} at {host} rejects the request: {why}"),
     )
-    .hint("nothing was stored; is the token of an issuer that this service knows?")
+    .hint("nothing was stored; check that this service accepts the issuer of the token")
 }
 
 /// Returns the message of a service on one line, with control characters and credentials removed.

@@ -69,7 +69,7 @@ impl Services {
         let places = Places::read(&settings, &chosen, now)?;
         if places.are_seen_by_all() && matches!(settings.token, TokenSource::Login(_)) {
             ui.note(
-                "whoever logs in now is named in public logs for good, with the digest that is signed"
+                "the identity of the signer and the signed digest will be public permanently in transparency logs"
                     .to_owned(),
             );
         }

@@ -84,9 +84,9 @@ impl Places {
             (None, None) if settings.rekor_version == Some(LogVersion::Two) => {
                 return Err(Finding::error(
                     codes::usage::BAD_ARGUMENT,
-                    "where Rekor v2 is, is not known",
+                    "the URL of Rekor v2 is unknown",
                 )
-                .hint("its logs change from year to year: name one with --rekor-url, or a --signing-config that does")
+                .hint("its logs change every year: set --rekor-url, or a --signing-config with one")
                 .into());
             }
             (None, None) => vec![(REKOR, LogVersion::One)],
@@ -99,9 +99,9 @@ impl Places {
         if timestamps.is_empty() && logs.iter().any(|(_, version)| *version == LogVersion::Two) {
             return Err(Finding::error(
                 codes::usage::BAD_ARGUMENT,
-                "Rekor v2 does not say when a signature was made, and there is no timestamp authority that does",
+                "Rekor v2 returns no signing time, and no timestamp authority is set",
             )
-            .hint("name one with --timestamp-server-url, or in the signing config")
+            .hint("set --timestamp-server-url, or add one to the signing config")
             .into());
         }
         Ok(Self {
@@ -134,17 +134,17 @@ fn no_strangers(settings: &Settings, root: &Chosen) -> Outcome {
         (Some(_), Some(_)) => return Ok(()),
         (None, None) if is_public(&root.text) => return Ok(()),
         (Some(_), None) => {
-            "the transparency log is not named, and it is not taken to be the public one, since the certificate authority is another"
+            "the transparency log is not set: the public one is not used with another certificate authority"
         }
         (None, Some(_)) => {
-            "the certificate authority is not named, and it is not taken to be the public one, since the transparency log is another"
+            "the certificate authority is not set: the public one is not used with another transparency log"
         }
         (None, None) => {
-            "the trust root is not that of the public instance, and where the services are that sign under it is not said"
+            "the signing services are not set: the public ones are not used with another trust root"
         }
     };
     Err(Finding::error(codes::usage::BAD_ARGUMENT, missing)
-        .hint("name both with --fulcio-url and --rekor-url, or give a --signing-config")
+        .hint("set --fulcio-url and --rekor-url, or --signing-config")
         .into())
 }
 
@@ -162,7 +162,7 @@ fn parse(text: &str) -> Outcome<Url> {
     Url::parse(text).map_err(|error| {
         let finding = Finding::error(
             codes::usage::BAD_ARGUMENT,
-            format!("`{text}` is not the address of a service"),
+            format!("`{text}` is not a valid URL of a service"),
         );
         Failure::caused(finding.hint("write https://HOST"), &error)
     })

@@ -134,9 +134,9 @@ impl Source {
                 let issuer = wanted.issuer.ok_or_else(|| {
                     Finding::error(
                         codes::usage::BAD_ARGUMENT,
-                        "where to log in for this certificate authority is not known",
+                        "the issuer for this certificate authority is unknown",
                     )
-                    .hint("name its issuer with --oidc-issuer, or in a --signing-config")
+                    .hint("set --oidc-issuer, or add it to a --signing-config")
                 })?;
                 let login = Login {
                     issuer: issuer.to_owned(),
@@ -147,9 +147,9 @@ impl Source {
             }
             Self::Missing => Err(Finding::error(
                 codes::trust::TOKEN_REFUSED,
-                "there is neither a key nor an identity token to sign with",
+                "neither a key nor an identity token is available for signing",
             )
-            .hint("give --key, --identity-token, or --fulcio-auth-flow normal or device to log in; CI systems put a token into SIGSTORE_ID_TOKEN, or give one where the job may ask (GitHub Actions: permissions: id-token: write)")
+            .hint("set --key or --identity-token, or log in with --fulcio-auth-flow normal or device; in CI, set SIGSTORE_ID_TOKEN or allow the job to request a token (GitHub Actions: permissions: id-token: write)")
             .into()),
         }
     }
@@ -158,7 +158,7 @@ impl Source {
 fn empty(who: &str) -> Failure {
     Finding::error(
         codes::trust::SERVICE_REFUSED,
-        format!("{who} answers without a token"),
+        format!("the response of {who} has no token"),
     )
     .into()
 }

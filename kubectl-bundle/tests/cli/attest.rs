@@ -46,6 +46,6 @@ fn rejects_invalid_attestations_before_any_request() {
     exit code: 2
     ----- stdout -----
     ----- stderr -----
-    error: --predicate: standard input cannot be the predicate and a secret at once [BUNDLE-USAGE-001]
+    error: --predicate: standard input cannot be both the predicate and a secret [BUNDLE-USAGE-001]
     ");
 }

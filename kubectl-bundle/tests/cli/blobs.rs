@@ -14,7 +14,7 @@ fn rejects_input_that_is_not_a_regular_file() {
     exit code: 1
     ----- stdout -----
     ----- stderr -----
-    error: missing: the file cannot be read [BUNDLE-USAGE-002]
+    error: missing: cannot read the file [BUNDLE-USAGE-002]
       caused by: no such file or folder
       hint: check the path and its permissions
     ");
@@ -22,15 +22,15 @@ fn rejects_input_that_is_not_a_regular_file() {
     exit code: 1
     ----- stdout -----
     ----- stderr -----
-    error: folder: this is no file, but a folder, a pipe or a device [BUNDLE-USAGE-002]
-      hint: with --bundle, one file is meant, such as what `save` wrote
+    error: folder: not a regular file, but a folder, a pipe or a device [BUNDLE-USAGE-002]
+      hint: --bundle requires a regular file, such as an archive of `save`
     ");
     kb_snapshot!(context, ["sign", "empty", "--bundle", "b.json", "--key", "release.key"], @r"
     exit code: 1
     ----- stdout -----
     ----- stderr -----
     error: empty: the file is empty [BUNDLE-USAGE-002]
-      hint: is this the file that you meant?
+      hint: check that the path is correct
     ");
     // A device without an end, and a file with more content than its size.
     #[cfg(target_os = "linux")]
@@ -49,7 +49,7 @@ fn rejects_input_that_is_not_a_regular_file() {
     ----- stdout -----
     ----- stderr -----
     error: `web.tar` is not a reference: it names no registry [BUNDLE-REFERENCE-001]
-      hint: this is a file: to mean it, say where its signature is: --bundle web.tar.sigstore.json
+      hint: this is a file; add the path of its signature: --bundle web.tar.sigstore.json
     ");
     // A file that could be presented as the signature payload of an image.
     context.write("manifest.json", r#"{"schemaVersion":2,"layers":[]}"#);
@@ -73,23 +73,23 @@ fn rejects_input_that_is_not_a_regular_file() {
     exit code: 1
     ----- stdout -----
     ----- stderr -----
-    error: release.pub: the file exists already [BUNDLE-USAGE-003]
+    error: release.pub: the file already exists [BUNDLE-USAGE-003]
       hint: nothing was signed; --force overwrites it
     ");
     kb_snapshot!(context, ["sign", "web.tar", "--bundle", "./web.tar", "--force", "--key", "release.key"], @r"
     exit code: 1
     ----- stdout -----
     ----- stderr -----
-    error: ./web.tar: its signature would take the place of the file itself [BUNDLE-USAGE-003]
-      hint: nothing was signed; name another file with --bundle
+    error: ./web.tar: the signature would overwrite the file itself [BUNDLE-USAGE-003]
+      hint: nothing was signed; use another file with --bundle
     ");
     // Private services are not completed by the public instance, whose log is public.
     kb_snapshot!(context, ["sign", "web.tar", "--bundle", "b.json", "--identity-token", "x", "--fulcio-url", "https://fulcio.example.com"], @r"
     exit code: 2
     ----- stdout -----
     ----- stderr -----
-    error: the transparency log is not named, and it is not taken to be the public one, since the certificate authority is another [BUNDLE-USAGE-001]
-      hint: name both with --fulcio-url and --rekor-url, or give a --signing-config
+    error: the transparency log is not set: the public one is not used with another certificate authority [BUNDLE-USAGE-001]
+      hint: set --fulcio-url and --rekor-url, or --signing-config
     ");
 }
 
@@ -142,7 +142,7 @@ fn force_replaces_only_sigstore_bundles() {
         let before = read(there);
         for line in [&sign[..], &attest] {
             let refused = context.run(&[line, &["--bundle", there]].concat());
-            let why = format!("error: {there}: the file exists, and is no Sigstore bundle");
+            let why = format!("error: {there}: the file exists and is not a Sigstore bundle");
             assert!(
                 refused.contains(&why) && refused.contains("nothing was signed"),
                 "{refused}"
@@ -164,7 +164,7 @@ fn force_replaces_only_sigstore_bundles() {
         "release.pub",
     ];
     let verified = context.run(&[&verify[..], &["--attestation", kind]].concat());
-    let note = "an attestation is no signature: whether it is signed was not asked";
+    let note = "an attestation is not a signature: signatures were not verified";
     assert!(
         verified.contains("exit code: 0") && verified.contains(note),
         "{verified}"

@@ -48,7 +48,7 @@ fn builds_the_same_digest_every_time() {
       └─ sha256:6a2f0b6f... 325 bytes application/vnd.oci.image.layer.v1.tar+gzip
     Objects:     1
           1  ConfigMap
-    Permissions: to install it takes
+    Permissions: required to install
       in namespace default: {apiGroups: [""], resources: ["configmaps"], verbs: ["create", "delete", "patch"]}
     ----- stderr -----
     "#);
@@ -176,8 +176,8 @@ fn rejects_invalid_manifests() {
     exit code: 3
     ----- stdout -----
     ----- stderr -----
-    error: web/manifests/web.yaml: `manifests/web.yaml` is 10 MiB large, and a file of a bundle at most 8 MiB [BUNDLE-REGISTRY-005]
-      hint: Kubernetes stores no object of more than 1.5 MiB: split the file, or keep the data in an artifact of its own
+    error: web/manifests/web.yaml: `manifests/web.yaml` has 10 MiB, and the limit for a file of a bundle is 8 MiB [BUNDLE-REGISTRY-005]
+      hint: Kubernetes cannot store objects over 1.5 MiB: split the file, or move the data to a separate artifact
     ");
     let mut bomb = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n".to_owned();
     for level in 1..12 {
@@ -201,8 +201,8 @@ fn rejects_invalid_folders() {
     exit code: 1
     ----- stdout -----
     ----- stderr -----
-    error: nowhere: there is no such folder [BUNDLE-USAGE-002]
-      hint: name a folder with bundle.yaml and manifests/ in it, or an OCI layout
+    error: nowhere: no such folder [BUNDLE-USAGE-002]
+      hint: pass a folder that contains bundle.yaml and manifests/, or an OCI layout
     ");
     context.write("empty/bundle.yaml", PACKAGE);
     kb_snapshot!(context, ["build", "empty"], @r"
@@ -217,8 +217,8 @@ fn rejects_invalid_folders() {
     exit code: 3
     ----- stdout -----
     ----- stderr -----
-    error: bare/bundle.yaml: there is no bundle.yaml, so the bundle has neither name nor version [BUNDLE-FORMAT-015]
-      hint: let `kubectl bundle init` write one, or name both with --name and --version
+    error: bare/bundle.yaml: bundle.yaml is missing, so the bundle has neither name nor version [BUNDLE-FORMAT-015]
+      hint: create one with `kubectl bundle init`, or set --name and --version
     ");
     context.write("deep/bundle.yaml", PACKAGE);
     context.write("deep/manifests/more/web.yaml", CONFIG_MAP);
@@ -268,8 +268,8 @@ fn rejects_symbolic_links() {
     exit code: 3
     ----- stdout -----
     ----- stderr -----
-    error: web/manifests/x.yaml: `manifests/x.yaml` is a symbolic link; a bundle holds the files themselves [BUNDLE-REGISTRY-010]
-      hint: put a regular file in its place, or take it out of the bundle
+    error: web/manifests/x.yaml: `manifests/x.yaml` is a symbolic link; a bundle must contain the file itself [BUNDLE-REGISTRY-010]
+      hint: replace it with a regular file, or remove it from the bundle
     ");
 }
 
@@ -282,7 +282,7 @@ fn overwrites_only_layouts() {
     ----- stdout -----
     ----- stderr -----
     error: `mine` exists and is not an OCI layout [BUNDLE-USAGE-003]
-      hint: name a folder that does not exist yet; nothing was overwritten
+      hint: choose a folder that does not exist; nothing was overwritten
     ");
     assert!(context.path().join("mine/letter.txt").exists());
 }

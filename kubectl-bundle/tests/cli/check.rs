@@ -325,8 +325,8 @@ fn offline_check_reports_errors_of_the_file() {
     ----- stdout -----
     bundledeployment.core.rukpak.io/web nothing found
     ----- stderr -----
-    not checked: class core-rukpak-io-plain: whether there is one, what it demands, and whether you may use it
-    not checked: registry.example.com/web@sha256:9f86d081...: what it holds, who signed it, and whether it fits the cluster's version
+    not checked: class core-rukpak-io-plain: its existence, its requirements, and your permission to use it
+    not checked: registry.example.com/web@sha256:9f86d081...: its content, its signatures, and its compatibility with the cluster's version
     ");
     context.write(
         "bad.yaml",
@@ -390,7 +390,7 @@ fn offline_check_reports_errors_of_the_file() {
     exit code: 1
     ----- stdout -----
     ----- stderr -----
-    error: nowhere.yaml: the file cannot be read [BUNDLE-USAGE-002]
+    error: nowhere.yaml: cannot read the file [BUNDLE-USAGE-002]
       caused by: no such file or folder
       hint: check the path and its permissions
     ");
@@ -417,7 +417,7 @@ fn offline_check_reports_errors_of_the_file() {
     exit code: 2
     ----- stdout -----
     ----- stderr -----
-    error: there is no kubeconfig: [DIR]/home/.kube/config does not exist [BUNDLE-CLUSTER-002]
-      hint: name one with --kubeconfig, or set KUBECONFIG
+    error: no kubeconfig found: [DIR]/home/.kube/config does not exist [BUNDLE-CLUSTER-002]
+      hint: set --kubeconfig or KUBECONFIG
     ");
 }

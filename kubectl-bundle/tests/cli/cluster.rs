@@ -109,55 +109,55 @@ fn error_names_the_fault_of_a_kubeconfig() {
     exit code: 2
     ----- stdout -----
     ----- stderr -----
-    error: there is no kubeconfig: [DIR]/home/.kube/config does not exist [BUNDLE-CLUSTER-002]
-      hint: name one with --kubeconfig, or set KUBECONFIG
+    error: no kubeconfig found: [DIR]/home/.kube/config does not exist [BUNDLE-CLUSTER-002]
+      hint: set --kubeconfig or KUBECONFIG
     ");
     kb_snapshot!(context, ["get", "--kubeconfig", "nowhere.yaml"], @r#"
     exit code: 2
     ----- stdout -----
     ----- stderr -----
-    error: nowhere.yaml: the kubeconfig cannot be read [BUNDLE-CLUSTER-002]
+    error: nowhere.yaml: cannot read the kubeconfig [BUNDLE-CLUSTER-002]
       caused by: failed to read kubeconfig from '"nowhere.yaml"': No such file or directory (os error 2)
-      hint: check the path, or name another with --kubeconfig
+      hint: check the path, or use another file with --kubeconfig
     "#);
     kubeconfig(&context, "https://127.0.0.1:9");
     kb_snapshot!(context, ["get", "--context", "prod"], @r"
     exit code: 2
     ----- stdout -----
     ----- stderr -----
-    error: [DIR]/home/.kube/config: there is no context `prod` [BUNDLE-CLUSTER-002]
-      hint: there are: dev
+    error: [DIR]/home/.kube/config: context `prod` does not exist [BUNDLE-CLUSTER-002]
+      hint: available: dev
     ");
     kb_snapshot!(context, ["get"], @r"
     exit code: 4
     ----- stdout -----
     ----- stderr -----
-    error: the API server https://127.0.0.1:9 (context `dev` of [DIR]/home/.kube/config) does not answer [BUNDLE-CLUSTER-001]
+    error: the API server https://127.0.0.1:9 (context `dev` of [DIR]/home/.kube/config) is unreachable [BUNDLE-CLUSTER-001]
       caused by: client error (Connect)
       caused by: tcp connect error
       caused by: Connection refused (os error 111)
-      hint: check that the cluster runs and that the kubeconfig names it; --context picks another one
+      hint: check that the cluster is running and that the kubeconfig refers to it; --context selects another one
     ");
     context.write("broken.yaml", "clusters: {");
     kb_snapshot!(context, ["get", "--kubeconfig", "broken.yaml"], @r"
     exit code: 2
     ----- stdout -----
     ----- stderr -----
-    error: broken.yaml: the kubeconfig cannot be read [BUNDLE-CLUSTER-002]
+    error: broken.yaml: cannot read the kubeconfig [BUNDLE-CLUSTER-002]
       caused by: failed to parse kubeconfig YAML: error: line 1 column 11: expected sequence start
          --> <input>:1:11
           |
         1 | clusters: {
           |           ^ expected sequence start
-      hint: check the path, or name another with --kubeconfig
+      hint: check the path, or use another file with --kubeconfig
     ");
     context.write("empty.yaml", "apiVersion: v1\nkind: Config\n");
     kb_snapshot!(context, ["get", "--kubeconfig", "empty.yaml"], @r"
     exit code: 2
     ----- stdout -----
     ----- stderr -----
-    error: empty.yaml: no context is chosen [BUNDLE-CLUSTER-002]
-      hint: the file has no contexts at all
+    error: empty.yaml: no context is selected [BUNDLE-CLUSTER-002]
+      hint: the file has no contexts
     ");
 }
 
@@ -220,7 +220,7 @@ fn speaks_as_kubectl_does() {
     exit code: 1
     ----- stdout -----
     ----- stderr -----
-    error: the API server http://[SERVER] (context `dev` of [DIR]/home/.kube/config) does not know core.rukpak.io/v1alpha1 [BUNDLE-CLUSTER-005]
+    error: the API server http://[SERVER] (context `dev` of [DIR]/home/.kube/config) does not serve core.rukpak.io/v1alpha1 [BUNDLE-CLUSTER-005]
       hint: install bundle-webhook with its CRDs first: kubectl apply -f crds/
     ");
 }
@@ -259,8 +259,8 @@ fn dry_run_prints_the_object() {
     exit code: 2
     ----- stdout -----
     ----- stderr -----
-    error: --service-account: `deployer` does not name a ServiceAccount [BUNDLE-USAGE-001]
-      hint: write NAMESPACE/NAME, such as team-a/deployer, or give the namespace with -n
+    error: --service-account: `deployer` is not a valid ServiceAccount [BUNDLE-USAGE-001]
+      hint: write NAMESPACE/NAME, such as team-a/deployer, or set the namespace with -n
     ");
 }
 
@@ -320,7 +320,7 @@ fn prints_the_api_servers_message_about_immutable_fields() {
     ----- stdout -----
     ----- stderr -----
     Error from server (Conflict): Apply failed with 1 conflict: conflict with "kubectl": .spec.source
-      hint: somebody else manages these fields; --force-conflicts takes them over
+      hint: another field manager owns these fields; --force-conflicts takes them over
     "#);
 }
 
@@ -425,8 +425,8 @@ fn lists_and_describes_deployments() {
     Drifted: ConfigMap/team-a/web
     Corrected: 0s ago: restored ConfigMap/team-a/web (field manager "mallory" had written it)
     ----- stderr -----
-    warning: `?` could not be read: no right to get configmaps in namespace team-a [BUNDLE-CLUSTER-008]
-      hint: ask for a role with these rights; status reads with your own
+    warning: `?` could not be read: no permission to get configmaps in namespace team-a [BUNDLE-CLUSTER-008]
+      hint: request a role with these permissions; status uses yours
     "#);
     kb_snapshot!(context, ["delete", "web", "--wait=false"], @r#"
     exit code: 0
@@ -439,7 +439,7 @@ fn lists_and_describes_deployments() {
     exit code: 1
     ----- stdout -----
     ----- stderr -----
-    error: the API server http://[SERVER] (context `dev` of [DIR]/home/.kube/config) does not know core.rukpak.io/v1alpha1 [BUNDLE-CLUSTER-005]
+    error: the API server http://[SERVER] (context `dev` of [DIR]/home/.kube/config) does not serve core.rukpak.io/v1alpha1 [BUNDLE-CLUSTER-005]
       hint: install bundle-webhook with its CRDs first: kubectl apply -f crds/
     ");
 }

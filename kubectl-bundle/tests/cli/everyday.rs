@@ -93,7 +93,7 @@ fn upgrade_keeps_settings_without_flags() {
     let told = context.run(&arguments);
     assert!(
         told.contains(
-            "web changes from class production to class staging: that needs verb use on both\n"
+            "web changes from class production to class staging: this requires verb use on both\n"
         ),
         "{told}"
     );
@@ -183,7 +183,7 @@ fn wait_stops_at_permanent_failures() {
     bundledeployment.core.rukpak.io/web created
     ----- stderr -----
     error: bundledeployment web: ConfigMap/team-a/web exists already and belongs to nobody [BUNDLE-INSTALL-002]
-      hint: nothing goes on without a change; details: kubectl bundle status web
+      hint: retries cannot succeed without a change; details: kubectl bundle status web
     ");
     kb_snapshot!(context, ["deploy", "web", PINNED, "--wait"], @r#"
     exit code: 1
@@ -193,7 +193,7 @@ fn wait_stops_at_permanent_failures() {
     Warning: BUNDLE-TRUST-005: no SignaturePolicy covers "web" …
     waiting for web to be installed
     web: Installed=False InstallFailed: cannot reach the registry
-    error: bundledeployment web was deleted while it was waited for [BUNDLE-CLUSTER-006]
+    error: bundledeployment web was deleted during the wait [BUNDLE-CLUSTER-006]
     "#);
     kb_snapshot!(context, ["delete", "web"], @r#"
     exit code: 3
@@ -203,7 +203,7 @@ fn wait_stops_at_permanent_failures() {
     web: nothing is installed
     waiting for web to be gone
     error: bundledeployment web: custom resources exist [BUNDLE-CLUSTER-007]
-      hint: nothing goes on without a change; details: kubectl bundle status web
+      hint: retries cannot succeed without a change; details: kubectl bundle status web
     "#);
 }
 
@@ -352,7 +352,7 @@ fn completes_for_kubectl() {
     kb_snapshot!(context, ["__complete", "--", "deploy", "web", "--coll"], @r"
     exit code: 0
     ----- stdout -----
-    --collision	What to do with an object of the content that exists already and belongs to nobody
+    --collision	Treatment of an existing object without an owner
     :4
     ----- stderr -----
     ");
@@ -372,8 +372,8 @@ fn completes_for_kubectl() {
     exit code: 2
     ----- stdout -----
     ----- stderr -----
-    error: --install-to: only the script for kubectl is a program [BUNDLE-USAGE-001]
-      hint: write `kubectl bundle completion kubectl --install-to DIR`, or put what is printed where your shell reads it
+    error: --install-to: only the script for kubectl can be installed [BUNDLE-USAGE-001]
+      hint: write `kubectl bundle completion kubectl --install-to DIR`, or save the output where your shell reads it
     ");
 }
 
@@ -384,14 +384,14 @@ fn path_in_place_of_a_reference_is_an_error() {
     exit code: 2
     ----- stdout -----
     ----- stderr -----
-    error: `./web` is a path on this machine, and a reference to a registry is needed [BUNDLE-REFERENCE-001]
+    error: `./web` is a path on this machine, but a reference in a registry is required [BUNDLE-REFERENCE-001]
       hint: push it first: kubectl bundle push ./web REGISTRY/REPOSITORY:TAG
     ");
     kb_snapshot!(context, ["render", "wbe"], @r"
     exit code: 2
     ----- stdout -----
     ----- stderr -----
-    error: `wbe` is not a reference: it names no registry, and there is no such file or folder [BUNDLE-REFERENCE-001]
+    error: `wbe` is not a reference: it names no registry, and no such file or folder exists [BUNDLE-REFERENCE-001]
       hint: write REGISTRY/REPOSITORY:TAG or REGISTRY/REPOSITORY@sha256:…, such as registry.example.com/team/web:1.4.0
     ");
 }
@@ -404,7 +404,7 @@ fn rejects_signing_with_a_public_key_before_the_password_prompt() {
     context.stdout(&["keys", "generate", "--output-key-prefix", "bundle"]);
     let told = Context::run(&context, &["sign", &web, "--key", "bundle.pub"]);
     assert!(
-        told.contains("it is a public key, which verifies and cannot sign"),
+        told.contains("it is a public key, which cannot sign"),
         "{told}"
     );
     assert!(told.starts_with("exit code: 1\n"), "{told}");

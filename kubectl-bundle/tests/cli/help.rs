@@ -19,22 +19,22 @@ fn help_names_every_verb_and_exit_code() {
       pull        Pull a bundle from a registry into a layout or archive
       copy        Copy a bundle between registries, layouts and archives
       save        Save bundles with signatures and images in one file
-      load        Load such a file into a registry
-      inspect     Show what a bundle is and holds
+      load        Load a saved file into a registry
+      inspect     Describe a bundle
       unpack      Write the files of a bundle into a folder
       render      Print the objects that would be installed
-      keys        Make key pairs for signing
+      keys        Create key pairs for signing
       sign        Sign a bundle in a registry
       attest      Attest something about a bundle in a registry
-      verify      Verify who signed a bundle
-      policy      Try SignaturePolicies before they are in force
+      verify      Verify the signatures of a bundle
+      policy      Evaluate SignaturePolicies before they are applied
       trust       Get trust roots from a TUF repository
       deploy      Install a bundle, or upgrade to it
       create      Create a Bundle without installing it
-      check       Say what admission would say about files
-      get         List what is deployed, at one look
-      status      Show one deployment in detail
-      delete      Delete deployments
+      check       Review objects in files as admission would
+      get         List BundleDeployments
+      status      Describe one BundleDeployment
+      delete      Delete BundleDeployments
       install     Install bundle-webhook in a cluster
       uninstall   Remove bundle-webhook from a cluster
       version     Print the versions of this program and of the cluster
@@ -50,27 +50,28 @@ fn help_names_every_verb_and_exit_code() {
 
     Global options:
       -q, --quiet
-              Say nothing but errors
+              Print only errors
 
       -v, --verbose[=<LEVEL>]
-              Say each step; at level 6 also each HTTP request, at 7 with its headers, as kubectl does
+              Print each step; from level 6 also each HTTP request, from 7 also its headers, as in
+              kubectl
 
           --color <WHEN>
-              When to use colour; `auto` heeds NO_COLOR and terminals
-
+              Use of colour; `auto` respects NO_COLOR and uses it only on terminals
+              
               Possible values:
               - auto:   On terminals, unless NO_COLOR is set
               - always: Always
               - never:  Never
-              
+
               [default: auto]
 
     Exit codes:
       0  done
       1  failed
-      2  wrong use
+      2  usage error
       3  refused by a rule, a signature or the API server
-      4  cannot tell now: something did not answer; worth trying again
+      4  cannot tell: a dependency did not respond; retry later
     ----- stderr -----
     ");
 }
@@ -157,7 +158,7 @@ fn usage_errors_exit_with_2() {
         let told = context.run(&arguments);
         assert!(told.starts_with("exit code: 2\n"), "{told}");
         assert!(
-            told.contains("hint: the flag for a path is --to: --to web.oci"),
+            told.contains("hint: use --to for a path: --to web.oci"),
             "{told}"
         );
     }
@@ -166,21 +167,21 @@ fn usage_errors_exit_with_2() {
     ----- stdout -----
     ----- stderr -----
     error: --output: `wide` is not a format: json or yaml [BUNDLE-USAGE-001]
-      hint: the flag for a path is --to: --to wide
+      hint: use --to for a path: --to wide
     ");
     kb_snapshot!(context, ["keys", "export", "--key", "a.key", "--unencrypted-private-key", "-o", "a.pem"], @r"
     exit code: 2
     ----- stdout -----
     ----- stderr -----
-    error: --output: there is nothing to print [BUNDLE-USAGE-001]
-      hint: the flag for a path is --to: --to a.pem
+    error: --output: no format is required here [BUNDLE-USAGE-001]
+      hint: use --to for a path: --to a.pem
     ");
     kb_snapshot!(context, ["get", "--request-timeout=soon"], @r"
     exit code: 2
     ----- stdout -----
     ----- stderr -----
     error: --request-timeout: `soon` is not a duration [BUNDLE-USAGE-001]
-      hint: write a number and a unit, such as 30s, 5m or 1h30m
+      hint: write a number with a unit, such as 30s, 5m or 1h30m
     ");
 }
 

@@ -129,8 +129,8 @@ fn builds_from_the_lock_file_without_a_registry() {
     exit code: 0
     ----- stdout -----
     ----- stderr -----
-    warning: web/manifests/web.yaml:1: Deployment.apps/default/web: spec.template.spec.containers[1].env[0].value: `[REGISTRY]/lib/gone:1.0.0` looks like an image, and is not locked: the registry does not have it [BUNDLE-IMAGE-007]
-      hint: if it is one, correct its name; if it is none, nothing is to be done
+    warning: web/manifests/web.yaml:1: Deployment.apps/default/web: spec.template.spec.containers[1].env[0].value: `[REGISTRY]/lib/gone:1.0.0` may be an image, and is not locked: not found in the registry [BUNDLE-IMAGE-007]
+      hint: if it is an image, correct its name; otherwise ignore this note
     image [REGISTRY]/lib/web:1.0.0 is sha256:316a3642... (Deployment.apps/default/web: spec.template.spec.containers[0].image, and 1 more place)
     image [REGISTRY]/lib/tool:2.0.0 is sha256:07a2b42a... (Deployment.apps/default/web: spec.template.spec.containers[1].image)
     image [REGISTRY]/lib/gone:1.0.0, probably (Deployment.apps/default/web: spec.template.spec.containers[1].env[0].value)
@@ -191,7 +191,7 @@ fn builds_from_the_lock_file_without_a_registry() {
           Deployment.apps/default/web: spec.template.spec.containers[1].env[0].value
     Objects:     1
           1  Deployment.apps
-    Permissions: to install it takes
+    Permissions: required to install
       in namespace default: {apiGroups: ["apps"], resources: ["deployments"], verbs: ["create", "delete", "patch"]}
     ----- stderr -----
     "#);
@@ -211,10 +211,10 @@ fn builds_from_the_lock_file_without_a_registry() {
     exit code: 1
     ----- stdout -----
     ----- stderr -----
-    warning: web/manifests/web.yaml:1: Deployment.apps/default/web: spec.template.spec.containers[1].env[0].value: `[REGISTRY]/lib/gone:1.0.0` looks like an image, and is not locked: the registry does not have it [BUNDLE-IMAGE-007]
-      hint: if it is one, correct its name; if it is none, nothing is to be done
-    error: web/manifests/web.yaml:1: Deployment.apps/default/web: spec.template.spec.containers[1].image: cannot read the manifest of [REGISTRY]/lib/tool:2.0.1: the registry does not have it [BUNDLE-REGISTRY-002]
-      hint: check the repository, and the tag or digest; some registries hide what these credentials may not see
+    warning: web/manifests/web.yaml:1: Deployment.apps/default/web: spec.template.spec.containers[1].env[0].value: `[REGISTRY]/lib/gone:1.0.0` may be an image, and is not locked: not found in the registry [BUNDLE-IMAGE-007]
+      hint: if it is an image, correct its name; otherwise ignore this note
+    error: web/manifests/web.yaml:1: Deployment.apps/default/web: spec.template.spec.containers[1].image: cannot read the manifest of [REGISTRY]/lib/tool:2.0.1: not found in the registry [BUNDLE-REGISTRY-002]
+      hint: check the repository and the tag or digest; some registries report content as missing if the credentials may not read it
     ");
 }
 
@@ -262,7 +262,7 @@ fn describes_indexes_and_other_images() {
     ----- stdout -----
     Reference:   [REGISTRY]/lib/web@sha256:316a3642...
     Digest:      sha256:316a3642...
-    Kind:        an index: choose one of its images by digest
+    Kind:        an index: select one of its images by digest
     Signatures:  none
     Platforms:   3
       linux/arm64 sha256:00000000... 1 bytes
@@ -277,13 +277,13 @@ fn describes_indexes_and_other_images() {
     ----- stdout -----
     Reference:   [REGISTRY]/lib/tool@sha256:762375c1...
     Digest:      sha256:762375c1...
-    Kind:        an image that does not say it is a bundle
+    Kind:        an image that is not marked as a bundle
     Signatures:  none
     Layers:      1, 9 bytes
       └─ sha256:ea104564... 9 bytes application/vnd.oci.image.layer.v1.tar
     ----- stderr -----
     [REGISTRY]/lib/tool:2.0.0 is sha256:762375c1...
-    warning: its layers hold no bundle: cannot pull [REGISTRY]/lib/tool@sha256:762375c1...: the layer's archive cannot be read: failed to read entire block [BUNDLE-REGISTRY-008]
+    warning: its layers contain no bundle: cannot pull [REGISTRY]/lib/tool@sha256:762375c1...: the layer's archive cannot be read: failed to read entire block [BUNDLE-REGISTRY-008]
     ");
 }
 
@@ -338,7 +338,7 @@ fn describes_permissions_objects_and_compatibility() {
           1  Role.rbac.authorization.k8s.io
       ConfigMap/default/web v1
       Role.rbac.authorization.k8s.io/default/r rbac.authorization.k8s.io/v1
-    Permissions: to install it takes
+    Permissions: required to install
       in namespace default: {apiGroups: [""], resources: ["configmaps"], verbs: ["create", "delete", "patch"]}
       in namespace default: {apiGroups: ["rbac.authorization.k8s.io"], resources: ["roles"], verbs: ["create", "delete", "patch"]}
       in namespace default: {apiGroups: [""], resources: ["secrets"], verbs: ["get", "list"]}

@@ -18,7 +18,7 @@ fn example_of_init_can_be_built() {
     web/config.schema.json
     web/config.yaml
     ----- stderr -----
-    an example of bundle web 0.1.0
+    example of bundle web 0.1.0
     next: kubectl bundle build web
     ");
     let built = context.run(&["build", "web"]);
@@ -27,7 +27,7 @@ fn example_of_init_can_be_built() {
     exit code: 1
     ----- stdout -----
     ----- stderr -----
-    error: web/bundle.yaml: the file exists already [BUNDLE-USAGE-003]
+    error: web/bundle.yaml: the file already exists [BUNDLE-USAGE-003]
       hint: nothing was written; --force overwrites it
     ");
 }
@@ -38,13 +38,13 @@ fn writes_nothing_if_one_file_exists() {
     context.write("web/web.yaml", CONFIG_MAP);
     let said = context.run(&["init", "web", "--dry-run"]);
     assert!(
-        said.contains("there are manifests, but not in a folder `manifests`"),
+        said.contains("the manifests are not in a folder `manifests`"),
         "{said}"
     );
     context.write("page/config.schema.json", "mine");
     let said = context.run(&["init", "page"]);
     assert!(
-        said.contains("page/config.schema.json: the file exists already"),
+        said.contains("page/config.schema.json: the file already exists"),
         "{said}"
     );
     assert!(!context.path().join("page/bundle.yaml").exists());
@@ -92,7 +92,7 @@ fn detects_the_content_of_a_folder() {
     exit code: 1
     ----- stdout -----
     ----- stderr -----
-    error: `helm` is needed for this content and is not on PATH [BUNDLE-USAGE-008]
+    error: `helm` is required for this content and was not found on PATH [BUNDLE-USAGE-008]
       hint: install helm 3 or later from https://helm.sh, or render the chart elsewhere and build the result as plain+v0
     ");
 }
@@ -117,8 +117,8 @@ fn name_and_version_come_from_flags_or_from_the_file() {
     exit code: 2
     ----- stdout -----
     ----- stderr -----
-    error: --version: bundle.yaml says 1.4.0, and the flag 2.0.0 [BUNDLE-USAGE-001]
-      hint: change bundle.yaml, or leave out the flag: it is for content without one
+    error: --version: bundle.yaml has 1.4.0, but the flag has 2.0.0 [BUNDLE-USAGE-001]
+      hint: change bundle.yaml, or omit the flag: it is for content without a bundle.yaml
     ");
     let built = context.run(&["build", "bare", "--name", "bare", "--version", "2.0"]);
     assert!(built.contains("try with `2.0.0`"), "{built}");

@@ -27,8 +27,8 @@ fn key_pair_is_never_overwritten() {
     exit code: 1
     ----- stdout -----
     ----- stderr -----
-    error: release.key: the file exists already [BUNDLE-USAGE-003]
-      hint: keys are never overwritten: choose another --output-key-prefix, or move the old pair away
+    error: release.key: the file already exists [BUNDLE-USAGE-003]
+      hint: keys are never overwritten: use another --output-key-prefix, or move the existing files
     ");
     let again = std::fs::read_to_string(context.path().join("release.key")).unwrap();
     assert_eq!(private, again);
@@ -38,8 +38,8 @@ fn key_pair_is_never_overwritten() {
     exit code: 1
     ----- stdout -----
     ----- stderr -----
-    error: half.pub: the file exists already [BUNDLE-USAGE-003]
-      hint: keys are never overwritten: choose another --output-key-prefix, or move the old pair away
+    error: half.pub: the file already exists [BUNDLE-USAGE-003]
+      hint: keys are never overwritten: use another --output-key-prefix, or move the existing files
     ");
     assert!(!context.path().join("half.key").exists());
 }
@@ -50,8 +50,8 @@ fn password_source_is_required() {
     exit code: 2
     ----- stdout -----
     ----- stderr -----
-    error: a password is needed, and there is no terminal to ask on [BUNDLE-USAGE-004]
-      hint: set BUNDLE_PASSWORD or COSIGN_PASSWORD, or give it on standard input with --password-stdin
+    error: a password is required, and there is no terminal for a prompt [BUNDLE-USAGE-004]
+      hint: set BUNDLE_PASSWORD or COSIGN_PASSWORD, or pass it on standard input with --password-stdin
     ");
 }
 
@@ -62,8 +62,8 @@ fn empty_line_is_an_empty_password_and_no_line_is_an_error() {
     exit code: 2
     ----- stdout -----
     ----- stderr -----
-    error: standard input ended before there was a password [BUNDLE-USAGE-004]
-      hint: set BUNDLE_PASSWORD or COSIGN_PASSWORD, or give it on standard input with --password-stdin
+    error: standard input has no password [BUNDLE-USAGE-004]
+      hint: set BUNDLE_PASSWORD or COSIGN_PASSWORD, or pass it on standard input with --password-stdin
     ");
     assert!(!context.path().join("bundle.key").exists());
     let line = context.write("line", "\n");
@@ -82,9 +82,9 @@ fn error_names_a_missing_folder_for_keys() {
     exit code: 1
     ----- stdout -----
     ----- stderr -----
-    error: no/such/release.key: the file cannot be written [BUNDLE-USAGE-003]
+    error: no/such/release.key: cannot write the file [BUNDLE-USAGE-003]
       caused by: no such file or folder
-      hint: nothing was left behind; choose a place that exists, may be written to, and holds no such file yet
+      hint: no partial file remains; choose an existing, writable folder without such a file
     ");
 }
 

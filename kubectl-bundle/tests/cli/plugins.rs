@@ -41,16 +41,16 @@ fn plugin_must_exist_and_be_executable() {
     exit code: 1
     ----- stdout -----
     ----- stderr -----
-    error: `sigstore-kms-test` is needed for test://slot/1 and is not on PATH [BUNDLE-USAGE-008]
-      hint: install the plugin of your key service, an executable of that name that speaks sigstore's KMS plugin protocol; a file of that name needs ./ before it
+    error: `sigstore-kms-test` is required for test://slot/1 and was not found on PATH [BUNDLE-USAGE-008]
+      hint: install the plugin of your key service: an executable with that name that implements sigstore's KMS plugin protocol. For a file with that name, write ./ before it
     ");
     let path = context.write("bin/sigstore-kms-test", "");
     kb_snapshot!(context, ["keys", "public", "--key", "test://slot/1"], @r"
     exit code: 1
     ----- stdout -----
     ----- stderr -----
-    error: `[DIR]/bin/sigstore-kms-test` is needed for test://slot/1, and may not be run [BUNDLE-USAGE-008]
-      hint: its permissions do not say that it is a program: chmod +x
+    error: `[DIR]/bin/sigstore-kms-test` is required for test://slot/1, but is not executable [BUNDLE-USAGE-008]
+      hint: make it executable: chmod +x
     ");
     std::fs::write(&path, "\u{0}\u{1}neither a script nor a program").unwrap();
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
@@ -58,22 +58,22 @@ fn plugin_must_exist_and_be_executable() {
     exit code: 1
     ----- stdout -----
     ----- stderr -----
-    error: `sigstore-kms-test`, which is needed for test://slot/1, cannot be run: Exec format error (os error 8) [BUNDLE-USAGE-009]
-      hint: nothing was stored; the plugin or the device behind it is at fault
+    error: `sigstore-kms-test`, which is required for test://slot/1, cannot be run: Exec format error (os error 8) [BUNDLE-USAGE-009]
+      hint: nothing was stored; check the plugin and its device
     ");
     kb_snapshot!(context, ["keys", "public", "--key", "awskms:///alias/release"], @r"
     exit code: 1
     ----- stdout -----
     ----- stderr -----
-    error: `sigstore-kms-awskms` is needed for awskms:///alias/release and is not on PATH [BUNDLE-USAGE-008]
-      hint: cosign has this service built in; here it is reached through a plugin, an executable of that name that speaks sigstore's KMS plugin protocol
+    error: `sigstore-kms-awskms` is required for awskms:///alias/release and was not found on PATH [BUNDLE-USAGE-008]
+      hint: unlike cosign, this program supports the service only through a plugin: an executable with that name that implements sigstore's KMS plugin protocol
     ");
     kb_snapshot!(context, ["keys", "public", "--key", "../../bin/evil://x"], @r"
     exit code: 2
     ----- stdout -----
     ----- stderr -----
-    error: the key `../../bin/evil://x` cannot be used: the name of a plugin is made of a-z, 0-9 and `-` [BUNDLE-USAGE-001]
-      hint: give a file, or NAME://RESOURCE for a key that the program sigstore-kms-NAME on PATH holds
+    error: the key `../../bin/evil://x` is invalid: the name of a plugin consists of a-z, 0-9 and `-` [BUNDLE-USAGE-001]
+      hint: pass a file, or NAME://RESOURCE for a key of the KMS plugin sigstore-kms-NAME on PATH
     ");
 }
 
@@ -84,30 +84,30 @@ fn rejects_responses_of_a_plugin_to_another_request() {
         ("yes", "wrote more than 256 KiB"),
         (
             "echo hello",
-            "it ended with exit status: 0 and without one of its answers",
+            "it exited with exit status: 0 and without a response",
         ),
         (
             "echo 'no such device' >&2; exit 7",
-            "it ended with exit status: 7, saying: no such device",
+            "it exited with exit status: 7: no such device",
         ),
-        ("kill -9 $$", "it ended with signal: 9"),
-        ("echo '[]'", "without one of its answers"),
-        ("echo '{}'", "it answers something else than it was asked"),
+        ("kill -9 $$", "it exited with signal: 9"),
+        ("echo '[]'", "without a response"),
+        ("echo '{}'", "it is the response to another request"),
         (
             "echo '{\"signMessage\":{\"signature\":\"AAAA\"}}'",
-            "it answers something else than it was asked",
+            "it is the response to another request",
         ),
         (
             "echo '{\"publicKey\":{\"publicKeyPEM\":\"\"}}'",
-            "it answers something else than it was asked",
+            "it is the response to another request",
         ),
         (
             "echo '{\"publicKey\":{\"publicKeyPEM\":\"***\"}}'",
-            "its answer is not base64",
+            "it is not base64",
         ),
         (
             "echo '{\"publicKey\":{\"publicKeyPEM\":\"/w==\"}}'",
-            "its public key is not text",
+            "its public key is not UTF-8",
         ),
     ] {
         plugin(&context, script);
@@ -127,8 +127,8 @@ fn rejects_responses_of_a_plugin_to_another_request() {
     exit code: 1
     ----- stdout -----
     ----- stderr -----
-    error: `sigstore-kms-test` refuses test://slot/1: \u{1b}[31mI speak v1 no more [BUNDLE-TRUST-040]
-      hint: these are the words of the plugin; nothing was stored
+    error: `sigstore-kms-test` returned an error for test://slot/1: \u{1b}[31mI speak v1 no more [BUNDLE-TRUST-040]
+      hint: the plugin reported this error; nothing was stored
     ");
 }
 
@@ -194,7 +194,9 @@ fn invalid_signature_of_a_plugin_is_not_stored_and_secrets_are_withheld() {
     );
     let told = context.run(&["sign", &reference, "--key", "test://slot/1"]);
     assert!(
-        told.contains("`sigstore-kms-test` refuses test://slot/1: locked [BUNDLE-TRUST-040]"),
+        told.contains(
+            "`sigstore-kms-test` returned an error for test://slot/1: locked [BUNDLE-TRUST-040]"
+        ),
         "{told}"
     );
 }

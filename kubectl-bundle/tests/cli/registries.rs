@@ -39,7 +39,7 @@ fn pushes_once_signs_and_verifies() {
     ----- stdout -----
     [REGISTRY]/team/web@sha256:4cc7e585...
     ----- stderr -----
-    nothing to do: sha256:4cc7e585... is there already, and 1.4.0 names it
+    nothing to do: 1.4.0 already refers to sha256:4cc7e585...
     ");
     let unsigned = context.run(&["verify", &web, "--key", "bundle.pub"]);
     assert!(unsigned.starts_with("exit code: 3\n"), "{unsigned}");
@@ -55,13 +55,13 @@ fn pushes_once_signs_and_verifies() {
     [REGISTRY]/team/web@sha256:4cc7e585...
     ----- stderr -----
     [REGISTRY]/team/web:1.4.0 is sha256:4cc7e585...
-    nothing to do: it is signed already with bundle.key (ECDSA P-256, [KEY])
+    nothing to do: this signature exists already with bundle.key (ECDSA P-256, [KEY])
     ");
     kb_snapshot!(context, ["verify", web, "--key", "bundle.pub"], @r"
     exit code: 0
     ----- stdout -----
-    SIGNED BY    AUTHORITY   SIGNER                                         WHEN        SAYS
-    bundle.pub   <none>      [KEY]   not known   name=web,version=1.4.0
+    SIGNED BY    AUTHORITY   SIGNER                                         WHEN      SAYS
+    bundle.pub   <none>      [KEY]   unknown   name=web,version=1.4.0
     ----- stderr -----
     [REGISTRY]/team/web:1.4.0 is sha256:4cc7e585...
     verified [REGISTRY]/team/web@sha256:4cc7e585...: 1 signature(s) found; checked: key, digest
@@ -108,7 +108,7 @@ fn pushes_once_signs_and_verifies() {
       └─ sha256:6a2f0b6f... 325 bytes application/vnd.oci.image.layer.v1.tar+gzip
     Objects:     1
           1  ConfigMap
-    Permissions: to install it takes
+    Permissions: required to install
       in namespace default: {apiGroups: [""], resources: ["configmaps"], verbs: ["create", "delete", "patch"]}
     ----- stderr -----
     [REGISTRY]/team/web:1.4.0 is sha256:4cc7e585...
@@ -146,7 +146,7 @@ fn finds_signatures_among_a_thousand_attestations() {
     context.stdout(&sign);
     let again = context.run(&sign);
     assert!(
-        again.contains("nothing to do: it is signed already"),
+        again.contains("nothing to do: this signature exists already"),
         "{again}"
     );
     context.stdout(&["verify", &web, "--key", "bundle.pub"]);
@@ -166,8 +166,8 @@ fn tag_is_moved_only_with_the_flag() {
     exit code: 3
     ----- stdout -----
     ----- stderr -----
-    error: cannot push [REGISTRY]/web:stable: the tag names other content, sha256:4cc7e585... [BUNDLE-REGISTRY-009]
-      hint: push under another tag, or say that the tag shall move (--overwrite-tag)
+    error: cannot push [REGISTRY]/web:stable: the tag refers to other content, sha256:4cc7e585... [BUNDLE-REGISTRY-009]
+      hint: push under another tag, or move the tag with --overwrite-tag
     ");
     kb_snapshot!(context, ["push", "web", web, "--overwrite-tag"], @r"
     exit code: 0
@@ -198,14 +198,14 @@ fn rejects_wrong_keys_and_passwords() {
     exit code: 1
     ----- stdout -----
     ----- stderr -----
-    error: bundle.pub: it is a public key, which verifies and cannot sign [BUNDLE-TRUST-008]
-      hint: name the private key of the pair, such as cosign.key; `kubectl bundle verify REF --key FILE` takes this one
+    error: bundle.pub: it is a public key, which cannot sign [BUNDLE-TRUST-008]
+      hint: pass the private key of the pair, such as cosign.key; the public key is for `kubectl bundle verify REF --key FILE`
     ");
     kb_snapshot!(context, ["sign", web, "--key", "nowhere.key"], @r"
     exit code: 1
     ----- stdout -----
     ----- stderr -----
-    error: nowhere.key: the file cannot be read [BUNDLE-USAGE-002]
+    error: nowhere.key: cannot read the file [BUNDLE-USAGE-002]
       caused by: no such file or folder
       hint: check the path and its permissions
     ");
@@ -264,8 +264,8 @@ fn verifies_against_policies() {
     kb_snapshot!(context, ["verify", web, "--policy", "policy.yaml"], @r"
     exit code: 0
     ----- stdout -----
-    SIGNED BY   AUTHORITY     SIGNER                                         WHEN        SAYS
-    releases    release-key   [KEY]   not known   <none>
+    SIGNED BY   AUTHORITY     SIGNER                                         WHEN      SAYS
+    releases    release-key   [KEY]   unknown   <none>
     ----- stderr -----
     [REGISTRY]/team/web:1.4.0 is sha256:4cc7e585...
     verified [REGISTRY]/team/web@sha256:4cc7e585...: 1 signature(s) found; checked: key, digest
@@ -276,17 +276,17 @@ fn verifies_against_policies() {
     ----- stdout -----
     ----- stderr -----
     [REGISTRY]/team/web:1.4.0 is sha256:4cc7e585...
-    error: [REGISTRY]/team/web@sha256:4cc7e585...: none of these SignaturePolicies covers [REGISTRY]/team/web, so nothing was verified [BUNDLE-TRUST-004]
+    error: [REGISTRY]/team/web@sha256:4cc7e585...: none of these SignaturePolicies matches [REGISTRY]/team/web, so nothing was verified [BUNDLE-TRUST-004]
       hint: check images[].glob in the policies
     ");
     kb_snapshot!(context, ["policy", "test", "others.yaml", "--image", web], @r"
     exit code: 3
     ----- stdout -----
-    POLICY     MODE      DECISION       SIGNED BY
-    releases   enforce   not about it   <none>
+    POLICY     MODE      DECISION   SIGNED BY
+    releases   enforce   no match   <none>
     ----- stderr -----
     [REGISTRY]/team/web:1.4.0 is sha256:4cc7e585...
-    error: [REGISTRY]/team/web@sha256:4cc7e585...: none of these SignaturePolicies covers [REGISTRY]/team/web, so nothing was verified [BUNDLE-TRUST-004]
+    error: [REGISTRY]/team/web@sha256:4cc7e585...: none of these SignaturePolicies matches [REGISTRY]/team/web, so nothing was verified [BUNDLE-TRUST-004]
       hint: check images[].glob in the policies
     ");
     let hub = policy.replace(&format!("{host}/team/**"), "docker.io/*");
@@ -310,7 +310,7 @@ fn verifies_against_policies() {
     error: wrong.yaml: SignaturePolicy/x: spec.authorities: it is empty: nobody could ever satisfy the policy [BUNDLE-TRUST-003]
       hint: until the policy is corrected, it refuses what it matches
     error: wrong.yaml:5: this is Namespace, not a SignaturePolicy [BUNDLE-TRUST-003]
-      hint: name files that hold SignaturePolicies, and the Secrets and ConfigMaps that these name
+      hint: pass files with SignaturePolicies, and with the Secrets and ConfigMaps that they reference
     ");
 }
 
@@ -372,7 +372,7 @@ fn forbidden_signatures_are_never_reported_as_missing() {
                 },
                 "{said}"
             );
-            assert!(said.contains("refuses access"), "{said}");
+            assert!(said.contains("denies access"), "{said}");
             assert!(
                 !said.contains("BUNDLE-TRUST-001") && !said.contains("holds no"),
                 "{said}"

@@ -13,14 +13,14 @@ fn reports_an_unreachable_registry() {
     exit code: 4
     ----- stdout -----
     ----- stderr -----
-    error: cannot read the manifest of 127.0.0.1:9/web:1: 127.0.0.1:9 does not answer (Connection refused (os error 111)) [BUNDLE-REGISTRY-001]
-      hint: check that 127.0.0.1:9 is the right host and port, and reachable from here
+    error: cannot read the manifest of 127.0.0.1:9/web:1: 127.0.0.1:9 is unreachable (Connection refused (os error 111)) [BUNDLE-REGISTRY-001]
+      hint: check that 127.0.0.1:9 is the right host and port, and that it is reachable from this machine
     ");
     kb_snapshot!(context, ["verify", "127.0.0.1:9/web:1", "--key", "nowhere.pub"], @r"
     exit code: 1
     ----- stdout -----
     ----- stderr -----
-    error: nowhere.pub: the file cannot be read [BUNDLE-USAGE-002]
+    error: nowhere.pub: cannot read the file [BUNDLE-USAGE-002]
       caused by: no such file or folder
       hint: check the path and its permissions
     ");
@@ -41,30 +41,30 @@ fn reports_registries_with_false_stalled_or_interrupted_responses() {
     exit code: 3
     ----- stdout -----
     ----- stderr -----
-    error: cannot read the manifest of [REGISTRY]/web:1.4.0: the registry lies about a digest: sha256:4cc7e585... was asked for, sha256:059f1682... arrived [BUNDLE-REGISTRY-004]
-      hint: the registry, its storage or a proxy between is at fault; nothing was used
+    error: cannot read the manifest of [REGISTRY]/web:1.4.0: the registry returned content with another digest: expected sha256:4cc7e585..., received sha256:059f1682... [BUNDLE-REGISTRY-004]
+      hint: the content was discarded; check the registry, its storage and proxies
     ");
     insta::assert_snapshot!(inspect(Fault::LyingBlob), @r"
     exit code: 3
     ----- stdout -----
     ----- stderr -----
     [REGISTRY]/web:1.4.0 is sha256:4cc7e585...
-    error: cannot pull [REGISTRY]/web@sha256:4cc7e585...: the registry lies about a digest: sha256:7b4bc785... was asked for, sha256:0302a6ba... arrived [BUNDLE-REGISTRY-004]
-      hint: the registry, its storage or a proxy between is at fault; nothing was used
+    error: cannot pull [REGISTRY]/web@sha256:4cc7e585...: the registry returned content with another digest: expected sha256:7b4bc785..., received sha256:0302a6ba... [BUNDLE-REGISTRY-004]
+      hint: the content was discarded; check the registry, its storage and proxies
     ");
     insta::assert_snapshot!(inspect(Fault::TruncatedBlob), @r"
     exit code: 3
     ----- stdout -----
     ----- stderr -----
     [REGISTRY]/web:1.4.0 is sha256:4cc7e585...
-    error: cannot pull [REGISTRY]/web@sha256:4cc7e585...: the registry lies about a size: 163 bytes were named, and 81 arrive [BUNDLE-REGISTRY-004]
-      hint: the registry, its storage or a proxy between is at fault; nothing was used
+    error: cannot pull [REGISTRY]/web@sha256:4cc7e585...: the registry returned content of another size: expected 163 bytes, received 81 [BUNDLE-REGISTRY-004]
+      hint: the content was discarded; check the registry, its storage and proxies
     ");
     insta::assert_snapshot!(inspect_within("500ms", Fault::Silent), @r"
     exit code: 4
     ----- stdout -----
     ----- stderr -----
-    error: cannot read the manifest of [REGISTRY]/web:1.4.0: the registry stopped answering (500 ms) [BUNDLE-REGISTRY-006]
+    error: cannot read the manifest of [REGISTRY]/web:1.4.0: the registry stopped responding (500 ms) [BUNDLE-REGISTRY-006]
       hint: try again
     ");
     insta::assert_snapshot!(inspect_within("3s", Fault::StallingBlob), @r"
@@ -72,7 +72,7 @@ fn reports_registries_with_false_stalled_or_interrupted_responses() {
     ----- stdout -----
     ----- stderr -----
     [REGISTRY]/web:1.4.0 is sha256:4cc7e585...
-    error: cannot pull [REGISTRY]/web@sha256:4cc7e585...: the registry stopped answering (3 s) [BUNDLE-REGISTRY-006]
+    error: cannot pull [REGISTRY]/web@sha256:4cc7e585...: the registry stopped responding (3 s) [BUNDLE-REGISTRY-006]
       hint: try again
     ");
     insta::assert_snapshot!(inspect(Fault::Html), @r"
@@ -80,20 +80,20 @@ fn reports_registries_with_false_stalled_or_interrupted_responses() {
     ----- stdout -----
     ----- stderr -----
     error: cannot read the manifest of [REGISTRY]/web:1.4.0: the registry sent text/html, not an image manifest [BUNDLE-REGISTRY-007]
-      hint: check that the reference names a bundle, and that no proxy answers in the registry's place
+      hint: check that the reference is that of a bundle, and that no proxy responds instead of the registry
     ");
     insta::assert_snapshot!(inspect(Fault::HugeManifest), @r"
     exit code: 3
     ----- stdout -----
     ----- stderr -----
     error: cannot read the manifest of [REGISTRY]/web:1.4.0: the manifest is larger than the limit of 4 MiB [BUNDLE-REGISTRY-005]
-      hint: check that the reference names a bundle
+      hint: check that the reference is that of a bundle
     ");
     insta::assert_snapshot!(inspect(Fault::Busy { status: 503, times: 100 }), @r"
     exit code: 4
     ----- stdout -----
     ----- stderr -----
-    error: cannot read the manifest of [REGISTRY]/web:1.4.0: the registry cannot answer now (503: slow down) [BUNDLE-REGISTRY-011]
+    error: cannot read the manifest of [REGISTRY]/web:1.4.0: the registry is overloaded or failing (503: slow down) [BUNDLE-REGISTRY-011]
       hint: try again later
     ");
     // A forbidden list is never reported as an empty one.
@@ -107,16 +107,16 @@ fn reports_registries_with_false_stalled_or_interrupted_responses() {
     Format:      plain+v0
     Description: A small web page
     Kubernetes:  >=1.31 <1.38 (others: Reject)
-    Signatures:  cannot tell: the registry did not say
+    Signatures:  unknown: the registry did not respond
     Layers:      1, 325 bytes
       └─ sha256:6a2f0b6f... 325 bytes application/vnd.oci.image.layer.v1.tar+gzip
     Objects:     1
           1  ConfigMap
-    Permissions: to install it takes
+    Permissions: required to install
       in namespace default: {apiGroups: [""], resources: ["configmaps"], verbs: ["create", "delete", "patch"]}
     ----- stderr -----
     [REGISTRY]/web:1.4.0 is sha256:4cc7e585...
-    warning: cannot list what refers to [REGISTRY]/web@sha256:4cc7e585...: the registry refuses access, without a login (403: not for you) [BUNDLE-REGISTRY-003]
-      hint: log in with credentials that reach this repository (docker login), or name a pull secret that does
+    warning: cannot list the referrers of [REGISTRY]/web@sha256:4cc7e585...: the registry denies access without a login (403: not for you) [BUNDLE-REGISTRY-003]
+      hint: log in with credentials for this repository (docker login), or use a pull secret for it
     "#);
 }

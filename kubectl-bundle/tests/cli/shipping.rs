@@ -135,11 +135,7 @@ fn rejects_unsupported_sources_and_targets() {
             1,
             "exists and is not an archive",
         ),
-        (
-            &["copy", "nowhere.tar", &web],
-            1,
-            "there is no such file or folder",
-        ),
+        (&["copy", "nowhere.tar", &web], 1, "no such file or folder"),
         (
             &["copy", "thesis.tar", &web],
             1,
@@ -158,7 +154,7 @@ fn rejects_unsupported_sources_and_targets() {
         (
             &["save", &web, "-o", "json"],
             2,
-            "it is not said which file to write",
+            "the target file is missing",
         ),
         (
             &["save", &web, "--platform", "linux", "--to", "x.tar"],
@@ -178,7 +174,7 @@ fn rejects_unsupported_sources_and_targets() {
         (
             &["copy", "web.oci:2.0.0", "x.tar"],
             1,
-            "it holds no image called 2.0.0; it holds 1.4.0",
+            "it contains no image 2.0.0, only 1.4.0",
         ),
     ] {
         let found = context.run(line);

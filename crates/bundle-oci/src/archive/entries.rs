@@ -44,13 +44,13 @@ pub(super) fn read(mut file: impl Read + Seek) -> io::Result<BTreeMap<String, En
         match file.read_exact(&mut block) {
             Ok(()) => {}
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof && count > 0 => {
-                return Err(refused("it ends in the middle: was it transferred whole?"));
+                return Err(refused("it is truncated; transfer it again"));
             }
             Err(error) => return Err(error),
         }
         if position == 0 && block.starts_with(&GZIP_MAGIC) {
             return Err(refused(
-                "it is compressed; it is read in place, so gunzip it first",
+                "it is compressed with gzip; decompress it first (gunzip)",
             ));
         }
         position += BLOCK;
@@ -64,7 +64,7 @@ pub(super) fn read(mut file: impl Read + Seek) -> io::Result<BTreeMap<String, En
         let header = Header::from_byte_slice(&block);
         if !checksum_holds(header) {
             return Err(refused(format!(
-                "the header at byte {} is damaged, or it is no tar",
+                "the header at byte {} is damaged, or the file is not a tar",
                 position - BLOCK
             )));
         }
@@ -78,7 +78,7 @@ pub(super) fn read(mut file: impl Read + Seek) -> io::Result<BTreeMap<String, En
         let end = position
             .checked_add(size)
             .filter(|end| *end <= length)
-            .ok_or_else(|| refused("it ends in the middle: was it transferred whole?"))?;
+            .ok_or_else(|| refused("it is truncated; transfer it again"))?;
         if is_extension(kind) {
             if size > MAX_EXTENSION_BYTES {
                 return Err(refused("an extended header is larger than 64 KiB"));
@@ -127,10 +127,10 @@ fn place(
         || path.split('/').any(|part| matches!(part, "" | "." | ".."))
         || path.contains(|c: char| c.is_control() || c == '\\')
     {
-        return Err(shown("has a path that leads elsewhere"));
+        return Err(shown("has a path outside of the archive"));
     }
     if found.contains_key(path) {
-        return Err(shown("is there twice"));
+        return Err(shown("is a duplicate"));
     }
     found.insert(path.to_owned(), EntryLocation { offset, size });
     Ok(())
@@ -167,7 +167,7 @@ impl ExtendedHeader {
                             self.size = Some(size.ok_or_else(|| refused("an entry has no size"))?);
                         }
                         key if key.starts_with(b"GNU.sparse") => {
-                            return Err(refused("it holds a sparse file"));
+                            return Err(refused("it contains a sparse file"));
                         }
                         _ => {}
                     }

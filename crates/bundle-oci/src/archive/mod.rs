@@ -66,12 +66,9 @@ impl Archive {
 fn bad(path: &Path, why: &str) -> Finding {
     Finding::error(
         codes::registry::BAD_LAYOUT,
-        format!(
-            "`{}` cannot be used as an OCI archive: {why}",
-            path.display()
-        ),
+        format!("`{}` is not a valid OCI archive: {why}", path.display()),
     )
-    .hint("make one with `kubectl bundle save` or `kubectl bundle pull --to FILE.tar`")
+    .hint("create one with `kubectl bundle save` or `kubectl bundle pull --to FILE.tar`")
 }
 
 #[cfg(test)]

@@ -85,19 +85,19 @@ fn rejects_unsafe_archives_with_a_reason() {
         (|b| add(b, "s", EntryType::GNUSparse, ""), "sparse"),
         (
             |b| add(b, "../up", EntryType::Regular, "x"),
-            "leads elsewhere",
+            "outside of the archive",
         ),
         (
             |b| add(b, "/etc/passwd", EntryType::Regular, "x"),
-            "leads elsewhere",
+            "outside of the archive",
         ),
         (
             |b| add(b, "a/../../b", EntryType::Regular, "x"),
-            "leads elsewhere",
+            "outside of the archive",
         ),
         (
             |b| add(b, layout::MARK, EntryType::Regular, "x"),
-            "there twice",
+            "is a duplicate",
         ),
         (
             |b| add(b, "././@x", EntryType::XHeader, &"x".repeat(70_000)),
@@ -116,7 +116,7 @@ fn rejects_unsafe_archives_with_a_reason() {
                     .unwrap();
                 add(b, "blobs/a", EntryType::Regular, "x");
             },
-            "ends in the middle",
+            "is truncated",
         ),
     ];
     for (build, why) in cases {
@@ -138,10 +138,10 @@ fn rejects_damaged_archives() {
     });
     let bytes = fs_err::read(whole.path()).unwrap();
     for (content, why) in [
-        (&bytes[..1800], "ends in the middle"),
-        (&bytes[..1024], "ends in the middle"),
+        (&bytes[..1800], "is truncated"),
+        (&bytes[..1024], "is truncated"),
         (b"\x1f\x8b compressed".repeat(100).as_slice(), "compressed"),
-        (b"not a tar at all ".repeat(100).as_slice(), "no tar"),
+        (b"not a tar at all ".repeat(100).as_slice(), "not a tar"),
     ] {
         let mut file = tempfile::NamedTempFile::new().unwrap();
         file.write_all(content).unwrap();

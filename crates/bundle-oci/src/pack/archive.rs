@@ -62,7 +62,7 @@ impl<W: Write> Archive<W> {
                 Some(left) if read > 0 || left == 0 => left,
                 _ => {
                     return Err(EntryError::Read(io::Error::other(
-                        "it changes while it is read",
+                        "it changed while it was read",
                     )));
                 }
             };
@@ -89,7 +89,7 @@ impl<W: Write> Archive<W> {
         };
         header
             .set_path(&name)
-            .map_err(|_| refused(path, "has a path that is too long for an archive"))?;
+            .map_err(|_| refused(path, "has a path that is too long for a tar archive"))?;
         header.set_entry_type(match size {
             Some(_) => EntryType::Regular,
             None => EntryType::Directory,

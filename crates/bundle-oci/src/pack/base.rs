@@ -44,7 +44,7 @@ impl BaseImage {
         .map_err(|error: UnpackError| unusable(&error.to_string()))?;
         let named = manifest.layers.iter().map(|layer| &layer.digest);
         if !named.eq(layers.iter().map(|layer| &layer.descriptor.digest)) {
-            return Err(unusable("its layers are not those of its manifest"));
+            return Err(unusable("its layers differ from those in its manifest"));
         }
         let config: Value = serde_json::from_slice(config_bytes)
             .map_err(|error| unusable(&format!("its configuration is not JSON: {error}")))?;
@@ -81,7 +81,7 @@ impl BaseImage {
 fn unusable(digest: &Digest, why: &str) -> Finding {
     Finding::error(
         codes::registry::MALFORMED,
-        format!("the base {digest} cannot be built upon: {why}"),
+        format!("the image {digest} cannot be used as a base: {why}"),
     )
-    .hint("name an image with layers of tar or gzip over tar, such as another bundle")
+    .hint("pass an image with tar or tar+gzip layers, such as another bundle")
 }

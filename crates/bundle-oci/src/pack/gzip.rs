@@ -100,7 +100,7 @@ impl<W: Write> Gzip<W> {
         };
         let deflated = oldest
             .recv()
-            .map_err(|_| io::Error::other("a thread that compresses ended early"))??;
+            .map_err(|_| io::Error::other("a compression thread stopped unexpectedly"))??;
         self.put(&deflated)
     }
 
@@ -172,7 +172,7 @@ impl CompressorPool {
     }
 
     fn take(&self, job: ChunkJob) -> io::Result<()> {
-        let gone = || io::Error::other("no thread compresses any more");
+        let gone = || io::Error::other("all compression threads stopped unexpectedly");
         let jobs = self.jobs.as_ref().ok_or_else(gone)?;
         jobs.send(job).map_err(|_| gone())
     }

@@ -83,7 +83,7 @@ pub(super) fn of_files(files: &Files, time: u64) -> Result<Layer, Finding> {
         let mut rest = path.as_str();
         while let Some((folder, _)) = rest.rsplit_once('/') {
             if files.contains_key(folder) {
-                return Err(refused(path, "lies inside a file"));
+                return Err(refused(path, "is inside a path that is a file"));
             }
             paths.insert(folder);
             rest = folder;
@@ -107,7 +107,7 @@ fn told(path: &str, error: EntryError) -> Finding {
             format!("`{path}` cannot be read: {error}"),
         )
         .in_file(path)
-        .hint("build again when nothing else writes to it"),
+        .hint("build again when no other program writes to it"),
         EntryError::Write(error) => unwritable(&error),
     }
 }
@@ -115,9 +115,9 @@ fn told(path: &str, error: EntryError) -> Finding {
 fn unwritable(error: &io::Error) -> Finding {
     Finding::error(
         codes::usage::FILE_UNWRITABLE,
-        format!("a layer cannot be kept while it grows: {error}"),
+        format!("cannot write a layer to a temporary file: {error}"),
     )
-    .hint("make room in the folder for temporary files, or name another one with TMPDIR")
+    .hint("free space in the folder for temporary files, or set TMPDIR to another folder")
 }
 
 /// Writer that counts and hashes the bytes that pass.

@@ -70,7 +70,7 @@ impl SourceDate {
             )
             .at_field("SOURCE_DATE_EPOCH")
             .hint(format!(
-                "give whole seconds since 1970, at most {LATEST_TIMESTAMP}, or unset it: without it no time is written at all"
+                "set it to whole seconds since 1970, at most {LATEST_TIMESTAMP}, or unset it to write no timestamps"
             )));
         };
         Ok(Self {
@@ -101,11 +101,11 @@ impl ImagePlan<'_> {
             return Err(Finding::error(
                 codes::registry::TOO_LARGE,
                 format!(
-                    "the image would have {} layers, and a bundle has at most {most}",
+                    "the image would have {} layers, and the limit is {most}",
                     below + own.len()
                 ),
             )
-            .hint("put several resources into one folder")
+            .hint("combine several resources in one folder")
             .into());
         }
         let config = self.config(&own)?;
@@ -153,7 +153,7 @@ impl ImagePlan<'_> {
                         format!("two resources have the name `{}`", one.name),
                     )
                     .in_file(other.path.display().to_string())
-                    .hint("give each a name of its own: --resource NAME:TYPE@PATH"),
+                    .hint("use unique names: --resource NAME:TYPE@PATH"),
                 );
             }
         }
@@ -186,7 +186,7 @@ impl ImagePlan<'_> {
         let root = config
             .pointer_mut("/rootfs/diff_ids")
             .and_then(Value::as_array_mut)
-            .ok_or_else(|| base.unusable("its configuration names no layers"))?;
+            .ok_or_else(|| base.unusable("its configuration has no layers"))?;
         root.extend(diff_ids.iter().map(|id| Value::from(id.as_str())));
         // A history must have an entry for every layer.
         if let Some(history) = config.get_mut("history").and_then(Value::as_array_mut) {

@@ -140,7 +140,7 @@ impl Resource {
                             self.name
                         ),
                     )
-                    .hint("put them into one archive"),
+                    .hint("pack them into one archive"),
                 );
                 return;
             }
@@ -154,7 +154,7 @@ impl Resource {
                         folder: true,
                     });
                     if path.split('/').count() > 32 {
-                        findings.push(self.refused(&place, "lies deeper than 32 folders"));
+                        findings.push(self.refused(&place, "is more than 32 folders deep"));
                     } else {
                         self.walk(&format!("{path}/"), &place, entries, findings);
                     }
@@ -166,7 +166,7 @@ impl Resource {
                 }),
                 Ok(found) if found.is_symlink() => findings.push(self.refused(
                     &place,
-                    "is a symbolic link; a bundle holds the files themselves",
+                    "is a symbolic link; a bundle must contain the file itself",
                 )),
                 Ok(_) => findings.push(self.refused(&place, "is neither a file nor a folder")),
             }
@@ -185,9 +185,9 @@ impl Resource {
             findings.push(
                 Finding::error(
                     codes::usage::BAD_ARGUMENT,
-                    format!("`{}` cannot name a resource", self.name.escape_debug()),
+                    format!("`{}` is not a valid name of a resource", self.name.escape_debug()),
                 )
-                .hint("use letters, digits, `.`, `_` and `-`, beginning with a letter or digit; at most 128"),
+                .hint("use up to 128 letters, digits, `.`, `_` and `-`, beginning with a letter or digit"),
             );
         }
         if !plain(&self.kind, &['.', '_', '-', '/', '+']) {
@@ -195,12 +195,12 @@ impl Resource {
                 Finding::error(
                     codes::usage::BAD_ARGUMENT,
                     format!(
-                        "`{}` cannot be the type of the resource `{}`",
+                        "`{}` is not a valid type of the resource `{}`",
                         self.kind.escape_debug(),
                         self.name.escape_debug()
                     ),
                 )
-                .hint("use letters, digits, `.`, `_`, `-`, `+` and `/`, such as grafana-dashboard; at most 128"),
+                .hint("use up to 128 letters, digits, `.`, `_`, `-`, `+` and `/`, such as grafana-dashboard"),
             );
         }
     }
@@ -214,7 +214,7 @@ impl Resource {
             ),
         )
         .in_file(self.path.display().to_string())
-        .hint("put something there, or leave the resource out")
+        .hint("add content there, or remove the resource")
     }
 
     fn refused(&self, place: &Path, why: &str) -> Finding {
@@ -223,12 +223,12 @@ impl Resource {
             format!("a file of the resource `{}` {why}", self.name),
         )
         .in_file(place.display().to_string())
-        .hint("put a regular file in its place, or take it out")
+        .hint("replace it with a regular file, or remove it")
     }
 
     fn unreadable(&self, place: &Path, error: &std::io::Error) -> Finding {
         let why = match error.kind() {
-            std::io::ErrorKind::NotFound => "there is no such file or folder".to_owned(),
+            std::io::ErrorKind::NotFound => "no such file or folder".to_owned(),
             other => other.to_string(),
         };
         Finding::error(

@@ -330,7 +330,7 @@ impl Download {
             let range = content_range(&response);
             if range != Some((self.offset, self.descriptor.size)) {
                 return Err(Reason::Malformed(format!(
-                    "the registry sent another part of the blob than the one after {} bytes that it was asked for",
+                    "the registry sent another range of the blob than the requested one from byte {} on",
                     self.offset
                 )));
             }

@@ -25,7 +25,7 @@ pub struct RegistryError {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Reason {
     /// No connection.
-    #[error("{registry} does not answer ({cause})")]
+    #[error("{registry} is unreachable ({cause})")]
     Unreachable {
         /// Host and port.
         registry: String,
@@ -41,7 +41,7 @@ pub enum Reason {
         cause: String,
     },
     /// The connection broke in the middle of a response.
-    #[error("the connection to {registry} broke off ({cause})")]
+    #[error("the connection to {registry} was interrupted ({cause})")]
     Cut {
         /// Host and port.
         registry: String,
@@ -49,17 +49,17 @@ pub enum Reason {
         cause: String,
     },
     /// No bytes arrived for too long, or the call exceeded its deadline.
-    #[error("the registry stopped answering ({})", seconds(.after))]
+    #[error("the registry stopped responding ({})", seconds(.after))]
     Stalled {
         /// Deadline that was exceeded.
         after: Duration,
     },
     /// The caller's memory limit has no room for the response.
-    #[error("there is no memory left for the registry's answer")]
+    #[error("no memory is available for the response of the registry")]
     NoMemory,
     /// The download rate of a blob is below the minimum.
     #[error(
-        "the registry is too slow: {came} bytes came within {}, and at least {slowest} a second are needed",
+        "the registry is too slow: it sent {came} bytes within {}, and the minimum is {slowest} bytes per second",
         seconds(.window)
     )]
     TooSlow {
@@ -71,10 +71,10 @@ pub enum Reason {
         slowest: u64,
     },
     /// 404.
-    #[error("the registry does not have it")]
+    #[error("not found in the registry")]
     NotFound,
     /// 401 or 403.
-    #[error("the registry refuses access, {who} ({status}{detail})")]
+    #[error("the registry denies access {who} ({status}{detail})")]
     Denied {
         /// `as nobody in particular` or `as NAME`.
         who: String,
@@ -84,7 +84,7 @@ pub enum Reason {
         detail: String,
     },
     /// The credentials are rejected.
-    #[error("{service} does not accept the login, {who} ({status}{detail})")]
+    #[error("{service} rejects the login {who} ({status}{detail})")]
     LoginRefused {
         /// Registry or token service.
         service: String,
@@ -96,15 +96,13 @@ pub enum Reason {
         detail: String,
     },
     /// A token is rejected or has expired.
-    #[error(
-        "{service} does not accept the token: it has expired, was taken back, or is for another registry"
-    )]
+    #[error("{service} rejects the token: it has expired, was revoked, or is for another registry")]
     TokenRefused {
         /// Registry.
         service: String,
     },
     /// The registry requires a client certificate or rejects the one that was sent.
-    #[error("{registry} {}", if *.given { "does not accept the client certificate" } else { "wants a client certificate" })]
+    #[error("{registry} {}", if *.given { "rejects the client certificate" } else { "requires a client certificate" })]
     ClientCertificate {
         /// Host and port.
         registry: String,
@@ -112,13 +110,13 @@ pub enum Reason {
         given: bool,
     },
     /// registries.conf blocks the registry.
-    #[error("the configuration of registries blocks `{prefix}`")]
+    #[error("registries.conf blocks `{prefix}`")]
     Blocked {
         /// Prefix of the entry.
         prefix: String,
     },
     /// 429 or 5xx, after all retries.
-    #[error("the registry cannot answer now ({status}{detail})")]
+    #[error("the registry is overloaded or failing ({status}{detail})")]
     Busy {
         /// HTTP status.
         status: u16,
@@ -126,7 +124,7 @@ pub enum Reason {
         detail: String,
     },
     /// Any other status.
-    #[error("the registry refuses the request ({status}{detail})")]
+    #[error("the registry rejects the request ({status}{detail})")]
     Refused {
         /// HTTP status.
         status: u16,
@@ -134,7 +132,9 @@ pub enum Reason {
         detail: String,
     },
     /// The content does not match its digest.
-    #[error("the registry lies about a digest: {expected} was asked for, {found} arrived")]
+    #[error(
+        "the registry returned content with another digest: expected {expected}, received {found}"
+    )]
     DigestMismatch {
         /// Expected digest.
         expected: Digest,
@@ -142,7 +142,9 @@ pub enum Reason {
         found: Digest,
     },
     /// The content does not match its size.
-    #[error("the registry lies about a size: {expected} bytes were named, and {found} arrive")]
+    #[error(
+        "the registry returned content of another size: expected {expected} bytes, received {found}"
+    )]
     SizeMismatch {
         /// Expected size, in bytes.
         expected: u64,
@@ -193,7 +195,7 @@ pub enum Reason {
         cause: String,
     },
     /// The tag refers to other content.
-    #[error("the tag names other content, {found}")]
+    #[error("the tag refers to other content, {found}")]
     TagTaken {
         /// Digest to which the tag refers.
         found: Digest,
@@ -244,22 +246,22 @@ impl RegistryError {
         let (code, hint) = match &self.reason {
             Reason::Unreachable { registry, .. } | Reason::Cut { registry, .. } => (
                 code::UNREACHABLE,
-                format!("check that {registry} is the right host and port, and reachable from here"),
+                format!("check that {registry} is the right host and port, and that it is reachable from this machine"),
             ),
             Reason::Certificate { .. } => (
                 code::CERTIFICATE,
-                "give the authority's certificate as a PEM file (--registry-ca)".to_owned(),
+                "pass the certificate authority as a PEM file (--registry-ca)".to_owned(),
             ),
             Reason::Stalled { .. } | Reason::TooSlow { .. } => {
                 (code::STALLED, "try again".to_owned())
             }
             Reason::NotFound => (
                 code::NOT_FOUND,
-                "check the repository, and the tag or digest; some registries hide what these credentials may not see".to_owned(),
+                "check the repository and the tag or digest; some registries report content as missing if the credentials may not read it".to_owned(),
             ),
             Reason::Denied { .. } => (
                 code::DENIED,
-                "log in with credentials that reach this repository (docker login), or name a pull secret that does".to_owned(),
+                "log in with credentials for this repository (docker login), or use a pull secret for it".to_owned(),
             ),
             Reason::LoginRefused { .. } => (
                 code::LOGIN_REFUSED,
@@ -271,28 +273,28 @@ impl RegistryError {
             ),
             Reason::ClientCertificate { .. } => (
                 code::CLIENT_CERTIFICATE,
-                "give a certificate and its key (--registry-cert, --registry-key), or put them as client.cert and client.key into the registry's folder of certs.d".to_owned(),
+                "pass a certificate and its key (--registry-cert, --registry-key), or store them as client.cert and client.key in the registry's folder of certs.d".to_owned(),
             ),
             Reason::Blocked { .. } => (
                 code::BLOCKED,
-                "whoever keeps registries.conf does not want it used; take the content from elsewhere".to_owned(),
+                "use another registry, or ask the administrator of registries.conf to unblock it".to_owned(),
             ),
             Reason::NoMemory | Reason::Busy { .. } => (code::BUSY, "try again later".to_owned()),
             Reason::Refused { .. } => (
                 code::REFUSED,
-                "the registry's log says more".to_owned(),
+                "see the log of the registry for the reason".to_owned(),
             ),
             Reason::DigestMismatch { .. } | Reason::SizeMismatch { .. } => (
                 code::DIGEST_MISMATCH,
-                "the registry, its storage or a proxy between is at fault; nothing was used".to_owned(),
+                "the content was discarded; check the registry, its storage and proxies".to_owned(),
             ),
             Reason::TooLarge { .. } | Reason::TooMany { .. } => (
                 code::TOO_LARGE,
-                "check that the reference names a bundle".to_owned(),
+                "check that the reference is that of a bundle".to_owned(),
             ),
             Reason::WrongMediaType { .. } => (
                 code::WRONG_MEDIA_TYPE,
-                "check that the reference names a bundle, and that no proxy answers in the registry's place".to_owned(),
+                "check that the reference is that of a bundle, and that no proxy responds instead of the registry".to_owned(),
             ),
             Reason::Malformed(_) => (
                 code::MALFORMED,
@@ -300,7 +302,7 @@ impl RegistryError {
             ),
             Reason::Redirect { .. } => (
                 code::REDIRECT,
-                "the registry's configuration is at fault; nothing was sent there".to_owned(),
+                "no request was sent to the target; correct the configuration of the registry".to_owned(),
             ),
             Reason::Credentials { .. } => (
                 code::BAD_CREDENTIALS,
@@ -308,7 +310,7 @@ impl RegistryError {
             ),
             Reason::TagTaken { .. } => (
                 code::TAG_TAKEN,
-                "push under another tag, or say that the tag shall move (--overwrite-tag)".to_owned(),
+                "push under another tag, or move the tag with --overwrite-tag".to_owned(),
             ),
             Reason::SignatureLost { .. } => (code::SIGNATURE_LOST, "sign again".to_owned()),
             Reason::Settings(_) => (

@@ -126,7 +126,12 @@ impl BodyStream {
             self.watch.waiting.store(false, Ordering::Relaxed);
             self.rest = match piece {
                 Some(piece) => piece?,
-                None => return Err(changed_content(&self.blob, "shorter than it is said to be")),
+                None => {
+                    return Err(changed_content(
+                        &self.blob,
+                        "shorter than its declared size",
+                    ));
+                }
             };
             let wanted = usize::try_from(self.left).unwrap_or(usize::MAX);
             self.rest.truncate(wanted);

@@ -218,7 +218,7 @@ impl HttpClients {
             .or_else(|_| builder().tls_certs_only(certificates()).build())
             .map_err(|error| {
                 Reason::Settings(format!(
-                    "certificates that were given cannot be used: {}",
+                    "invalid certificates: {}",
                     certificate_message(innermost(&error))
                 ))
             })
@@ -385,7 +385,7 @@ impl HttpClients {
             if find_cause::<ZoneError>(error).is_some() {
                 return Reason::Redirect {
                     to: registry,
-                    why: "which is in a network nearer than its own",
+                    why: "which is in a private or local network, unlike the registry",
                 };
             }
             if let Some(
@@ -427,16 +427,16 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// Replaces the names of rustls' types for the most common errors by words.
 fn certificate_message(cause: String) -> String {
     const WORDS: [(&str, &str); 7] = [
-        ("UnknownIssuer", "its issuer is not a known authority"),
+        ("UnknownIssuer", "it is signed by an unknown authority"),
         (
             "CaUsedAsEndEntity",
-            "it is the certificate of an authority, used as that of a server",
+            "it is the certificate of an authority, not of a server",
         ),
-        ("NotValidForName", "it is for another host"),
+        ("NotValidForName", "it is not valid for this host"),
         ("NotValidYet", "it is not valid yet"),
         ("Expired", "it has expired"),
         ("BadEncoding", "it is not a certificate"),
-        ("KeyMismatch", "the key is not that of the certificate"),
+        ("KeyMismatch", "the key does not match the certificate"),
     ];
     WORDS
         .iter()

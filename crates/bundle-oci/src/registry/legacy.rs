@@ -142,7 +142,11 @@ impl Client {
             .await?;
         Manifest::parse(body, Some(&media_type))
             .map(Some)
-            .map_err(|why| Reason::Malformed(format!("the `.{kind}` tag cannot be used: {why}")))
+            .map_err(|why| {
+                Reason::Malformed(format!(
+                    "the manifest under the `.{kind}` tag is invalid: {why}"
+                ))
+            })
     }
 
     /// Returns the layers that are signatures, in order; those that were selected are read.

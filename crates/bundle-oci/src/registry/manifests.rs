@@ -52,7 +52,7 @@ impl Client {
     ) -> Result<Option<Digest>, RegistryError> {
         let work = self.head_manifest(repository, name);
         self.run(
-            "look for",
+            "look up",
             &named(repository, name),
             self.deadlines.call,
             work,
@@ -91,7 +91,7 @@ impl Client {
         // On the heap: the future holds every kind of response, and callers nest it.
         let work = Box::pin(self.referrers_of(repository, subject));
         self.run(
-            "list what refers to",
+            "list the referrers of",
             &named(repository, subject.as_str()),
             self.deadlines.call,
             work,
@@ -216,7 +216,7 @@ impl Client {
         }
         let parsed = manifest
             .parse()
-            .map_err(|why| Reason::Malformed(format!("the manifest cannot be used: {why}")))?;
+            .map_err(|why| Reason::Malformed(format!("the manifest is invalid: {why}")))?;
         let ask = RegistryRequest {
             method: Method::PUT,
             content: Some((&manifest.media_type, manifest.bytes.clone())),

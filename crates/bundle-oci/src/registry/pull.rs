@@ -85,7 +85,7 @@ impl Client {
             };
             let Some(((back, done), fed)) = on_thread(pieces, unpacker).await else {
                 return Err(Reason::Malformed(
-                    "the layer could not be unpacked: the unpacker ended early".to_owned(),
+                    "the layer could not be unpacked: the unpacker stopped unexpectedly".to_owned(),
                 ));
             };
             fed?;

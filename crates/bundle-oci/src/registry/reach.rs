@@ -100,7 +100,7 @@ impl NetworkZone {
         Self::of_url(to)
             .filter(|near| *near > self)
             .map(|near| match near {
-                Self::Local => "which is this machine or the link that it is on",
+                Self::Local => "which is a loopback or link-local address",
                 _ => "which is in a private network",
             })
     }
@@ -112,7 +112,9 @@ pub(super) struct ZoneResolver(pub(super) NetworkZone);
 
 /// Error for a name that resolves to an address closer than allowed.
 #[derive(Debug, thiserror::Error)]
-#[error("{0} is an address that a registry outside of it does not lead to")]
+#[error(
+    "{0} is a private, link-local or loopback address, and a redirect from another network to it is rejected"
+)]
 pub(super) struct ZoneError(IpAddr);
 
 impl Resolve for ZoneResolver {

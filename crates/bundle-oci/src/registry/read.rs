@@ -120,7 +120,7 @@ fn single(raw: RawManifest) -> Result<Manifest, Reason> {
         });
     }
     Manifest::parse(raw.bytes, Some(&raw.media_type))
-        .map_err(|why| Reason::Malformed(format!("the manifest cannot be used: {why}")))
+        .map_err(|why| Reason::Malformed(format!("the manifest is invalid: {why}")))
 }
 
 /// Returns the media type of a response, without parameters.
@@ -141,7 +141,7 @@ pub(super) fn expect_manifest(response: &Response) -> Result<String, Reason> {
     }
     Err(Reason::WrongMediaType {
         found: if media_type.is_empty() {
-            "something without a media type".to_owned()
+            "content without a media type".to_owned()
         } else {
             media_type.chars().take(100).collect()
         },

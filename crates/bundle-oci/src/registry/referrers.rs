@@ -482,13 +482,13 @@ pub(super) fn next_url(response: &reqwest::Response) -> Result<Option<Url>, Reas
     let next = response
         .url()
         .join(target)
-        .map_err(|_| Reason::Malformed("the next page of a list has no address".to_owned()))?;
+        .map_err(|_| Reason::Malformed("the next page of a list has an invalid URL".to_owned()))?;
     if next.origin() == response.url().origin() {
         Ok(Some(next))
     } else {
         Err(Reason::Redirect {
             to: super::http::authority(&next),
-            why: "for a page of its own list",
+            why: "for the next page of a list",
         })
     }
 }

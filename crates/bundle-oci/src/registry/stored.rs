@@ -166,7 +166,7 @@ fn decode(configuration: &Value, server: &str) -> Result<Option<Login>, String> 
             ))
         }
         Err(CredentialRetrievalError::HelperCommunicationError) => Err(format!(
-            "the credential helper {} cannot be started",
+            "cannot start the credential helper {}",
             names(configuration)
         )),
         Err(CredentialRetrievalError::ConfigReadError) => {

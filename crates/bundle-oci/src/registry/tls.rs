@@ -33,7 +33,7 @@ impl TlsSettings {
         };
         for path in &options.ca_files {
             trust.add(path).map_err(|why| RegistryError {
-                doing: "read the authorities of registries in",
+                doing: "read the certificate authorities in",
                 subject: path.display().to_string(),
                 reason: Reason::Settings(why),
             })?;
@@ -67,7 +67,7 @@ impl TlsSettings {
         }
         if folders.is_empty() && self.authorities.len() == before {
             return Err(
-                "the folder holds no certificate (*.crt, *.pem) and no folder of a registry"
+                "the folder contains neither certificates (*.crt, *.pem) nor a folder for a registry"
                     .to_owned(),
             );
         }
@@ -88,7 +88,7 @@ impl TlsSettings {
                 Ok((files, _)) => {
                     return host_certificates(&files).map(Some).map_err(|why| {
                         Reason::Settings(format!(
-                            "the certificates in `{}` cannot be used: {why}",
+                            "the certificates in `{}` are invalid: {why}",
                             folder.display()
                         ))
                     });
@@ -137,13 +137,13 @@ fn host_certificates(files: &[PathBuf]) -> Result<HostCertificates, String> {
             let key = file.with_extension("key");
             if !files.contains(&key) {
                 return Err(named(
-                    "its key is missing, a file of the same name that ends in .key".to_owned(),
+                    "its key, a file with the same name and extension .key, is missing".to_owned(),
                 ));
             }
             own.identity = Some(identity(file, &key).map_err(named)?);
         } else if is(file, "key") && !files.contains(&file.with_extension("cert")) {
             return Err(named(
-                "its certificate is missing, a file of the same name that ends in .cert (those in .crt are authorities)".to_owned(),
+                "its certificate, a file with the same name and extension .cert, is missing (.crt is for authorities)".to_owned(),
             ));
         }
     }
@@ -154,7 +154,7 @@ fn authorities(file: &Path) -> Result<Vec<Certificate>, String> {
     let pem = read_bounded(file, CREDENTIAL_BYTES).map_err(|error| error.to_string())?;
     let found = Certificate::from_pem_bundle(&pem).map_err(|error| innermost(&error))?;
     if found.is_empty() {
-        return Err("it holds no PEM certificate".to_owned());
+        return Err("it contains no PEM certificate".to_owned());
     }
     Ok(found)
 }
@@ -167,19 +167,19 @@ fn identity(certificate: &Path, key: &Path) -> Result<Identity, String> {
         pem.windows(line.len()).any(|part| part == line.as_bytes())
     };
     if !holds(&pem, "CERTIFICATE-----") {
-        return Err("it holds no PEM certificate".to_owned());
+        return Err("it contains no PEM certificate".to_owned());
     }
     let name = key.display();
     if holds(&secret, "ENCRYPTED PRIVATE KEY") {
         return Err(format!(
-            "the key `{name}` is encrypted; give it without a password"
+            "the key `{name}` is encrypted; pass an unencrypted key"
         ));
     }
     if ["PRIVATE KEY", "EC PRIVATE KEY", "RSA PRIVATE KEY"]
         .iter()
         .all(|label| !holds(&secret, label))
     {
-        return Err(format!("the key `{name}` holds no PEM private key"));
+        return Err(format!("the key `{name}` contains no PEM private key"));
     }
     pem.push(b'\n');
     pem.extend(secret);

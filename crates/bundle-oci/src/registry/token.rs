@@ -178,7 +178,7 @@ impl Tokens {
         let (sources, (registry, path)) = (self.sources.clone(), key.clone());
         let found = tokio::task::spawn_blocking(move || sources.find(&registry, &path))
             .await
-            .unwrap_or_else(|_| Err("the lookup ended early".to_owned()))
+            .unwrap_or_else(|_| Err("the lookup stopped unexpectedly".to_owned()))
             .map_err(|cause| Reason::Credentials {
                 registry: repository.registry.clone(),
                 cause,
@@ -197,7 +197,7 @@ fn login_key(repository: &Repository) -> (String, String) {
 
 fn secret(text: &str) -> Result<HeaderValue, Reason> {
     let mut value = HeaderValue::from_str(text)
-        .map_err(|_| Reason::Malformed("the token has characters that no token has".to_owned()))?;
+        .map_err(|_| Reason::Malformed("the token contains invalid characters".to_owned()))?;
     value.set_sensitive(true);
     Ok(value)
 }
@@ -261,14 +261,14 @@ impl TokenRequest<'_> {
             .body(response, TOKEN_BYTES, "the token", &Unlimited)
             .await?;
         let issued: TokenResponse = serde_json::from_slice(&body).map_err(|_| {
-            Reason::Malformed("the token service's answer cannot be read".to_owned())
+            Reason::Malformed("the response of the token service is invalid".to_owned())
         })?;
         let token = issued
             .token
             .or(issued.access_token)
             .filter(|token| !token.is_empty())
             .ok_or_else(|| {
-                Reason::Malformed("the token service's answer has no token".to_owned())
+                Reason::Malformed("the response of the token service has no token".to_owned())
             })?;
         let good = issued
             .expires_in

@@ -257,7 +257,7 @@ impl Client {
         }
         Err(Reason::Redirect {
             to: authority(&url),
-            why: "after too many others",
+            why: "after too many redirects",
         })
     }
 
@@ -359,7 +359,7 @@ fn redirect_target(from: &Url, response: &Response, method: &Method) -> Result<U
         .and_then(|value| value.to_str().ok())
         .and_then(|text| from.join(text).ok())
     else {
-        return refuse("nowhere".to_owned(), "without an address");
+        return refuse("nowhere".to_owned(), "without a URL");
     };
     if !matches!(*method, Method::GET | Method::HEAD) {
         return refuse(authority(&to), "while content is being written");

@@ -146,7 +146,7 @@ impl Client {
         let answer = self.send(&ask).await?;
         if answer.status() != StatusCode::CREATED {
             return Err(Reason::Malformed(
-                "the registry names no place for an upload, and does not take one without"
+                "the registry returned no upload location, and rejects an upload in a single request"
                     .to_owned(),
             ));
         }
@@ -212,7 +212,7 @@ impl Client {
             return Ok(());
         }
         Err(Reason::Malformed(format!(
-            "the registry says that it took {digest}, and does not have it"
+            "the registry accepted {digest}, but does not have it"
         )))
     }
 }
@@ -294,7 +294,7 @@ impl BlobUpload<'_> {
             let stored = stored_bytes(answer.headers()).unwrap_or(end);
             if stored <= part.from || stored > end {
                 return Err(Reason::Malformed(format!(
-                    "the registry says that it has {stored} bytes of an upload, after {} were there and {end} had been sent",
+                    "the registry reports {stored} bytes of an upload that had {} bytes before and of which {end} were sent",
                     part.from
                 )));
             }
@@ -335,7 +335,7 @@ impl BlobUpload<'_> {
             .start_session(self.repository)
             .await?
             .ok_or_else(|| {
-                Reason::Malformed("the registry names no place for an upload".to_owned())
+                Reason::Malformed("the registry returned no upload location".to_owned())
             })?;
         Ok(())
     }
@@ -422,7 +422,9 @@ fn location(answer: &Response) -> Result<Option<Url>, Reason> {
         .ok()
         .and_then(|text| answer.url().join(text).ok())
         .ok_or_else(|| {
-            Reason::Malformed("the registry's place for an upload is no address".to_owned())
+            Reason::Malformed(
+                "the upload location that the registry returned is not a URL".to_owned(),
+            )
         })?;
     match (answer.url().scheme(), location.scheme()) {
         (_, "https") | ("http", "http") => Ok(Some(location)),

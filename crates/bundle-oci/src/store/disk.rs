@@ -159,18 +159,12 @@ impl DiskLayout {
                     name: None,
                 })
             }
-            None if images.is_empty() => Err(self.bad("it holds no image")),
-            None => Err(self.bad(&format!(
-                "it holds no image called {pick}; it holds {}",
-                listed()
-            ))),
+            None if images.is_empty() => Err(self.bad("it contains no image")),
+            None => Err(self.bad(&format!("it contains no image {pick}, only {}", listed()))),
             Some(_) => Err(self
-                .bad(&format!(
-                    "it holds {} images, and one is meant",
-                    found.len()
-                ))
+                .bad(&format!("it contains {} images; select one", found.len()))
                 .hint(format!(
-                    "name it, {path}:NAME or {path}@DIGEST, of {}",
+                    "select one with {path}:NAME or {path}@DIGEST, of {}",
                     listed(),
                     path = self.path().display()
                 ))),
@@ -193,7 +187,7 @@ impl DiskLayout {
         let bytes = self.checked(&name, &descriptor.digest, &part, size)?;
         let raw = RawManifest::new(Some(&descriptor.media_type), bytes);
         raw.map(Some)
-            .map_err(|why| self.bad(&format!("{} cannot be used: {why}", descriptor.digest)))
+            .map_err(|why| self.bad(&format!("{} is invalid: {why}", descriptor.digest)))
     }
 
     /// Returns the document with this digest; its media type is read from the document.
@@ -206,7 +200,7 @@ impl DiskLayout {
         let said = self.entries.iter().find(|entry| entry.digest == *digest);
         RawManifest::new(said.map(|entry| entry.media_type.as_str()), bytes)
             .map(Some)
-            .map_err(|why| self.bad(&format!("{digest} cannot be used: {why}")))
+            .map_err(|why| self.bad(&format!("{digest} is invalid: {why}")))
     }
 
     /// Returns the content of a descriptor. The reader has to compare the digest.
@@ -225,7 +219,7 @@ impl DiskLayout {
 
     /// Returns the finding for missing content.
     pub(super) fn missing_blob(&self, digest: &Digest) -> Finding {
-        self.bad(&format!("it does not hold {digest}"))
+        self.bad(&format!("{digest} is missing in it"))
     }
 
     /// Returns the referrers of `subject`, in the order of the index.
@@ -285,7 +279,7 @@ impl DiskLayout {
                 return Err(Finding::error(
                     codes::registry::TOO_LARGE,
                     format!(
-                        "`{}` names more than {} of manifests",
+                        "the manifests of `{}` exceed {}",
                         self.path().display(),
                         format_size(MAX_SEARCHED_BYTES)
                     ),
@@ -360,7 +354,7 @@ impl DiskLayout {
             return Err(Finding::error(
                 codes::registry::TOO_LARGE,
                 format!(
-                    "`{name}` of `{}` is {} large, and a manifest at most {}",
+                    "`{name}` of `{}` has {}, and the limit for a manifest is {}",
                     self.path().display(),
                     format_size(size),
                     format_size(MANIFEST_BYTES)
@@ -384,9 +378,9 @@ impl DiskLayout {
         };
         Finding::error(
             codes::registry::BAD_LAYOUT,
-            format!("`{}` cannot be used as an OCI {what}: {why}", self.path().display()),
+            format!("`{}` is not a valid OCI {what}: {why}", self.path().display()),
         )
-        .hint("make one with `kubectl bundle build --to FOLDER` or `kubectl bundle pull --to FOLDER|FILE.tar`")
+        .hint("create one with `kubectl bundle build --to FOLDER` or `kubectl bundle pull --to FOLDER|FILE.tar`")
     }
 }
 
@@ -395,5 +389,5 @@ fn is_document(media_type: &str) -> bool {
 }
 
 fn sizes(found: u64, named: u64) -> String {
-    format!("{found} bytes where {named} are named")
+    format!("it has {found} bytes instead of {named}")
 }

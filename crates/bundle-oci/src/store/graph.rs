@@ -292,7 +292,7 @@ impl GraphBuilder<'_> {
                 Some(raw) if raw.bytes.len() as u64 == named.size => Ok(raw),
                 Some(raw) => Err(crate::blob::changed_content(
                     &named.digest,
-                    &format!("{} bytes where {} are named", raw.bytes.len(), named.size),
+                    &format!("{} bytes instead of {}", raw.bytes.len(), named.size),
                 )),
                 // `select_manifests` has checked layouts already, so a registry has lost it.
                 None => Err(super::missing_content(&named.digest)),
@@ -344,11 +344,11 @@ impl GraphBuilder<'_> {
             return Err(Finding::error(
                 codes::registry::NO_PLATFORM,
                 format!(
-                    "{of} has nothing for the chosen platforms; it is for {}",
+                    "{of} has no image for the selected platforms; it has {}",
                     there.join(", ")
                 ),
             )
-            .hint("choose others with --platform, or leave it out for all"));
+            .hint("select other platforms with --platform, or omit the flag for all"));
         }
         self.graph.missing.extend(left);
         Ok(taken)
@@ -358,8 +358,8 @@ impl GraphBuilder<'_> {
     /// were written for some platforms; for a registry that is an error.
     fn is_there(&self, descriptor: &Descriptor) -> Result<bool, Finding> {
         match self.source {
-            ImageSource::DiskLayout(disk) => disk.holds(&descriptor.digest),
-            ImageSource::Registry { .. } | ImageSource::PackedImage(_) => Ok(true),
+            ImageSource::Disk(disk) => disk.holds(&descriptor.digest),
+            ImageSource::Registry { .. } | ImageSource::Packed(_) => Ok(true),
         }
     }
 
@@ -379,9 +379,9 @@ impl GraphBuilder<'_> {
         raw.parse().map_err(|why| {
             Finding::error(
                 codes::registry::MALFORMED,
-                format!("{} cannot be used: {why}", raw.digest),
+                format!("{} is invalid: {why}", raw.digest),
             )
-            .hint("nothing was written; whoever made it has to make it again")
+            .hint("nothing was written; the publisher has to build it again")
         })
     }
 
@@ -394,11 +394,11 @@ impl GraphBuilder<'_> {
                 return Err(Finding::error(
                     codes::registry::MALFORMED,
                     format!(
-                        "{} is said to have {} bytes, and {} bytes",
+                        "{} is declared with {} bytes and with {} bytes",
                         blob.digest, known.size, blob.size
                     ),
                 )
-                .hint("nothing was written; whoever made it has to make it again"));
+                .hint("nothing was written; the publisher has to build it again"));
             }
             Some(_) => {}
         }
@@ -411,7 +411,7 @@ impl GraphBuilder<'_> {
     #[expect(clippy::unused_self, reason = "reads like a sentence where it is used")]
     fn too_much(&self, what: &str) -> Finding {
         Finding::error(codes::registry::TOO_LARGE, format!("the image has {what}"))
-            .hint("nothing was written; check that the reference names what you mean")
+            .hint("nothing was written; check the reference")
     }
 }
 

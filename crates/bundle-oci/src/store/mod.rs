@@ -42,9 +42,9 @@ pub enum ImageSource {
         repository: Repository,
     },
     /// A layout on the local disk, folder or archive.
-    DiskLayout(Arc<DiskLayout>),
+    Disk(Arc<DiskLayout>),
     /// A packed image in memory.
-    PackedImage(Arc<PackedImage>),
+    Packed(Arc<PackedImage>),
 }
 
 impl ImageSource {
@@ -58,7 +58,7 @@ impl ImageSource {
 
     /// Opens a layout folder or archive.
     pub fn disk(path: &Path) -> Result<Self, Finding> {
-        DiskLayout::open(path).map(|disk| Self::DiskLayout(Arc::new(disk)))
+        DiskLayout::open(path).map(|disk| Self::Disk(Arc::new(disk)))
     }
 
     /// Returns the document with this name: in a registry a tag or a digest.
@@ -71,11 +71,11 @@ impl ImageSource {
                     Err(error) => Err(error.finding()),
                 }
             }
-            Self::DiskLayout(disk) => match name.parse::<Digest>() {
+            Self::Disk(disk) => match name.parse::<Digest>() {
                 Ok(digest) => disk.raw(&digest),
                 Err(_) => disk.tagged(name),
             },
-            Self::PackedImage(packed) => {
+            Self::Packed(packed) => {
                 Ok((packed.digest.as_str() == name).then(|| RawManifest::from(&packed.manifest)))
             }
         }
@@ -84,10 +84,8 @@ impl ImageSource {
     /// Returns the manifest or index of a descriptor; `None` if it is missing.
     pub async fn manifest(&self, descriptor: &Descriptor) -> Result<Option<RawManifest>, Finding> {
         match self {
-            Self::DiskLayout(disk) => disk.manifest(descriptor),
-            Self::Registry { .. } | Self::PackedImage(_) => {
-                self.named(descriptor.digest.as_str()).await
-            }
+            Self::Disk(disk) => disk.manifest(descriptor),
+            Self::Registry { .. } | Self::Packed(_) => self.named(descriptor.digest.as_str()).await,
         }
     }
 
@@ -95,8 +93,8 @@ impl ImageSource {
     pub fn blob(&self, descriptor: &Descriptor) -> Result<Blob, Finding> {
         match self {
             Self::Registry { client, repository } => Ok(client.remote_blob(repository, descriptor)),
-            Self::DiskLayout(disk) => disk.blob(descriptor),
-            Self::PackedImage(packed) => packed
+            Self::Disk(disk) => disk.blob(descriptor),
+            Self::Packed(packed) => packed
                 .blobs()
                 .find(|blob| blob.descriptor.digest == descriptor.digest)
                 .cloned()
@@ -125,8 +123,8 @@ impl ImageSource {
                 .referrers(repository, subject)
                 .await
                 .map_err(|error| error.finding()),
-            Self::DiskLayout(disk) => disk.referrers(subject),
-            Self::PackedImage(_) => Ok(Vec::new()),
+            Self::Disk(disk) => disk.referrers(subject),
+            Self::Packed(_) => Ok(Vec::new()),
         }
     }
 
@@ -146,15 +144,15 @@ impl ImageSource {
     pub fn repository(&self) -> Option<&Repository> {
         match self {
             Self::Registry { repository, .. } => Some(repository),
-            Self::DiskLayout(_) | Self::PackedImage(_) => None,
+            Self::Disk(_) | Self::Packed(_) => None,
         }
     }
 }
 
 /// Returns the finding for content that is referred to and missing.
 fn missing_content(digest: &Digest) -> Finding {
-    Finding::error(codes::registry::NOT_FOUND, format!("{digest} is named, and is not there"))
-        .hint("the source is not whole: copy it again from where it came, or choose platforms that are there (--platform)")
+    Finding::error(codes::registry::NOT_FOUND, format!("{digest} is missing in the source"))
+        .hint("the source is incomplete: copy it again from its origin, or select platforms that it has (--platform)")
 }
 
 /// An image and its source: the root of a graph.
@@ -207,7 +205,7 @@ impl LocatedImage {
     pub fn packed(packed: PackedImage) -> Self {
         Self {
             root: RawManifest::from(&packed.manifest),
-            source: ImageSource::PackedImage(Arc::new(packed)),
+            source: ImageSource::Packed(Arc::new(packed)),
             name: None,
             origin: None,
         }
@@ -226,7 +224,7 @@ impl LocatedImage {
             disk.missing_blob(&named.descriptor.digest)
         })?;
         Ok(Self {
-            source: ImageSource::DiskLayout(disk),
+            source: ImageSource::Disk(disk),
             origin: named.origin(),
             root,
             name: named.name,
@@ -241,9 +239,9 @@ impl LocatedImage {
             .map_err(|why| {
                 Finding::error(
                     codes::registry::MALFORMED,
-                    format!("{} cannot be used: {why}", self.root.digest),
+                    format!("{} is invalid: {why}", self.root.digest),
                 )
-                .hint("a bundle is one image, not an index of several")
+                .hint("a bundle is a single image, not an index of several")
             })?;
         if let ImageSource::Registry { client, repository } = &self.source {
             let pinned = repository.pin(&self.root.digest)?;

@@ -86,7 +86,10 @@ impl Relocation {
         )
         .parse()
         .map_err(|finding: Finding| Finding {
-            message: format!("{origin} has no place below {self}: {}", finding.message),
+            message: format!(
+                "{origin} cannot be stored below {self}: {}",
+                finding.message
+            ),
             ..finding
         })
     }
@@ -220,7 +223,10 @@ mod tests {
             .parse()
             .unwrap();
         let finding = to.of(&long, &Digest::of(b"x")).unwrap_err();
-        assert!(finding.message.contains("has no place below"), "{finding}");
+        assert!(
+            finding.message.contains("cannot be stored below"),
+            "{finding}"
+        );
     }
 
     #[test]

@@ -102,7 +102,7 @@ impl GraphSender<'_> {
             )
             .about(self.to.to_string())
             .hint(format!(
-                "leave the digest out, or copy the content that is {named}"
+                "omit the digest, or copy the content with digest {named}"
             )));
         }
         let named = self.tags_to_write(tags).await?;
@@ -300,8 +300,8 @@ impl GraphSender<'_> {
             .collect();
         Finding::error(
             codes::registry::SPARSE_INDEX,
-            format!("{error}: {} of its images are left out ({})", missing.len(), platforms.join(", ")),
+            format!("{error}: {} of its images are not copied ({})", missing.len(), platforms.join(", ")),
         )
-        .hint("copy or save it for all platforms (without --platform), or let the registry take such indexes (CNCF distribution: validation.manifests.indexes.platforms: none)")
+        .hint("copy or save all platforms (without --platform), or let the registry accept incomplete indexes (CNCF distribution: validation.manifests.indexes.platforms: none)")
     }
 }

@@ -92,7 +92,7 @@ impl Sources {
                 format!("the list of sources cannot be read: {why}"),
             )
             .in_file(file)
-            .hint("write one with `kubectl bundle save --sources-only`")
+            .hint("create one with `kubectl bundle save --sources-only`")
         };
         let documents = yaml::documents(text, file)?;
         let [document] = documents.as_slice() else {
@@ -100,14 +100,16 @@ impl Sources {
         };
         let read = Self::deserialize(&document.value).map_err(|error| bad(&error.to_string()))?;
         if read.api_version != API_VERSION || read.kind != KIND {
-            return Err(bad(&format!("it is no {KIND} of {API_VERSION}")).into());
+            return Err(bad(&format!("it is not a {KIND} of {API_VERSION}")).into());
         }
         for one in &read.artifacts {
             one.origin()?;
             let tags = one.attached.iter().filter_map(|one| one.tag.as_deref());
             // A list names attachments by their digest; tags of its own are rejected.
             if let Some(tag) = tags.into_iter().find(|tag| !is_attachment_tag(tag)) {
-                return Err(bad(&format!("`{tag}` is not a tag that belongs to a digest")).into());
+                return Err(
+                    bad(&format!("`{tag}` is not a tag of the form sha256-HEX.KIND")).into(),
+                );
             }
         }
         Ok(read)
@@ -201,7 +203,7 @@ fn named(media_type: &str, digest: &Digest, size: u64) -> Descriptor {
 pub(super) fn no_origin(name: &str) -> Finding {
     Finding::error(
         codes::registry::NO_ORIGIN,
-        format!("`{name}` does not say where it came from"),
+        format!("the original reference of `{name}` is unknown"),
     )
-    .hint("push it by itself: kubectl bundle push FILE:NAME REGISTRY/REPOSITORY:TAG")
+    .hint("push it separately: kubectl bundle push FILE:NAME REGISTRY/REPOSITORY:TAG")
 }

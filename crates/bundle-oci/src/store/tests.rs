@@ -498,7 +498,7 @@ async fn content_of_a_list_is_read_from_another_source() {
     assert!(
         refused
             .to_string()
-            .contains("is not a tag that belongs to a digest"),
+            .contains("is not a tag of the form sha256-HEX.KIND"),
         "{refused}"
     );
     let refused = Sources::parse(b"kind: Sources\n", "sources.yaml").unwrap_err();

@@ -63,7 +63,7 @@ pub async fn write_archive(
             codes::usage::FILE_UNWRITABLE,
             format!("`{}` exists and is not an archive", path.display()),
         )
-        .hint("name a file that does not exist yet; nothing was overwritten"));
+        .hint("choose a file that does not exist; nothing was overwritten"));
     }
     let unwritable = |error: &io::Error| unwritable("archive", path, error);
     let mut index = RawIndex::empty();
@@ -138,7 +138,7 @@ pub async fn write_layout(
             codes::usage::FILE_UNWRITABLE,
             format!("`{}` exists and is not an OCI layout", folder.display()),
         )
-        .hint("name a folder that does not exist yet; nothing was overwritten"));
+        .hint("choose a folder that does not exist; nothing was overwritten"));
     }
     let entries = entries(plans)?;
     if is_there && layout::is_layout(folder) {
@@ -271,12 +271,12 @@ fn merged_index(
                 return Err(Finding::error(
                     codes::registry::TAG_TAKEN,
                     format!(
-                        "`{name}` names other content in `{}`, {}",
+                        "`{name}` refers to other content in `{}`, {}",
                         folder.display(),
                         taken["digest"].as_str().unwrap_or_default()
                     ),
                 )
-                .hint("choose another name, LAYOUT:NAME, or say that the name shall move (--overwrite-tag)"));
+                .hint("use another name, LAYOUT:NAME, or move the name with --overwrite-tag"));
             }
             index.manifests.retain(|one| !same_name(one));
         }
@@ -301,11 +301,11 @@ fn entries(plans: &[CopyPlan]) -> Result<Vec<serde_json::Value>, Finding> {
                 return Err(Finding::error(
                     codes::usage::BAD_ARGUMENT,
                     format!(
-                        "two images would be called `{name}`: {before} and {}",
+                        "two images have the name `{name}`: {before} and {}",
                         image.root.digest
                     ),
                 )
-                .hint("write them to places of their own"));
+                .hint("write them to separate files or folders"));
             }
         }
         for node in &plan.graph.nodes {
@@ -409,15 +409,15 @@ fn content_items(plans: &[CopyPlan]) -> BTreeMap<Digest, ContentItem<'_>> {
 
 /// Error of a write: a finding of the source, or an error of the disk.
 enum WriteError {
-    ImageSource(Finding),
-    DiskLayout(io::Error),
+    Source(Finding),
+    Disk(io::Error),
 }
 
 impl WriteError {
     fn finding(self, what: &str, path: &Path) -> Finding {
         match self {
-            Self::ImageSource(finding) => finding,
-            Self::DiskLayout(error) => unwritable(what, path, &error),
+            Self::Source(finding) => finding,
+            Self::Disk(error) => unwritable(what, path, &error),
         }
     }
 }
@@ -451,15 +451,15 @@ async fn write_blob(
     let fed = feed(blob, batches, progress).await;
     let written = writer
         .await
-        .map_err(|_| WriteError::DiskLayout(io::Error::other("the writer ended early")))?
-        .map_err(WriteError::DiskLayout)?;
-    fed.map_err(WriteError::ImageSource)?;
+        .map_err(|_| WriteError::Disk(io::Error::other("the writer stopped unexpectedly")))?
+        .map_err(WriteError::Disk)?;
+    fed.map_err(WriteError::Source)?;
     match written {
-        (count, _) if count != size => Err(WriteError::ImageSource(changed_content(
+        (count, _) if count != size => Err(WriteError::Source(changed_content(
             &digest,
-            &format!("{count} bytes where {size} are named"),
+            &format!("{count} bytes instead of {size}"),
         ))),
-        (_, Some(found)) if found != digest => Err(WriteError::ImageSource(changed_content(
+        (_, Some(found)) if found != digest => Err(WriteError::Source(changed_content(
             &digest,
             &found.to_string(),
         ))),
@@ -521,5 +521,5 @@ fn unwritable(what: &str, path: &Path, error: &io::Error) -> Finding {
         codes::usage::FILE_UNWRITABLE,
         format!("cannot write the OCI {what} `{}`: {error}", path.display()),
     )
-    .hint("nothing was left behind under that name")
+    .hint("no incomplete content has that name")
 }

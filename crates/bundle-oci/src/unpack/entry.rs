@@ -112,9 +112,9 @@ pub(super) fn name<R: Read>(entry: &mut Entry<'_, R>) -> Result<String, UnpackEr
     }
     let records = entry
         .pax_extensions()
-        .map_err(|_| refused(&name, "has PAX records that cannot be read"))?;
+        .map_err(|_| refused(&name, "has invalid PAX records"))?;
     for record in records.into_iter().flatten() {
-        let record = record.map_err(|_| refused(&name, "has PAX records that cannot be read"))?;
+        let record = record.map_err(|_| refused(&name, "has invalid PAX records"))?;
         if record.key_bytes().starts_with(b"GNU.sparse.") {
             return Err(refused(&name, SPARSE));
         }
@@ -138,7 +138,7 @@ pub(super) fn whiteout(name: &str, path: &str) -> Result<Option<AcceptedEntry>, 
         (false, parent) => format!("{parent}/{gone}"),
     };
     if !below && (matches!(gone, "" | "." | "..") || gone.starts_with(".wh.")) {
-        return Err(refused(name, "is not a whiteout that means anything"));
+        return Err(refused(name, "is an invalid whiteout"));
     }
     Ok(Some(AcceptedEntry {
         path,
@@ -215,7 +215,7 @@ fn check_path(path: &str, rules: PathRules) -> Result<(), &'static str> {
         return Err("has an absolute path");
     }
     if depth > rules.deepest {
-        return Err("lies in too many folders");
+        return Err("is nested in too many folders");
     }
     Ok(())
 }
@@ -228,7 +228,7 @@ pub(super) fn reject_files_as_folders<T>(files: &BTreeMap<String, T>) -> Result<
             if files.contains_key(parent) {
                 return Err(refused(
                     path,
-                    format!("lies inside `{parent}`, which is a file"),
+                    format!("is inside `{parent}`, which is a file"),
                 ));
             }
             ancestor = parent;

@@ -261,7 +261,7 @@ fn links() -> Vec<AttackCase> {
     let soft = |name: &str, target: &str| link(name, T::Symlink, target);
     let hard = |name: &str, target: &str| link(name, T::Link, target);
     let one = |entries: &[Vec<u8>]| vec![layer(entries)];
-    let outside = Err("leads outside");
+    let outside = Err("outside of the folder");
     let no_link = "symbolic link";
     vec![
         foreign(
@@ -331,7 +331,7 @@ fn links() -> Vec<AttackCase> {
             "hard link to nothing",
             one(&[hard("h", "etc/passwd")]),
             "hard link",
-            Err("not there"),
+            Err("does not exist"),
         ),
         foreign(
             "hard link to a folder",
@@ -407,7 +407,7 @@ fn shapes() -> Vec<AttackCase> {
         refused(
             "inside a file",
             &[file("a", b"1"), file("a/b", b"2")],
-            "lies inside",
+            "is inside",
         ),
         same(
             "upper and lower case",
@@ -448,7 +448,7 @@ fn shapes() -> Vec<AttackCase> {
         both(
             "wrong diff_id",
             with(|sent| sent.diff_id = Digest::of(b"")),
-            "is not what its digest says",
+            "does not match its digest",
         ),
         both("bomb", vec![bomb], "200 times"),
         both("too many empty files", vec![many], "number of entries"),
@@ -480,7 +480,7 @@ fn shapes() -> Vec<AttackCase> {
                 layer(&[file("l/.wh.sentinel", b"")]),
             ],
             "symbolic link",
-            Err("leads outside"),
+            Err("outside of the folder"),
         ),
     ]
 }
@@ -603,7 +603,7 @@ fn result_lists_modes_links_and_skipped_entries() {
         written.skipped,
         [
             "`dev/null` is a device",
-            "`out` is a symbolic link that leads outside, or nowhere"
+            "`out` is a symbolic link to a target that is outside of the folder or cannot exist"
         ]
     );
     let mode = |path: &str| {

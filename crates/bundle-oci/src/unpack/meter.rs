@@ -145,13 +145,13 @@ impl<R: Read> Read for UncompressedReader<R> {
         if self.count > self.most {
             self.overrun = Some(format_size(self.most));
         } else if self.count > RATIO_FLOOR && self.count / self.arrived().max(1) > self.ratio {
-            self.overrun = Some(format!("{} times what was transferred", self.ratio));
+            self.overrun = Some(format!("{} times the compressed size", self.ratio));
         }
         if headers == Some(None) && self.overrun.is_none() {
             self.overrun = Some("1 MiB of headers for one entry".to_owned());
         }
         match &self.overrun {
-            Some(limit) => Err(io::Error::other(format!("it is past {limit}"))),
+            Some(limit) => Err(io::Error::other(format!("it exceeds {limit}"))),
             None => Ok(read),
         }
     }

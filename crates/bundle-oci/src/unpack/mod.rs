@@ -51,7 +51,7 @@ pub enum UnpackError {
         why: String,
     },
     /// The bytes do not match their digest.
-    #[error("{what} is not what its digest says: {expected} was named, {found} arrived")]
+    #[error("{what} does not match its digest: expected {expected}, received {found}")]
     DigestMismatch {
         /// Object that was read.
         what: String,
@@ -69,7 +69,7 @@ pub enum UnpackError {
         why: String,
     },
     /// Unsupported media type.
-    #[error("{what} is {found}, and {wanted} is read")]
+    #[error("{what} is {found}, expected {wanted}")]
     WrongMediaType {
         /// Object with that type.
         what: String,
@@ -86,11 +86,11 @@ impl UnpackError {
         let (code, hint) = match self {
             Self::UnsafeEntry { .. } => (
                 codes::registry::UNSAFE_ENTRY,
-                "a bundle holds regular files under relative paths; build it with `kubectl bundle build`",
+                "a bundle contains only regular files with relative paths; build it with `kubectl bundle build`",
             ),
             Self::TooLarge { .. } => (
                 codes::registry::TOO_LARGE,
-                "a bundle holds manifests; keep images and data in artifacts of their own",
+                "a bundle contains manifests; move images and data to separate artifacts",
             ),
             Self::Malformed { .. } => (
                 codes::registry::MALFORMED,
@@ -98,15 +98,15 @@ impl UnpackError {
             ),
             Self::DigestMismatch { .. } => (
                 codes::registry::DIGEST_MISMATCH,
-                "the registry, its storage or something between is at fault; nothing was used",
+                "the content was discarded; check the registry, its storage and proxies",
             ),
             Self::Unwritable { .. } => (
                 codes::usage::FILE_UNWRITABLE,
-                "make room, or choose a folder that may be written to; nothing was left behind",
+                "free space, or choose a writable folder; no partial files remain",
             ),
             Self::WrongMediaType { .. } => (
                 codes::registry::WRONG_MEDIA_TYPE,
-                "a bundle is an OCI image with layers of tar or gzip over tar",
+                "a bundle is an OCI image with tar or tar+gzip layers",
             ),
         };
         Finding::error(code, self.to_string()).hint(hint)
@@ -207,7 +207,7 @@ impl<S: FileSink> Unpacker<S> {
             match kind {
                 AcceptedKind::Folder => {
                     if files.contains_key(&path) {
-                        return Err(entry::refused(&path, "is a file and a folder at once"));
+                        return Err(entry::refused(&path, "is both a file and a folder"));
                     }
                 }
                 AcceptedKind::Removal { below } => removed.push((path, below)),
@@ -223,7 +223,7 @@ impl<S: FileSink> Unpacker<S> {
                     }
                     self.names = self.names.checked_sub(path.len()).ok_or_else(|| {
                         UnpackError::TooLarge {
-                            what: "the text of all paths".to_owned(),
+                            what: "the length of all paths".to_owned(),
                             limit: format_size(limits::NAMES as u64),
                         }
                     })?;
@@ -276,7 +276,7 @@ impl ImageLayers {
         let diff_ids = read.rootfs.diff_ids;
         if diff_ids.len() != layers.len() {
             return Err(malformed(format!(
-                "it names {} layers and the manifest {}",
+                "it has {} layers, and the manifest has {}",
                 diff_ids.len(),
                 layers.len()
             )));

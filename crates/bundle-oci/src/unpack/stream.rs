@@ -122,7 +122,7 @@ pub(super) fn layer<R: Read>(
         let found = match arrived.cmp(&layer.size) {
             Ordering::Equal => metered.digest().to_string(),
             Ordering::Greater => format!("more than its {} bytes", layer.size),
-            Ordering::Less => format!("only {arrived} of {} bytes", layer.size),
+            Ordering::Less => format!("{arrived} of {} bytes", layer.size),
         };
         return Err(UnpackError::DigestMismatch {
             what,

@@ -75,7 +75,9 @@ async fn status_shows_version_correction_and_health_of_each_object_within_rights
     upgraded.success().unwrap();
     let shown = wait::until(LONG, "the upgrade is shown", || async {
         let shown = status(&cluster, &[]).await.success()?;
-        Ok(shown.contains("2 of 4 objects are of it").then_some(shown))
+        Ok(shown
+            .contains("2 of 4 objects are applied")
+            .then_some(shown))
     })
     .await
     .unwrap();
@@ -121,7 +123,7 @@ async fn status_shows_version_correction_and_health_of_each_object_within_rights
     assert_eq!(cells[4], "?", "{}", seen.stdout);
     for right in [
         "deployments.apps in namespace objects",
-        "no right to list events in namespace default",
+        "no permission to list events in namespace default",
         "BUNDLE-CLUSTER-008",
     ] {
         assert!(seen.stderr.contains(right), "{}", seen.stderr);

@@ -49,7 +49,7 @@ async fn upgrade_that_fails_half_way_shows_both_versions_and_their_objects() {
     .unwrap();
     let shown = cluster.kubectl_bundle(["status", "halfway"]).await.unwrap();
     let shown = shown.success().unwrap();
-    assert!(shown.contains("1 of 2 objects are of it"), "{shown}");
+    assert!(shown.contains("1 of 2 objects are applied"), "{shown}");
     assert!(shown.contains("2.0.0"), "{shown}");
     for kind in [
         "validatingadmissionpolicybinding",

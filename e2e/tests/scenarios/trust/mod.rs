@@ -72,7 +72,7 @@ async fn tuf_repository_supplies_trust_root_and_signing_config() {
     let shown: Value = serde_json::from_str(&shown).unwrap();
     assert_eq!(shown["source"], "built-in");
     let refused = scene.ours("trust update").await.failure(2).unwrap();
-    assert!(refused.contains("no TUF repository to ask"), "{refused}");
+    assert!(refused.contains("no TUF repository is set"), "{refused}");
 
     let report: Value = serde_json::from_str(&scene.init().await.success().unwrap()).unwrap();
     assert_eq!(report["source"], "repository");
@@ -187,7 +187,7 @@ async fn invalid_tuf_repository_is_reported_and_changes_nothing() {
         (
             format!("--mirror {mirror}/elsewhere --root {root}"),
             4,
-            "something of it is missing",
+            "a file is missing",
         ),
         (
             format!("--mirror http://127.0.0.1:1 --root {root}"),
@@ -197,7 +197,7 @@ async fn invalid_tuf_repository_is_reported_and_changes_nothing() {
         (
             format!("--mirror file:///tmp --root {root}"),
             2,
-            "not the address of a TUF repository",
+            "is not a valid URL of a TUF repository",
         ),
         (format!("--mirror {mirror}"), 2, "--root"),
     ] {
@@ -241,28 +241,28 @@ async fn invalid_tuf_repository_is_reported_and_changes_nothing() {
             set("timestamp", "expires", json!(PAST)),
             3,
             "BUNDLE-TRUST-051",
-            "says of timestamp has expired",
+            "expired on",
         ),
         (
             "a snapshot that has ended",
             set("snapshot", "expires", json!(PAST)),
             3,
             "BUNDLE-TRUST-051",
-            "says of snapshot has expired",
+            "expired on",
         ),
         (
             "targets that have ended",
             set("targets", "expires", json!(PAST)),
             3,
             "BUNDLE-TRUST-051",
-            "says of targets has expired",
+            "expired on",
         ),
         (
             "an older timestamp",
             set("timestamp", "version", json!(4)),
             3,
             "BUNDLE-TRUST-052",
-            "timestamp is of version 4, and was of version 5",
+            "has version 4, older than the trusted version 5",
         ),
         (
             "an older snapshot",
@@ -337,7 +337,7 @@ async fn invalid_tuf_repository_is_reported_and_changes_nothing() {
             }),
             3,
             "BUNDLE-TRUST-053",
-            "holds no trusted_root.json",
+            "has no trusted_root.json",
         ),
     ];
     // What was kept is put back each time, so that each case is about one thing.
@@ -379,7 +379,7 @@ async fn invalid_tuf_repository_is_reported_and_changes_nothing() {
     scene.repository.state = ended;
     scene.repository.write().unwrap();
     let refused = scene.init().await.failure(3).unwrap();
-    assert!(refused.contains("says of root has expired"), "{refused}");
+    assert!(refused.contains("expired on"), "{refused}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -395,7 +395,7 @@ async fn distinguishes_failing_mirrors_from_cached_metadata() {
         scene.asked(stale);
         let told = scene.ours("trust show").await;
         assert!(
-            told.to_string().contains("does not answer; what it said"),
+            told.to_string().contains("is unreachable; its metadata of"),
             "{manner:?}: {told}"
         );
         told.success().unwrap();
@@ -406,7 +406,7 @@ async fn distinguishes_failing_mirrors_from_cached_metadata() {
         scene.repository.answer(Manner::Endless(endless));
         let refused = scene.ours("trust update").await.failure(3).unwrap();
         assert!(
-            refused.contains("BUNDLE-TRUST-053") && refused.contains("sends more than"),
+            refused.contains("BUNDLE-TRUST-053") && refused.contains("more than"),
             "{refused}"
         );
     }
@@ -422,7 +422,7 @@ async fn distinguishes_failing_mirrors_from_cached_metadata() {
     for endless in ["2.snapshot.json", "2.targets.json"] {
         scene.repository.answer(Manner::Endless(endless));
         let refused = scene.ours("trust update").await.failure(3).unwrap();
-        assert!(refused.contains("sends more than"), "{refused}");
+        assert!(refused.contains("more than"), "{refused}");
     }
     scene.repository.answer(Manner::Plain);
     scene.ours("trust update").await.success().unwrap();

@@ -54,7 +54,7 @@ async fn versions_of_a_rejected_refresh_are_kept() {
     // What was true before that timestamp is an old copy now, also where nothing newer was ever complete.
     for version in [5, 6] {
         scene.offer(|state| versions(state, version, version));
-        let why = format!("timestamp is of version {version}, and was of version 7");
+        let why = format!("has version {version}, older than the trusted version 7");
         scene.refuses(&why).await;
     }
     // Nor are the versions of the last refresh that was complete.
@@ -74,7 +74,7 @@ async fn versions_of_a_rejected_refresh_are_kept() {
     scene.refuses("0/1 valid signatures").await;
     scene.offer(|state| versions(state, 11, 8));
     scene
-        .refuses("targets.json (via snapshot) is of version 8, and was of version 9")
+        .refuses("has version 8, older than the trusted version 9")
         .await;
     // Meanwhile, what was complete counts where nobody is asked; and what is newer than all that is taken.
     let offline = scene.ours("trust show --offline -o json").await;
@@ -82,7 +82,7 @@ async fn versions_of_a_rejected_refresh_are_kept() {
     scene.offer(|state| versions(state, 12, 12));
     scene.update().await.success().unwrap();
     scene.offer(|state| versions(state, 11, 11));
-    scene.refuses("was of version 12").await;
+    scene.refuses("older than the trusted version 12").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -94,7 +94,7 @@ async fn new_root_is_kept_if_its_metadata_is_rejected() {
         versions(state, 6, 6);
         state["timestamp"]["expires"] = json!(PAST);
     });
-    scene.refuses("says of timestamp has expired").await;
+    scene.refuses("expired on").await;
     // A mirror that hides the second root, and has what the withdrawn key signs.
     fs_err::remove_file(scene.repository.root().with_file_name("2.root.json")).unwrap();
     scene.offer(|state| {
@@ -118,7 +118,7 @@ async fn root_with_new_keys_recovers_from_fast_forward() {
         scene.offer(|state| versions(state, 2_000, 6));
         scene.refuses("targets.json").await;
         scene.offer(|state| versions(state, 6, 6));
-        scene.refuses("was of version 2000").await;
+        scene.refuses("older than the trusted version 2000").await;
         scene.offer(|state| {
             state["root"]["version"] = json!(2);
             state[rotated]["keys"] = json!(["second"]);

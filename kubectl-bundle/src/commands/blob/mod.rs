@@ -52,8 +52,10 @@ impl Hashed {
         // to it.
         let named = fs_err::metadata(path).map_err(unreadable)?;
         if !named.is_file() {
-            let hint = "with --bundle, one file is meant, such as what `save` wrote";
-            return Err(refused("this is no file, but a folder, a pipe or a device", hint).into());
+            let hint = "--bundle requires a regular file, such as an archive of `save`";
+            return Err(
+                refused("not a regular file, but a folder, a pipe or a device", hint).into(),
+            );
         }
         let mut file = fs_err::File::open(path).map_err(unreadable)?;
         let before = file.metadata().map_err(unreadable)?;
@@ -82,11 +84,11 @@ impl Hashed {
         let after = file.metadata().map_err(unreadable)?;
         let path_now = fs_err::metadata(path).map_err(unreadable)?;
         if length != before.len() || !same(&before, &after) || !same(&before, &path_now) {
-            let hint = "wait until whoever writes it has finished";
+            let hint = "wait until the program that writes it has finished";
             return Err(refused("the file changed while it was read", hint).into());
         }
         if length == 0 {
-            let hint = "is this the file that you meant?";
+            let hint = "check that the path is correct";
             return Err(refused("the file is empty", hint).into());
         }
         Ok(Self {

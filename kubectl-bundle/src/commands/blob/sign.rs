@@ -66,12 +66,12 @@ impl SignFile {
             return Ok(());
         }
         if !self.force {
-            return refused("the file exists already", "--force overwrites it");
+            return refused("the file already exists", "--force overwrites it");
         }
         let whole = |path: &Path| fs_err::canonicalize(path).ok();
         if whole(&self.bundle).is_some_and(|bundle| whole(&self.file) == Some(bundle)) {
-            let why = "its signature would take the place of the file itself";
-            return refused(why, "name another file with --bundle");
+            let why = "the signature would overwrite the file itself";
+            return refused(why, "use another file with --bundle");
         }
         // A dangling link is replaced. A pipe is not opened, as that would block.
         let ours = match fs_err::metadata(&self.bundle) {
@@ -79,8 +79,8 @@ impl SignFile {
             Ok(there) => there.is_file() && is_bundle(&files::read(&self.bundle)?),
         };
         if !ours {
-            let why = "the file exists, and is no Sigstore bundle";
-            let hint = "--force replaces bundles alone: name another file with --bundle";
+            let why = "the file exists and is not a Sigstore bundle";
+            let hint = "--force only replaces Sigstore bundles: use another file with --bundle";
             return refused(why, hint);
         }
         Ok(())

@@ -92,9 +92,7 @@ impl VerifyFile {
             ui.note(format!("trust root: {origin}"));
         }
         if !self.kinds.is_empty() {
-            ui.note(
-                "an attestation is no signature: whether it is signed was not asked".to_owned(),
-            );
+            ui.note("an attestation is not a signature: signatures were not verified".to_owned());
         }
         Ok(())
     }

@@ -89,7 +89,7 @@ impl Lookup {
             Err(failure) => {
                 return Err(unavailable(
                     codes::trust::CANNOT_TELL,
-                    "the SignaturePolicies cannot be listed",
+                    "cannot list SignaturePolicies",
                     &failure,
                 ));
             }
@@ -111,7 +111,7 @@ impl Lookup {
 
     /// Returns the object in the cluster, if it exists.
     pub(super) async fn existing(&self, kind: Kind, name: &str) -> Result<Option<Value>, Finding> {
-        let why = || format!("whether {kind} {name} exists cannot be told");
+        let why = || format!("cannot read {kind} {name}");
         self.object(kind, name, why).await
     }
 
@@ -160,7 +160,7 @@ impl ReviewLookups for Lookup {
             Err(failure) if is_missing(&failure) => ClassFact::Unknown,
             Err(failure) => ClassFact::Unavailable(unavailable(
                 codes::review::CLASSES_UNKNOWN,
-                &format!("provisioner class {:?} cannot be read", name.as_str()),
+                &format!("cannot read ProvisionerClass {:?}", name.as_str()),
                 &failure,
             )),
         }
@@ -174,14 +174,14 @@ impl ReviewLookups for Lookup {
             Ok(false) => Answer::No,
             Err(failure) => Answer::Unavailable(unavailable(
                 codes::review::RIGHTS_UNKNOWN,
-                "the API server does not say what you may do",
+                "cannot review your permissions",
                 &failure,
             )),
         }
     }
 
     async fn deployment(&self, name: &KubeName) -> Result<Option<Value>, Finding> {
-        let why = || format!("bundledeployment {:?} cannot be read", name.as_str());
+        let why = || format!("cannot read BundleDeployment {:?}", name.as_str());
         self.object(Kind::BundleDeployment, name, why).await
     }
 
@@ -193,7 +193,7 @@ impl ReviewLookups for Lookup {
             Err(failure) if is_missing(&failure) => Ok(None),
             Err(failure) => Err(unavailable(
                 codes::review::RIGHTS_UNKNOWN,
-                &format!("ConfigMap {}/{name} cannot be read", self.system_namespace),
+                &format!("cannot read ConfigMap {}/{name}", self.system_namespace),
                 &failure,
             )),
         }

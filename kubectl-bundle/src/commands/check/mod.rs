@@ -52,7 +52,7 @@ impl Check {
         let found = documents::read(&self.files)?;
         let lookup = match &self.online {
             Some(online) => {
-                let _progress = ui.progress("asking the cluster");
+                let _progress = ui.progress("reading from the cluster");
                 Some(Lookup::start(online, &self.system_namespace).await?)
             }
             None => None,
@@ -114,7 +114,7 @@ impl Check {
         let Some(lookup) = lookup else {
             return offline(found, &subject);
         };
-        let _progress = ui.progress(&format!("looking up what {} needs", found.title()));
+        let _progress = ui.progress(&format!("looking up facts for {}", found.title()));
         let mut unchecked = Vec::new();
         let old: Option<Value> = lookup
             .existing(kind, &name)
@@ -153,29 +153,29 @@ fn offline(found: &Found, subject: &Subject<'_>) -> Report {
     let mut unchecked = Vec::new();
     for class in &wanted.classes {
         unchecked.push(format!(
-            "class {class}: whether there is one, what it demands, and whether you may use it"
+            "class {class}: its existence, its requirements, and your permission to use it"
         ));
     }
     if let Some(account) = &wanted.impersonate {
         unchecked.push(format!(
-            "whether you may impersonate ServiceAccount {}",
+            "your permission to impersonate ServiceAccount {}",
             account.path()
         ));
     }
     if let Some(image) = &wanted.image {
         unchecked.push(format!(
-            "{}: what it holds, who signed it, and whether it fits the cluster's version",
+            "{}: its content, its signatures, and its compatibility with the cluster's version",
             image.reference
         ));
     }
     if let Some(deployment) = &wanted.deployment {
         unchecked.push(format!(
-            "bundledeployment {deployment}, and whether you may approve for its class"
+            "BundleDeployment {deployment}, and your permission to approve for its class"
         ));
     }
     for name in &wanted.config_maps {
         unchecked.push(format!(
-            "whether ConfigMap {name} is immutable, and whether you may read it"
+            "ConfigMap {name}: its immutability, and your permission to read it"
         ));
     }
     let answer = if findings.has_errors() {

@@ -52,7 +52,7 @@ fn unread(what: &str, failure: Failure) -> Named {
         }
         failure => Named::Unavailable(unavailable(
             codes::trust::CANNOT_TELL,
-            &format!("{what} cannot be read"),
+            &format!("cannot read {what}"),
             &failure,
         )),
     }
@@ -61,7 +61,7 @@ fn unread(what: &str, failure: Failure) -> Named {
 /// Returns the policy for an offline check, and the references that are not checked.
 pub(super) fn unasked(namespace: &str, policy: Policy) -> (Policy, Vec<String>) {
     let unknown = || {
-        let why = Finding::error(codes::trust::CANNOT_TELL, "no cluster is asked");
+        let why = Finding::error(codes::trust::CANNOT_TELL, "no cluster is used");
         Named::Unavailable(why)
     };
     let names = |names: Vec<String>| names.into_iter().map(|name| (name, unknown())).collect();

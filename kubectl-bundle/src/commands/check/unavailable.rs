@@ -11,6 +11,7 @@ pub(super) fn unavailable(code: Code, what: &str, failure: &Failure) -> Finding 
         Failure::Findings { findings, .. } => findings.to_string(),
         Failure::Said(_) | Failure::BrokenPipe => String::new(),
     };
-    Finding::error(code, format!("{what}: {why}"))
-        .hint("the webhook looks this up with its own rights; with these, it cannot be told")
+    Finding::error(code, format!("{what}: {why}")).hint(
+        "the webhook looks this up with its own permissions; with yours, the result is unknown",
+    )
 }

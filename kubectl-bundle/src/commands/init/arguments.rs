@@ -7,34 +7,33 @@ use clap::Args;
 use super::Init;
 use crate::input::Known;
 
-/// Write what a bundle needs: a bundle.yaml for what lies in the folder, or a small working example
-/// where nothing does.
+/// Write a bundle.yaml for the content of a folder, or a small working example for an empty folder.
 ///
-/// A folder of manifests/, a Helm chart, a registry+v1 bundle and a kustomization are recognised,
-/// and name, version and needs are read from them. Nothing is moved, and nothing is overwritten
-/// without --force. The paths that were written are printed on stdout.
+/// A folder of manifests/, a Helm chart, a registry+v1 bundle and a kustomization are recognized,
+/// and name, version and required APIs are read from them. No file is moved, and none is
+/// overwritten without --force. The written paths are printed on stdout.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   # An example in ./web
   kubectl bundle init web
 
-  # A bundle.yaml beside ./manifests
+  # A bundle.yaml next to ./manifests
   kubectl bundle init --name web --version 1.4.0
 
-  # For a chart; only show what would be written
+  # For a chart, without writing
   kubectl bundle init charts/web --dry-run")]
 pub(crate) struct Arguments {
-    /// The folder; made if it is not there
+    /// Folder; created if it is missing
     #[arg(value_name = "DIR", default_value = ".")]
     folder: PathBuf,
-    /// Name of the package [default: from the content, else the folder's name]
+    /// Name of the package [default: from the content, else the name of the folder]
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
     /// Version of the package [default: from the content, else 0.1.0]
     #[arg(long, value_name = "VERSION")]
     version: Option<String>,
-    /// Overwrite files that are there
+    /// Overwrite existing files
     #[arg(long)]
     force: bool,
     /// Write nothing

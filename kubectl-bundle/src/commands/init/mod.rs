@@ -46,7 +46,7 @@ impl Init {
         let written = if found.is_empty() {
             self.no_loose_manifests()?;
             let package = self.named(None)?;
-            ui.note(format!("an example of {}", package.title()));
+            ui.note(format!("example of {}", package.title()));
             example::files(package)
         } else {
             let package = self.describe(&found)?;
@@ -155,10 +155,10 @@ impl Init {
         };
         Err(Finding::error(
             codes::format::NO_MANIFESTS,
-            "there are manifests, but not in a folder `manifests`",
+            "the manifests are not in a folder `manifests`",
         )
         .in_file(first.display().to_string())
-        .hint("make a folder `manifests` beside them, move them into it, and run init again")
+        .hint("create a folder `manifests`, move them into it, and run init again")
         .into())
     }
 }
@@ -186,7 +186,7 @@ fn kustomization(folder: &Path) -> Option<PathBuf> {
 }
 
 fn exists(path: &Path) -> Finding {
-    Finding::error(codes::usage::FILE_UNWRITABLE, "the file exists already")
+    Finding::error(codes::usage::FILE_UNWRITABLE, "the file already exists")
         .in_file(path.display().to_string())
         .hint("nothing was written; --force overwrites it")
 }

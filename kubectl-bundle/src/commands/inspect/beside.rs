@@ -150,9 +150,7 @@ impl Beside {
             match entry.annotations.get(PREDICATE) {
                 Some(stated) if stated == SIGNED => self.signatures.add("sigstore bundle", 1),
                 Some(stated) => *self.attestations.entry(stated.clone()).or_default() += 1,
-                None => self
-                    .signatures
-                    .add("sigstore bundle, of what is not said", 1),
+                None => self.signatures.add("sigstore bundle of unknown type", 1),
             }
         } else if entry.artifact_type.as_deref() == Some(NOTATION) {
             self.signatures.add("notation", 1);

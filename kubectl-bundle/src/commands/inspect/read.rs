@@ -152,7 +152,7 @@ impl Seen {
         let parsed = raw.parse().map_err(|why| {
             Finding::error(
                 codes::registry::MALFORMED,
-                format!("the manifest cannot be used: {why}"),
+                format!("the manifest is invalid: {why}"),
             )
             .about(raw.digest.to_string())
         })?;
@@ -194,7 +194,7 @@ impl Seen {
         }
         if let Some(first) = findings.0.into_iter().next() {
             let finding = Finding {
-                message: format!("its layers hold no bundle: {}", first.message),
+                message: format!("its layers contain no bundle: {}", first.message),
                 hint: None,
                 ..first
             };

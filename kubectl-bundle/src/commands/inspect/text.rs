@@ -51,7 +51,7 @@ pub(super) fn describe(report: &Report, list_objects: bool) -> String {
     if let Some(permissions) = &report.permissions
         && !permissions.rules.is_empty()
     {
-        page.line("Permissions", "to install it takes");
+        page.line("Permissions", "required to install");
         page.items(permissions.rules.iter().map(|rule| safe(&rule.to_string())));
         if !permissions.guessed.is_empty() {
             let guessed: Vec<_> = permissions
@@ -71,9 +71,9 @@ fn head(page: &mut Page, report: &Report) {
     let package = report.package.as_ref();
     let kind = match report.kind {
         Kind::Bundle => None,
-        Kind::Image => Some("an image that does not say it is a bundle"),
-        Kind::Artifact => Some("an artifact of another kind"),
-        Kind::Index => Some("an index: choose one of its images by digest"),
+        Kind::Image => Some("an image that is not marked as a bundle"),
+        Kind::Artifact => Some("another artifact"),
+        Kind::Index => Some("an index: select one of its images by digest"),
     };
     page.maybe("Reference", report.reference.as_deref());
     page.maybe("Path", report.path.as_deref());
@@ -123,7 +123,7 @@ fn head(page: &mut Page, report: &Report) {
         let least = upgrades
             .minimum
             .as_ref()
-            .map(|version| format!("from {version} at least"));
+            .map(|version| format!("{version} or later"));
         let said: Vec<_> = from.into_iter().chain(least).collect();
         page.line("Upgrades", &said.join(", "));
     }
@@ -163,7 +163,7 @@ fn head(page: &mut Page, report: &Report) {
 fn beside(page: &mut Page, report: &Report) {
     let Some(beside) = &report.beside else {
         if report.reference.is_some() {
-            page.line("Signatures", "cannot tell: the registry did not say");
+            page.line("Signatures", "unknown: the registry did not respond");
         }
         return;
     };

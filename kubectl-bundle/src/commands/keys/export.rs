@@ -30,7 +30,7 @@ impl Export {
             .map_err(|finding| Failure::from(failure::in_file(finding, &self.key)))?;
         files::create(&self.output, plain.as_bytes(), files::SECRET)?;
         ui.note(format!(
-            "private key written to {}, where nothing protects it but the file's mode",
+            "private key written to {}, protected only by the mode of the file",
             self.output.display()
         ));
         Ok(())

@@ -25,7 +25,7 @@ impl Generate {
         let files = pair::Files::new(&self.prefix)?;
         let password = self.password.choose()?;
         let pair = {
-            let _progress = ui.progress("making a key pair");
+            let _progress = ui.progress("creating a key pair");
             keys::generate(self.kind, &password)?
         };
         files.write(ui, &pair)

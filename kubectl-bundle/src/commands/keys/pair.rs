@@ -47,9 +47,9 @@ impl Files {
 }
 
 fn exists(path: &Path) -> Finding {
-    Finding::error(codes::usage::FILE_UNWRITABLE, "the file exists already")
+    Finding::error(codes::usage::FILE_UNWRITABLE, "the file already exists")
         .in_file(path.display().to_string())
-        .hint("keys are never overwritten: choose another --output-key-prefix, or move the old pair away")
+        .hint("keys are never overwritten: use another --output-key-prefix, or move the existing files")
 }
 
 fn with_ending(prefix: &Path, ending: &str) -> PathBuf {

@@ -71,7 +71,7 @@ impl PolicyTest {
             digest: pinned.digest().to_string(),
             decision: match &together {
                 _ if !is_covered => "not covered",
-                Ok(_) => "let in",
+                Ok(_) => "admitted",
                 Err(refusal) => refused(refusal),
             },
             signatures_found: signatures.as_ref().map_or(0, Vec::len),
@@ -116,7 +116,7 @@ fn row(
             Mode::Enforce => "enforce",
             Mode::Warn => "warn",
         },
-        decision: "not about it",
+        decision: "no match",
         signed_by: Vec::new(),
         findings: Findings::default(),
     };

@@ -103,9 +103,11 @@ fn upgrade(upgrade: &Upgrade) -> String {
     let version = listing::upgraded(upgrade);
     match (upgrade.applied, upgrade.objects) {
         (Some(applied), Some(objects)) => {
-            format!("{version}, not installed completely: {applied} of {objects} objects are of it")
+            format!(
+                "{version}, not installed completely: {applied} of {objects} objects are applied"
+            )
         }
-        _ => format!("{version}, of which nothing is applied yet"),
+        _ => format!("{version}, no object is applied yet"),
     }
 }
 

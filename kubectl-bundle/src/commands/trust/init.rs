@@ -31,11 +31,11 @@ impl Init {
         };
         let folders = folders(&self.wanted)?;
         let chosen = {
-            let _progress = ui.progress("asking the TUF repository");
+            let _progress = ui.progress("refreshing the TUF repository");
             self.wanted.init(&instance, folders).await?
         };
         report::print(ui, self.format, &chosen)?;
-        ui.note(format!("trust roots come from {} now", instance.mirror));
+        ui.note(format!("using trust roots from {}", instance.mirror));
         Ok(())
     }
 }

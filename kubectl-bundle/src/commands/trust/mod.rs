@@ -16,7 +16,7 @@ fn folders(wanted: &WantedRoot) -> Outcome<&Folders> {
     wanted.folders.as_ref().ok_or_else(|| {
         Finding::error(
             codes::usage::FILE_UNWRITABLE,
-            "there is no folder to keep it in",
+            "no folder is available to store the trust root",
         )
         .hint("set HOME, or XDG_CONFIG_HOME and XDG_CACHE_HOME")
         .into()

@@ -16,9 +16,9 @@ impl Reset {
     pub(crate) fn run(self, ui: &mut Ui) -> Outcome {
         let was_there = folders(&self.wanted)?.forget()?;
         ui.note(if was_there {
-            "the trust root is the one that is built in again"
+            "using the built-in trust root again"
         } else {
-            "nothing to do: the trust root is the one that is built in"
+            "nothing to do: the built-in trust root is in use"
         });
         Ok(())
     }

@@ -23,13 +23,13 @@ impl Update {
         let Some(instance) = folders.instance()? else {
             return Err(Finding::error(
                 codes::usage::BAD_ARGUMENT,
-                "there is no TUF repository to ask: the trust root is the one that is built in",
+                "no TUF repository is set: the built-in trust root is in use",
             )
             .hint("kubectl bundle trust init")
             .into());
         };
         let chosen = {
-            let _progress = ui.progress("asking the TUF repository");
+            let _progress = ui.progress("refreshing the TUF repository");
             self.wanted.update(&instance, folders).await?
         };
         report::print(ui, self.format, &chosen)

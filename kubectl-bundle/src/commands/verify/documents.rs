@@ -65,7 +65,7 @@ pub(crate) fn uncovered(pinned: &PinnedReference) -> Finding {
     Finding::error(
         codes::trust::NO_POLICY,
         format!(
-            "none of these SignaturePolicies covers {}, so nothing was verified",
+            "none of these SignaturePolicies matches {}, so nothing was verified",
             pinned.reference().name()
         ),
     )
@@ -100,10 +100,10 @@ fn other_kind(path: &Path, line: usize, kind: Option<&str>) -> Finding {
         codes::trust::POLICY_UNREADABLE,
         format!(
             "this is {}, not a SignaturePolicy",
-            kind.unwrap_or("nothing with a kind")
+            kind.unwrap_or("an object without a kind")
         ),
     )
     .in_file(path.display().to_string())
     .at_line(line)
-    .hint("name files that hold SignaturePolicies, and the Secrets and ConfigMaps that these name")
+    .hint("pass files with SignaturePolicies, and with the Secrets and ConfigMaps that they reference")
 }

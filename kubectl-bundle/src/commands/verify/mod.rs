@@ -115,9 +115,7 @@ impl Verify {
             ui.note(format!("trust root: {}", root.origin));
         }
         if !self.kinds.is_empty() {
-            ui.note(
-                "an attestation is no signature: whether it is signed was not asked".to_owned(),
-            );
+            ui.note("an attestation is not a signature: signatures were not verified".to_owned());
         }
         Ok(())
     }

@@ -85,7 +85,7 @@ impl Signer {
     pub(crate) fn when(&self) -> String {
         match &self.signed_at {
             Some(SignedAt { at, source }) => format!("{at} ({source})"),
-            None => "not known".to_owned(),
+            None => "unknown".to_owned(),
         }
     }
 }

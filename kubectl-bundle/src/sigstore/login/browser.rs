@@ -21,7 +21,7 @@ pub(super) async fn token(
     ui: &mut Ui,
 ) -> Outcome<Secret> {
     let place = endpoints.authorization.as_ref().ok_or_else(|| {
-        unusable("it names no authorization_endpoint, so nobody can log in in a browser")
+        unusable("it has no authorization_endpoint, so a login in a browser is not possible")
     })?;
     let (verifier, state, nonce) = (pkce::random()?, pkce::random()?, pkce::random()?);
     let callback = Callback::listen().await?;
@@ -29,7 +29,7 @@ pub(super) async fn token(
     let url = address(login, place, &redirect, &state, &nonce, &verifier);
     let is_opening = opener.is_some_and(|opener| opener.open(&url));
     ui.ask(if is_opening {
-        format!("log in in the browser that opens now; if none does, go to\n{url}")
+        format!("log in in the browser that opens now; otherwise open\n{url}")
     } else {
         format!(
             "log in in a browser on this machine, at\n{url}\n(on another machine: --fulcio-auth-flow device)"
@@ -49,16 +49,16 @@ pub(super) async fn token(
     let (is_success, answer) = http.ask(form(&endpoints.token, &fields)).await?;
     if !is_success {
         let words = serde_json::from_slice::<Refusal>(&answer)
-            .map_or_else(|_| "without a reason".to_owned(), |refusal| refusal.words());
+            .map_or_else(|_| "no reason given".to_owned(), |refusal| refusal.words());
         return Err(Finding::error(
             codes::trust::SERVICE_REFUSED,
-            format!("{ISSUER} refuses: {words}"),
+            format!("{ISSUER} rejects the login: {words}"),
         )
-        .hint("nothing was signed; does it know this client (--oidc-client-id)?")
+        .hint("nothing was signed; check that the issuer knows this client (--oidc-client-id)")
         .into());
     }
     let granted: Granted =
-        serde_json::from_slice(&answer).map_err(|_| unusable("it holds no identity token"))?;
+        serde_json::from_slice(&answer).map_err(|_| unusable("it contains no identity token"))?;
     claims::check(login, &granted.id_token, Some(&nonce))?;
     Ok(granted.id_token)
 }

@@ -49,9 +49,9 @@ impl Callback {
             Failure::caused(
                 Finding::error(
                     codes::usage::NO_RESOURCES,
-                    "there is no port on loopback for the browser to come back to",
+                    "cannot listen on a loopback port for the browser",
                 )
-                .hint("--fulcio-auth-flow device needs none"),
+                .hint("use --fulcio-auth-flow device, which needs no port"),
                 &error,
             )
         };
@@ -86,7 +86,9 @@ impl Callback {
         }
         match timeout(PATIENCE, heard.recv()).await {
             Ok(Some(verdict)) => Ok(verdict?),
-            Ok(None) | Err(_) => Err(refused("no browser came back within 5 minutes").into()),
+            Ok(None) | Err(_) => {
+                Err(refused("the login was not completed within 5 minutes").into())
+            }
         }
     }
 }
@@ -126,7 +128,7 @@ async fn visit(mut stream: TcpStream, expected: &Expected) -> Option<Verdict> {
     let (status, text) = match &verdict {
         Some(Ok(_)) => ("200 OK", "You are logged in. This page can be closed."),
         Some(Err(_)) => ("200 OK", "You are not logged in. This page can be closed."),
-        None => ("400 Bad Request", "Nobody waits for this."),
+        None => ("400 Bad Request", "Unexpected request."),
     };
     let page =
         format!("<!doctype html><meta charset=utf-8><title>kubectl bundle</title><p>{text}\n");
@@ -220,7 +222,7 @@ mod tests {
         let denied =
             asked("/auth/callback?error=access_denied&error_description=no%1b&state=our-state");
         let told = denied.unwrap().unwrap_err().message;
-        assert_eq!(told, "nobody logged in: access_denied: no\\u{1b}");
+        assert_eq!(told, "the login failed: access_denied: no\\u{1b}");
     }
 
     #[test]

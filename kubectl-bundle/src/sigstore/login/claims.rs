@@ -13,22 +13,22 @@ pub(super) fn check(login: &Login, token: &Secret, nonce: Option<&str>) -> Resul
     let wrong = |why: String| {
         Finding::error(
             codes::trust::TOKEN_REFUSED,
-            format!("the identity token cannot be used: {why}"),
+            format!("the identity token is invalid: {why}"),
         )
-        .hint("nothing was signed; the issuer gave a token that was not meant for this login")
+        .hint("nothing was signed; the token of the issuer does not belong to this login")
     };
     let now = Timestamp::now().as_second();
     let token = Token::parse(token.expose(), &login.client, now)?;
     let (_, by) = token.names();
     if by != login.issuer {
         return Err(wrong(format!(
-            "it is by `{}`, and `{}` was asked",
+            "its issuer is `{}`, expected `{}`",
             crate::ui::safe(by),
             login.issuer
         )));
     }
     if nonce.is_some() && token.nonce() != nonce {
-        return Err(wrong("it answers another login (nonce)".to_owned()));
+        return Err(wrong("it belongs to another login (nonce)".to_owned()));
     }
     Ok(())
 }

@@ -50,7 +50,7 @@ pub(super) async fn token(
     ui: &mut Ui,
 ) -> Outcome<Secret> {
     let place = endpoints.device.as_ref().ok_or_else(|| {
-        unusable("it names no device_authorization_endpoint, so nobody can log in with a code")
+        unusable("it has no device_authorization_endpoint, so a login with a code is not possible")
     })?;
     let verifier = pkce::random()?;
     let fields = [
@@ -60,8 +60,8 @@ pub(super) async fn token(
         ("code_challenge_method", "S256"),
     ];
     let answer = http.send(form(place, &fields)).await?;
-    let begun: Begun =
-        serde_json::from_slice(&answer).map_err(|_| unusable("it begins no login with a code"))?;
+    let begun: Begun = serde_json::from_slice(&answer)
+        .map_err(|_| unusable("it is not a device authorization response"))?;
     tell(&begun, place, ui)?;
     let fields = [
         ("grant_type", GRANT),
@@ -76,7 +76,7 @@ pub(super) async fn token(
     loop {
         tokio::time::sleep(Duration::from_secs(pause)).await;
         if Instant::now() >= end {
-            return Err(refused("the code was not used in time").into());
+            return Err(refused("the code has expired").into());
         }
         match http.ask(form(&endpoints.token, &fields)).await {
             Err(failure) => {
@@ -106,13 +106,13 @@ pub(super) async fn token(
 fn tell(begun: &Begun, asked: &Url, ui: &mut Ui) -> Outcome {
     let code = begun.user_code.trim();
     if code.is_empty() || code.len() > 64 || !code.chars().all(|one| one.is_ascii_graphic()) {
-        return Err(unusable("its code is nothing that somebody could type").into());
+        return Err(unusable("its code cannot be typed").into());
     }
     let place = |text: &str| {
         Url::parse(text)
             .ok()
             .filter(|url| url.scheme() == asked.scheme() || url.scheme() == "https")
-            .ok_or_else(|| unusable("where the code is to be typed is not reached over TLS"))
+            .ok_or_else(|| unusable("the URL for the code does not use TLS"))
     };
     let bare = place(&begun.verification_uri)?;
     match &begun.verification_uri_complete {
@@ -132,23 +132,23 @@ fn judge(is_success: bool, answer: &[u8]) -> Next {
     if is_success {
         return match serde_json::from_slice::<Granted>(answer) {
             Ok(granted) => Next::Token(granted.id_token),
-            Err(_) => Next::Refused(unusable("it holds no identity token").into()),
+            Err(_) => Next::Refused(unusable("it contains no identity token").into()),
         };
     }
     let Ok(refusal) = serde_json::from_slice::<Refusal>(answer) else {
-        return Next::Refused(unusable("it is neither a token nor a reason").into());
+        return Next::Refused(unusable("it is neither a token nor an error").into());
     };
     match refusal.error.as_str() {
         "authorization_pending" => Next::Wait,
         "slow_down" => Next::WaitLonger,
-        "expired_token" => Next::Refused(refused("the code was not used in time").into()),
+        "expired_token" => Next::Refused(refused("the code has expired").into()),
         "access_denied" => Next::Refused(refused("the login was denied").into()),
         _ => Next::Refused(
             bundle_core::diagnostic::Finding::error(
                 codes::trust::SERVICE_REFUSED,
-                format!("{} refuses: {}", super::ISSUER, refusal.words()),
+                format!("{} rejects the login: {}", super::ISSUER, refusal.words()),
             )
-            .hint("nothing was signed; does it know this client (--oidc-client-id)?")
+            .hint("nothing was signed; check that the issuer knows this client (--oidc-client-id)")
             .into(),
         ),
     }

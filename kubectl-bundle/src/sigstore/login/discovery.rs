@@ -34,7 +34,7 @@ pub(super) async fn discover(http: &Http, issuer: &str) -> Outcome<Endpoints> {
     let address = Url::parse(issuer).map_err(|error| {
         let finding = Finding::error(
             codes::usage::BAD_ARGUMENT,
-            format!("`{issuer}` is not the address of an issuer"),
+            format!("`{issuer}` is not a valid URL of an issuer"),
         );
         Failure::caused(finding.hint("write https://HOST"), &error)
     })?;
@@ -56,10 +56,10 @@ pub(super) async fn discover(http: &Http, issuer: &str) -> Outcome<Endpoints> {
 
 fn read(answer: &[u8], issuer: &str, address: &Url) -> Result<Endpoints, Finding> {
     let document: Document = serde_json::from_slice(answer)
-        .map_err(|_| unusable("it is not the JSON in which issuers describe themselves"))?;
+        .map_err(|_| unusable("it is not an OpenID Connect discovery document"))?;
     if document.issuer != issuer {
         return Err(unusable(&format!(
-            "it calls itself `{}`, and was asked as `{issuer}`",
+            "its issuer is `{}`, expected `{issuer}`",
             crate::ui::safe(&document.issuer)
         )));
     }
@@ -69,18 +69,18 @@ fn read(answer: &[u8], issuer: &str, address: &Url) -> Result<Endpoints, Finding
         .iter()
         .any(|method| method == "S256")
     {
-        return Err(unusable("it does not take part in PKCE (S256)"));
+        return Err(unusable("it does not support PKCE (S256)"));
     }
     let place = |name: &str, text: Option<String>| {
         text.map(|text| {
             let url =
-                Url::parse(&text).map_err(|_| unusable(&format!("its {name} is no address")))?;
+                Url::parse(&text).map_err(|_| unusable(&format!("its {name} is not a URL")))?;
             let fits = url.scheme() == "https"
                 || (url.scheme() == "http" && is_loopback(&url) && is_loopback(address));
             if fits {
                 Ok(url)
             } else {
-                Err(unusable(&format!("its {name} is not reached over TLS")))
+                Err(unusable(&format!("its {name} does not use TLS")))
             }
         })
         .transpose()
@@ -92,7 +92,7 @@ fn read(answer: &[u8], issuer: &str, address: &Url) -> Result<Endpoints, Finding
             document.device_authorization_endpoint,
         )?,
         token: place("token_endpoint", document.token_endpoint)?
-            .ok_or_else(|| unusable("it names no token_endpoint"))?,
+            .ok_or_else(|| unusable("it has no token_endpoint"))?,
     })
 }
 
@@ -128,34 +128,37 @@ mod tests {
         for (change, why) in [
             (
                 json!({"issuer": "https://issuer.example.com/auth/"}),
-                "it calls itself",
+                "its issuer is",
             ),
             (
                 json!({"issuer": "https://evil.example.com"}),
-                "it calls itself",
+                "its issuer is",
             ),
             (
                 json!({"code_challenge_methods_supported": ["plain"]}),
                 "PKCE",
             ),
-            (json!({"token_endpoint": null}), "names no token_endpoint"),
+            (json!({"token_endpoint": null}), "has no token_endpoint"),
             (
                 json!({"token_endpoint": "http://issuer.example.com/token"}),
-                "not reached over TLS",
+                "does not use TLS",
             ),
             (
                 json!({"token_endpoint": "http://127.0.0.1:1/token"}),
-                "not reached over TLS",
+                "does not use TLS",
             ),
             (
                 json!({"authorization_endpoint": "file:///etc/passwd"}),
-                "not reached over TLS",
+                "does not use TLS",
             ),
             (
                 json!({"device_authorization_endpoint": "device"}),
-                "is no address",
+                "is not a URL",
             ),
-            (json!({"issuer": 1}), "it is not the JSON"),
+            (
+                json!({"issuer": 1}),
+                "it is not an OpenID Connect discovery document",
+            ),
         ] {
             let told = said(change.clone()).unwrap_err();
             assert!(told.contains(why), "{change}: {told}");

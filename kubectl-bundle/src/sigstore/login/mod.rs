@@ -96,16 +96,16 @@ fn form(url: &url::Url, fields: &[(&str, &str)]) -> Ask {
 fn refused(why: &str) -> Finding {
     Finding::error(
         codes::trust::LOGIN_FAILED,
-        format!("nobody logged in: {why}"),
+        format!("the login failed: {why}"),
     )
-    .hint("nothing was signed: try again, or give a token (--identity-token)")
+    .hint("nothing was signed: try again, or pass a token (--identity-token)")
 }
 
 /// Returns the finding for an invalid response of the issuer.
 fn unusable(why: &str) -> Finding {
     Finding::error(
         codes::trust::SERVICE_REFUSED,
-        format!("the answer of {ISSUER} cannot be used: {why}"),
+        format!("the response of {ISSUER} is invalid: {why}"),
     )
-    .hint("nothing was signed; is --oidc-issuer the address of an OpenID Connect issuer that knows this client (--oidc-client-id)?")
+    .hint("nothing was signed; check that --oidc-issuer is an OpenID Connect issuer that knows this client (--oidc-client-id)")
 }

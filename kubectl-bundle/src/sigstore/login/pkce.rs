@@ -11,7 +11,7 @@ pub(super) fn random() -> Result<String, Finding> {
     rand::fill(&mut bytes).map_err(|_| {
         Finding::error(
             codes::usage::NO_RESOURCES,
-            "the system gives no random numbers",
+            "the operating system returned no random numbers",
         )
     })?;
     Ok(URL_SAFE_NO_PAD.encode(bytes))

@@ -33,10 +33,10 @@ pub(super) enum Unfetched {
 impl fmt::Display for Unfetched {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Silent(error) if error.is_timeout() => f.write_str("no answer in time"),
+            Self::Silent(error) if error.is_timeout() => f.write_str("no response in time"),
             Self::Silent(error) => error.fmt(f),
-            Self::Status(status) => write!(f, "it answers {status}"),
-            Self::Endless { limit } => write!(f, "it sends more than {limit} bytes"),
+            Self::Status(status) => write!(f, "status {status}"),
+            Self::Endless { limit } => write!(f, "more than {limit} bytes"),
         }
     }
 }
@@ -60,7 +60,7 @@ impl Mirror {
         let url = self
             .base
             .join(path)
-            .map_err(|error| Error::transport_with_source(format!("{path}: no address"), error))?;
+            .map_err(|error| Error::transport_with_source(format!("{path}: invalid URL"), error))?;
         self.bounded(url, limit)
             .await
             .map_err(|why| Error::transport_with_source(path.to_owned(), why))
@@ -152,7 +152,7 @@ mod tests {
     fn stops_at_a_silent_or_slow_mirror() {
         for begin in ["", "HTTP/1.1 200 OK\r\ncontent-length: 9000\r\n\r\n"] {
             let told = from_a_mirror_that_begins(begin);
-            assert!(told.starts_with("no answer in time"), "{begin:?}: {told}");
+            assert!(told.starts_with("no response in time"), "{begin:?}: {told}");
         }
     }
 }

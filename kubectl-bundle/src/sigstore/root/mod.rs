@@ -93,9 +93,9 @@ impl std::fmt::Display for Origin {
             } => {
                 write!(f, "{mirror} (")?;
                 if let Some(asked) = asked {
-                    write!(f, "asked {asked:.0}, ")?;
+                    write!(f, "refreshed {asked:.0}, ")?;
                 }
-                write!(f, "good until {until:.0})")
+                write!(f, "valid until {until:.0})")
             }
         }
     }
@@ -153,7 +153,7 @@ impl WantedRoot {
             match kept {
                 Ok(material) if source.is_fresh() => material,
                 kept => {
-                    let _progress = ui.progress("asking the TUF repository");
+                    let _progress = ui.progress("refreshing the TUF repository");
                     match (Box::pin(source.ask(self.http()?)).await, kept) {
                         (Ok(material), _) => material,
                         (Err(failure), Ok(material)) if is_silence(&failure) => {
@@ -178,7 +178,7 @@ impl WantedRoot {
         if let Ok(chosen) = self.open(ui).await {
             return Ok(chosen);
         }
-        ui.note("the trust root that is built in says when it was signed: what is kept of the TUF repository cannot be used");
+        ui.note("signing times are verified with the built-in trust root: the stored metadata of the TUF repository is invalid");
         Chosen::built_in()
     }
 

@@ -197,7 +197,7 @@ async fn rejected_refresh_keeps_its_valid_versions() {
         .await;
     // Metadata from before that timestamp is a replay, even if no newer refresh was complete.
     for version in [5, 6] {
-        let why = format!("timestamp is of version {version}, and was of version 7");
+        let why = format!("has version {version}, older than the trusted version 7");
         client.refuses(&State::at(version, version), &why).await;
     }
     // Neither are the versions of the last complete refresh.
@@ -211,16 +211,16 @@ async fn rejected_refresh_keeps_its_valid_versions() {
     client
         .refuses(&State::at(10, 9).with(bad_snapshot), forged)
         .await;
-    let why = "targets.json (via snapshot) is of version 8, and was of version 9";
+    let why = "has version 8, older than the trusted version 9";
     client.refuses(&State::at(11, 8), why).await;
     client
-        .refuses(&State::at(10, 10), "was of version 11")
+        .refuses(&State::at(10, 10), "older than the trusted version 11")
         .await;
     // The complete metadata is still used offline, and newer metadata is accepted.
     client.source().what_is_kept().await.unwrap();
     client.takes(&State::at(12, 12)).await;
     client
-        .refuses(&State::at(11, 11), "was of version 12")
+        .refuses(&State::at(11, 11), "older than the trusted version 12")
         .await;
 }
 
@@ -266,7 +266,7 @@ async fn root_with_other_keys_recovers_from_a_fast_forward_attack() {
             .await;
         client.refuses(&State::at(2_000, 6), "targets.json").await;
         client
-            .refuses(&State::at(6, 6), "was of version 2000")
+            .refuses(&State::at(6, 6), "older than the trusted version 2000")
             .await;
         let second = |state: &mut State| {
             state.root = 2;
@@ -275,7 +275,10 @@ async fn root_with_other_keys_recovers_from_a_fast_forward_attack() {
         };
         client.takes(&State::at(6, 6).with(second)).await;
         client
-            .refuses(&State::at(5, 5).with(second), "was of version 6")
+            .refuses(
+                &State::at(5, 5).with(second),
+                "older than the trusted version 6",
+            )
             .await;
         // A root with the same keys does not reset versions.
         let third = |state: &mut State| {
@@ -283,7 +286,10 @@ async fn root_with_other_keys_recovers_from_a_fast_forward_attack() {
             state.root = 3;
         };
         client
-            .refuses(&State::at(5, 5).with(third), "was of version 6")
+            .refuses(
+                &State::at(5, 5).with(third),
+                "older than the trusted version 6",
+            )
             .await;
     }
 }

@@ -69,7 +69,7 @@ impl Source<'_> {
             Ok(Err(error)) => return Err(self.finding(&error)),
             Err(_) => {
                 let seconds = PATIENCE.as_secs();
-                let why = format!("it did not say all within {seconds} s");
+                let why = format!("it did not respond completely within {seconds} s");
                 return Err(self.silent(&why).into());
             }
         };
@@ -134,32 +134,32 @@ impl Source<'_> {
         let finding = match error {
             Error::Expired { role, expires } => Finding::error(
                 codes::trust::REPOSITORY_EXPIRED,
-                format!("what the TUF repository at {host} says of {role} has expired, on {expires}"),
+                format!("{role} of the TUF repository at {host} expired on {expires}"),
             )
-            .hint("whoever runs it has to sign it anew; if it is a mirror, it may hold back what is newer"),
+            .hint("its operator has to sign it again; a mirror may be withholding newer metadata"),
             Error::Rollback { role, trusted, new } => Finding::error(
                 codes::trust::REPOSITORY_ROLLED_BACK,
-                format!("the TUF repository at {host} goes back: {role} is of version {new}, and was of version {trusted}"),
+                format!("{role} of the TUF repository at {host} has version {new}, older than the trusted version {trusted}"),
             )
-            .hint("nothing of it is used; this is an old copy, or an attack"),
+            .hint("it is not used; this is an outdated copy, or an attack"),
             Error::BadRootVersion { trusted, new } => Finding::error(
                 codes::trust::REPOSITORY_ROLLED_BACK,
-                format!("the TUF repository at {host} calls version {new} of its root the one that follows version {trusted}"),
+                format!("the TUF repository at {host} has root version {new} after version {trusted}"),
             )
-            .hint("nothing of it is used; this is an old copy, or an attack"),
+            .hint("it is not used; this is an outdated copy, or an attack"),
             Error::TargetNotFound(name) => Finding::error(
                 codes::trust::REPOSITORY_FORGED,
-                format!("the TUF repository at {host} holds no {name}"),
+                format!("the TUF repository at {host} has no {name}"),
             )
-            .hint("is this the repository of a Sigstore instance?"),
+            .hint("check that this is the repository of a Sigstore instance"),
             Error::Io { .. } => Finding::error(
                 codes::usage::FILE_UNWRITABLE,
-                "what a TUF repository says cannot be kept",
+                "cannot store the metadata of a TUF repository",
             ),
             Error::Transport { source, .. } => match unfetched(source.as_deref()) {
                 Some(Unfetched::Endless { .. }) => self.forged(),
-                Some(_) => self.silent("it cannot be read now"),
-                None => self.silent("something of it is missing"),
+                Some(_) => self.silent("it cannot be read"),
+                None => self.silent("a file is missing"),
             },
             _ => self.forged(),
         };
@@ -170,20 +170,20 @@ impl Source<'_> {
         let host = self.host();
         Finding::error(
             codes::trust::REPOSITORY_FORGED,
-            format!("what the TUF repository at {host} says does not hold"),
+            format!("the metadata of the TUF repository at {host} is invalid"),
         )
-        .hint("nothing of it is used; is the --root of `trust init` that of this repository?")
+        .hint("it is not used; check that the --root of `trust init` belongs to this repository")
     }
 
     fn silent(&self, why: &str) -> Finding {
         Finding::error(
             codes::trust::REPOSITORY_UNREACHABLE,
             format!(
-                "the TUF repository at {} does not answer: {why}",
+                "the TUF repository at {} is unreachable: {why}",
                 self.host()
             ),
         )
-        .hint("try again; until then, --trusted-root FILE names a root that you have")
+        .hint("try again, or use a trust root in a file with --trusted-root FILE")
     }
 
     /// Returns the failure of stored metadata.
@@ -191,22 +191,22 @@ impl Source<'_> {
         let finding = match error {
             Error::Expired { role, expires } => {
                 let age = self.age().map_or_else(String::new, |age| {
-                    format!("; the repository was last asked {age} ago")
+                    format!("; the last refresh was {age} ago")
                 });
                 Finding::error(
                     codes::trust::REPOSITORY_EXPIRED,
-                    format!("what is kept of the TUF repository at {} has expired: {role}, on {expires}{age}", self.host()),
+                    format!("the stored metadata of the TUF repository at {} has expired: {role}, on {expires}{age}", self.host()),
                 )
-                .hint("kubectl bundle trust update, where there is a network")
+                .hint("run `kubectl bundle trust update` with network access")
             }
             _ => Finding::error(
                 codes::trust::REPOSITORY_NOT_KEPT,
                 format!(
-                    "nothing that can be used is kept of the TUF repository at {}",
+                    "no valid metadata of the TUF repository at {} is stored",
                     self.host()
                 ),
             )
-            .hint("kubectl bundle trust update, where there is a network"),
+            .hint("run `kubectl bundle trust update` with network access"),
         };
         Failure::caused(finding, error)
     }
@@ -217,7 +217,7 @@ impl Source<'_> {
         Finding::warning(
             codes::trust::REPOSITORY_UNREACHABLE,
             format!(
-                "the TUF repository at {} does not answer; what it said {age} ago is used",
+                "the TUF repository at {} is unreachable; its metadata of {age} ago is used",
                 self.host()
             ),
         )
@@ -255,7 +255,7 @@ pub(super) fn address(mirror: &str) -> Outcome<Url> {
     else {
         return Err(Finding::error(
             codes::usage::BAD_ARGUMENT,
-            format!("`{mirror}` is not the address of a TUF repository"),
+            format!("`{mirror}` is not a valid URL of a TUF repository"),
         )
         .hint("write https://HOST/PATH")
         .into());
@@ -264,9 +264,9 @@ pub(super) fn address(mirror: &str) -> Outcome<Url> {
     if !url.username().is_empty() || url.password().is_some() {
         return Err(Finding::error(
             codes::usage::BAD_ARGUMENT,
-            "the address of a TUF repository is no place for a user and a password",
+            "the URL of a TUF repository must not contain a user or a password",
         )
-        .hint("what it says is signed and for everybody: write https://HOST/PATH")
+        .hint("its content is signed and public: write https://HOST/PATH")
         .into());
     }
     Ok(url)

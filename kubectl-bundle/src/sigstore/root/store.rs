@@ -79,7 +79,7 @@ impl Folders {
             Err(error) => {
                 let finding = Finding::error(
                     codes::trust::REPOSITORY_NOT_KEPT,
-                    "whether `trust init` was told of a repository cannot be seen",
+                    "cannot read the settings of `trust init`",
                 );
                 return Err(Failure::caused(failure::in_file(finding, &path), &error));
             }
@@ -89,7 +89,7 @@ impl Folders {
             .map_err(|error| {
                 let finding = Finding::error(
                     codes::trust::REPOSITORY_NOT_KEPT,
-                    "what `trust init` wrote cannot be read",
+                    "the settings of `trust init` are invalid",
                 )
                 .hint("run `kubectl bundle trust reset`, and `trust init` again");
                 Failure::caused(failure::in_file(finding, &path), &error)
@@ -303,6 +303,6 @@ impl MetadataStore for Draft {
 }
 
 fn unkept(path: &Path) -> Finding {
-    let finding = Finding::error(codes::usage::FILE_UNWRITABLE, "the file cannot be written");
+    let finding = Finding::error(codes::usage::FILE_UNWRITABLE, "cannot write the file");
     failure::in_file(finding, path)
 }

@@ -82,17 +82,17 @@ fn each_fault_of_an_issuer_has_its_own_error() {
     let (discovery, begun) = (service.discovery(), begun(&service.url));
     let about = "/.well-known/openid-configuration";
     for (path, answer, why) in [
-        (about, (404, Value::Null), "refuses: 404"),
-        (about, (503, Value::Null), "is not able to answer now"),
+        (about, (404, Value::Null), "rejects the request: 404"),
+        (about, (503, Value::Null), "is overloaded or failing"),
         (
             about,
             change(&discovery, json!({"issuer": "https://evil.example.com"})),
-            "it calls itself `https://evil.example.com`",
+            "its issuer is `https://evil.example.com`",
         ),
         (
             about,
             change(&discovery, json!({"device_authorization_endpoint": null})),
-            "names no device_authorization_endpoint",
+            "has no device_authorization_endpoint",
         ),
         (
             about,
@@ -102,38 +102,38 @@ fn each_fault_of_an_issuer_has_its_own_error() {
         (
             "/device",
             (400, json!({"error": "invalid_client"})),
-            "refuses: 400",
+            "rejects the request: 400",
         ),
         (
             "/device",
             change(&begun, json!({"device_code": null})),
-            "it begins no login with a code",
+            "it is not a device authorization response",
         ),
         (
             "/device",
             change(&begun, json!({"user_code": "A\u{1b}[31m"})),
-            "nothing that somebody could type",
+            "its code cannot be typed",
         ),
         (
             "/device",
             change(&begun, json!({"verification_uri": "javascript:alert(1)"})),
-            "is to be typed is not reached over TLS",
+            "the URL for the code does not use TLS",
         ),
         (
             "/device",
             change(&begun, json!({"verification_uri_complete": "file:///etc"})),
-            "is to be typed is not reached over TLS",
+            "the URL for the code does not use TLS",
         ),
         (
             "/device",
             change(&begun, json!({"expires_in": 0})),
-            "the code was not used in time [BUNDLE-TRUST-041]",
+            "the code has expired [BUNDLE-TRUST-041]",
         ),
         // Polled again, with a limit.
         (
             "/token",
             (503, Value::Null),
-            "is not able to answer now (503 Service Unavailable)",
+            "is overloaded or failing (503 Service Unavailable)",
         ),
         (
             "/token",
@@ -143,7 +143,7 @@ fn each_fault_of_an_issuer_has_its_own_error() {
         (
             "/token",
             (400, json!({"error": "expired_token"})),
-            "the code was not used in time [BUNDLE-TRUST-041]",
+            "the code has expired [BUNDLE-TRUST-041]",
         ),
         (
             "/token",
@@ -151,12 +151,12 @@ fn each_fault_of_an_issuer_has_its_own_error() {
                 400,
                 json!({"error": "unauthorized_client", "error_description": "who?"}),
             ),
-            "refuses: unauthorized_client: who?",
+            "rejects the login: unauthorized_client: who?",
         ),
         (
             "/token",
             (200, json!({"access_token": "x"})),
-            "it holds no identity token",
+            "it contains no identity token",
         ),
         ("/token", (200, json!({"id_token": "x"})), "it is not a JWT"),
         (
@@ -165,7 +165,7 @@ fn each_fault_of_an_issuer_has_its_own_error() {
                 200,
                 json!({"id_token": token("https://evil.example.com", &Value::Null)}),
             ),
-            "it is by `https://evil.example.com`",
+            "its issuer is `https://evil.example.com`",
         ),
         (
             "/token",
@@ -380,24 +380,20 @@ fn failed_login_is_an_error() {
         (
             Value::Null,
             "error=access_denied&error_description=not%20you",
-            "nobody logged in: access_denied: not you",
+            "the login failed: access_denied: not you",
         ),
-        (
-            json!({"error": "invalid_grant"}),
-            "code=c",
-            "refuses: invalid_grant",
-        ),
+        (json!({"error": "invalid_grant"}), "code=c", "invalid_grant"),
         (
             json!({"id_token": token(&service.url, &json!({"nonce": "another"}))}),
             "code=c",
-            "it answers another login (nonce)",
+            "it belongs to another login (nonce)",
         ),
         (
             json!({"id_token": token(&service.url, &Value::Null)}),
             "code=c",
-            "it answers another login (nonce)",
+            "it belongs to another login (nonce)",
         ),
-        (json!({}), "code=c", "it holds no identity token"),
+        (json!({}), "code=c", "it contains no identity token"),
     ] {
         let status = if answer.get("error").is_some() {
             400

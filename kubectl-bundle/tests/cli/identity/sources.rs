@@ -73,7 +73,7 @@ impl Scene {
         assert_eq!(body["credentials"]["oidcIdentityToken"], token, "{told}");
         assert!(told.starts_with("exit code: 1\n"), "{told}");
         assert!(
-            told.contains("the certificate authority at 127.0.0.1 refuses: 403"),
+            told.contains("the certificate authority at 127.0.0.1 rejects the request: 403"),
             "{told}"
         );
         hidden(told, token);
@@ -153,19 +153,19 @@ fn errors_of_token_services_are_reported_without_secrets() {
     let told = github(&wrong, AGENT);
     assert!(
         told.contains(
-            "GitHub Actions at 127.0.0.1 refuses: 401 Unauthorized: Bearer (token) is wrong"
+            "GitHub Actions at 127.0.0.1 rejects the request: 401 Unauthorized: Bearer (token) is wrong"
         ),
         "{told}"
     );
     let told = github("http://issuer.example.com/", AGENT);
-    assert!(told.contains("is not asked without TLS"), "{told}");
+    assert!(told.contains("must use TLS"), "{told}");
     let told = github("http://127.0.0.1:1/", AGENT);
     assert!(
-        told.starts_with("exit code: 4\n") && told.contains("does not answer"),
+        told.starts_with("exit code: 4\n") && told.contains("is unreachable"),
         "{told}"
     );
     let told = github(&wrong, "agent\nsecret");
-    assert!(told.contains("characters that no header can"), "{told}");
+    assert!(told.contains("contain invalid characters"), "{told}");
 
     for (change, why) in [
         (
@@ -199,7 +199,7 @@ fn login_for_a_private_authority_requires_an_issuer() {
     let scene = Scene::new();
     let told = scene.sign(&["--fulcio-auth-flow", "device"], &[], None);
     assert!(
-        told.contains("where to log in for this certificate authority is not known"),
+        told.contains("the issuer for this certificate authority is unknown"),
         "{told}"
     );
     assert!(scene.service.asked().is_empty());
@@ -211,7 +211,7 @@ fn login_requires_a_terminal() {
     for more in [&[][..], &["--fulcio-auth-flow", "token"]] {
         let told = scene.sign(more, &[], None);
         assert!(
-            told.contains("there is neither a key nor an identity token to sign with"),
+            told.contains("neither a key nor an identity token is available for signing"),
             "{told}"
         );
     }

@@ -64,14 +64,14 @@ fn login_starts_at_a_terminal_but_not_in_ci() {
     let line = ["sign", &reference, "--oidc-issuer", &url];
     let told = at_terminal(&context, &line, &[("CI", "true")], "");
     assert!(
-        told.contains("there is neither a key nor an identity token"),
+        told.contains("neither a key nor an identity token is available"),
         "{told}"
     );
     assert!(service.asked().is_empty());
     // Without a display, the login uses a code.
     let told = at_terminal(&context, &line, &[], "");
     assert!(
-        told.contains("the issuer of identity tokens at 127.0.0.1 refuses: 400"),
+        told.contains("the issuer of identity tokens at 127.0.0.1 rejects the request: 400"),
         "{told}"
     );
     assert_eq!(service.asked().last().unwrap().path, "/device");
@@ -86,7 +86,7 @@ fn plugin_can_prompt_for_a_pin_at_a_terminal() {
     let line = ["keys", "public", "--key", "test://slot/1"];
     let told = at_terminal(&context, &line, &[], "1234\n");
     assert!(
-        told.contains("refuses test://slot/1: 1234 is wrong"),
+        told.contains("returned an error for test://slot/1: 1234 is wrong"),
         "{told}"
     );
 }

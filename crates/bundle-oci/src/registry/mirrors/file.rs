@@ -63,7 +63,7 @@ pub(super) fn parse(text: &str) -> Result<Vec<RegistryRule>, String> {
         toml::from_str(text).map_err(|error| error.to_string().trim().to_owned())?;
     if file.registries.is_some() {
         return Err(
-            "it is of version 1 (`[registries.…]`), which is not read; write `[[registry]]`"
+            "it has version 1 (`[registries.…]`), which is not supported; use `[[registry]]`"
                 .to_owned(),
         );
     }
@@ -85,7 +85,7 @@ fn rule(entry: RegistryEntry) -> Result<RegistryRule, String> {
     };
     if prefix.starts_with("*.") && (location.is_some() || prefix.contains('/')) {
         return Err(format!(
-            "`{prefix}`: a prefix with a wildcard is a domain alone, and has no `location`"
+            "`{prefix}`: a prefix with a wildcard must be a domain without path, and must not have a `location`"
         ));
     }
     let mirrors = entry
@@ -119,7 +119,7 @@ fn rule(entry: RegistryEntry) -> Result<RegistryRule, String> {
 fn parse_location(text: &str) -> Result<String, String> {
     if text.contains("://") {
         return Err(format!(
-            "`{text}` is a URL; write the host without a scheme, and `insecure = true` where it has no TLS"
+            "`{text}` is a URL; write the host without a scheme, and set `insecure = true` if it has no TLS"
         ));
     }
     let tidy = text.trim_end_matches('/');

@@ -218,7 +218,7 @@ fn parse_location(location: &str, rest: &str) -> Result<Repository, Reason> {
     let name = format!("{location}{rest}");
     name.parse().map_err(|_| {
         Reason::Settings(format!(
-            "the configuration of registries leads to `{name}`, which is not a repository"
+            "registries.conf maps it to `{name}`, which is not a repository"
         ))
     })
 }
@@ -291,7 +291,7 @@ mod tests {
             (
                 "registry.example.com/team/secret/x",
                 AccessKind::Write,
-                "the configuration of registries blocks `registry.example.com/team/secret`",
+                "registries.conf blocks `registry.example.com/team/secret`",
             ),
             (
                 "registry.example.com/teams/web",

@@ -73,7 +73,12 @@ async fn rejects_documents_with_another_digest_or_media_type() {
     // An index with the content type of an image is rejected as either.
     registry.set_fault(Some(Fault::Mislabelled(media::MANIFEST.to_owned())));
     let read = client.raw_manifest(&home, "1").await.unwrap();
-    assert!(read.parse().unwrap_err().contains("index at once") || read.parse().is_err());
+    assert!(
+        read.parse()
+            .unwrap_err()
+            .contains("both a manifest and an index")
+            || read.parse().is_err()
+    );
 }
 
 #[tokio::test]

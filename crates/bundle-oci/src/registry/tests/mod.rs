@@ -150,7 +150,7 @@ async fn each_fault_has_its_own_error() {
         (
             Fault::LyingManifest,
             format!(
-                "BUNDLE-REGISTRY-004 cannot pull HOST/team/web@{}: the registry lies about a digest: {} was asked for, ",
+                "BUNDLE-REGISTRY-004 cannot pull HOST/team/web@{}: the registry returned content with another digest: expected {}, received ",
                 pinned.digest(),
                 pinned.digest()
             ),
@@ -158,7 +158,7 @@ async fn each_fault_has_its_own_error() {
         (
             Fault::LyingBlob,
             format!(
-                "BUNDLE-REGISTRY-004 cannot pull HOST/team/web@{}: the registry lies about a digest: {}",
+                "BUNDLE-REGISTRY-004 cannot pull HOST/team/web@{}: the registry returned content with another digest: expected {}",
                 pinned.digest(),
                 config.digest
             ),
@@ -166,7 +166,7 @@ async fn each_fault_has_its_own_error() {
         (
             Fault::TruncatedBlob,
             format!(
-                "BUNDLE-REGISTRY-004 cannot pull HOST/team/web@{}: the registry lies about a size: {} bytes were named",
+                "BUNDLE-REGISTRY-004 cannot pull HOST/team/web@{}: the registry returned content of another size: expected {} bytes",
                 pinned.digest(),
                 config.size
             ),
@@ -174,21 +174,21 @@ async fn each_fault_has_its_own_error() {
         (
             Fault::CutBlob,
             format!(
-                "BUNDLE-REGISTRY-001 cannot pull HOST/team/web@{}: the connection to HOST broke off",
+                "BUNDLE-REGISTRY-001 cannot pull HOST/team/web@{}: the connection to HOST was interrupted",
                 pinned.digest()
             ),
         ),
         (
             Fault::StallingBlob,
             format!(
-                "BUNDLE-REGISTRY-006 cannot pull HOST/team/web@{}: the registry stopped answering (300 ms)",
+                "BUNDLE-REGISTRY-006 cannot pull HOST/team/web@{}: the registry stopped responding (300 ms)",
                 pinned.digest()
             ),
         ),
         (
             Fault::Silent,
             format!(
-                "BUNDLE-REGISTRY-006 cannot pull HOST/team/web@{}: the registry stopped answering (300 ms)",
+                "BUNDLE-REGISTRY-006 cannot pull HOST/team/web@{}: the registry stopped responding (300 ms)",
                 pinned.digest()
             ),
         ),
@@ -212,7 +212,7 @@ async fn each_fault_has_its_own_error() {
                 times: 99,
             },
             format!(
-                "BUNDLE-REGISTRY-011 cannot pull HOST/team/web@{}: the registry cannot answer now (503: slow down)",
+                "BUNDLE-REGISTRY-011 cannot pull HOST/team/web@{}: the registry is overloaded or failing (503: slow down)",
                 pinned.digest()
             ),
         ),
@@ -237,18 +237,22 @@ async fn detects_faults_within_a_layer_while_it_streams() {
         (
             Fault::LyingBlob,
             codes::registry::DIGEST_MISMATCH,
-            "is not what its digest says",
+            "does not match its digest",
         ),
         (
             Fault::TruncatedBlob,
             codes::registry::DIGEST_MISMATCH,
-            "lies about a size",
+            "of another size",
         ),
-        (Fault::CutBlob, codes::registry::UNREACHABLE, "broke off"),
+        (
+            Fault::CutBlob,
+            codes::registry::UNREACHABLE,
+            "was interrupted",
+        ),
         (
             Fault::StallingBlob,
             codes::registry::STALLED,
-            "stopped answering",
+            "stopped responding",
         ),
     ] {
         registry.set_fault(Some(fault.clone()));
@@ -314,7 +318,7 @@ async fn missing_content_denied_access_and_unreachable_registry_differ() {
     let error = client.resolve(&missing).await.unwrap_err();
     assert_eq!(
         told(&registry, &error),
-        "BUNDLE-REGISTRY-002 cannot resolve HOST/team/none:1: the registry does not have it"
+        "BUNDLE-REGISTRY-002 cannot resolve HOST/team/none:1: not found in the registry"
     );
     // A free port without a listener.
     let gone = {
@@ -330,7 +334,7 @@ async fn missing_content_denied_access_and_unreachable_registry_differ() {
         }
     };
     assert_eq!(error.finding().code, codes::registry::UNREACHABLE);
-    assert!(error.to_string().contains("does not answer"), "{error}");
+    assert!(error.to_string().contains("is unreachable"), "{error}");
 }
 
 #[tokio::test]
@@ -441,7 +445,7 @@ async fn credentials_are_not_sent_to_redirect_targets() {
         .await
         .unwrap_err();
     assert!(
-        error.to_string().contains("after too many others"),
+        error.to_string().contains("after too many redirects"),
         "{error}"
     );
 }

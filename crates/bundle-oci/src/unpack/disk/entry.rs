@@ -90,7 +90,7 @@ fn target<R: Read>(item: &mut Entry<'_, R>, name: &str) -> Result<String, Unpack
     if target.chars().any(char::is_control) || cfg!(windows) && target.contains(['\\', ':']) {
         return Err(refused(
             name,
-            "is a link with a character in its target that no path has",
+            "is a link with an invalid character in its target",
         ));
     }
     Ok(target.to_owned())
@@ -100,7 +100,7 @@ fn target<R: Read>(item: &mut Entry<'_, R>, name: &str) -> Result<String, Unpack
 /// effect, records that would change a path or a size are rejected.
 fn global<R: Read>(item: &mut Entry<'_, R>, name: &str) -> Result<(), UnpackError> {
     let mut records = Vec::new();
-    let unreadable = || refused(name, "has PAX records that cannot be read");
+    let unreadable = || refused(name, "has invalid PAX records");
     item.by_ref()
         .take(64 << 10)
         .read_to_end(&mut records)
@@ -109,7 +109,7 @@ fn global<R: Read>(item: &mut Entry<'_, R>, name: &str) -> Result<(), UnpackErro
         let record = record.map_err(|_| unreadable())?;
         let key = record.key_bytes();
         if matches!(key, b"path" | b"linkpath" | b"size") || key.starts_with(b"GNU.sparse.") {
-            return Err(refused(name, "sets the path or size of all files at once"));
+            return Err(refused(name, "sets the path or size of all files"));
         }
     }
     Ok(())

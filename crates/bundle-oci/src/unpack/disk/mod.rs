@@ -121,7 +121,10 @@ impl DiskUnpacker {
                 self.link(&path, &tree::relative(&path, &target))?;
                 self.written.links += 1;
             } else {
-                self.skip_entry(&path, "is a symbolic link that leads outside, or nowhere")?;
+                self.skip_entry(
+                    &path,
+                    "is a symbolic link to a target that is outside of the folder or cannot exist",
+                )?;
             }
         }
         Ok(self.written)
@@ -175,7 +178,7 @@ impl DiskUnpacker {
                 let Some(node) = self.tree.get(&other).cloned() else {
                     return Err(refused(
                         path,
-                        format!("is a hard link to `{other}`, which is not there"),
+                        format!("is a hard link to `{other}`, which does not exist"),
                     ));
                 };
                 if node == TreeNode::Folder {
@@ -187,7 +190,7 @@ impl DiskUnpacker {
                 self.clear(path, layer)?;
                 // The removed entries may include the target's folder.
                 if self.tree.get(&other).is_none() {
-                    return Err(refused(path, "is a hard link to what it replaces"));
+                    return Err(refused(path, "is a hard link to the file that it replaces"));
                 }
                 if node == TreeNode::File {
                     fs::hard_link(self.folder.join(&other), self.folder.join(path))
@@ -277,7 +280,10 @@ impl DiskUnpacker {
     /// Links need a privilege on this system, and have to state whether they refer to a folder.
     #[cfg(not(unix))]
     fn link(&mut self, path: &str, _: &str) -> Result<(), UnpackError> {
-        self.skip_entry(path, "is a symbolic link, which this system does not make")
+        self.skip_entry(
+            path,
+            "is a symbolic link, which this operating system does not support",
+        )
     }
 }
 
@@ -286,7 +292,7 @@ fn occupied_path(path: &str, error: &std::io::Error) -> UnpackError {
     if error.kind() == std::io::ErrorKind::AlreadyExists {
         return refused(
             path,
-            "differs from another only in a way that this disk does not tell apart, such as upper and lower case",
+            "collides with another path on this disk, which for example ignores upper and lower case",
         );
     }
     unwritable(path, error)

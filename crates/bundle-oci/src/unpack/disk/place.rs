@@ -47,7 +47,7 @@ impl TargetFolder {
                     None => TargetState::Empty,
                     Some(_) if !replace => {
                         return Err(occupied(target, "exists and is not empty").hint(
-                            "name a new or an empty folder, or replace this one whole with --force",
+                            "choose a new or an empty folder, or replace this one with --force",
                         ));
                     }
                     Some(_) => {
@@ -140,7 +140,7 @@ fn replaceable(target: &Path) -> Result<(), Finding> {
     if target.file_name().is_none() || here.iter().chain(&home).any(holds) {
         return Err(occupied(
             target,
-            "is or holds the current folder or your home, and is not replaced",
+            "is or contains the current folder or your home folder, and is not replaced",
         ));
     }
     Ok(())
@@ -151,7 +151,7 @@ fn occupied(target: &Path, why: &str) -> Finding {
         codes::usage::FILE_UNWRITABLE,
         format!("`{}` {why}", target.display()),
     )
-    .hint("name a folder that does not exist yet; nothing was overwritten")
+    .hint("choose a folder that does not exist; nothing was overwritten")
 }
 
 fn unwritable(target: &Path, error: &io::Error) -> Finding {
@@ -159,5 +159,5 @@ fn unwritable(target: &Path, error: &io::Error) -> Finding {
         codes::usage::FILE_UNWRITABLE,
         format!("cannot write `{}`: {error}", target.display()),
     )
-    .hint("choose a place that may be written to and has room; nothing was left behind")
+    .hint("choose a writable folder with enough space; no partial files remain")
 }

@@ -60,7 +60,7 @@ impl Tree {
                     };
                     return Err(refused(
                         path,
-                        format!("lies inside `{folder}`, which is {what}"),
+                        format!("is inside `{folder}`, which is {what}"),
                     ));
                 }
             }

@@ -290,7 +290,7 @@ pub(super) fn count(
             installed - listed
         )),
         _ if is_truncated => Some(format!(
-            "{listed} objects are listed; there are more, or more namespaces than are looked into"
+            "{listed} objects are listed; there are more objects or namespaces"
         )),
         _ => None,
     }
@@ -325,9 +325,9 @@ pub(super) fn warning(found: &InstalledObjects, corrections: bool) -> Option<Fin
             let resources = resources.join(", ");
             match namespace {
                 Some(namespace) => {
-                    format!("no right to {verb} {resources} in namespace {namespace}")
+                    format!("no permission to {verb} {resources} in namespace {namespace}")
                 }
-                None => format!("no right to {verb} {resources} in the cluster"),
+                None => format!("no permission to {verb} {resources} in the cluster"),
             }
         })
         .collect();
@@ -343,7 +343,7 @@ pub(super) fn warning(found: &InstalledObjects, corrections: bool) -> Option<Fin
     let text = format!("`?` could not be read: {}", causes.join("; "));
     let finding = Finding::warning(codes::cluster::OBJECTS_UNREAD, text);
     Some(if is_right_missing {
-        finding.hint("ask for a role with these rights; status reads with your own")
+        finding.hint("request a role with these permissions; status uses yours")
     } else {
         finding
     })
