@@ -12,13 +12,13 @@ use bundle_schemas::BuiltinSchemas;
 
 use crate::failure::Outcome;
 use crate::files;
-use crate::input::{self, Input, Known, located};
+use crate::input::{self, GivenMetadata, Input, located};
 use crate::packing::Packing;
-use crate::place::Place;
+use crate::place::ArtifactLocation;
 use crate::ui::Ui;
 
 /// A checked folder of manifests.
-pub(crate) struct Opened {
+pub(crate) struct CheckedFolder {
     folder: PathBuf,
     packing: Packing,
     input: Input,
@@ -31,7 +31,7 @@ pub(crate) struct Opened {
 }
 
 /// A bundle in memory.
-pub(crate) struct Built {
+pub(crate) struct BuiltBundle {
     /// Image.
     pub(crate) packed: PackedImage,
     /// Parsed content.
@@ -42,24 +42,24 @@ pub(crate) struct Built {
 
 /// Use of the existing lock file.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) enum OldLock {
+pub(crate) enum LockFileUse {
     /// Images are taken from it.
     #[default]
     Use,
     /// It is ignored, as it will be replaced.
-    Forget,
+    Ignore,
 }
 
 /// Options for reading, checking and packing a folder. The default is that of `push DIR` and
 /// `inspect DIR`.
 #[derive(Debug, Default)]
-pub(crate) struct Terms {
+pub(crate) struct BuildOptions {
     /// Name and version for content without `bundle.yaml`.
-    pub(crate) known: Known,
+    pub(crate) known: GivenMetadata,
     /// Images that may have a moving tag or none.
     pub(crate) allowed: Allowed,
     /// Use of the existing lock file.
-    pub(crate) lock: OldLock,
+    pub(crate) lock: LockFileUse,
     /// Additions to the content of the folder.
     pub(crate) packing: Packing,
     /// Target namespace, if one was selected.
@@ -67,8 +67,8 @@ pub(crate) struct Terms {
 }
 
 /// Reads and checks a folder of manifests, and prints warnings.
-pub(crate) fn open(ui: &mut Ui, path: &Path, terms: Terms) -> Outcome<Opened> {
-    let Terms {
+pub(crate) fn open(ui: &mut Ui, path: &Path, terms: BuildOptions) -> Outcome<CheckedFolder> {
+    let BuildOptions {
         known,
         allowed,
         lock,
@@ -78,8 +78,8 @@ pub(crate) fn open(ui: &mut Ui, path: &Path, terms: Terms) -> Outcome<Opened> {
     let located = |findings| located(findings, path);
     let mut input = input::read(path, &known)?;
     let forgotten = match lock {
-        OldLock::Use => None,
-        OldLock::Forget => input.files.remove(images::LOCK_FILE),
+        LockFileUse::Use => None,
+        LockFileUse::Ignore => input.files.remove(images::LOCK_FILE),
     };
     let all = packing.content(&input.files)?;
     let content = input.content(&all, target.as_deref()).map_err(located)?;
@@ -113,7 +113,7 @@ pub(crate) fn open(ui: &mut Ui, path: &Path, terms: Terms) -> Outcome<Opened> {
         Some(parent) if path.is_file() => parent,
         _ => path,
     };
-    Ok(Opened {
+    Ok(CheckedFolder {
         folder: folder.to_owned(),
         packing,
         input,
@@ -123,7 +123,7 @@ pub(crate) fn open(ui: &mut Ui, path: &Path, terms: Terms) -> Outcome<Opened> {
     })
 }
 
-impl Opened {
+impl CheckedFolder {
     /// Sets the lock. The file next to `bundle.yaml` is written if `keep` is set and it changes.
     pub(crate) fn lock(&mut self, lock: &Lock, keep: bool) -> Outcome {
         let text = lock.to_yaml().into_bytes();
@@ -146,7 +146,7 @@ impl Opened {
     }
 
     /// Packs the folder and prints notes.
-    pub(crate) fn pack(self, ui: &mut Ui) -> Outcome<Built> {
+    pub(crate) fn pack(self, ui: &mut Ui) -> Outcome<BuiltBundle> {
         let mut annotations = package::annotations(&self.package);
         if let Some(lock) = &self.content.lock {
             annotations.extend(images::annotation(lock));
@@ -155,7 +155,7 @@ impl Opened {
         let packed = self
             .packing
             .pack(ui, &self.folder, files, package, annotations)?;
-        Ok(Built {
+        Ok(BuiltBundle {
             packed,
             content: self.content,
             package: self.package,
@@ -164,15 +164,17 @@ impl Opened {
 }
 
 /// Reads, checks and packs a folder of manifests, and prints warnings.
-pub(crate) fn build(ui: &mut Ui, path: &Path) -> Outcome<Built> {
-    open(ui, path, Terms::default())?.pack(ui)
+pub(crate) fn build(ui: &mut Ui, path: &Path) -> Outcome<BuiltBundle> {
+    open(ui, path, BuildOptions::default())?.pack(ui)
 }
 
 /// Returns the packed folder at this location.
-pub(crate) fn packed(ui: &mut Ui, place: &Place) -> Outcome<PackedImage> {
+pub(crate) fn packed(ui: &mut Ui, place: &ArtifactLocation) -> Outcome<PackedImage> {
     let path = match place {
-        Place::Folder(path) | Place::Layout(path, _) | Place::Archive(path, _) => path.clone(),
-        Place::Registry(reference) => reference.to_string().into(),
+        ArtifactLocation::Folder(path)
+        | ArtifactLocation::Layout(path, _)
+        | ArtifactLocation::Archive(path, _) => path.clone(),
+        ArtifactLocation::Registry(reference) => reference.to_string().into(),
     };
     build(ui, &path).map(|built| built.packed)
 }

@@ -13,7 +13,7 @@ pub(crate) const SECRET: u32 = 0o600;
 pub(crate) const OPEN: u32 = 0o644;
 
 /// Maximum size of files with keys, policies or manifests, in bytes.
-const LIMIT: u64 = 10 << 20;
+const MAX_FILE_BYTES: u64 = 10 << 20;
 
 /// Returns the bytes of a file, or of standard input for `-`.
 pub(crate) fn read(path: &Path) -> Outcome<Vec<u8>> {
@@ -26,13 +26,14 @@ pub(crate) fn read(path: &Path) -> Outcome<Vec<u8>> {
     if path == Path::new("-") {
         std::io::stdin()
             .lock()
-            .take(LIMIT + 1)
+            .take(MAX_FILE_BYTES + 1)
             .read_to_end(&mut bytes)
     } else {
-        fs_err::File::open(path).and_then(|file| file.take(LIMIT + 1).read_to_end(&mut bytes))
+        fs_err::File::open(path)
+            .and_then(|file| file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes))
     }
     .map_err(|error| unreadable(&name, &error))?;
-    if bytes.len() as u64 > LIMIT {
+    if bytes.len() as u64 > MAX_FILE_BYTES {
         return Err(Finding::error(
             codes::usage::FILE_UNREADABLE,
             "the file is larger than 10 MiB",
@@ -56,9 +57,9 @@ pub(crate) fn read_text(path: &Path) -> Outcome<String> {
 
 /// Kind of an I/O error as text, without the path that the error's own text repeats.
 #[derive(Debug)]
-struct Plain(std::io::ErrorKind);
+struct IoErrorText(std::io::ErrorKind);
 
-impl std::fmt::Display for Plain {
+impl std::fmt::Display for IoErrorText {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self.0 {
             std::io::ErrorKind::NotFound => f.write_str("no such file or folder"),
@@ -68,7 +69,7 @@ impl std::fmt::Display for Plain {
     }
 }
 
-impl std::error::Error for Plain {}
+impl std::error::Error for IoErrorText {}
 
 /// Returns the files for `-f`: the file itself, or the files of a folder that kubectl would read.
 pub(crate) fn of_objects(path: &Path) -> Outcome<Vec<PathBuf>> {
@@ -92,7 +93,7 @@ pub(crate) fn unreadable(name: &str, error: &std::io::Error) -> Failure {
         Finding::error(codes::usage::FILE_UNREADABLE, "cannot read the file")
             .in_file(name)
             .hint("check the path and its permissions"),
-        &Plain(error.kind()),
+        &IoErrorText(error.kind()),
     )
 }
 
@@ -112,7 +113,7 @@ fn unwritable(path: &Path, error: &std::io::Error) -> Failure {
             .hint(
                 "no partial file remains; choose an existing, writable folder without such a file",
             ),
-        &Plain(error.kind()),
+        &IoErrorText(error.kind()),
     )
 }
 

@@ -11,12 +11,12 @@ use crate::process::{self, Limits, ProcessError, ProcessGroup};
 const LIMITS: Limits = Limits {
     time: Duration::from_secs(600),
     output: 256 << 20,
-    complaints: 4096,
+    stderr: 4096,
 };
 
 /// Origin of a checkout.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Origin {
+pub(crate) struct GitOrigin {
     /// URL of the remote `origin`, without credentials.
     pub(crate) source: Option<String>,
     /// Commit, if the files are unmodified.
@@ -27,15 +27,15 @@ pub(crate) struct Origin {
 
 /// Returns the origin of the checkout around `folder`, if there is one. `paths` within the folder
 /// must be unmodified for a commit.
-pub(crate) fn origin(folder: &Path, paths: &[String]) -> Origin {
+pub(crate) fn origin(folder: &Path, paths: &[String]) -> GitOrigin {
     let Ok(folder) = fs_err::canonicalize(folder) else {
-        return Origin::default();
+        return GitOrigin::default();
     };
     // Most folders are in no checkout; then git is not run.
     if !folder.ancestors().any(|above| above.join(".git").exists()) {
-        return Origin::default();
+        return GitOrigin::default();
     }
-    let mut origin = Origin::default();
+    let mut origin = GitOrigin::default();
     match run(
         &folder,
         &[
@@ -149,9 +149,9 @@ fn run(folder: &Path, arguments: &[&str]) -> io::Result<Option<String>> {
         .env("LC_ALL", "C");
     let finished = match process::run(command, None, ProcessGroup::Shared, LIMITS) {
         Ok(finished) => finished,
-        Err(ProcessError::Lost(error)) => return Err(error),
-        Err(ProcessError::Late) => return Err(io::Error::other("it exceeded the timeout")),
-        Err(ProcessError::Flood) => return Err(io::Error::other("its output is too long")),
+        Err(ProcessError::Io(error)) => return Err(error),
+        Err(ProcessError::Timeout) => return Err(io::Error::other("it exceeded the timeout")),
+        Err(ProcessError::OutputLimit) => return Err(io::Error::other("its output is too long")),
     };
     if !finished.status.success() {
         return Ok(None);
@@ -247,6 +247,6 @@ mod tests {
     #[test]
     fn folder_outside_of_a_checkout_has_no_origin() {
         let folder = tempfile::tempdir().unwrap();
-        assert_eq!(origin(folder.path(), &[]), Origin::default());
+        assert_eq!(origin(folder.path(), &[]), GitOrigin::default());
     }
 }

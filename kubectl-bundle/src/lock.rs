@@ -9,7 +9,7 @@ use bundle_oci::manifest::{ParsedManifest, RawManifest};
 use bundle_oci::registry::{Client, Reason, RegistryError, Repository};
 use futures::{StreamExt as _, stream};
 
-use crate::content::Opened;
+use crate::content::CheckedFolder;
 use crate::failure::Outcome;
 use crate::ui::Ui;
 
@@ -20,7 +20,7 @@ const PLATFORMS: usize = 64;
 
 /// Resolves the digest of every image, once for all spellings. A probable image that does not exist
 /// is skipped with a note.
-pub(crate) async fn resolve(ui: &mut Ui, client: &Client, opened: &Opened) -> Outcome<Lock> {
+pub(crate) async fn resolve(ui: &mut Ui, client: &Client, opened: &CheckedFolder) -> Outcome<Lock> {
     let found = &opened.content.images;
     let mut wanted = BTreeMap::<String, (ImageReference, Vec<&FoundImage>)>::new();
     for one in found {

@@ -15,7 +15,7 @@ use bundle_oci::pack::{BaseImage, ImagePlan, PackedImage, Resource, SourceDate};
 use bundle_oci::registry::Client;
 
 use crate::failure::Outcome;
-use crate::place::Place;
+use crate::place::ArtifactLocation;
 use crate::ui::Ui;
 use crate::{git, image};
 
@@ -178,7 +178,7 @@ pub(crate) fn resource(text: &str) -> Result<Resource, Finding> {
 pub(crate) async fn base(
     ui: &mut Ui,
     client: &Client,
-    place: &Place,
+    place: &ArtifactLocation,
     platform: Option<&Platform>,
 ) -> Outcome<BaseImage> {
     let _progress = ui.progress(&format!("reading the base {place}"));
@@ -200,7 +200,7 @@ pub(crate) async fn base(
     }
     // A path is a name only on this machine.
     let name = match place {
-        Place::Registry(reference) => Some(match reference.tag() {
+        ArtifactLocation::Registry(reference) => Some(match reference.tag() {
             Some(tag) => format!("{}:{tag}", reference.name()),
             None => reference.name(),
         }),

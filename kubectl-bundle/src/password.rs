@@ -12,7 +12,7 @@ pub(crate) type Password = Zeroizing<String>;
 
 /// Source of a password.
 #[derive(Debug, Clone)]
-pub(crate) enum Source {
+pub(crate) enum PasswordSource {
     /// Environment variable.
     Given(Password),
     /// First line of standard input.
@@ -27,7 +27,7 @@ fn no_password(message: &str) -> Finding {
     )
 }
 
-impl Source {
+impl PasswordSource {
     /// Returns the password of an existing key.
     pub(crate) fn get(&self, prompt: &str) -> Outcome<Password> {
         match self {

@@ -5,46 +5,46 @@ use std::path::{Path, PathBuf};
 
 /// Result of a search.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Found {
+pub(crate) enum CommandLookup {
     /// An executable file.
     Program(PathBuf),
     /// A file that is not executable.
-    Barred(PathBuf),
+    NotExecutable(PathBuf),
     /// Not found.
-    Nothing,
+    Missing,
 }
 
-impl Found {
+impl CommandLookup {
     /// Returns the path of an executable.
     pub(crate) fn program(self) -> Option<PathBuf> {
         match self {
             Self::Program(path) => Some(path),
-            Self::Barred(_) | Self::Nothing => None,
+            Self::NotExecutable(_) | Self::Missing => None,
         }
     }
 }
 
 /// Searches for a command. `name` is without the extension that some operating systems use.
-pub(crate) fn find(name: &str) -> Found {
+pub(crate) fn find(name: &str) -> CommandLookup {
     let folders: Vec<PathBuf> = env::var_os("PATH")
         .map(|path| env::split_paths(&path).collect())
         .unwrap_or_default();
     within(&folders, name)
 }
 
-fn within(folders: &[PathBuf], name: &str) -> Found {
+fn within(folders: &[PathBuf], name: &str) -> CommandLookup {
     let name = format!("{name}{}", env::consts::EXE_SUFFIX);
-    let mut found = Found::Nothing;
+    let mut found = CommandLookup::Missing;
     for folder in folders.iter().filter(|folder| folder.is_absolute()) {
         let path = folder.join(&name);
         if !path.is_file() {
             continue;
         }
         if may_run(&path) {
-            return Found::Program(path);
+            return CommandLookup::Program(path);
         }
-        if found == Found::Nothing {
-            found = Found::Barred(path);
+        if found == CommandLookup::Missing {
+            found = CommandLookup::NotExecutable(path);
         }
     }
     found
@@ -79,14 +79,20 @@ mod tests {
             let permissions = std::fs::Permissions::from_mode(mode);
             std::fs::set_permissions(&files[index], permissions).unwrap();
         }
-        assert_eq!(within(&folders, "tool"), Found::Program(files[2].clone()));
+        assert_eq!(
+            within(&folders, "tool"),
+            CommandLookup::Program(files[2].clone())
+        );
         assert_eq!(
             within(&folders[..2], "tool"),
-            Found::Barred(files[1].clone())
+            CommandLookup::NotExecutable(files[1].clone())
         );
-        assert_eq!(within(&folders[..1], "tool"), Found::Nothing);
+        assert_eq!(within(&folders[..1], "tool"), CommandLookup::Missing);
         for here in [".", "", "c"] {
-            assert_eq!(within(&[PathBuf::from(here)], "tool"), Found::Nothing);
+            assert_eq!(
+                within(&[PathBuf::from(here)], "tool"),
+                CommandLookup::Missing
+            );
         }
     }
 }

@@ -15,7 +15,7 @@ use crate::failure::Outcome;
 
 /// Location of an artifact.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum ArtifactLocation {
     /// A reference in a registry.
     Registry(Reference),
     /// An OCI layout, and the image in it.
@@ -31,7 +31,7 @@ const LAYOUT: &str = "oci:";
 const ARCHIVE: &str = "oci-archive:";
 const REGISTRY: &str = "docker://";
 
-impl Place {
+impl ArtifactLocation {
     /// Parses a source. A path that exists is a path, also with `:NAME` or `@DIGEST` for one of
     /// several images.
     pub(crate) fn source(text: &str) -> Outcome<Self> {
@@ -154,7 +154,7 @@ impl Place {
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for ArtifactLocation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Registry(reference) => reference.fmt(f),
@@ -235,8 +235,8 @@ mod tests {
 
     #[test]
     fn missing_path_is_classified_by_its_form() {
-        let layout = |path: &str, pick| Place::Layout(path.into(), pick);
-        let archive = |path: &str, pick| Place::Archive(path.into(), pick);
+        let layout = |path: &str, pick| ArtifactLocation::Layout(path.into(), pick);
+        let archive = |path: &str, pick| ArtifactLocation::Archive(path.into(), pick);
         let name = |text: &str| ImageSelector::Name(text.to_owned());
         for (text, place) in [
             ("dist/web.oci", layout("dist/web.oci", ImageSelector::Only)),
@@ -255,16 +255,16 @@ mod tests {
             ("oci-archive:web", archive("web", ImageSelector::Only)),
             (
                 "registry.example.com/web:1",
-                Place::Registry("registry.example.com/web:1".parse().unwrap()),
+                ArtifactLocation::Registry("registry.example.com/web:1".parse().unwrap()),
             ),
             (
                 "docker://localhost:5000/web:1",
-                Place::Registry("localhost:5000/web:1".parse().unwrap()),
+                ArtifactLocation::Registry("localhost:5000/web:1".parse().unwrap()),
             ),
         ] {
-            assert_eq!(Place::target(text).unwrap(), place, "{text}");
+            assert_eq!(ArtifactLocation::target(text).unwrap(), place, "{text}");
         }
-        assert!(Place::target("web:1.4.0").is_err());
+        assert!(ArtifactLocation::target("web:1.4.0").is_err());
     }
 
     #[test]
@@ -273,20 +273,23 @@ mod tests {
         let web = root.path().join("web");
         fs_err::create_dir(&web).unwrap();
         let text = web.display().to_string();
-        assert_eq!(Place::source(&text).unwrap(), Place::Folder(web.clone()));
-        assert!(Place::source(&format!("{text}:1")).is_err());
+        assert_eq!(
+            ArtifactLocation::source(&text).unwrap(),
+            ArtifactLocation::Folder(web.clone())
+        );
+        assert!(ArtifactLocation::source(&format!("{text}:1")).is_err());
         fs_err::write(web.join("oci-layout"), "{}").unwrap();
-        let only = Place::Layout(web.clone(), ImageSelector::Only);
-        assert_eq!(Place::source(&text).unwrap(), only);
-        assert_eq!(Place::target(&text).unwrap(), only);
-        let named = Place::Layout(
+        let only = ArtifactLocation::Layout(web.clone(), ImageSelector::Only);
+        assert_eq!(ArtifactLocation::source(&text).unwrap(), only);
+        assert_eq!(ArtifactLocation::target(&text).unwrap(), only);
+        let named = ArtifactLocation::Layout(
             web,
             ImageSelector::Name("registry.example.com/web:1".to_owned()),
         );
         let text = format!("{text}:registry.example.com/web:1");
-        assert_eq!(Place::source(&text).unwrap(), named);
+        assert_eq!(ArtifactLocation::source(&text).unwrap(), named);
         assert_eq!(named.to_string(), text);
-        assert!(Place::source("./nowhere.tar").is_err());
-        assert!(Place::source("nowhere").is_err());
+        assert!(ArtifactLocation::source("./nowhere.tar").is_err());
+        assert!(ArtifactLocation::source("nowhere").is_err());
     }
 }

@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// Interval for checking the exit of a command that has closed its pipes.
-const GLANCE: Duration = Duration::from_millis(5);
+const EXIT_POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// Limits of a command.
 #[derive(Debug, Clone, Copy)]
@@ -17,7 +17,7 @@ pub(crate) struct Limits {
     /// Maximum number of bytes of stdout.
     pub(crate) output: u64,
     /// Number of bytes of stderr that are kept; the rest is discarded.
-    pub(crate) complaints: u64,
+    pub(crate) stderr: u64,
 }
 
 /// Process group and terminal access of a command.
@@ -32,11 +32,11 @@ pub(crate) enum ProcessGroup {
 }
 
 /// Output of a finished command.
-pub(crate) struct Finished {
+pub(crate) struct CommandOutput {
     /// Stdout.
     pub(crate) output: Vec<u8>,
     /// Beginning of stderr.
-    pub(crate) complaints: String,
+    pub(crate) stderr: String,
     /// Exit status.
     pub(crate) status: ExitStatus,
 }
@@ -45,11 +45,11 @@ pub(crate) struct Finished {
 #[derive(Debug)]
 pub(crate) enum ProcessError {
     /// It could not be started, or waiting for it failed.
-    Lost(io::Error),
+    Io(io::Error),
     /// It exceeded the timeout.
-    Late,
+    Timeout,
     /// It exceeded the output limit.
-    Flood,
+    OutputLimit,
 }
 
 /// Runs `command` with `input` on stdin, if any, and waits until it has exited.
@@ -58,7 +58,7 @@ pub(crate) fn run(
     input: Option<Vec<u8>>,
     group: ProcessGroup,
     limits: Limits,
-) -> Result<Finished, ProcessError> {
+) -> Result<CommandOutput, ProcessError> {
     command
         .stdin(if input.is_some() {
             Stdio::piped()
@@ -76,19 +76,19 @@ pub(crate) fn run(
         use std::os::unix::process::CommandExt as _;
         command.process_group(0);
     }
-    let mut child = command.spawn().map_err(ProcessError::Lost)?;
-    let finished = listen(&mut child, input, limits);
+    let mut child = command.spawn().map_err(ProcessError::Io)?;
+    let finished = wait_for_output(&mut child, input, limits);
     if finished.is_err() {
-        end(&mut child, group);
+        kill(&mut child, group);
     }
     finished
 }
 
-fn listen(
+fn wait_for_output(
     child: &mut Child,
     input: Option<Vec<u8>>,
     limits: Limits,
-) -> Result<Finished, ProcessError> {
+) -> Result<CommandOutput, ProcessError> {
     let end = Instant::now() + limits.time;
     if let (Some(mut stdin), Some(input)) = (child.stdin.take(), input) {
         // On a thread, as a command that does not read would block the write.
@@ -101,30 +101,35 @@ fn listen(
         open += 1;
     }
     if let Some(stderr) = child.stderr.take() {
-        read(stderr, limits.complaints, tell, false);
+        read(stderr, limits.stderr, tell, false);
         open += 1;
     }
-    let (mut output, mut complaints) = (Vec::new(), Vec::new());
+    let (mut output, mut stderr) = (Vec::new(), Vec::new());
     for _ in 0..open {
         let left = end.saturating_duration_since(Instant::now());
-        match heard.recv_timeout(left).map_err(|_| ProcessError::Late)? {
-            (bytes, true) if bytes.len() as u64 > limits.output => return Err(ProcessError::Flood),
+        match heard
+            .recv_timeout(left)
+            .map_err(|_| ProcessError::Timeout)?
+        {
+            (bytes, true) if bytes.len() as u64 > limits.output => {
+                return Err(ProcessError::OutputLimit);
+            }
             (bytes, true) => output = bytes,
-            (bytes, false) => complaints = bytes,
+            (bytes, false) => stderr = bytes,
         }
     }
     // Its pipes are closed; the output is valid when it has exited.
     let status = loop {
-        match child.try_wait().map_err(ProcessError::Lost)? {
+        match child.try_wait().map_err(ProcessError::Io)? {
             Some(status) => break status,
-            None if Instant::now() >= end => return Err(ProcessError::Late),
-            None => thread::sleep(GLANCE),
+            None if Instant::now() >= end => return Err(ProcessError::Timeout),
+            None => thread::sleep(EXIT_POLL_INTERVAL),
         }
     };
-    complaints.truncate(usize::try_from(limits.complaints).unwrap_or(usize::MAX));
-    Ok(Finished {
+    stderr.truncate(usize::try_from(limits.stderr).unwrap_or(usize::MAX));
+    Ok(CommandOutput {
         output,
-        complaints: String::from_utf8_lossy(&complaints).trim().to_owned(),
+        stderr: String::from_utf8_lossy(&stderr).trim().to_owned(),
         status,
     })
 }
@@ -152,7 +157,7 @@ fn read(
 
 /// Kills the command and, in its own group, its child processes. It has not been waited for, so its
 /// process ID cannot have been reused.
-fn end(child: &mut Child, group: ProcessGroup) {
+fn kill(child: &mut Child, group: ProcessGroup) {
     #[cfg(unix)]
     if group == ProcessGroup::Own {
         let group = i32::try_from(child.id())
@@ -178,15 +183,15 @@ mod tests {
     const SHORT: Limits = Limits {
         time: Duration::from_millis(400),
         output: 1000,
-        complaints: 4096,
+        stderr: 4096,
     };
     const LONG: Limits = Limits {
         time: Duration::from_secs(20),
         output: 1000,
-        complaints: 4096,
+        stderr: 4096,
     };
 
-    fn shell(script: &str, input: &[u8], limits: Limits) -> Result<Finished, ProcessError> {
+    fn shell(script: &str, input: &[u8], limits: Limits) -> Result<CommandOutput, ProcessError> {
         let mut command = Command::new("/bin/sh");
         command.args(["-c", script]);
         run(command, Some(input.to_vec()), ProcessGroup::Own, limits)
@@ -198,7 +203,7 @@ mod tests {
             .ok()
             .unwrap();
         assert_eq!(said.output, b"message");
-        assert_eq!(said.complaints, "why");
+        assert_eq!(said.stderr, "why");
         assert_eq!(said.status.code(), Some(3));
     }
 
@@ -229,7 +234,7 @@ mod tests {
                 ..SHORT
             };
             let trouble = shell(&script, b"", limits).err();
-            assert!(matches!(trouble, Some(ProcessError::Late)), "{script}");
+            assert!(matches!(trouble, Some(ProcessError::Timeout)), "{script}");
             let pid = std::fs::read_to_string(&pids).unwrap();
             let status = PathBuf::from(format!("/proc/{}/stat", pid.trim()));
             let end = Instant::now() + Duration::from_secs(10);
@@ -244,15 +249,15 @@ mod tests {
     #[test]
     fn command_is_stopped_at_the_output_limit() {
         let trouble = shell("yes", b"", LONG).err();
-        assert!(matches!(trouble, Some(ProcessError::Flood)));
+        assert!(matches!(trouble, Some(ProcessError::OutputLimit)));
         let trouble = shell("yes >&2", b"", SHORT).err();
-        assert!(matches!(trouble, Some(ProcessError::Late)));
+        assert!(matches!(trouble, Some(ProcessError::Timeout)));
     }
 
     #[test]
     fn missing_command_cannot_be_started() {
         let folder = tempfile::tempdir().unwrap();
         let trouble = run(Command::new(folder.path()), None, ProcessGroup::Own, SHORT).err();
-        assert!(matches!(trouble, Some(ProcessError::Lost(_))));
+        assert!(matches!(trouble, Some(ProcessError::Io(_))));
     }
 }

@@ -11,7 +11,7 @@ use bundle_core::reference::{PinnedReference, Reference};
 use bundle_oci::registry::{Client, ClientOptions, Deadlines, Login, Logins, Mirrors};
 
 use crate::failure::{Failure, Outcome};
-use crate::password::Source;
+use crate::password::PasswordSource;
 use crate::ui::Ui;
 
 /// Every signature that is read is verified.
@@ -31,9 +31,9 @@ pub(crate) struct RegistrySettings {
     /// Credentials from flags for one registry.
     pub(crate) login: Option<GivenLogin>,
     /// Files with credentials, in docker's and podman's format.
-    pub(crate) credentials: Files,
+    pub(crate) credentials: ConfigFiles,
     /// Files with mirrors and blocked registries.
-    pub(crate) mirrors: Files,
+    pub(crate) mirrors: ConfigFiles,
     /// Deadline of a call; defaults to the client's limits.
     pub(crate) deadline: Option<Duration>,
 }
@@ -44,12 +44,12 @@ pub(crate) struct GivenLogin {
     /// Host and port; other registries never receive the secret.
     pub(crate) registry: Option<String>,
     /// Kind of secret.
-    pub(crate) secret: Secret,
+    pub(crate) secret: LoginSecret,
 }
 
 /// Secret from standard input.
 #[derive(Debug, Clone)]
-pub(crate) enum Secret {
+pub(crate) enum LoginSecret {
     /// Password of this user.
     Password {
         /// User name.
@@ -61,11 +61,11 @@ pub(crate) enum Secret {
 
 /// Files to read.
 #[derive(Debug, Clone)]
-pub(crate) enum Files {
+pub(crate) enum ConfigFiles {
     /// This file, which must exist.
-    Named(PathBuf),
+    Explicit(PathBuf),
     /// Those of these files that exist.
-    Usual(Vec<PathBuf>),
+    Defaults(Vec<PathBuf>),
     /// The first of these files that exists, and every `*.conf` in these folders.
     FirstAndFolders {
         /// Files.
@@ -97,27 +97,29 @@ impl RegistrySettings {
             .hint("log in with `docker login`, or use --authfile")
             .into());
         };
-        let read = Source::Stdin.get("Password for the registry")?.to_string();
+        let read = PasswordSource::Stdin
+            .get("Password for the registry")?
+            .to_string();
         let login = match secret {
-            Secret::Password { user } => Login::Password {
+            LoginSecret::Password { user } => Login::Password {
                 user: user.clone(),
                 password: read,
             },
-            Secret::Token => Login::Bearer(read),
+            LoginSecret::Token => Login::Bearer(read),
         };
         Ok(BTreeMap::from([(registry.clone(), login)]))
     }
 }
 
-impl Files {
+impl ConfigFiles {
     fn list(&self) -> Outcome<Vec<PathBuf>> {
         match self {
-            Self::Named(file) => {
+            Self::Explicit(file) => {
                 // A file from a flag must exist, although missing files are ignored otherwise.
                 fs_err::metadata(file).map_err(|error| unreadable(&error))?;
                 Ok(vec![file.clone()])
             }
-            Self::Usual(files) => Ok(files.clone()),
+            Self::Defaults(files) => Ok(files.clone()),
             Self::FirstAndFolders { first, folders } => {
                 let mut files: Vec<PathBuf> = first
                     .iter()

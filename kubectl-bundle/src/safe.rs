@@ -2,13 +2,13 @@
 //! the reading order.
 
 /// Maximum length of a field, in characters.
-const LONGEST: usize = 400;
+const MAX_CHARS: usize = 400;
 
 /// Returns `text` on one line, with hidden characters escaped, truncated to a maximum length.
 pub(crate) fn safe(text: &str) -> String {
     let mut shown = String::new();
     for (index, letter) in text.chars().enumerate() {
-        if index == LONGEST {
+        if index == MAX_CHARS {
             shown.push('…');
             break;
         }
@@ -43,6 +43,6 @@ mod tests {
             "a\\u{1b}[31m\\r\\nb\\u{9b}2J\\u{7f}"
         );
         assert_eq!(safe("abc\u{202e}txt\u{2066}"), "abc\\u{202e}txt\\u{2066}");
-        assert_eq!(safe(&"x".repeat(1000)).chars().count(), LONGEST + 1);
+        assert_eq!(safe(&"x".repeat(1000)).chars().count(), MAX_CHARS + 1);
     }
 }

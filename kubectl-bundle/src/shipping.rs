@@ -11,14 +11,14 @@ use futures::future::{self, Either};
 use serde::Serialize;
 
 use crate::failure::{Failure, Outcome};
-use crate::place::Place;
+use crate::place::ArtifactLocation;
 use crate::ui::Ui;
 use crate::ui::format::Format;
 
 /// Result for one artifact.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Item {
+pub(crate) struct CopyReportItem {
     /// Original location.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) source: Option<String>,
@@ -37,8 +37,8 @@ pub(crate) struct Item {
 /// Result for all artifacts.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Report {
-    pub(crate) artifacts: Vec<Item>,
+pub(crate) struct CopyReport {
+    pub(crate) artifacts: Vec<CopyReportItem>,
     /// `true` if the target changed.
     pub(crate) new: bool,
     /// Number of blobs that were sent.
@@ -51,7 +51,7 @@ pub(crate) struct Report {
     pub(crate) present: usize,
 }
 
-impl Report {
+impl CopyReport {
     pub(crate) fn empty() -> Self {
         Self {
             artifacts: Vec::new(),
@@ -65,7 +65,7 @@ impl Report {
 }
 
 /// Returns the rule for tags.
-pub(crate) fn policy(overwrite_tag: bool) -> TagPolicy {
+pub(crate) fn tag_policy(overwrite_tag: bool) -> TagPolicy {
     if overwrite_tag {
         TagPolicy::Move
     } else {
@@ -74,7 +74,7 @@ pub(crate) fn policy(overwrite_tag: bool) -> TagPolicy {
 }
 
 /// Builds the graph of an image, and prints what is not copied.
-pub(crate) async fn build(
+pub(crate) async fn plan_copy(
     ui: &mut Ui,
     image: LocatedImage,
     selection: &CopyOptions,
@@ -107,18 +107,18 @@ fn missing(plan: &CopyPlan) -> Vec<String> {
 }
 
 /// Writes images to a layout or an archive.
-pub(crate) async fn deliver(
+pub(crate) async fn write_to_disk(
     ui: &mut Ui,
     plans: &[CopyPlan],
-    target: &Place,
+    target: &ArtifactLocation,
     tags: TagPolicy,
-) -> Outcome<Report> {
+) -> Outcome<CopyReport> {
     let bar = ui.transfer(&format!("writing {target}"));
     let progress = bar.observer();
     let written = match target {
-        Place::Layout(path, _) => write_layout(path, plans, tags, &progress).await?,
-        Place::Archive(path, _) => write_archive(path, plans, &progress).await?,
-        Place::Registry(_) | Place::Folder(_) => {
+        ArtifactLocation::Layout(path, _) => write_layout(path, plans, tags, &progress).await?,
+        ArtifactLocation::Archive(path, _) => write_archive(path, plans, &progress).await?,
+        ArtifactLocation::Registry(_) | ArtifactLocation::Folder(_) => {
             return Err(Finding::error(
                 codes::usage::BAD_ARGUMENT,
                 format!("{target} is neither a layout nor an archive"),
@@ -127,8 +127,10 @@ pub(crate) async fn deliver(
         }
     };
     let path = match target {
-        Place::Layout(path, _) | Place::Archive(path, _) => path.display().to_string(),
-        Place::Registry(_) | Place::Folder(_) => target.to_string(),
+        ArtifactLocation::Layout(path, _) | ArtifactLocation::Archive(path, _) => {
+            path.display().to_string()
+        }
+        ArtifactLocation::Registry(_) | ArtifactLocation::Folder(_) => target.to_string(),
     };
     let artifacts = plans.iter().map(|plan| {
         let image = &plan.image;
@@ -136,9 +138,9 @@ pub(crate) async fn deliver(
             .name
             .as_ref()
             .map_or_else(|| format!("@{}", plan.digest()), |name| format!(":{name}"));
-        item(plan, format!("{path}{name}"))
+        report_item(plan, format!("{path}{name}"))
     });
-    Ok(Report {
+    Ok(CopyReport {
         artifacts: artifacts.collect(),
         new: !written.is_unchanged(),
         sent: written.new,
@@ -149,14 +151,14 @@ pub(crate) async fn deliver(
 }
 
 /// Copies an image to a registry and adds the result to the report.
-pub(crate) async fn dispatch(
+pub(crate) async fn copy_to_registry(
     ui: &mut Ui,
     client: &Client,
     plan: &CopyPlan,
     to: &Reference,
     tags: TagPolicy,
     mounts: &MountSources,
-    report: &mut Report,
+    report: &mut CopyReport,
 ) -> Outcome {
     let bar = ui.transfer(&format!("pushing to {to}"));
     let sent = send(client, to, plan, tags, mounts, &bar.observer()).await?;
@@ -165,13 +167,15 @@ pub(crate) async fn dispatch(
     report.bytes_sent += sent.bytes;
     report.mounted += sent.mounted;
     report.present += sent.present;
-    report.artifacts.push(item(plan, sent.pinned.without_tag()));
+    report
+        .artifacts
+        .push(report_item(plan, sent.pinned.without_tag()));
     Ok(())
 }
 
 /// Returns the report entry of an image.
-pub(crate) fn item(plan: &CopyPlan, target: String) -> Item {
-    Item {
+pub(crate) fn report_item(plan: &CopyPlan, target: String) -> CopyReportItem {
+    CopyReportItem {
         source: plan.image.origin.as_ref().map(ToString::to_string),
         target,
         digest: plan.digest().to_string(),
@@ -182,7 +186,7 @@ pub(crate) fn item(plan: &CopyPlan, target: String) -> Item {
 }
 
 /// Prints a summary on one line.
-pub(crate) fn tell(ui: &mut Ui, report: &Report, target: &str) {
+pub(crate) fn print_summary(ui: &mut Ui, report: &CopyReport, target: &str) {
     if !report.new {
         ui.note(format!("nothing to do: {target} is up to date"));
         return;
@@ -190,7 +194,7 @@ pub(crate) fn tell(ui: &mut Ui, report: &Report, target: &str) {
     let mut parts = vec![format!(
         "{} sent ({})",
         report.sent,
-        human(report.bytes_sent)
+        format_size(report.bytes_sent)
     )];
     if report.mounted > 0 {
         parts.push(format!("{} mounted", report.mounted));
@@ -208,7 +212,7 @@ pub(crate) fn tell(ui: &mut Ui, report: &Report, target: &str) {
 }
 
 /// Prints the report as data, or the new location of each artifact.
-pub(crate) fn print(ui: &mut Ui, format: Option<Format>, report: &Report) -> Outcome {
+pub(crate) fn print(ui: &mut Ui, format: Option<Format>, report: &CopyReport) -> Outcome {
     if ui.structured(format, report)? {
         return Ok(());
     }
@@ -219,7 +223,7 @@ pub(crate) fn print(ui: &mut Ui, format: Option<Format>, report: &Report) -> Out
 }
 
 /// Formats a size for people.
-pub(crate) fn human(bytes: u64) -> String {
+pub(crate) fn format_size(bytes: u64) -> String {
     indicatif::BinaryBytes(bytes).to_string()
 }
 

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::{Data, Registry, SignBy};
+use super::{Data, Registry, SignerFlags};
 
 /// Attest something about a bundle in a registry (its provenance, its contents) with a private key
 /// or a certificate, and print its pinned reference on stdout.
@@ -45,7 +45,7 @@ pub(crate) struct Attest {
     pub(crate) kind: String,
     /// Flags of the signer.
     #[command(flatten)]
-    pub(crate) by: SignBy,
+    pub(crate) by: SignerFlags,
     /// Output format
     #[arg(short, long, value_name = "FORMAT", value_enum)]
     pub(crate) output: Option<Data>,

@@ -17,7 +17,7 @@ pub(crate) enum KeysVerb {
     /// Create a key pair, encrypted with a password, in cosign's format
     Generate(Generate),
     /// Print the public key of a private key
-    Public(PublicHalf),
+    Public(PublicKey),
     /// Convert another program's private key to a key pair
     Import(Import),
     /// Write an unencrypted private key for another program
@@ -57,7 +57,7 @@ Examples:
 
   # A key of the KMS plugin sigstore-kms-my-hsm
   kubectl bundle keys public --key my-hsm://slot/1 > release.pub")]
-pub(crate) struct PublicHalf {
+pub(crate) struct PublicKey {
     /// Private key: a file, or NAME://RESOURCE for a key of the KMS plugin sigstore-kms-NAME on
     /// PATH
     #[arg(long, value_name = "KEY")]

@@ -31,13 +31,13 @@ pub(crate) use deploy::{
 pub(crate) use get::{Get, Status};
 pub(crate) use global::{Color, DryRun, Global, Kube, Registry};
 pub(crate) use inspect::Inspect;
-pub(crate) use keys::{Export, Generate, Import, KeyType, Keys, KeysVerb, PublicHalf};
+pub(crate) use keys::{Export, Generate, Import, KeyType, Keys, KeysVerb, PublicKey};
 pub(crate) use output::{Data, FormatOrPath, Object, Wide};
 pub(crate) use push::Push;
 pub(crate) use render::Render;
-pub(crate) use shipping::{Along, Copy, Load, Pull, Save};
-pub(crate) use sign::{AuthFlow, Keyless, Sign, SignBy, SignatureForm};
-pub(crate) use trust::{Reach, Trust, TrustInit, TrustShow, TrustUpdate, TrustVerb};
+pub(crate) use shipping::{Copy, CopyFlags, Load, Pull, Save};
+pub(crate) use sign::{AuthFlow, Keyless, Sign, SignatureForm, SignerFlags};
+pub(crate) use trust::{Trust, TrustInit, TrustShow, TrustUpdate, TrustVerb, TufFlags};
 pub(crate) use unpack::Unpack;
 pub(crate) use verify::{Policy, PolicyTest, PolicyVerb, TrustRoot, Verify};
 pub(crate) use version::Version;

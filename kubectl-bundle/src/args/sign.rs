@@ -48,7 +48,7 @@ pub(crate) struct Sign {
     pub(crate) force: bool,
     /// Flags of the signer.
     #[command(flatten)]
-    pub(crate) by: SignBy,
+    pub(crate) by: SignerFlags,
     /// Storage format of the signature
     #[arg(long, value_name = "FORM", value_enum, default_value_t = SignatureForm::Bundle)]
     pub(crate) format: SignatureForm,
@@ -62,7 +62,7 @@ pub(crate) struct Sign {
 
 /// Flags of the signer.
 #[derive(Debug, Args)]
-pub(crate) struct SignBy {
+pub(crate) struct SignerFlags {
     /// Private key: a file of `keys generate` or cosign, or NAME://RESOURCE for a key of the KMS
     /// plugin sigstore-kms-NAME on PATH
     #[arg(long, value_name = "KEY")]

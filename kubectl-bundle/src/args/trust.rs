@@ -52,7 +52,7 @@ pub(crate) struct TrustInit {
     pub(crate) root: Option<PathBuf>,
     /// Connection flags.
     #[command(flatten)]
-    pub(crate) reach: Reach,
+    pub(crate) connection: TufFlags,
     /// Output format
     #[arg(short, long, value_name = "FORMAT", value_enum)]
     pub(crate) output: Option<Data>,
@@ -69,7 +69,7 @@ Examples:
 pub(crate) struct TrustUpdate {
     /// Connection flags.
     #[command(flatten)]
-    pub(crate) reach: Reach,
+    pub(crate) connection: TufFlags,
     /// Output format
     #[arg(short, long, value_name = "FORMAT", value_enum)]
     pub(crate) output: Option<Data>,
@@ -93,7 +93,7 @@ pub(crate) struct TrustShow {
     pub(crate) offline: bool,
     /// Connection flags.
     #[command(flatten)]
-    pub(crate) reach: Reach,
+    pub(crate) connection: TufFlags,
     /// Output format
     #[arg(short, long, value_name = "FORMAT", value_enum)]
     pub(crate) output: Option<Data>,
@@ -101,7 +101,7 @@ pub(crate) struct TrustShow {
 
 /// Connection flags of a TUF repository.
 #[derive(Debug, Args)]
-pub(crate) struct Reach {
+pub(crate) struct TufFlags {
     /// File of certificate authorities to trust in addition to the system's; may be repeated
     #[arg(long, value_name = "FILE")]
     pub(crate) ca_file: Vec<PathBuf>,

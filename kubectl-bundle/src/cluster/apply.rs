@@ -56,7 +56,7 @@ impl Change {
 }
 
 /// Returns the object without the fields that every write changes.
-fn essence(object: &Value) -> Value {
+fn without_volatile_fields(object: &Value) -> Value {
     let mut value = object.clone();
     if let Some(metadata) = value.get_mut("metadata").and_then(Value::as_object_mut) {
         for key in ["managedFields", "resourceVersion", "generation"] {
@@ -67,19 +67,23 @@ fn essence(object: &Value) -> Value {
 }
 
 /// An object before and after an apply, as the API server returned it.
-pub(crate) struct Applied {
+pub(crate) struct AppliedObject {
     /// Object before the apply; `None` if it did not exist.
     pub(crate) before: Option<Value>,
     /// Object after the apply.
     pub(crate) after: Value,
 }
 
-impl Applied {
+impl AppliedObject {
     /// Returns the result of the apply.
     pub(crate) fn change(&self) -> Change {
         match &self.before {
             None => Change::Created,
-            Some(before) if essence(before) == essence(&self.after) => Change::Unchanged,
+            Some(before)
+                if without_volatile_fields(before) == without_volatile_fields(&self.after) =>
+            {
+                Change::Unchanged
+            }
             Some(_) => Change::Configured,
         }
     }

@@ -37,7 +37,7 @@ pub(crate) struct KubeSettings {
 }
 
 /// A configuration and its description.
-pub(super) struct Chosen {
+pub(super) struct ChosenCluster {
     /// Configuration of the kube client.
     pub(super) config: Config,
     /// Description: `context "dev" of /home/ana/.kube/config`.
@@ -89,9 +89,9 @@ fn read(paths: &[PathBuf]) -> Outcome<(File, Vec<PathBuf>)> {
 }
 
 /// Returns the cluster that `settings` select.
-pub(super) async fn choose(settings: &KubeSettings) -> Outcome<Chosen> {
+pub(super) async fn choose(settings: &KubeSettings) -> Outcome<ChosenCluster> {
     let mut chosen = match &settings.kubeconfig {
-        Kubeconfig::InCluster => Chosen {
+        Kubeconfig::InCluster => ChosenCluster {
             config: Config::incluster().map_err(|error| {
                 Failure::caused(
                     unusable("cannot use the ServiceAccount of this pod".to_owned())
@@ -134,7 +134,7 @@ pub(super) async fn choose(settings: &KubeSettings) -> Outcome<Chosen> {
     Ok(chosen)
 }
 
-async fn from_files(paths: &[PathBuf], settings: &KubeSettings) -> Outcome<Chosen> {
+async fn from_files(paths: &[PathBuf], settings: &KubeSettings) -> Outcome<ChosenCluster> {
     let (file, used) = read(paths)?;
     let context = settings
         .context
@@ -178,7 +178,7 @@ async fn from_files(paths: &[PathBuf], settings: &KubeSettings) -> Outcome<Chose
                 &error,
             )
         })?;
-    Ok(Chosen {
+    Ok(ChosenCluster {
         config,
         origin: format!("context `{context}` of {place}"),
     })

@@ -12,7 +12,7 @@ use serde::Serialize;
 use crate::failure::Outcome;
 use crate::files;
 use crate::registry::{self, RegistrySettings};
-use crate::signer::{By, Payload, Who};
+use crate::signer::{Payload, SignerInfo, SignerSettings};
 use crate::ui::Ui;
 use crate::ui::format::Format;
 
@@ -25,7 +25,7 @@ pub(crate) struct Attest {
     /// Predicate type.
     pub(crate) kind: PredicateType,
     /// Signer.
-    pub(crate) by: By,
+    pub(crate) by: SignerSettings,
     /// Output format.
     pub(crate) format: Option<Format>,
     /// Registry settings.
@@ -34,11 +34,11 @@ pub(crate) struct Attest {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Report {
+struct AttestReport {
     reference: String,
     predicate_type: String,
     #[serde(flatten)]
-    who: Who,
+    who: SignerInfo,
     /// `true` if the same attestation existed before.
     unchanged: bool,
 }
@@ -94,7 +94,7 @@ impl Attest {
             "attested"
         };
         ui.note(format!("{done} {} ({kind})", made.who.text));
-        let report = Report {
+        let report = AttestReport {
             reference: pinned.without_tag(),
             predicate_type: kind.to_owned(),
             who: made.who,

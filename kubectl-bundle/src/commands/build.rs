@@ -10,11 +10,11 @@ use bundle_oci::manifest::Platform;
 use bundle_oci::pack::Resource;
 use serde::Serialize;
 
-use crate::content::{OldLock, Terms};
+use crate::content::{BuildOptions, LockFileUse};
 use crate::failure::Outcome;
-use crate::input::Known;
+use crate::input::GivenMetadata;
 use crate::packing::{self, Packing};
-use crate::place::Place;
+use crate::place::ArtifactLocation;
 use crate::registry::RegistrySettings;
 use crate::ui::format::Format;
 use crate::ui::{Ui, safe};
@@ -28,13 +28,13 @@ pub(crate) struct Build {
     /// Folder of manifests.
     pub(crate) folder: PathBuf,
     /// Name and version for content without `bundle.yaml`.
-    pub(crate) known: Known,
+    pub(crate) known: GivenMetadata,
     /// Images that may have a moving tag or none.
     pub(crate) allowed: Allowed,
     /// `true` if the lock file is written.
     pub(crate) lock: bool,
     /// Base image, and the platform of an index.
-    pub(crate) base: Option<(Place, Option<Platform>)>,
+    pub(crate) base: Option<(ArtifactLocation, Option<Platform>)>,
     /// Resources in addition to those of `bundle.yaml`.
     pub(crate) resources: Vec<Resource>,
     /// `true` if the git origin is not recorded.
@@ -52,7 +52,7 @@ pub(crate) struct Build {
 }
 
 #[derive(Serialize)]
-struct Report {
+struct BuildReport {
     digest: Digest,
     name: String,
     version: String,
@@ -60,13 +60,13 @@ struct Report {
     objects: usize,
     bytes: u64,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    images: Vec<Image>,
+    images: Vec<BuildImage>,
     #[serde(skip_serializing_if = "Option::is_none")]
     layout: Option<String>,
 }
 
 #[derive(Serialize)]
-struct Image {
+struct BuildImage {
     #[serde(flatten)]
     found: FoundImage,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
@@ -91,11 +91,11 @@ impl Build {
             no_provenance: self.no_provenance,
         };
         let old = if self.lock {
-            OldLock::Forget
+            LockFileUse::Ignore
         } else {
-            OldLock::Use
+            LockFileUse::Use
         };
-        let terms = Terms {
+        let terms = BuildOptions {
             known: self.known,
             allowed: self.allowed,
             lock: old,
@@ -118,7 +118,7 @@ impl Build {
             layout::write(&target, &built.packed, Some(&tag))?;
         }
         let lock = built.content.lock.unwrap_or_default();
-        let report = Report {
+        let report = BuildReport {
             digest: built.packed.digest.clone(),
             name: package.name.clone(),
             version: package.version.to_string(),
@@ -153,10 +153,10 @@ impl Build {
     }
 }
 
-fn images(found: Vec<FoundImage>, lock: &Lock) -> Vec<Image> {
+fn images(found: Vec<FoundImage>, lock: &Lock) -> Vec<BuildImage> {
     found
         .into_iter()
-        .map(|found| Image {
+        .map(|found| BuildImage {
             probable: found.is_probable(),
             digest: lock.get(&found.image).map(|locked| locked.digest.clone()),
             found,
@@ -165,7 +165,7 @@ fn images(found: Vec<FoundImage>, lock: &Lock) -> Vec<Image> {
 }
 
 /// `image nginx:1.25 is sha256:… (Deployment.apps/web: spec.…, and 2 more places)`
-fn line(image: &Image) -> String {
+fn line(image: &BuildImage) -> String {
     // Writing to a String cannot fail.
     let mut line = format!("image {}", safe(&image.found.image));
     if let Some(digest) = &image.digest {

@@ -4,9 +4,9 @@ use bundle_core::reference::Reference;
 use bundle_oci::store::{CopyOptions, CopyPlan, LocatedImage, MountSources, Relocation};
 
 use crate::failure::Outcome;
-use crate::place::Place;
+use crate::place::ArtifactLocation;
 use crate::registry::{self, RegistrySettings};
-use crate::shipping::{self, Report};
+use crate::shipping::{self, CopyReport};
 use crate::ui::Ui;
 use crate::ui::format::Format;
 use crate::{content, images};
@@ -14,9 +14,9 @@ use crate::{content, images};
 /// Settings of `copy`.
 pub(crate) struct Copy {
     /// Source.
-    pub(crate) source: Place,
+    pub(crate) source: ArtifactLocation,
     /// Target.
-    pub(crate) target: Place,
+    pub(crate) target: ArtifactLocation,
     /// Selection of platforms and referrers.
     pub(crate) selection: CopyOptions,
     /// `true` if the images of the package are copied too.
@@ -47,25 +47,26 @@ impl Copy {
         } else {
             Vec::new()
         };
-        let mut plans = vec![shipping::build(ui, image, &self.selection).await?];
+        let mut plans = vec![shipping::plan_copy(ui, image, &self.selection).await?];
         for image in images {
-            plans.push(shipping::build(ui, image, &self.selection).await?);
+            plans.push(shipping::plan_copy(ui, image, &self.selection).await?);
         }
-        let tags = shipping::policy(self.overwrite_tag);
+        let tags = shipping::tag_policy(self.overwrite_tag);
         let report = match &self.target {
-            Place::Registry(to) => {
+            ArtifactLocation::Registry(to) => {
                 let mounts = MountSources::default();
-                let mut report = Report::empty();
+                let mut report = CopyReport::empty();
                 // The images first: a bundle in the target must be installable.
                 for (plan, to) in self.places(&plans, to)?.into_iter().rev() {
-                    shipping::dispatch(ui, &client, plan, &to, tags, &mounts, &mut report).await?;
+                    shipping::copy_to_registry(ui, &client, plan, &to, tags, &mounts, &mut report)
+                        .await?;
                 }
                 report.artifacts.reverse();
                 report
             }
-            target => shipping::deliver(ui, &plans, target, tags).await?,
+            target => shipping::write_to_disk(ui, &plans, target, tags).await?,
         };
-        shipping::tell(ui, &report, &self.target.to_string());
+        shipping::print_summary(ui, &report, &self.target.to_string());
         shipping::print(ui, self.format, &report)
     }
 

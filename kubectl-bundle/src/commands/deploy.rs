@@ -22,7 +22,7 @@ use crate::ui::Ui;
 
 use super::outlook::Goal;
 use super::waiting;
-use super::write::{Write, Written};
+use super::write::{Write, WriteOutcome};
 
 /// Timeout for reading the format of the content from the registry, for a new object.
 const FORMAT_WITHIN: Duration = Duration::from_secs(5);
@@ -141,7 +141,7 @@ impl Settings {
 }
 
 /// Resolved image of a Bundle.
-pub(super) struct Described {
+pub(super) struct ResolvedImage {
     reference: String,
     /// Pinned reference, if the digest is known.
     pinned: Option<PinnedReference>,
@@ -151,7 +151,7 @@ pub(super) struct Described {
     proof: Option<String>,
 }
 
-impl Described {
+impl ResolvedImage {
     /// Returns the metadata of the object. The proof is kept as long as the image is the same.
     pub(super) fn metadata(&self, name: &str, before: Option<&Value>, image: &str) -> Value {
         let same = |before: &&Value| {
@@ -174,7 +174,7 @@ impl Described {
 
 impl Content {
     /// Pins the reference, prints the digest, and collects the proof.
-    pub(super) async fn describe(&self, ui: &mut Ui) -> Outcome<Described> {
+    pub(super) async fn describe(&self, ui: &mut Ui) -> Outcome<ResolvedImage> {
         let (mut proof, mut known) = (None, None);
         let reference = if self.keep_tag {
             if self.reference.digest().is_none() {
@@ -194,7 +194,7 @@ impl Content {
             known = Some(pinned);
             reference
         };
-        Ok(Described {
+        Ok(ResolvedImage {
             reference,
             pinned: known,
             format: OnceCell::new(),
@@ -204,7 +204,7 @@ impl Content {
 
     /// Sets the image of `described`, the class and the pull secret in `kept`, the spec of a
     /// Bundle.
-    pub(super) async fn put(&self, described: &Described, before: &Value, kept: &mut Value) {
+    pub(super) async fn put(&self, described: &ResolvedImage, before: &Value, kept: &mut Value) {
         let mut image = json!({"ref": described.reference});
         let secret = match &self.pull_secret {
             Setting::Keep => kept.pointer("/source/image/pullSecret").cloned(),
@@ -221,7 +221,7 @@ impl Content {
     /// Returns the format of the package from the annotations of its manifest. Returns the plain
     /// format if they have none, or if the registry does not respond in time: the reconciler
     /// rejects content of another format than its class.
-    async fn format(&self, described: &Described) -> Format {
+    async fn format(&self, described: &ResolvedImage) -> Format {
         // On the heap: the future holds all requests to the registry.
         let asked = Box::pin(async {
             let client = registry::client(&self.registry).ok()?;
@@ -237,7 +237,7 @@ impl Content {
 
     /// Sets the class from the flag. Without the flag, an existing object keeps its class, and a
     /// new object gets the default class for the format.
-    async fn put_class(&self, described: &Described, before: &Value, kept: &mut Value) {
+    async fn put_class(&self, described: &ResolvedImage, before: &Value, kept: &mut Value) {
         let field = "provisionerClassName";
         match &self.class {
             Some(class) => kept[field] = json!(class),
@@ -295,7 +295,7 @@ impl Deploy {
 
     /// Returns the object to apply: the fields that earlier applies of this field manager set,
     /// overridden by those from flags.
-    async fn compose(&self, described: &Described, before: Option<&Value>) -> Value {
+    async fn compose(&self, described: &ResolvedImage, before: Option<&Value>) -> Value {
         let empty = Value::Null;
         let kept = before.and_then(|before| owned::spec(before, FIELD_MANAGER));
         let mut spec = kept.filter(Value::is_object).unwrap_or_else(|| json!({}));
@@ -325,7 +325,7 @@ impl Deploy {
         })
     }
 
-    async fn wait(&self, ui: &mut Ui, written: &Written) -> Outcome {
+    async fn wait(&self, ui: &mut Ui, written: &WriteOutcome) -> Outcome {
         let name = &self.name;
         written.fail_without_class(name)?;
         let known = written.known_failure();

@@ -32,7 +32,7 @@ pub(crate) struct Get {
 }
 
 /// Objects in the cluster.
-struct Found {
+struct ListedObjects {
     deployments: Vec<BundleDeployment>,
     bundles: Vec<Bundle>,
     /// Resource version for a watch of the BundleDeployments.
@@ -72,7 +72,7 @@ impl Get {
         Ok(())
     }
 
-    async fn find(&self, cluster: &Cluster) -> Outcome<Found> {
+    async fn find(&self, cluster: &Cluster) -> Outcome<ListedObjects> {
         let deployments: Api<BundleDeployment> = Api::all(cluster.client.clone());
         let bundles: Api<Bundle> = Api::all(cluster.client.clone());
         let all = ListParams::default();
@@ -84,13 +84,13 @@ impl Get {
                 Err(Failure::Server(status)) if status.code == 403 => Vec::new(),
                 Err(failure) => return Err(failure),
             };
-            Found {
+            ListedObjects {
                 deployments: list.items,
                 bundles: made,
                 version: list.metadata.resource_version.unwrap_or_default(),
             }
         } else {
-            let mut found = Found {
+            let mut found = ListedObjects {
                 deployments: Vec::new(),
                 bundles: Vec::new(),
                 version: String::new(),
@@ -122,7 +122,7 @@ impl Get {
     }
 
     /// Prints names or whole objects. Returns `false` for tables.
-    fn print_data(&self, ui: &mut Ui, found: &Found) -> Outcome<bool> {
+    fn print_data(&self, ui: &mut Ui, found: &ListedObjects) -> Outcome<bool> {
         if self.format == Some(Format::Name) {
             for item in &found.deployments {
                 ui.data(super::deployment::qualified(item))?;

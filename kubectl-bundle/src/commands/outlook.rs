@@ -30,7 +30,7 @@ pub(super) struct Cause {
 
 /// Prediction for a BundleDeployment.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Outlook {
+pub(super) enum Prediction {
     /// The state is reached.
     Done,
     /// Not reached yet; the messages of unmet conditions.
@@ -41,7 +41,7 @@ pub(super) enum Outlook {
 
 /// A failure whose code determines whether it is permanent.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Failed<'a> {
+pub(super) struct ReportedFailure<'a> {
     /// Kind of the object with the Event.
     pub(super) kind: &'static str,
     /// Name of the object.
@@ -77,7 +77,7 @@ const PERMANENT: [&str; 7] = [
 ];
 
 /// Returns the failure of the current generation, if there is one.
-pub(super) fn failed(item: &BundleDeployment) -> Option<Failed<'_>> {
+pub(super) fn reported_failure(item: &BundleDeployment) -> Option<ReportedFailure<'_>> {
     let ready = find(item, condition::READY)?;
     let is_current = ready.observed_generation == item.metadata.generation;
     if !is_current || ready.status == "True" || NO_FAILURES.contains(&ready.reason.as_str()) {
@@ -89,13 +89,13 @@ pub(super) fn failed(item: &BundleDeployment) -> Option<Failed<'_>> {
         .strip_prefix("Failed to unpack the ")
         .and_then(|rest| rest.split_once(" Bundle: "));
     Some(match bundle {
-        Some((name, message)) => Failed {
+        Some((name, message)) => ReportedFailure {
             kind: "Bundle",
             name,
             message,
             code,
         },
-        None => Failed {
+        None => ReportedFailure {
             kind: "BundleDeployment",
             name: item.metadata.name.as_deref().unwrap_or_default(),
             message,
@@ -104,15 +104,17 @@ pub(super) fn failed(item: &BundleDeployment) -> Option<Failed<'_>> {
     })
 }
 
-/// Evaluates the conditions and the `code` of [`failed`], if known.
-pub(super) fn outlook(item: &BundleDeployment, goal: Goal, code: Option<Code>) -> Outlook {
+/// Evaluates the conditions and the `code` of [`reported_failure`], if known.
+pub(super) fn predict(item: &BundleDeployment, goal: Goal, code: Option<Code>) -> Prediction {
     let is_true = |kind| find(item, kind).is_some_and(|found| found.status == "True");
     match goal {
-        Goal::Installed if is_installed(item) => return Outlook::Done,
-        Goal::Healthy if is_installed(item) && is_true(condition::HEALTHY) => return Outlook::Done,
+        Goal::Installed if is_installed(item) => return Prediction::Done,
+        Goal::Healthy if is_installed(item) && is_true(condition::HEALTHY) => {
+            return Prediction::Done;
+        }
         _ => {}
     }
-    let stopped = failed(item).and_then(|failed| {
+    let stopped = reported_failure(item).and_then(|failed| {
         permanent(item, &failed, code).map(|code| Cause {
             code,
             message: failed.message.to_owned(),
@@ -120,13 +122,17 @@ pub(super) fn outlook(item: &BundleDeployment, goal: Goal, code: Option<Code>) -
         })
     });
     stopped.map_or_else(
-        || Outlook::Waiting(obstacles(item, goal == Goal::Healthy)),
-        Outlook::Stopped,
+        || Prediction::Waiting(obstacles(item, goal == Goal::Healthy)),
+        Prediction::Stopped,
     )
 }
 
 /// Returns the code of the failure if it is permanent.
-fn permanent(item: &BundleDeployment, failed: &Failed<'_>, code: Option<Code>) -> Option<Code> {
+fn permanent(
+    item: &BundleDeployment,
+    failed: &ReportedFailure<'_>,
+    code: Option<Code>,
+) -> Option<Code> {
     let ready = find(item, condition::READY)?;
     let is = |kind, status| {
         find(item, kind).is_some_and(|found| {
@@ -195,9 +201,9 @@ mod tests {
         ])
     }
 
-    fn stopped_by(outlook: Outlook) -> Option<&'static str> {
+    fn stopped_by(outlook: Prediction) -> Option<&'static str> {
         match outlook {
-            Outlook::Stopped(cause) => Some(cause.code.id),
+            Prediction::Stopped(cause) => Some(cause.code.id),
             _ => None,
         }
     }
@@ -249,7 +255,7 @@ mod tests {
             ),
             (failing("Unhealthy", "Deployment web: 0 of 1"), None, None),
         ] {
-            let found = stopped_by(outlook(&item, Goal::Installed, code));
+            let found = stopped_by(predict(&item, Goal::Installed, code));
             assert_eq!(found, expected, "{item:?}");
         }
     }
@@ -271,7 +277,7 @@ mod tests {
                 Some("BUNDLE-INSTALL-004"),
             ),
         ] {
-            let found = stopped_by(outlook(&item, Goal::Installed, code));
+            let found = stopped_by(predict(&item, Goal::Installed, code));
             assert_eq!(found, expected, "{item:?}");
         }
     }
@@ -282,7 +288,7 @@ mod tests {
             ("Authorized", "False", "RequesterMayNot", "ana lacks rights"),
             ("Ready", "False", "InstallFailed", "ana lacks rights"),
         ]);
-        let found = stopped_by(outlook(&denied, Goal::Installed, None));
+        let found = stopped_by(predict(&denied, Goal::Installed, None));
         assert_eq!(found, Some("BUNDLE-INSTALL-006"));
     }
 
@@ -298,7 +304,7 @@ mod tests {
             ),
             ("Ready", "False", "InstallFailed", "waiting for approval"),
         ]);
-        assert_eq!(stopped_by(outlook(&waiting, Goal::Installed, None)), None);
+        assert_eq!(stopped_by(predict(&waiting, Goal::Installed, None)), None);
     }
 
     #[test]
@@ -309,20 +315,20 @@ mod tests {
             "UnpackFailed",
             "Failed to unpack the web-4f2a9c Bundle: there is no manifests folder",
         )]);
-        let found = failed(&broken).unwrap();
+        let found = reported_failure(&broken).unwrap();
         assert_eq!((found.kind, found.name), ("Bundle", "web-4f2a9c"));
         assert_eq!(found.message, "there is no manifests folder");
         let code = codes::format::NO_MANIFESTS;
-        let found = stopped_by(outlook(&broken, Goal::Installed, Some(code)));
+        let found = stopped_by(predict(&broken, Goal::Installed, Some(code)));
         assert_eq!(found, Some("BUNDLE-FORMAT-001"));
-        assert_eq!(stopped_by(outlook(&broken, Goal::Installed, None)), None);
+        assert_eq!(stopped_by(predict(&broken, Goal::Installed, None)), None);
     }
 
     #[test]
     fn conditions_of_an_earlier_generation_do_not_count() {
         let mut old = failing("Paused", "paused");
         old.metadata.generation = Some(3);
-        assert!(failed(&old).is_none());
+        assert!(reported_failure(&old).is_none());
     }
 
     #[test]
@@ -332,8 +338,8 @@ mod tests {
             ("Healthy", "False", "Unhealthy", "Deployment web: 0 of 1"),
             ("Ready", "False", "Unhealthy", "Deployment web: 0 of 1"),
         ]);
-        let obstacles = |goal| match outlook(&of_old_content, goal, None) {
-            Outlook::Waiting(obstacles) => obstacles,
+        let obstacles = |goal| match predict(&of_old_content, goal, None) {
+            Prediction::Waiting(obstacles) => obstacles,
             other => panic!("{other:?}"),
         };
         for goal in [Goal::Installed, Goal::Gone] {
@@ -356,13 +362,16 @@ mod tests {
             ])
         };
         assert_eq!(
-            outlook(&with("False"), Goal::Installed, None),
-            Outlook::Done
+            predict(&with("False"), Goal::Installed, None),
+            Prediction::Done
         );
         assert!(matches!(
-            outlook(&with("False"), Goal::Healthy, None),
-            Outlook::Waiting(_)
+            predict(&with("False"), Goal::Healthy, None),
+            Prediction::Waiting(_)
         ));
-        assert_eq!(outlook(&with("True"), Goal::Healthy, None), Outlook::Done);
+        assert_eq!(
+            predict(&with("True"), Goal::Healthy, None),
+            Prediction::Done
+        );
     }
 }

@@ -4,7 +4,7 @@ use bundle_core::reference::Reference;
 use bundle_oci::store::{CopyOptions, LocatedImage};
 
 use crate::failure::Outcome;
-use crate::place::Place;
+use crate::place::ArtifactLocation;
 use crate::registry::{self, RegistrySettings};
 use crate::shipping;
 use crate::ui::Ui;
@@ -15,7 +15,7 @@ pub(crate) struct Pull {
     /// Reference.
     pub(crate) reference: Reference,
     /// Layout or archive.
-    pub(crate) target: Place,
+    pub(crate) target: ArtifactLocation,
     /// Selection of platforms and referrers.
     pub(crate) selection: CopyOptions,
     /// `true` if a name may be moved.
@@ -35,10 +35,10 @@ impl Pull {
             image.name = Some(name.to_owned());
         }
         let pinned = self.reference.pin(image.root.digest.clone());
-        let plans = [shipping::build(ui, image, &self.selection).await?];
-        let tags = shipping::policy(self.overwrite_tag);
-        let report = shipping::deliver(ui, &plans, &self.target, tags).await?;
-        shipping::tell(ui, &report, &self.target.to_string());
+        let plans = [shipping::plan_copy(ui, image, &self.selection).await?];
+        let tags = shipping::tag_policy(self.overwrite_tag);
+        let report = shipping::write_to_disk(ui, &plans, &self.target, tags).await?;
+        shipping::print_summary(ui, &report, &self.target.to_string());
         if !ui.structured(self.format, &report)? {
             ui.data(pinned.without_tag())?;
         }

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::content;
 use crate::failure::Outcome;
-use crate::place::Place;
+use crate::place::ArtifactLocation;
 use crate::registry::{self, RegistrySettings};
 use crate::shipping;
 use crate::ui::Ui;
@@ -16,7 +16,7 @@ use crate::ui::format::Format;
 /// Settings of `push`.
 pub(crate) struct Push {
     /// Layout, archive or folder.
-    pub(crate) source: Place,
+    pub(crate) source: ArtifactLocation,
     /// Target reference.
     pub(crate) reference: Reference,
     /// `true` if referrers and attachments are not copied.
@@ -30,7 +30,7 @@ pub(crate) struct Push {
 }
 
 #[derive(Serialize)]
-struct Report {
+struct PushReport {
     reference: String,
     digest: String,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -58,7 +58,7 @@ impl Push {
             without_referrers: self.no_referrers,
             ..CopyOptions::default()
         };
-        let plan = shipping::build(ui, image, &selection).await?;
+        let plan = shipping::plan_copy(ui, image, &selection).await?;
         let digest = plan.digest();
         if self
             .reference
@@ -73,10 +73,10 @@ impl Push {
             .hint("omit the digest, or build the content with that digest")
             .into());
         }
-        let mut sent = shipping::Report::empty();
-        let tags = shipping::policy(self.overwrite_tag);
+        let mut sent = shipping::CopyReport::empty();
+        let tags = shipping::tag_policy(self.overwrite_tag);
         let mounts = MountSources::default();
-        shipping::dispatch(
+        shipping::copy_to_registry(
             ui,
             &client,
             &plan,
@@ -92,7 +92,7 @@ impl Push {
         } else {
             ui.note(format!("nothing to do: {tag} already refers to {digest}"));
         }
-        let report = Report {
+        let report = PushReport {
             reference: self.reference.pin(digest.clone()).without_tag(),
             digest: digest.to_string(),
             tag: Some(tag.to_owned()),

@@ -13,9 +13,9 @@ use bundle_core::yaml;
 use bundle_oci::Limits;
 use serde_json::{Value, json};
 
-use crate::content::{self, Terms};
+use crate::content::{self, BuildOptions};
 use crate::failure::Outcome;
-use crate::place::Place;
+use crate::place::ArtifactLocation;
 use crate::registry::{self, RegistrySettings};
 use crate::ui::Ui;
 use crate::ui::format::Format;
@@ -26,7 +26,7 @@ const DEPLOYMENT: &str = "BundleDeployment";
 /// Settings of `render`.
 pub(crate) struct Render {
     /// Location of the bundle.
-    pub(crate) place: Place,
+    pub(crate) place: ArtifactLocation,
     /// Name of the BundleDeployment; defaults to that of the package.
     pub(crate) name: Option<String>,
     /// Namespace of objects without one, and of an operator bundle.
@@ -105,13 +105,13 @@ impl Render {
             ui.warnings(&content.warnings);
             return Ok(content);
         }
-        let terms = Terms {
+        let terms = BuildOptions {
             // Only `build` rejects names of images.
             allowed: Allowed {
                 patterns: vec!["**".to_owned()],
             },
             target: self.namespace.clone(),
-            ..Terms::default()
+            ..BuildOptions::default()
         };
         Ok(content::open(ui, Path::new(&self.place.to_string()), terms)?.content)
     }

@@ -6,9 +6,9 @@ use bundle_core::reference::Reference;
 use bundle_oci::store::{CopyOptions, CopyPlan, ImageSelector, LocatedImage, Sources};
 
 use crate::failure::Outcome;
-use crate::place::Place;
+use crate::place::ArtifactLocation;
 use crate::registry::{self, RegistrySettings};
-use crate::shipping::{self, Report};
+use crate::shipping::{self, CopyReport};
 use crate::ui::Ui;
 use crate::ui::format::Format;
 use crate::{files, images};
@@ -51,15 +51,15 @@ impl Save {
                 one.image.name == image.name && one.image.root.digest == image.root.digest
             };
             if !plans.iter().any(known) {
-                plans.push(shipping::build(ui, image, &self.selection).await?);
+                plans.push(shipping::plan_copy(ui, image, &self.selection).await?);
             }
         }
         let report = if self.sources_only {
             self.list(&plans)?
         } else {
-            let target = Place::Archive(self.output.clone(), ImageSelector::Only);
-            let tags = shipping::policy(true);
-            shipping::deliver(ui, &plans, &target, tags).await?
+            let target = ArtifactLocation::Archive(self.output.clone(), ImageSelector::Only);
+            let tags = shipping::tag_policy(true);
+            shipping::write_to_disk(ui, &plans, &target, tags).await?
         };
         let target = self.output.display();
         ui.note(format!(
@@ -69,7 +69,7 @@ impl Save {
             if self.sources_only {
                 "digests only".to_owned()
             } else {
-                shipping::human(report.bytes_sent)
+                shipping::format_size(report.bytes_sent)
             }
         ));
         if ui.structured(self.format, &report)? {
@@ -82,7 +82,7 @@ impl Save {
         Ok(())
     }
 
-    fn list(&self, plans: &[CopyPlan]) -> Outcome<Report> {
+    fn list(&self, plans: &[CopyPlan]) -> Outcome<CopyReport> {
         let platforms: Vec<_> = self
             .selection
             .platforms
@@ -91,13 +91,13 @@ impl Save {
             .collect();
         let sources = Sources::of(plans, &platforms)?;
         files::replace(&self.output, sources.to_yaml().as_bytes(), Sources::is_list)?;
-        Ok(Report {
+        Ok(CopyReport {
             artifacts: plans
                 .iter()
-                .map(|one| shipping::item(one, self.output.display().to_string()))
+                .map(|one| shipping::report_item(one, self.output.display().to_string()))
                 .collect(),
             new: true,
-            ..Report::empty()
+            ..CopyReport::empty()
         })
     }
 }

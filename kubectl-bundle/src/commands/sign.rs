@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use crate::failure::{Failure, Outcome};
 use crate::registry::{self, RegistrySettings};
-use crate::signer::{By, Payload, Who};
+use crate::signer::{Payload, SignerInfo, SignerSettings};
 use crate::ui::Ui;
 use crate::ui::format::Format;
 
@@ -22,9 +22,9 @@ pub(crate) struct Sign {
     /// The bundle.
     pub(crate) reference: Reference,
     /// Signer.
-    pub(crate) by: By,
+    pub(crate) by: SignerSettings,
     /// Storage format of the signature.
-    pub(crate) form: Form,
+    pub(crate) form: StorageFormat,
     /// Output format.
     pub(crate) format: Option<Format>,
     /// Registry settings.
@@ -33,14 +33,14 @@ pub(crate) struct Sign {
 
 /// Storage format of a signature.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Form {
+pub(crate) enum StorageFormat {
     /// Format of cosign 3.
     Bundle,
     /// Format of cosign 2.
     Legacy,
 }
 
-impl Form {
+impl StorageFormat {
     fn name(self) -> &'static str {
         match self {
             Self::Bundle => verify::BUNDLE,
@@ -50,10 +50,10 @@ impl Form {
 }
 
 #[derive(Serialize)]
-struct Report {
+struct SignReport {
     reference: String,
     #[serde(flatten)]
-    who: Who,
+    who: SignerInfo,
     form: &'static str,
     /// `true` if the same signature existed before.
     unchanged: bool,
@@ -76,8 +76,8 @@ impl Sign {
                 .map_err(|error| error.finding())?
         };
         let payload = match self.form {
-            Form::Bundle => Payload::Statement(sign::signed(&pinned, &says)?),
-            Form::Legacy => Payload::Simple(sign::simple(&pinned, &says)?),
+            StorageFormat::Bundle => Payload::Statement(sign::signed(&pinned, &says)?),
+            StorageFormat::Legacy => Payload::Simple(sign::simple(&pinned, &says)?),
         };
         let form = self.form.name();
         let made = signer
@@ -96,7 +96,7 @@ impl Sign {
             "signed"
         };
         ui.note(format!("{done} {}", made.who.text));
-        let report = Report {
+        let report = SignReport {
             reference: pinned.without_tag(),
             who: made.who,
             form,
@@ -112,12 +112,12 @@ impl Sign {
 async fn store(
     client: &Client,
     pinned: &PinnedReference,
-    form: Form,
+    form: StorageFormat,
     made: RawSignature,
 ) -> Outcome {
     let stored = match form {
-        Form::Bundle => client.push_signature(pinned, made.bytes).await,
-        Form::Legacy => {
+        StorageFormat::Bundle => client.push_signature(pinned, made.bytes).await,
+        StorageFormat::Legacy => {
             client
                 .push_legacy_signature(pinned, made.bytes, made.annotations)
                 .await

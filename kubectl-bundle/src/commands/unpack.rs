@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use crate::failure::Outcome;
 use crate::image;
-use crate::place::Place;
+use crate::place::ArtifactLocation;
 use crate::registry::{self, RegistrySettings};
 use crate::shipping;
 use crate::ui::Ui;
@@ -22,7 +22,7 @@ use crate::ui::format::Format;
 /// Settings of `unpack`.
 pub(crate) struct Unpack {
     /// Location of the image.
-    pub(crate) source: Place,
+    pub(crate) source: ArtifactLocation,
     /// Target folder.
     pub(crate) target: PathBuf,
     /// Platform, for an index.
@@ -39,7 +39,7 @@ pub(crate) struct Unpack {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Report {
+struct UnpackReport {
     digest: Digest,
     folder: String,
     files: u64,
@@ -112,7 +112,7 @@ impl Unpack {
             "{digest}: {} files, {} bytes, {} links",
             written.files, written.bytes, written.links
         ));
-        let report = Report {
+        let report = UnpackReport {
             digest,
             folder: self.target.display().to_string(),
             files: written.files,

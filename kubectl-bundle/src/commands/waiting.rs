@@ -12,7 +12,7 @@ use crate::cluster::wait::{Seen, Wait, gone, late};
 use crate::failure::{Failure, Outcome};
 use crate::ui::Ui;
 
-use super::outlook::{Goal, Outlook, failed, outlook};
+use super::outlook::{Goal, Prediction, predict, reported_failure};
 use super::removed_api;
 
 /// Time within which a failure from before the command has to occur again. The reconciler retries
@@ -21,7 +21,7 @@ const GRACE: Duration = Duration::from_secs(40);
 
 /// Returns the message of the failure that the object has before it is written.
 pub(super) fn known(before: &BundleDeployment) -> Option<String> {
-    failed(before).map(|failed| failed.message.to_owned())
+    reported_failure(before).map(|failed| failed.message.to_owned())
 }
 
 /// Waits until the BundleDeployment `name` reaches `goal`. A failure that was `known` before the
@@ -54,7 +54,7 @@ pub(super) async fn until(
                 _ => Err(gone(&format!("bundledeployment {name}"))),
             };
         };
-        let code = match failed(item) {
+        let code = match reported_failure(item) {
             Some(found) if found.code.is_some() => found.code,
             Some(found) => {
                 cluster
@@ -63,10 +63,10 @@ pub(super) async fn until(
             }
             None => None,
         };
-        let mut state = outlook(item, goal, code);
+        let mut state = predict(item, goal, code);
         if goal != Goal::Gone
-            && matches!(state, Outlook::Waiting(_))
-            && let Some(found) = failed(item).filter(|found| removed_api::is_about(found.message))
+            && matches!(state, Prediction::Waiting(_))
+            && let Some(found) = reported_failure(item).filter(|found| removed_api::is_about(found.message))
         {
             if server.is_none() {
                 server = server_version(cluster).await;
@@ -74,12 +74,12 @@ pub(super) async fn until(
             if let Some(server) = &server
                 && let Some(cause) = removed_api::cause(found.message, server)
             {
-                state = Outlook::Stopped(cause);
+                state = Prediction::Stopped(cause);
             }
         }
         match state {
-            Outlook::Done => Ok(Seen::Done),
-            Outlook::Stopped(cause)
+            Prediction::Done => Ok(Seen::Done),
+            Prediction::Stopped(cause)
                 if known == Some(cause.message.as_str()) && began.elapsed() < GRACE =>
             {
                 let step = format!(
@@ -90,7 +90,7 @@ pub(super) async fn until(
                 last = vec![cause.message];
                 Ok(Seen::NotYet)
             }
-            Outlook::Stopped(cause) => Err(Finding::error(cause.code, cause.message)
+            Prediction::Stopped(cause) => Err(Finding::error(cause.code, cause.message)
                 .about(format!("bundledeployment {name}"))
                 .hint(cause.hint.unwrap_or_else(|| {
                     format!(
@@ -98,7 +98,7 @@ pub(super) async fn until(
                     )
                 }))
                 .into()),
-            Outlook::Waiting(obstacles) => {
+            Prediction::Waiting(obstacles) => {
                 last = obstacles;
                 if !last.is_empty() {
                     progress.now(ui, &format!("{name}: {}", last.join("; ")));

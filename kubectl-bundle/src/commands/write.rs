@@ -4,7 +4,7 @@ use bundle_core::diagnostic::{Finding, codes};
 use kube::Resource;
 use serde_json::Value;
 
-use crate::cluster::apply::{Applied, Change, DryRun};
+use crate::cluster::apply::{AppliedObject, Change, DryRun};
 use crate::cluster::owned::differences;
 use crate::cluster::wait::Wait;
 use crate::cluster::{Cluster, KubeSettings};
@@ -33,16 +33,16 @@ pub(crate) struct Write {
 }
 
 /// An object that was written.
-pub(super) struct Written {
+pub(super) struct WriteOutcome {
     /// Connection.
     pub(super) cluster: Cluster,
     /// Object before and after.
-    pub(super) applied: Applied,
+    pub(super) applied: AppliedObject,
     /// Warnings of the API server.
     pub(super) warnings: Vec<String>,
 }
 
-impl Written {
+impl WriteOutcome {
     /// Returns the failure that the deployment had before, if its spec did not change.
     pub(super) fn known_failure(&self) -> Option<String> {
         let before = self.applied.before.as_ref()?;
@@ -83,7 +83,7 @@ impl Write {
         ui: &mut Ui,
         name: &str,
         mut compose: impl AsyncFnMut(&mut Ui, Option<&Value>) -> Value,
-    ) -> Outcome<Option<Written>>
+    ) -> Outcome<Option<WriteOutcome>>
     where
         K: Resource<DynamicType = ()>,
     {
@@ -115,7 +115,7 @@ impl Write {
         for warning in &warnings {
             ui.server_warning(warning);
         }
-        let applied = Applied {
+        let applied = AppliedObject {
             before,
             after: after?,
         };
@@ -129,7 +129,7 @@ impl Write {
                 ui.note(format!("  {line}"));
             }
         }
-        Ok((self.dry_run == DryRun::None).then_some(Written {
+        Ok((self.dry_run == DryRun::None).then_some(WriteOutcome {
             cluster,
             applied,
             warnings,

@@ -20,7 +20,7 @@ pub(crate) use kustomize::is_kustomization;
 
 /// Values from flags about the content.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Known {
+pub(crate) struct GivenMetadata {
     /// Name, for content without `bundle.yaml`.
     pub(crate) name: Option<String>,
     /// Version, for content without `bundle.yaml`.
@@ -48,7 +48,7 @@ impl Input {
 }
 
 /// Reads the content at `path` and adds a missing `bundle.yaml`.
-pub(crate) fn read(path: &Path, known: &Known) -> Outcome<Input> {
+pub(crate) fn read(path: &Path, known: &GivenMetadata) -> Outcome<Input> {
     let mut files = gather(path)?;
     let package = match files.get(package::FILE) {
         Some(text) => match package::parse(text) {
@@ -122,11 +122,11 @@ fn empty_folders(path: &Path, files: &mut Files) {
 }
 
 /// Adds a `bundle.yaml` to content without one, from the metadata of the content and the flags.
-fn complete(files: &mut Files, known: &Known, path: &Path) -> Outcome<Package> {
+fn complete(files: &mut Files, known: &GivenMetadata, path: &Path) -> Outcome<Package> {
     let package = described(files, known).map_err(|missing| match missing {
-        Undescribed::Unnamed(findings) if !files.is_empty() => located(findings, path),
-        Undescribed::Unnamed(_) => nothing(),
-        Undescribed::Wrong(findings) => located(findings, path),
+        MetadataError::Unnamed(findings) if !files.is_empty() => located(findings, path),
+        MetadataError::Unnamed(_) => nothing(),
+        MetadataError::Wrong(findings) => located(findings, path),
     })?;
     files.insert(package::FILE.to_owned(), package.to_yaml().into_bytes());
     Ok(package)
@@ -142,7 +142,7 @@ fn nothing() -> Findings {
 }
 
 /// Reason for which no `bundle.yaml` can be written.
-pub(crate) enum Undescribed {
+pub(crate) enum MetadataError {
     /// Name or version are missing.
     Unnamed(Findings),
     /// The metadata is invalid.
@@ -150,12 +150,12 @@ pub(crate) enum Undescribed {
 }
 
 /// Returns the package for these files.
-pub(crate) fn described(files: &Files, known: &Known) -> Result<Package, Undescribed> {
-    let wrong = Undescribed::Wrong;
-    let flag = |flag: &str, finding: Finding| Undescribed::Wrong(finding.at_field(flag).into());
+pub(crate) fn described(files: &Files, known: &GivenMetadata) -> Result<Package, MetadataError> {
+    let wrong = MetadataError::Wrong;
+    let flag = |flag: &str, finding: Finding| MetadataError::Wrong(finding.at_field(flag).into());
     let Some(mut package) = format::describe(files).map_err(wrong)? else {
         let (Some(name), Some(version)) = (&known.name, &known.version) else {
-            return Err(Undescribed::Unnamed(
+            return Err(MetadataError::Unnamed(
                 Finding::error(
                     codes::format::BAD_PACKAGE,
                     "bundle.yaml is missing, so the bundle has neither name nor version",
@@ -183,7 +183,7 @@ pub(crate) fn described(files: &Files, known: &Known) -> Result<Package, Undescr
 }
 
 /// Returns an error if `--name` or `--version` differ from an existing `bundle.yaml`.
-fn agrees(package: &Package, known: &Known) -> Outcome {
+fn agrees(package: &Package, known: &GivenMetadata) -> Outcome {
     let version = package.version.to_string();
     for (flag, given, said) in [
         ("--name", &known.name, &package.name),

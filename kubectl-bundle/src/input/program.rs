@@ -13,7 +13,7 @@ use crate::process::{self, Limits, ProcessError, ProcessGroup};
 const LIMITS: Limits = Limits {
     time: Duration::from_secs(60),
     output: 32 << 20,
-    complaints: 64 << 10,
+    stderr: 64 << 10,
 };
 
 /// Returns the stdout of the command. `install` is the hint for installing it.
@@ -25,28 +25,28 @@ pub(super) fn run(name: &str, mut command: Command, install: &str) -> Outcome<Ve
         return Ok(finished.output);
     }
     let why = format!("ended with {}", finished.status);
-    Err(failed(name, &why, &finished.complaints))
+    Err(failed(name, &why, &finished.stderr))
 }
 
 fn not_finished(name: &str, error: ProcessError, install: &str) -> Failure {
     match error {
-        ProcessError::Lost(error) if error.kind() == ErrorKind::NotFound => Finding::error(
+        ProcessError::Io(error) if error.kind() == ErrorKind::NotFound => Finding::error(
             codes::usage::NO_PROGRAM,
             format!("`{name}` is required for this content and was not found on PATH"),
         )
         .hint(install)
         .into(),
-        ProcessError::Lost(error) => Failure::caused(
+        ProcessError::Io(error) => Failure::caused(
             Finding::error(codes::usage::NO_PROGRAM, format!("cannot start `{name}`"))
                 .hint(install),
             &error,
         ),
-        ProcessError::Late => failed(
+        ProcessError::Timeout => failed(
             name,
             &format!("did not exit within {} s", LIMITS.time.as_secs()),
             "",
         ),
-        ProcessError::Flood => failed(
+        ProcessError::OutputLimit => failed(
             name,
             &format!("wrote more than {} MiB", LIMITS.output >> 20),
             "",
@@ -54,12 +54,12 @@ fn not_finished(name: &str, error: ProcessError, install: &str) -> Failure {
     }
 }
 
-fn failed(name: &str, why: &str, complaints: &str) -> Failure {
-    let complaints: String = complaints.chars().take(4000).collect();
-    let message = if complaints.is_empty() {
+fn failed(name: &str, why: &str, stderr: &str) -> Failure {
+    let stderr: String = stderr.chars().take(4000).collect();
+    let message = if stderr.is_empty() {
         format!("`{name}` {why}")
     } else {
-        format!("`{name}` {why}: {complaints}")
+        format!("`{name}` {why}: {stderr}")
     };
     Finding::error(codes::usage::PROGRAM_FAILED, message)
         .hint("run it on the same folder for details")

@@ -5,19 +5,19 @@ use std::path::PathBuf;
 use bundle_core::diagnostic::{Finding, codes};
 
 use super::Key;
-use crate::path::{self, Found};
+use crate::path::{self, CommandLookup};
 
 /// Returns the program for `key`.
 pub(super) fn on_path(key: &Key) -> Result<PathBuf, Finding> {
     let name = key.program();
     match path::find(&name) {
-        Found::Program(path) => Ok(path),
-        Found::Barred(path) => Err(Finding::error(
+        CommandLookup::Program(path) => Ok(path),
+        CommandLookup::NotExecutable(path) => Err(Finding::error(
             codes::usage::NO_PROGRAM,
             format!("`{}` is required for {key}, but is not executable", path.display()),
         )
         .hint("make it executable: chmod +x")),
-        Found::Nothing => Err(Finding::error(
+        CommandLookup::Missing => Err(Finding::error(
             codes::usage::NO_PROGRAM,
             format!("`{name}` is required for {key} and was not found on PATH"),
         )

@@ -12,13 +12,13 @@ use bundle_core::diagnostic::Finding;
 use bundle_trust::keys::PublicKey;
 use bundle_trust::sign;
 
-use protocol::Ask;
+use protocol::PluginRequest;
 
 pub(crate) use name::Key;
-pub(crate) use place::Place;
+pub(crate) use place::KeyLocation;
 
 /// A key of a plugin, with its public key.
-pub(crate) struct Held {
+pub(crate) struct PluginKey {
     key: Key,
     program: PathBuf,
     public: PublicKey,
@@ -26,14 +26,15 @@ pub(crate) struct Held {
 
 impl Key {
     /// Finds the program and gets the public key.
-    pub(crate) fn open(self) -> Result<Held, Finding> {
+    pub(crate) fn open(self) -> Result<PluginKey, Finding> {
         let program = find::on_path(&self)?;
-        let public = protocol::ask(&self, &program, &Ask::PublicKey, protocol::LIMITS)?;
+        let public =
+            protocol::send_request(&self, &program, &PluginRequest::PublicKey, protocol::LIMITS)?;
         let public = String::from_utf8(public)
-            .map_err(|_| protocol::garbage(&self, "its public key is not UTF-8"))
+            .map_err(|_| protocol::invalid_response(&self, "its public key is not UTF-8"))
             .and_then(|pem| PublicKey::parse(&pem))
             .map_err(|finding| finding.about(self.to_string()))?;
-        Ok(Held {
+        Ok(PluginKey {
             key: self,
             program,
             public,
@@ -41,19 +42,19 @@ impl Key {
     }
 }
 
-impl Held {
-    fn ask(&self, what: &Ask<'_>) -> Result<Vec<u8>, Finding> {
-        protocol::ask(&self.key, &self.program, what, protocol::LIMITS)
+impl PluginKey {
+    fn send_request(&self, what: &PluginRequest<'_>) -> Result<Vec<u8>, Finding> {
+        protocol::send_request(&self.key, &self.program, what, protocol::LIMITS)
     }
 }
 
-impl sign::Signer for Held {
+impl sign::Signer for PluginKey {
     fn public(&self) -> &PublicKey {
         &self.public
     }
 
     fn sign(&self, message: &[u8]) -> Result<Vec<u8>, Finding> {
-        self.ask(&Ask::Signature(message))
+        self.send_request(&PluginRequest::Signature(message))
     }
 
     fn signs_digests(&self) -> bool {
@@ -61,6 +62,6 @@ impl sign::Signer for Held {
     }
 
     fn sign_digest(&self, sha256: &[u8]) -> Result<Vec<u8>, Finding> {
-        self.ask(&Ask::SignatureOfDigest(sha256))
+        self.send_request(&PluginRequest::SignatureOfDigest(sha256))
     }
 }

@@ -12,14 +12,14 @@ use crate::{failure, files};
 
 /// Location of a key.
 #[derive(Debug, Clone)]
-pub(crate) enum Place {
+pub(crate) enum KeyLocation {
     /// A file.
     File(PathBuf),
     /// A plugin.
     Plugin(Key),
 }
 
-impl Place {
+impl KeyLocation {
     /// Parses the value of a flag. `attended`: a user is present for a PIN or a touch.
     pub(crate) fn read(given: PathBuf, attended: bool) -> Outcome<Self> {
         let key = given
@@ -39,7 +39,7 @@ impl Place {
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for KeyLocation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::File(path) => path.display().fmt(f),

@@ -22,7 +22,7 @@ const VERSION: &str = "v1";
 const SHA256: u32 = 5;
 
 /// Request to a plugin.
-pub(super) enum Ask<'a> {
+pub(super) enum PluginRequest<'a> {
     /// Public key as PEM text.
     PublicKey,
     /// Signature of this message, which the plugin hashes if its algorithm requires it.
@@ -33,7 +33,7 @@ pub(super) enum Ask<'a> {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Answer {
+struct PluginError {
     #[serde(default)]
     error_message: String,
     public_key: Option<PublicKeyAnswer>,
@@ -56,22 +56,22 @@ struct SignatureAnswer {
 pub(super) const LIMITS: Limits = Limits {
     time: Duration::from_secs(60),
     output: 256 << 10,
-    complaints: 4096,
+    stderr: 4096,
 };
 
 /// Sends a request and returns the bytes of the response.
-pub(super) fn ask(
+pub(super) fn send_request(
     key: &Key,
     program: &Path,
-    what: &Ask<'_>,
+    what: &PluginRequest<'_>,
     limits: Limits,
 ) -> Result<Vec<u8>, Finding> {
     let (question, message): (_, &[u8]) = match what {
-        Ask::PublicKey => (public_key_question(), b""),
-        Ask::Signature(message) => (signature_question(&json!({})), message),
-        Ask::SignatureOfDigest(sha256) => {
+        PluginRequest::PublicKey => (public_key_request(), b""),
+        PluginRequest::Signature(message) => (signature_request(&json!({})), message),
+        PluginRequest::SignatureOfDigest(sha256) => {
             let digest = json!({ "digest": STANDARD.encode(sha256), "hashFunc": SHA256 });
-            (signature_question(&digest), b"")
+            (signature_request(&digest), b"")
         }
     };
     let deadline = Timestamp::now() + limits.time;
@@ -88,12 +88,12 @@ pub(super) fn ask(
     };
     let finished = process::run(command, Some(message.to_vec()), group, limits)
         .map_err(|error| failed(key, &error, limits))?;
-    let Ok(answer) = serde_json::from_slice::<Answer>(&finished.output) else {
-        let why = match finished.complaints.as_str() {
+    let Ok(answer) = serde_json::from_slice::<PluginError>(&finished.output) else {
+        let why = match finished.stderr.as_str() {
             "" => format!("it exited with {} and without a response", finished.status),
-            complaints => format!("it exited with {}: {}", finished.status, safe(complaints)),
+            stderr => format!("it exited with {}: {}", finished.status, safe(stderr)),
         };
-        return Err(garbage(key, &why));
+        return Err(invalid_response(key, &why));
     };
     // The exit status is ignored, as the protocol defines.
     if !answer.error_message.is_empty() {
@@ -108,17 +108,17 @@ pub(super) fn ask(
         .hint("the plugin reported this error; nothing was stored"));
     }
     let text = match what {
-        Ask::PublicKey => answer.public_key.map(|answer| answer.pem),
-        Ask::Signature(_) | Ask::SignatureOfDigest(_) => {
+        PluginRequest::PublicKey => answer.public_key.map(|answer| answer.pem),
+        PluginRequest::Signature(_) | PluginRequest::SignatureOfDigest(_) => {
             answer.sign_message.map(|answer| answer.signature)
         }
     };
     let text = text
         .filter(|text| !text.is_empty())
-        .ok_or_else(|| garbage(key, "it is the response to another request"))?;
+        .ok_or_else(|| invalid_response(key, "it is the response to another request"))?;
     STANDARD
         .decode(text)
-        .map_err(|_| garbage(key, "it is not base64"))
+        .map_err(|_| invalid_response(key, "it is not base64"))
 }
 
 fn arguments(key: &Key, deadline: Timestamp, question: Value) -> Value {
@@ -137,14 +137,14 @@ fn arguments(key: &Key, deadline: Timestamp, question: Value) -> Value {
     arguments
 }
 
-fn public_key_question() -> Value {
+fn public_key_request() -> Value {
     json!({
         "methodName": "publicKey",
         "publicKey": { "publicKeyOptions": { "rpcOptions": {} } },
     })
 }
 
-fn signature_question(message: &Value) -> Value {
+fn signature_request(message: &Value) -> Value {
     json!({
         "methodName": "signMessage",
         "signMessage": { "signOptions": {
@@ -156,9 +156,9 @@ fn signature_question(message: &Value) -> Value {
 
 fn failed(key: &Key, error: &ProcessError, limits: Limits) -> Finding {
     let why = match error {
-        ProcessError::Lost(error) => format!("cannot be run: {error}"),
-        ProcessError::Late => format!("did not exit within {} s", limits.time.as_secs()),
-        ProcessError::Flood => format!("wrote more than {} KiB", limits.output >> 10),
+        ProcessError::Io(error) => format!("cannot be run: {error}"),
+        ProcessError::Timeout => format!("did not exit within {} s", limits.time.as_secs()),
+        ProcessError::OutputLimit => format!("wrote more than {} KiB", limits.output >> 10),
     };
     Finding::error(
         codes::usage::PROGRAM_FAILED,
@@ -168,7 +168,7 @@ fn failed(key: &Key, error: &ProcessError, limits: Limits) -> Finding {
 }
 
 /// Returns the finding for a response that does not follow the protocol.
-pub(super) fn garbage(key: &Key, why: &str) -> Finding {
+pub(super) fn invalid_response(key: &Key, why: &str) -> Finding {
     Finding::error(
         codes::usage::PROGRAM_FAILED,
         format!(
@@ -198,7 +198,7 @@ mod tests {
         });
         let asked = |question| arguments(&key, deadline.parse().unwrap(), question);
         assert_eq!(
-            asked(public_key_question()),
+            asked(public_key_request()),
             json!({
                 "initOptions": init,
                 "methodName": "publicKey",
@@ -206,7 +206,7 @@ mod tests {
             })
         );
         assert_eq!(
-            asked(signature_question(&json!({}))),
+            asked(signature_request(&json!({}))),
             json!({
                 "initOptions": init,
                 "methodName": "signMessage",

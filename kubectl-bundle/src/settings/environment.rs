@@ -5,8 +5,8 @@ use std::ffi::OsString;
 use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
 
-use crate::password::Source;
-use crate::registry::Files;
+use crate::password::PasswordSource;
+use crate::registry::ConfigFiles;
 use crate::sigstore::TokenSource;
 use crate::sigstore::root::Folders;
 
@@ -185,15 +185,15 @@ impl Environment {
 
     /// Returns podman's files with mirrors. The user's main file replaces the system's; drop-in
     /// folders are read in addition, and the last entry wins.
-    pub(crate) fn mirror_files(&self) -> Files {
+    pub(crate) fn mirror_files(&self) -> ConfigFiles {
         if let Some(file) = &self.registries_conf {
-            return Files::Named(file.clone());
+            return ConfigFiles::Explicit(file.clone());
         }
         let own = self.containers();
         let system = PathBuf::from("/etc/containers");
         let main = own.iter().chain([&system]);
         let folders = [&system].into_iter().chain(&own);
-        Files::FirstAndFolders {
+        ConfigFiles::FirstAndFolders {
             first: main.map(|folder| folder.join("registries.conf")).collect(),
             folders: folders
                 .map(|folder| folder.join("registries.conf.d"))
@@ -203,11 +203,11 @@ impl Environment {
 
     /// Returns the source of a password: standard input if requested, else the environment, else a
     /// prompt.
-    pub(crate) fn password_source(&self, stdin: bool) -> Source {
+    pub(crate) fn password_source(&self, stdin: bool) -> PasswordSource {
         match &self.password {
-            _ if stdin => Source::Stdin,
-            Some(password) => Source::Given(password.clone().into()),
-            None => Source::Prompt,
+            _ if stdin => PasswordSource::Stdin,
+            Some(password) => PasswordSource::Given(password.clone().into()),
+            None => PasswordSource::Prompt,
         }
     }
 }

@@ -3,7 +3,7 @@
 use super::{Environment, unusable};
 use crate::args::{AuthFlow, Keyless};
 use crate::failure::Outcome;
-use crate::sigstore::{Flow, Opener, TokenSource};
+use crate::sigstore::{LoginKind, Opener, TokenSource};
 
 /// Returns the source of the token. A login is used only if it was requested or a user is present.
 pub(super) fn source(args: &Keyless, environment: &Environment) -> Outcome<TokenSource> {
@@ -15,11 +15,11 @@ pub(super) fn source(args: &Keyless, environment: &Environment) -> Outcome<Token
             return Err(unusable("--fulcio-auth-flow", why).into());
         }
         (Some(given), _) => TokenSource::Given(given.clone().into()),
-        (None, Some(AuthFlow::Normal)) => TokenSource::Login(Flow::Browser(opener())),
-        (None, Some(AuthFlow::Device)) => TokenSource::Login(Flow::Device),
+        (None, Some(AuthFlow::Normal)) => TokenSource::Login(LoginKind::Browser(opener())),
+        (None, Some(AuthFlow::Device)) => TokenSource::Login(LoginKind::Device),
         (None, None) if there.is_none() && environment.is_attended() => match opener() {
-            Some(opener) => TokenSource::Login(Flow::Browser(Some(opener))),
-            None => TokenSource::Login(Flow::Device),
+            Some(opener) => TokenSource::Login(LoginKind::Browser(Some(opener))),
+            None => TokenSource::Login(LoginKind::Device),
         },
         (None, _) => there.unwrap_or(TokenSource::Missing),
     })

@@ -9,13 +9,13 @@ use bundle_core::reference::Reference;
 use super::{Environment, duration};
 use crate::args::Registry;
 use crate::failure::Outcome;
-use crate::registry::{Files, GivenLogin, RegistrySettings, Secret};
+use crate::registry::{ConfigFiles, GivenLogin, LoginSecret, RegistrySettings};
 
 /// Returns the settings for the registry flags.
 pub(super) fn settings(registry: Registry, environment: &Environment) -> Outcome<RegistrySettings> {
     let secret = match registry.registry_username {
-        Some(user) => Some(Secret::Password { user }),
-        None => registry.registry_token_stdin.then_some(Secret::Token),
+        Some(user) => Some(LoginSecret::Password { user }),
+        None => registry.registry_token_stdin.then_some(LoginSecret::Token),
     };
     Ok(RegistrySettings {
         ca_files: registry.ca,
@@ -27,11 +27,11 @@ pub(super) fn settings(registry: Registry, environment: &Environment) -> Outcome
             secret,
         }),
         credentials: match registry.authfile {
-            Some(file) => Files::Named(file),
-            None => Files::Usual(environment.credential_files()),
+            Some(file) => ConfigFiles::Explicit(file),
+            None => ConfigFiles::Defaults(environment.credential_files()),
         },
         mirrors: match registry.registries_conf {
-            Some(file) => Files::Named(file),
+            Some(file) => ConfigFiles::Explicit(file),
             None => environment.mirror_files(),
         },
         deadline: duration::limit("--registry-timeout", &registry.registry_timeout)?,

@@ -6,9 +6,9 @@ use super::{Environment, destination, registry, unusable};
 use crate::args;
 use crate::commands::{copy, load, pull, push, save};
 use crate::failure::Outcome;
-use crate::place::Place;
+use crate::place::ArtifactLocation;
 
-fn along(args: &args::Along) -> Outcome<CopyOptions> {
+fn copy_options(args: &args::CopyFlags) -> Outcome<CopyOptions> {
     let platforms = args
         .platform
         .iter()
@@ -26,17 +26,17 @@ fn along(args: &args::Along) -> Outcome<CopyOptions> {
 
 /// Returns the settings of `copy`.
 pub(crate) fn copy(args: args::Copy, environment: &Environment) -> Outcome<copy::Copy> {
-    let target = Place::target(&args.target)?;
+    let target = ArtifactLocation::target(&args.target)?;
     let images_to = args.images_to.as_deref().map(str::parse).transpose()?;
-    if args.images && images_to.is_none() && matches!(target, Place::Registry(_)) {
+    if args.images && images_to.is_none() && matches!(target, ArtifactLocation::Registry(_)) {
         return Err(unusable("--images", "the target of the images is missing")
             .hint("set a registry and a prefix for them: --images-to REGISTRY/PREFIX")
             .into());
     }
     Ok(copy::Copy {
-        source: Place::source(&args.source)?,
+        source: ArtifactLocation::source(&args.source)?,
         target,
-        selection: along(&args.along)?,
+        selection: copy_options(&args.copy_flags)?,
         images: args.images,
         images_to,
         overwrite_tag: args.overwrite_tag,
@@ -61,8 +61,8 @@ pub(crate) fn pull(args: args::Pull, environment: &Environment) -> Outcome<pull:
         let tag = tag.or_else(|| Some(reference.digest()?.hex().chars().take(12).collect()));
         format!("./{base}-{}.oci", tag.unwrap_or_default())
     };
-    let target = Place::target(&output)?;
-    if matches!(target, Place::Registry(_)) {
+    let target = ArtifactLocation::target(&output)?;
+    if matches!(target, ArtifactLocation::Registry(_)) {
         return Err(unusable("--to", "it is a reference in a registry")
             .hint("use `kubectl bundle copy` between registries")
             .into());
@@ -70,7 +70,7 @@ pub(crate) fn pull(args: args::Pull, environment: &Environment) -> Outcome<pull:
     Ok(pull::Pull {
         reference,
         target,
-        selection: along(&args.along)?,
+        selection: copy_options(&args.copy_flags)?,
         overwrite_tag: args.overwrite_tag,
         format,
         registry: registry::settings(args.registry, environment)?,
@@ -79,8 +79,8 @@ pub(crate) fn pull(args: args::Pull, environment: &Environment) -> Outcome<pull:
 
 /// Returns the settings of `push`.
 pub(crate) fn push(args: args::Push, environment: &Environment) -> Outcome<push::Push> {
-    let source = Place::source(&args.source)?;
-    if matches!(source, Place::Registry(_)) {
+    let source = ArtifactLocation::source(&args.source)?;
+    if matches!(source, ArtifactLocation::Registry(_)) {
         return Err(unusable(
             "LAYOUT|ARCHIVE|DIR",
             &format!("no such file or folder: {source}"),
@@ -111,7 +111,7 @@ pub(crate) fn save(args: args::Save, environment: &Environment) -> Outcome<save:
     Ok(save::Save {
         references: references.collect::<Result<_, _>>()?,
         output,
-        selection: along(&args.along)?,
+        selection: copy_options(&args.copy_flags)?,
         images: args.images,
         sources_only: args.sources_only,
         format,

@@ -12,9 +12,9 @@ use crate::args::{self, KeyType};
 use crate::commands::blob::sign::SignFile;
 use crate::commands::{ArtifactOrFile, attest, keys, sign};
 use crate::failure::Outcome;
-use crate::kms::Place;
+use crate::kms::KeyLocation;
 use crate::registry::RegistrySettings;
-use crate::signer::{By, Secret};
+use crate::signer::{KeySettings, SignerSettings};
 use crate::sigstore;
 use crate::sigstore::root::WantedRoot;
 
@@ -35,7 +35,7 @@ pub(crate) fn generate(
 
 /// Returns the settings of `keys public`.
 pub(crate) fn public(
-    args: args::PublicHalf,
+    args: args::PublicKey,
     environment: &Environment,
 ) -> Outcome<keys::public::Public> {
     Ok(keys::public::Public {
@@ -93,7 +93,7 @@ pub(crate) fn sign(
             bundle,
             force: args.force,
             predicate: None,
-            by: by(args.by, environment, &registry)?,
+            by: signer(args.by, environment, &registry)?,
             format: args.output.map(Into::into),
         }));
     }
@@ -102,14 +102,14 @@ pub(crate) fn sign(
     let mut by_args = args.by;
     if matches!(args.format, args::SignatureForm::Legacy) {
         let version = &mut by_args.keyless.rekor_version;
-        *version = promising(*version)?;
+        *version = require_rekor_v1(*version)?;
     }
-    let by = by(by_args, environment, &registry)?;
+    let by = signer(by_args, environment, &registry)?;
     Ok(ArtifactOrFile::Artifact(sign::Sign {
         by,
         form: match args.format {
-            args::SignatureForm::Bundle => sign::Form::Bundle,
-            args::SignatureForm::Legacy => sign::Form::Legacy,
+            args::SignatureForm::Bundle => sign::StorageFormat::Bundle,
+            args::SignatureForm::Legacy => sign::StorageFormat::Legacy,
         },
         format: args.output.map(Into::into),
         registry,
@@ -135,7 +135,7 @@ pub(crate) fn attest(
             bundle,
             force: args.force,
             predicate: Some((args.predicate, kind)),
-            by: by(args.by, environment, &registry)?,
+            by: signer(args.by, environment, &registry)?,
             format: args.output.map(Into::into),
         }));
     }
@@ -144,7 +144,7 @@ pub(crate) fn attest(
     Ok(ArtifactOrFile::Artifact(attest::Attest {
         predicate: args.predicate,
         kind,
-        by: by(args.by, environment, &registry)?,
+        by: signer(args.by, environment, &registry)?,
         format: args.output.map(Into::into),
         registry,
         reference,
@@ -153,7 +153,7 @@ pub(crate) fn attest(
 
 /// Returns an error for Rekor v2: cosign 2's format needs the signed entry timestamp, which only
 /// Rekor v1 returns.
-fn promising(version: Option<u32>) -> Outcome<Option<u32>> {
+fn require_rekor_v1(version: Option<u32>) -> Outcome<Option<u32>> {
     match version {
         None | Some(1) => Ok(Some(1)),
         Some(_) => Err(Finding::error(
@@ -166,15 +166,19 @@ fn promising(version: Option<u32>) -> Outcome<Option<u32>> {
 }
 
 /// Returns the signer: a key, or the identity of a token.
-fn by(args: args::SignBy, environment: &Environment, registry: &RegistrySettings) -> Outcome<By> {
-    let args::SignBy {
+fn signer(
+    args: args::SignerFlags,
+    environment: &Environment,
+    registry: &RegistrySettings,
+) -> Outcome<SignerSettings> {
+    let args::SignerFlags {
         key,
         password_stdin,
         keyless,
     } = args;
     Ok(match key {
-        Some(given) => By::Key(secret(given, password_stdin, environment)?),
-        None => By::Certificate(Box::new(sigstore::Settings {
+        Some(given) => SignerSettings::Key(secret(given, password_stdin, environment)?),
+        None => SignerSettings::Certificate(Box::new(sigstore::Settings {
             token: identity::source(&keyless, environment)?,
             audience: keyless.oidc_client_id,
             issuer: keyless.oidc_issuer,
@@ -194,9 +198,9 @@ fn by(args: args::SignBy, environment: &Environment, registry: &RegistrySettings
     })
 }
 
-fn secret(given: PathBuf, password_stdin: bool, environment: &Environment) -> Outcome<Secret> {
-    Ok(Secret {
-        place: Place::read(given, environment.is_attended())?,
+fn secret(given: PathBuf, password_stdin: bool, environment: &Environment) -> Outcome<KeySettings> {
+    Ok(KeySettings {
+        place: KeyLocation::read(given, environment.is_attended())?,
         password: environment.password_source(password_stdin),
     })
 }

@@ -12,10 +12,10 @@ use crate::commands::ArtifactOrFile;
 use crate::commands::blob::verify::VerifyFile;
 use crate::commands::policy::test::PolicyTest;
 use crate::commands::trust::{init, reset, show, update};
-use crate::commands::verify::wanted::Wanted;
-use crate::commands::verify::{Against, Verify};
+use crate::commands::verify::wanted::AcceptedSigners;
+use crate::commands::verify::{VerificationRules, Verify};
 use crate::failure::Outcome;
-use crate::kms::Place;
+use crate::kms::KeyLocation;
 use crate::sigstore::root::WantedRoot;
 
 /// Returns the settings of `verify`.
@@ -39,14 +39,16 @@ pub(crate) fn verify(
     )?;
     let against = match (subject, issuer) {
         (Some(subject), Some(issuer)) => {
-            Against::Signer(Wanted::Identity(Identity { issuer, subject }))
+            VerificationRules::Signer(AcceptedSigners::Identity(Identity { issuer, subject }))
         }
         _ if args.policy.is_empty() => {
             let keys = args.key.into_iter();
-            let place = |given| Place::read(given, environment.is_attended());
-            Against::Signer(Wanted::Keys(keys.map(place).collect::<Outcome<_>>()?))
+            let place = |given| KeyLocation::read(given, environment.is_attended());
+            VerificationRules::Signer(AcceptedSigners::Keys(
+                keys.map(place).collect::<Outcome<_>>()?,
+            ))
         }
-        _ => Against::Policies(args.policy),
+        _ => VerificationRules::Policies(args.policy),
     };
     let kinds = args
         .attestation
@@ -56,7 +58,7 @@ pub(crate) fn verify(
         .map_err(|why| unusable("--attestation", &why))?;
     let settings = registry::settings(args.registry, environment)?;
     let against = match (args.bundle, against) {
-        (Some(bundle), Against::Signer(wanted)) => {
+        (Some(bundle), VerificationRules::Signer(wanted)) => {
             return Ok(ArtifactOrFile::File(VerifyFile {
                 file: args.reference.into(),
                 bundle,
@@ -105,12 +107,12 @@ fn root(args: args::TrustRoot, environment: &Environment, ca_files: &[PathBuf]) 
 }
 
 /// Returns the settings for the repository of `trust init`, with these connection flags.
-fn initialised(reach: args::Reach, environment: &Environment) -> WantedRoot {
+fn wanted_root(connection: args::TufFlags, environment: &Environment) -> WantedRoot {
     WantedRoot {
         file: None,
         offline: false,
         folders: environment.trust_folders(),
-        ca_files: reach.ca_file,
+        ca_files: connection.ca_file,
     }
 }
 
@@ -118,7 +120,7 @@ fn initialised(reach: args::Reach, environment: &Environment) -> WantedRoot {
 pub(crate) fn init(args: args::TrustInit, environment: &Environment) -> init::Init {
     init::Init {
         repository: args.mirror.zip(args.root),
-        wanted: initialised(args.reach, environment),
+        wanted: wanted_root(args.connection, environment),
         format: args.output.map(Into::into),
     }
 }
@@ -126,7 +128,7 @@ pub(crate) fn init(args: args::TrustInit, environment: &Environment) -> init::In
 /// Returns the settings of `trust update`.
 pub(crate) fn update(args: args::TrustUpdate, environment: &Environment) -> update::Update {
     update::Update {
-        wanted: initialised(args.reach, environment),
+        wanted: wanted_root(args.connection, environment),
         format: args.output.map(Into::into),
     }
 }
@@ -136,7 +138,7 @@ pub(crate) fn show(args: args::TrustShow, environment: &Environment) -> show::Sh
     show::Show {
         wanted: WantedRoot {
             offline: args.offline,
-            ..initialised(args.reach, environment)
+            ..wanted_root(args.connection, environment)
         },
         text: args.root_file,
         format: args.output.map(Into::into),
@@ -145,11 +147,11 @@ pub(crate) fn show(args: args::TrustShow, environment: &Environment) -> show::Sh
 
 /// Returns the settings of `trust reset`.
 pub(crate) fn reset(environment: &Environment) -> reset::Reset {
-    let reach = args::Reach {
+    let connection = args::TufFlags {
         ca_file: Vec::new(),
     };
     reset::Reset {
-        wanted: initialised(reach, environment),
+        wanted: wanted_root(connection, environment),
     }
 }
 

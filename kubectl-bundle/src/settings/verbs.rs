@@ -10,9 +10,9 @@ use crate::commands::{
     build, check, complete, completion, get, inspect, render, status, unpack, version,
 };
 use crate::failure::Outcome;
-use crate::input::Known;
+use crate::input::GivenMetadata;
 use crate::packing;
-use crate::place::Place;
+use crate::place::ArtifactLocation;
 
 /// Returns the settings of `build`.
 pub(crate) fn build(args: args::Build, environment: &Environment) -> Outcome<build::Build> {
@@ -25,12 +25,16 @@ pub(crate) fn build(args: args::Build, environment: &Environment) -> Outcome<bui
         }
     }
     let platform = platform(args.platform.as_deref())?;
-    let base = args.base.as_deref().map(Place::source).transpose()?;
+    let base = args
+        .base
+        .as_deref()
+        .map(ArtifactLocation::source)
+        .transpose()?;
     let resources = args.resource.iter().map(|text| packing::resource(text));
     let registry = registry::settings(args.registry, environment)?;
     Ok(build::Build {
         folder: args.folder,
-        known: Known {
+        known: GivenMetadata {
             name: args.name,
             version: args.version,
         },
@@ -51,10 +55,10 @@ pub(crate) fn build(args: args::Build, environment: &Environment) -> Outcome<bui
 
 /// Returns the settings of `inspect`.
 pub(crate) fn inspect(args: args::Inspect, environment: &Environment) -> Outcome<inspect::Inspect> {
-    let place = Place::source(&args.source)?;
+    let place = ArtifactLocation::source(&args.source)?;
     let settings = registry::settings(args.registry, environment)?;
     let registry = match &place {
-        Place::Registry(reference) => settings.of(reference),
+        ArtifactLocation::Registry(reference) => settings.of(reference),
         _ => settings,
     };
     Ok(inspect::Inspect {
@@ -74,7 +78,7 @@ pub(crate) fn inspect(args: args::Inspect, environment: &Environment) -> Outcome
 pub(crate) fn unpack(args: args::Unpack, environment: &Environment) -> Outcome<unpack::Unpack> {
     let (target, format) = destination(args.to, args.output, args.format)?;
     Ok(unpack::Unpack {
-        source: Place::source(&args.source)?,
+        source: ArtifactLocation::source(&args.source)?,
         target: target.unwrap_or_else(|| ".".into()),
         platform: platform(args.platform.as_deref())?,
         force: args.force,
@@ -96,7 +100,7 @@ pub(crate) fn check(args: args::Check, environment: &Environment) -> Outcome<che
         online: if args.offline {
             None
         } else {
-            Some(check::Online {
+            Some(check::OnlineSettings {
                 cluster: cluster::settings(args.kube, environment)?,
                 registry: registry::settings(args.registry, environment)?,
             })
@@ -142,11 +146,11 @@ pub(crate) fn version(args: args::Version, environment: &Environment) -> Outcome
 
 /// Returns the settings of `render`.
 pub(crate) fn render(args: args::Render, environment: &Environment) -> Outcome<render::Render> {
-    let place = Place::source(&args.source)?;
+    let place = ArtifactLocation::source(&args.source)?;
     let settings = registry::settings(args.registry, environment)?;
     Ok(render::Render {
         registry: match &place {
-            Place::Registry(reference) => settings.of(reference),
+            ArtifactLocation::Registry(reference) => settings.of(reference),
             _ => settings,
         },
         place,

@@ -6,11 +6,11 @@ use bundle_core::diagnostic::{Finding, codes};
 use bundle_trust::keys::{self, PrivateKey};
 
 use crate::failure::{Failure, Outcome};
-use crate::password::Source;
+use crate::password::PasswordSource;
 use crate::{failure, files};
 
 /// Reads the file, gets the password, and opens the key.
-pub(super) fn open(file: &Path, password: &Source) -> Outcome<PrivateKey> {
+pub(super) fn open(file: &Path, password: &PasswordSource) -> Outcome<PrivateKey> {
     let pem = files::read_text(file)?;
     // No password is requested for a key without one.
     if keys::PublicKey::parse(&pem).is_ok() {

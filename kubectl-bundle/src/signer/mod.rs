@@ -12,25 +12,25 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::failure::Outcome;
-use crate::kms::Place;
-use crate::password::Source;
+use crate::kms::KeyLocation;
+use crate::password::PasswordSource;
 use crate::sigstore::{self, Services};
 use crate::ui::Ui;
 
 /// Signer settings.
-pub(crate) enum By {
+pub(crate) enum SignerSettings {
     /// A private key.
-    Key(Secret),
+    Key(KeySettings),
     /// A certificate for the identity of a token.
     Certificate(Box<sigstore::Settings>),
 }
 
 /// A private key that is not opened yet.
-pub(crate) struct Secret {
+pub(crate) struct KeySettings {
     /// Location.
-    pub(crate) place: Place,
+    pub(crate) place: KeyLocation,
     /// Source of its password, for a file.
-    pub(crate) password: Source,
+    pub(crate) password: PasswordSource,
 }
 
 /// A signer that is ready.
@@ -57,16 +57,16 @@ pub(crate) enum Payload {
 }
 
 /// Result of signing.
-pub(crate) struct Made {
+pub(crate) struct SignatureResult {
     /// Signer.
-    pub(crate) who: Who,
+    pub(crate) who: SignerInfo,
     /// Signature to store; `None` if it exists already.
     pub(crate) signature: Option<RawSignature>,
 }
 
 /// Signer, as data.
 #[derive(Default, Serialize)]
-pub(crate) struct Who {
+pub(crate) struct SignerInfo {
     #[serde(skip_serializing_if = "Option::is_none")]
     key: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -80,7 +80,7 @@ pub(crate) struct Who {
     pub(crate) text: String,
 }
 
-impl By {
+impl SignerSettings {
     /// Opens the key or gets the token, so that these errors occur before any request to the
     /// registry.
     pub(crate) async fn open(self, ui: &mut Ui) -> Outcome<Signer> {
@@ -96,13 +96,13 @@ impl By {
     }
 }
 
-impl Secret {
+impl KeySettings {
     /// Opens the key. Returns its name, and the key or the plugin that holds it.
     pub(crate) fn open(self) -> Outcome<(String, Box<dyn sign::Signer>)> {
         let name = self.place.to_string();
         Ok(match self.place {
-            Place::File(file) => (name, Box::new(key::open(&file, &self.password)?)),
-            Place::Plugin(key) => (name, Box::new(key.open()?)),
+            KeyLocation::File(file) => (name, Box::new(key::open(&file, &self.password)?)),
+            KeyLocation::Plugin(key) => (name, Box::new(key.open()?)),
         })
     }
 }
@@ -116,7 +116,7 @@ impl Signer {
         payload: Payload,
         content: &Content<'_>,
         already: &dyn Fn(&Maker) -> bool,
-    ) -> Outcome<Made> {
+    ) -> Outcome<SignatureResult> {
         match self {
             Self::Key { name, key } => {
                 let maker = Maker::Key(key.public().clone());
@@ -128,12 +128,12 @@ impl Signer {
                     Some(made)
                 };
                 let (id, algorithm) = (key.public().id().to_string(), key.public().algorithm());
-                Ok(Made {
-                    who: Who {
+                Ok(SignatureResult {
+                    who: SignerInfo {
                         text: format!("with {name} ({algorithm}, {id})"),
                         key: Some(id),
                         algorithm: Some(algorithm),
-                        ..Who::default()
+                        ..SignerInfo::default()
                     },
                     signature,
                 })
@@ -166,7 +166,7 @@ async fn by_certificate(
     payload: Payload,
     content: &Content<'_>,
     already: &dyn Fn(&Maker) -> bool,
-) -> Outcome<Made> {
+) -> Outcome<SignatureResult> {
     let what = match &payload {
         Payload::Statement(payload) => What::Statement(payload.clone()),
         Payload::Simple(payload) => What::Bytes(payload.clone()),
@@ -177,11 +177,11 @@ async fn by_certificate(
         services.sign(what).await?
     };
     let IdentityName { subject, issuer } = signed.identity().clone();
-    let who = Who {
+    let who = SignerInfo {
         text: format!("as {subject} ({issuer})"),
         identity: Some(subject),
         issuer: Some(issuer),
-        ..Who::default()
+        ..SignerInfo::default()
     };
     let maker = services.root.as_ref().map(|root| Maker::Certificate {
         name: signed.identity().clone(),
@@ -189,7 +189,7 @@ async fn by_certificate(
         now: now(),
     });
     if maker.as_ref().is_some_and(already) {
-        return Ok(Made {
+        return Ok(SignatureResult {
             who,
             signature: None,
         });
@@ -217,7 +217,7 @@ async fn by_certificate(
                 .to_owned(),
         ),
     }
-    Ok(Made {
+    Ok(SignatureResult {
         who,
         signature: Some(made),
     })

@@ -14,14 +14,14 @@ use crate::failure::{Failure, Outcome};
 use crate::files;
 
 /// Maximum size of a response, in bytes.
-const LARGEST: usize = 1 << 20;
+const MAX_RESPONSE_BYTES: usize = 1 << 20;
 /// Timeout of a request.
-const PATIENCE: Duration = Duration::from_secs(30);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 /// Maximum length of an error message that is printed, in characters.
-const TOLD: usize = 300;
+const MAX_MESSAGE_CHARS: usize = 300;
 
 /// Request to a service.
-pub(super) struct Ask {
+pub(super) struct ServiceRequest {
     /// Name of the service for messages.
     pub(super) who: &'static str,
     /// URL.
@@ -31,18 +31,18 @@ pub(super) struct Ask {
     /// Body; if empty, the method is GET.
     pub(super) content: Vec<u8>,
     /// Credentials.
-    pub(super) bearer: Option<Shown>,
+    pub(super) bearer: Option<Credentials>,
 }
 
 /// Credentials for a service.
-pub(super) enum Shown {
+pub(super) enum Credentials {
     /// A bearer token.
     Bearer(Secret),
     /// Token of a Buildkite agent.
     Agent(Secret),
 }
 
-impl Shown {
+impl Credentials {
     fn secret(&self) -> &str {
         match self {
             Self::Bearer(secret) | Self::Agent(secret) => secret.expose(),
@@ -62,7 +62,7 @@ impl Shown {
 }
 
 /// Response of a service.
-struct Answer {
+struct ServiceResponse {
     who: &'static str,
     host: String,
     status: StatusCode,
@@ -72,12 +72,12 @@ struct Answer {
 }
 
 /// The clients: the one for loopback uses no proxy.
-pub(super) struct Http {
+pub(super) struct HttpClients {
     proxied: reqwest::Client,
     direct: reqwest::Client,
 }
 
-impl Http {
+impl HttpClients {
     pub(super) fn new(ca_files: &[PathBuf]) -> Outcome<Self> {
         crate::tls::install();
         let unusable = |error: &reqwest::Error| {
@@ -92,7 +92,7 @@ impl Http {
         let builder = || {
             reqwest::Client::builder()
                 .user_agent(concat!("kubectl-bundle/", env!("CARGO_PKG_VERSION")))
-                .timeout(PATIENCE)
+                .timeout(REQUEST_TIMEOUT)
                 .redirect(redirect::Policy::none())
                 .tls_certs_merge(authorities.clone())
         };
@@ -115,7 +115,7 @@ impl Http {
     }
 
     /// Sends a request and returns the body. An error status is an error.
-    pub(super) async fn send(&self, ask: Ask) -> Outcome<Vec<u8>> {
+    pub(super) async fn send(&self, ask: ServiceRequest) -> Outcome<Vec<u8>> {
         let answer = self.exchange(ask).await?;
         if !answer.status.is_success() {
             let why = format!("{}: {}", answer.status, answer.words);
@@ -131,12 +131,12 @@ impl Http {
 
     /// Sends a request and returns the body and whether the status is a success, for services whose
     /// error bodies are needed.
-    pub(super) async fn ask(&self, ask: Ask) -> Outcome<(bool, Vec<u8>)> {
+    pub(super) async fn ask(&self, ask: ServiceRequest) -> Outcome<(bool, Vec<u8>)> {
         let answer = self.exchange(ask).await?;
         Ok((answer.status.is_success(), answer.body))
     }
 
-    async fn exchange(&self, ask: Ask) -> Outcome<Answer> {
+    async fn exchange(&self, ask: ServiceRequest) -> Outcome<ServiceResponse> {
         let who = ask.who;
         let url = ask.url.map_err(|error| {
             let finding = Finding::error(
@@ -186,7 +186,7 @@ impl Http {
         let status = response.status();
         let mut body = Vec::new();
         while let Some(chunk) = response.chunk().await.map_err(silent)? {
-            if body.len() + chunk.len() > LARGEST {
+            if body.len() + chunk.len() > MAX_RESPONSE_BYTES {
                 return Err(refused(who, &host, "its response is larger than 1 MiB").into());
             }
             body.extend_from_slice(&chunk);
@@ -200,7 +200,7 @@ impl Http {
             .hint("nothing was stored: try again")
             .into());
         }
-        Ok(Answer {
+        Ok(ServiceResponse {
             who,
             host,
             status,
@@ -219,17 +219,17 @@ fn refused(who: &str, host: &str, why: &str) -> Finding {
 }
 
 /// Returns the message of a service on one line, with control characters and credentials removed.
-fn words(body: &[u8], shown: Option<&Shown>) -> String {
+fn words(body: &[u8], shown: Option<&Credentials>) -> String {
     let text: serde_json::Value = serde_json::from_slice(body).unwrap_or_default();
     let text = match text.get("message").and_then(serde_json::Value::as_str) {
         Some(message) => message.to_owned(),
         None => String::from_utf8_lossy(body).into_owned(),
     };
-    let shown: Vec<&str> = shown.map(Shown::secret).into_iter().collect();
+    let shown: Vec<&str> = shown.map(Credentials::secret).into_iter().collect();
     without_secrets(&text, &shown)
         .chars()
         .map(|one| if one.is_control() { ' ' } else { one })
-        .take(TOLD)
+        .take(MAX_MESSAGE_CHARS)
         .collect()
 }
 

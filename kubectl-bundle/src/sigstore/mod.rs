@@ -20,13 +20,13 @@ use jiff::Timestamp;
 use crate::failure::Outcome;
 use crate::ui::Ui;
 
-use http::{Ask, Http};
-use places::Places;
-use root::Origin;
-use token::Wanted;
+use http::{HttpClients, ServiceRequest};
+use places::ServiceUrls;
+use root::RootOrigin;
+use token::TokenRequirements;
 
-pub(crate) use login::{Flow, Opener};
-pub(crate) use token::Source as TokenSource;
+pub(crate) use login::{LoginKind, Opener};
+pub(crate) use token::TokenSource;
 
 /// Settings for signing with a certificate.
 pub(crate) struct Settings {
@@ -54,8 +54,8 @@ pub(crate) struct Settings {
 
 /// Services and the identity token.
 pub(crate) struct Services {
-    http: Http,
-    places: Places,
+    http: HttpClients,
+    places: ServiceUrls,
     token: Token,
     /// Trust root for the result; `None` for private services without a given one.
     pub(crate) root: Option<Arc<Root>>,
@@ -66,19 +66,19 @@ impl Services {
     pub(crate) async fn open(settings: Settings, ui: &mut Ui) -> Outcome<Self> {
         let now = Timestamp::now();
         let chosen = settings.root.open(ui).await?;
-        let places = Places::read(&settings, &chosen, now)?;
-        if places.are_seen_by_all() && matches!(settings.token, TokenSource::Login(_)) {
+        let places = ServiceUrls::read(&settings, &chosen, now)?;
+        if places.is_public_log() && matches!(settings.token, TokenSource::Login(_)) {
             ui.note(
                 "the identity of the signer and the signed digest will be public permanently in transparency logs"
                     .to_owned(),
             );
         }
         let root = match chosen.origin {
-            Origin::BuiltIn if !places.public => None,
+            RootOrigin::BuiltIn if !places.public => None,
             _ => Some(chosen.root),
         };
-        let http = Http::new(&settings.ca_files)?;
-        let wanted = Wanted {
+        let http = HttpClients::new(&settings.ca_files)?;
+        let wanted = TokenRequirements {
             audience: &settings.audience,
             issuer: places.issuer.as_deref(),
         };
@@ -98,7 +98,7 @@ impl Services {
         let key = Ephemeral::new()?;
         let answer = self
             .http
-            .send(Ask {
+            .send(ServiceRequest {
                 who: "the certificate authority",
                 url: self.places.fulcio.join("api/v2/signingCert"),
                 media_type: "application/json",
@@ -117,7 +117,7 @@ impl Services {
                 .unwrap_or_default();
             let answer = self
                 .http
-                .send(Ask {
+                .send(ServiceRequest {
                     who: "the timestamp authority",
                     url: Ok(place.clone()),
                     media_type: "application/timestamp-query",
@@ -132,7 +132,7 @@ impl Services {
         for (place, version) in &self.places.logs {
             let answer = self
                 .http
-                .send(Ask {
+                .send(ServiceRequest {
                     who: "the transparency log",
                     url: place.join(version.path()),
                     media_type: "application/json",

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use url::Url;
 
 use super::Settings;
-use super::root::Chosen;
+use super::root::ChosenRoot;
 use crate::failure::{self, Failure, Outcome};
 use crate::files;
 
@@ -16,7 +16,7 @@ const REKOR: &str = "https://rekor.sigstore.dev";
 
 /// URLs of the services.
 #[derive(Debug)]
-pub(super) struct Places {
+pub(super) struct ServiceUrls {
     pub(super) fulcio: Url,
     pub(super) logs: Vec<(Url, LogVersion)>,
     pub(super) timestamps: Vec<Url>,
@@ -26,18 +26,18 @@ pub(super) struct Places {
     pub(super) public: bool,
 }
 
-impl Places {
+impl ServiceUrls {
     /// Returns `true` if the identity of the signer becomes public.
-    pub(super) fn are_seen_by_all(&self) -> bool {
+    pub(super) fn is_public_log(&self) -> bool {
         let logs = self.logs.iter().map(|(log, _)| log);
-        logs.chain([&self.fulcio]).any(is_of_all)
+        logs.chain([&self.fulcio]).any(is_public_service)
     }
 }
 
-impl Places {
+impl ServiceUrls {
     /// Reads the URLs. The signing config of the trust root is used only if neither authority nor
     /// log is given, and the public instance only with its own trust root.
-    pub(super) fn read(settings: &Settings, root: &Chosen, now: Timestamp) -> Outcome<Self> {
+    pub(super) fn read(settings: &Settings, root: &ChosenRoot, now: Timestamp) -> Outcome<Self> {
         let located = |finding: Finding| match &settings.config {
             Some(path) => failure::in_file(finding, path),
             None => finding,
@@ -54,7 +54,7 @@ impl Places {
         let config = config.transpose().map_err(located)?;
         let config = config.as_ref();
         if config.is_none() {
-            no_strangers(settings, root)?;
+            reject_unintended_public_services(settings, root)?;
         }
         let fulcio = match (&settings.fulcio, config) {
             (Some(url), _) => url,
@@ -118,7 +118,7 @@ impl Places {
 }
 
 /// Returns `true` if the content of this service is public.
-fn is_of_all(service: &Url) -> bool {
+fn is_public_service(service: &Url) -> bool {
     let host = service.host_str().unwrap_or_default();
     ["sigstore.dev", "sigstage.dev"].iter().any(|domain| {
         host.strip_suffix(domain)
@@ -129,7 +129,7 @@ fn is_of_all(service: &Url) -> bool {
 /// Returns an error if a public service would be used unintentionally: with only one service or
 /// with a private trust root given, the other services must be given too. Otherwise an identity
 /// token or an entry would be sent to the public instance.
-fn no_strangers(settings: &Settings, root: &Chosen) -> Outcome {
+fn reject_unintended_public_services(settings: &Settings, root: &ChosenRoot) -> Outcome {
     let missing = match (&settings.fulcio, &settings.rekor) {
         (Some(_), Some(_)) => return Ok(()),
         (None, None) if is_public(&root.text) => return Ok(()),
@@ -179,11 +179,11 @@ mod tests {
 
     use super::*;
     use crate::sigstore::TokenSource;
-    use crate::sigstore::root::{Origin, WantedRoot};
+    use crate::sigstore::root::{RootOrigin, WantedRoot};
 
     const OWN: &str = "https://sigstore.example.com";
 
-    fn read(fulcio: Option<&str>, rekor: Option<&str>, root: &Chosen) -> Outcome<Places> {
+    fn read(fulcio: Option<&str>, rekor: Option<&str>, root: &ChosenRoot) -> Outcome<ServiceUrls> {
         let settings = Settings {
             token: TokenSource::Missing,
             audience: "sigstore".to_owned(),
@@ -201,14 +201,14 @@ mod tests {
             },
             ca_files: Vec::new(),
         };
-        Places::read(&settings, root, Timestamp::now())
+        ServiceUrls::read(&settings, root, Timestamp::now())
     }
 
-    fn root(text: &str, signing_config: Option<Vec<u8>>) -> Chosen {
-        Chosen {
+    fn root(text: &str, signing_config: Option<Vec<u8>>) -> ChosenRoot {
+        ChosenRoot {
             text: text.to_owned(),
             root: Root::public().unwrap(),
-            origin: Origin::BuiltIn,
+            origin: RootOrigin::BuiltIn,
             signing_config,
         }
     }
@@ -242,10 +242,10 @@ mod tests {
             read(None, Some(OWN), &root).unwrap_err();
             let own = read(Some(OWN), Some(OWN), &root).unwrap();
             assert_eq!(own.issuer, None);
-            assert!(!own.are_seen_by_all());
+            assert!(!own.is_public_log());
             let theirs = read(None, None, &root).unwrap();
             assert_eq!(theirs.issuer.as_deref(), Some(ISSUER));
-            assert!(theirs.are_seen_by_all());
+            assert!(theirs.is_public_log());
         }
         let private = root("{}", None);
         read(None, None, &private).unwrap_err();

@@ -6,15 +6,15 @@ use bundle_core::diagnostic::{Finding, codes};
 use serde::Deserialize;
 use url::Url;
 
-use super::http::{Ask, Http, Shown};
-use super::login::{Flow, Login};
+use super::http::{Credentials, HttpClients, ServiceRequest};
+use super::login::{Login, LoginKind};
 use super::secret::Secret;
 use crate::failure::{Failure, Outcome};
 use crate::files;
 use crate::ui::Ui;
 
 /// Requirements for a token.
-pub(super) struct Wanted<'a> {
+pub(super) struct TokenRequirements<'a> {
     /// Audience.
     pub(super) audience: &'a str,
     /// Issuer for logins.
@@ -23,7 +23,7 @@ pub(super) struct Wanted<'a> {
 
 /// Source of a token.
 #[derive(Debug, Clone)]
-pub(crate) enum Source {
+pub(crate) enum TokenSource {
     /// Text of the flag: a token, a file with one, or `-` for standard input.
     Given(Secret),
     /// Environment variable, as set by GitLab and others.
@@ -47,30 +47,30 @@ pub(crate) enum Source {
         token: Secret,
     },
     /// A login by a user.
-    Login(Flow),
+    Login(LoginKind),
     /// No source.
     Missing,
 }
 
 /// Response of GitHub.
 #[derive(Deserialize)]
-struct Value {
+struct GitHubResponse {
     value: Secret,
 }
 
 /// Response of Buildkite.
 #[derive(Deserialize)]
-struct Token {
+struct BuildkiteResponse {
     token: Secret,
 }
 
-impl Source {
+impl TokenSource {
     /// Returns the text of the token.
     pub(super) async fn get(
         self,
-        http: &Http,
+        http: &HttpClients,
         ui: &mut Ui,
-        wanted: &Wanted<'_>,
+        wanted: &TokenRequirements<'_>,
     ) -> Outcome<Secret> {
         match self {
             Self::Environment(token) => Ok(token),
@@ -92,15 +92,15 @@ impl Source {
                     url
                 });
                 let answer = http
-                    .send(Ask {
+                    .send(ServiceRequest {
                         who,
                         url,
                         media_type: "",
                         content: Vec::new(),
-                        bearer: Some(Shown::Bearer(token)),
+                        bearer: Some(Credentials::Bearer(token)),
                     })
                     .await?;
-                let answer: Value = serde_json::from_slice(&answer).map_err(|_| empty(who))?;
+                let answer: GitHubResponse = serde_json::from_slice(&answer).map_err(|_| empty(who))?;
                 Ok(answer.value)
             }
             Self::Buildkite {
@@ -119,15 +119,15 @@ impl Source {
                 });
                 let question = serde_json::json!({ "audience": wanted.audience });
                 let answer = http
-                    .send(Ask {
+                    .send(ServiceRequest {
                         who,
                         url,
                         media_type: "application/json",
                         content: question.to_string().into_bytes(),
-                        bearer: Some(Shown::Agent(token)),
+                        bearer: Some(Credentials::Agent(token)),
                     })
                     .await?;
-                let answer: Token = serde_json::from_slice(&answer).map_err(|_| empty(who))?;
+                let answer: BuildkiteResponse = serde_json::from_slice(&answer).map_err(|_| empty(who))?;
                 Ok(answer.token)
             }
             Self::Login(flow) => {

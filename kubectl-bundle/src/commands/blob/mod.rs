@@ -17,14 +17,14 @@ use crate::files;
 
 /// Maximum size in bytes of a file that is held in memory, for keys that sign the content instead
 /// of its digest.
-const KEPT: u64 = 32 << 20;
+const MAX_IN_MEMORY: u64 = 32 << 20;
 /// Maximum size in bytes of a payload of cosign that is held in memory for its check.
-const LOOKED_AT: u64 = 128 << 20;
+const MAX_PAYLOAD: u64 = 128 << 20;
 /// Bytes that are read at once.
 const PIECE: usize = 1 << 20;
 
 /// A file with its digest.
-pub(super) struct Hashed {
+pub(super) struct HashedFile {
     /// SHA-256.
     pub(super) digest: Digest,
     /// Content, or the beginning of a larger file.
@@ -36,10 +36,10 @@ pub(super) struct Hashed {
 fn is_kept(length: u64, beginning: &[u8]) -> bool {
     let text = beginning.trim_ascii_start();
     let json = text.is_empty() || text.starts_with(b"{") || text.starts_with(b"\xef\xbb\xbf");
-    length <= if json { LOOKED_AT } else { KEPT }
+    length <= if json { MAX_PAYLOAD } else { MAX_IN_MEMORY }
 }
 
-impl Hashed {
+impl HashedFile {
     /// Reads a whole file. Returns an error if it changes during the read.
     pub(super) fn read(path: &Path) -> Outcome<Self> {
         let unreadable = |error| files::unreadable(&path.display().to_string(), &error);
@@ -102,13 +102,13 @@ impl Hashed {
     pub(super) fn content(&self) -> Content<'_> {
         Content {
             digest: &self.digest,
-            bytes: (self.length <= KEPT).then_some(self.bytes.as_slice()),
+            bytes: (self.length <= MAX_IN_MEMORY).then_some(self.bytes.as_slice()),
         }
     }
 
     /// Returns the bytes that determine the type of the file: all of them if they could be a
     /// payload for an image, otherwise the beginning.
-    pub(super) fn looked_at(&self) -> &[u8] {
+    pub(super) fn payload(&self) -> &[u8] {
         &self.bytes
     }
 }

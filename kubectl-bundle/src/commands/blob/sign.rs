@@ -8,11 +8,11 @@ use bundle_trust::attest::{PredicateType, statement};
 use bundle_trust::sign::{mistaken, mistaken_attested};
 use serde::{Deserialize, Serialize};
 
-use super::Hashed;
+use super::HashedFile;
 use crate::commands::attest;
 use crate::failure::Outcome;
 use crate::files;
-use crate::signer::{By, Payload, Who};
+use crate::signer::{Payload, SignerInfo, SignerSettings};
 use crate::ui::Ui;
 use crate::ui::format::Format;
 
@@ -27,35 +27,35 @@ pub(crate) struct SignFile {
     /// File and type of a predicate, if the file is attested instead of signed.
     pub(crate) predicate: Option<(PathBuf, PredicateType)>,
     /// Signer.
-    pub(crate) by: By,
+    pub(crate) by: SignerSettings,
     /// Output format.
     pub(crate) format: Option<Format>,
 }
 
 #[derive(Serialize)]
-struct Report {
+struct SignFileReport {
     file: String,
     digest: String,
     bundle: String,
     #[serde(flatten)]
-    who: Who,
+    who: SignerInfo,
 }
 
 /// Returns `true` for content that `--force` may replace.
 fn is_bundle(bytes: &[u8]) -> bool {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
-    struct Kind {
+    struct DocumentKind {
         media_type: String,
     }
-    let kind: Result<Kind, _> = bundle_core::json::read(bytes);
+    let kind: Result<DocumentKind, _> = bundle_core::json::read(bytes);
     kind.is_ok_and(|kind| kind.media_type.starts_with(media::SIGSTORE_BUNDLE_PREFIX))
 }
 
 impl SignFile {
     /// Checks that the signature can be written, before anything is entered in a log. The write
     /// checks it again.
-    fn check_room(&self) -> Outcome {
+    fn check_target(&self) -> Outcome {
         let refused = |why: &str, hint: &str| {
             Err(Finding::error(codes::usage::FILE_UNWRITABLE, why)
                 .in_file(self.bundle.display().to_string())
@@ -89,12 +89,12 @@ impl SignFile {
     /// Hashes the file, opens the key or gets the token, signs, writes the bundle, and prints its
     /// path.
     pub(crate) async fn run(self, ui: &mut Ui) -> Outcome {
-        self.check_room()?;
+        self.check_target()?;
         let hashed = {
             let _progress = ui.progress(&format!("reading {}", self.file.display()));
-            Hashed::read(&self.file)?
+            HashedFile::read(&self.file)?
         };
-        let bytes = hashed.looked_at();
+        let bytes = hashed.payload();
         let mistaken = match &self.predicate {
             Some(_) => mistaken_attested(bytes),
             None => mistaken(bytes),
@@ -127,7 +127,7 @@ impl SignFile {
             }
         }
         ui.note(format!("{done} {} {}", self.file.display(), made.who.text));
-        let report = Report {
+        let report = SignFileReport {
             file: self.file.display().to_string(),
             digest: hashed.digest.to_string(),
             bundle: self.bundle.display().to_string(),

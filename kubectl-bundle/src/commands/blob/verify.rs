@@ -8,12 +8,12 @@ use bundle_trust::attest::PredicateType;
 use jiff::Timestamp;
 use serde::Serialize;
 
-use super::Hashed;
+use super::HashedFile;
 use crate::commands::verify::signer::{self, Signer};
-use crate::commands::verify::wanted::Wanted;
+use crate::commands::verify::wanted::AcceptedSigners;
 use crate::failure::Outcome;
 use crate::files;
-use crate::sigstore::root::{Origin, WantedRoot};
+use crate::sigstore::root::{RootOrigin, WantedRoot};
 use crate::ui::Ui;
 use crate::ui::format::Format;
 
@@ -24,7 +24,7 @@ pub(crate) struct VerifyFile {
     /// Sigstore bundle with the signature.
     pub(crate) bundle: PathBuf,
     /// Accepted signers.
-    pub(crate) wanted: Wanted,
+    pub(crate) wanted: AcceptedSigners,
     /// Predicate types of required attestations; if empty, a signature is required.
     pub(crate) kinds: Vec<PredicateType>,
     /// The trust root.
@@ -35,14 +35,14 @@ pub(crate) struct VerifyFile {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Report {
+struct VerifyFileReport {
     file: String,
     digest: String,
     verified: bool,
     signed_by: Vec<Signer>,
     /// Origin of the trust root; `None` if keys are used.
     #[serde(skip_serializing_if = "Option::is_none")]
-    trust_root: Option<Origin>,
+    trust_root: Option<RootOrigin>,
     findings: Findings,
 }
 
@@ -50,19 +50,19 @@ impl VerifyFile {
     /// Reads keys, bundle and file, verifies, and prints the signers.
     pub(crate) async fn run(self, ui: &mut Ui) -> Outcome {
         let now = Timestamp::now();
-        let by_keys = matches!(self.wanted, Wanted::Keys(_));
+        let by_keys = matches!(self.wanted, AcceptedSigners::Keys(_));
         let root = self.wanted.root(self.root, ui).await?;
         let ready = self.wanted.read(&root, now)?;
         let bundle = files::read(&self.bundle)?;
         let hashed = {
             let _progress = ui.progress(&format!("reading {}", self.file.display()));
-            Hashed::read(&self.file)?
+            HashedFile::read(&self.file)?
         };
         let (signed_by, findings) = match ready.of_file(&self.kinds, bundle, &hashed.content()) {
             Ok(signer) => (vec![signer], Findings::default()),
             Err(finding) => (Vec::new(), finding.into()),
         };
-        let report = Report {
+        let report = VerifyFileReport {
             file: self.file.display().to_string(),
             digest: hashed.digest.to_string(),
             verified: !signed_by.is_empty(),

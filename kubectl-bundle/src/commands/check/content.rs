@@ -18,14 +18,14 @@ use tokio::time::Instant;
 
 use crate::content;
 
-use super::lookup::Lookup;
+use super::lookup::LiveFacts;
 
 /// The registry's answer to the lookup of an image.
 type LookResult = Result<Arc<ImageMetadata>, Finding>;
 
 /// The image lookups of one review, with the registry's answer.
 pub(super) struct ReviewedImage<'a> {
-    lookup: &'a Lookup,
+    lookup: &'a LiveFacts,
     looked: Mutex<Option<LookResult>>,
 }
 
@@ -40,7 +40,7 @@ pub(super) struct ContentFindings {
 
 impl<'a> ReviewedImage<'a> {
     /// The lookups of `lookup`, before the review.
-    pub(super) fn new(lookup: &'a Lookup) -> Self {
+    pub(super) fn new(lookup: &'a LiveFacts) -> Self {
         Self {
             lookup,
             looked: Mutex::default(),

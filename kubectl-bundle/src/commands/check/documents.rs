@@ -13,7 +13,7 @@ use crate::files;
 
 /// Kind of review of an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum What {
+pub(super) enum ReviewKind {
     /// Admission reviews it.
     Reviewed(Kind),
     /// A ProvisionerClass: it is parsed.
@@ -25,9 +25,9 @@ pub(super) enum What {
 }
 
 /// An object and its location.
-pub(super) struct Found {
+pub(super) struct ReviewedObject {
     /// Kind of review.
-    pub(super) what: What,
+    pub(super) what: ReviewKind,
     /// Object.
     pub(super) value: Value,
     /// File.
@@ -36,7 +36,7 @@ pub(super) struct Found {
     pub(super) line: usize,
 }
 
-impl Found {
+impl ReviewedObject {
     fn text(&self, pointer: &str) -> &str {
         self.value
             .pointer(pointer)
@@ -70,7 +70,7 @@ impl Found {
 }
 
 /// Reads the files. The items of a List are separate objects.
-pub(super) fn read(paths: &[PathBuf]) -> Outcome<Vec<Found>> {
+pub(super) fn read(paths: &[PathBuf]) -> Outcome<Vec<ReviewedObject>> {
     let mut found = Vec::new();
     let mut findings = Findings::default();
     let paths: Vec<PathBuf> = paths
@@ -99,7 +99,7 @@ pub(super) fn read(paths: &[PathBuf]) -> Outcome<Vec<Found>> {
     Ok(found)
 }
 
-fn take(value: Value, file: &str, line: usize, found: &mut Vec<Found>) {
+fn take(value: Value, file: &str, line: usize, found: &mut Vec<ReviewedObject>) {
     let is_list = value["kind"]
         .as_str()
         .is_some_and(|kind| kind.ends_with("List"));
@@ -109,7 +109,7 @@ fn take(value: Value, file: &str, line: usize, found: &mut Vec<Found>) {
         }
         return;
     }
-    found.push(Found {
+    found.push(ReviewedObject {
         what: what(&value),
         value,
         file: file.to_owned(),
@@ -117,32 +117,32 @@ fn take(value: Value, file: &str, line: usize, found: &mut Vec<Found>) {
     });
 }
 
-fn what(value: &Value) -> What {
+fn what(value: &Value) -> ReviewKind {
     if value["apiVersion"] != bundle_api::names::API_VERSION {
-        return What::Other;
+        return ReviewKind::Other;
     }
     let kind = value["kind"].as_str().unwrap_or_default();
     match kind {
-        "ProvisionerClass" => What::Class,
-        "SignaturePolicy" => What::Policy,
+        "ProvisionerClass" => ReviewKind::Class,
+        "SignaturePolicy" => ReviewKind::Policy,
         _ => Kind::ALL
             .into_iter()
             .find(|one| one.as_str() == kind)
-            .map_or(What::Other, What::Reviewed),
+            .map_or(ReviewKind::Other, ReviewKind::Reviewed),
     }
 }
 
 /// Returns the errors for which a class cannot be parsed.
-pub(super) fn problems(found: &Found) -> Findings {
+pub(super) fn problems(found: &ReviewedObject) -> Findings {
     match found.what {
-        What::Class => Class::parse(&found.name(), &found.value["spec"])
+        ReviewKind::Class => Class::parse(&found.name(), &found.value["spec"])
             .err()
             .unwrap_or_default(),
-        What::Policy | What::Reviewed(_) | What::Other => Findings::default(),
+        ReviewKind::Policy | ReviewKind::Reviewed(_) | ReviewKind::Other => Findings::default(),
     }
 }
 
 /// Returns the policy of the file, without the keys and trust roots it references in the cluster.
-pub(super) fn policy(found: &Found) -> Policy {
+pub(super) fn policy(found: &ReviewedObject) -> Policy {
     Policy::read(&found.name(), &found.value["spec"])
 }

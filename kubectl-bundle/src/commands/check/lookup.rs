@@ -21,7 +21,7 @@ use kube::api::{Api, ApiResource, DynamicObject, ListParams};
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::Online;
+use super::OnlineSettings;
 use super::named;
 use super::unavailable::unavailable;
 use crate::cluster::Cluster;
@@ -29,7 +29,7 @@ use crate::failure::{Failure, Outcome};
 use crate::registry;
 
 /// Source of facts, with those that are the same for every object.
-pub(super) struct Lookup {
+pub(super) struct LiveFacts {
     cluster: Cluster,
     pub(super) registry: Client,
     system_namespace: String,
@@ -53,9 +53,9 @@ fn is_missing(failure: &Failure) -> bool {
     }
 }
 
-impl Lookup {
+impl LiveFacts {
     /// Connects and reads the facts that do not depend on the object.
-    pub(super) async fn start(online: &Online, system_namespace: &str) -> Outcome<Self> {
+    pub(super) async fn start(online: &OnlineSettings, system_namespace: &str) -> Outcome<Self> {
         let cluster = Cluster::connect(&online.cluster).await?;
         let registry = registry::client(&online.registry)?;
         // The first request also detects an unreachable cluster, for which nothing can be decided.
@@ -137,7 +137,7 @@ impl Lookup {
     }
 }
 
-impl ReviewLookups for Lookup {
+impl ReviewLookups for LiveFacts {
     fn system_namespace(&self) -> &str {
         &self.system_namespace
     }
@@ -208,7 +208,7 @@ impl ReviewLookups for Lookup {
     }
 }
 
-impl ImageLookups for Lookup {
+impl ImageLookups for LiveFacts {
     fn policies(&self, image: &Image) -> Result<MatchingPolicies, Finding> {
         let policies = self.policies.as_deref().map_err(Clone::clone)?;
         let matching = |policy: &&Arc<Policy>| policy.matches(&image.reference);

@@ -22,16 +22,16 @@ use crate::ui::Ui;
 use crate::ui::format::Format;
 
 use content::ReviewedImage;
-use documents::{Found, What};
-use lookup::Lookup;
-use report::{Answer, Report};
+use documents::{ReviewKind, ReviewedObject};
+use lookup::LiveFacts;
+use report::{ObjectReport, ReviewAnswer};
 
 /// Settings of `check`.
 pub(crate) struct Check {
     /// Files.
     pub(crate) files: Vec<PathBuf>,
     /// Source of facts; `None` is offline.
-    pub(crate) online: Option<Online>,
+    pub(crate) online: Option<OnlineSettings>,
     /// Namespace in which the webhook runs.
     pub(crate) system_namespace: String,
     /// Output format.
@@ -39,7 +39,7 @@ pub(crate) struct Check {
 }
 
 /// Cluster and registries for facts.
-pub(crate) struct Online {
+pub(crate) struct OnlineSettings {
     /// Cluster settings.
     pub(crate) cluster: KubeSettings,
     /// Registry settings.
@@ -53,17 +53,17 @@ impl Check {
         let lookup = match &self.online {
             Some(online) => {
                 let _progress = ui.progress("reading from the cluster");
-                Some(Lookup::start(online, &self.system_namespace).await?)
+                Some(LiveFacts::start(online, &self.system_namespace).await?)
             }
             None => None,
         };
         let mut reports = Vec::new();
         for one in &found {
             reports.push(match one.what {
-                What::Reviewed(kind) => self.review(ui, lookup.as_ref(), one, kind).await,
-                What::Class => Report::new(one, documents::problems(one), Vec::new()),
-                What::Policy => self.policy(lookup.as_ref(), one).await,
-                What::Other => Report::passed_over(one),
+                ReviewKind::Reviewed(kind) => self.review(ui, lookup.as_ref(), one, kind).await,
+                ReviewKind::Class => ObjectReport::new(one, documents::problems(one), Vec::new()),
+                ReviewKind::Policy => self.policy(lookup.as_ref(), one).await,
+                ReviewKind::Other => ObjectReport::not_reviewed(one),
             });
         }
         let exit = report::print(ui, self.format, &reports)?;
@@ -75,31 +75,31 @@ impl Check {
     }
 
     /// Checks a policy. If a key or trust root cannot be read, the result is "cannot tell".
-    async fn policy(&self, lookup: Option<&Lookup>, found: &Found) -> Report {
+    async fn policy(&self, lookup: Option<&LiveFacts>, found: &ReviewedObject) -> ObjectReport {
         let policy = documents::policy(found);
         let now = jiff::Timestamp::now();
         let Some(lookup) = lookup else {
-            let (policy, unchecked) = named::unasked(&self.system_namespace, policy);
-            let findings = told(&bundle_trust::proof::problems(&policy, now));
+            let (policy, unchecked) = named::offline_policy(&self.system_namespace, policy);
+            let findings = offline_findings(&bundle_trust::proof::problems(&policy, now));
             let answer = if findings.has_errors() {
-                Answer::Refused
+                ReviewAnswer::Refused
             } else {
-                Answer::NothingFound
+                ReviewAnswer::NothingFound
             };
-            return Report::new(found, findings, unchecked).judged(answer);
+            return ObjectReport::new(found, findings, unchecked).judged(answer);
         };
         let policy = lookup.complete(policy).await;
         let problems = bundle_trust::proof::problems(&policy, now);
-        Report::new(found, problems, Vec::new())
+        ObjectReport::new(found, problems, Vec::new())
     }
 
     async fn review(
         &self,
         ui: &mut Ui,
-        lookup: Option<&Lookup>,
-        found: &Found,
+        lookup: Option<&LiveFacts>,
+        found: &ReviewedObject,
         kind: Kind,
-    ) -> Report {
+    ) -> ObjectReport {
         let name = found.name();
         let mut subject = Subject {
             kind,
@@ -129,26 +129,26 @@ impl Check {
         let verdict = review::verdict(lookup, &image, &subject, &lookup.requester).await;
         let content = Box::pin(image.content(&subject, &verdict)).await;
         unchecked.extend(content.unchecked);
-        let report = Report::new(found, verdict.findings().clone(), unchecked);
+        let report = ObjectReport::new(found, verdict.findings().clone(), unchecked);
         let answer = match verdict {
-            Verdict::Admit { .. } => Answer::Admitted,
-            Verdict::Refuse(_) => Answer::Refused,
-            Verdict::CannotTell(_) => Answer::CannotTell,
+            Verdict::Admit { .. } => ReviewAnswer::Admitted,
+            Verdict::Refuse(_) => ReviewAnswer::Refused,
+            Verdict::CannotTell(_) => ReviewAnswer::CannotTell,
         };
         report.judged(answer).with_content(content.findings)
     }
 }
 
 /// Returns the findings that need no lookup.
-fn told(findings: &Findings) -> Findings {
+fn offline_findings(findings: &Findings) -> Findings {
     let holds = |finding: &&Finding| finding.code.outcome != Meaning::CannotTell;
     findings.0.iter().filter(holds).cloned().collect()
 }
 
 /// Checks the file itself. Everything else is listed as not checked, not as an error.
-fn offline(found: &Found, subject: &Subject<'_>) -> Report {
+fn offline(found: &ReviewedObject, subject: &Subject<'_>) -> ObjectReport {
     let verdict = judge(subject, &Facts::default());
-    let findings = told(verdict.findings());
+    let findings = offline_findings(verdict.findings());
     let wanted = needs(subject);
     let mut unchecked = Vec::new();
     for class in &wanted.classes {
@@ -179,9 +179,9 @@ fn offline(found: &Found, subject: &Subject<'_>) -> Report {
         ));
     }
     let answer = if findings.has_errors() {
-        Answer::Refused
+        ReviewAnswer::Refused
     } else {
-        Answer::NothingFound
+        ReviewAnswer::NothingFound
     };
-    Report::new(found, findings, unchecked).judged(answer)
+    ObjectReport::new(found, findings, unchecked).judged(answer)
 }

@@ -59,7 +59,7 @@ fn unread(what: &str, failure: Failure) -> Named {
 }
 
 /// Returns the policy for an offline check, and the references that are not checked.
-pub(super) fn unasked(namespace: &str, policy: Policy) -> (Policy, Vec<String>) {
+pub(super) fn offline_policy(namespace: &str, policy: Policy) -> (Policy, Vec<String>) {
     let unknown = || {
         let why = Finding::error(codes::trust::CANNOT_TELL, "no cluster is used");
         Named::Unavailable(why)

@@ -8,11 +8,11 @@ use crate::failure::Outcome;
 use crate::ui::Ui;
 use crate::ui::format::Format;
 
-use super::documents::Found;
+use super::documents::ReviewedObject;
 
 /// Result of the review.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub(super) enum Answer {
+pub(super) enum ReviewAnswer {
     Admitted,
     Refused,
     CannotTell,
@@ -22,7 +22,7 @@ pub(super) enum Answer {
     NotReviewed,
 }
 
-impl Answer {
+impl ReviewAnswer {
     fn word(self) -> &'static str {
         match self {
             Self::Admitted => "admitted",
@@ -37,23 +37,27 @@ impl Answer {
 /// Result for one object.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Report {
+pub(super) struct ObjectReport {
     object: String,
     file: String,
     line: usize,
-    verdict: Answer,
+    verdict: ReviewAnswer,
     findings: Findings,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     not_checked: Vec<String>,
 }
 
-impl Report {
+impl ObjectReport {
     /// Returns the result for these findings.
-    pub(super) fn new(found: &Found, findings: Findings, not_checked: Vec<String>) -> Self {
+    pub(super) fn new(
+        found: &ReviewedObject,
+        findings: Findings,
+        not_checked: Vec<String>,
+    ) -> Self {
         let verdict = match findings.outcome() {
-            None => Answer::Admitted,
-            Some(Meaning::CannotTell) => Answer::CannotTell,
-            Some(_) => Answer::Refused,
+            None => ReviewAnswer::Admitted,
+            Some(Meaning::CannotTell) => ReviewAnswer::CannotTell,
+            Some(_) => ReviewAnswer::Refused,
         };
         Self {
             object: found.title(),
@@ -66,7 +70,7 @@ impl Report {
     }
 
     /// Replaces the answer by that of the review.
-    pub(super) fn judged(self, verdict: Answer) -> Self {
+    pub(super) fn judged(self, verdict: ReviewAnswer) -> Self {
         Self { verdict, ..self }
     }
 
@@ -82,8 +86,8 @@ impl Report {
     }
 
     /// Returns the result for an object that admission does not review.
-    pub(super) fn passed_over(found: &Found) -> Self {
-        Self::new(found, Findings::default(), Vec::new()).judged(Answer::NotReviewed)
+    pub(super) fn not_reviewed(found: &ReviewedObject) -> Self {
+        Self::new(found, Findings::default(), Vec::new()).judged(ReviewAnswer::NotReviewed)
     }
 
     fn located(&self) -> impl Iterator<Item = Finding> {
@@ -100,11 +104,15 @@ impl Report {
 }
 
 /// Prints all results and returns the exit code. A refusal takes precedence over "cannot tell".
-pub(super) fn print(ui: &mut Ui, format: Option<Format>, reports: &[Report]) -> Outcome<Exit> {
+pub(super) fn print(
+    ui: &mut Ui,
+    format: Option<Format>,
+    reports: &[ObjectReport],
+) -> Outcome<Exit> {
     let any = |answer| reports.iter().any(|report| report.verdict == answer);
-    let exit = if any(Answer::Refused) {
+    let exit = if any(ReviewAnswer::Refused) {
         Exit::Refused
-    } else if any(Answer::CannotTell) {
+    } else if any(ReviewAnswer::CannotTell) {
         Exit::CannotTell
     } else {
         Exit::Done

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::Init;
-use crate::input::Known;
+use crate::input::GivenMetadata;
 
 /// Write a bundle.yaml for the content of a folder, or a small working example for an empty folder.
 ///
@@ -45,7 +45,7 @@ impl From<Arguments> for Init {
     fn from(typed: Arguments) -> Self {
         Self {
             folder: typed.folder,
-            known: Known {
+            known: GivenMetadata {
                 name: typed.name,
                 version: typed.version,
             },

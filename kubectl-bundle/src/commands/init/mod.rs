@@ -14,7 +14,7 @@ use bundle_core::yaml;
 
 use crate::failure::Outcome;
 use crate::files;
-use crate::input::{self, Known, Undescribed};
+use crate::input::{self, GivenMetadata, MetadataError};
 use crate::ui::Ui;
 
 pub(crate) use arguments::Arguments;
@@ -24,7 +24,7 @@ pub(crate) struct Init {
     /// Folder.
     folder: PathBuf,
     /// Name and version from flags.
-    known: Known,
+    known: GivenMetadata,
     /// `true` if existing files are overwritten.
     force: bool,
     /// `true` if nothing is written.
@@ -76,7 +76,7 @@ impl Init {
     fn describe(&self, found: &Files) -> Outcome<Package> {
         match input::described(found, &self.known) {
             Ok(package) if package.format != Format::PlainV0 => Ok(package),
-            Ok(_) | Err(Undescribed::Unnamed(_)) => {
+            Ok(_) | Err(MetadataError::Unnamed(_)) => {
                 let content = format::read(found)
                     .map_err(|findings| input::located(findings, &self.folder))?;
                 let mut package = self.named(Some(&content.objects))?;
@@ -89,7 +89,9 @@ impl Init {
                 }
                 Ok(package)
             }
-            Err(Undescribed::Wrong(findings)) => Err(input::located(findings, &self.folder).into()),
+            Err(MetadataError::Wrong(findings)) => {
+                Err(input::located(findings, &self.folder).into())
+            }
         }
     }
 

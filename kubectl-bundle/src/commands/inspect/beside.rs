@@ -25,7 +25,7 @@ const NOTATION: &str = "application/vnd.cncf.notary.signature";
 /// Referrers of an artifact.
 #[derive(Debug, Clone, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Beside {
+pub(super) struct ReferrerSummary {
     /// Signatures, not verified.
     pub(super) signatures: Signatures,
     /// Attestations by predicate type.
@@ -68,10 +68,10 @@ impl Signatures {
 }
 
 /// Reads the list of referrers and cosign 2's tags.
-pub(super) async fn of(source: &ImageSource, subject: &Digest) -> Result<Beside, Finding> {
+pub(super) async fn of(source: &ImageSource, subject: &Digest) -> Result<ReferrerSummary, Finding> {
     let tag = format!("sha256-{}.sig", subject.hex());
     let (listed, tagged) = futures::join!(source.referrers(subject), source.tagged(&tag));
-    let mut beside = Beside::default();
+    let mut beside = ReferrerSummary::default();
     if let Some(raw) = tagged? {
         let count = match raw.parse() {
             Ok(ParsedManifest::Image(manifest)) => manifest.layers.len(),
@@ -79,14 +79,14 @@ pub(super) async fn of(source: &ImageSource, subject: &Digest) -> Result<Beside,
         };
         beside.signatures.add("cosign tag", count);
     }
-    let (told, untold): (Vec<_>, Vec<_>) = listed?.into_iter().partition(is_told);
+    let (told, untold): (Vec<_>, Vec<_>) = listed?.into_iter().partition(has_type);
     for entry in told {
         beside.add(entry);
     }
     let read: Vec<_> = stream::iter(untold.into_iter().enumerate())
         .map(|(index, entry)| async move {
             if index < READ {
-                look(source, entry).await
+                read_entry(source, entry).await
             } else {
                 Ok(Some(entry))
             }
@@ -104,16 +104,16 @@ pub(super) async fn of(source: &ImageSource, subject: &Digest) -> Result<Beside,
 
 /// Returns `true` if the list has the type of the entry. cosign 3 writes the type of its empty
 /// configuration there.
-fn is_told(entry: &Descriptor) -> bool {
+fn has_type(entry: &Descriptor) -> bool {
     entry
         .artifact_type
         .as_deref()
         .is_some_and(|told| told != media::EMPTY && !told.is_empty())
-        && !is_untold_bundle(entry)
+        && !is_untyped_bundle(entry)
 }
 
 /// Returns `true` for a Sigstore bundle without a predicate type in the list.
-fn is_untold_bundle(entry: &Descriptor) -> bool {
+fn is_untyped_bundle(entry: &Descriptor) -> bool {
     is_bundle(entry) && !entry.annotations.contains_key(PREDICATE)
 }
 
@@ -123,7 +123,10 @@ fn is_bundle(entry: &Descriptor) -> bool {
 }
 
 /// Returns the entry with the annotations of its manifest; `None` if it was deleted.
-async fn look(source: &ImageSource, mut entry: Descriptor) -> Result<Option<Descriptor>, Finding> {
+async fn read_entry(
+    source: &ImageSource,
+    mut entry: Descriptor,
+) -> Result<Option<Descriptor>, Finding> {
     let Some(raw) = source.manifest(&entry).await? else {
         return Ok(None);
     };
@@ -144,7 +147,7 @@ async fn look(source: &ImageSource, mut entry: Descriptor) -> Result<Option<Desc
     Ok(Some(entry))
 }
 
-impl Beside {
+impl ReferrerSummary {
     fn add(&mut self, entry: Descriptor) {
         if is_bundle(&entry) {
             match entry.annotations.get(PREDICATE) {

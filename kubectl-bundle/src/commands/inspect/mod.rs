@@ -8,17 +8,17 @@ mod text;
 use bundle_core::version::ServerVersion;
 
 use crate::failure::Outcome;
-use crate::place::Place;
+use crate::place::ArtifactLocation;
 use crate::registry::RegistrySettings;
 use crate::ui::Ui;
 use crate::ui::format::Format;
 
-use report::Report;
+use report::InspectReport;
 
 /// Settings of `inspect`.
 pub(crate) struct Inspect {
     /// Location of the bundle.
-    pub(crate) place: Place,
+    pub(crate) place: ArtifactLocation,
     /// `true` if every object is listed.
     pub(crate) objects: bool,
     /// Kubernetes version to check.
@@ -34,9 +34,9 @@ pub(crate) struct Inspect {
 impl Inspect {
     /// Reads the artifact and prints the description.
     pub(crate) async fn run(self, ui: &mut Ui) -> Outcome {
-        let looking = read::see(ui, &self.place, &self.registry, self.manifest_only);
+        let looking = read::read_artifact(ui, &self.place, &self.registry, self.manifest_only);
         let seen = Box::pin(looking).await?;
-        let report = Report::new(&seen, self.kubernetes.as_ref())?;
+        let report = InspectReport::new(&seen, self.kubernetes.as_ref())?;
         ui.warnings(&seen.warnings);
         if ui.structured(self.format, &report)? {
             return Ok(());

@@ -10,19 +10,19 @@ use bundle_oci::manifest::{Manifest, ParsedManifest, RawManifest};
 use bundle_oci::store::LocatedImage;
 use bundle_oci::{Files, Limits, media};
 
-use super::beside::{self, Beside};
-use crate::content::{self, Terms};
+use super::beside::{self, ReferrerSummary};
+use crate::content::{self, BuildOptions};
 use crate::failure::Outcome;
-use crate::place::Place;
+use crate::place::ArtifactLocation;
 use crate::registry::{self, RegistrySettings};
 use crate::ui::Ui;
 
 /// Maximum total size in bytes of the layers of an image that is not marked as a bundle. Bundles
 /// are small, and other images need not be downloaded.
-const UNCALLED: u64 = 16 << 20;
+const MAX_UNMARKED_BYTES: u64 = 16 << 20;
 
 /// Codes of findings for layers that do not belong to a bundle.
-const OTHERS: [Code; 4] = [
+const NOT_A_BUNDLE_CODES: [Code; 4] = [
     codes::registry::UNSAFE_ENTRY,
     codes::registry::MALFORMED,
     codes::registry::TOO_LARGE,
@@ -30,7 +30,7 @@ const OTHERS: [Code; 4] = [
 ];
 
 /// Result of reading an artifact.
-pub(super) struct Seen {
+pub(super) struct ReadArtifact {
     /// Pinned reference, for an artifact in a registry.
     pub(super) reference: Option<String>,
     /// Path, for an artifact on disk.
@@ -42,27 +42,27 @@ pub(super) struct Seen {
     /// Content of the layers, if they were read and form a bundle.
     pub(super) content: Option<Content>,
     /// Referrers, if they could be read.
-    pub(super) beside: Option<Beside>,
+    pub(super) beside: Option<ReferrerSummary>,
     /// Warnings.
     pub(super) warnings: Findings,
 }
 
 /// Reads an artifact: first the manifest, then content and referrers concurrently.
-pub(super) async fn see(
+pub(super) async fn read_artifact(
     ui: &mut Ui,
-    place: &Place,
+    place: &ArtifactLocation,
     settings: &RegistrySettings,
     manifest_only: bool,
-) -> Outcome<Seen> {
+) -> Outcome<ReadArtifact> {
     let client = registry::client(settings)?;
     let progress = ui.progress(&format!("reading {place}"));
     let located = match place.open(&client).await? {
         Some(located) => located,
         None => folder(ui, place)?,
     };
-    let mut seen = Seen::of(located.root.clone())?;
+    let mut seen = ReadArtifact::of(located.root.clone())?;
     match place {
-        Place::Registry(reference) => {
+        ArtifactLocation::Registry(reference) => {
             let pinned = reference.pin(seen.raw.digest.clone());
             seen.reference = Some(pinned.without_tag());
         }
@@ -83,25 +83,25 @@ pub(super) async fn see(
     let beside = async {
         // A packed folder has no referrers.
         match place {
-            Place::Folder(_) => None,
+            ArtifactLocation::Folder(_) => None,
             _ => Some(Box::pin(beside::of(&located.source, &seen.raw.digest)).await),
         }
     };
     let (files, beside) = futures::join!(files, beside);
     drop(progress);
-    if let Place::Registry(reference) = place
+    if let ArtifactLocation::Registry(reference) = place
         && reference.digest().is_none()
     {
         ui.note(format!("{reference} is {}", seen.raw.digest));
     }
     if let (Some(files), Some(manifest)) = (files, image.as_ref()) {
-        let called = is_called_bundle(manifest);
+        let called = is_marked_as_bundle(manifest);
         match files {
             Ok(files) => seen.take(&files, called)?,
             Err(finding) => {
                 // Of an image that cannot be unpacked, the manifest is still shown; errors of the
                 // registry are returned.
-                let others = OTHERS.contains(&finding.code);
+                let others = NOT_A_BUNDLE_CODES.contains(&finding.code);
                 seen.not_a_bundle(finding.into(), called || !others)?;
             }
         }
@@ -116,20 +116,20 @@ pub(super) async fn see(
 }
 
 /// Returns the image that `build` would create from a folder.
-fn folder(ui: &mut Ui, place: &Place) -> Outcome<LocatedImage> {
-    let terms = Terms {
+fn folder(ui: &mut Ui, place: &ArtifactLocation) -> Outcome<LocatedImage> {
+    let terms = BuildOptions {
         // Only `build` rejects names of images.
         allowed: Allowed {
             patterns: vec!["**".to_owned()],
         },
-        ..Terms::default()
+        ..BuildOptions::default()
     };
     let opened = content::open(ui, Path::new(&place.to_string()), terms)?;
     Ok(LocatedImage::packed(opened.pack(ui)?.packed))
 }
 
 /// Returns `true` if the manifest is marked as a bundle.
-fn is_called_bundle(manifest: &Manifest) -> bool {
+fn is_marked_as_bundle(manifest: &Manifest) -> bool {
     manifest.annotations.contains_key(keys::FORMAT)
 }
 
@@ -140,14 +140,14 @@ fn may_be_bundle(manifest: &Manifest) -> bool {
         .layers
         .iter()
         .fold(0_u64, |sum, layer| sum.saturating_add(layer.size));
-    is_called_bundle(manifest)
+    is_marked_as_bundle(manifest)
         || media::is_config(&manifest.config.media_type)
             && manifest.artifact_type.is_none()
             && !manifest.layers.is_empty()
-            && total <= UNCALLED
+            && total <= MAX_UNMARKED_BYTES
 }
 
-impl Seen {
+impl ReadArtifact {
     fn of(raw: RawManifest) -> Outcome<Self> {
         let parsed = raw.parse().map_err(|why| {
             Finding::error(

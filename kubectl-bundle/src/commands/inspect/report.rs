@@ -14,14 +14,14 @@ use bundle_oci::manifest::{Descriptor, ParsedManifest};
 use bundle_oci::media;
 use serde::Serialize;
 
-use super::beside::Beside;
-use super::read::Seen;
+use super::beside::ReferrerSummary;
+use super::read::ReadArtifact;
 use crate::failure::Outcome;
 
 /// Description of an artifact.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Report {
+pub(super) struct InspectReport {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) reference: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -44,17 +44,17 @@ pub(super) struct Report {
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) annotations: BTreeMap<String, String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(super) platforms: Vec<Entry>,
+    pub(super) platforms: Vec<IndexEntry>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(super) layers: Vec<Layer>,
+    pub(super) layers: Vec<LayerReport>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) images: Option<Vec<Image>>,
+    pub(super) images: Option<Vec<ImageReport>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) objects: Option<Objects>,
+    pub(super) objects: Option<ObjectsReport>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) permissions: Option<Required>,
     #[serde(flatten)]
-    pub(super) beside: Option<Beside>,
+    pub(super) beside: Option<ReferrerSummary>,
 }
 
 /// Kind of an artifact.
@@ -85,7 +85,7 @@ pub(super) struct Compatibility {
 /// An entry of an index.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Entry {
+pub(super) struct IndexEntry {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) platform: Option<String>,
     pub(super) media_type: String,
@@ -96,7 +96,7 @@ pub(super) struct Entry {
 /// A layer.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Layer {
+pub(super) struct LayerReport {
     pub(super) media_type: String,
     pub(super) digest: Digest,
     pub(super) bytes: u64,
@@ -107,7 +107,7 @@ pub(super) struct Layer {
 /// An image that the objects reference.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Image {
+pub(super) struct ImageReport {
     #[serde(flatten)]
     pub(super) found: FoundImage,
     /// `true` if it may not be an image.
@@ -123,15 +123,15 @@ pub(super) struct Image {
 
 /// Objects of the bundle.
 #[derive(Serialize)]
-pub(super) struct Objects {
+pub(super) struct ObjectsReport {
     pub(super) total: usize,
     pub(super) kinds: BTreeMap<String, usize>,
     pub(super) items: Vec<ObjectId>,
 }
 
-impl Report {
+impl InspectReport {
     /// Derives the description from the artifact.
-    pub(super) fn new(seen: &Seen, kubernetes: Option<&ServerVersion>) -> Outcome<Self> {
+    pub(super) fn new(seen: &ReadArtifact, kubernetes: Option<&ServerVersion>) -> Outcome<Self> {
         let annotations = seen.parsed.annotations();
         let facts = Facts::from_annotations(annotations)?;
         let content = seen.content.as_ref();
@@ -183,7 +183,7 @@ impl Report {
                 Kind::Bundle | Kind::Image => None,
             },
             description: annotations.get(keys::DESCRIPTION).cloned(),
-            annotations: further(annotations, facts.format.is_some()),
+            annotations: other_annotations(annotations, facts.format.is_some()),
             facts,
             package,
             compatibility,
@@ -198,7 +198,7 @@ impl Report {
 }
 
 /// Returns the annotations that no other field of the description contains.
-fn further(all: &BTreeMap<String, String>, bundle: bool) -> BTreeMap<String, String> {
+fn other_annotations(all: &BTreeMap<String, String>, bundle: bool) -> BTreeMap<String, String> {
     let told = [
         keys::TITLE,
         keys::VERSION,
@@ -215,8 +215,8 @@ fn further(all: &BTreeMap<String, String>, bundle: bool) -> BTreeMap<String, Str
         .collect()
 }
 
-fn layer(layer: &Descriptor) -> Layer {
-    Layer {
+fn layer(layer: &Descriptor) -> LayerReport {
+    LayerReport {
         media_type: layer.media_type.clone(),
         digest: layer.digest.clone(),
         bytes: layer.size,
@@ -224,8 +224,8 @@ fn layer(layer: &Descriptor) -> Layer {
     }
 }
 
-fn entry(entry: &Descriptor) -> Entry {
-    Entry {
+fn entry(entry: &Descriptor) -> IndexEntry {
+    IndexEntry {
         platform: entry.platform.as_ref().map(ToString::to_string),
         media_type: entry.media_type.clone(),
         digest: entry.digest.clone(),
@@ -233,7 +233,7 @@ fn entry(entry: &Descriptor) -> Entry {
     }
 }
 
-fn images(content: &Content) -> Vec<Image> {
+fn images(content: &Content) -> Vec<ImageReport> {
     content
         .images
         .iter()
@@ -242,7 +242,7 @@ fn images(content: &Content) -> Vec<Image> {
                 .lock
                 .as_ref()
                 .and_then(|lock| lock.get(&found.image));
-            Image {
+            ImageReport {
                 probable: found.is_probable(),
                 resolved: locked.map(|locked| locked.resolved.clone()),
                 digest: locked.map(|locked| locked.digest.clone()),
@@ -253,7 +253,7 @@ fn images(content: &Content) -> Vec<Image> {
         .collect()
 }
 
-fn objects(content: &Content) -> Objects {
+fn objects(content: &Content) -> ObjectsReport {
     let mut kinds = BTreeMap::new();
     for object in &content.objects {
         let kind = if object.id.group.is_empty() {
@@ -263,7 +263,7 @@ fn objects(content: &Content) -> Objects {
         };
         *kinds.entry(kind).or_default() += 1;
     }
-    Objects {
+    ObjectsReport {
         total: content.objects.len(),
         kinds,
         items: content

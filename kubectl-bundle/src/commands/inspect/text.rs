@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use bundle_core::package::Format;
 
-use super::report::{Image, Kind, Layer, Report};
+use super::report::{ImageReport, InspectReport, Kind, LayerReport};
 use crate::ui::safe;
 
 /// Maximum number of lines of each list; `-o json` has all.
@@ -13,8 +13,8 @@ const LINES: usize = 100;
 const PLACES: usize = 3;
 
 /// Returns the description as text.
-pub(super) fn describe(report: &Report, list_objects: bool) -> String {
-    let mut page = Page::default();
+pub(super) fn describe(report: &InspectReport, list_objects: bool) -> String {
+    let mut page = TextBuilder::default();
     head(&mut page, report);
     beside(&mut page, report);
     page.list(
@@ -66,7 +66,7 @@ pub(super) fn describe(report: &Report, list_objects: bool) -> String {
     page.text
 }
 
-fn head(page: &mut Page, report: &Report) {
+fn head(page: &mut TextBuilder, report: &InspectReport) {
     let facts = &report.facts;
     let package = report.package.as_ref();
     let kind = match report.kind {
@@ -160,7 +160,7 @@ fn head(page: &mut Page, report: &Report) {
     );
 }
 
-fn beside(page: &mut Page, report: &Report) {
+fn beside(page: &mut TextBuilder, report: &InspectReport) {
     let Some(beside) = &report.beside else {
         if report.reference.is_some() {
             page.line("Signatures", "unknown: the registry did not respond");
@@ -198,7 +198,7 @@ fn beside(page: &mut Page, report: &Report) {
 }
 
 /// Prints the layers as a tree, lowest first.
-fn layers(page: &mut Page, layers: &[Layer]) {
+fn layers(page: &mut TextBuilder, layers: &[LayerReport]) {
     if layers.is_empty() {
         return;
     }
@@ -227,7 +227,7 @@ fn layers(page: &mut Page, layers: &[Layer]) {
     page.more(layers.len());
 }
 
-fn image(image: &Image) -> String {
+fn image(image: &ImageReport) -> String {
     let mut text = safe(&image.found.image);
     if let Some(digest) = &image.digest {
         let _ = write!(text, " is {digest}");
@@ -259,11 +259,11 @@ fn image(image: &Image) -> String {
 
 /// Buffer for text. Writes to a String cannot fail.
 #[derive(Default)]
-struct Page {
+struct TextBuilder {
     text: String,
 }
 
-impl Page {
+impl TextBuilder {
     fn raw(&mut self, line: &str) {
         self.text.push_str(line);
         self.text.push('\n');

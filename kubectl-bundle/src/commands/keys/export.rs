@@ -6,7 +6,7 @@ use bundle_trust::keys;
 
 use crate::failure::{self, Failure, Outcome};
 use crate::files;
-use crate::password::Source;
+use crate::password::PasswordSource;
 use crate::ui::Ui;
 
 /// Settings of `keys export`.
@@ -14,7 +14,7 @@ pub(crate) struct Export {
     /// The private key.
     pub(crate) key: PathBuf,
     /// Source of its password.
-    pub(crate) password: Source,
+    pub(crate) password: PasswordSource,
     /// Path of the decrypted key.
     pub(crate) output: PathBuf,
 }

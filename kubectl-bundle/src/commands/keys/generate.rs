@@ -6,7 +6,7 @@ use bundle_trust::keys::{self, KeyKind};
 
 use super::pair;
 use crate::failure::Outcome;
-use crate::password::Source;
+use crate::password::PasswordSource;
 use crate::ui::Ui;
 
 /// Settings of `keys generate`.
@@ -16,7 +16,7 @@ pub(crate) struct Generate {
     /// Kind of key.
     pub(crate) kind: KeyKind,
     /// Source of the password.
-    pub(crate) password: Source,
+    pub(crate) password: PasswordSource,
 }
 
 impl Generate {

@@ -8,7 +8,7 @@ use zeroize::Zeroizing;
 use super::pair;
 use crate::failure::{self, Failure, Outcome};
 use crate::files;
-use crate::password::Source;
+use crate::password::PasswordSource;
 use crate::ui::Ui;
 
 /// Settings of `keys import`.
@@ -18,7 +18,7 @@ pub(crate) struct Import {
     /// Path of the new files without extension.
     pub(crate) prefix: PathBuf,
     /// Source of the new password.
-    pub(crate) password: Source,
+    pub(crate) password: PasswordSource,
 }
 
 impl Import {

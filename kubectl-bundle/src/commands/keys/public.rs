@@ -1,13 +1,13 @@
 //! `keys public`: prints the public key of a private key.
 
 use crate::failure::Outcome;
-use crate::signer::Secret;
+use crate::signer::KeySettings;
 use crate::ui::Ui;
 
 /// Settings of `keys public`.
 pub(crate) struct Public {
     /// The private key.
-    pub(crate) key: Secret,
+    pub(crate) key: KeySettings,
 }
 
 impl Public {

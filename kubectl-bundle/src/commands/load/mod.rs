@@ -16,7 +16,7 @@ use bundle_oci::store::{
 use crate::failure::Outcome;
 use crate::files;
 use crate::registry::{self, RegistrySettings};
-use crate::shipping::{self, Report};
+use crate::shipping::{self, CopyReport};
 use crate::ui::format::Format;
 use crate::ui::{Table, Ui};
 
@@ -46,15 +46,16 @@ impl Load {
         let client = registry::client(&self.registry)?;
         let mut places: Vec<(CopyPlan, Reference)> = Vec::new();
         for (image, selection) in self.wanted(ui, &client).await? {
-            let plan = shipping::build(ui, image, &selection).await?;
+            let plan = shipping::plan_copy(ui, image, &selection).await?;
             let place = self.to.of(plan.origin()?, plan.digest())?;
             places.push((plan, place));
         }
-        let tags = shipping::policy(self.overwrite_tag);
+        let tags = shipping::tag_policy(self.overwrite_tag);
         let mounts = MountSources::default();
-        let mut report = Report::empty();
+        let mut report = CopyReport::empty();
         for (plan, place) in &places {
-            shipping::dispatch(ui, &client, plan, place, tags, &mounts, &mut report).await?;
+            shipping::copy_to_registry(ui, &client, plan, place, tags, &mounts, &mut report)
+                .await?;
         }
         let mut mirrors: Vec<RegistryMirror> = Vec::new();
         for (plan, _) in &places {
@@ -66,7 +67,7 @@ impl Load {
             let insecure = |mirror: &RegistryMirror| is_plain(&self.registry, &mirror.host);
             mirrors::write(ui, out, &mirrors, insecure)?;
         }
-        shipping::tell(ui, &report, &self.to.to_string());
+        shipping::print_summary(ui, &report, &self.to.to_string());
         if ui.structured(self.format, &report)? {
             return Ok(());
         }

@@ -32,17 +32,17 @@ pub(crate) struct PolicyTest {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Report {
+struct PolicyTestReport {
     reference: String,
     digest: String,
     decision: &'static str,
     signatures_found: usize,
-    policies: Vec<Row>,
+    policies: Vec<PolicyRow>,
 }
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Row {
+struct PolicyRow {
     policy: String,
     mode: &'static str,
     decision: &'static str,
@@ -66,7 +66,7 @@ impl PolicyTest {
         let class = ClassSignatures::IfPolicy;
         let together = proof::decide(pinned.clone(), &signatures, &policies, class, now);
         let is_covered = policies.iter().any(|policy| policy.matches(&self.image));
-        let report = Report {
+        let report = PolicyTestReport {
             reference: self.image.to_string(),
             digest: pinned.digest().to_string(),
             decision: match &together {
@@ -92,7 +92,7 @@ impl PolicyTest {
         }
         // A class may admit content that no policy matches; for a test that is an error.
         if !is_covered {
-            return Err(documents::uncovered(&pinned).into());
+            return Err(documents::no_matching_policy(&pinned).into());
         }
         match together {
             Ok(decided) => {
@@ -109,8 +109,8 @@ fn row(
     pinned: &PinnedReference,
     signatures: &Result<Vec<RawSignature>, Unavailable>,
     now: Timestamp,
-) -> Row {
-    let mut row = Row {
+) -> PolicyRow {
+    let mut row = PolicyRow {
         policy: policy.name().to_owned(),
         mode: match policy.mode() {
             Mode::Enforce => "enforce",

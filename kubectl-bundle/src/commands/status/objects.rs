@@ -229,7 +229,7 @@ fn unread(kind: &Kind, namespace: Option<String>, cause: UnreadCause) -> UnreadL
     }
 }
 
-type Refused<'k> = (&'k Kind, Option<String>, UnreadCause);
+type FailedList<'k> = (&'k Kind, Option<String>, UnreadCause);
 
 /// Sends these list requests until the maximum number of objects is reached. Returns the failed
 /// ones.
@@ -239,7 +239,7 @@ async fn list<'k>(
     namespaces: &BTreeSet<String>,
     parameters: &ListParams,
     found: &mut InstalledObjects,
-) -> Vec<Refused<'k>> {
+) -> Vec<FailedList<'k>> {
     found.is_truncated |= lists.len() > MAX_LISTS;
     lists.truncate(MAX_LISTS);
     let mut refused = Vec::new();

@@ -4,15 +4,15 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::failure::Outcome;
-use crate::sigstore::root::{Chosen, Origin};
+use crate::sigstore::root::{ChosenRoot, RootOrigin};
 use crate::ui::format::Format;
 use crate::ui::{Table, Ui};
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Report<'a> {
+struct TrustReport<'a> {
     #[serde(flatten)]
-    origin: &'a Origin,
+    origin: &'a RootOrigin,
     /// SHA-256 of its text.
     digest: String,
     /// Time until which new signatures are valid under it.
@@ -23,8 +23,8 @@ struct Report<'a> {
 }
 
 /// Prints the origin and properties of the trust root.
-pub(super) fn print(ui: &mut Ui, format: Option<Format>, chosen: &Chosen) -> Outcome {
-    let report = Report {
+pub(super) fn print(ui: &mut Ui, format: Option<Format>, chosen: &ChosenRoot) -> Outcome {
+    let report = TrustReport {
         origin: &chosen.origin,
         digest: chosen.root.id().to_string(),
         signs_until: chosen.root.valid_until(),

@@ -61,7 +61,7 @@ pub(crate) fn read(paths: &[PathBuf], root: Option<&str>) -> Outcome<Vec<Policy>
 }
 
 /// Returns the finding for a reference that no policy matches.
-pub(crate) fn uncovered(pinned: &PinnedReference) -> Finding {
+pub(crate) fn no_matching_policy(pinned: &PinnedReference) -> Finding {
     Finding::error(
         codes::trust::NO_POLICY,
         format!(

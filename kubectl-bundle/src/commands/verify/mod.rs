@@ -16,18 +16,18 @@ use serde::Serialize;
 
 use crate::failure::Outcome;
 use crate::registry::{self, RegistrySettings};
-use crate::sigstore::root::{Origin, WantedRoot};
+use crate::sigstore::root::{RootOrigin, WantedRoot};
 use crate::ui::Ui;
 use crate::ui::format::Format;
 
-use rules::Rules;
+use rules::LoadedRules;
 use signer::Signer;
-use wanted::Wanted;
+use wanted::AcceptedSigners;
 
 /// Rules for signatures.
-pub(crate) enum Against {
+pub(crate) enum VerificationRules {
     /// Keys or an identity.
-    Signer(Wanted),
+    Signer(AcceptedSigners),
     /// All matching SignaturePolicies in these files.
     Policies(Vec<PathBuf>),
 }
@@ -37,7 +37,7 @@ pub(crate) struct Verify {
     /// The bundle.
     pub(crate) reference: Reference,
     /// Rules for signatures.
-    pub(crate) against: Against,
+    pub(crate) against: VerificationRules,
     /// Predicate types of required attestations; if empty, a signature is required.
     pub(crate) kinds: Vec<PredicateType>,
     /// The trust root.
@@ -50,7 +50,7 @@ pub(crate) struct Verify {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Report {
+struct VerifyReport {
     reference: String,
     digest: String,
     verified: bool,
@@ -58,7 +58,7 @@ struct Report {
     signed_by: Vec<Signer>,
     /// Origin of the trust root; `None` if keys are used.
     #[serde(skip_serializing_if = "Option::is_none")]
-    trust_root: Option<Origin>,
+    trust_root: Option<RootOrigin>,
     findings: Findings,
 }
 
@@ -66,12 +66,15 @@ impl Verify {
     /// Reads keys or policies, fetches signatures, verifies them, and prints the signers.
     pub(crate) async fn run(self, ui: &mut Ui) -> Outcome {
         let now = Timestamp::now();
-        let by_keys = matches!(self.against, Against::Signer(Wanted::Keys(_)));
+        let by_keys = matches!(
+            self.against,
+            VerificationRules::Signer(AcceptedSigners::Keys(_))
+        );
         let root = match &self.against {
-            Against::Signer(wanted) => wanted.root(self.root, ui).await?,
-            Against::Policies(_) => self.root.open(ui).await?,
+            VerificationRules::Signer(wanted) => wanted.root(self.root, ui).await?,
+            VerificationRules::Policies(_) => self.root.open(ui).await?,
         };
-        let rules = Rules::read(self.against, &root, now)?;
+        let rules = LoadedRules::read(self.against, &root, now)?;
         let client = registry::client(&self.registry)?;
         let pinned = registry::pin(ui, &client, &self.reference).await?;
         let signatures = registry::signatures(ui, &client, &pinned).await;
@@ -81,7 +84,7 @@ impl Verify {
             Ok((signed_by, warnings)) => (signed_by, warnings, false),
             Err(findings) => (Vec::new(), findings, true),
         };
-        let report = Report {
+        let report = VerifyReport {
             reference: self.reference.to_string(),
             digest: pinned.digest().to_string(),
             verified: !failed,

@@ -8,25 +8,31 @@ use bundle_trust::proof;
 use jiff::Timestamp;
 
 use super::signer::Signer;
-use super::wanted::Ready;
-use super::{Against, documents};
+use super::wanted::LoadedSigners;
+use super::{VerificationRules, documents};
 use crate::failure::Outcome;
-use crate::sigstore::root::Chosen;
+use crate::sigstore::root::ChosenRoot;
 
 /// Loaded rules.
-pub(super) enum Rules {
+pub(super) enum LoadedRules {
     /// Accepted signers.
-    Signer(Ready),
+    Signer(LoadedSigners),
     /// All matching policies.
     Policies(Vec<Policy>),
 }
 
-impl Rules {
+impl LoadedRules {
     /// Loads the rules.
-    pub(super) fn read(against: Against, root: &Chosen, now: Timestamp) -> Outcome<Self> {
+    pub(super) fn read(
+        against: VerificationRules,
+        root: &ChosenRoot,
+        now: Timestamp,
+    ) -> Outcome<Self> {
         Ok(match against {
-            Against::Signer(wanted) => Self::Signer(wanted.read(root, now)?),
-            Against::Policies(paths) => Self::Policies(documents::read(&paths, root.given())?),
+            VerificationRules::Signer(wanted) => Self::Signer(wanted.read(root, now)?),
+            VerificationRules::Policies(paths) => {
+                Self::Policies(documents::read(&paths, root.given())?)
+            }
         })
     }
 }
@@ -36,24 +42,24 @@ pub(super) type Decision = Result<(Vec<Signer>, Findings), Findings>;
 
 /// Evaluates the rules.
 pub(super) fn decide(
-    rules: &Rules,
+    rules: &LoadedRules,
     kinds: &[PredicateType],
     pinned: &PinnedReference,
     signatures: &Result<Vec<RawSignature>, Unavailable>,
     now: Timestamp,
 ) -> Decision {
     match rules {
-        Rules::Signer(ready) => {
+        LoadedRules::Signer(ready) => {
             let signatures = signatures
                 .as_ref()
                 .map_err(|unavailable| Findings::from(unavailable.0.clone()))?;
             let signers = ready.of_digest(kinds, pinned, signatures)?;
             Ok((signers, Findings::default()))
         }
-        Rules::Policies(policies) => {
+        LoadedRules::Policies(policies) => {
             let covers = |policy: &Policy| policy.matches(pinned.reference());
             if !policies.iter().any(covers) {
-                return Err(documents::uncovered(pinned).into());
+                return Err(documents::no_matching_policy(pinned).into());
             }
             let class = ClassSignatures::Required;
             let decided = proof::decide(pinned.clone(), signatures, policies, class, now)

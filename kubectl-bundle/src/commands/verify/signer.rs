@@ -74,7 +74,7 @@ impl Signer {
     }
 
     /// Returns the signed annotations or the predicate type.
-    pub(crate) fn says(&self) -> String {
+    pub(crate) fn description(&self) -> String {
         let beside = self.annotations.iter();
         let beside = beside.map(|(key, value)| format!("{key}={value}"));
         let kind = self.predicate_type.iter().cloned();
@@ -119,7 +119,7 @@ fn halves(signer: policy::Signer) -> (Option<String>, Option<IdentityName>) {
 pub(crate) fn table(by: &'static str, signers: Vec<Signer>) -> Table {
     let mut table = Table::new([by, "AUTHORITY", "SIGNER", "WHEN", "SAYS"]);
     for signer in signers {
-        let (short, when, says) = (signer.short(), signer.when(), signer.says());
+        let (short, when, says) = (signer.short(), signer.when(), signer.description());
         table.row([
             signer.by,
             signer.authority.unwrap_or_default(),

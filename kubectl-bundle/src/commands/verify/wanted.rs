@@ -11,29 +11,29 @@ use jiff::Timestamp;
 
 use super::signer::Signer;
 use crate::failure::Outcome;
-use crate::kms::Place;
-use crate::sigstore::root::{Chosen, WantedRoot};
+use crate::kms::KeyLocation;
+use crate::sigstore::root::{ChosenRoot, WantedRoot};
 use crate::ui::Ui;
 
 /// Accepted signers.
-pub(crate) enum Wanted {
+pub(crate) enum AcceptedSigners {
     /// Any of these public keys.
-    Keys(Vec<Place>),
+    Keys(Vec<KeyLocation>),
     /// A certificate for this identity.
     Identity(Identity),
 }
 
 /// Accepted signers with loaded keys and trust root.
-pub(crate) struct Ready {
+pub(crate) struct LoadedSigners {
     who: Vec<Who>,
     against: verify::Against,
     /// Locations of the keys.
-    places: Vec<(KeyId, Place)>,
+    places: Vec<(KeyId, KeyLocation)>,
 }
 
-impl Wanted {
+impl AcceptedSigners {
     /// Returns the trust root. With keys, it is only used for the signing time.
-    pub(crate) async fn root(&self, root: WantedRoot, ui: &mut Ui) -> Outcome<Chosen> {
+    pub(crate) async fn root(&self, root: WantedRoot, ui: &mut Ui) -> Outcome<ChosenRoot> {
         match self {
             Self::Keys(_) => root.open_for_times(ui).await,
             Self::Identity(_) => root.open(ui).await,
@@ -41,9 +41,9 @@ impl Wanted {
     }
 
     /// Reads the keys.
-    pub(crate) fn read(self, root: &Chosen, now: Timestamp) -> Outcome<Ready> {
+    pub(crate) fn read(self, root: &ChosenRoot, now: Timestamp) -> Outcome<LoadedSigners> {
         let root = &root.root;
-        let mut ready = Ready {
+        let mut ready = LoadedSigners {
             who: Vec::new(),
             against: verify::Against {
                 keys: Vec::new(),
@@ -73,7 +73,7 @@ impl Wanted {
     }
 }
 
-impl Ready {
+impl LoadedSigners {
     /// Returns those who signed the pinned content or attested all of these predicate types.
     pub(super) fn of_digest(
         &self,

@@ -4,12 +4,12 @@
 use bundle_core::diagnostic::{Finding, codes};
 use url::Url;
 
-use super::super::http::Http;
+use super::super::http::HttpClients;
 use super::super::secret::Secret;
 use super::callback::Callback;
 use super::discovery::Endpoints;
 use super::opener::Opener;
-use super::{Granted, ISSUER, Login, Refusal, SCOPE, claims, form, pkce, unusable};
+use super::{ErrorResponse, ISSUER, Login, SCOPE, TokenResponse, claims, form, pkce, unusable};
 use crate::failure::Outcome;
 use crate::ui::Ui;
 
@@ -17,7 +17,7 @@ pub(super) async fn token(
     login: &Login,
     opener: Option<&Opener>,
     endpoints: &Endpoints,
-    http: &Http,
+    http: &HttpClients,
     ui: &mut Ui,
 ) -> Outcome<Secret> {
     let place = endpoints.authorization.as_ref().ok_or_else(|| {
@@ -48,7 +48,7 @@ pub(super) async fn token(
     ];
     let (is_success, answer) = http.ask(form(&endpoints.token, &fields)).await?;
     if !is_success {
-        let words = serde_json::from_slice::<Refusal>(&answer)
+        let words = serde_json::from_slice::<ErrorResponse>(&answer)
             .map_or_else(|_| "no reason given".to_owned(), |refusal| refusal.words());
         return Err(Finding::error(
             codes::trust::SERVICE_REFUSED,
@@ -57,7 +57,7 @@ pub(super) async fn token(
         .hint("nothing was signed; check that the issuer knows this client (--oidc-client-id)")
         .into());
     }
-    let granted: Granted =
+    let granted: TokenResponse =
         serde_json::from_slice(&answer).map_err(|_| unusable("it contains no identity token"))?;
     claims::check(login, &granted.id_token, Some(&nonce))?;
     Ok(granted.id_token)

@@ -14,17 +14,17 @@ use tokio::time::timeout;
 use url::Url;
 
 use super::super::secret::Secret;
-use super::{Refusal, refused};
+use super::{ErrorResponse, refused};
 use crate::failure::{Failure, Outcome};
 
 /// Timeout of the login.
-const PATIENCE: Duration = Duration::from_secs(5 * 60);
+const LOGIN_TIMEOUT: Duration = Duration::from_secs(5 * 60);
 /// Timeout of a connection.
-const VISIT: Duration = Duration::from_secs(10);
+const CONNECTION_TIMEOUT: Duration = Duration::from_secs(10);
 /// Maximum number of concurrent connections: browsers open spare ones.
-const VISITORS: usize = 16;
+const MAX_CONNECTIONS: usize = 16;
 /// Maximum size of the beginning of a request, in bytes.
-const LONGEST: usize = 16 * 1024;
+const MAX_REQUEST_BYTES: usize = 16 * 1024;
 const PATH: &str = "/auth/callback";
 
 /// Listeners on loopback, with the same port on IPv4 and IPv6.
@@ -34,14 +34,14 @@ pub(super) struct Callback {
 }
 
 /// Expected values of the redirect.
-struct Expected {
+struct ExpectedRedirect {
     port: u16,
     state: String,
     issuer: String,
 }
 
 /// Result of the redirect.
-type Verdict = Result<Secret, Finding>;
+type RedirectResult = Result<Secret, Finding>;
 
 impl Callback {
     pub(super) async fn listen() -> Outcome<Self> {
@@ -73,7 +73,7 @@ impl Callback {
 
     /// Waits for the redirect and returns its code.
     pub(super) async fn code(self, state: String, issuer: &str) -> Outcome<Secret> {
-        let expected = Arc::new(Expected {
+        let expected = Arc::new(ExpectedRedirect {
             port: self.port,
             state,
             issuer: issuer.to_owned(),
@@ -84,7 +84,7 @@ impl Callback {
         for listener in self.listeners {
             acceptors.spawn(accept(listener, Arc::clone(&expected), tell.clone()));
         }
-        match timeout(PATIENCE, heard.recv()).await {
+        match timeout(LOGIN_TIMEOUT, heard.recv()).await {
             Ok(Some(verdict)) => Ok(verdict?),
             Ok(None) | Err(_) => {
                 Err(refused("the login was not completed within 5 minutes").into())
@@ -93,11 +93,15 @@ impl Callback {
     }
 }
 
-async fn accept(listener: TcpListener, expected: Arc<Expected>, tell: mpsc::Sender<Verdict>) {
+async fn accept(
+    listener: TcpListener,
+    expected: Arc<ExpectedRedirect>,
+    tell: mpsc::Sender<RedirectResult>,
+) {
     let mut visitors = JoinSet::new();
     loop {
         while visitors.try_join_next().is_some() {}
-        if visitors.len() >= VISITORS {
+        if visitors.len() >= MAX_CONNECTIONS {
             visitors.join_next().await;
         }
         let Ok((stream, _)) = listener.accept().await else {
@@ -107,7 +111,9 @@ async fn accept(listener: TcpListener, expected: Arc<Expected>, tell: mpsc::Send
         };
         let (expected, tell) = (Arc::clone(&expected), tell.clone());
         visitors.spawn(async move {
-            if let Ok(Some(verdict)) = timeout(VISIT, visit(stream, &expected)).await {
+            if let Ok(Some(verdict)) =
+                timeout(CONNECTION_TIMEOUT, handle_request(stream, &expected)).await
+            {
                 // Only the first result is used.
                 let _ = tell.try_send(verdict);
             }
@@ -116,15 +122,18 @@ async fn accept(listener: TcpListener, expected: Arc<Expected>, tell: mpsc::Send
 }
 
 /// Handles one request; `None` if it is not the expected redirect.
-async fn visit(mut stream: TcpStream, expected: &Expected) -> Option<Verdict> {
+async fn handle_request(
+    mut stream: TcpStream,
+    expected: &ExpectedRedirect,
+) -> Option<RedirectResult> {
     let mut request = Vec::new();
     while !request.windows(4).any(|end| end == b"\r\n\r\n") {
-        if request.len() >= LONGEST || stream.read_buf(&mut request).await.ok()? == 0 {
+        if request.len() >= MAX_REQUEST_BYTES || stream.read_buf(&mut request).await.ok()? == 0 {
             return None;
         }
     }
     let request = String::from_utf8(request).ok()?;
-    let verdict = expected.judge(&request);
+    let verdict = expected.redirect_result(&request);
     let (status, text) = match &verdict {
         Some(Ok(_)) => ("200 OK", "You are logged in. This page can be closed."),
         Some(Err(_)) => ("200 OK", "You are not logged in. This page can be closed."),
@@ -142,9 +151,9 @@ async fn visit(mut stream: TcpStream, expected: &Expected) -> Option<Verdict> {
     verdict
 }
 
-impl Expected {
+impl ExpectedRedirect {
     /// Returns the result if the request is the expected redirect.
-    fn judge(&self, request: &str) -> Option<Verdict> {
+    fn redirect_result(&self, request: &str) -> Option<RedirectResult> {
         let mut lines = request.split("\r\n");
         let mut words = lines.next()?.split(' ');
         let (method, target, version) = (words.next()?, words.next()?, words.next()?);
@@ -182,7 +191,7 @@ impl Expected {
         match (once("code")?, once("error")?) {
             (Some(code), None) if !code.is_empty() => Some(Ok(code.into())),
             (None, Some(error)) => {
-                let refusal = Refusal {
+                let refusal = ErrorResponse {
                     error,
                     error_description: once("error_description")?.unwrap_or_default(),
                 };
@@ -197,18 +206,18 @@ impl Expected {
 mod tests {
     use super::*;
 
-    fn expected() -> Expected {
-        Expected {
+    fn expected() -> ExpectedRedirect {
+        ExpectedRedirect {
             port: 4000,
             state: "our-state".to_owned(),
             issuer: "https://issuer.example.com".to_owned(),
         }
     }
 
-    fn asked(target: &str) -> Option<Verdict> {
+    fn asked(target: &str) -> Option<RedirectResult> {
         let request =
             format!("GET {target} HTTP/1.1\r\nAccept: */*\r\nhost: localhost:4000\r\n\r\n");
-        expected().judge(&request)
+        expected().redirect_result(&request)
     }
 
     #[test]
@@ -256,7 +265,7 @@ mod tests {
             "\r\n\r\n".to_owned(),
             "GET\r\n\r\n".to_owned(),
         ] {
-            assert!(expected().judge(&request).is_none(), "{request}");
+            assert!(expected().redirect_result(&request).is_none(), "{request}");
         }
     }
 }

@@ -7,25 +7,25 @@ use bundle_core::diagnostic::codes;
 use serde::Deserialize;
 use url::Url;
 
-use super::super::http::Http;
+use super::super::http::HttpClients;
 use super::super::secret::Secret;
 use super::discovery::Endpoints;
-use super::{Granted, Login, Refusal, SCOPE, claims, form, pkce, refused, unusable};
+use super::{ErrorResponse, Login, SCOPE, TokenResponse, claims, form, pkce, refused, unusable};
 use crate::failure::{Failure, Outcome};
 use crate::ui::{Ui, safe};
 
 const GRANT: &str = "urn:ietf:params:oauth:grant-type:device_code";
 /// Maximum time for the login in seconds, regardless of the issuer's.
-const PATIENCE: u64 = 15 * 60;
+const MAX_LOGIN_SECONDS: u64 = 15 * 60;
 /// Default polling interval, in seconds.
-const PAUSE: u64 = 5;
+const DEFAULT_INTERVAL: u64 = 5;
 /// Increase of the interval after `slow_down`, in seconds.
-const SLOWER: u64 = 5;
+const INTERVAL_INCREASE: u64 = 5;
 /// Maximum number of consecutive failed polls.
-const SILENCES: u32 = 3;
+const MAX_FAILURES: u32 = 3;
 
 #[derive(Deserialize)]
-struct Begun {
+struct DeviceAuthorization {
     device_code: Secret,
     user_code: String,
     #[serde(alias = "verification_url")]
@@ -36,7 +36,7 @@ struct Begun {
 }
 
 /// Result of a poll.
-enum Next {
+enum PollResult {
     Token(Secret),
     Wait,
     WaitLonger,
@@ -46,7 +46,7 @@ enum Next {
 pub(super) async fn token(
     login: &Login,
     endpoints: &Endpoints,
-    http: &Http,
+    http: &HttpClients,
     ui: &mut Ui,
 ) -> Outcome<Secret> {
     let place = endpoints.device.as_ref().ok_or_else(|| {
@@ -60,7 +60,7 @@ pub(super) async fn token(
         ("code_challenge_method", "S256"),
     ];
     let answer = http.send(form(place, &fields)).await?;
-    let begun: Begun = serde_json::from_slice(&answer)
+    let begun: DeviceAuthorization = serde_json::from_slice(&answer)
         .map_err(|_| unusable("it is not a device authorization response"))?;
     tell(&begun, place, ui)?;
     let fields = [
@@ -70,8 +70,8 @@ pub(super) async fn token(
         ("code_verifier", &verifier),
     ];
     let _progress = ui.progress("waiting for the login");
-    let end = Instant::now() + Duration::from_secs(begun.expires_in.min(PATIENCE));
-    let mut pause = begun.interval.unwrap_or(PAUSE).clamp(1, 60);
+    let end = Instant::now() + Duration::from_secs(begun.expires_in.min(MAX_LOGIN_SECONDS));
+    let mut pause = begun.interval.unwrap_or(DEFAULT_INTERVAL).clamp(1, 60);
     let mut silent = 0;
     loop {
         tokio::time::sleep(Duration::from_secs(pause)).await;
@@ -81,21 +81,21 @@ pub(super) async fn token(
         match http.ask(form(&endpoints.token, &fields)).await {
             Err(failure) => {
                 silent += 1;
-                if silent == SILENCES {
+                if silent == MAX_FAILURES {
                     return Err(failure);
                 }
                 pause = (pause * 2).min(60);
             }
             Ok((is_success, answer)) => {
                 silent = 0;
-                match judge(is_success, &answer) {
-                    Next::Token(token) => {
+                match redirect_result(is_success, &answer) {
+                    PollResult::Token(token) => {
                         claims::check(login, &token, None)?;
                         return Ok(token);
                     }
-                    Next::Wait => {}
-                    Next::WaitLonger => pause += SLOWER,
-                    Next::Refused(failure) => return Err(failure),
+                    PollResult::Wait => {}
+                    PollResult::WaitLonger => pause += INTERVAL_INCREASE,
+                    PollResult::Refused(failure) => return Err(failure),
                 }
             }
         }
@@ -103,7 +103,7 @@ pub(super) async fn token(
 }
 
 /// Prints the URL and the code. Both are untrusted text from the issuer.
-fn tell(begun: &Begun, asked: &Url, ui: &mut Ui) -> Outcome {
+fn tell(begun: &DeviceAuthorization, asked: &Url, ui: &mut Ui) -> Outcome {
     let code = begun.user_code.trim();
     if code.is_empty() || code.len() > 64 || !code.chars().all(|one| one.is_ascii_graphic()) {
         return Err(unusable("its code cannot be typed").into());
@@ -128,22 +128,22 @@ fn tell(begun: &Begun, asked: &Url, ui: &mut Ui) -> Outcome {
     Ok(())
 }
 
-fn judge(is_success: bool, answer: &[u8]) -> Next {
+fn redirect_result(is_success: bool, answer: &[u8]) -> PollResult {
     if is_success {
-        return match serde_json::from_slice::<Granted>(answer) {
-            Ok(granted) => Next::Token(granted.id_token),
-            Err(_) => Next::Refused(unusable("it contains no identity token").into()),
+        return match serde_json::from_slice::<TokenResponse>(answer) {
+            Ok(granted) => PollResult::Token(granted.id_token),
+            Err(_) => PollResult::Refused(unusable("it contains no identity token").into()),
         };
     }
-    let Ok(refusal) = serde_json::from_slice::<Refusal>(answer) else {
-        return Next::Refused(unusable("it is neither a token nor an error").into());
+    let Ok(refusal) = serde_json::from_slice::<ErrorResponse>(answer) else {
+        return PollResult::Refused(unusable("it is neither a token nor an error").into());
     };
     match refusal.error.as_str() {
-        "authorization_pending" => Next::Wait,
-        "slow_down" => Next::WaitLonger,
-        "expired_token" => Next::Refused(refused("the code has expired").into()),
-        "access_denied" => Next::Refused(refused("the login was denied").into()),
-        _ => Next::Refused(
+        "authorization_pending" => PollResult::Wait,
+        "slow_down" => PollResult::WaitLonger,
+        "expired_token" => PollResult::Refused(refused("the code has expired").into()),
+        "access_denied" => PollResult::Refused(refused("the login was denied").into()),
+        _ => PollResult::Refused(
             bundle_core::diagnostic::Finding::error(
                 codes::trust::SERVICE_REFUSED,
                 format!("{} rejects the login: {}", super::ISSUER, refusal.words()),
@@ -160,21 +160,22 @@ mod tests {
 
     #[test]
     fn issuer_can_slow_down_or_end_the_polling() {
-        let says = |error: &str| judge(false, format!(r#"{{"error":"{error}"}}"#).as_bytes());
-        assert!(matches!(says("authorization_pending"), Next::Wait));
-        assert!(matches!(says("slow_down"), Next::WaitLonger));
+        let says =
+            |error: &str| redirect_result(false, format!(r#"{{"error":"{error}"}}"#).as_bytes());
+        assert!(matches!(says("authorization_pending"), PollResult::Wait));
+        assert!(matches!(says("slow_down"), PollResult::WaitLonger));
         for ended in ["expired_token", "access_denied", "invalid_client", ""] {
-            assert!(matches!(says(ended), Next::Refused(_)), "{ended}");
+            assert!(matches!(says(ended), PollResult::Refused(_)), "{ended}");
         }
         assert!(matches!(
-            judge(true, br#"{"id_token":"a.b.c"}"#),
-            Next::Token(_)
+            redirect_result(true, br#"{"id_token":"a.b.c"}"#),
+            PollResult::Token(_)
         ));
         for answer in ["", "{}", r#"{"access_token":"a"}"#, "[]"] {
             for is_success in [true, false] {
                 assert!(matches!(
-                    judge(is_success, answer.as_bytes()),
-                    Next::Refused(_)
+                    redirect_result(is_success, answer.as_bytes()),
+                    PollResult::Refused(_)
                 ));
             }
         }

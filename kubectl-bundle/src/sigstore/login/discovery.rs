@@ -4,7 +4,7 @@ use bundle_core::diagnostic::{Finding, codes};
 use serde::Deserialize;
 use url::Url;
 
-use super::super::http::{Ask, Http, is_loopback};
+use super::super::http::{HttpClients, ServiceRequest, is_loopback};
 use super::{ISSUER, unusable};
 use crate::failure::{Failure, Outcome};
 
@@ -30,7 +30,7 @@ struct Document {
 }
 
 /// Reads the endpoints of `issuer`.
-pub(super) async fn discover(http: &Http, issuer: &str) -> Outcome<Endpoints> {
+pub(super) async fn discover(http: &HttpClients, issuer: &str) -> Outcome<Endpoints> {
     let address = Url::parse(issuer).map_err(|error| {
         let finding = Finding::error(
             codes::usage::BAD_ARGUMENT,
@@ -43,7 +43,7 @@ pub(super) async fn discover(http: &Http, issuer: &str) -> Outcome<Endpoints> {
         issuer.trim_end_matches('/')
     );
     let answer = http
-        .send(Ask {
+        .send(ServiceRequest {
             who: ISSUER,
             url: Url::parse(&place),
             media_type: "",

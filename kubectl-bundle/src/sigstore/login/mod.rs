@@ -11,7 +11,7 @@ mod pkce;
 use bundle_core::diagnostic::{Finding, codes};
 use serde::Deserialize;
 
-use super::http::{Ask, Http};
+use super::http::{HttpClients, ServiceRequest};
 use super::secret::Secret;
 use crate::failure::Outcome;
 use crate::ui::{Ui, safe};
@@ -25,7 +25,7 @@ const SCOPE: &str = "openid email";
 
 /// Kind of login.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Flow {
+pub(crate) enum LoginKind {
     /// In a browser on this machine, which the opener starts; without one, the user opens the URL.
     Browser(Option<Opener>),
     /// On any device, with a code.
@@ -39,31 +39,31 @@ pub(super) struct Login {
     /// Client ID.
     pub(super) client: String,
     /// Kind of login.
-    pub(super) flow: Flow,
+    pub(super) flow: LoginKind,
 }
 
 impl Login {
     /// Runs the login and returns the token.
-    pub(super) async fn token(&self, http: &Http, ui: &mut Ui) -> Outcome<Secret> {
+    pub(super) async fn token(&self, http: &HttpClients, ui: &mut Ui) -> Outcome<Secret> {
         let endpoints = discovery::discover(http, &self.issuer).await?;
         match &self.flow {
-            Flow::Browser(opener) => {
+            LoginKind::Browser(opener) => {
                 Box::pin(browser::token(self, opener.as_ref(), &endpoints, http, ui)).await
             }
-            Flow::Device => Box::pin(device::token(self, &endpoints, http, ui)).await,
+            LoginKind::Device => Box::pin(device::token(self, &endpoints, http, ui)).await,
         }
     }
 }
 
 /// Error response of a token endpoint (RFC 6749, 5.2).
 #[derive(Deserialize)]
-struct Refusal {
+struct ErrorResponse {
     error: String,
     #[serde(default)]
     error_description: String,
 }
 
-impl Refusal {
+impl ErrorResponse {
     /// Returns the error on one line.
     fn words(&self) -> String {
         match self.error_description.as_str() {
@@ -74,16 +74,16 @@ impl Refusal {
 }
 
 #[derive(Deserialize)]
-struct Granted {
+struct TokenResponse {
     id_token: Secret,
 }
 
 /// Returns a request with form fields.
-fn form(url: &url::Url, fields: &[(&str, &str)]) -> Ask {
+fn form(url: &url::Url, fields: &[(&str, &str)]) -> ServiceRequest {
     let content = url::form_urlencoded::Serializer::new(String::new())
         .extend_pairs(fields)
         .finish();
-    Ask {
+    ServiceRequest {
         who: ISSUER,
         url: Ok(url.clone()),
         media_type: "application/x-www-form-urlencoded",

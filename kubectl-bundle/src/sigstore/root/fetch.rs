@@ -8,43 +8,43 @@ use sigstore_tuf::transport::FetchFuture;
 use sigstore_tuf::{Error, Repository};
 use url::Url;
 
-use crate::sigstore::http::Http;
+use crate::sigstore::http::HttpClients;
 
 /// A repository at a URL.
 pub(super) struct Mirror {
-    http: Arc<Http>,
+    http: Arc<HttpClients>,
     base: Url,
 }
 
 /// Reason for which a file was not downloaded.
 #[derive(Debug)]
-pub(super) enum Unfetched {
+pub(super) enum FetchError {
     /// The mirror did not respond, or not in time.
-    Silent(reqwest::Error),
+    Unreachable(reqwest::Error),
     /// The mirror returned an error status.
     Status(StatusCode),
     /// The file exceeds its size limit.
-    Endless {
+    TooLarge {
         /// Limit in bytes.
         limit: u64,
     },
 }
 
-impl fmt::Display for Unfetched {
+impl fmt::Display for FetchError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Silent(error) if error.is_timeout() => f.write_str("no response in time"),
-            Self::Silent(error) => error.fmt(f),
+            Self::Unreachable(error) if error.is_timeout() => f.write_str("no response in time"),
+            Self::Unreachable(error) => error.fmt(f),
             Self::Status(status) => write!(f, "status {status}"),
-            Self::Endless { limit } => write!(f, "more than {limit} bytes"),
+            Self::TooLarge { limit } => write!(f, "more than {limit} bytes"),
         }
     }
 }
 
-impl std::error::Error for Unfetched {
+impl std::error::Error for FetchError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Self::Silent(error) => error.source(),
+            Self::Unreachable(error) => error.source(),
             _ => None,
         }
     }
@@ -52,7 +52,7 @@ impl std::error::Error for Unfetched {
 
 impl Mirror {
     /// Returns the mirror at `base`, which ends with a slash.
-    pub(super) fn new(http: Arc<Http>, base: Url) -> Self {
+    pub(super) fn new(http: Arc<HttpClients>, base: Url) -> Self {
         Self { http, base }
     }
 
@@ -66,20 +66,20 @@ impl Mirror {
             .map_err(|why| Error::transport_with_source(path.to_owned(), why))
     }
 
-    async fn bounded(&self, url: Url, limit: u64) -> Result<Option<Vec<u8>>, Unfetched> {
-        let silent = |error: reqwest::Error| Unfetched::Silent(error.without_url());
+    async fn bounded(&self, url: Url, limit: u64) -> Result<Option<Vec<u8>>, FetchError> {
+        let silent = |error: reqwest::Error| FetchError::Unreachable(error.without_url());
         let client = self.http.client(&url);
         let mut response = client.get(url).send().await.map_err(silent)?;
         match response.status() {
             // Object stores return 403 for missing files.
             StatusCode::NOT_FOUND | StatusCode::FORBIDDEN => return Ok(None),
-            status if !status.is_success() => return Err(Unfetched::Status(status)),
+            status if !status.is_success() => return Err(FetchError::Status(status)),
             _ => {}
         }
         let mut body = Vec::new();
         while let Some(chunk) = response.chunk().await.map_err(silent)? {
             if (body.len() + chunk.len()) as u64 > limit {
-                return Err(Unfetched::Endless { limit });
+                return Err(FetchError::TooLarge { limit });
             }
             body.extend_from_slice(&chunk);
         }
@@ -128,7 +128,7 @@ mod tests {
                     }
                 }
             });
-            let http = Arc::new(Http::new(&[]).unwrap());
+            let http = Arc::new(HttpClients::new(&[]).unwrap());
             let mirror = Mirror::new(http, base.parse().unwrap());
             mirror.get("timestamp.json", 16_384).await.unwrap_err()
         });

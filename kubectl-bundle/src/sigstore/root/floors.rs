@@ -6,11 +6,11 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use sigstore_tuf::{Error, MetadataStore, TrustedMetadataSet};
 
-use super::store::{Draft, SNAPSHOT, TIMESTAMP};
+use super::store::{MetadataUpdate, SNAPSHOT, TIMESTAMP};
 
 /// Versions of validly signed metadata under the current root. 0 means none.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Floors {
+pub(super) struct MinimumVersions {
     timestamp: u64,
     /// Version of the snapshot, from a timestamp.
     snapshot: u64,
@@ -18,9 +18,9 @@ pub(super) struct Floors {
     targets: BTreeMap<String, u64>,
 }
 
-impl Floors {
+impl MinimumVersions {
     /// Returns the versions of all stored metadata.
-    pub(super) fn kept(root: &[u8], draft: &Draft) -> Self {
+    pub(super) fn kept(root: &[u8], draft: &MetadataUpdate) -> Self {
         let mut floors = Self::default();
         for (timestamp, snapshot) in draft.kept_versions() {
             floors.raise(root, &timestamp, snapshot.as_deref());
@@ -29,7 +29,7 @@ impl Floors {
     }
 
     /// Returns the versions of this refresh, complete or not.
-    pub(super) fn after(root: &[u8], draft: &Draft) -> Self {
+    pub(super) fn after(root: &[u8], draft: &MetadataUpdate) -> Self {
         let mut floors = Self::default();
         if let Ok(Some(timestamp)) = draft.load(TIMESTAMP) {
             let snapshot = draft.load(SNAPSHOT).ok().flatten();

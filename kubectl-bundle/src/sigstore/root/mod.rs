@@ -14,17 +14,17 @@ use bundle_trust::root::Root;
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 
-use super::http::Http;
+use super::http::HttpClients;
 use crate::failure::{self, Failure, Outcome};
 use crate::files;
 use crate::ui::Ui;
 
-use repository::{Material, Source};
+use repository::{TufRepository, TufTargets};
 
 pub(crate) use store::{Folders, Instance};
 
 /// Time after which a repository is read again.
-const FRESH: SignedDuration = SignedDuration::from_hours(24);
+const REFRESH_INTERVAL: SignedDuration = SignedDuration::from_hours(24);
 
 /// Settings for the trust root.
 #[derive(Debug, Clone)]
@@ -40,13 +40,13 @@ pub(crate) struct WantedRoot {
 }
 
 /// A trust root and its origin.
-pub(crate) struct Chosen {
+pub(crate) struct ChosenRoot {
     /// Text of the trust root.
     pub(crate) text: String,
     /// Parsed trust root.
     pub(crate) root: Arc<Root>,
     /// Origin.
-    pub(crate) origin: Origin,
+    pub(crate) origin: RootOrigin,
     /// Signing config of the same instance.
     pub(crate) signing_config: Option<Vec<u8>>,
 }
@@ -58,7 +58,7 @@ pub(crate) struct Chosen {
     rename_all = "kebab-case",
     rename_all_fields = "camelCase"
 )]
-pub(crate) enum Origin {
+pub(crate) enum RootOrigin {
     /// Built-in.
     BuiltIn,
     /// A file.
@@ -80,7 +80,7 @@ pub(crate) enum Origin {
     },
 }
 
-impl std::fmt::Display for Origin {
+impl std::fmt::Display for RootOrigin {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::BuiltIn => f.write_str("built in"),
@@ -101,12 +101,12 @@ impl std::fmt::Display for Origin {
     }
 }
 
-impl Chosen {
+impl ChosenRoot {
     fn built_in() -> Outcome<Self> {
         Ok(Self {
             text: Root::public_text().to_owned(),
             root: Root::public()?,
-            origin: Origin::BuiltIn,
+            origin: RootOrigin::BuiltIn,
             signing_config: None,
         })
     }
@@ -114,7 +114,7 @@ impl Chosen {
     /// Returns the text, unless it is the built-in trust root.
     pub(crate) fn given(&self) -> Option<&str> {
         match self.origin {
-            Origin::BuiltIn => None,
+            RootOrigin::BuiltIn => None,
             _ => Some(&self.text),
         }
     }
@@ -122,31 +122,31 @@ impl Chosen {
 
 impl WantedRoot {
     /// Returns the trust root, and refreshes the repository if the last refresh is old.
-    pub(crate) async fn open(&self, ui: &mut Ui) -> Outcome<Chosen> {
+    pub(crate) async fn open(&self, ui: &mut Ui) -> Outcome<ChosenRoot> {
         if let Some(path) = &self.file {
             let text = files::read_text(path)?;
-            return Ok(Chosen {
+            return Ok(ChosenRoot {
                 root: Root::from_text(&text)
                     .map_err(|finding| Failure::from(failure::in_file(finding, path)))?,
                 text,
-                origin: Origin::File {
+                origin: RootOrigin::File {
                     file: path.display().to_string(),
                 },
                 signing_config: None,
             });
         }
         let Some(folders) = &self.folders else {
-            return Chosen::built_in();
+            return ChosenRoot::built_in();
         };
         let Some(instance) = folders.instance()? else {
-            return Chosen::built_in();
+            return ChosenRoot::built_in();
         };
-        let source = Source {
+        let source = TufRepository {
             kept: folders.kept(&instance),
             instance: &instance,
             now: Timestamp::now(),
         };
-        let kept = source.what_is_kept().await;
+        let kept = source.stored_targets().await;
         let material = if self.offline {
             kept.map_err(|error| source.unusable(&error))?
         } else {
@@ -156,7 +156,7 @@ impl WantedRoot {
                     let _progress = ui.progress("refreshing the TUF repository");
                     match (Box::pin(source.ask(self.http()?)).await, kept) {
                         (Ok(material), _) => material,
-                        (Err(failure), Ok(material)) if is_silence(&failure) => {
+                        (Err(failure), Ok(material)) if is_unreachable(&failure) => {
                             ui.finding(&source.told());
                             material
                         }
@@ -170,7 +170,7 @@ impl WantedRoot {
 
     /// Returns a trust root that is only used for signing times: no repository is read, and the
     /// built-in trust root is used if the stored one is invalid.
-    pub(crate) async fn open_for_times(mut self, ui: &mut Ui) -> Outcome<Chosen> {
+    pub(crate) async fn open_for_times(mut self, ui: &mut Ui) -> Outcome<ChosenRoot> {
         self.offline = true;
         if self.file.is_some() {
             return self.open(ui).await;
@@ -179,12 +179,16 @@ impl WantedRoot {
             return Ok(chosen);
         }
         ui.note("signing times are verified with the built-in trust root: the stored metadata of the TUF repository is invalid");
-        Chosen::built_in()
+        ChosenRoot::built_in()
     }
 
     /// Refreshes the repository.
-    pub(crate) async fn update(&self, instance: &Instance, folders: &Folders) -> Outcome<Chosen> {
-        let source = Source {
+    pub(crate) async fn update(
+        &self,
+        instance: &Instance,
+        folders: &Folders,
+    ) -> Outcome<ChosenRoot> {
+        let source = TufRepository {
             kept: folders.kept(instance),
             instance,
             now: Timestamp::now(),
@@ -194,7 +198,7 @@ impl WantedRoot {
     }
 
     /// Trusts this repository from now on, after it was read and its trust root is valid.
-    pub(crate) async fn init(&self, instance: &Instance, folders: &Folders) -> Outcome<Chosen> {
+    pub(crate) async fn init(&self, instance: &Instance, folders: &Folders) -> Outcome<ChosenRoot> {
         let trusted = matches!(folders.instance(), Ok(Some(before)) if before == *instance);
         let asked = self.update(instance, folders).await;
         if asked.is_err() && !trusted {
@@ -205,24 +209,24 @@ impl WantedRoot {
         Ok(chosen)
     }
 
-    fn http(&self) -> Outcome<Arc<Http>> {
-        Http::new(&self.ca_files).map(Arc::new)
+    fn http(&self) -> Outcome<Arc<HttpClients>> {
+        HttpClients::new(&self.ca_files).map(Arc::new)
     }
 }
 
-impl Source<'_> {
+impl TufRepository<'_> {
     /// Returns `true` if the last refresh is recent, and the clock was not set back since.
     fn is_fresh(&self) -> bool {
         self.kept
             .asked()
-            .is_some_and(|at| at <= self.now && self.now.duration_since(at) < FRESH)
+            .is_some_and(|at| at <= self.now && self.now.duration_since(at) < REFRESH_INTERVAL)
     }
 
-    fn chosen(&self, material: Material) -> Outcome<Chosen> {
-        Ok(Chosen {
+    fn chosen(&self, material: TufTargets) -> Outcome<ChosenRoot> {
+        Ok(ChosenRoot {
             root: Root::from_text(&material.root)?,
             text: material.root,
-            origin: Origin::Repository {
+            origin: RootOrigin::Repository {
                 mirror: self.instance.mirror.clone(),
                 version: material.version,
                 asked: self.kept.asked(),
@@ -234,7 +238,7 @@ impl Source<'_> {
 }
 
 /// Returns `true` if the failure is only an unreachable repository.
-fn is_silence(failure: &Failure) -> bool {
+fn is_unreachable(failure: &Failure) -> bool {
     let Failure::Findings { findings, .. } = failure else {
         return false;
     };

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use sigstore_tuf::transport::FetchFuture;
 use sigstore_tuf::{Repository, canonical_json};
 
-use super::repository::Source;
+use super::repository::TufRepository;
 use super::store::{Folders, Instance};
 
 const NOW: Timestamp = Timestamp::constant(1_900_000_000, 0);
@@ -156,12 +156,12 @@ impl Client {
         client
     }
 
-    fn source(&self) -> Source<'_> {
+    fn source(&self) -> TufRepository<'_> {
         let folders = Folders {
             config: self.folder.path().join("config"),
             cache: self.folder.path().join("cache"),
         };
-        Source {
+        TufRepository {
             kept: folders.kept(&self.instance),
             instance: &self.instance,
             now: NOW,
@@ -217,7 +217,7 @@ async fn rejected_refresh_keeps_its_valid_versions() {
         .refuses(&State::at(10, 10), "older than the trusted version 11")
         .await;
     // The complete metadata is still used offline, and newer metadata is accepted.
-    client.source().what_is_kept().await.unwrap();
+    client.source().stored_targets().await.unwrap();
     client.takes(&State::at(12, 12)).await;
     client
         .refuses(&State::at(11, 11), "older than the trusted version 12")

@@ -11,21 +11,21 @@ use sigstore_tuf::metadata::Role;
 use sigstore_tuf::{Error, Repository, StoreRepository, Updater, UpdaterConfig};
 use url::Url;
 
-use super::fetch::{Mirror, Unfetched};
-use super::floors::Floors;
-use super::store::{Draft, Instance, Kept};
+use super::fetch::{FetchError, Mirror};
+use super::floors::MinimumVersions;
+use super::store::{Instance, MetadataUpdate, StoredMetadata};
 use crate::failure::{Failure, Outcome};
-use crate::sigstore::http::Http;
+use crate::sigstore::http::HttpClients;
 
 /// Timeout of a refresh.
-const PATIENCE: Duration = Duration::from_secs(60);
+const REFRESH_TIMEOUT: Duration = Duration::from_secs(60);
 /// Name of the trust root target.
 const ROOT: &str = "trusted_root.json";
 /// Name of the signing config target, which is optional.
 const CONFIG: &str = "signing_config.v0.2.json";
 
 /// Targets of a repository.
-pub(super) struct Material {
+pub(super) struct TufTargets {
     pub(super) root: String,
     pub(super) config: Option<Vec<u8>>,
     /// Version of the root metadata.
@@ -35,30 +35,31 @@ pub(super) struct Material {
 }
 
 /// A repository, its stored metadata, and the current time.
-pub(super) struct Source<'a> {
+pub(super) struct TufRepository<'a> {
     pub(super) instance: &'a Instance,
-    pub(super) kept: Kept,
+    pub(super) kept: StoredMetadata,
     pub(super) now: Timestamp,
 }
 
-impl Source<'_> {
+impl TufRepository<'_> {
     /// Returns the stored targets if they are valid now.
-    pub(super) async fn what_is_kept(&self) -> Result<Material, Error> {
+    pub(super) async fn stored_targets(&self) -> Result<TufTargets, Error> {
         let draft = self.kept.draft();
         self.read(StoreRepository::new(Arc::clone(&draft)), draft)
             .await
     }
 
     /// Refreshes the repository, stores the metadata, and returns the targets.
-    pub(super) async fn ask(&self, http: Arc<Http>) -> Outcome<Material> {
+    pub(super) async fn ask(&self, http: Arc<HttpClients>) -> Outcome<TufTargets> {
         let base = address(&self.instance.mirror)?;
         self.refresh(Mirror::new(http, base)).await
     }
 
     /// Refreshes from any implementation of a repository.
-    pub(super) async fn refresh(&self, mirror: impl Repository + 'static) -> Outcome<Material> {
+    pub(super) async fn refresh(&self, mirror: impl Repository + 'static) -> Outcome<TufTargets> {
         let draft = self.kept.draft();
-        let asked = tokio::time::timeout(PATIENCE, self.read(mirror, Arc::clone(&draft))).await;
+        let asked =
+            tokio::time::timeout(REFRESH_TIMEOUT, self.read(mirror, Arc::clone(&draft))).await;
         let is_complete = matches!(asked, Ok(Ok(_)));
         if is_complete || draft.has_new_timestamp() {
             self.check_floors(&draft, is_complete)
@@ -68,7 +69,7 @@ impl Source<'_> {
             Ok(Ok(material)) => material,
             Ok(Err(error)) => return Err(self.finding(&error)),
             Err(_) => {
-                let seconds = PATIENCE.as_secs();
+                let seconds = REFRESH_TIMEOUT.as_secs();
                 let why = format!("it did not respond completely within {seconds} s");
                 return Err(self.silent(&why).into());
             }
@@ -80,10 +81,13 @@ impl Source<'_> {
 
     /// Returns an error if versions decreased, also compared with rejected refreshes. The valid
     /// metadata of a rejected refresh is stored.
-    fn check_floors(&self, draft: &Draft, is_complete: bool) -> Result<(), Error> {
+    fn check_floors(&self, draft: &MetadataUpdate, is_complete: bool) -> Result<(), Error> {
         let root = draft.root()?;
         let root = root.as_deref().unwrap_or(self.instance.root.as_bytes());
-        let (floors, now) = (Floors::kept(root, draft), Floors::after(root, draft));
+        let (floors, now) = (
+            MinimumVersions::kept(root, draft),
+            MinimumVersions::after(root, draft),
+        );
         floors.check_timestamp(&now)?;
         let checked = floors.check_snapshot(&now);
         if checked.is_err() || !is_complete {
@@ -95,8 +99,8 @@ impl Source<'_> {
     async fn read(
         &self,
         repository: impl Repository + 'static,
-        draft: Arc<Draft>,
-    ) -> Result<Material, Error> {
+        draft: Arc<MetadataUpdate>,
+    ) -> Result<TufTargets, Error> {
         let mut config = UpdaterConfig::default();
         config.snapshot_max_length = root::LONGEST as u64;
         config.targets_max_length = root::LONGEST as u64;
@@ -120,7 +124,7 @@ impl Source<'_> {
             trusted.snapshot().map(Role::expires),
             trusted.targets_role("targets").map(Role::expires),
         ];
-        Ok(Material {
+        Ok(TufTargets {
             root: text,
             config,
             version: trusted.root().version,
@@ -157,7 +161,7 @@ impl Source<'_> {
                 "cannot store the metadata of a TUF repository",
             ),
             Error::Transport { source, .. } => match unfetched(source.as_deref()) {
-                Some(Unfetched::Endless { .. }) => self.forged(),
+                Some(FetchError::TooLarge { .. }) => self.forged(),
                 Some(_) => self.silent("it cannot be read"),
                 None => self.silent("a file is missing"),
             },
@@ -243,7 +247,7 @@ impl Source<'_> {
 
 fn unfetched<'a>(
     source: Option<&'a (dyn std::error::Error + Send + Sync + 'static)>,
-) -> Option<&'a Unfetched> {
+) -> Option<&'a FetchError> {
     source?.downcast_ref()
 }
 

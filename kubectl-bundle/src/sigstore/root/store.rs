@@ -49,7 +49,7 @@ pub(crate) struct Instance {
 }
 
 #[derive(Serialize, Deserialize)]
-struct Asked {
+struct RefreshTime {
     at: Timestamp,
 }
 
@@ -117,21 +117,21 @@ impl Folders {
     }
 
     /// Returns the stored metadata of this repository and initial root.
-    pub(super) fn kept(&self, instance: &Instance) -> Kept {
+    pub(super) fn kept(&self, instance: &Instance) -> StoredMetadata {
         let name = Digest::of(format!("{}\n{}", instance.mirror, instance.root).as_bytes());
         let name: String = name.hex().chars().take(32).collect();
-        Kept(self.cache.join(NAME).join("tuf").join(name))
+        StoredMetadata(self.cache.join(NAME).join("tuf").join(name))
     }
 }
 
 /// Folder with the metadata of a repository.
 #[derive(Debug, Clone)]
-pub(super) struct Kept(PathBuf);
+pub(super) struct StoredMetadata(PathBuf);
 
-impl Kept {
+impl StoredMetadata {
     /// Returns the stored metadata for a refresh.
-    pub(super) fn draft(&self) -> Arc<Draft> {
-        Arc::new(Draft {
+    pub(super) fn draft(&self) -> Arc<MetadataUpdate> {
+        Arc::new(MetadataUpdate {
             folder: self.0.clone(),
             kept: FileStore::new(&self.0),
             changes: Mutex::default(),
@@ -147,14 +147,14 @@ impl Kept {
     /// Returns the time of the last successful refresh; `None` if it is unknown.
     pub(super) fn asked(&self) -> Option<Timestamp> {
         let bytes = fs_err::read(self.0.join(ASKED)).ok()?;
-        let asked: Asked = serde_json::from_slice(&bytes).ok()?;
+        let asked: RefreshTime = serde_json::from_slice(&bytes).ok()?;
         Some(asked.at)
     }
 
     /// Stores the time of a refresh.
     pub(super) fn set_asked(&self, at: Timestamp) -> Outcome {
         let path = self.0.join(ASKED);
-        let text = serde_json::to_vec(&Asked { at })
+        let text = serde_json::to_vec(&RefreshTime { at })
             .map_err(|error| Failure::caused(unkept(&path), &error))?;
         files::replace(&path, &text, |_| true)
     }
@@ -166,7 +166,7 @@ impl Kept {
 /// targets replace those of the last complete refresh together, so that the stored metadata is
 /// always usable offline. Valid metadata of a rejected refresh is stored separately, as versions
 /// must not decrease (5.4.5, 5.5.7).
-pub(super) struct Draft {
+pub(super) struct MetadataUpdate {
     folder: PathBuf,
     kept: FileStore,
     changes: Mutex<BTreeMap<String, Vec<u8>>>,
@@ -174,12 +174,12 @@ pub(super) struct Draft {
 
 /// A timestamp and its snapshot.
 #[derive(Serialize, Deserialize)]
-struct Refused {
+struct RejectedRefresh {
     timestamp: String,
     snapshot: Option<String>,
 }
 
-impl Draft {
+impl MetadataUpdate {
     /// Stores the changes file by file, the timestamp, which refers to all others, last. Metadata
     /// of rejected refreshes is older and removed.
     pub(super) fn keep(&self) -> Result<(), Error> {
@@ -218,7 +218,7 @@ impl Draft {
         };
         let snapshot = text(SNAPSHOT).filter(|_| with_snapshot);
         let name = REFUSED[usize::from(snapshot.is_some())];
-        let refused = Refused {
+        let refused = RejectedRefresh {
             timestamp,
             snapshot,
         };
@@ -232,7 +232,7 @@ impl Draft {
         let load = |name: &str| self.kept.load(name).ok().flatten();
         let complete = load(TIMESTAMP).map(|timestamp| (timestamp, load(SNAPSHOT)));
         let refused = REFUSED.iter().filter_map(|name| {
-            let refused: Refused = serde_json::from_slice(&load(name)?).ok()?;
+            let refused: RejectedRefresh = serde_json::from_slice(&load(name)?).ok()?;
             let snapshot = refused.snapshot.map(String::into_bytes);
             Some((refused.timestamp.into_bytes(), snapshot))
         });
@@ -284,7 +284,7 @@ fn keys_of_versions(root: &[u8]) -> Option<[Value; 2]> {
     }))
 }
 
-impl MetadataStore for Draft {
+impl MetadataStore for MetadataUpdate {
     fn load(&self, name: &str) -> Result<Option<Vec<u8>>, Error> {
         let changed = self.changes().get(name).cloned();
         match changed {
