@@ -4,35 +4,16 @@
 //! `docs/decisions/registry-client.md` has the reasons for an own client.
 
 mod auth;
-mod budget;
-mod challenge;
-mod contended;
-mod detail;
-mod download;
-mod endpoint;
+mod blobs;
+mod bounded_file;
+mod cache_limit;
 mod error;
-mod feed;
-mod files;
 mod http;
-mod legacy;
-mod login;
-mod look;
 mod manifests;
 mod memory;
 mod mirrors;
-mod pull;
-mod push;
-mod reach;
-mod read;
-mod referrers;
-mod remembered;
 mod repository;
-mod request_log;
-mod stored;
-mod tls;
-mod token;
 mod transport;
-mod upload;
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -41,18 +22,18 @@ use std::time::Duration;
 
 use crate::progress::{NoProgress, Progress};
 
-pub use auth::{Logins, UNUSABLE_PULL_SECRET};
-pub use download::BlobReader;
+pub use auth::credentials::{Logins, UNUSABLE_PULL_SECRET};
+pub use auth::login::Login;
+pub use blobs::download::BlobReader;
+pub use blobs::push::{Pushed, TagPolicy};
+pub use blobs::upload::UploadResult;
 pub use error::{Reason, RegistryError};
-pub use login::Login;
-pub use look::ImageMetadata;
-pub use manifests::ManifestStored;
+pub use manifests::image_metadata::ImageMetadata;
+pub use manifests::raw::ManifestStored;
+pub use manifests::referrers::SignatureStored;
 pub use memory::MemoryReservation;
 pub use mirrors::Mirrors;
-pub use push::{Pushed, TagPolicy};
-pub use referrers::SignatureStored;
 pub use repository::Repository;
-pub use upload::UploadResult;
 
 /// Deadlines and retry pauses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -117,9 +98,9 @@ pub struct ClientOptions {
 /// A registry client. Cheap to clone; clones share connections.
 #[derive(Debug, Clone)]
 pub struct Client {
-    pools: Arc<http::HttpClients>,
-    endpoints: Arc<endpoint::Endpoints>,
-    tokens: Arc<token::Tokens>,
+    pools: Arc<http::client::HttpClients>,
+    endpoints: Arc<auth::endpoint::Endpoints>,
+    tokens: Arc<auth::token::Tokens>,
     mirrors: Arc<Mirrors>,
     deadlines: Box<Deadlines>,
     progress: Arc<dyn Progress>,
@@ -130,13 +111,13 @@ impl Client {
     /// Creates a client. Reads the files of certificate authorities; opens no connection.
     pub fn new(options: ClientOptions) -> Result<Self, RegistryError> {
         Ok(Self {
-            pools: Arc::new(http::HttpClients::new(&options)?),
-            endpoints: Arc::new(endpoint::Endpoints::new(
+            pools: Arc::new(http::client::HttpClients::new(&options)?),
+            endpoints: Arc::new(auth::endpoint::Endpoints::new(
                 options.plain_http,
                 options.mirrors.insecure(),
             )),
             mirrors: Arc::new(options.mirrors),
-            tokens: Arc::new(token::Tokens::new(options.logins)),
+            tokens: Arc::new(auth::token::Tokens::new(options.logins)),
             deadlines: Box::new(options.deadlines),
             progress: Arc::new(NoProgress),
             memory: Arc::new(memory::Unlimited),
@@ -147,7 +128,7 @@ impl Client {
     #[must_use]
     pub fn with_logins(&self, logins: Logins) -> Self {
         Self {
-            tokens: Arc::new(token::Tokens::new(logins)),
+            tokens: Arc::new(auth::token::Tokens::new(logins)),
             ..self.clone()
         }
     }

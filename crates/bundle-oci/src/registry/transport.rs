@@ -14,15 +14,15 @@ use reqwest::header::{
 use reqwest::{Method, Request, Response, StatusCode};
 use url::Url;
 
-use super::challenge::Challenge;
-use super::detail::detail_of;
-use super::endpoint::{Endpoint, challenge_of};
-use super::feed::BlobPart;
-use super::http::authority;
-use super::login::Login;
+use super::auth::challenge::Challenge;
+use super::auth::endpoint::{Endpoint, challenge_of};
+use super::auth::login::Login;
+use super::auth::token::TokenScope;
+use super::http::body::BlobPart;
+use super::http::client::authority;
+use super::http::error_message::detail_of;
+use super::http::zone::NetworkZone;
 use super::mirrors::AccessKind;
-use super::reach::NetworkZone;
-use super::token::TokenScope;
 use super::{Client, Reason, Repository};
 use crate::clock::timestamp;
 use crate::limits::REDIRECTS;

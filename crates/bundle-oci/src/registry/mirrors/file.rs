@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 use super::{MirrorRule, RegistryRule};
 use crate::limits::CREDENTIAL_BYTES;
-use crate::registry::files::read_bounded;
+use crate::registry::bounded_file::read_bounded;
 
 /// Fields for short names, credential helpers and aliases are ignored.
 #[derive(Deserialize)]

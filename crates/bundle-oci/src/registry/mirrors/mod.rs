@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::remembered::clear_if_full;
+use super::cache_limit::clear_if_full;
 use super::{Reason, RegistryError, Repository};
 use crate::clock::instant;
 

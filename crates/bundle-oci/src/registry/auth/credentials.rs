@@ -4,10 +4,10 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use super::files::read_bounded;
-use super::login::Login;
-use super::stored::{CredentialFile, HelperUse};
 use crate::limits::CREDENTIAL_BYTES;
+use crate::registry::auth::credential_file::{CredentialFile, HelperUse};
+use crate::registry::auth::login::Login;
+use crate::registry::bounded_file::read_bounded;
 
 /// Sources of credentials. The first source with a login wins: `given`, then pull secrets, then
 /// files.
@@ -41,7 +41,11 @@ impl Logins {
 
     /// Returns the login for a repository, if there is one. Blocks: it may run a credential helper.
     /// The error names the source that failed.
-    pub(super) fn find(&self, registry: &str, path: &str) -> Result<Option<Login>, String> {
+    pub(in crate::registry) fn find(
+        &self,
+        registry: &str,
+        path: &str,
+    ) -> Result<Option<Login>, String> {
         if let Some(login) = self.given.get(registry) {
             return Ok(Some(login.clone()));
         }

@@ -2,7 +2,7 @@
 
 /// Authentication that a registry requires.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Challenge {
+pub(in crate::registry) enum Challenge {
     /// User name and password.
     Basic,
     /// A token from a token service.
@@ -16,7 +16,7 @@ pub(super) enum Challenge {
 }
 
 /// Parses the header. A token is preferred if both schemes are offered.
-pub(super) fn challenge(header: &str) -> Option<Challenge> {
+pub(in crate::registry) fn challenge(header: &str) -> Option<Challenge> {
     let mut found = None;
     let mut rest = header.trim_start();
     while !rest.is_empty() {
@@ -87,7 +87,7 @@ fn unquote(text: &str) -> (String, &str) {
 }
 
 /// Returns the target of `Link: <…>; rel="next"`.
-pub(super) fn next_page(header: &str) -> Option<&str> {
+pub(in crate::registry) fn next_page(header: &str) -> Option<&str> {
     let (target, rest) = header.trim().strip_prefix('<')?.split_once('>')?;
     let next = rest.split(';').any(|parameter| {
         matches!(

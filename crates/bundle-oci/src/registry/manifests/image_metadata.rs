@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use bundle_core::policy::{RawSignature, Unavailable};
 use bundle_core::reference::{PinnedReference, Reference};
 
-use super::{Client, RegistryError};
 use crate::manifest::Manifest;
+use crate::registry::{Client, RegistryError};
 
 /// Metadata of an image.
 #[derive(Debug, Clone)]

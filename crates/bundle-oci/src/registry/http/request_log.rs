@@ -8,8 +8,8 @@ use reqwest::{Method, Request, Response};
 use tracing::Level;
 use url::Url;
 
-use super::Reason;
 use crate::clock::instant;
+use crate::registry::Reason;
 
 /// Query parameters whose values are logged. Others may be signatures of storage URLs, or upload
 /// states that grant write access.
@@ -25,7 +25,7 @@ const SHOWN: [&str; 8] = [
 ];
 
 /// A request in progress.
-pub(super) struct RequestLog {
+pub(in crate::registry) struct RequestLog {
     method: Method,
     url: String,
     begun: Instant,
@@ -33,7 +33,7 @@ pub(super) struct RequestLog {
 
 impl RequestLog {
     /// Starts the log entry; `None` if the level is disabled.
-    pub(super) fn begin(request: &Request) -> Option<Self> {
+    pub(in crate::registry) fn begin(request: &Request) -> Option<Self> {
         if !tracing::enabled!(Level::DEBUG) {
             return None;
         }
@@ -55,7 +55,7 @@ impl RequestLog {
     }
 
     /// Writes the log line.
-    pub(super) fn end(self, outcome: &Result<Response, Reason>) {
+    pub(in crate::registry) fn end(self, outcome: &Result<Response, Reason>) {
         let Self { method, url, begun } = self;
         let milliseconds = instant().duration_since(begun).as_millis();
         match outcome {

@@ -6,10 +6,10 @@ use bundle_core::format::Files;
 use bundle_core::reference::PinnedReference;
 use futures::stream;
 
-use super::{Client, Reason, RegistryError, Repository};
 use crate::blocking::on_thread;
 use crate::limits::{Limits, MANIFEST_BYTES};
 use crate::manifest::Manifest;
+use crate::registry::{Client, Reason, RegistryError, Repository};
 use crate::unpack::{FileSink, InMemory, Unpacker};
 
 impl Client {

@@ -19,15 +19,15 @@ const MAX_SLICE_BYTES: usize = 256 << 10;
 
 /// Part of a blob that a request sends.
 #[derive(Debug, Clone)]
-pub(super) struct BlobPart<'a> {
-    pub(super) blob: &'a Blob,
-    pub(super) from: u64,
-    pub(super) length: u64,
-    pub(super) watch: Arc<SendProgress>,
+pub(in crate::registry) struct BlobPart<'a> {
+    pub(in crate::registry) blob: &'a Blob,
+    pub(in crate::registry) from: u64,
+    pub(in crate::registry) length: u64,
+    pub(in crate::registry) watch: Arc<SendProgress>,
 }
 
 impl<'a> BlobPart<'a> {
-    pub(super) fn new(blob: &'a Blob, from: u64, length: u64) -> Self {
+    pub(in crate::registry) fn new(blob: &'a Blob, from: u64, length: u64) -> Self {
         Self {
             blob,
             from,
@@ -36,12 +36,12 @@ impl<'a> BlobPart<'a> {
         }
     }
 
-    pub(super) fn whole(blob: &'a Blob) -> Self {
+    pub(in crate::registry) fn whole(blob: &'a Blob) -> Self {
         Self::new(blob, 0, blob.descriptor.size)
     }
 
     /// Returns a new body that begins at the start of the part.
-    pub(super) fn body(&self, progress: &Arc<dyn Progress>) -> Body {
+    pub(in crate::registry) fn body(&self, progress: &Arc<dyn Progress>) -> Body {
         progress.resent(self.watch.reset());
         // A file may have changed since it was described. Remote content was hashed while it
         // arrived, and memory does not change.
@@ -73,7 +73,7 @@ impl<'a> BlobPart<'a> {
 
 /// Progress of a body that is being sent.
 #[derive(Debug, Default)]
-pub(super) struct SendProgress {
+pub(in crate::registry) struct SendProgress {
     taken: AtomicU64,
     /// `true` while the content, and not the connection, is the bottleneck.
     waiting: AtomicBool,
@@ -82,16 +82,16 @@ pub(super) struct SendProgress {
 
 impl SendProgress {
     /// Returns the number of bytes that the connection has accepted.
-    pub(super) fn taken(&self) -> u64 {
+    pub(in crate::registry) fn taken(&self) -> u64 {
         self.taken.load(Ordering::Relaxed)
     }
 
-    pub(super) fn is_waiting(&self) -> bool {
+    pub(in crate::registry) fn is_waiting(&self) -> bool {
         self.waiting.load(Ordering::Relaxed)
     }
 
     /// Returns the error of the content, if it could not be read.
-    pub(super) fn failure(&self) -> Option<Finding> {
+    pub(in crate::registry) fn failure(&self) -> Option<Finding> {
         self.lock().take()
     }
 

@@ -7,16 +7,16 @@ use bundle_core::policy::RawSignature;
 use bundle_core::reference::{Digest, PinnedReference};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 
-use super::budget::{SignatureLocation, SignatureSlot};
-use super::contended::{MAX_WRITES, wait_after_write};
-use super::referrers::AT_ONCE;
-use super::transport::RegistryRequest;
-use super::{Client, Reason, RegistryError, Repository, SignatureStored};
 use crate::attached::legacy_tag;
 use crate::blob::Blob;
 use crate::limits::{MANIFEST_BYTES, REFERRERS, SIGNATURE_BYTES};
 use crate::manifest::{Descriptor, Manifest, ManifestDocument, RawManifest};
 use crate::media;
+use crate::registry::manifests::referrers::AT_ONCE;
+use crate::registry::manifests::signature_budget::{SignatureLocation, SignatureSlot};
+use crate::registry::manifests::tag_conflict::{MAX_WRITES, wait_after_write};
+use crate::registry::transport::RegistryRequest;
+use crate::registry::{Client, Reason, RegistryError, Repository, SignatureStored};
 
 /// Suffix of cosign 2's tags: one for signatures, one for attestations.
 const SIGNATURES: &str = "sig";
@@ -25,7 +25,7 @@ const ATTESTATIONS: &str = "att";
 impl Client {
     /// Returns the signatures under one tag and the attestations under the other, without their
     /// content. Empty if the tags do not exist.
-    pub(super) async fn cosign_locations(
+    pub(in crate::registry) async fn cosign_locations(
         &self,
         repository: &Repository,
         subject: &Digest,
@@ -130,7 +130,7 @@ impl Client {
             Err(Reason::NotFound) => return Ok(None),
             Err(reason) => return Err(reason),
         };
-        let media_type = super::read::media_type(&response);
+        let media_type = crate::registry::manifests::read::media_type(&response);
         let body = self
             .pools
             .body(
@@ -150,7 +150,7 @@ impl Client {
     }
 
     /// Returns the layers that are signatures, in order; those that were selected are read.
-    pub(super) async fn layers(
+    pub(in crate::registry) async fn layers(
         &self,
         repository: &Repository,
         slots: Vec<SignatureSlot>,

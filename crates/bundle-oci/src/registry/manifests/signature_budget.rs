@@ -18,7 +18,7 @@ const MIN_COST: u64 = SIGNATURES_BYTES / REFERRERS as u64;
 
 /// Remaining number and bytes of signatures.
 #[derive(Debug)]
-pub(super) struct SignatureBudget {
+pub(in crate::registry) struct SignatureBudget {
     signatures: usize,
     bytes: u64,
     /// Number of skipped signatures beyond the limit.
@@ -27,7 +27,7 @@ pub(super) struct SignatureBudget {
 
 /// A signature to read, or the reason for which it is skipped.
 #[derive(Debug)]
-pub(super) enum SignatureSlot {
+pub(in crate::registry) enum SignatureSlot {
     /// To be read.
     ToRead(Descriptor),
     /// Skipped.
@@ -36,7 +36,7 @@ pub(super) enum SignatureSlot {
 
 /// The signatures that one place stores, in the order in which they are read.
 #[derive(Debug, Default)]
-pub(super) struct SignatureLocation {
+pub(in crate::registry) struct SignatureLocation {
     slots: Vec<SignatureSlot>,
     /// Number of further signatures.
     beyond: usize,
@@ -44,7 +44,7 @@ pub(super) struct SignatureLocation {
 
 impl SignatureLocation {
     /// Returns a place with these layers.
-    pub(super) fn of(layers: impl Iterator<Item = Descriptor>) -> Self {
+    pub(in crate::registry) fn of(layers: impl Iterator<Item = Descriptor>) -> Self {
         Self {
             slots: layers.map(SignatureSlot::ToRead).collect(),
             beyond: 0,
@@ -58,7 +58,7 @@ impl SignatureLocation {
 /// The next signature is always taken from the place that has used least. A flood in one place
 /// cannot displace the others' signatures up to an equal share; unused shares are available to the
 /// others.
-pub(super) fn share<const PLACES: usize>(
+pub(in crate::registry) fn share<const PLACES: usize>(
     places: [SignatureLocation; PLACES],
 ) -> (Vec<SignatureSlot>, SignatureBudget) {
     let mut budget = SignatureBudget::new();
@@ -94,7 +94,7 @@ impl SignatureSlot {
 }
 
 impl SignatureBudget {
-    pub(super) fn new() -> Self {
+    pub(in crate::registry) fn new() -> Self {
         Self {
             signatures: REFERRERS,
             bytes: SIGNATURES_BYTES,
@@ -103,7 +103,7 @@ impl SignatureBudget {
     }
 
     /// Decides about a layer. Returns `None` for one beyond the limit.
-    pub(super) fn decide(&mut self, layer: Descriptor) -> Option<SignatureSlot> {
+    pub(in crate::registry) fn decide(&mut self, layer: Descriptor) -> Option<SignatureSlot> {
         if self.signatures == 0 {
             self.add_beyond(1);
             return None;
@@ -125,7 +125,11 @@ impl SignatureBudget {
 
     /// Decides about a manifest of signatures over the size limit. Returns `None` for one beyond
     /// the limit.
-    pub(super) fn too_large(&mut self, bytes: u64, limit: u64) -> Option<SignatureSlot> {
+    pub(in crate::registry) fn too_large(
+        &mut self,
+        bytes: u64,
+        limit: u64,
+    ) -> Option<SignatureSlot> {
         self.skip(skipped(Unread::TooLarge { bytes, limit }))
     }
 
@@ -148,7 +152,7 @@ impl SignatureBudget {
     }
 
     /// Returns a place that has only these signatures.
-    pub(super) fn into_location(self, slots: Vec<SignatureSlot>) -> SignatureLocation {
+    pub(in crate::registry) fn into_location(self, slots: Vec<SignatureSlot>) -> SignatureLocation {
         SignatureLocation {
             slots,
             beyond: self.beyond,
@@ -156,12 +160,12 @@ impl SignatureBudget {
     }
 
     /// Adds to the number of signatures beyond the limit.
-    pub(super) fn add_beyond(&mut self, count: usize) {
+    pub(in crate::registry) fn add_beyond(&mut self, count: usize) {
         self.beyond = self.beyond.saturating_add(count);
     }
 
     /// Returns the signatures beyond the limit, as skipped ones.
-    pub(super) fn rest(&self) -> impl Iterator<Item = RawSignature> + use<> {
+    pub(in crate::registry) fn rest(&self) -> impl Iterator<Item = RawSignature> + use<> {
         let limit = REFERRERS;
         std::iter::repeat_n(
             skipped(Unread::Beyond { limit }),

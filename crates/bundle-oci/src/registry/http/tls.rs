@@ -6,26 +6,26 @@ use std::path::{Path, PathBuf};
 
 use reqwest::{Certificate, Identity};
 
-use super::error::innermost;
-use super::files::read_bounded;
-use super::{ClientOptions, Reason, RegistryError};
 use crate::limits::CREDENTIAL_BYTES;
+use crate::registry::bounded_file::read_bounded;
+use crate::registry::error::innermost;
+use crate::registry::{ClientOptions, Reason, RegistryError};
 
 /// Certificates for all registries, and the folders with certificates by host.
-pub(super) struct TlsSettings {
-    pub(super) authorities: Vec<Certificate>,
-    pub(super) identity: Option<Identity>,
+pub(in crate::registry) struct TlsSettings {
+    pub(in crate::registry) authorities: Vec<Certificate>,
+    pub(in crate::registry) identity: Option<Identity>,
     folders: Vec<PathBuf>,
 }
 
 /// Certificates for one registry.
-pub(super) struct HostCertificates {
-    pub(super) authorities: Vec<Certificate>,
-    pub(super) identity: Option<Identity>,
+pub(in crate::registry) struct HostCertificates {
+    pub(in crate::registry) authorities: Vec<Certificate>,
+    pub(in crate::registry) identity: Option<Identity>,
 }
 
 impl TlsSettings {
-    pub(super) fn read(options: &ClientOptions) -> Result<Self, RegistryError> {
+    pub(in crate::registry) fn read(options: &ClientOptions) -> Result<Self, RegistryError> {
         let mut trust = Self {
             authorities: Vec::new(),
             identity: None,
@@ -78,7 +78,7 @@ impl TlsSettings {
     }
 
     /// Returns the certificates for `host` (with its port) from the first folder that has any.
-    pub(super) fn of(&self, host: &str) -> Result<Option<HostCertificates>, Reason> {
+    pub(in crate::registry) fn of(&self, host: &str) -> Result<Option<HostCertificates>, Reason> {
         // Hosts come from references and redirects and must not contain path separators.
         if host.contains(['/', '\\']) || host.starts_with('.') {
             return Ok(None);

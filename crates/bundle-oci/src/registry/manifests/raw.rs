@@ -3,12 +3,12 @@
 use bundle_core::reference::Digest;
 use reqwest::Method;
 
-use super::read::{declared_digest, expect_manifest};
-use super::transport::{RegistryRequest, RequestTarget};
-use super::{Client, Reason, RegistryError, Repository};
 use crate::limits::{MANIFEST_BYTES, TAG_PAGES, TAGS};
 use crate::manifest::{Descriptor, RawManifest};
 use crate::media;
+use crate::registry::manifests::read::{declared_digest, expect_manifest};
+use crate::registry::transport::{RegistryRequest, RequestTarget};
+use crate::registry::{Client, Reason, RegistryError, Repository};
 
 /// Result of a written manifest.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -110,7 +110,7 @@ impl Client {
                     ..RegistryRequest::get(repository, String::new())
                 };
                 let response = self.send(&ask).await?;
-                let next = super::referrers::next_url(&response)?;
+                let next = crate::registry::manifests::referrers::next_url(&response)?;
                 let body = self
                     .pools
                     .body(response, MANIFEST_BYTES, "the list of tags", &*self.memory)
@@ -133,7 +133,7 @@ impl Client {
         .await
     }
 
-    pub(super) async fn has_blob(
+    pub(in crate::registry) async fn has_blob(
         &self,
         repository: &Repository,
         digest: &Digest,
@@ -150,7 +150,7 @@ impl Client {
         }
     }
 
-    pub(super) async fn get_raw(
+    pub(in crate::registry) async fn get_raw(
         &self,
         repository: &Repository,
         name: &str,
@@ -164,7 +164,7 @@ impl Client {
 
     /// Returns the manifest if it has at most `limit` bytes, and `None` if it has more. The limit
     /// applies to the manifest only, not to tokens that are requested first.
-    pub(super) async fn get_raw_within(
+    pub(in crate::registry) async fn get_raw_within(
         &self,
         repository: &Repository,
         name: &str,
@@ -202,7 +202,7 @@ impl Client {
 
     /// Writes a manifest under a tag or its digest, compares the digest that the registry returns,
     /// and lists it for its subject.
-    pub(super) async fn put_manifest(
+    pub(in crate::registry) async fn put_manifest(
         &self,
         repository: &Repository,
         name: &str,

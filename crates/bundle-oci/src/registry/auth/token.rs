@@ -10,18 +10,18 @@ use serde::Deserialize;
 use url::Url;
 use url::form_urlencoded::Serializer;
 
-use super::auth::Logins;
-use super::challenge::Challenge;
-use super::detail::detail_of;
-use super::endpoint::Endpoint;
-use super::http::{HttpClients, authority};
-use super::login::Login;
-use super::memory::Unlimited;
-use super::reach::NetworkZone;
-use super::remembered::clear_if_full;
-use super::{Reason, Repository};
 use crate::clock::instant;
 use crate::limits::TOKEN_BYTES;
+use crate::registry::auth::challenge::Challenge;
+use crate::registry::auth::credentials::Logins;
+use crate::registry::auth::endpoint::Endpoint;
+use crate::registry::auth::login::Login;
+use crate::registry::cache_limit::clear_if_full;
+use crate::registry::http::client::{HttpClients, authority};
+use crate::registry::http::error_message::detail_of;
+use crate::registry::http::zone::NetworkZone;
+use crate::registry::memory::Unlimited;
+use crate::registry::{Reason, Repository};
 
 /// Lifetime of a token without `expires_in`, as the token specification defines.
 const DEFAULT_LIFETIME: Duration = Duration::from_secs(60);
@@ -37,11 +37,11 @@ const TOKEN_USER: &str = "<token>";
 
 /// Access for which a token is needed.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct TokenScope<'a> {
-    pub(super) repository: &'a Repository,
-    pub(super) push: bool,
+pub(in crate::registry) struct TokenScope<'a> {
+    pub(in crate::registry) repository: &'a Repository,
+    pub(in crate::registry) push: bool,
     /// Path of a second repository of the same registry that is read, for a mount.
-    pub(super) mount: Option<&'a str>,
+    pub(in crate::registry) mount: Option<&'a str>,
 }
 
 impl TokenScope<'_> {
@@ -75,7 +75,7 @@ impl TokenScope<'_> {
 
 /// Logins and the tokens obtained with them.
 #[derive(Debug)]
-pub(super) struct Tokens {
+pub(in crate::registry) struct Tokens {
     sources: Logins,
     logins: Mutex<HashMap<(String, String), Option<Login>>>,
     bought: Mutex<HashMap<TokenKey, (HeaderValue, Instant)>>,
@@ -95,7 +95,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Tokens {
-    pub(super) fn new(sources: Logins) -> Self {
+    pub(in crate::registry) fn new(sources: Logins) -> Self {
         Self {
             sources,
             logins: Mutex::default(),
@@ -105,7 +105,7 @@ impl Tokens {
 
     /// Returns the identity for messages, and the login if it is a token that this client did not
     /// obtain.
-    pub(super) fn who(&self, repository: &Repository) -> (String, Option<Login>) {
+    pub(in crate::registry) fn who(&self, repository: &Repository) -> (String, Option<Login>) {
         let known = lock(&self.logins)
             .get(&login_key(repository))
             .cloned()
@@ -117,12 +117,12 @@ impl Tokens {
     }
 
     /// Removes a token that the registry rejected.
-    pub(super) fn forget(&self, purpose: TokenScope<'_>) {
+    pub(in crate::registry) fn forget(&self, purpose: TokenScope<'_>) {
         lock(&self.bought).remove(&purpose.key());
     }
 
     /// Returns the value of the header, if any.
-    pub(super) async fn authorize(
+    pub(in crate::registry) async fn authorize(
         &self,
         pools: &HttpClients,
         endpoint: &Endpoint,

@@ -8,18 +8,18 @@ use docker_credential::{CredentialRetrievalError, DockerCredential};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::login::Login;
+use crate::registry::auth::login::Login;
 
 /// Use of the credential helpers that a file names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum HelperUse {
+pub(in crate::registry) enum HelperUse {
     Asked,
     Ignored,
 }
 
 /// A credential file.
 #[derive(Debug, Deserialize)]
-pub(super) struct CredentialFile {
+pub(in crate::registry) struct CredentialFile {
     #[serde(default)]
     auths: Option<BTreeMap<String, Value>>,
     #[serde(default, rename = "credHelpers")]
@@ -30,13 +30,13 @@ pub(super) struct CredentialFile {
 
 impl CredentialFile {
     /// Parses the file.
-    pub(super) fn read(content: &[u8]) -> Result<Self, String> {
+    pub(in crate::registry) fn read(content: &[u8]) -> Result<Self, String> {
         serde_json::from_slice(content).map_err(|_| "it is not a docker configuration".to_owned())
     }
 
     /// Returns the login for a repository. A helper for the registry overrides an entry, and an
     /// entry overrides the default store, as in docker and podman.
-    pub(super) fn login(
+    pub(in crate::registry) fn login(
         &self,
         registry: &str,
         path: &str,

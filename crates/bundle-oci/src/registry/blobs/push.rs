@@ -3,9 +3,9 @@
 
 use bundle_core::reference::{PinnedReference, Reference};
 
-use super::{Client, Reason, RegistryError, Repository};
 use crate::manifest::RawManifest;
 use crate::pack::PackedImage;
+use crate::registry::{Client, Reason, RegistryError, Repository};
 
 /// Rule for a tag that refers to other content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -3,9 +3,9 @@
 use reqwest::Response;
 use serde::Deserialize;
 
-use super::http::HttpClients;
-use super::memory::Unlimited;
 use crate::limits::ERROR_BYTES;
+use crate::registry::http::client::HttpClients;
+use crate::registry::memory::Unlimited;
 
 #[derive(Deserialize)]
 struct ErrorBody {
@@ -22,7 +22,7 @@ struct ErrorEntry {
 
 /// Returns the error message of the response, `: …`, or an empty text if it has none that can be
 /// shown.
-pub(super) async fn detail_of(pools: &HttpClients, response: Response) -> String {
+pub(in crate::registry) async fn detail_of(pools: &HttpClients, response: Response) -> String {
     let Ok(body) = pools
         .body(response, ERROR_BYTES, "the error", &Unlimited)
         .await

@@ -6,14 +6,14 @@ use std::time::Duration;
 use bundle_core::reference::Digest;
 
 /// Maximum number of writes of one tag; then the push fails because others keep overwriting it.
-pub(super) const MAX_WRITES: u32 = 6;
+pub(in crate::registry) const MAX_WRITES: u32 = 6;
 /// Time after a write before the tag is read again: long enough for another writer that has read it
 /// before.
 const WRITE_PAUSE: Duration = Duration::from_millis(150);
 
 /// Waits after `own` was written. Concurrent writers wait for different times, so that one of them
 /// is last.
-pub(super) async fn wait_after_write(own: &Digest, attempt: u32) {
+pub(in crate::registry) async fn wait_after_write(own: &Digest, attempt: u32) {
     let share = own.hex().as_bytes().get(attempt as usize);
     let share = share.map_or(0, |byte| u32::from(*byte) % 16);
     tokio::time::sleep(WRITE_PAUSE + Duration::from_millis(10) * share * attempt).await;

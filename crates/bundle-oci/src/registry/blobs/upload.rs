@@ -7,12 +7,12 @@ use reqwest::header::{HeaderMap, LOCATION, RANGE};
 use reqwest::{Method, Response, StatusCode};
 use url::Url;
 
-use super::feed::BlobPart;
-use super::reach::NetworkZone;
-use super::read::declared_digest;
-use super::transport::{RegistryRequest, RequestTarget};
-use super::{Client, Reason, RegistryError, Repository};
 use crate::blob::Blob;
+use crate::registry::http::body::BlobPart;
+use crate::registry::http::zone::NetworkZone;
+use crate::registry::manifests::read::declared_digest;
+use crate::registry::transport::{RegistryRequest, RequestTarget};
+use crate::registry::{Client, Reason, RegistryError, Repository};
 
 /// Maximum number of attempts to resume or restart an upload.
 const MAX_RETRIES: u32 = 5;
@@ -64,7 +64,7 @@ impl Client {
     }
 
     /// Uploads a blob as part of a larger operation.
-    pub(super) async fn put_blob(
+    pub(in crate::registry) async fn put_blob(
         &self,
         repository: &Repository,
         blob: &Blob,
@@ -429,7 +429,7 @@ fn location(answer: &Response) -> Result<Option<Url>, Reason> {
     match (answer.url().scheme(), location.scheme()) {
         (_, "https") | ("http", "http") => Ok(Some(location)),
         _ => Err(Reason::Redirect {
-            to: super::http::authority(&location),
+            to: crate::registry::http::client::authority(&location),
             why: "away from TLS, for an upload",
         }),
     }

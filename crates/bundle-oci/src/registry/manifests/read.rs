@@ -5,13 +5,13 @@ use bytes::{Bytes, BytesMut};
 use reqwest::Response;
 use reqwest::header::CONTENT_TYPE;
 
-use super::memory::reserve;
-use super::transport::RegistryRequest;
-use super::{Client, Reason, RegistryError, Repository};
 use crate::hash::Hasher;
 use crate::limits::MANIFEST_BYTES;
 use crate::manifest::{Descriptor, Manifest, RawManifest};
 use crate::media;
+use crate::registry::memory::reserve;
+use crate::registry::transport::RegistryRequest;
+use crate::registry::{Client, Reason, RegistryError, Repository};
 
 /// Header with the digest of a manifest.
 const CONTENT_DIGEST: &str = "docker-content-digest";
@@ -42,7 +42,7 @@ impl Client {
     }
 
     /// Returns the digest of a manifest by tag or digest; `None` if it does not exist.
-    pub(super) async fn head_manifest(
+    pub(in crate::registry) async fn head_manifest(
         &self,
         repository: &Repository,
         name: &str,
@@ -68,7 +68,7 @@ impl Client {
         Ok(Some(Digest::of(&body)))
     }
 
-    pub(super) async fn get_manifest(
+    pub(in crate::registry) async fn get_manifest(
         &self,
         repository: &Repository,
         digest: &Digest,
@@ -77,7 +77,7 @@ impl Client {
     }
 
     /// Returns the manifest if it has at most `limit` bytes, and `None` if it has more.
-    pub(super) async fn get_manifest_within(
+    pub(in crate::registry) async fn get_manifest_within(
         &self,
         repository: &Repository,
         digest: &Digest,
@@ -88,7 +88,7 @@ impl Client {
     }
 
     /// Returns a whole small blob, checked against its digest.
-    pub(super) async fn get_blob(
+    pub(in crate::registry) async fn get_blob(
         &self,
         repository: &Repository,
         blob: &Descriptor,
@@ -124,7 +124,7 @@ fn single(raw: RawManifest) -> Result<Manifest, Reason> {
 }
 
 /// Returns the media type of a response, without parameters.
-pub(super) fn media_type(response: &Response) -> String {
+pub(in crate::registry) fn media_type(response: &Response) -> String {
     response
         .headers()
         .get(CONTENT_TYPE)
@@ -134,7 +134,7 @@ pub(super) fn media_type(response: &Response) -> String {
 }
 
 /// Returns the media type if it is that of a manifest or an index, and an error otherwise.
-pub(super) fn expect_manifest(response: &Response) -> Result<String, Reason> {
+pub(in crate::registry) fn expect_manifest(response: &Response) -> Result<String, Reason> {
     let media_type = media_type(response);
     if media::is_manifest(&media_type) || media::is_index(&media_type) {
         return Ok(media_type);
@@ -149,7 +149,7 @@ pub(super) fn expect_manifest(response: &Response) -> Result<String, Reason> {
     })
 }
 
-pub(super) fn declared_digest(response: &Response) -> Result<Option<Digest>, Reason> {
+pub(in crate::registry) fn declared_digest(response: &Response) -> Result<Option<Digest>, Reason> {
     let Some(value) = response.headers().get(CONTENT_DIGEST) else {
         return Ok(None);
     };

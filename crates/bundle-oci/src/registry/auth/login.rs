@@ -29,7 +29,7 @@ impl fmt::Debug for Login {
 }
 
 impl Login {
-    pub(super) fn who(&self) -> String {
+    pub(in crate::registry) fn who(&self) -> String {
         match self {
             Self::Password { user, .. } => format!("as {user}"),
             Self::IdentityToken(_) => "with an identity token".to_owned(),
@@ -38,7 +38,7 @@ impl Login {
     }
 
     /// Returns the value of the `Authorization` header for basic authentication.
-    pub(super) fn basic(&self) -> Option<String> {
+    pub(in crate::registry) fn basic(&self) -> Option<String> {
         match self {
             Self::Password { user, password } => Some(format!(
                 "Basic {}",

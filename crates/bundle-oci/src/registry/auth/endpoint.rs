@@ -7,25 +7,25 @@ use reqwest::header::{HeaderMap, WWW_AUTHENTICATE};
 use reqwest::{Method, StatusCode};
 use url::Url;
 
-use super::Reason;
-use super::challenge::{Challenge, challenge};
-use super::http::{HttpClients, is_loopback};
-use super::reach::NetworkZone;
-use super::remembered::clear_if_full;
+use crate::registry::Reason;
+use crate::registry::auth::challenge::{Challenge, challenge};
+use crate::registry::cache_limit::clear_if_full;
+use crate::registry::http::client::{HttpClients, is_loopback};
+use crate::registry::http::zone::NetworkZone;
 
 /// Scheme and authentication of a registry.
 #[derive(Debug, Clone)]
-pub(super) struct Endpoint {
+pub(in crate::registry) struct Endpoint {
     /// Base URL: `https://registry.example.com/v2/`.
-    pub(super) base: Url,
-    pub(super) challenge: Option<Challenge>,
+    pub(in crate::registry) base: Url,
+    pub(in crate::registry) challenge: Option<Challenge>,
     /// Network zone of the registry; it limits the realms of token services.
-    pub(super) reach: NetworkZone,
+    pub(in crate::registry) reach: NetworkZone,
 }
 
 /// Cache of the endpoints of registries.
 #[derive(Debug)]
-pub(super) struct Endpoints {
+pub(in crate::registry) struct Endpoints {
     plain: BTreeSet<String>,
     /// Registries for which plain HTTP is allowed if they do not speak TLS.
     tolerated: BTreeSet<String>,
@@ -33,7 +33,7 @@ pub(super) struct Endpoints {
 }
 
 impl Endpoints {
-    pub(super) fn new(plain: BTreeSet<String>, tolerated: BTreeSet<String>) -> Self {
+    pub(in crate::registry) fn new(plain: BTreeSet<String>, tolerated: BTreeSet<String>) -> Self {
         Self {
             plain,
             tolerated,
@@ -42,7 +42,7 @@ impl Endpoints {
     }
 
     /// Returns the endpoint of a registry, from the cache or by a request.
-    pub(super) async fn get(
+    pub(in crate::registry) async fn get(
         &self,
         pools: &HttpClients,
         registry: &str,
@@ -93,7 +93,11 @@ impl Endpoints {
     }
 
     /// Stores a newer challenge.
-    pub(super) fn update(&self, registry: &str, challenge: Challenge) -> Option<Arc<Endpoint>> {
+    pub(in crate::registry) fn update(
+        &self,
+        registry: &str,
+        challenge: Challenge,
+    ) -> Option<Arc<Endpoint>> {
         let mut known = self.lock();
         let endpoint = known.get_mut(registry)?;
         *endpoint = Arc::new(Endpoint {
@@ -140,7 +144,7 @@ async fn ping(pools: &HttpClients, base: Url) -> Result<(Endpoint, bool), Reason
 }
 
 /// Returns the challenge in the headers of a 401.
-pub(super) fn challenge_of(headers: &HeaderMap) -> Option<Challenge> {
+pub(in crate::registry) fn challenge_of(headers: &HeaderMap) -> Option<Challenge> {
     let all: Vec<&str> = headers
         .get_all(WWW_AUTHENTICATE)
         .iter()

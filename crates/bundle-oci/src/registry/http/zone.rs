@@ -9,7 +9,7 @@ use url::{Host, Url};
 
 /// Network zone of an address, from far to near.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) enum NetworkZone {
+pub(in crate::registry) enum NetworkZone {
     /// Public address.
     Public,
     /// Private network.
@@ -19,7 +19,7 @@ pub(super) enum NetworkZone {
 }
 
 impl NetworkZone {
-    pub(super) fn of(address: IpAddr) -> Self {
+    pub(in crate::registry) fn of(address: IpAddr) -> Self {
         match address {
             IpAddr::V4(address) => Self::of_v4(address),
             IpAddr::V6(address) => Self::of_v6(address),
@@ -88,7 +88,7 @@ impl NetworkZone {
 
     /// Returns the zone of a response: from the address in the URL, or else from the peer's
     /// address.
-    pub(super) fn of_response(url: &Url, other_end: Option<SocketAddr>) -> Self {
+    pub(in crate::registry) fn of_response(url: &Url, other_end: Option<SocketAddr>) -> Self {
         Self::of_url(url)
             .or_else(|| other_end.map(|address| Self::of(address.ip())))
             .unwrap_or(Self::Public)
@@ -96,7 +96,7 @@ impl NetworkZone {
 
     /// Returns the reason for which a registry in this zone must not lead to that URL, if any. Host
     /// names are checked when they are resolved.
-    pub(super) fn refuses(self, to: &Url) -> Option<&'static str> {
+    pub(in crate::registry) fn refuses(self, to: &Url) -> Option<&'static str> {
         Self::of_url(to)
             .filter(|near| *near > self)
             .map(|near| match near {
@@ -108,14 +108,14 @@ impl NetworkZone {
 
 /// DNS resolver that rejects addresses closer than allowed.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct ZoneResolver(pub(super) NetworkZone);
+pub(in crate::registry) struct ZoneResolver(pub(in crate::registry) NetworkZone);
 
 /// Error for a name that resolves to an address closer than allowed.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "{0} is a private, link-local or loopback address, and a redirect from another network to it is rejected"
 )]
-pub(super) struct ZoneError(IpAddr);
+pub(in crate::registry) struct ZoneError(IpAddr);
 
 impl Resolve for ZoneResolver {
     fn resolve(&self, name: Name) -> Resolving {

@@ -13,12 +13,12 @@ use reqwest::header::CONTENT_RANGE;
 use reqwest::{Response, StatusCode};
 use tokio::time::Instant;
 
-use super::transport::RegistryRequest;
-use super::{Client, Deadlines, Reason, RegistryError, Repository};
 use crate::blob::{Blob, BlobContent, ByteStream, OpenBlob};
 use crate::clock::runtime_instant;
 use crate::hash::Hasher;
 use crate::manifest::Descriptor;
+use crate::registry::transport::RegistryRequest;
+use crate::registry::{Client, Deadlines, Reason, RegistryError, Repository};
 
 /// Maximum number of consecutive attempts to resume a transfer.
 const MAX_RETRIES: u32 = 5;
@@ -67,7 +67,7 @@ impl Client {
         self.blob_after(repository, descriptor, 0, Some(Hasher::new()))
     }
 
-    pub(super) fn blob_after(
+    pub(in crate::registry) fn blob_after(
         &self,
         repository: &Repository,
         descriptor: &Descriptor,
@@ -95,7 +95,7 @@ impl Client {
     }
 
     /// Returns a transfer from `offset` on. Without a hasher, the caller has to hash the bytes.
-    pub(super) fn download(
+    pub(in crate::registry) fn download(
         &self,
         repository: &Repository,
         descriptor: &Descriptor,
@@ -153,7 +153,7 @@ impl OpenBlob for RemoteBlob {
 }
 
 /// A download in progress.
-pub(super) struct Download {
+pub(in crate::registry) struct Download {
     client: Client,
     repository: Repository,
     descriptor: Descriptor,
@@ -180,7 +180,7 @@ pub(super) struct Download {
 
 impl Download {
     /// Returns the next piece, and `None` after the last.
-    pub(super) async fn piece(&mut self) -> Result<Option<Bytes>, Reason> {
+    pub(in crate::registry) async fn piece(&mut self) -> Result<Option<Bytes>, Reason> {
         let allowance = self.client.allowance(self.descriptor.size);
         let until = *self
             .until

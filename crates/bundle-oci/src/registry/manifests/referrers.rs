@@ -11,21 +11,21 @@ use reqwest::Method;
 use reqwest::header::LINK;
 use url::Url;
 
-use super::budget::{SignatureBudget, SignatureSlot, share};
-use super::challenge::next_page;
-use super::contended::{MAX_WRITES, wait_after_write};
-use super::read::media_type;
-use super::transport::{RegistryRequest, RequestTarget};
-use super::{Client, Reason, RegistryError, Repository};
 use crate::blob::Blob;
 use crate::limits::{
     MANIFEST_BYTES, REFERRER_BYTES, REFERRER_PAGES, REFERRERS, SIGNATURE_BYTES, SIGNATURES_BYTES,
 };
 use crate::manifest::{Descriptor, Manifest, ManifestDocument, RawIndex, RawManifest, write};
 use crate::media;
+use crate::registry::auth::challenge::next_page;
+use crate::registry::manifests::read::media_type;
+use crate::registry::manifests::signature_budget::{SignatureBudget, SignatureSlot, share};
+use crate::registry::manifests::tag_conflict::{MAX_WRITES, wait_after_write};
+use crate::registry::transport::{RegistryRequest, RequestTarget};
+use crate::registry::{Client, Reason, RegistryError, Repository};
 
 /// Maximum number of concurrent requests while referrers or layers are read.
-pub(super) const AT_ONCE: usize = 8;
+pub(in crate::registry) const AT_ONCE: usize = 8;
 /// Maximum number of entries that are listed. Those beyond the read limit are only counted.
 const LISTED: usize = 10_000;
 
@@ -179,7 +179,7 @@ impl Client {
 
     /// Returns the referrers of the API and of the fallback tag. Returns an error for more than
     /// [`REFERRERS`].
-    pub(super) async fn referrers_of(
+    pub(in crate::registry) async fn referrers_of(
         &self,
         repository: &Repository,
         subject: &Digest,
@@ -342,7 +342,7 @@ impl Client {
     }
 
     /// Adds an entry to the list under the fallback tag.
-    pub(super) async fn add_to_list(
+    pub(in crate::registry) async fn add_to_list(
         &self,
         repository: &Repository,
         subject: &Digest,
@@ -470,7 +470,7 @@ fn referrer_of(subject: Descriptor, predicate_type: &str, config: &Blob, layer: 
 }
 
 /// Returns the URL of the next page, which must be on the same registry.
-pub(super) fn next_url(response: &reqwest::Response) -> Result<Option<Url>, Reason> {
+pub(in crate::registry) fn next_url(response: &reqwest::Response) -> Result<Option<Url>, Reason> {
     let Some(target) = response
         .headers()
         .get(LINK)
@@ -487,7 +487,7 @@ pub(super) fn next_url(response: &reqwest::Response) -> Result<Option<Url>, Reas
         Ok(Some(next))
     } else {
         Err(Reason::Redirect {
-            to: super::http::authority(&next),
+            to: crate::registry::http::client::authority(&next),
             why: "for the next page of a list",
         })
     }

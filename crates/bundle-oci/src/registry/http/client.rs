@@ -13,14 +13,14 @@ use reqwest::{Certificate, Identity, redirect};
 use rustls::AlertDescription;
 use url::{Host, Url};
 
-use super::error::innermost;
-use super::feed::BlobPart;
-use super::memory::{FORMS, MemoryReservation, SHORT, reserve};
-use super::reach::{NetworkZone, ZoneError, ZoneResolver};
-use super::remembered::{MAX_CACHED, clear_if_full};
-use super::request_log::RequestLog;
-use super::tls::TlsSettings;
-use super::{ClientOptions, Deadlines, Reason, RegistryError};
+use crate::registry::cache_limit::{MAX_CACHED, clear_if_full};
+use crate::registry::error::innermost;
+use crate::registry::http::body::BlobPart;
+use crate::registry::http::request_log::RequestLog;
+use crate::registry::http::tls::TlsSettings;
+use crate::registry::http::zone::{NetworkZone, ZoneError, ZoneResolver};
+use crate::registry::memory::{FORMS, MemoryReservation, SHORT, reserve};
+use crate::registry::{ClientOptions, Deadlines, Reason, RegistryError};
 
 /// Bytes per second below which an upload counts as stalled.
 const MIN_UPLOAD_RATE: u64 = 64 << 10;
@@ -30,7 +30,7 @@ const MIN_STORE_RATE: u64 = 4 << 20;
 
 /// Connection pools, created at first use: reading the system's certificate authorities takes
 /// milliseconds that `--help` does not need.
-pub(super) struct HttpClients {
+pub(in crate::registry) struct HttpClients {
     trust: TlsSettings,
     user_agent: String,
     deadlines: Deadlines,
@@ -62,7 +62,7 @@ fn install_provider() {
 }
 
 impl HttpClients {
-    pub(super) fn new(options: &ClientOptions) -> Result<Self, RegistryError> {
+    pub(in crate::registry) fn new(options: &ClientOptions) -> Result<Self, RegistryError> {
         let user_agent = if options.user_agent.is_empty() {
             concat!(env!("CARGO_PKG_NAME"), "/", env!("CARGO_PKG_VERSION")).to_owned()
         } else {
@@ -82,7 +82,7 @@ impl HttpClients {
     }
 
     /// Marks this URL's host as a registry, which may receive a client certificate.
-    pub(super) fn add_registry_host(&self, url: &Url) {
+    pub(in crate::registry) fn add_registry_host(&self, url: &Url) {
         if self.trust.identity.is_some() {
             let mut registries = lock(&self.registries);
             if registries.len() >= MAX_CACHED {
@@ -93,7 +93,7 @@ impl HttpClients {
     }
 
     /// Returns the client for requests to this URL.
-    pub(super) fn client(&self, url: &Url) -> Result<reqwest::Client, Reason> {
+    pub(in crate::registry) fn client(&self, url: &Url) -> Result<reqwest::Client, Reason> {
         let loopback = is_loopback(url);
         if let Some(own) = self.host_client(url, loopback, NetworkZone::Local)? {
             return Ok(own);
@@ -231,7 +231,7 @@ impl HttpClients {
     }
 
     /// Sends one request without retries.
-    pub(super) async fn send(
+    pub(in crate::registry) async fn send(
         &self,
         request: reqwest::Request,
     ) -> Result<reqwest::Response, Reason> {
@@ -240,7 +240,7 @@ impl HttpClients {
     }
 
     /// Sends one request to a URL that a registry in zone `from` named.
-    pub(super) async fn send_from(
+    pub(in crate::registry) async fn send_from(
         &self,
         request: reqwest::Request,
         from: NetworkZone,
@@ -275,7 +275,7 @@ impl HttpClients {
     }
 
     /// Sends one request with a part of a blob. It has no deadline while bytes are sent.
-    pub(super) async fn send_watched(
+    pub(in crate::registry) async fn send_watched(
         &self,
         request: reqwest::Request,
         part: &BlobPart<'_>,
@@ -324,7 +324,7 @@ impl HttpClients {
     }
 
     /// Returns the next piece of a response, and `None` at its end.
-    pub(super) async fn piece(
+    pub(in crate::registry) async fn piece(
         &self,
         response: &mut reqwest::Response,
     ) -> Result<Option<Bytes>, Reason> {
@@ -336,7 +336,7 @@ impl HttpClients {
     }
 
     /// Returns the whole body. Returns an error if it has more than `limit` bytes.
-    pub(super) async fn body(
+    pub(in crate::registry) async fn body(
         &self,
         mut response: reqwest::Response,
         limit: u64,
@@ -462,7 +462,7 @@ fn find_cause<'a, T: Error + 'static>(error: &'a (dyn Error + 'static)) -> Optio
 }
 
 /// Returns host and port, as references name registries.
-pub(super) fn authority(url: &Url) -> String {
+pub(in crate::registry) fn authority(url: &Url) -> String {
     match (url.host_str(), url.port()) {
         (Some(host), Some(port)) => format!("{host}:{port}"),
         (Some(host), None) => host.to_owned(),
@@ -471,7 +471,7 @@ pub(super) fn authority(url: &Url) -> String {
 }
 
 /// Returns `true` if the URL refers to this machine.
-pub(super) fn is_loopback(url: &Url) -> bool {
+pub(in crate::registry) fn is_loopback(url: &Url) -> bool {
     match url.host() {
         Some(Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
         Some(Host::Ipv4(address)) => address.is_loopback(),
