@@ -52,7 +52,7 @@ pub(crate) struct Copy {
     pub(crate) target: String,
     /// Flags for platforms and referrers.
     #[command(flatten)]
-    pub(crate) copy_flags: CopyFlags,
+    pub(crate) selection: CopyFlags,
     /// Also copy every container image of the package, by its digest in the lock file
     #[arg(long)]
     pub(crate) images: bool,
@@ -92,7 +92,7 @@ pub(crate) struct Pull {
     pub(crate) to: Option<PathBuf>,
     /// Flags for platforms and referrers.
     #[command(flatten)]
-    pub(crate) copy_flags: CopyFlags,
+    pub(crate) selection: CopyFlags,
     /// Move the name in the layout if it refers to other content
     #[arg(long)]
     pub(crate) overwrite_tag: bool,
@@ -133,7 +133,7 @@ pub(crate) struct Save {
     pub(crate) to: Option<PathBuf>,
     /// Flags for platforms and referrers.
     #[command(flatten)]
-    pub(crate) copy_flags: CopyFlags,
+    pub(crate) selection: CopyFlags,
     /// Also save every container image of the packages, by its digest in the lock file
     #[arg(long)]
     pub(crate) images: bool,

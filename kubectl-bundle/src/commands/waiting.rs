@@ -66,7 +66,8 @@ pub(super) async fn until(
         let mut state = predict(item, goal, code);
         if goal != Goal::Gone
             && matches!(state, Prediction::Waiting(_))
-            && let Some(found) = reported_failure(item).filter(|found| removed_api::is_about(found.message))
+            && let Some(found) =
+                reported_failure(item).filter(|found| removed_api::is_about(found.message))
         {
             if server.is_none() {
                 server = server_version(cluster).await;

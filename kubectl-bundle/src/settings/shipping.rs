@@ -36,7 +36,7 @@ pub(crate) fn copy(args: args::Copy, environment: &Environment) -> Outcome<copy:
     Ok(copy::Copy {
         source: ArtifactLocation::source(&args.source)?,
         target,
-        selection: copy_options(&args.copy_flags)?,
+        selection: copy_options(&args.selection)?,
         images: args.images,
         images_to,
         overwrite_tag: args.overwrite_tag,
@@ -70,7 +70,7 @@ pub(crate) fn pull(args: args::Pull, environment: &Environment) -> Outcome<pull:
     Ok(pull::Pull {
         reference,
         target,
-        selection: copy_options(&args.copy_flags)?,
+        selection: copy_options(&args.selection)?,
         overwrite_tag: args.overwrite_tag,
         format,
         registry: registry::settings(args.registry, environment)?,
@@ -111,7 +111,7 @@ pub(crate) fn save(args: args::Save, environment: &Environment) -> Outcome<save:
     Ok(save::Save {
         references: references.collect::<Result<_, _>>()?,
         output,
-        selection: copy_options(&args.copy_flags)?,
+        selection: copy_options(&args.selection)?,
         images: args.images,
         sources_only: args.sources_only,
         format,
