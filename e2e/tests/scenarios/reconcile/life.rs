@@ -285,8 +285,8 @@ async fn condition_names_each_object_that_cannot_be_restored() {
         let status = if kind == "Ready" { "False" } else { "True" };
         wait::until_true(LONG, &format!("{kind} names both"), || async {
             let told = until(&cluster, "bundledeployment both", kind, status).await;
-            let named = |name: &str| told.contains(&format!("ConfigMap/team-a/{name}"));
-            if named("first") && named("second") && !named("third") {
+            let has = |name: &str| told.contains(&format!("ConfigMap/team-a/{name}"));
+            if has("first") && has("second") && !has("third") {
                 return Ok(true);
             }
             anyhow::bail!("{told}")

@@ -137,25 +137,25 @@ fn uses(event: &Value) -> Vec<Use> {
     let user = text(&identity["username"]);
     let account = user.strip_prefix(ACCOUNTS);
     let account = account.and_then(|account| account.split_once(':'));
-    let mut uses = vec![match account {
+    let mut needed = vec![match account {
         Some((namespace, name)) => impersonate("", "serviceaccounts", namespace, name),
         None => impersonate("", "users", "", &user),
     }];
     for group in texts(&identity["groups"]) {
         // The API server adds these by itself.
         if !group.starts_with("system:") {
-            uses.push(impersonate("", "groups", "", &group));
+            needed.push(impersonate("", "groups", "", &group));
         }
     }
     let authentication = "authentication.k8s.io";
     if identity["uid"].is_string() {
-        uses.push(impersonate(authentication, "uids", "", ""));
+        needed.push(impersonate(authentication, "uids", "", ""));
     }
     for key in identity["extra"].as_object().into_iter().flatten() {
         let resource = format!("userextras/{}", key.0);
-        uses.push(impersonate(authentication, &resource, "", ""));
+        needed.push(impersonate(authentication, &resource, "", ""));
     }
-    uses
+    needed
 }
 
 /// Returns those of the `rights` that no request of the pod has needed. Of several that fit, the

@@ -146,9 +146,7 @@ impl DeploymentReconcile<'_> {
             is_partly_applied: applied.is_some(),
             has_changed: self.placed,
         };
-        let kept = self
-            .upkeep(&request, outcome, applied.unwrap_or_default())
-            .await;
+        let kept = Box::pin(self.upkeep(&request, outcome, applied.unwrap_or_default())).await;
         if let (Err(_), Err(error)) = (&result, &kept) {
             // The error of the new content is reported, and would hide that the installed content lacks rights.
             self.note_rights(error);
