@@ -58,12 +58,12 @@ fn help_names_every_verb_and_exit_code() {
 
           --color <WHEN>
               Use of colour; `auto` respects NO_COLOR and uses it only on terminals
-              
+
               Possible values:
               - auto:   On terminals, unless NO_COLOR is set
               - always: Always
               - never:  Never
-
+              
               [default: auto]
 
     Exit codes:
