@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use bundle_core::check::{self, Installation};
 use bundle_core::diagnostic::{Finding, Findings, Severity, codes};
-use bundle_core::format::{self, Content, Files};
+use bundle_core::format::{self, Content, Files, RenderInput, RenderTarget};
 use bundle_core::images::{self, Allowed, Lock};
 use bundle_core::package::{self, Package};
 use bundle_oci::pack::PackedImage;
@@ -179,10 +179,16 @@ pub(crate) fn packed(ui: &mut Ui, place: &ArtifactLocation) -> Outcome<PackedIma
     build(ui, &path).map(|built| built.packed)
 }
 
-/// The findings of `build` on the files of a built bundle, for a BundleDeployment with these settings; without them, for a Bundle.
+/// Returns the findings of `build` on the files of a built bundle, for a BundleDeployment with these
+/// settings; without them, for a Bundle.
 pub(crate) fn findings(files: &Files, installation: Option<&Installation<'_>>) -> Findings {
     let target = installation.and_then(|installation| installation.target_namespace);
-    let content = match format::read_into(files, target) {
+    let rendered = format::render(&RenderInput {
+        files,
+        target: &RenderTarget::in_namespace(target),
+        output: None,
+    });
+    let content = match rendered {
         Ok(content) => content,
         Err(findings) => return findings,
     };

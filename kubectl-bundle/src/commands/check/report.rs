@@ -77,9 +77,9 @@ impl ObjectReport {
     /// Adds the findings on the content of the object. An error in them outweighs the verdict, and a refusal an unknown result.
     pub(super) fn with_content(mut self, findings: Findings) -> Self {
         self.verdict = match (self.verdict, findings.outcome()) {
-            (Answer::Refused, _) | (_, None) => self.verdict,
-            (_, Some(Meaning::CannotTell)) => Answer::CannotTell,
-            (_, Some(_)) => Answer::Refused,
+            (ReviewAnswer::Refused, _) | (_, None) => self.verdict,
+            (_, Some(Meaning::CannotTell)) => ReviewAnswer::CannotTell,
+            (_, Some(_)) => ReviewAnswer::Refused,
         };
         self.findings.0.extend(findings.0);
         self
