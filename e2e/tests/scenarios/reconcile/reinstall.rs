@@ -104,6 +104,46 @@ async fn definition_pruned_by_an_upgrade_is_installed_again_by_a_downgrade() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn object_is_watched_again_after_its_definition_was_deleted_while_the_webhook_was_down() {
+    let (cluster, mut webhook) = stage().await;
+    kubectl(&cluster, "create namespace reinstall").await;
+    let content = format!("{}---\n{}", definition("Namespaced", "v1"), kettle("v1"));
+    let reference = publish(&cluster, "team/unwatched:1", |f| {
+        bundle_of(f, "unwatched", &content)
+    })
+    .await;
+    let deployed =
+        |mode: &str| deployment("unwatched", &reference, &json!({"drift": {"mode": mode}}));
+    apply(&cluster, &deployed("Report")).await;
+    installed(&cluster, "unwatched").await;
+    webhook.kill().unwrap();
+    kubectl(&cluster, "delete crd kettles.reinstall.example.com").await;
+    webhook.start().await.unwrap();
+    until(&cluster, "bundledeployment unwatched", "Drifted", "True").await;
+
+    apply(&cluster, &deployed("Correct")).await;
+    let is_there = || has_kettle(&cluster, "v1/namespaces/reinstall/kettles/kettle");
+    wait::until_true(SOON * 3, "definition and object are restored", || async {
+        Ok(is_there().await)
+    })
+    .await
+    .unwrap();
+    until(&cluster, "bundledeployment unwatched", "Ready", "True").await;
+    let uid = || async {
+        let found = get(&cluster, "kettle kettle -n reinstall").await;
+        found.map(|found| found["metadata"]["uid"].clone())
+    };
+    let before = uid().await;
+    kubectl(&cluster, "delete kettle kettle -n reinstall").await;
+    wait::until_true(SOON * 3, "the object is restored again", || async {
+        let now = uid().await;
+        Ok(now.is_some() && now != before)
+    })
+    .await
+    .unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn object_returns_after_its_definition_was_remade_with_another_scope_or_version() {
     let (cluster, _webhook) = stage().await;
     kubectl(&cluster, "create namespace reinstall").await;

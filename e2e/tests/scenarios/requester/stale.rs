@@ -120,6 +120,31 @@ async fn nothing_is_installed_if_its_approval_is_withdrawn_while_signatures_are_
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_installed_if_a_policy_becomes_stricter_while_signatures_are_looked_up() {
+    let cluster = shared().await.unwrap();
+    cluster.webhook().await.unwrap();
+    let user = "stalled-policy";
+    tenant(&cluster, user, &json!([])).await;
+    let objects = [note(user, "one")];
+    let (registry, _) = deploy_paused(&cluster, user, &objects, |object| object).await;
+    resume_and_hold(&cluster, user, &registry).await;
+    let line = format!(
+        "patch signaturepolicy {user} --type=merge --patch={{\"spec\":{{\"mode\":\"enforce\"}}}}"
+    );
+    try_kubectl(&cluster, &line).await.success().unwrap();
+    let policy = format!("signaturepolicy {user}");
+    wait::until_true(LONG, "the webhook has read the policy", || async {
+        let found = get(&cluster, &policy).await.unwrap_or_default();
+        Ok(found["status"]["observedGeneration"] == found["metadata"]["generation"])
+    })
+    .await
+    .unwrap();
+    let what = format!("configmap one -n {user}");
+    let expected = ("Installed", "InstallFailed");
+    release_and_expect(&cluster, (user, &registry), expected, &what).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn nothing_is_installed_if_the_deployment_is_paused_while_signatures_are_looked_up() {
     let cluster = shared().await.unwrap();
     cluster.webhook().await.unwrap();

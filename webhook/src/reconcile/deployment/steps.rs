@@ -272,7 +272,9 @@ impl<'a> DeploymentReconcile<'a> {
         request: &InstallRequest<'_>,
         items: &[Item],
     ) -> Result<(), ReconcileError> {
-        self.watch(request, items, false).await?;
+        if !self.watch(request, items, false).await? {
+            self.ctx.states.lacks_watches(&self.name);
+        }
         let seen = self.seen(request, items).await?;
         let in_place = self.is_as_left(items, request, &seen);
         let changed = if in_place {

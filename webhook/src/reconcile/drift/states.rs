@@ -75,6 +75,15 @@ struct InstalledState {
     touched: BTreeSet<String>,
     unhealthy: BTreeMap<String, String>,
     told: ObservationLog,
+    /// Set while kinds that the content brings are not served, so that not all objects are watched.
+    unwatched: Option<UnwatchedKinds>,
+}
+
+/// Kinds of the content that could not be watched yet.
+#[derive(Debug, Clone, Copy, Default)]
+struct UnwatchedKinds {
+    /// True if an object was restored since: the kinds may be served by now.
+    has_restored: bool,
 }
 
 /// The books of all deployments.
@@ -141,9 +150,27 @@ impl InstalledStates {
         self.with(deployment, |book| book.told.begin());
     }
 
-    /// The reconcile is over.
+    /// The reconcile is over. If not all objects are watched, the next one finds the content and its
+    /// watches again.
     pub(in crate::reconcile) fn end_reconcile(&self, deployment: &str) {
-        self.with(deployment, |book| book.told.end());
+        let work = self.with(deployment, |book| {
+            book.told.end();
+            let unwatched = book.unwatched.take();
+            if unwatched.is_some() {
+                book.digest.clear();
+            }
+            unwatched.is_some_and(|unwatched| unwatched.has_restored)
+        });
+        if work {
+            self.wake(deployment);
+        }
+    }
+
+    /// Kinds that the content of `deployment` brings are not served, and their objects not watched.
+    pub(in crate::reconcile) fn lacks_watches(&self, deployment: &str) {
+        self.with(deployment, |book| {
+            book.unwatched = Some(UnwatchedKinds::default());
+        });
     }
 
     /// Changes what is known of the object `key`, and then takes in again what was told of it meanwhile.
@@ -258,6 +285,9 @@ impl InstalledStates {
     /// One object was applied again.
     pub(in crate::reconcile) fn healed(&self, deployment: &str, key: &str, left: AppliedState) {
         self.record(deployment, key, |book| {
+            if let Some(unwatched) = &mut book.unwatched {
+                unwatched.has_restored = true;
+            }
             book.drifted.remove(key);
             book.suspects.remove(key);
             let now = self.began.elapsed();

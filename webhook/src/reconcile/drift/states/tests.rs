@@ -91,6 +91,28 @@ fn a_write_that_leaves_our_entry_alone_is_verified_once_and_then_ever_more_rarel
 }
 
 #[test]
+fn content_whose_objects_are_not_all_watched_is_looked_for_again_in_the_next_reconcile() {
+    let (states, mut woken) = states();
+    states.begin_reconcile("web");
+    states.end_reconcile("web");
+    assert_eq!(states.content("web").as_deref(), Some("sha256:1"));
+
+    states.begin_reconcile("web");
+    states.lacks_watches("web");
+    assert_eq!(states.content("web").as_deref(), Some("sha256:1"));
+    states.end_reconcile("web");
+    assert_eq!(states.content("web"), None);
+    // Nothing was restored, so nothing has changed about the kinds.
+    assert!(woken.try_recv().is_err());
+
+    states.begin_reconcile("web");
+    states.lacks_watches("web");
+    states.healed("web", KEY, left(6, "a"));
+    states.end_reconcile("web");
+    assert_eq!(woken.try_recv().unwrap(), "web");
+}
+
+#[test]
 fn an_object_with_another_uid_is_not_ours_whatever_it_looks_like() {
     let (states, _woken) = states();
     let mut other = seen(6, "a");
