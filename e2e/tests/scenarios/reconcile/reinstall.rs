@@ -112,23 +112,30 @@ async fn object_is_watched_again_after_its_definition_was_deleted_while_the_webh
         bundle_of(f, "unwatched", &content)
     })
     .await;
-    let deployed =
-        |mode: &str| deployment("unwatched", &reference, &json!({"drift": {"mode": mode}}));
-    apply(&cluster, &deployed("Report")).await;
+    apply(&cluster, &deployment("unwatched", &reference, &json!({}))).await;
     installed(&cluster, "unwatched").await;
+    // The content that is installed is kept while its successor cannot be fetched.
+    let missing = cluster
+        .registry(0)
+        .unwrap()
+        .reference("team/unwatched:missing");
+    apply(&cluster, &deployment("unwatched", &missing, &json!({}))).await;
+    until(
+        &cluster,
+        "bundledeployment unwatched",
+        "HasValidBundle",
+        "False",
+    )
+    .await;
     webhook.kill().unwrap();
     kubectl(&cluster, "delete crd kettles.reinstall.example.com").await;
     webhook.start().await.unwrap();
-    until(&cluster, "bundledeployment unwatched", "Drifted", "True").await;
-
-    apply(&cluster, &deployed("Correct")).await;
     let is_there = || has_kettle(&cluster, "v1/namespaces/reinstall/kettles/kettle");
     wait::until_true(SOON * 3, "definition and object are restored", || async {
         Ok(is_there().await)
     })
     .await
     .unwrap();
-    until(&cluster, "bundledeployment unwatched", "Ready", "True").await;
     let uid = || async {
         let found = get(&cluster, "kettle kettle -n reinstall").await;
         found.map(|found| found["metadata"]["uid"].clone())
