@@ -323,6 +323,17 @@ async fn config_map_that_the_requester_may_not_read_is_no_source() {
     .unwrap();
     kubectl(&cluster, &grant[1]).await;
     until(&cluster, &format!("bundle {name}"), "Unpacked", "True").await;
+
+    // They may not learn either what it is now, which the comparison with the source would tell.
+    let line = format!("delete rolebinding {name} -n {NAMESPACE}");
+    kubectl(&cluster, &line).await;
+    wait::until_true(LONG, "the comparison is refused", || async {
+        let found = get(&cluster, &format!("bundle {name}")).await;
+        let told = condition(&found.unwrap_or_default(), "SourceMoved").to_string();
+        Ok(told.contains("may not read what the source names"))
+    })
+    .await
+    .unwrap();
     kubectl(&cluster, &format!("delete bundle {name}")).await;
 }
 
