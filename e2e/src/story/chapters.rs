@@ -6,7 +6,7 @@ use futures::future::LocalBoxFuture;
 
 use super::Teller;
 use crate::bundles;
-use crate::webhook::NAMESPACE;
+use crate::webhook::{NAMESPACE, STATE_NAMESPACE};
 
 /// A title, and what happens.
 pub struct Chapter {
@@ -136,6 +136,8 @@ spec:
   serviceAccount: {{namespace: {NAMESPACE}, name: installer}}
   authorization: Requester
   signatures: Required
+  # The project installs itself: its own namespaces have to be named.
+  targets: {{namespaces: ['*', {NAMESPACE}, {STATE_NAMESPACE}]}}
 ---
 apiVersion: core.rukpak.io/v1alpha1
 kind: SignaturePolicy

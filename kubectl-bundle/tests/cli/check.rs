@@ -288,12 +288,12 @@ fn check_cannot_tell_without_right_to_read_the_secret_of_a_policy() {
         "{checked}"
     );
     assert!(
-        checked.contains("Secret bundle-system/release-key cannot be read: ")
+        checked.contains("cannot read Secret bundle-system/release-key: ")
             && checked.contains("secrets \"release-key\" is forbidden"),
         "{checked}"
     );
     assert!(
-        checked.contains("hint: the webhook looks this up with its own rights"),
+        checked.contains("hint: the webhook looks this up with its own permissions"),
         "{checked}"
     );
 
@@ -310,7 +310,7 @@ fn check_cannot_tell_without_right_to_read_the_secret_of_a_policy() {
         "{checked}"
     );
     assert!(
-        checked.contains("Secret bundle-system/release-key cannot be read"),
+        checked.contains("cannot read Secret bundle-system/release-key"),
         "{checked}"
     );
 }

@@ -234,8 +234,5 @@ fn wait_ends_at_kinds_that_the_version_of_the_server_no_longer_has() {
     "#);
     let waited = context.run(&["deploy", "web", PINNED, "--wait", "-q"]);
     assert!(waited.starts_with("exit code: 1\n"), "{waited}");
-    assert!(
-        waited.contains("was deleted while it was waited for"),
-        "{waited}"
-    );
+    assert!(waited.contains("was deleted during the wait"), "{waited}");
 }

@@ -21,6 +21,7 @@ use super::objects::{apply, kubectl};
 mod answers;
 mod floods;
 mod reads;
+mod removals;
 mod restarts;
 mod reviews;
 mod slots;

@@ -1,0 +1,51 @@
+//! Memory of removals of many objects.
+
+use super::*;
+
+/// Deployments of one requester that are deleted at once.
+const DEPLOYMENTS: usize = 4;
+
+/// Objects of each deployment. An unoptimised webhook takes minutes for as many as an attack has.
+fn objects() -> usize {
+    if e2e::programs::profile().unwrap() == "release" {
+        7000
+    } else {
+        1000
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn removals_of_thousands_of_objects_at_once_do_not_exhaust_memory() {
+    let (cluster, mut webhook) = stage().await;
+    let registry = Registry::honest().await.unwrap();
+    kubectl(&cluster, "create namespace removals").await;
+    let mut names = Vec::new();
+    for number in 0..DEPLOYMENTS {
+        let name = format!("removals-{number}");
+        let objects: Vec<String> = (0..objects())
+            .map(|object| {
+                format!("{{apiVersion: v1, kind: ConfigMap, metadata: {{name: {name}-{object}, namespace: removals}}}}")
+            })
+            .collect();
+        let file = (
+            "manifests/all.yaml".to_owned(),
+            objects.join("\n---\n").into_bytes(),
+        );
+        let (reference, _) = publish(&registry, &name, &tar([file]));
+        apply(&cluster, &deployment(&name, &reference)).await;
+        let line = format!("wait bundledeployment {name} --for=condition=Installed --timeout=300s");
+        kubectl(&cluster, &line).await;
+        names.push(name);
+    }
+    let probe = LivenessProbe::start(&webhook);
+    let line = format!("delete bundledeployment {} --timeout=600s", names.join(" "));
+    kubectl(&cluster, &line).await;
+    let left = kubectl(
+        &cluster,
+        "get configmaps -n removals -l core.rukpak.io/owner-kind -o name",
+    )
+    .await;
+    assert_eq!(left.trim(), "");
+    let attack = format!("{DEPLOYMENTS} removals of {} objects", objects());
+    survived(&attack, &mut webhook, probe).await;
+}
