@@ -80,7 +80,8 @@ pub async fn run(shared: Arc<Shared>, stop: CancellationToken) -> Result<(), Box
     }
 }
 
-/// Removes content that no Bundle needs any more from the cache, and forgets deployments that went without a word, from time to time.
+/// From time to time, removes content from the cache that no Bundle needs, and inventories and states
+/// of BundleDeployments whose finalizer somebody else removed.
 async fn sweep(ctx: Arc<Context>) {
     loop {
         tokio::time::sleep(spread(SWEEP)).await;

@@ -118,6 +118,13 @@ impl ContentSource for OpenSource {
         }
     }
 
+    async fn changed(&self, recorded: &ContentId) -> Result<Option<ContentId>, SourceError> {
+        match self {
+            Self::Image(image) => image.changed(recorded).await,
+            Self::ConfigMaps(config_maps) => config_maps.changed(recorded).await,
+        }
+    }
+
     async fn fetch<S>(&self, content: &ContentId, sink: S) -> Result<FetchedFiles<S>, SourceError>
     where
         S: FileSink<File: Send> + Send + 'static,

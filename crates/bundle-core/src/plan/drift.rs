@@ -1,4 +1,5 @@
-//! Whether an object on a cluster is still as our last apply left it, told from its metadata alone.
+//! Whether an object on a cluster is still as our last apply left it: from its metadata, or by
+//! comparing fields where metadata cannot tell.
 //! Not here: watching, or applying again.
 
 use std::collections::BTreeMap;

@@ -1,5 +1,4 @@
-//! From one revision to the next: which Bundle a deployment wants, and which of the old ones are kept.
-//! Not here: making or deleting them.
+//! The history of revisions, and the old Bundles that are deleted after an upgrade.
 
 use serde::{Deserialize, Serialize};
 

@@ -479,7 +479,7 @@ async fn distinguishes_failing_mirrors_from_cached_metadata() {
     .unwrap();
     let refused = scene.ours("trust show --offline").await.failure(3).unwrap();
     assert!(
-        refused.contains("BUNDLE-TRUST-051") && refused.contains("last asked 0 min ago"),
+        refused.contains("BUNDLE-TRUST-051") && refused.contains("the last refresh was 0 min ago"),
         "{refused}"
     );
     let refused = scene.ours("trust show").await.failure(4).unwrap();

@@ -1,6 +1,6 @@
 //! Work that may take minutes and belongs to one object, such as a transfer from a registry: it goes on beside the reconciles, wakes the object when it is done,
 //! and ends when the object goes.
-//! Not here: what the work is (content::reader, bundle::controller).
+//! The work itself is in content::reader and bundle::unpack.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,7 +15,8 @@ use tokio::task::JoinHandle;
 /// writes of the status would begin the next attempt at once.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Most work of one requester at a time, with results that no reconcile has taken yet. Each is a task of its own, and may hold what a registry returned.
+/// Maximum number of background tasks of one requester. Finished ones count until a reconcile reads
+/// their result, which may hold what a registry returned.
 pub(in crate::reconcile) const PER_REQUESTER: usize = 64;
 
 /// The work of all objects of one kind, by name of the object.

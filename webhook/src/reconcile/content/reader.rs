@@ -1,6 +1,6 @@
 //! Content: from the copy on disk, else from its source, verified again in either case. Memory is taken before anything is parsed, and no more than
 //! one file of a content is read at a time before it is known what all of it takes.
-//! Not here: which digest it has to be (bundle::controller), or who signed it (bundle::verify).
+//! Not here: which digest it has to be (bundle::steps), or who signed it (bundle::verify).
 
 use std::collections::BTreeMap;
 use std::io;
@@ -40,7 +40,7 @@ pub(in crate::reconcile) async fn open(
     opened.map_err(|error| registry_error(error, reason))
 }
 
-/// A source's failure, as a trouble.
+/// Returns the failure of a source as the error of a reconcile.
 pub(in crate::reconcile) fn registry_error(
     error: SourceError,
     reason: &'static str,

@@ -1,5 +1,6 @@
-//! Whether somebody has approved a content digest, where the class asks for that.
-//! Not here: who may approve, which admission asks when an approval is written.
+//! Approvals of a content digest, where the class asks for them: whether there is one by somebody who
+//! may still approve, and the status of each approval. Admission checks the approver as well, when
+//! an approval is written.
 
 use bundle_api::approval::BundleApprovalStatus;
 use bundle_api::names::{self, condition, reason};

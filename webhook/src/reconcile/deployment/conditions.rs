@@ -1,4 +1,4 @@
-//! What the conditions of a BundleDeployment follow from.
+//! The facts that the conditions of a BundleDeployment follow from, collected at the end of a reconcile.
 //! The conditions themselves are in `bundle_core::plan::status`.
 //! Not here: finding it out (deployment::controller, deployment::steps, drift::keep).
 

@@ -1,5 +1,5 @@
 //! Failures in a row of each work on each object, for the time until the next attempt.
-//! Not here: which of them count (`bundle_core::plan::backoff`), or how long the pauses are (error).
+//! Not here: which of them count (`bundle_core::plan::backoff`), or how long the pauses are (`bundle_core::plan::retry`).
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};

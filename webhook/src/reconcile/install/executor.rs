@@ -62,7 +62,8 @@ pub(in crate::reconcile) struct Done {
 }
 
 impl Install<'_> {
-    /// Applies those `items` of one phase that the plan has, after the dry runs that were left for now, and waits for what later phases need.
+    /// Sends the checked applies of one round, then waits until Namespaces and
+    /// CustomResourceDefinitions among them are established.
     pub(in crate::reconcile) async fn phase<'i>(
         &self,
         check: &RequesterCheck<'_>,
@@ -204,7 +205,7 @@ impl FailedApplies {
     }
 }
 
-/// What an apply left, for the books.
+/// Returns the state of an object as it was observed, to compare later observations with.
 pub(in crate::reconcile) fn left(seen: &ObservedObject) -> AppliedState {
     AppliedState {
         state: Some(seen.state),

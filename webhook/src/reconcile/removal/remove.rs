@@ -1,4 +1,5 @@
-//! What a deployment has on the cluster, by its inventory, and how it is taken away: in the reverse order, and never with other people's custom resources.
+//! What a deployment has on the cluster, by its inventory, and the requests that delete it, never with other people's custom resources. The order is in
+//! `bundle_core::plan::removal`.
 //! Not here: which of it is no longer wanted (bundle_core::plan::inventory).
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};

@@ -143,7 +143,8 @@ impl<'a> Teardown<'a> {
             if matches!(done, Err(Ended::Failed(_)))
                 && observed.done.contains(&RemovalStep::ReadRequesters)
             {
-                // What is gone need not be looked at again.
+                // Objects that are gone need not be looked at again. Before that step the deletion has not
+                // been accepted, and the inventory must not change.
                 self.save().await?;
             }
             done?;

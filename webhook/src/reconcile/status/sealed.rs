@@ -68,10 +68,11 @@ impl SealedKind<'_> {
         })
     }
 
-    /// Reads the object and makes sure that it is sealed: nothing is done with a generation that is
-    /// not. The object that woke the reconcile may be older than our own last write, and a status
-    /// made from it would undo that write. Returns the object with its requester; or when to look
-    /// again, if it is gone or cannot be read, or its seal has just been written and wakes us.
+    /// Reads the object and seals it if its stamp is valid. The object that woke the reconcile may be
+    /// older than our own last write, and a status made from it would undo that write. Returns the
+    /// object with its requester; or when to look again, if it is gone or cannot be read, or if a
+    /// lost seal was written back, which wakes the reconcile. An object that nothing vouches for is
+    /// returned with an empty requester, and the plan refuses it.
     async fn read(
         &self,
         woken: &DynamicObject,

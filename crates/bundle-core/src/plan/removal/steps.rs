@@ -76,7 +76,7 @@ pub struct ObservedRemoval {
     pub has_finalizer: bool,
     /// True if `spec.deletion.objects` is `Orphan`.
     pub is_orphan: bool,
-    /// True if `spec.deletion.customResources` is `Delete`; for a spec that cannot be read it is `Refuse`.
+    /// `spec.deletion.customResources`; `Refuse` if the spec is unreadable.
     pub custom_resources: Handling,
     /// The record of its objects.
     pub recorded: RecordedObjects,

@@ -35,9 +35,10 @@ pub enum InstallStep {
     Verify,
     /// Ask whether the requesters may do what the installation does, and try it.
     Authorize,
-    /// Ask the same again, since the answer is too old for a write.
+    /// Ask about the requesters' permissions again, since the answer is too old for a write.
     AuthorizeAgain,
-    /// Check that spec and class are still those that the decision is made from, and ask again whether the content is approved.
+    /// Check that spec, class and policies are still those that the decision is made from, and ask
+    /// again whether the content is approved.
     CheckBasisOfDecision,
     /// Record that the class, with its present terms, decided about content that is installed already.
     RecordDecision,
@@ -49,9 +50,11 @@ pub enum InstallStep {
     Compare,
     /// Take the objects to be as they are recorded.
     TakeAsRecorded,
-    /// Check the same right before the first write, however recent the answer about rights is: a registry can stall the steps before it.
+    /// Check spec, class, policies and approval again right before the first write, however recent the
+    /// answer about permissions is: a registry can stall the steps before it.
     CheckBasis,
-    /// Record the objects, then apply them phase by phase, each after the one before is established.
+    /// Record the objects, then apply them phase by phase. Phases after Namespaces and
+    /// CustomResourceDefinitions begin once those are established.
     Apply,
     /// Delete recorded objects that the content does not have.
     Prune,
