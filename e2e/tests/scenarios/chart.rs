@@ -2,11 +2,12 @@
 //! no node, so the pods never start. `chart_values` has the values.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use e2e::command::Command;
-use e2e::{Cluster, Tool};
+use e2e::{Cluster, Tool, wait};
 use serde_json::{Value, json};
 
 use super::objects::{apply, get, kubectl, try_kubectl};
@@ -14,6 +15,8 @@ use super::objects::{apply, get, kubectl, try_kubectl};
 const RELEASE: &str = "bundle-webhook";
 const NAMESPACE: &str = "bundle-system";
 const IMAGE: &str = "image.repository=registry.example.com/bundle-webhook,image.tag=chart-test";
+/// Deadline for the objects of a release to be gone.
+const GONE: Duration = Duration::from_secs(300);
 /// Both major versions that people use.
 pub(super) const HELMS: [Tool; 2] = [Tool::Helm, Tool::Helm3];
 
@@ -257,13 +260,20 @@ async fn release_without_kept_objects_leaves_no_crds_and_no_namespaces() {
             "install {RELEASE} CHART --namespace default --set keepOnUninstall=false,{IMAGE}"
         );
         run(&cluster, tool, &line).await;
-        let line = format!("uninstall {RELEASE} --namespace default --cascade foreground --wait");
+        let line = format!("uninstall {RELEASE} --namespace default --cascade foreground");
         run(&cluster, tool, &line).await;
-        assert_eq!(
-            ours(&cluster, "crd,namespaces,clusterrole").await,
-            Vec::<String>::new()
-        );
-        let crds = try_kubectl(&cluster, "get crd -o name").await;
-        assert_eq!(crds.success().unwrap(), "", "{tool}");
+        // The namespace controller pauses for minutes where kinds vanish while it lists them.
+        wait::until_true(
+            GONE,
+            "CRDs, namespaces and ClusterRoles are gone",
+            || async {
+                let left = ours(&cluster, "crd,namespaces,clusterrole").await;
+                let crds = try_kubectl(&cluster, "get crd -o name").await.success()?;
+                anyhow::ensure!(left.is_empty() && crds.is_empty(), "{left:?} {crds}");
+                Ok(true)
+            },
+        )
+        .await
+        .unwrap();
     }
 }
