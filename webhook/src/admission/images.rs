@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use bundle_cluster::review::{ImageLookups, MatchingPolicies};
 use bundle_core::diagnostic::{Finding, codes};
+use bundle_core::policy;
 use bundle_core::review::{Image, Requester};
 use bundle_oci::registry::ImageMetadata;
 use tokio::time::Instant;
@@ -44,11 +45,8 @@ impl<L: Lookups> ImageLookups for ReviewImages<'_, L> {
                 Finding::error(codes::trust::CANNOT_TELL, why).hint("try again in a moment")
             );
         };
-        let matching = policies
-            .values()
-            .filter(|policy| policy.matches(&image.reference));
         Ok(MatchingPolicies {
-            policies: matching.cloned().collect(),
+            policies: policy::matching(&image.reference, policies.values()),
             generation,
         })
     }

@@ -20,7 +20,7 @@ pub(super) const FOLDER: &str = "manifests/";
 pub(super) struct PlainV0;
 
 impl ContentFormat for PlainV0 {
-    /// What no other format claims is plain.
+    /// Plain is the format of files that no other format claims.
     fn is_format_of(&self, _: &Files) -> bool {
         true
     }

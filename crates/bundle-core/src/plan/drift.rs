@@ -1,4 +1,4 @@
-//! Whether an object on a cluster is still as our last apply left it: from its metadata, or by
+//! Comparison of an object on a cluster with what our last apply left: by its metadata, or by
 //! comparing fields where metadata cannot tell.
 //! Not here: watching, or applying again.
 

@@ -18,8 +18,7 @@ pub use authority::{
     root_of_config_map,
 };
 pub use decide::{
-    ClassSignatures, PolicyDecision, Satisfied, SignedBy, decide, decide_unsignable,
-    needs_signatures,
+    ClassSignatures, PolicyDecision, Satisfied, SignedBy, decide, decide_unsignable, matching,
 };
 pub use document::{Mode, Policy};
 pub use found::{

@@ -66,7 +66,7 @@ pub struct Refusal {
 }
 
 /// Decides on an image. `signatures` are those in the registry for its digest, or the error if they
-/// are unavailable; they are not required if [`policy::needs_signatures`] returns `false`. `now` is
+/// are unavailable; they are not required if [`policy::matching`] returns no policy. `now` is
 /// the time for the validity of trust roots and signatures.
 pub fn decide<'a>(
     reference: PinnedReference,

@@ -8,7 +8,7 @@ use bundle_cluster::review::{ImageLookups, MatchingPolicies, ReviewLookups};
 use bundle_cluster::{ByName, access};
 use bundle_core::diagnostic::{Finding, codes};
 use bundle_core::names::KubeName;
-use bundle_core::policy::Policy;
+use bundle_core::policy::{self, Policy};
 use bundle_core::review::target::default_state_namespace;
 use bundle_core::review::{Answer, Class, ClassFact, Image, Kind, Requester};
 use bundle_core::rights::Question;
@@ -211,9 +211,8 @@ impl ReviewLookups for LiveFacts {
 impl ImageLookups for LiveFacts {
     fn policies(&self, image: &Image) -> Result<MatchingPolicies, Finding> {
         let policies = self.policies.as_deref().map_err(Clone::clone)?;
-        let matching = |policy: &&Arc<Policy>| policy.matches(&image.reference);
         Ok(MatchingPolicies {
-            policies: policies.iter().filter(matching).cloned().collect(),
+            policies: policy::matching(&image.reference, policies),
             // They are read once.
             generation: 0,
         })

@@ -50,7 +50,7 @@ pub(crate) struct Arguments {
     /// Print the objects of --dry-run
     #[arg(short, long, value_name = "FORMAT", value_enum)]
     pub(crate) output: Option<Data>,
-    /// Which cluster.
+    /// Flags that select the cluster.
     #[command(flatten)]
     pub(crate) kube: Kube,
 }

@@ -13,7 +13,7 @@ use crate::failure::Outcome;
 /// Most objects that a refusal names.
 const NAMED: usize = 5;
 
-/// What the cluster has already.
+/// Objects of an installation that the cluster has already.
 pub(crate) struct Existing {
     found: BTreeMap<String, (Phase, Origin)>,
     namespaces: Vec<String>,

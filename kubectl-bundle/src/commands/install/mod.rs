@@ -47,9 +47,9 @@ pub(crate) struct Install {
     pub(crate) values: Values,
     /// The system namespace.
     pub(crate) namespace: String,
-    /// Whether the cluster is changed.
+    /// Dry run, or not.
     pub(crate) dry_run: DryRun,
-    /// Whether to wait for the pods, and for how long at most.
+    /// Wait for the pods.
     pub(crate) wait: Wait,
     /// Format of the objects that `--dry-run` prints.
     pub(crate) format: Option<Format>,

@@ -1,4 +1,4 @@
-//! Who created an installed object: this program, a release of Helm, or something else.
+//! Origin of an installed object: this program, a release of Helm, or something else.
 
 use serde_json::Value;
 

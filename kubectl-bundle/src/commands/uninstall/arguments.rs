@@ -39,7 +39,7 @@ pub(crate) struct Arguments {
     /// Do not change the cluster: `server` asks it what it would do
     #[arg(long, value_name = "MODE", value_enum, num_args = 0..=1, require_equals = true, default_value_t = DryRun::None, default_missing_value = "client")]
     pub(crate) dry_run: DryRun,
-    /// Which cluster.
+    /// Flags that select the cluster.
     #[command(flatten)]
     pub(crate) kube: Kube,
 }

@@ -27,7 +27,7 @@ pub(crate) struct Uninstall {
     pub(crate) namespace: Option<String>,
     /// The limit of each step.
     pub(crate) wait: Wait,
-    /// Whether the cluster is changed.
+    /// Dry run, or not.
     pub(crate) dry_run: DryRun,
     /// The cluster.
     pub(crate) cluster: KubeSettings,

@@ -31,10 +31,9 @@ pub(in crate::reconcile) struct AppliedPolicies {
 impl AppliedPolicies {
     fn now(ctx: &Context, reference: &Reference) -> Self {
         let stored = ctx.shared.policies.all();
-        let matching = stored.values().filter(|policy| policy.matches(reference));
         Self {
             reference: reference.clone(),
-            policies: matching.cloned().collect(),
+            policies: policy::matching(reference, stored.values()),
         }
     }
 
@@ -91,7 +90,7 @@ pub(in crate::reconcile) async fn verify(
         policies: Some(policies),
     };
     let policies = AppliedPolicies::now(ctx, &reference);
-    let needed = policy::needs_signatures(&reference, policies.all());
+    let needed = !policies.policies.is_empty();
     if needed
         && let Some(carried) = carried(bundle, &pinned)
         && let Ok(decided) = decide(pinned.clone(), &policies, &Ok(carried))

@@ -5,6 +5,8 @@
 //! signatures are unavailable, content that requires them is rejected for now, and the result must
 //! not be cached.
 
+use std::sync::Arc;
+
 use super::{
     document::{Mode, Policy},
     found::{Accepted, SignatureFound, SignedAt, Signer, Unavailable, summary},
@@ -70,13 +72,15 @@ pub enum PolicyDecision {
     CannotTell(Findings),
 }
 
-/// Returns `true` if a policy matches `reference`, so that the decision depends on its signatures.
-/// Otherwise signatures do not have to be fetched.
-pub fn needs_signatures<'a>(
+/// Returns the policies that match `reference`, in their order. If there is none, the decision does
+/// not depend on its signatures, and they do not have to be fetched.
+pub fn matching<'a>(
     reference: &Reference,
-    policies: impl IntoIterator<Item = &'a Policy>,
-) -> bool {
-    policies.into_iter().any(|policy| policy.matches(reference))
+    policies: impl IntoIterator<Item = &'a Arc<Policy>>,
+) -> Vec<Arc<Policy>> {
+    let policies = policies.into_iter();
+    let matching = policies.filter(|policy| policy.matches(reference));
+    matching.cloned().collect()
 }
 
 /// Result of one policy.

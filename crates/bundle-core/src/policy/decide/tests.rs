@@ -161,9 +161,9 @@ fn decides_by_signatures_policies_and_class() {
 #[test]
 fn ignores_policies_for_other_references() {
     let other: Reference = "registry.example.com/other/web:1".parse().unwrap();
-    let policies = [policy("p:1:a")];
-    assert!(!needs_signatures(&other, &policies));
-    assert!(needs_signatures(reference().reference(), &policies));
+    let policies = [Arc::new(policy("p:1:a"))];
+    assert_eq!(matching(&other, &policies), []);
+    assert_eq!(matching(reference().reference(), &policies), policies);
 }
 
 #[test]
