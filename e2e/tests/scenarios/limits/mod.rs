@@ -13,13 +13,13 @@ use futures::future::join_all;
 use kube::Client;
 use rand::Rng as _;
 use serde_json::{Value, json};
-use tokio::sync::oneshot;
-use tokio::task::JoinHandle;
 
 use super::objects::{apply, kubectl};
+use probe::{LivenessProbe, Observed, anonymous_kib};
 
 mod answers;
 mod floods;
+mod probe;
 mod reads;
 mod removals;
 mod restarts;
@@ -58,69 +58,6 @@ async fn stage_with(flags: &[&str]) -> (Cluster, Webhook) {
         .await
         .unwrap();
     (cluster, webhook)
-}
-
-/// Polls `/livez` and the memory of the process until stopped.
-struct LivenessProbe {
-    stop: oneshot::Sender<()>,
-    observed: JoinHandle<Observed>,
-}
-
-#[derive(Default)]
-struct Observed {
-    /// Longest response time of `/livez`.
-    longest: Duration,
-    /// The most memory that is not a file's, in KiB.
-    anonymous: u64,
-}
-
-impl LivenessProbe {
-    fn start(webhook: &Webhook) -> Self {
-        let url = format!("http://{}/livez", webhook.health_address());
-        let (stop, mut stopped) = oneshot::channel();
-        let client = reqwest::Client::builder()
-            .no_proxy()
-            .pool_max_idle_per_host(0)
-            .timeout(Duration::from_secs(30))
-            .build()
-            .unwrap();
-        let pid = webhook.pid().unwrap();
-        let observed = tokio::spawn(async move {
-            let mut observed = Observed::default();
-            while stopped.try_recv().is_err() {
-                let asked = Instant::now();
-                // A connection that is refused is as bad as an answer that does not come.
-                let alive = client.get(&url).send().await;
-                let took = match alive {
-                    Ok(answer) if answer.status() == 200 => asked.elapsed(),
-                    _ => Duration::MAX,
-                };
-                observed.longest = observed.longest.max(took);
-                observed.anonymous = observed.anonymous.max(anonymous_kib(pid));
-                if took == Duration::MAX {
-                    break;
-                }
-                tokio::time::sleep(Duration::from_millis(25)).await;
-            }
-            observed
-        });
-        Self { stop, observed }
-    }
-
-    async fn stop(self) -> Observed {
-        self.stop.send(()).ok();
-        self.observed.await.unwrap()
-    }
-}
-
-/// The memory of a process that is not a file's, in KiB; 0 once it has ended.
-fn anonymous_kib(pid: u32) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    let line = status
-        .lines()
-        .find_map(|line| line.strip_prefix("RssAnon:"));
-    line.and_then(|line| line.trim().strip_suffix("kB")?.trim().parse().ok())
-        .unwrap_or_default()
 }
 
 /// Prints a line, visible with `--nocapture`.
