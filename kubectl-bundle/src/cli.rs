@@ -168,7 +168,7 @@ mod tests {
 
     #[test]
     fn every_verb_has_an_entry_in_the_cli_reference() {
-        let docs = include_str!("../../docs/cli.md");
+        let docs = include_str!("../../docs/reference/cli.md");
         for verb in command()
             .get_subcommands()
             .filter(|verb| !verb.is_hide_set())
@@ -176,7 +176,7 @@ mod tests {
             let name = verb.get_name();
             assert!(
                 docs.contains(&format!("`{name}")) || docs.contains(&format!("bundle {name}")),
-                "docs/cli.md does not name `{name}`"
+                "docs/reference/cli.md does not name `{name}`"
             );
         }
     }

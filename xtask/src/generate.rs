@@ -88,10 +88,10 @@ fn files() -> Result<BTreeMap<PathBuf, String>> {
         let (template, text) = crate::chart::crd_template(plural, &text)?;
         files.insert(template, text);
     }
-    files.insert("docs/diagnostics.md".into(), diagnostics());
-    files.insert("docs/health.md".into(), health());
+    files.insert("docs/reference/diagnostics.md".into(), diagnostics());
+    files.insert("docs/reference/health.md".into(), health());
     files.insert(
-        "docs/bundle.schema.json".into(),
+        "docs/reference/bundle.schema.json".into(),
         serde_json::to_string_pretty(&bundle_core::package::schema())? + "\n",
     );
     Ok(files)

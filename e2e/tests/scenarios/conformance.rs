@@ -1,5 +1,5 @@
 //! Conformance executable and real cosign 3: each verifies the other's file signatures.
-//! `docs/signatures.md` describes how to run the conformance suite itself.
+//! `docs/explanation/signatures.md` describes how to run the conformance suite itself.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;

@@ -25,16 +25,22 @@ fn verbs(help: &str) -> Vec<&str> {
     verbs
 }
 
-/// README first, then the pages of docs/ by name.
+/// README first, then the pages of docs/ and its folders by name.
 fn pages() -> Vec<PathBuf> {
-    let mut docs: Vec<_> = fs_err::read_dir(root().join("docs"))
-        .unwrap()
-        .map(|entry| entry.unwrap().path())
-        .filter(|path| path.extension().is_some_and(|extension| extension == "md"))
-        .collect();
-    docs.sort();
-    docs.insert(0, root().join("README.md"));
-    docs
+    let mut pages = vec![root().join("README.md")];
+    let mut folders = vec![root().join("docs")];
+    while let Some(folder) = folders.pop() {
+        for entry in fs_err::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "md") {
+                pages.push(path);
+            }
+        }
+    }
+    pages[1..].sort();
+    pages
 }
 
 /// Types one page into a folder of its own. Variables and the folder are kept from command to
@@ -95,10 +101,13 @@ async fn console_blocks_of_the_readme_have_the_shown_output() {
     cluster.plugin().await.unwrap();
     cluster.tool(Tool::Kubectl).await.unwrap();
     let help = cluster.kubectl_bundle(["--help"]).await.unwrap();
-    let page = fs_err::read_to_string(root().join("docs/cli.md")).unwrap();
+    let page = fs_err::read_to_string(root().join("docs/reference/cli.md")).unwrap();
     for verb in verbs(&help.success().unwrap()) {
         let named = format!("`{verb}");
-        assert!(page.contains(&named), "docs/cli.md says nothing of {verb}");
+        assert!(
+            page.contains(&named),
+            "docs/reference/cli.md says nothing of {verb}"
+        );
     }
     let mut steps = 0;
     for path in pages() {

@@ -1,5 +1,5 @@
 //! Client certificates: with `--client-ca-file`, the listener requires one that an authority in that file has signed. The file is read again by content.
-//! Which certificate an API server presents is set in its AdmissionConfiguration (docs/webhook.md).
+//! Which certificate an API server presents is set in its AdmissionConfiguration (docs/reference/webhook.md).
 
 use std::fmt;
 use std::io;

@@ -1,5 +1,5 @@
 //! `cargo xtask bench`: speed and memory as ratios to a baseline or another tool in the same run,
-//! printed and stored in `docs/benchmarks.md`. No measurement passes or fails.
+//! printed and stored in `docs/explanation/benchmarks.md`. No measurement passes or fails.
 
 mod admission;
 mod checks;
@@ -29,7 +29,7 @@ Examples:
 pub(crate) struct Arguments {
     /// Measurements to run [default: all]
     subjects: Vec<Subject>,
-    /// Replace the tables in docs/benchmarks.md by those of this run.
+    /// Replace the tables in docs/explanation/benchmarks.md by those of this run.
     #[arg(long)]
     write: bool,
     /// Run a part of `trust` with unoptimized programs, to test the benchmark itself; its results

@@ -1,4 +1,4 @@
-//! Tables in Markdown, for the terminal and for `docs/benchmarks.md`.
+//! Tables in Markdown, for the terminal and for `docs/explanation/benchmarks.md`.
 
 use std::fmt;
 use std::path::Path;
@@ -50,19 +50,21 @@ impl fmt::Display for Table {
     }
 }
 
-/// Replaces the text between `<!-- NAME -->` and `<!-- end -->` in `docs/benchmarks.md`.
+/// Replaces the text between `<!-- NAME -->` and `<!-- end -->` in `docs/explanation/benchmarks.md`.
 pub(super) fn write(tables: &[(&str, Table)]) -> Result<()> {
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/benchmarks.md");
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/explanation/benchmarks.md");
     let mut text = fs_err::read_to_string(&file)?;
     for (name, table) in tables {
         let mark = format!("<!-- {name} -->\n");
-        let start = text
-            .find(&mark)
-            .with_context(|| format!("docs/benchmarks.md has no mark `{}`", mark.trim()))?
-            + mark.len();
+        let start = text.find(&mark).with_context(|| {
+            format!(
+                "docs/explanation/benchmarks.md has no mark `{}`",
+                mark.trim()
+            )
+        })? + mark.len();
         let length = text[start..]
             .find("<!-- end -->")
-            .with_context(|| format!("docs/benchmarks.md has no end of `{name}`"))?;
+            .with_context(|| format!("docs/explanation/benchmarks.md has no end of `{name}`"))?;
         text.replace_range(start..start + length, &format!("\n{table}\n"));
     }
     fs_err::write(&file, text)?;

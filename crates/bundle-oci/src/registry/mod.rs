@@ -1,7 +1,7 @@
 //! Client for OCI registries. It bounds everything it reads, has a deadline for every call, and
 //! never treats a failure as "not found".
 //!
-//! `docs/decisions/registry-client.md` has the reasons for an own client.
+//! `docs/explanation/decisions/registry-client.md` has the reasons for an own client.
 
 mod auth;
 mod blobs;

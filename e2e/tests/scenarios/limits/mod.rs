@@ -67,7 +67,7 @@ fn record(line: &str) {
 }
 
 /// Checks that the process is running, was not killed, and responded to its probes. Prints the peak
-/// memory, for the table in docs/limits.md. Returns the peak without files, in KiB.
+/// memory, for the table in docs/reference/limits.md. Returns the peak without files, in KiB.
 async fn survived(attack: &str, webhook: &mut Webhook, probe: LivenessProbe) -> u64 {
     let Observed { longest, anonymous } = probe.stop().await;
     let limit = webhook.memory_limit().unwrap();

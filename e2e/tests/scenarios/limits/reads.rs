@@ -15,7 +15,7 @@ const MANIFEST_TEXT: usize = 4_100_000;
 /// Bytes of one signature, and signatures of one image: together the most that is read (`SIGNATURE_BYTES`, `SIGNATURES_BYTES`).
 const SIGNATURE: usize = 1 << 20;
 const SIGNATURES: u8 = 16;
-/// Reserved memory, and the share for responses of registries (docs/limits.md), in KiB.
+/// Reserved memory, and the share for responses of registries (docs/reference/limits.md), in KiB.
 const SHARES: u64 = (32 + 32) << 10;
 const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 const KEY: &str = "-----BEGIN PUBLIC KEY-----

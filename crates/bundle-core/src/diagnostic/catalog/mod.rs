@@ -17,7 +17,7 @@ pub enum Outcome {
 }
 
 /// Entry of the catalogue. The same code appears in the CLI, admission messages, conditions,
-/// Events, metrics and `docs/diagnostics.md`.
+/// Events, metrics and `docs/reference/diagnostics.md`.
 #[derive(Clone, Copy)]
 pub struct Code {
     /// Stable identifier, `BUNDLE-AREA-NNN`.

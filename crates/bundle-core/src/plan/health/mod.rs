@@ -1,7 +1,7 @@
 //! The health of installed objects: kstatus's rules for the built-in kinds, its conventions for custom resources.
 //!
 //! The rules are those of kstatus (`sigs.k8s.io/cli-utils/pkg/kstatus/status`), which Flux and kpt use too. Where a kind is judged
-//! otherwise, its entry in [`kinds::KINDS`] says so and why; `docs/health.md` is generated from that table.
+//! otherwise, its entry in [`kinds::KINDS`] says so and why; `docs/reference/health.md` is generated from that table.
 
 pub mod kinds;
 mod pod;

@@ -1,5 +1,5 @@
 //! Patterns from the tests of sigstore policy-controller, with our result for each.
-//! `docs/patterns.md` has the same table.
+//! `docs/reference/patterns.md` has the same table.
 
 use super::{matches, problem};
 use Row::{Matches, Misses, Refused};
@@ -111,7 +111,7 @@ fn patterns_of_policy_controller_have_documented_results() {
 
 #[test]
 fn every_policy_controller_pattern_is_documented() {
-    let page = include_str!("../../../../../docs/patterns.md");
+    let page = include_str!("../../../../../docs/reference/patterns.md");
     for (name, pattern, expected) in ROWS {
         let verdict = match expected {
             Matches => "matches".to_owned(),
