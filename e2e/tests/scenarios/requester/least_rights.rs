@@ -14,10 +14,6 @@ const ACCOUNTS: &str = "system:serviceaccount:";
 /// Rights that the run does not use, with the reason to have them.
 const UNUSED: &[(&str, &str)] = &[
     (
-        "get bundleapprovals.core.rukpak.io",
-        "one rule for all kinds that the pod reads and never writes; it adds nothing to `list`",
-    ),
-    (
         "update bundledeployments/finalizers.core.rukpak.io",
         "asked by the admission plugin OwnerReferencesPermissionEnforcement, which is off by default",
     ),
