@@ -22,9 +22,11 @@ pub fn check_target(
     }
 }
 
-/// Returns the objects in the `system` or `state` namespace of the webhook, unless `allowed`, the
-/// namespaces of a class, has that namespace by its exact name. A pattern is not enough: the class
-/// of a package with a part of the webhook itself has to name it.
+/// Returns the objects in the `system` or `state` namespace of the webhook, and these Namespaces
+/// themselves, unless `allowed`, the namespaces of a class, has that namespace by its exact name. A
+/// pattern is not enough: the class of a package with a part of the webhook itself has to name it.
+///
+/// A Namespace counts because the removal of a BundleDeployment deletes it with all its content.
 pub fn in_reserved_namespaces<'a>(
     objects: impl IntoIterator<Item = &'a ObjectId>,
     allowed: &[String],
@@ -34,11 +36,19 @@ pub fn in_reserved_namespaces<'a>(
     objects
         .into_iter()
         .filter(|id| {
-            id.namespace.as_ref().is_some_and(|namespace| {
+            affected_namespace(id).is_some_and(|namespace| {
                 (namespace == system || namespace == state) && !allowed.contains(namespace)
             })
         })
         .collect()
+}
+
+/// Returns the namespace of the object; a Namespace is in itself.
+fn affected_namespace(id: &ObjectId) -> Option<&String> {
+    let is_namespace = id.group.is_empty() && id.kind == "Namespace";
+    id.namespace
+        .as_ref()
+        .or_else(|| is_namespace.then_some(&id.name))
 }
 
 /// Returns the state namespace of a webhook that was not given one.
@@ -71,6 +81,30 @@ mod tests {
         assert_eq!(reserved(&["*", "sys"]), ["sys-state"]);
         assert_eq!(reserved(&["sys*", "sys-state"]), ["sys"]);
         assert_eq!(reserved(&["sys", "sys-state"]), [""; 0]);
+    }
+
+    #[test]
+    fn namespace_of_the_webhook_counts_as_an_object_in_it() {
+        let object = |group: &str, kind: &str, name: &str| ObjectId {
+            group: group.to_owned(),
+            version: "v1".to_owned(),
+            kind: kind.to_owned(),
+            namespace: None,
+            name: name.to_owned(),
+        };
+        let objects = [
+            object("", "Namespace", "sys"),
+            object("", "Namespace", "sys-state"),
+            object("", "Namespace", "team-a"),
+            object("", "PersistentVolume", "sys"),
+            object("example.com", "Namespace", "sys"),
+        ];
+        let reserved = |allowed: &[String]| {
+            let found = in_reserved_namespaces(&objects, allowed, "sys", "sys-state");
+            found.len()
+        };
+        assert_eq!(reserved(&[]), 2);
+        assert_eq!(reserved(&["sys".to_owned()]), 1);
     }
 
     #[test]

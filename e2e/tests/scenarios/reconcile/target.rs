@@ -111,6 +111,24 @@ async fn objects_in_a_namespace_of_the_webhook_are_installed_only_if_the_class_n
     );
     let what = "configmap inside -n bundle-system";
     assert!(get(&cluster, what).await.is_none());
+
+    // Adopted, it would be deleted with the BundleDeployment.
+    let namespace = publish(&cluster, "team/namespace:1", |folder| {
+        bundle_of(
+            folder,
+            "namespace",
+            "apiVersion: v1\nkind: Namespace\nmetadata: {name: bundle-system-state}\n",
+        )
+    })
+    .await;
+    let adopting = json!({"collision": "Adopt"});
+    apply(&cluster, &deployment("namespace", &namespace, &adopting)).await;
+    let why = until(&cluster, "bundledeployment namespace", "Installed", "False").await;
+    assert!(
+        why.contains("in a namespace of bundle-webhook: Namespace/bundle-system-state"),
+        "{why}"
+    );
+
     let targets = json!({"spec": {"targets": {"namespaces": ["*", "bundle-system"]}}});
     kubectl(
         &cluster,

@@ -12,12 +12,10 @@ const POD: &str = "system:serviceaccount:bundle-system:bundle-webhook";
 const ACCOUNTS: &str = "system:serviceaccount:";
 
 /// Rights that the run does not use, with the reason to have them.
-const UNUSED: &[(&str, &str)] = &[
-    (
-        "update bundledeployments/finalizers.core.rukpak.io",
-        "asked by the admission plugin OwnerReferencesPermissionEnforcement, which is off by default",
-    ),
-];
+const UNUSED: &[(&str, &str)] = &[(
+    "update bundledeployments/finalizers.core.rukpak.io",
+    "asked by the admission plugin OwnerReferencesPermissionEnforcement, which is off by default",
+)];
 
 /// One verb on one resource that the manifests grant to the pod.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
