@@ -134,7 +134,7 @@ impl Reference {
 }
 
 fn unreadable(text: &str, why: &str) -> Finding {
-    Finding::error(codes::reference::UNREADABLE, format!("`{text}` is not a reference: {why}"))
+    Finding::error(codes::reference::UNREADABLE, format!("invalid reference `{text}`: {why}"))
         .hint("write REGISTRY/REPOSITORY:TAG or REGISTRY/REPOSITORY@sha256:…, such as registry.example.com/team/web:1.4.0")
 }
 
@@ -154,7 +154,7 @@ fn is_registry(text: &str) -> bool {
         .strip_prefix('[')
         .and_then(|rest| rest.strip_suffix(']'))
         .is_some_and(|address| address.parse::<std::net::Ipv6Addr>().is_ok());
-    // `0x7f.1` and `2130706433` are addresses to those who connect, and would be other names to those who compare.
+    // `0x7f.1` and `2130706433` are addresses for a connection, but other names in a comparison.
     let last = host.rsplit('.').next().unwrap_or_default();
     let digits = last.strip_prefix("0x").or_else(|| last.strip_prefix("0X"));
     let number = match digits {
@@ -222,10 +222,10 @@ impl FromStr for Reference {
             None => (text, None),
         };
         let Some((registry, path)) = name.split_once('/') else {
-            return Err(unreadable(text, "it names no registry"));
+            return Err(unreadable(text, "it has no registry"));
         };
         if !(registry.contains(['.', ':']) || registry == "localhost") {
-            return Err(unreadable(text, "it names no registry"));
+            return Err(unreadable(text, "it has no registry"));
         }
         if !is_registry(registry) {
             return Err(unreadable(
@@ -254,7 +254,7 @@ impl FromStr for Reference {
         if tag.is_none() && digest.is_none() {
             return Err(unreadable(
                 text,
-                "it names neither a tag nor a digest, and none is assumed",
+                "it has neither a tag nor a digest, and there is no default",
             ));
         }
         Ok(Self {
@@ -333,8 +333,8 @@ mod tests {
     #[test]
     fn rejects_incomplete_and_ambiguous_references() {
         for (text, why) in [
-            ("web:1", "names no registry"),
-            ("team/web:1", "names no registry"),
+            ("web:1", "has no registry"),
+            ("team/web:1", "has no registry"),
             ("registry.example.com/web", "neither a tag nor a digest"),
             ("https://registry.example.com/web:1", "scheme"),
             ("registry.example.com/Web:1", "not a repository"),
@@ -352,7 +352,7 @@ mod tests {
             ("registry.example.com/web:-1", "not a tag"),
             ("registry.example.com/web@sha256:abc", "not a digest"),
             ("registry.example.com/web@sha512:abc", "not a digest"),
-            ("", "names no registry"),
+            ("", "has no registry"),
         ] {
             let finding = text.parse::<Reference>().unwrap_err();
             assert!(finding.message.contains(why), "{text}: {finding}");

@@ -56,7 +56,7 @@ struct Signature {
 pub fn encode(manifest: &[u8], signatures: &[RawSignature]) -> Result<String, Finding> {
     let text = |bytes: &[u8], what: &str| {
         String::from_utf8(bytes.to_vec())
-            .map_err(|_| unusable(format!("{what} is not text")).hint("deploy without the proof"))
+            .map_err(|_| unusable(format!("{what} is not UTF-8")).hint("deploy without the proof"))
     };
     let signatures = signatures
         .iter()
@@ -71,7 +71,7 @@ pub fn encode(manifest: &[u8], signatures: &[RawSignature]) -> Result<String, Fi
         .collect::<Result<Vec<_>, Finding>>()?;
     if signatures.len() > SIGNATURES {
         return Err(too_large(&format!(
-            "there are {} signatures, and at most {SIGNATURES} are carried",
+            "there are {} signatures, more than the limit of {SIGNATURES}",
             signatures.len()
         )));
     }
@@ -82,7 +82,7 @@ pub fn encode(manifest: &[u8], signatures: &[RawSignature]) -> Result<String, Fi
     let packed = pack(&document).map_err(|error| unusable(error.to_string()))?;
     if packed.len() > LIMIT {
         return Err(too_large(&format!(
-            "manifest and signatures take {} bytes, and at most {LIMIT} are carried",
+            "manifest and signatures have {} bytes, more than the limit of {LIMIT}",
             packed.len()
         )));
     }
@@ -102,9 +102,9 @@ pub fn open(text: &str, reference: &Reference) -> Result<(PinnedReference, Carri
     let Some(pinned) = reference.pinned() else {
         return Err(Finding::error(
             codes::trust::PROOF_REFUSED,
-            "the proof is refused: the reference names a tag, which can mean anything",
+            "the proof is rejected: the reference has a tag, which can be moved",
         )
-        .hint("name the digest: `kubectl bundle deploy` does it by itself"));
+        .hint("use the digest, as `kubectl bundle deploy` does"));
     };
     let carried = decode(text, pinned.digest())?;
     Ok((pinned, carried))
@@ -115,7 +115,7 @@ pub fn open(text: &str, reference: &Reference) -> Result<(PinnedReference, Carri
 pub fn left_aside(mut why: Finding) -> Finding {
     why.severity = Severity::Warning;
     why.message
-        .push_str("; it is left aside, and the registry is asked");
+        .push_str("; it is ignored, and the signatures are read from the registry");
     why
 }
 
@@ -124,7 +124,7 @@ pub fn left_aside(mut why: Finding) -> Finding {
 pub fn decode(text: &str, expected: &Digest) -> Result<Carried, Finding> {
     if text.len() > LIMIT {
         return Err(too_large(&format!(
-            "it has {} bytes, and at most {LIMIT} are read",
+            "it has {} bytes, more than the limit of {LIMIT}",
             text.len()
         )));
     }
@@ -135,17 +135,17 @@ pub fn decode(text: &str, expected: &Digest) -> Result<Carried, Finding> {
     GzDecoder::new(packed.as_slice())
         .take(UNPACKED + 1)
         .read_to_end(&mut unpacked)
-        .map_err(|_| unusable("it is truncated, or not gzip"))?;
+        .map_err(|_| unusable("it is truncated or not gzip"))?;
     if unpacked.len() as u64 > UNPACKED {
         return Err(too_large(&format!(
-            "it unpacks to more than {UNPACKED} bytes"
+            "it has more than {UNPACKED} bytes after decompression"
         )));
     }
     let document: Document =
         bundle_core::json::read(&unpacked).map_err(|error| unusable(json::printable(error)))?;
     if document.signatures.len() > SIGNATURES {
         return Err(too_large(&format!(
-            "it carries {} signatures, and at most {SIGNATURES} are read",
+            "it has {} signatures, more than the limit of {SIGNATURES}",
             document.signatures.len()
         )));
     }
@@ -153,9 +153,9 @@ pub fn decode(text: &str, expected: &Digest) -> Result<Carried, Finding> {
     if found != *expected {
         return Err(Finding::error(
             codes::trust::PROOF_REFUSED,
-            format!("the proof is for {found}, and the object names {expected}"),
+            format!("the proof is for {found}, but the object names {expected}"),
         )
-        .hint("it was made for other content: make it anew with `kubectl bundle deploy --with-proof`, or remove it"));
+        .hint("it was created for other content: create it again with `kubectl bundle deploy --with-proof`, or remove it"));
     }
     Ok(Carried {
         manifest: document.manifest.into_bytes(),
@@ -174,11 +174,8 @@ pub fn decode(text: &str, expected: &Digest) -> Result<Carried, Finding> {
 
 /// Returns the error for an unusable proof.
 pub fn unusable(why: impl std::fmt::Display) -> Finding {
-    Finding::error(
-        codes::trust::PROOF_REFUSED,
-        format!("the proof cannot be used: {why}"),
-    )
-    .hint("make it anew with `kubectl bundle deploy --with-proof`, or remove it")
+    Finding::error(codes::trust::PROOF_REFUSED, format!("invalid proof: {why}"))
+        .hint("create it again with `kubectl bundle deploy --with-proof`, or remove it")
 }
 
 fn too_large(why: &str) -> Finding {
@@ -186,7 +183,7 @@ fn too_large(why: &str) -> Finding {
         codes::trust::PROOF_TOO_LARGE,
         format!("the proof is too large: {why}"),
     )
-    .hint("deploy without it: then the registry is asked")
+    .hint("deploy without --with-proof: the webhook then reads the signatures from the registry")
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use serde::{Deserialize, Serialize};
 
-/// The media type of a bundle, of the layer that holds it, and the artifact type of its manifest.
+/// The media type of a bundle, of the layer with it, and the artifact type of its manifest.
 pub(crate) const BUNDLE: &str = "application/vnd.dev.sigstore.bundle.v0.3+json";
 /// Spelling of [`BUNDLE`] that the first writers of version 0.3 used.
 pub(crate) const BUNDLE_OLD_SPELLING: &str = "application/vnd.dev.sigstore.bundle+json;version=0.3";

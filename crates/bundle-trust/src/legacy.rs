@@ -106,7 +106,7 @@ pub(crate) fn bundle_of_envelope(
     // cosign 2 has the authority stamp the whole envelope, and bundles the signature in it.
     if text(raw, TIMESTAMP).is_some() {
         return Err(unreadable(
-            "an attestation with a timestamp of its envelope, which cannot be verified here",
+            "an attestation with a timestamp of its envelope, which is not supported",
         ));
     }
     let signatures: Vec<Value> = envelope
@@ -127,7 +127,7 @@ pub(crate) fn bundle_of_envelope(
 fn bundle_of(raw: &RawSignature, field: &str, content: &Value) -> Result<Bundle, Rejection> {
     let mut certificates = certificates(raw, CERTIFICATE)?;
     if certificates.len() != 1 {
-        return Err(unreadable("its certificate is not one certificate"));
+        return Err(unreadable("its certificate is not exactly one certificate"));
     }
     // cosign writes the whole chain with its root, which only a trust root may name.
     let chain = self::certificates(raw, CHAIN)?;
@@ -190,15 +190,16 @@ fn certificates(raw: &RawSignature, annotation: &str) -> Result<Vec<Vec<u8>>, Re
     let Some(text) = text(raw, annotation) else {
         return Ok(Vec::new());
     };
-    let blocks =
-        pem::parse_many(text).map_err(|_| unreadable("its certificates are not PEM text"))?;
+    let blocks = pem::parse_many(text).map_err(|_| unreadable("its certificates are not PEM"))?;
     blocks
         .into_iter()
         .map(|block| {
             if block.tag() == "CERTIFICATE" {
                 Ok(block.into_contents())
             } else {
-                Err(unreadable("something else stands among its certificates"))
+                Err(unreadable(
+                    "its certificate chain contains another PEM block",
+                ))
             }
         })
         .collect()

@@ -35,9 +35,9 @@ struct Subject {
 /// Longest predicate type, in bytes: it is a URI.
 pub(crate) const LONGEST_TYPE: usize = 512;
 
-/// Reads a statement, which must be about our digest alone.
+/// Reads a statement, whose only subject must be the digest.
 pub(crate) fn read(payload: &[u8], digest: &Digest) -> Result<(Meaning, Annotations), Rejection> {
-    let statement: Statement = json::read(payload, "no in-toto statement inside")?;
+    let statement: Statement = json::read(payload, "not an in-toto statement")?;
     let signed = statement.predicate_type == dsse::SIGNED;
     if statement.kind != dsse::STATEMENT && (signed || statement.kind != dsse::STATEMENT_OLD) {
         return Err(Rejection::StatementType(statement.kind));
@@ -50,7 +50,7 @@ pub(crate) fn read(payload: &[u8], digest: &Digest) -> Result<(Meaning, Annotati
     match subject.digest.get("sha256") {
         Some(hex) if hex == digest.hex() => {}
         Some(hex) => return Err(Rejection::OtherDigest(format!("sha256:{hex}"))),
-        None => return Err(Rejection::OtherDigest("not a sha256 one".to_owned())),
+        None => return Err(Rejection::OtherDigest("not a sha256 digest".to_owned())),
     }
     let meaning = if signed {
         Meaning::Signed
@@ -68,14 +68,14 @@ pub(crate) fn predicate(payload: &[u8]) -> Option<Value> {
     struct Said {
         predicate: Value,
     }
-    let said: Said = json::read(payload, "no in-toto statement inside").ok()?;
+    let said: Said = json::read(payload, "not an in-toto statement").ok()?;
     Some(said.predicate)
 }
 
 /// The sha256 that a statement's first subject names. Nothing is decided by it: it is handed to the
 /// verifier, and [`read`] judges afterwards.
 pub(crate) fn claimed_digest(payload: &[u8]) -> Option<[u8; 32]> {
-    let statement: Statement = json::read(payload, "no in-toto statement inside").ok()?;
+    let statement: Statement = json::read(payload, "not an in-toto statement").ok()?;
     let hex = statement.subject.first()?.digest.get("sha256")?;
     let mut bytes = [0; 32];
     let digits = hex.as_bytes();
@@ -124,10 +124,10 @@ struct Image {
     digest: String,
 }
 
-/// Parses cosign 2's payload, which must contain our digest. The image name in it
+/// Parses cosign 2's payload, which must contain the digest. The image name in it
 /// (`critical.identity`) is ignored, because a signature covers content, wherever it is copied.
 pub(crate) fn read_simple(payload: &[u8], digest: &Digest) -> Result<Annotations, Rejection> {
-    let simple: Simple = json::read(payload, "no simple signing payload inside")?;
+    let simple: Simple = json::read(payload, "not a simple signing payload")?;
     if simple.critical.kind != SIMPLE {
         return Err(Rejection::PayloadKind(simple.critical.kind));
     }

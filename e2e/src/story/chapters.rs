@@ -440,7 +440,11 @@ rules:
         .await?;
     t.refused(
         &format!("kubectl bundle deploy old {registry}/old:3.0.0"),
-        &["denied the request", ">=1.22 <1.25", "this server is v1."],
+        &[
+            "denied the request",
+            ">=1.22 <1.25",
+            "the version of the API server is v1.",
+        ],
     )
     .await?;
     t.say("The same findings, before anything is sent:");

@@ -176,7 +176,7 @@ async fn an_attestation_by_the_right_key_is_no_signature() {
     let verify = format!("verify {pinned} --key cosign.pub");
     let refused = bench.ours(&verify).await.failure(3).unwrap();
     assert!(
-        refused.contains("the registry holds no signature for it"),
+        refused.contains("the registry has no signature for it"),
         "{refused}"
     );
     bench

@@ -293,7 +293,7 @@ async fn certificates_of_both_cosigns_verify_by_identity_and_by_policy() {
         ))
         .await;
     let why = public.failure(3).unwrap();
-    assert!(why.contains("a log that is not trusted"), "{why}");
+    assert!(why.contains("an untrusted log"), "{why}");
 
     let root = fs_err::read_to_string(scene.sigstore.trusted_root()).unwrap();
     let root: Value = serde_json::from_str(&root).unwrap();

@@ -301,7 +301,7 @@ async fn failed_keyless_signing_is_reported_and_uploads_nothing() {
     for (arguments, code, why) in [
         (String::new(), 1, "neither a key nor an identity token"),
         (ours(&late), 1, "it has expired"),
-        (ours(&other), 1, "for another audience than `sigstore`"),
+        (ours(&other), 1, "its audience is not `sigstore`"),
         (ours(&forged), 1, "not signed by the issuer"),
         (
             format!("{} --fulcio-url {nowhere}", ours(&good)),
@@ -331,7 +331,7 @@ async fn failed_keyless_signing_is_reported_and_uploads_nothing() {
                 foreign.trusted_root().display()
             ),
             1,
-            "does not hold under the trust root",
+            "does not verify with the trust root",
         ),
     ] {
         let refused = scene
@@ -350,5 +350,5 @@ async fn failed_keyless_signing_is_reported_and_uploads_nothing() {
     scene.keys("any", "p256").await;
     let refused = scene.ours(&format!("verify {pinned} --key any.pub")).await;
     let refused = refused.failure(3).unwrap();
-    assert!(refused.contains("holds no signature for it"), "{refused}");
+    assert!(refused.contains("has no signature for it"), "{refused}");
 }

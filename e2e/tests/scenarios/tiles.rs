@@ -126,7 +126,7 @@ async fn both_ways(program: Program) {
         "verify {pinned} --certificate-identity {ANA} --certificate-oidc-issuer {PERSON_ISSUER} --trusted-root {without}"
     );
     let why = scene.ours(&arguments).await.failure(3).unwrap();
-    assert!(why.contains("a log that is not trusted"), "{why}");
+    assert!(why.contains("an untrusted log"), "{why}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -227,12 +227,12 @@ async fn failed_rekor_2_request_is_reported_and_uploads_nothing() {
         (
             v2(&garbage),
             1,
-            "not the JSON of an entry with proof and checkpoint",
+            "not the JSON of an entry with inclusion proof and checkpoint",
         ),
         (
             v2(&empty),
             1,
-            "not the JSON of an entry with proof and checkpoint",
+            "not the JSON of an entry with inclusion proof and checkpoint",
         ),
         // Each version asked as if it were the other.
         (v2(&old), 1, "--rekor-version"),
@@ -267,7 +267,7 @@ async fn failed_rekor_2_request_is_reported_and_uploads_nothing() {
         scene.root()
     );
     let why = scene.ours(&verify).await.failure(3).unwrap();
-    assert!(why.contains("holds no signature for it"), "{why}");
+    assert!(why.contains("has no signature for it"), "{why}");
 
     // All said by flags; and cosign 2's form goes to the older log of the same signing config.
     let signed = scene

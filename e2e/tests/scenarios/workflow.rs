@@ -220,7 +220,7 @@ async fn admits_and_installs_only_content_signed_by_the_workflow() {
             &wrong_workflow,
             format!("subject https://github.com/{elsewhere}"),
         ),
-        (&foreign, "a log that is not trusted".to_owned()),
+        (&foreign, "an untrusted log".to_owned()),
     ] {
         let refused = scene.review(pinned).await.failure(1).unwrap();
         assert!(refused.contains("BUNDLE-TRUST-002"), "{refused}");

@@ -137,7 +137,7 @@ fn nothing() -> Findings {
         codes::format::NO_MANIFESTS,
         "get objects from bundle manifests: readdir manifests: file does not exist",
     )
-    .hint("make a folder `manifests` beside bundle.yaml, and put the YAML files into it")
+    .hint("create the folder `manifests` next to bundle.yaml, and move the YAML files into it")
     .into()
 }
 

@@ -48,7 +48,7 @@ fn rejects_input_that_is_not_a_regular_file() {
     exit code: 2
     ----- stdout -----
     ----- stderr -----
-    error: `web.tar` is not a reference: it names no registry [BUNDLE-REFERENCE-001]
+    error: invalid reference `web.tar`: it has no registry [BUNDLE-REFERENCE-001]
       hint: this is a file; add the path of its signature: --bundle web.tar.sigstore.json
     ");
     // A file that could be presented as the signature payload of an image.
@@ -57,16 +57,16 @@ fn rejects_input_that_is_not_a_regular_file() {
     exit code: 3
     ----- stdout -----
     ----- stderr -----
-    error: manifest.json: a signature over this file could be passed off as one of an image: the file is the manifest of an image, or could be read as that [BUNDLE-TRUST-060]
-      hint: sign the image itself: kubectl bundle sign REFERENCE; or an archive that the file is in; where did the file come from?
+    error: manifest.json: a signature of this file could be used as the signature of an image: the file is the manifest of an image, or a parser could accept it as such [BUNDLE-TRUST-060]
+      hint: sign the image (kubectl bundle sign REFERENCE), or an archive that contains the file; check the origin of the file
     ");
     context.write("predicate.json", "{}");
     kb_snapshot!(context, ["attest", "manifest.json", "--bundle", "b.json", "--type", "https://example.com/kind", "--predicate", "predicate.json", "--key", "release.key"], @r"
     exit code: 3
     ----- stdout -----
     ----- stderr -----
-    error: manifest.json: an attestation of this file would count for an image: the file is the manifest of an image, or could be read as that [BUNDLE-TRUST-060]
-      hint: attest the image itself: kubectl bundle attest REFERENCE; or an archive that the file is in; where did the file come from?
+    error: manifest.json: an attestation of this file would be valid for an image: the file is an image manifest, or a parser could accept it as such [BUNDLE-TRUST-060]
+      hint: attest the image (kubectl bundle attest REFERENCE), or an archive that contains the file; check the origin of the file
     ");
     assert!(!context.path().join("b.json").exists());
     kb_snapshot!(context, ["sign", "web.tar", "--bundle", "release.pub", "--key", "release.key"], @r"

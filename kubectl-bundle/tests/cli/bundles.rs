@@ -87,8 +87,8 @@ fn reports_all_errors_at_once() {
     ----- stderr -----
     error: web/bundle.yaml:5: format: detected unsupported bundle format "plain+v9" [BUNDLE-FORMAT-014]
       hint: did you mean `plain+v0`?
-    error: web/manifests/c.yaml:2: the key `kind` is there twice [BUNDLE-FORMAT-005]
-      hint: remove one of the two: readers disagree on which one counts
+    error: web/manifests/c.yaml:2: the key `kind` appears twice [BUNDLE-FORMAT-005]
+      hint: remove one of the two: parsers disagree about which one applies
     error: web/manifests/b.yaml:1: ConfigMap/default/web: the same object is at manifests/a.yaml:1 already [BUNDLE-FORMAT-010]
       hint: remove or rename one of the two
     "#);
@@ -110,40 +110,40 @@ fn rejects_invalid_manifests() {
     exit code: 3
     ----- stdout -----
     ----- stderr -----
-    warning: web/manifests/web.yaml: the file holds no document [BUNDLE-FORMAT-006]
-      hint: put an object in, or remove the file
+    warning: web/manifests/web.yaml: the file has no document [BUNDLE-FORMAT-006]
+      hint: add an object, or remove the file
     error: invalid bundle: found zero objects: plain+v0 bundles are required to contain at least one object [BUNDLE-FORMAT-013]
-      hint: put at least one manifest into manifests/
+      hint: add at least one manifest to manifests/
     ");
     insta::assert_snapshot!(build(b"# nothing\n---\n"), @r"
     exit code: 3
     ----- stdout -----
     ----- stderr -----
-    warning: web/manifests/web.yaml: the file holds no document [BUNDLE-FORMAT-006]
-      hint: put an object in, or remove the file
+    warning: web/manifests/web.yaml: the file has no document [BUNDLE-FORMAT-006]
+      hint: add an object, or remove the file
     error: invalid bundle: found zero objects: plain+v0 bundles are required to contain at least one object [BUNDLE-FORMAT-013]
-      hint: put at least one manifest into manifests/
+      hint: add at least one manifest to manifests/
     ");
     insta::assert_snapshot!(build(b"\t{{ not yaml"), @r"
     exit code: 3
     ----- stdout -----
     ----- stderr -----
-    error: web/manifests/web.yaml:1: this is not YAML: unclosed bracket '{' [BUNDLE-FORMAT-002]
-      hint: manifests are YAML or JSON; `kubectl apply --dry-run=client -f` on the file reads it in the same way
+    error: web/manifests/web.yaml:1: invalid YAML: unclosed bracket '{' [BUNDLE-FORMAT-002]
+      hint: manifests are YAML or JSON; `kubectl apply --dry-run=client -f` parses the file in the same way
     ");
     insta::assert_snapshot!(build(b"\xff\xfe\x00"), @r"
     exit code: 3
     ----- stdout -----
     ----- stderr -----
-    error: web/manifests/web.yaml:1: the file is not YAML: it is not UTF-8 text [BUNDLE-FORMAT-002]
+    error: web/manifests/web.yaml:1: invalid YAML: the file is not UTF-8 [BUNDLE-FORMAT-002]
       hint: manifests are YAML or JSON, in UTF-8
     ");
     insta::assert_snapshot!(build(b"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {a: b, a: c}\n"), @r"
     exit code: 3
     ----- stdout -----
     ----- stderr -----
-    error: web/manifests/web.yaml:4: the key `a` is there twice [BUNDLE-FORMAT-005]
-      hint: remove one of the two: readers disagree on which one counts
+    error: web/manifests/web.yaml:4: the key `a` appears twice [BUNDLE-FORMAT-005]
+      hint: remove one of the two: parsers disagree about which one applies
     ");
     insta::assert_snapshot!(build(b"metadata: {}\n---\napiVersion: v1\nmetadata: {name: a}\n"), @r"
     exit code: 3
@@ -189,8 +189,8 @@ fn rejects_invalid_manifests() {
     exit code: 3
     ----- stdout -----
     ----- stderr -----
-    error: web/manifests/web.yaml:6: the document has anchors and aliases that unfold to more than 100000 values [BUNDLE-FORMAT-004]
-      hint: write the values out instead of repeating them by alias, and split what is too large
+    error: web/manifests/web.yaml:6: the document has anchors and aliases that expand to more than 100000 values [BUNDLE-FORMAT-004]
+      hint: write the values without aliases, or split the document
     ");
 }
 
@@ -210,7 +210,7 @@ fn rejects_invalid_folders() {
     ----- stdout -----
     ----- stderr -----
     error: get objects from bundle manifests: readdir manifests: file does not exist [BUNDLE-FORMAT-001]
-      hint: make a folder `manifests` beside bundle.yaml, and put the YAML files into it
+      hint: create the folder `manifests` next to bundle.yaml, and move the YAML files into it
     ");
     context.write("bare/manifests/web.yaml", CONFIG_MAP);
     kb_snapshot!(context, ["build", "bare"], @r"
@@ -227,7 +227,7 @@ fn rejects_invalid_folders() {
     ----- stdout -----
     ----- stderr -----
     error: get objects from bundle manifests: subdirectories are not allowed within the "manifests" directory of the bundle image filesystem: found "manifests/more" [BUNDLE-FORMAT-012]
-      hint: move the files up under names of their own, for example `mv manifests/more/web.yaml manifests/more-web.yaml`, or the folder out of manifests/
+      hint: move and rename the files, for example `mv manifests/more/web.yaml manifests/more-web.yaml`, or move the folder out of manifests/
     "#);
     context.write("hollow/bundle.yaml", PACKAGE);
     context.write("hollow/manifests/web.yaml", CONFIG_MAP);
@@ -246,7 +246,7 @@ fn rejects_invalid_folders() {
     ----- stdout -----
     ----- stderr -----
     error: invalid bundle: found zero objects: plain+v0 bundles are required to contain at least one object [BUNDLE-FORMAT-013]
-      hint: put at least one manifest into manifests/
+      hint: add at least one manifest to manifests/
     ");
     context.write("odd/bundle.yaml", format!("{PACKAGE}colour: red\n"));
     context.write("odd/manifests/web.yaml", CONFIG_MAP);
@@ -254,7 +254,7 @@ fn rejects_invalid_folders() {
     exit code: 3
     ----- stdout -----
     ----- stderr -----
-    error: odd/bundle.yaml:8: colour: `colour` is not a field of a package [BUNDLE-FORMAT-015]
+    error: odd/bundle.yaml:8: colour: unknown field `colour` [BUNDLE-FORMAT-015]
       hint: the fields here are apiVersion, kind, name, version, format, description, kubernetes, requires, upgrades, images, config, resources, maintainers, links, icon, keywords, security, source, revision, licenses, url
     ");
 }
@@ -319,13 +319,13 @@ fn reports_builtin_objects_that_server_side_apply_would_reject() {
     exit code: 3
     ----- stdout -----
     ----- stderr -----
-    error: web/manifests/app.yaml:1: Deployment.apps/default/web: spec.template.spec.containers[0].resource: the schema has no such field; did you mean `resources`? [BUNDLE-CHECK-013]
+    error: web/manifests/app.yaml:1: Deployment.apps/default/web: spec.template.spec.containers[0].resource: unknown field; did you mean `resources`? [BUNDLE-CHECK-013]
       hint: `kubectl explain deployment --api-version=apps/v1 --recursive` shows the fields
-    error: web/manifests/app.yaml:1: Deployment.apps/default/web: spec.replicas: "2" is of type string, and integer belongs here [BUNDLE-CHECK-013]
+    error: web/manifests/app.yaml:1: Deployment.apps/default/web: spec.replicas: "2" is of type string, but must be integer [BUNDLE-CHECK-013]
       hint: `kubectl explain deployment --api-version=apps/v1 --recursive` shows the fields
-    error: web/manifests/app.yaml:1: Deployment.apps/default/web: spec.template.spec.containers[0].imagePullPolicy: "always" is none of "Always", "IfNotPresent", "Never" [BUNDLE-CHECK-013]
+    error: web/manifests/app.yaml:1: Deployment.apps/default/web: spec.template.spec.containers[0].imagePullPolicy: "always" is not one of "Always", "IfNotPresent", "Never" [BUNDLE-CHECK-013]
       hint: `kubectl explain deployment --api-version=apps/v1 --recursive` shows the fields
-    error: web/manifests/app.yaml:1: Deployment.apps/default/web: spec.template.spec.containers[0].env[1]: an item with the key {"name":"A"} is there twice [BUNDLE-CHECK-013]
+    error: web/manifests/app.yaml:1: Deployment.apps/default/web: spec.template.spec.containers[0].env[1]: an item with the key {"name":"A"} appears twice [BUNDLE-CHECK-013]
       hint: `kubectl explain deployment --api-version=apps/v1 --recursive` shows the fields
     "#);
 }
@@ -346,11 +346,11 @@ fn warns_of_fields_that_are_ignored_or_need_a_decision() {
     ----- stdout -----
     sha256:75c1f21c...
     ----- stderr -----
-    warning: web/manifests/notes.yaml: the file holds no document [BUNDLE-FORMAT-006]
-      hint: put an object in, or remove the file
-    warning: 2 objects name no namespace: Deployment.apps/web, HorizontalPodAutoscaler.autoscaling/web [BUNDLE-CHECK-010]
-      hint: they go into spec.targetNamespace of the BundleDeployment, and are not installed without it; or name the namespace in the manifests
-    warning: web/manifests/app.yaml:2: Deployment.apps/web: spec.replicas: HorizontalPodAutoscaler.autoscaling/web scales it, and the manifest sets the number too [BUNDLE-CHECK-014]
+    warning: web/manifests/notes.yaml: the file has no document [BUNDLE-FORMAT-006]
+      hint: add an object, or remove the file
+    warning: 2 objects have no namespace: Deployment.apps/web, HorizontalPodAutoscaler.autoscaling/web [BUNDLE-CHECK-010]
+      hint: they are installed in spec.targetNamespace of the BundleDeployment, which is then required; or set the namespace in the manifests
+    warning: web/manifests/app.yaml:2: Deployment.apps/web: spec.replicas: HorizontalPodAutoscaler.autoscaling/web scales the object, and the manifest also sets the number of replicas [BUNDLE-CHECK-014]
       hint: remove spec.replicas, or deploy it with spec.drift.ignore: [{kind: Deployment.apps, name: web, fields: [/spec/replicas]}]
     web 1.4.0: 3 objects, 1459 bytes, nothing written
     image b:1 (Deployment.apps/web: spec.template.spec.containers[0].image)

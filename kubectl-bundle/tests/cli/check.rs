@@ -124,8 +124,8 @@ fn check_reports_objects_of_the_content_that_the_api_server_would_refuse() {
         "{checked}"
     );
     for part in [
-        "/manifests/web.yaml:1: Deployment.apps/default/web: spec.template.spec.containers[0].resource: the schema has no such field; did you mean `resources`? [BUNDLE-CHECK-013]",
-        "HorizontalPodAutoscaler.autoscaling/default/web scales it, and the manifest sets the number too [BUNDLE-CHECK-014]",
+        "/manifests/web.yaml:1: Deployment.apps/default/web: spec.template.spec.containers[0].resource: unknown field; did you mean `resources`? [BUNDLE-CHECK-013]",
+        "HorizontalPodAutoscaler.autoscaling/default/web scales the object, and the manifest also sets the number of replicas [BUNDLE-CHECK-014]",
         "spec.drift.ignore: [{kind: Deployment.apps, namespace: default, name: web, fields: [/spec/replicas]}]",
     ] {
         assert!(checked.contains(part), "{part}:\n{checked}");
@@ -169,7 +169,7 @@ fn check_settles_namespaces_of_the_content_by_target_namespace() {
     let checked = check(&context);
     assert!(checked.starts_with("exit code: 3\n"), "{checked}");
     assert!(
-        checked.contains("1 object names no namespace: ConfigMap/web [BUNDLE-INSTALL-060]"),
+        checked.contains("1 object has no namespace: ConfigMap/web [BUNDLE-INSTALL-060]"),
         "{checked}"
     );
 
@@ -342,7 +342,7 @@ fn offline_check_reports_errors_of_the_file() {
     bundledeployment.core.rukpak.io/web refused
     bundledeployment.core.rukpak.io/web refused
     ----- stderr -----
-    error: bad.yaml:1: spec.template.spec.source.image.ref: `web@sha256:9f86d081...` is not a reference: it names no registry [BUNDLE-REFERENCE-001]
+    error: bad.yaml:1: spec.template.spec.source.image.ref: invalid reference `web@sha256:9f86d081...`: it has no registry [BUNDLE-REFERENCE-001]
       hint: write REGISTRY/REPOSITORY:TAG or REGISTRY/REPOSITORY@sha256:…, such as registry.example.com/team/web:1.4.0
     error: bad.yaml:15: spec.template.spec.source.git: bundledeployment.spec.template.spec.source.git must be set for source type "git" [BUNDLE-REVIEW-002]
     "#);
@@ -362,7 +362,7 @@ fn offline_check_reports_errors_of_the_file() {
             "where": {
               "field": "spec.template.spec.source.image.ref"
             },
-            "message": "`web@sha256:9f86d081...` is not a reference: it names no registry",
+            "message": "invalid reference `web@sha256:9f86d081...`: it has no registry",
             "hint": "write REGISTRY/REPOSITORY:TAG or REGISTRY/REPOSITORY@sha256:…, such as registry.example.com/team/web:1.4.0"
           }
         ]
@@ -410,8 +410,8 @@ fn offline_check_reports_errors_of_the_file() {
     exit code: 3
     ----- stdout -----
     ----- stderr -----
-    error: mess.yaml:2: the key `a` is there twice [BUNDLE-FORMAT-005]
-      hint: remove one of the two: readers disagree on which one counts
+    error: mess.yaml:2: the key `a` appears twice [BUNDLE-FORMAT-005]
+      hint: remove one of the two: parsers disagree about which one applies
     ");
     kb_snapshot!(context, ["check", "-f", "web.yaml"], @r"
     exit code: 2

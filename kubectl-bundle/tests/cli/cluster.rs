@@ -50,7 +50,7 @@ async fn answer(
         headers.append(
             header::WARNING,
             HeaderValue::from_bytes(
-                r#"299 - "BUNDLE-TRUST-005: no SignaturePolicy covers \"web\" …""#.as_bytes(),
+                r#"299 - "BUNDLE-TRUST-005: no SignaturePolicy matches \"web\" …""#.as_bytes(),
             )
             .unwrap(),
         );
@@ -190,7 +190,7 @@ fn speaks_as_kubectl_does() {
                 status(
                     403,
                     "Forbidden",
-                    "admission webhook \"vbundledeployments.core.rukpak.io\" denied the request: BUNDLE-REVIEW-012: ana may not use provisioner class \"production\"",
+                    "admission webhook \"vbundledeployments.core.rukpak.io\" denied the request: BUNDLE-REVIEW-012: ana has no permission to use provisioner class \"production\"",
                 ),
             ),
         ],
@@ -200,21 +200,21 @@ fn speaks_as_kubectl_does() {
     ----- stdout -----
     bundledeployment.core.rukpak.io/web created
     ----- stderr -----
-    Warning: BUNDLE-TRUST-005: no SignaturePolicy covers "web" …
+    Warning: BUNDLE-TRUST-005: no SignaturePolicy matches "web" …
     "#);
     kb_snapshot!(context, ["deploy", "web", PINNED, "-o", "name"], @r#"
     exit code: 0
     ----- stdout -----
     bundledeployment.core.rukpak.io/web
     ----- stderr -----
-    Warning: BUNDLE-TRUST-005: no SignaturePolicy covers "web" …
+    Warning: BUNDLE-TRUST-005: no SignaturePolicy matches "web" …
     "#);
     kb_snapshot!(context, ["deploy", "web", PINNED], @r#"
     exit code: 3
     ----- stdout -----
     ----- stderr -----
-    Warning: BUNDLE-TRUST-005: no SignaturePolicy covers "web" …
-    Error from server (Forbidden): admission webhook "vbundledeployments.core.rukpak.io" denied the request: BUNDLE-REVIEW-012: ana may not use provisioner class "production"
+    Warning: BUNDLE-TRUST-005: no SignaturePolicy matches "web" …
+    Error from server (Forbidden): admission webhook "vbundledeployments.core.rukpak.io" denied the request: BUNDLE-REVIEW-012: ana has no permission to use provisioner class "production"
     "#);
     kb_snapshot!(context, ["deploy", "web", PINNED], @r"
     exit code: 1

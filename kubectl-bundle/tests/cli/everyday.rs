@@ -63,7 +63,7 @@ fn upgrade_keeps_settings_without_flags() {
     ----- stdout -----
     bundledeployment.core.rukpak.io/web configured
     ----- stderr -----
-    Warning: BUNDLE-TRUST-005: no SignaturePolicy covers "web" …
+    Warning: BUNDLE-TRUST-005: no SignaturePolicy matches "web" …
       spec.template.spec.source.image.ref: registry.example.com/web@sha256:0000d081... -> registry.example.com/web@sha256:9f86d081...
     "#);
     let mut expected = with_new_content(&none)["spec"].take();
@@ -190,7 +190,7 @@ fn wait_stops_at_permanent_failures() {
     ----- stdout -----
     bundledeployment.core.rukpak.io/web created
     ----- stderr -----
-    Warning: BUNDLE-TRUST-005: no SignaturePolicy covers "web" …
+    Warning: BUNDLE-TRUST-005: no SignaturePolicy matches "web" …
     waiting for web to be installed
     web: Installed=False InstallFailed: cannot reach the registry
     error: bundledeployment web was deleted during the wait [BUNDLE-CLUSTER-006]
@@ -391,7 +391,7 @@ fn path_in_place_of_a_reference_is_an_error() {
     exit code: 2
     ----- stdout -----
     ----- stderr -----
-    error: `wbe` is not a reference: it names no registry, and no such file or folder exists [BUNDLE-REFERENCE-001]
+    error: invalid reference `wbe`: it has no registry, and no such file or folder exists [BUNDLE-REFERENCE-001]
       hint: write REGISTRY/REPOSITORY:TAG or REGISTRY/REPOSITORY@sha256:…, such as registry.example.com/team/web:1.4.0
     ");
 }

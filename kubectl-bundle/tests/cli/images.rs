@@ -57,14 +57,14 @@ fn rejects_images_with_moving_tags() {
     exit code: 3
     ----- stdout -----
     ----- stderr -----
-    error: web/manifests/web.yaml:1: Deployment.apps/default/web: spec.template.spec.containers[0].image: image `nginx` is missing a tag: no tag or digest found, and without one it is `latest` [BUNDLE-IMAGE-002]
-      hint: write the tag of a version, or the digest; to take it as it is: --allow-mutable-tags=docker.io/library/nginx
-    error: web/manifests/web.yaml:1: Deployment.apps/default/web: spec.template.spec.containers[1].image: image tag is disallowed (latest): `quay.io/a/b:latest` means another image tomorrow [BUNDLE-IMAGE-003]
-      hint: write the tag of a version, or the digest; to take it as it is: --allow-mutable-tags=quay.io/a/b
-    error: web/manifests/web.yaml:1: Deployment.apps/default/web: spec.template.spec.containers[2].image: image tag is disallowed (main): `registry.example.com/a/b:main` means another image tomorrow [BUNDLE-IMAGE-003]
-      hint: write the tag of a version, or the digest; to take it as it is: --allow-mutable-tags=registry.example.com/a/b
-    error: web/manifests/web.yaml:1: Deployment.apps/default/web: spec.template.spec.containers[4].image: `$(IMAGE)` is not an image: `$(IMAGE)` is not a repository (lower-case letters, digits, `.`, `_`, `-`, separated by `/`) [BUNDLE-IMAGE-001]
-      hint: write NAME:TAG, such as registry.example.com/team/web:1.4.0; a container runtime takes nothing else
+    error: web/manifests/web.yaml:1: Deployment.apps/default/web: spec.template.spec.containers[0].image: image `nginx` is missing a tag: no tag or digest found, so the kubelet pulls `latest` [BUNDLE-IMAGE-002]
+      hint: write the tag of a version or a digest, or allow this tag with --allow-mutable-tags=docker.io/library/nginx
+    error: web/manifests/web.yaml:1: Deployment.apps/default/web: spec.template.spec.containers[1].image: image tag is disallowed (latest): `quay.io/a/b:latest` changes over time [BUNDLE-IMAGE-003]
+      hint: write the tag of a version or a digest, or allow this tag with --allow-mutable-tags=quay.io/a/b
+    error: web/manifests/web.yaml:1: Deployment.apps/default/web: spec.template.spec.containers[2].image: image tag is disallowed (main): `registry.example.com/a/b:main` changes over time [BUNDLE-IMAGE-003]
+      hint: write the tag of a version or a digest, or allow this tag with --allow-mutable-tags=registry.example.com/a/b
+    error: web/manifests/web.yaml:1: Deployment.apps/default/web: spec.template.spec.containers[4].image: `$(IMAGE)` is not an image reference: `$(IMAGE)` is not a repository (lower-case letters, digits, `.`, `_`, `-`, separated by `/`) [BUNDLE-IMAGE-001]
+      hint: write NAME:TAG, such as registry.example.com/team/web:1.4.0
     ");
     kb_snapshot!(context, ["build", "web", "--allow-mutable-tags=**/:x"], @r"
     exit code: 2
@@ -81,8 +81,8 @@ fn rejects_images_with_moving_tags() {
     exit code: 3
     ----- stdout -----
     ----- stderr -----
-    error: web/manifests/web.yaml:1: Deployment.apps/default/web: spec.template.spec.containers[1].image: image tag is disallowed (latest): `quay.io/a/b:latest` means another image tomorrow [BUNDLE-IMAGE-003]
-      hint: write the tag of a version, or the digest; to take it as it is: --allow-mutable-tags=quay.io/a/b
+    error: web/manifests/web.yaml:1: Deployment.apps/default/web: spec.template.spec.containers[1].image: image tag is disallowed (latest): `quay.io/a/b:latest` changes over time [BUNDLE-IMAGE-003]
+      hint: write the tag of a version or a digest, or allow this tag with --allow-mutable-tags=quay.io/a/b
     ");
     kb_snapshot!(context, ["build", "web", "--dry-run", "--allow-mutable-tags"], @r"
     exit code: 0
@@ -140,7 +140,7 @@ fn builds_from_the_lock_file_without_a_registry() {
     let lock = std::fs::read_to_string(context.path().join("web/images.lock.yaml")).unwrap();
     let lock = lock.replace(&registry.host(), "[REGISTRY]");
     insta::assert_snapshot!(lock, @r"
-    # Written by `kubectl bundle build --lock`. Commit it: every build installs these digests until it is written again.
+    # Written by `kubectl bundle build --lock`. Commit it: each build uses these digests until the file is written again.
     apiVersion: bundle.core.rukpak.io/v1alpha1
     kind: ImageLock
     images:
@@ -203,9 +203,9 @@ fn builds_from_the_lock_file_without_a_registry() {
     ----- stdout -----
     ----- stderr -----
     error: web/manifests/web.yaml:1: Deployment.apps/default/web: spec.template.spec.containers[1].image: images.lock.yaml has no digest for `[REGISTRY]/lib/tool:2.0.1` [BUNDLE-IMAGE-005]
-      hint: run `kubectl bundle build --lock`, and look at what changes
-    error: web/images.lock.yaml: no manifest names `[REGISTRY]/lib/tool:2.0.0`, for which there is a digest [BUNDLE-IMAGE-006]
-      hint: run `kubectl bundle build --lock`, and look at what changes
+      hint: run `kubectl bundle build --lock`, and review the changes
+    error: web/images.lock.yaml: no manifest uses `[REGISTRY]/lib/tool:2.0.0`, which has a digest in the lock file [BUNDLE-IMAGE-006]
+      hint: run `kubectl bundle build --lock`, and review the changes
     ");
     kb_snapshot!(context, ["build", "web", "--lock"], @r"
     exit code: 1
@@ -214,7 +214,7 @@ fn builds_from_the_lock_file_without_a_registry() {
     warning: web/manifests/web.yaml:1: Deployment.apps/default/web: spec.template.spec.containers[1].env[0].value: `[REGISTRY]/lib/gone:1.0.0` may be an image, and is not locked: not found in the registry [BUNDLE-IMAGE-007]
       hint: if it is an image, correct its name; otherwise ignore this note
     error: web/manifests/web.yaml:1: Deployment.apps/default/web: spec.template.spec.containers[1].image: cannot read the manifest of [REGISTRY]/lib/tool:2.0.1: not found in the registry [BUNDLE-REGISTRY-002]
-      hint: check the repository and the tag or digest; some registries report content as missing if the credentials may not read it
+      hint: check the repository and the tag or digest; some registries report content as missing if the credentials cannot read it
     ");
 }
 
@@ -330,7 +330,7 @@ fn describes_permissions_objects_and_compatibility() {
     Format:      plain+v0
     Description: A small web page
     Kubernetes:  >=1.31 <1.38 (others: Reject)
-    On 1.29.3-eks-1: cannot be installed: bundle web 1.4.0 supports Kubernetes >=1.31 <1.38, and this server is 1.29.3-eks-1; upgrade the cluster, or use a version of the bundle made for 1.29
+    On 1.29.3-eks-1: cannot be installed: bundle web 1.4.0 supports Kubernetes >=1.31 <1.38, but the version of the API server is 1.29.3-eks-1; upgrade the cluster, or use a version of the bundle that supports 1.29
     Layers:      1, 427 bytes
       └─ sha256:1f8fb1e9... 427 bytes application/vnd.oci.image.layer.v1.tar+gzip
     Objects:     2

@@ -128,8 +128,8 @@ fn exported_key_can_be_imported() {
     exit code: 1
     ----- stdout -----
     ----- stderr -----
-    error: release.key: the private key cannot be read: it is encrypted as cosign does already, so that there is nothing to import [BUNDLE-TRUST-008]
-      hint: use it as it is: kubectl bundle sign --key FILE
+    error: release.key: invalid private key: it is already encrypted as cosign requires; an import is not necessary [BUNDLE-TRUST-008]
+      hint: use it unchanged: kubectl bundle sign --key FILE
     ");
     assert!(!context.path().join("third.key").exists());
 }

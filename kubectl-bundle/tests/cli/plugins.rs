@@ -147,7 +147,7 @@ fn rejects_keys_of_unsupported_types() {
     plugin(&context, &answers(private, ""));
     let told = context.run(&PUBLIC);
     assert!(
-        told.contains("it is a private key, where a public key is wanted"),
+        told.contains("it is a private key, but a public key is required"),
         "{told}"
     );
 }
@@ -174,11 +174,11 @@ fn invalid_signature_of_a_plugin_is_not_stored_and_secrets_are_withheld() {
     ----- stdout -----
     ----- stderr -----
     [REGISTRY]/team/web:1.4.0 is sha256:4cc7e585...
-    error: the signature that was made does not hold under the signer's own public key [BUNDLE-TRUST-011]
-      hint: nothing was stored; the signing device or plugin is at fault
+    error: the new signature does not verify with the public key of the signer [BUNDLE-TRUST-011]
+      hint: nothing was stored; the signing device or plugin returned a wrong signature
     ");
     let told = context.run(&["verify", &reference, "--key", "test://slot/1"]);
-    assert!(told.contains("holds no signature for it"), "{told}");
+    assert!(told.contains("has no signature for it"), "{told}");
     let seen = std::fs::read_to_string(context.path().join("seen")).unwrap();
     assert!(seen.contains("PATH="), "{seen}");
     for secret in ["BUNDLE_PASSWORD", "SIGSTORE_ID_TOKEN"] {

@@ -44,7 +44,7 @@ fn pushes_once_signs_and_verifies() {
     let unsigned = context.run(&["verify", &web, "--key", "bundle.pub"]);
     assert!(unsigned.starts_with("exit code: 3\n"), "{unsigned}");
     assert!(
-        unsigned.contains("the registry holds no signature for it [BUNDLE-TRUST-001]"),
+        unsigned.contains("the registry has no signature for it [BUNDLE-TRUST-001]"),
         "{unsigned}"
     );
     context.stdout(&["sign", &web, "--key", "bundle.key"]);
@@ -191,8 +191,8 @@ fn rejects_wrong_keys_and_passwords() {
     exit code: 1
     ----- stdout -----
     ----- stderr -----
-    error: bundle.key: the password does not open the private key: it is wrong, or the file is damaged [BUNDLE-TRUST-010]
-      hint: give the password with which the key was generated
+    error: bundle.key: cannot decrypt the private key: the password is wrong, or the file is damaged [BUNDLE-TRUST-010]
+      hint: pass the password that was used to generate the key
     ");
     kb_snapshot!(context, ["sign", web, "--key", "bundle.pub"], @r"
     exit code: 1
@@ -213,8 +213,8 @@ fn rejects_wrong_keys_and_passwords() {
     exit code: 1
     ----- stdout -----
     ----- stderr -----
-    error: bundle.key: the public key cannot be read: it is a private key, where a public key is wanted; a private key should be nowhere but with its signer [BUNDLE-TRUST-008]
-      hint: a public key is PEM text that begins -----BEGIN PUBLIC KEY-----; `kubectl bundle keys generate` makes a pair
+    error: bundle.key: invalid public key: it is a private key, but a public key is required; keep the private key secret [BUNDLE-TRUST-008]
+      hint: a public key is PEM that begins with -----BEGIN PUBLIC KEY-----; `kubectl bundle keys generate` creates a pair
     ");
     context.stdout(&["keys", "generate", "--output-key-prefix", "other", "-q"]);
     let refused = context.run(&["verify", &web, "--key", "other.pub"]);
@@ -246,8 +246,8 @@ fn verifies_against_policies() {
     ----- stdout -----
     ----- stderr -----
     [REGISTRY]/team/web:1.4.0 is sha256:4cc7e585...
-    error: [REGISTRY]/team/web@sha256:4cc7e585...: SignaturePolicy/releases requires a signature by `release-key`, and the registry holds no signature for it [BUNDLE-TRUST-001]
-      hint: have it signed by such a key: kubectl bundle sign --key KEY [REGISTRY]/team/web@sha256:4cc7e585...
+    error: [REGISTRY]/team/web@sha256:4cc7e585...: SignaturePolicy/releases requires a signature by `release-key`, but the registry has no signature for it [BUNDLE-TRUST-001]
+      hint: sign it with an accepted key: kubectl bundle sign --key KEY [REGISTRY]/team/web@sha256:4cc7e585...
     ");
     let policy = std::fs::read_to_string(context.path().join("policy.yaml")).unwrap();
     context.write("lenient.yaml", format!("{policy}  mode: warn\n"));
@@ -256,8 +256,8 @@ fn verifies_against_policies() {
     ----- stdout -----
     ----- stderr -----
     [REGISTRY]/team/web:1.4.0 is sha256:4cc7e585...
-    error: [REGISTRY]/team/web@sha256:4cc7e585...: SignaturePolicy/releases requires a signature by `release-key`, and the registry holds no signature for it [BUNDLE-TRUST-001]
-      hint: have it signed by such a key: kubectl bundle sign --key KEY [REGISTRY]/team/web@sha256:4cc7e585...
+    error: [REGISTRY]/team/web@sha256:4cc7e585...: SignaturePolicy/releases requires a signature by `release-key`, but the registry has no signature for it [BUNDLE-TRUST-001]
+      hint: sign it with an accepted key: kubectl bundle sign --key KEY [REGISTRY]/team/web@sha256:4cc7e585...
     ");
     context.stdout(&["sign", &web, "--key", "bundle.key"]);
     name_key(&mut context, &web, "[KEY]");
@@ -295,20 +295,20 @@ fn verifies_against_policies() {
     exit code: 3
     ----- stdout -----
     ----- stderr -----
-    error: hub.yaml: SignaturePolicy/releases: spec.images[0].glob: `docker.io/*` matches no reference: on Docker Hub, every repository has two components, and official images are library/NAME; `docker.io/library/*` was probably meant; the policy is taken to match everything [BUNDLE-TRUST-003]
-      hint: until the policy is corrected, it refuses what it matches
+    error: hub.yaml: SignaturePolicy/releases: spec.images[0].glob: `docker.io/*` matches no reference: on Docker Hub, every repository has two components, and official images are library/NAME; did you mean `docker.io/library/*`?; the policy matches every reference [BUNDLE-TRUST-003]
+      hint: the policy rejects every matching reference until it is corrected
     ");
     context.write("wrong.yaml", "kind: SignaturePolicy\nmetadata: {name: x}\nspec: {images: [], mode: lax}\n---\nkind: Namespace\n");
     kb_snapshot!(context, ["verify", web, "--policy", "wrong.yaml"], @r"
     exit code: 3
     ----- stdout -----
     ----- stderr -----
-    error: wrong.yaml: SignaturePolicy/x: spec.images: it is empty, so the policy is taken to match everything [BUNDLE-TRUST-003]
-      hint: until the policy is corrected, it refuses what it matches
+    error: wrong.yaml: SignaturePolicy/x: spec.images: it is empty, so the policy matches every reference [BUNDLE-TRUST-003]
+      hint: the policy rejects every matching reference until it is corrected
     error: wrong.yaml: SignaturePolicy/x: spec.mode: it is neither `enforce` nor `warn` [BUNDLE-TRUST-003]
-      hint: until the policy is corrected, it refuses what it matches
-    error: wrong.yaml: SignaturePolicy/x: spec.authorities: it is empty: nobody could ever satisfy the policy [BUNDLE-TRUST-003]
-      hint: until the policy is corrected, it refuses what it matches
+      hint: the policy rejects every matching reference until it is corrected
+    error: wrong.yaml: SignaturePolicy/x: spec.authorities: it is empty, so no signature satisfies the policy [BUNDLE-TRUST-003]
+      hint: the policy rejects every matching reference until it is corrected
     error: wrong.yaml:5: this is Namespace, not a SignaturePolicy [BUNDLE-TRUST-003]
       hint: pass files with SignaturePolicies, and with the Secrets and ConfigMaps that they reference
     ");
@@ -321,7 +321,7 @@ fn reference_requires_registry_and_tag_or_digest() {
     exit code: 2
     ----- stdout -----
     ----- stderr -----
-    error: `web:1.4.0` is not a reference: it names no registry [BUNDLE-REFERENCE-001]
+    error: invalid reference `web:1.4.0`: it has no registry [BUNDLE-REFERENCE-001]
       hint: write REGISTRY/REPOSITORY:TAG or REGISTRY/REPOSITORY@sha256:…, such as registry.example.com/team/web:1.4.0
     ");
     kb_snapshot!(context, ["sign", "registry.example.com/web@sha256:abc", "--key", "bundle.key"], @r"
@@ -335,7 +335,7 @@ fn reference_requires_registry_and_tag_or_digest() {
     exit code: 2
     ----- stdout -----
     ----- stderr -----
-    error: `registry.example.com/web` is not a reference: it names neither a tag nor a digest, and none is assumed [BUNDLE-REFERENCE-001]
+    error: invalid reference `registry.example.com/web`: it has neither a tag nor a digest, and there is no default [BUNDLE-REFERENCE-001]
       hint: write REGISTRY/REPOSITORY:TAG or REGISTRY/REPOSITORY@sha256:…, such as registry.example.com/team/web:1.4.0
     ");
 }

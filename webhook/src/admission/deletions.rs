@@ -107,7 +107,7 @@ impl<L: Lookups> Admission<L> {
             .unwrap_or_else(|_| {
                 let message = format!("the review did not finish within {:?}", self.deadline);
                 Finding::error(codes::review::DEADLINE, message)
-                    .hint("try again; nothing was decided, and nothing is remembered")
+                    .hint("retry; the result is not cached")
                     .into()
             })
     }

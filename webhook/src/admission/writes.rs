@@ -204,7 +204,7 @@ impl<L: Lookups> Admission<L> {
                         codes::review::DEADLINE,
                         format!("the review did not finish within {:?}", self.deadline),
                     )
-                    .hint("try again; nothing was decided, and nothing is remembered")
+                    .hint("retry; the result is not cached")
                     .into(),
                 )
             })

@@ -40,10 +40,10 @@ pub(super) fn check(content: &Content, findings: &mut Findings) {
                 warning(
                     object,
                     codes::check::UNKNOWN_API,
-                    format!("nothing in the bundle defines {}/{kind}", object.id.api_version()),
+                    format!("the bundle does not define {}/{kind}", object.id.api_version()),
                 )
                 .hint(format!(
-                    "put its CustomResourceDefinition into manifests/, or name `{group}/{version}/{kind}` in requires.apis of bundle.yaml"
+                    "add its CustomResourceDefinition to manifests/, or list `{group}/{version}/{kind}` in requires.apis of bundle.yaml"
                 )),
             );
         }
@@ -140,7 +140,7 @@ impl Supported {
             return Some(if self.said.is_some() {
                 error(object, codes::check::API_NOT_SERVED, message).hint(instead)
             } else {
-                // Whoever names no versions may know that the bundle is for an old one.
+                // A bundle without supported versions can be for an old version.
                 warning(object, codes::check::API_NOT_SERVED, message).hint(format!(
                     "{instead}, or name kubernetes.supported in bundle.yaml"
                 ))
@@ -175,9 +175,9 @@ impl Supported {
                 warning(
                     object,
                     codes::check::API_DEPRECATED,
-                    format!("{name} is {stage} API, which servers serve only where an administrator turned it on"),
+                    format!("{name} is {stage} API, which API servers serve only if an administrator has enabled it"),
                 )
-                .hint("name it in requires.apis of bundle.yaml, so that its absence is found before anything is installed"),
+                .hint("list it in requires.apis of bundle.yaml: the installation then checks that the cluster serves it"),
             );
         }
         if let Some(deprecated) = api.deprecated
@@ -244,7 +244,7 @@ mod tests {
     fn of(kubernetes: &str, api_version: &str, kind: &str) -> Vec<String> {
         let object = format!("apiVersion: {api_version}\nkind: {kind}\nmetadata: {{name: web}}\n");
         let mut said = said(kubernetes, &[("manifests/a.yaml", &object)]);
-        said.retain(|line| !line.contains("names no namespace"));
+        said.retain(|line| !line.contains("has no namespace"));
         said
     }
 
@@ -305,13 +305,13 @@ mod tests {
                 ">=1.33",
                 "coordination.k8s.io/v1beta1",
                 "LeaseCandidate",
-                "warning: manifests/a.yaml:1: LeaseCandidate.coordination.k8s.io/web: coordination.k8s.io/v1beta1/LeaseCandidate is a beta API, which servers serve only where an administrator turned it on (name it in requires.apis of bundle.yaml, so that its absence is found before anything is installed)",
+                "warning: manifests/a.yaml:1: LeaseCandidate.coordination.k8s.io/web: coordination.k8s.io/v1beta1/LeaseCandidate is a beta API, which API servers serve only if an administrator has enabled it (list it in requires.apis of bundle.yaml: the installation then checks that the cluster serves it)",
             ),
             (
                 all,
                 "example.com/v1",
                 "Shop",
-                "warning: manifests/a.yaml:1: Shop.example.com/web: nothing in the bundle defines example.com/v1/Shop (put its CustomResourceDefinition into manifests/, or name `example.com/v1/Shop` in requires.apis of bundle.yaml)",
+                "warning: manifests/a.yaml:1: Shop.example.com/web: the bundle does not define example.com/v1/Shop (add its CustomResourceDefinition to manifests/, or list `example.com/v1/Shop` in requires.apis of bundle.yaml)",
             ),
         ] {
             let said = of(kubernetes, api_version, kind).join("\n");

@@ -228,13 +228,13 @@ mod tests {
                 "sise: 1\nsize: one\nports: [{port: 1}, {port: 1, protocol: TCP}, {protocol: SCTP}]\nlimit: 1x\nsecret: '?'"
             ),
             [
-                "sise: the schema has no such field; did you mean `size`?",
+                "sise: unknown field; did you mean `size`?",
                 "limit: \"1x\" is not a quantity, such as 100m, 1.5 or 2Gi",
                 "ports[2].port: the field is required",
-                "ports[2].protocol: \"SCTP\" is none of \"TCP\", \"UDP\"",
+                "ports[2].protocol: \"SCTP\" is not one of \"TCP\", \"UDP\"",
                 "secret: \"?\" is not base64",
-                "size: \"one\" is of type string, and integer belongs here",
-                "ports[1]: an item with the key {\"port\":1,\"protocol\":\"TCP\"} is there twice",
+                "size: \"one\" is of type string, but must be integer",
+                "ports[1]: an item with the key {\"port\":1,\"protocol\":\"TCP\"} appears twice",
             ]
         );
     }
@@ -257,14 +257,14 @@ mod tests {
         assert_eq!(
             said(">=1.35 <1.37", "fresh: x\nsise: 1"),
             [
-                "fresh: the schema has no such field (in Kubernetes 1.35)",
-                "sise: the schema has no such field; did you mean `size`?",
+                "fresh: unknown field (in Kubernetes 1.35)",
+                "sise: unknown field; did you mean `size`?",
             ]
         );
         assert_eq!(said("<1.30", "sise: 1"), [""; 0], "no schema of these");
         assert_eq!(
             said(">=1.90", "fresh: x\nsise: 1"),
-            ["sise: the schema has no such field; did you mean `size`?"],
+            ["sise: unknown field; did you mean `size`?"],
             "the newest is the nearest"
         );
     }

@@ -33,7 +33,7 @@ pub(super) fn check(package: Option<&Package>, files: &Files, findings: &mut Fin
     let bad = |message: String| {
         Finding::error(codes::check::BAD_CONFIG_SCHEMA, message)
             .in_file(path)
-            .hint("write a JSON Schema that stands for itself: `$ref` only to `#/...`")
+            .hint("write a complete JSON Schema: `$ref` refers only to `#/...`")
     };
     if files.get(path).is_some_and(|text| text.len() > SCHEMA) {
         findings.push(bad(format!("the schema is larger than {SCHEMA} bytes")));
@@ -72,7 +72,7 @@ fn read(key: &str, path: &str, files: &Files, findings: &mut Findings) -> Option
     let code: Code = codes::check::BAD_CONFIG_SCHEMA;
     let Some(text) = files.get(path) else {
         findings.push(
-            Finding::error(code, format!("there is no file `{path}` in the bundle"))
+            Finding::error(code, format!("the bundle has no file `{path}`"))
                 .in_file(FILE)
                 .at_field(key)
                 .hint("write the path relative to bundle.yaml"),
@@ -85,10 +85,10 @@ fn read(key: &str, path: &str, files: &Files, findings: &mut Findings) -> Option
             findings.push(
                 Finding::error(
                     code,
-                    "the file holds several documents, and one belongs here",
+                    "the file has several documents, but only one is allowed",
                 )
                 .in_file(path)
-                .hint("keep the one that is meant"),
+                .hint("keep one of them"),
             );
             None
         }
@@ -182,7 +182,7 @@ mod tests {
         }
         let none = told(PACKAGE, &[OBJECT]);
         assert!(
-            none.len() == 2 && none[0].contains("there is no file"),
+            none.len() == 2 && none[0].contains("has no file"),
             "{none:?}"
         );
     }

@@ -169,7 +169,7 @@ fn embedded(schema: &Value, value: &Value, path: &str, problems: &mut Vec<Proble
                     if text(value, key).is_none_or(str::is_empty) {
                         problems.push(Problem::new(
                             &child(path, key),
-                            "an embedded object needs it",
+                            "embedded objects require it",
                         ));
                     }
                 }
@@ -204,7 +204,7 @@ pub(super) fn finding(
             codes::check::NOT_CHECKED,
             format!("not checked: {}", problem.message),
         )
-        .hint("`kubectl apply --dry-run=server` asks an API server")
+        .hint("`kubectl apply --dry-run=server` checks it")
     } else {
         error(object, code, problem.message).hint(hint)
     };

@@ -59,9 +59,8 @@ mod tests {
         let none = Installation::default();
         let without = found(homeless, &none);
         assert!(
-            without.starts_with(
-                "error: spec.targetNamespace: 1 object names no namespace: ConfigMap/a"
-            ),
+            without
+                .starts_with("error: spec.targetNamespace: 1 object has no namespace: ConfigMap/a"),
             "{without}"
         );
         let target = Installation {
@@ -82,7 +81,7 @@ mod tests {
         assert_eq!(found(object, &installation(true)), "");
         let warned = found(object, &installation(false));
         assert!(
-            warned.contains("nothing in the bundle creates namespace `team-a`"),
+            warned.contains("the bundle does not create namespace `team-a`"),
             "{warned}"
         );
     }

@@ -80,7 +80,7 @@ fn definitions<'a>(
                 object,
                 codes::check::BAD_CRD,
                 problem,
-                "the API server would refuse it: see Kubernetes' reference of CustomResourceDefinition",
+                "the API server would reject it: see the Kubernetes reference of CustomResourceDefinition",
             ));
         }
     }

@@ -25,7 +25,7 @@ pub(super) fn check(
                 scaled.target,
                 codes::check::SCALED,
                 format!(
-                    "{} scales it, and the manifest sets the number too",
+                    "{} scales the object, and the manifest also sets the number of replicas",
                     scaled.scaler.id
                 ),
             )
@@ -51,7 +51,7 @@ mod tests {
         assert_eq!(
             said("", &[("manifests/a.yaml", &both)]),
             [
-                "warning: manifests/a.yaml:1: Deployment.apps/default/a: spec.replicas: HorizontalPodAutoscaler.autoscaling/default/h scales it, and the manifest sets the number too \
+                "warning: manifests/a.yaml:1: Deployment.apps/default/a: spec.replicas: HorizontalPodAutoscaler.autoscaling/default/h scales the object, and the manifest also sets the number of replicas \
                  (remove spec.replicas, or deploy it with spec.drift.ignore: [{kind: Deployment.apps, namespace: default, name: a, fields: [/spec/replicas]}])"
             ]
         );

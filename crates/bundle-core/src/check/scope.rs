@@ -72,10 +72,10 @@ fn without_namespace(objects: &[&Manifest], is_installed: bool) -> Option<Findin
     let listed = listed.join(", ");
     let message = match objects.len() {
         0 => return None,
-        1 => format!("1 object names no namespace: {listed}"),
-        count if count <= LISTED => format!("{count} objects name no namespace: {listed}"),
+        1 => format!("1 object has no namespace: {listed}"),
+        count if count <= LISTED => format!("{count} objects have no namespace: {listed}"),
         count => format!(
-            "{count} objects name no namespace: {listed} and {} more",
+            "{count} objects have no namespace: {listed} and {} more",
             count - LISTED
         ),
     };
@@ -83,11 +83,11 @@ fn without_namespace(objects: &[&Manifest], is_installed: bool) -> Option<Findin
         return Some(
             Finding::error(codes::install::NO_NAMESPACE, message)
                 .at_field("spec.targetNamespace")
-                .hint("set it, and spec.createNamespace: true if that namespace does not exist; or name the namespace in the manifests"),
+                .hint("set it, and spec.createNamespace: true if that namespace does not exist; or set the namespace in the manifests"),
         );
     }
     Some(Finding::warning(codes::check::SCOPE, message).hint(
-        "they go into spec.targetNamespace of the BundleDeployment, and are not installed without it; or name the namespace in the manifests",
+        "they are installed in spec.targetNamespace of the BundleDeployment, which is then required; or set the namespace in the manifests",
     ))
 }
 
@@ -114,21 +114,21 @@ fn foreign(object: &Manifest, namespace: &str, created: &BTreeSet<&str>, finding
             warning(
                 object,
                 codes::check::FOREIGN_NAMESPACE,
-                format!("namespace `{namespace}` is Kubernetes' own"),
+                format!("namespace `{namespace}` belongs to Kubernetes"),
             )
             .at_field("metadata.namespace")
-            .hint("many classes do not let content in there; use a namespace of the bundle, if you can"),
+            .hint("many classes do not allow content there; use a namespace of the bundle if possible"),
         );
     } else if namespace != "default" && !created.contains(namespace) {
         findings.push(
             warning(
                 object,
                 codes::check::FOREIGN_NAMESPACE,
-                format!("nothing in the bundle creates namespace `{namespace}`"),
+                format!("the bundle does not create namespace `{namespace}`"),
             )
             .at_field("metadata.namespace")
             .hint(format!(
-                "add the Namespace to the manifests, or deploy with `-n {namespace} --create-namespace`, unless it is there before the bundle is installed"
+                "add the Namespace to the manifests, or deploy with `-n {namespace} --create-namespace`, unless it exists before the installation"
             )),
         );
     }
@@ -145,7 +145,7 @@ fn status(object: &Manifest, findings: &mut Findings) {
             warning(
                 object,
                 codes::check::STATUS,
-                "its status would be ignored, or be taken for what a controller found",
+                "a manifest must not set the status, which controllers write",
             )
             .at_field("status")
             .hint("remove status"),
@@ -170,10 +170,10 @@ apiVersion: v1\nkind: ConfigMap\nmetadata: {name: f, namespace: default}\nstatus
         assert_eq!(
             said("", &[("manifests/a.yaml", objects)]),
             [
-                "warning: 1 object names no namespace: ConfigMap/d (they go into spec.targetNamespace of the BundleDeployment, and are not installed without it; or name the namespace in the manifests)",
-                "warning: manifests/a.yaml:9: ConfigMap/other/b: metadata.namespace: nothing in the bundle creates namespace `other` (add the Namespace to the manifests, or deploy with `-n other --create-namespace`, unless it is there before the bundle is installed)",
-                "warning: manifests/a.yaml:22: ConfigMap/kube-system/e: metadata.namespace: namespace `kube-system` is Kubernetes' own (many classes do not let content in there; use a namespace of the bundle, if you can)",
-                "warning: manifests/a.yaml:26: ConfigMap/default/f: status: its status would be ignored, or be taken for what a controller found (remove status)",
+                "warning: 1 object has no namespace: ConfigMap/d (they are installed in spec.targetNamespace of the BundleDeployment, which is then required; or set the namespace in the manifests)",
+                "warning: manifests/a.yaml:9: ConfigMap/other/b: metadata.namespace: the bundle does not create namespace `other` (add the Namespace to the manifests, or deploy with `-n other --create-namespace`, unless it exists before the installation)",
+                "warning: manifests/a.yaml:22: ConfigMap/kube-system/e: metadata.namespace: namespace `kube-system` belongs to Kubernetes (many classes do not allow content there; use a namespace of the bundle if possible)",
+                "warning: manifests/a.yaml:26: ConfigMap/default/f: status: a manifest must not set the status, which controllers write (remove status)",
             ]
         );
         let secret = "apiVersion: v1\nkind: Secret\nmetadata: {name: sN}\n---\n";
@@ -184,7 +184,7 @@ apiVersion: v1\nkind: ConfigMap\nmetadata: {name: f, namespace: default}\nstatus
         let said = said("", &[("manifests/a.yaml", &many)]).join("\n");
         assert!(
             said.contains(
-                "5 objects name no namespace: Secret/s0, Secret/s1, Secret/s2 and 2 more"
+                "5 objects have no namespace: Secret/s0, Secret/s1, Secret/s2 and 2 more"
             ),
             "{said}"
         );

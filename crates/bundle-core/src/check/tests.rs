@@ -149,7 +149,7 @@ fn reports_all_problems_with_file_and_line() {
         [
             "error: default.yaml:1: Shop.example.com/d: spec.size: 6 is more than 5",
             "warning: manifests/1.yaml:1: CustomResourceDefinition.apiextensions.k8s.io/shops.example.com: spec.versions[0].schema.openAPIV3Schema.properties.spec.x-kubernetes-validations[1].rule: not checked: the rule `!has(self.goods) || self.goods.sortBy(g, g).size() > 0`: it uses `sortBy`",
-            "error: manifests/2.yaml:1: Shop.example.com/a: spec.sise: the schema has no such field; did you mean `size`?",
+            "error: manifests/2.yaml:1: Shop.example.com/a: spec.sise: unknown field; did you mean `size`?",
             "error: manifests/2.yaml:1: Shop.example.com/a: spec.size: the field is required",
             "error: manifests/2.yaml:6: Shop.example.com/b: spec: three is taken",
             "warning: manifests/2.yaml:6: Shop.example.com/b: spec: not checked: the rule `!has(self.goods) || self.goods.sortBy(g, g).size() > 0`: it uses `sortBy`",

@@ -29,7 +29,7 @@ pub struct Place {
     /// Path of the field, as Kubernetes writes it: `spec.source.image.ref`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub field: Option<String>,
-    /// The object (`ConfigMap/team-a/web`) or reference that it is about.
+    /// Object (`ConfigMap/team-a/web`) or reference of the finding.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub subject: Option<String>,
 }

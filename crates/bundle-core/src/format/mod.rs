@@ -220,7 +220,7 @@ mod tests {
                 .contains("no digest for `nginx:1.26`")
         );
         let said = read_with(&lock.replace("library/nginx", "evil/nginx")).unwrap_err();
-        assert!(said.to_string().contains("is said to be"), "{said}");
+        assert!(said.to_string().contains("but must have"), "{said}");
     }
 
     #[test]
@@ -239,7 +239,7 @@ mod tests {
         assert_eq!(said(&[("manifests/", "")]), [zero]);
         assert_eq!(
             said(&[("manifests/a.yaml", "# nothing\n")]),
-            ["manifests/a.yaml: the file holds no document", zero]
+            ["manifests/a.yaml: the file has no document", zero]
         );
         assert_eq!(
             said(&[
@@ -270,7 +270,7 @@ mod tests {
         assert_eq!(content.objects.len(), 1);
         assert_eq!(
             content.warnings.to_string(),
-            "manifests/b.yaml: the file holds no document"
+            "manifests/b.yaml: the file has no document"
         );
         let hint = |path: &str| {
             let found = read(&files(&[("manifests/a.yaml", WEB), (path, WEB)])).unwrap_err();
@@ -278,7 +278,7 @@ mod tests {
         };
         assert_eq!(
             hint("manifests/x/y/b.yaml"),
-            "move the files up under names of their own, for example `mv manifests/x/y/b.yaml manifests/x-y-b.yaml`, or the folder out of manifests/"
+            "move and rename the files, for example `mv manifests/x/y/b.yaml manifests/x-y-b.yaml`, or move the folder out of manifests/"
         );
         assert_eq!(hint("manifests/x/"), "remove the empty folder");
     }
@@ -292,7 +292,7 @@ mod tests {
         assert_eq!(
             found,
             [
-                "manifests/kustomization.yaml:1: it is a kustomization, which kubectl builds and no cluster installs"
+                "manifests/kustomization.yaml:1: it is a kustomization, which must be built before the installation"
             ]
         );
         // Flux has objects of that name.
@@ -349,7 +349,7 @@ mod tests {
         .join("\n");
         for part in [
             "bundle.yaml: version: ",
-            "manifests/a.yaml:1: this is not YAML",
+            "manifests/a.yaml:1: invalid YAML",
             "manifests/b.yaml:1: apiVersion: ",
             "manifests/d.yaml:2: ConfigMap/a/web: the same object is at manifests/c.yaml:1 already",
         ] {

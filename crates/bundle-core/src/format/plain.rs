@@ -62,7 +62,7 @@ fn read(files: &Files, findings: &mut Findings) -> Vec<Manifest> {
                 codes::format::NO_OBJECTS,
                 "invalid bundle: found zero objects: plain+v0 bundles are required to contain at least one object",
             )
-            .hint("put at least one manifest into manifests/"),
+            .hint("add at least one manifest to manifests/"),
         );
     }
     objects
@@ -116,7 +116,7 @@ fn no_manifests() -> Finding {
         codes::format::NO_MANIFESTS,
         "get objects from bundle manifests: readdir manifests: file does not exist",
     )
-    .hint("make a folder `manifests` beside bundle.yaml, and put the YAML files into it")
+    .hint("create the folder `manifests` next to bundle.yaml, and move the YAML files into it")
 }
 
 /// A file that names manifests and is none. The objects of other projects in files of that name
@@ -124,12 +124,12 @@ fn no_manifests() -> Finding {
 fn kustomization(path: &str, line: usize) -> Finding {
     Finding::error(
         codes::format::MISSING_FIELD,
-        "it is a kustomization, which kubectl builds and no cluster installs",
+        "it is a kustomization, which must be built before the installation",
     )
     .in_file(path)
     .at_line(line)
     .hint(format!(
-        "remove it to install the files of {FOLDER} as they are; to install what it builds: `kubectl kustomize {FOLDER}`, and keep its output instead of them"
+        "replace the files by the output of `kubectl kustomize {FOLDER}`, or remove it to install the files of {FOLDER} unchanged"
     ))
 }
 
@@ -147,7 +147,7 @@ fn subfolder(folder: &str, first: &str) -> Finding {
         "remove the empty folder".to_owned()
     } else {
         format!(
-            "move the files up under names of their own, for example `mv {FOLDER}{first} {FOLDER}{}`, or the folder out of {FOLDER}",
+            "move and rename the files, for example `mv {FOLDER}{first} {FOLDER}{}`, or move the folder out of {FOLDER}",
             first.replace('/', "-")
         )
     };

@@ -15,7 +15,7 @@ pub struct RenderTarget {
     pub config: Option<Value>,
     /// Kubernetes version: major, minor and patch.
     pub kubernetes: Option<[u64; 3]>,
-    /// API versions that the server has, beside those of Kubernetes itself.
+    /// API versions of the server, except those of Kubernetes.
     pub apis: Vec<String>,
 }
 

@@ -193,7 +193,7 @@ impl<'v> Walk<'v> {
         };
         // Istio's injection puts the image in; this word is no name of one.
         let injected = image == "auto" && name == Some("istio-proxy");
-        // An empty one is filled in by whoever wanted it empty. In other kinds the word `containers` may mean anything.
+        // Another program fills in an empty image. In other kinds the word `containers` may mean anything.
         if image.is_empty() || injected || (!self.built_in && !is_literal(image)) {
             return;
         }

@@ -53,7 +53,7 @@ pub fn hygiene(found: &[FoundImage], allowed: &Allowed) -> Findings {
             .iter()
             .any(|place| place.evidence != Evidence::Look);
         let mut finding = Finding::error(code, why).hint(format!(
-            "write the tag of a version, or the digest; to take it as it is: --allow-mutable-tags={}",
+            "write the tag of a version or a digest, or allow this tag with --allow-mutable-tags={}",
             image.reference().name()
         ));
         if !certain {
@@ -70,7 +70,7 @@ fn trouble(image: &ImageReference, written: &str) -> Option<(Code, String)> {
         return Some((
             codes::images::NO_TAG,
             format!(
-                "image `{written}` is missing a tag: no tag or digest found, and without one it is `latest`"
+                "image `{written}` is missing a tag: no tag or digest found, so the kubelet pulls `latest`"
             ),
         ));
     }
@@ -79,9 +79,7 @@ fn trouble(image: &ImageReference, written: &str) -> Option<(Code, String)> {
         .then(|| {
             (
                 codes::images::MUTABLE_TAG,
-                format!(
-                    "image tag is disallowed ({tag}): `{written}` means another image tomorrow"
-                ),
+                format!("image tag is disallowed ({tag}): `{written}` changes over time"),
             )
         })
 }
@@ -105,7 +103,7 @@ pub(super) fn placed(mut finding: Finding, places: &[Place]) -> Finding {
             0 => String::new(),
             more => format!(" and {more} more places"),
         };
-        finding.message = format!("{}; also at {}{more}", finding.message, others.join(", "));
+        finding.message = format!("{}; also in {}{more}", finding.message, others.join(", "));
     }
     finding = finding
         .in_file(&first.file)

@@ -1,6 +1,6 @@
 //! Fields of custom resources that hold images by definition, each with the page that defines it.
 
-/// Kind of custom resource and its image fields. `*` stands for each item of a list.
+/// Kind of custom resource and its image fields. `*` matches each item of a list.
 pub(super) struct Known {
     pub(super) group: &'static str,
     pub(super) kinds: &'static [&'static str],

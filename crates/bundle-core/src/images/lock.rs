@@ -19,9 +19,9 @@ pub const FILE: &str = "images.lock.yaml";
 /// The `kind` of a lock.
 const KIND: &str = "ImageLock";
 /// Comment at the top of the file.
-const HEAD: &str = "# Written by `kubectl bundle build --lock`. Commit it: every build installs these digests until it is written again.\n";
+const HEAD: &str = "# Written by `kubectl bundle build --lock`. Commit it: each build uses these digests until the file is written again.\n";
 /// Hint of everything that writing the lock again mends.
-const AGAIN: &str = "run `kubectl bundle build --lock`, and look at what changes";
+const AGAIN: &str = "run `kubectl bundle build --lock`, and review the changes";
 
 /// The digests of a bundle's images.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
@@ -98,14 +98,14 @@ impl Lock {
         };
         let documents = yaml::documents(text, FILE)?;
         let [document] = &documents[..] else {
-            return Err(bad("a second document follows, and a lock is one".to_owned()).into());
+            return Err(bad("the file has more than one document".to_owned()).into());
         };
         let document: Document = serde_json::from_value(document.value.clone())
-            .map_err(|error| bad(format!("it is not a lock of images: {error}")))?;
+            .map_err(|error| bad(format!("invalid lock file: {error}")))?;
         let mut findings = Findings::default();
         if document.api_version != API_VERSION || document.kind != KIND {
             findings.push(bad(format!(
-                "it is a {} of {}, and a lock is a {KIND} of {API_VERSION}",
+                "kind and apiVersion are {} and {}, but must be {KIND} and {API_VERSION}",
                 document.kind, document.api_version
             )));
         }
@@ -115,7 +115,7 @@ impl Lock {
                 findings.push(bad(why).at_field(format!("images[{index}]")));
             };
             if !seen.insert(&locked.image) {
-                say(format!("`{}` is there twice", locked.image));
+                say(format!("`{}` appears twice", locked.image));
             }
             match ImageReference::parse(&locked.image) {
                 Err(finding) => say(finding.message),
@@ -126,12 +126,12 @@ impl Lock {
                         .is_some_and(|digest| *digest != locked.digest)
                     {
                         say(format!(
-                            "`{}` names another digest than the lock, {}",
+                            "the digest in `{}` differs from the locked digest {}",
                             locked.image, locked.digest
                         ));
                     } else if resolved.reference().to_string() != locked.resolved {
                         say(format!(
-                            "`{}` is said to be `{}`, and is `{}`",
+                            "`{}` has resolved `{}`, but must have `{}`",
                             locked.image,
                             locked.resolved,
                             resolved.reference()
@@ -196,7 +196,7 @@ impl Lock {
                 let finding = Finding::error(
                     codes::images::NOT_LOCKED,
                     format!(
-                        "{FILE} has a digest for `{}`, and does not list this place, which would keep the tag",
+                        "{FILE} has a digest for `{}`, but does not list this field, which would keep the tag",
                         one.image
                     ),
                 );
@@ -209,7 +209,7 @@ impl Lock {
                     Finding::error(
                         codes::images::UNKNOWN_LOCKED,
                         format!(
-                            "no manifest names `{}`, for which there is a digest",
+                            "no manifest uses `{}`, which has a digest in the lock file",
                             locked.image
                         ),
                     )

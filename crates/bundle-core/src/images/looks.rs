@@ -35,7 +35,7 @@ fn judge(named: bool, value: &str) -> Option<Evidence> {
             Evidence::Look
         });
     }
-    // The name says image, so that less is asked of the text: but it has a tag, a digest or a path.
+    // The name says image, so that the rules for the text are weaker: it requires a tag, a digest or a path.
     let more = value.contains(['/', ':', '@']);
     (named
         && more

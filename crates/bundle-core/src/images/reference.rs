@@ -42,7 +42,7 @@ impl ImageReference {
         if is_hash(name) {
             return Err(unreadable(
                 text,
-                "64 hexadecimal digits are an ID of one machine, not a name",
+                "64 hexadecimal digits are a local image ID, not a name",
             ));
         }
         let (registry, path) = match name.split_once('/') {
@@ -65,8 +65,8 @@ impl ImageReference {
             (None, None) => format!("{host}/{official}{path}:{DEFAULT_TAG}"),
         };
         let reference: Reference = full.parse().map_err(|finding: Finding| {
-            // It speaks of the completed text, and this is about what was written.
-            let why = finding.message.split("not a reference: ").nth(1);
+            // The message quotes the completed text instead of the written one.
+            let why = finding.message.split_once("`: ").map(|(_, why)| why);
             let why = why.unwrap_or(&finding.message);
             unreadable(text, &why.replacen(official, "", 1))
         })?;
@@ -139,9 +139,12 @@ fn unreadable(text: &str, why: &str) -> Finding {
     let short: String = text.chars().take(200).collect();
     Finding::error(
         codes::images::UNREADABLE,
-        format!("`{}` is not an image: {why}", short.escape_debug()),
+        format!(
+            "`{}` is not an image reference: {why}",
+            short.escape_debug()
+        ),
     )
-    .hint("write NAME:TAG, such as registry.example.com/team/web:1.4.0; a container runtime takes nothing else")
+    .hint("write NAME:TAG, such as registry.example.com/team/web:1.4.0")
 }
 
 #[cfg(test)]
@@ -167,7 +170,7 @@ mod tests {
         ] {
             match ImageReference::parse(text) {
                 Ok(found) => assert_eq!(found.to_string(), full, "{text}"),
-                // The first component is a registry for docker, and our client wants more of one.
+                // The first component is a registry for docker; the client here is stricter.
                 Err(_) => assert_eq!(text, "REGISTRY/web:1"),
             }
         }

@@ -240,16 +240,16 @@ fn rejects_all_mutable_references_together() {
         said,
         [
             format!(
-                "{at}[0].image: image `nginx` is missing a tag: no tag or digest found, and without one it is `latest`; also at Deployment.apps/web: spec.template.spec.containers[7].image"
+                "{at}[0].image: image `nginx` is missing a tag: no tag or digest found, so the kubelet pulls `latest`; also in Deployment.apps/web: spec.template.spec.containers[7].image"
             ),
             format!(
-                "{at}[1].image: image tag is disallowed (latest): `nginx:latest` means another image tomorrow"
+                "{at}[1].image: image tag is disallowed (latest): `nginx:latest` changes over time"
             ),
             format!(
-                "{at}[2].image: image tag is disallowed (MAIN): `quay.io/a/b:MAIN` means another image tomorrow"
+                "{at}[2].image: image tag is disallowed (MAIN): `quay.io/a/b:MAIN` changes over time"
             ),
             format!(
-                "{at}[6].image: `Not An Image` is not an image: `Not An Image` is not a repository (lower-case letters, digits, `.`, `_`, `-`, separated by `/`)"
+                "{at}[6].image: `Not An Image` is not an image reference: `Not An Image` is not a repository (lower-case letters, digits, `.`, `_`, `-`, separated by `/`)"
             ),
         ]
     );
@@ -284,13 +284,17 @@ fn rejects_inconsistent_locks() {
         (
             "docker.io/library/nginx",
             "docker.io/evil/nginx",
-            "is said to be",
+            "but must have",
         ),
-        ("kind: ImageLock", "kind: Package", "a lock is a ImageLock"),
+        ("kind: ImageLock", "kind: Package", "must be ImageLock"),
         ("mediaType:", "mediatype:", "unknown field"),
-        ("image: nginx:1.25", "image: Nginx", "is not an image"),
+        (
+            "image: nginx:1.25",
+            "image: Nginx",
+            "is not an image reference",
+        ),
         ("sha256:e3b0", "sha256:E3B0", "is not a digest"),
-        ("images:", "---\nimages:", "lock"),
+        ("images:", "---\nimages:", "more than one document"),
     ] {
         let text = good.replace(from, to);
         assert_ne!(text, good, "{from}");
@@ -305,7 +309,7 @@ fn rejects_inconsistent_locks() {
     let said = Lock::parse(lock.to_yaml().as_bytes())
         .unwrap_err()
         .to_string();
-    assert!(said.contains("names another digest"), "{said}");
+    assert!(said.contains("differs from the locked digest"), "{said}");
 }
 
 #[test]
@@ -316,7 +320,7 @@ fn reports_differences_between_lock_and_manifests() {
     assert!(lock.disagrees(&found).0.is_empty());
     lock.images[1].found_in.clear();
     let said = lock.disagrees(&found).to_string();
-    assert!(said.contains("does not list this place"), "{said}");
+    assert!(said.contains("does not list this field"), "{said}");
     // What is only probable may be left out: its registry may not have it.
     lock.images.remove(1);
     assert!(lock.disagrees(&found).0.is_empty());
@@ -326,7 +330,7 @@ fn reports_differences_between_lock_and_manifests() {
         said.contains("images.lock.yaml has no digest for `nginx:1.26`"),
         "{said}"
     );
-    assert!(said.contains("no manifest names `nginx:1.25`"), "{said}");
+    assert!(said.contains("no manifest uses `nginx:1.25`"), "{said}");
 }
 
 #[test]

@@ -39,10 +39,10 @@ pub enum JsonError {
 impl fmt::Display for JsonError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Malformed(why) => write!(f, "it is not JSON: {why}"),
-            Self::Repeated => f.write_str("a key stands twice in its JSON"),
-            Self::NotAnObject => f.write_str("its JSON is not an object"),
-            Self::TooManyValues(most) => write!(f, "its JSON has more than {most} values"),
+            Self::Malformed(why) => write!(f, "invalid JSON: {why}"),
+            Self::Repeated => f.write_str("duplicate key in JSON"),
+            Self::NotAnObject => f.write_str("not a JSON object"),
+            Self::TooManyValues(most) => write!(f, "the JSON has more than {most} values"),
             Self::Shape(why) => f.write_str(why),
         }
     }

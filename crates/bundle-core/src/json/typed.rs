@@ -78,7 +78,7 @@ impl<'de> Deserializer<'de> for Strict {
         };
         if let Some(key) = object.keys().find(is_mistakable) {
             return Err(Error::custom(format!(
-                "the key `{key}` differs from a known one by case alone"
+                "the key `{key}` differs from a known key only in case"
             )));
         }
         self.deserialize_any(visitor)

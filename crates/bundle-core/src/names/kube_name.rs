@@ -9,7 +9,7 @@ use super::rules::{MAX_LABEL, MAX_SUBDOMAIN, is_dns_label, is_dns_subdomain, is_
 pub enum NameKind {
     /// A DNS-1123 subdomain, as most kinds have it: `IsDNS1123Subdomain`.
     Subdomain,
-    /// A DNS-1123 label, as namespaces and our classes have it: `IsDNS1123Label`.
+    /// A DNS-1123 label, of namespaces and classes: `IsDNS1123Label`.
     Label,
     /// A path segment, as RBAC and `IPAddress` have it: `IsValidPathSegmentName`, without
     /// characters that mean something in a URL, a selector or a shell.
@@ -72,14 +72,12 @@ pub enum NameError {
 fn rule(kind: NameKind) -> &'static str {
     match kind {
         NameKind::Subdomain => {
-            "a name has lower-case letters, digits, dashes and dots, and a letter or digit at both ends of each part"
+            "a name has lower-case letters, digits, dashes and dots; each part begins and ends with a letter or digit"
         }
         NameKind::Label => {
-            "a name has lower-case letters, digits and dashes, and a letter or digit at both ends"
+            "a name has lower-case letters, digits and dashes, and begins and ends with a letter or digit"
         }
-        NameKind::PathSegment => {
-            "a name has letters, digits and `-._~:@+`, and is neither `.` nor `..`"
-        }
+        NameKind::PathSegment => "a name has letters, digits and `-._~:@+`, and is not `.` or `..`",
     }
 }
 
@@ -252,7 +250,7 @@ mod tests {
         );
         assert_eq!(
             error(NameKind::Subdomain, "A"),
-            "a name has lower-case letters, digits, dashes and dots, and a letter or digit at both ends of each part"
+            "a name has lower-case letters, digits, dashes and dots; each part begins and ends with a letter or digit"
         );
     }
 

@@ -1,5 +1,5 @@
 //! Validated names of Kubernetes objects. Only validated names are used in URLs and selectors.
-//! Length limits of our own kinds are in `bundle_api::names`.
+//! Length limits of the kinds of this project are in `bundle_api::names`.
 
 mod kube_name;
 mod rules;

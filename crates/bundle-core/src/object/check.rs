@@ -396,7 +396,7 @@ mod tests {
                     "manifests/a.yaml:1: ConfigMap/Web_1: metadata.labels: a map belongs here, and this is a list",
                     "manifests/a.yaml:1: ConfigMap/Web_1: metadata.annotations[x]: text belongs here, and this reads as the boolean true",
                     "manifests/a.yaml:1: ConfigMap/Web_1: metadata.uid: the object was copied from a cluster, and another would not take it",
-                    "manifests/a.yaml:1: ConfigMap/Web_1: metadata.name: `Web_1` cannot be a name: a name has lower-case letters, digits, dashes and dots, and a letter or digit at both ends of each part",
+                    "manifests/a.yaml:1: ConfigMap/Web_1: metadata.name: `Web_1` cannot be a name: a name has lower-case letters, digits, dashes and dots; each part begins and ends with a letter or digit",
                 ],
             ),
         ] {

@@ -126,7 +126,7 @@ pub struct Facts {
     /// Format of the content.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub format: Option<Format>,
-    /// The versions of Kubernetes that it is made for.
+    /// Supported versions of Kubernetes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kubernetes: Option<Kubernetes>,
     /// Requirements on the cluster.
@@ -155,7 +155,7 @@ impl Facts {
         if name.is_some_and(|name| !is_dns_label(name) || name.len() > MAX_NAME) {
             return Err(unreadable(
                 keys::TITLE,
-                format_args!("it is not the name of a package"),
+                format_args!("invalid package name"),
             ));
         }
         Ok(Self {
@@ -199,8 +199,8 @@ fn field<T: DeserializeOwned>(
 fn unreadable(key: &str, why: std::fmt::Arguments<'_>) -> Finding {
     Finding::error(
         codes::format::BAD_ANNOTATION,
-        format!("the annotation of the OCI manifest cannot be read: {why}"),
+        format!("invalid annotation of the OCI manifest: {why}"),
     )
     .at_field(format!("annotations[{key}]"))
-    .hint("build the bundle again with `kubectl bundle build`, and push it")
+    .hint("build the bundle again with `kubectl bundle build`, then push it")
 }

@@ -51,8 +51,8 @@ impl File<'_> {
         self.say(
             path,
             codes::format::BAD_PACKAGE,
-            format!("the text has {length} characters, and at most {MAX_TEXT} fit"),
-            "keep long texts in a file of the source, and name it under `links`",
+            format!("the text has {length} characters, more than the limit of {MAX_TEXT}"),
+            "move long texts to a page, and list its address in `links`",
         );
         None
     }
@@ -82,7 +82,7 @@ impl<'a> Fields<'a> {
             file.say(
                 path,
                 codes::format::BAD_PACKAGE,
-                format!("a map belongs here, and this is {}", describe(value)),
+                format!("the value is {}, but must be a map", describe(value)),
                 format!("its fields are {}", known.join(", ")),
             );
             return None;
@@ -101,7 +101,7 @@ impl<'a> Fields<'a> {
             file.say(
                 &fields.at(key),
                 codes::format::BAD_PACKAGE,
-                format!("`{key}` is not a field of a package"),
+                format!("unknown field `{key}`"),
                 hint,
             );
         }
@@ -134,7 +134,7 @@ impl<'a> Fields<'a> {
                 self.file.say(
                     &self.at(key),
                     codes::format::BAD_PACKAGE,
-                    format!("text belongs here, and this reads as {}", describe(other)),
+                    format!("the value is {}, but must be a string", describe(other)),
                     hint,
                 );
                 None
@@ -230,8 +230,7 @@ impl<'a> Fields<'a> {
                     Some((path, text))
                 }
                 other => {
-                    let message =
-                        format!("text belongs here, and this reads as {}", describe(other));
+                    let message = format!("the value is {}, but must be a string", describe(other));
                     self.file.say(
                         &path,
                         codes::format::BAD_PACKAGE,
@@ -254,10 +253,10 @@ impl<'a> Fields<'a> {
                         &path,
                         codes::format::BAD_PACKAGE,
                         format!(
-                            "the list has {} items, and at most {MAX_ITEMS} are read",
+                            "the list has {} items, more than the limit of {MAX_ITEMS}",
                             items.len()
                         ),
-                        "name what matters to whoever reads this",
+                        "keep the most important items",
                     );
                 }
                 &items[..items.len().min(MAX_ITEMS)]
@@ -266,7 +265,7 @@ impl<'a> Fields<'a> {
                 self.file.say(
                     &path,
                     codes::format::BAD_PACKAGE,
-                    format!("a list belongs here, and this is {}", describe(other)),
+                    format!("the value is {}, but must be a list", describe(other)),
                     "start each item with `- `",
                 );
                 &[]

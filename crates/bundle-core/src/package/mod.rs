@@ -112,7 +112,7 @@ pub struct Package {
     /// Description in one line, shown by `inspect`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// The versions of Kubernetes that it is made for.
+    /// Supported versions of Kubernetes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kubernetes: Option<Kubernetes>,
     /// Requirements on the cluster.
@@ -147,7 +147,7 @@ pub struct About {
     /// Icon: a path within the bundle, or an https URL.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub icon: Option<String>,
-    /// Words to find it by.
+    /// Keywords for searches.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub keywords: Vec<String>,
     /// Data for security scanners.
@@ -156,7 +156,7 @@ pub struct About {
     /// URL of the source code.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
-    /// Revision of the source that it was made from.
+    /// Revision of the source.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub revision: Option<String>,
     /// Licences, as an SPDX expression.
@@ -211,7 +211,7 @@ pub struct Security {
     /// Paths of the source that are left out.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub exclude: Vec<String>,
-    /// Images that are scanned; all that were found, if there are none here.
+    /// Images that are scanned. Default: all images of the bundle.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub images: Vec<String>,
     /// Branch that is scanned while it is developed.
@@ -262,9 +262,9 @@ pub struct Requires {
 pub struct Requirement {
     /// Name of the package.
     pub name: String,
-    /// Versions of it that will do.
+    /// Range of its accepted versions.
     pub version: Range,
-    /// The one content that will do.
+    /// The only accepted content.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub digest: Option<Digest>,
 }

@@ -23,11 +23,11 @@ pub fn parse(text: &[u8]) -> Result<Package, Findings> {
         let line = documents.get(1).map_or(1, |document| document.line);
         return Err(Finding::error(
             codes::format::BAD_PACKAGE,
-            "a second document follows, and a package is one",
+            "the file has more than one document",
         )
         .in_file(FILE)
         .at_line(line)
-        .hint("manifests belong into manifests/")
+        .hint("move manifests to manifests/")
         .into());
     };
     let file = File {
@@ -44,7 +44,7 @@ pub fn parse(text: &[u8]) -> Result<Package, Findings> {
                 "",
                 codes::format::BAD_PACKAGE,
                 format!(
-                    "what the manifest says about the package would take {size} bytes, and at most {} fit",
+                    "the annotations of the OCI manifest would have {size} bytes, more than the limit of {}",
                     annotations::MAX_BYTES
                 ),
                 "shorten descriptions, links, requirements and security",
@@ -160,7 +160,7 @@ fn constant(fields: &Fields<'_>, key: &str, value: &str) {
         if text == value {
             return Ok(());
         }
-        Err(bad(format!("`{text}` is not known here")).hint(format!("write `{key}: {value}`")))
+        Err(bad(format!("unknown value `{text}`")).hint(format!("write `{key}: {value}`")))
     });
 }
 
@@ -187,8 +187,8 @@ fn kubernetes(fields: &Fields<'_>) -> Option<Kubernetes> {
         fields.file().say(
             &fields.at("baseline"),
             codes::format::BAD_RANGE,
-            format!("the baseline {baseline} lies outside of what is supported, {supported}"),
-            "widen `supported`, or name a baseline within it",
+            format!("the baseline {baseline} is outside of the supported range {supported}"),
+            "extend `supported`, or set a baseline within it",
         );
     }
     Some(kubernetes)
@@ -201,7 +201,7 @@ fn requires(fields: &Fields<'_>) -> Option<Requires> {
             if is_api(text) {
                 return Ok(text.to_owned());
             }
-            Err(bad(format!("`{text}` is not an API")).hint(
+            Err(bad(format!("invalid API `{text}`")).hint(
                 "write group, version and kind: `monitoring.coreos.com/v1/ServiceMonitor`, or `v1/Node`",
             ))
         }),
@@ -224,7 +224,7 @@ fn upgrades(fields: &Fields<'_>) -> Option<Upgrades> {
         fields.file().say(
             &fields.at("from"),
             codes::format::BAD_PACKAGE,
-            "there is neither a range nor a minimum",
+            "neither `from` nor `minimum` is set",
             "add `from: \">=1.2\"` or `minimum: 1.2.0`",
         );
     }
@@ -244,17 +244,15 @@ pub(super) fn name(text: &str) -> Result<String, Finding> {
     }
     let why = if text.len() > MAX_NAME {
         format!(
-            "it has {} characters, and at most {MAX_NAME} fit",
+            "it has {} characters, more than the limit of {MAX_NAME}",
             text.len()
         )
     } else {
-        "only lower-case letters, digits and `-` are, and it starts and ends with a letter or digit"
+        "a name has lower-case letters, digits and `-`, and begins and ends with a letter or digit"
             .to_owned()
     };
-    Err(
-        bad(format!("`{text}` cannot be the name of a package: {why}"))
-            .hint("choose a name such as `web` or `cert-manager`"),
-    )
+    Err(bad(format!("invalid package name `{text}`: {why}"))
+        .hint("choose a name such as `web` or `cert-manager`"))
 }
 
 /// Parses a strict semantic version: three numbers, no `v`, no leading zeros. The error suggests a
@@ -266,8 +264,8 @@ pub(super) fn semantic_version(text: &str) -> Result<semver::Version, Finding> {
             format!("`{text}` is not a semantic version: {error}"),
         );
         match meant(text) {
-            Some(version) => finding.hint(format!("try with `{version}`")),
-            None => finding.hint("a semantic version has three numbers: try with `1.4.0`"),
+            Some(version) => finding.hint(format!("did you mean `{version}`?")),
+            None => finding.hint("a semantic version has three numbers, such as `1.4.0`"),
         }
     })
 }
@@ -311,7 +309,7 @@ fn one_line(text: &str) -> Result<String, Finding> {
     let trimmed = text.trim();
     if trimmed.contains(char::is_control) {
         return Err(
-            bad("the text has more than one line, or control characters".to_owned())
+            bad("the text has several lines or control characters".to_owned())
                 .hint("write one line"),
         );
     }
@@ -322,9 +320,7 @@ fn one_line(text: &str) -> Result<String, Finding> {
 fn title(text: &str) -> Result<String, Finding> {
     let line = one_line(text)?;
     if line.is_empty() {
-        return Err(
-            bad("the text is empty".to_owned()).hint("write a word, or remove the whole item")
-        );
+        return Err(bad("the text is empty".to_owned()).hint("write a word, or remove the item"));
     }
     Ok(line)
 }
@@ -343,8 +339,8 @@ fn email(text: &str) -> Result<String, Finding> {
         {
             Ok(text.to_owned())
         }
-        _ => Err(bad(format!("`{text}` is not an address of mail"))
-            .hint("write it alone, such as `team@example.com`; names belong into `name`")),
+        _ => Err(bad(format!("invalid mail address `{text}`"))
+            .hint("write only the address, such as `team@example.com`; put the name in `name`")),
     }
 }
 
@@ -361,7 +357,7 @@ fn url(text: &str) -> Result<String, Finding> {
     if fits {
         return Ok(text.to_owned());
     }
-    Err(bad(format!("`{text}` is not an address"))
+    Err(bad(format!("invalid URL `{text}`"))
         .hint("write it with its scheme: `https://example.com/docs`"))
 }
 
@@ -371,8 +367,8 @@ fn icon(text: &str) -> Result<String, Finding> {
         return url(text);
     }
     if text.starts_with("http:") {
-        return Err(bad(format!("`{text}` would be fetched without encryption"))
-            .hint("use an https address, or put the file into the bundle"));
+        return Err(bad(format!("`{text}` has no encryption"))
+            .hint("use an https URL, or add the file to the bundle"));
     }
     path(text)
 }
@@ -388,6 +384,6 @@ fn path(text: &str) -> Result<String, Finding> {
     if within {
         return Ok(text.to_owned());
     }
-    Err(bad(format!("`{text}` is not a path within the bundle"))
-        .hint("write it relative to bundle.yaml, without `..`"))
+    Err(bad(format!("invalid path `{text}`"))
+        .hint("write a path relative to bundle.yaml, without `..`"))
 }

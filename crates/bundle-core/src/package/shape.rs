@@ -117,13 +117,13 @@ pub(super) static PACKAGE: Shape = shape(&[
         "apiVersion",
         Text::Only(super::API_VERSION),
         super::API_VERSION,
-        "The version of this file's fields.",
+        "Version of the fields of this file.",
     ),
     needed(
         "kind",
         Text::Only(super::KIND),
         super::KIND,
-        "What this file describes.",
+        "Kind of this file.",
     ),
     needed(
         "name",
@@ -141,93 +141,85 @@ pub(super) static PACKAGE: Shape = shape(&[
         "format",
         Text::OneOf(super::FORMATS),
         "plain+v0",
-        "How the content is laid out: plain manifests, an OLM bundle, or a Helm chart.",
+        "Format of the content: plain manifests, an OLM bundle, or a Helm chart.",
     ),
     text(
         "description",
         Text::Line,
-        "One line about it, which `inspect` shows.",
+        "Summary in one line, which `inspect` prints.",
     ),
     field(
         "kubernetes",
         Holds::Map(&KUBERNETES),
-        "The versions of Kubernetes that it is made for.",
+        "Supported versions of Kubernetes.",
     ),
     field(
         "requires",
         Holds::Map(&REQUIRES),
-        "What must be in the cluster already.",
+        "Prerequisites in the cluster.",
     ),
     field(
         "upgrades",
         Holds::Map(&UPGRADES),
-        "Which installed versions it can replace.",
+        "Installed versions that it can replace.",
     ),
     field(
         "images",
         Holds::Maps(&IMAGE),
-        "Images that no manifest shows, so that they are listed, locked and copied with the others.",
+        "Images that no manifest contains. They are listed, locked and copied with the other images.",
     ),
     field(
         "config",
         Holds::Map(&CONFIG),
-        "Its configuration, as files of the bundle.",
+        "Configuration, as files of the bundle.",
     ),
     field(
         "resources",
         Holds::Maps(&RESOURCE),
         "Further content that is not for Kubernetes.",
     ),
+    field("maintainers", Holds::Maps(&MAINTAINER), "Maintainers."),
     field(
-        "maintainers",
-        Holds::Maps(&MAINTAINER),
-        "Who looks after it.",
+        "links",
+        Holds::Maps(&LINK),
+        "Links to further information, by name.",
     ),
-    field("links", Holds::Maps(&LINK), "Where to read more, by name."),
     text(
         "icon",
         Text::PathOrUrl,
-        "An image that stands for it: a file of the bundle, or an https address.",
+        "Icon: a file of the bundle, or an https URL.",
     ),
     field(
         "keywords",
         Holds::Texts(Text::Title),
-        "Words to find it by.",
+        "Keywords for searches.",
     ),
     field(
         "security",
         Holds::Map(&SECURITY),
-        "What scanners need to know.",
+        "Settings for security scanners.",
     ),
-    text(
-        "source",
-        Text::Line,
-        "Where its source is, as the address of a repository.",
-    ),
-    text(
-        "revision",
-        Text::Line,
-        "Revision of the source that it was made from.",
-    ),
+    text("source", Text::Line, "URL of the source repository."),
+    text("revision", Text::Line, "Revision of the source."),
     text("licenses", Text::Line, "Licences, as an SPDX expression."),
-    text("url", Text::Line, "Its home page."),
+    text("url", Text::Line, "Home page."),
 ]);
 
 static KUBERNETES: Shape = shape(&[
     text(
         "baseline",
         Text::Minor,
-        "The minor version that it is developed against; every patch of it is fine. In quotes: \"1.33\".",
+        "The minor version that it is developed for, with any patch version. In quotes: \"1.33\".",
     ),
     text(
         "supported",
         Text::Range,
-        "The range of versions that it supports: \">=1.31 <1.38\".",
+        "The range of supported versions: \">=1.31 <1.38\".",
     ),
     text(
         "unsupported",
         Text::OneOf(&["Reject", "Warn"]),
-        "What happens on any other version. Default: Reject.",
+        "Behaviour for other versions. Default: Reject.",
     ),
 ]);
 
@@ -250,12 +242,12 @@ static REQUIREMENT: Shape = shape(&[
         "version",
         Text::Range,
         "^1.14",
-        "Versions of it that will do.",
+        "Range of its accepted versions.",
     ),
     text(
         "digest",
         Text::Digest,
-        "The one content that will do: digest of its manifest.",
+        "The only accepted content: digest of its manifest.",
     ),
 ]);
 
@@ -304,7 +296,7 @@ static RESOURCE: Shape = shape(&[
         "type",
         Text::Title,
         "grafana-dashboard",
-        "What it is, for the tool that looks for it.",
+        "Media type or kind, for the tool that uses it.",
     ),
     needed(
         "path",
@@ -321,8 +313,8 @@ static MAINTAINER: Shape = shape(&[
         "Team Web",
         "Name of the person or team.",
     ),
-    text("email", Text::Email, "Where to write to."),
-    text("url", Text::Url, "Where to find them."),
+    text("email", Text::Email, "Mail address."),
+    text("url", Text::Url, "Home page."),
 ]);
 
 static LINK: Shape = shape(&[
@@ -330,13 +322,13 @@ static LINK: Shape = shape(&[
         "name",
         Text::Title,
         "documentation",
-        "What is there: documentation, repository, support, …",
+        "Kind of link: documentation, repository, support, …",
     ),
     needed(
         "url",
         Text::Url,
         "https://example.com/docs",
-        "The address, with https:// or http://.",
+        "URL with https:// or http://.",
     ),
 ]);
 
@@ -345,7 +337,7 @@ static SECURITY: Shape = shape(&[
         "scan",
         Text::OneOf(&["enabled", "disabled"]),
         "enabled",
-        "Whether scanners shall look at its source and images.",
+        "Enables or disables scanners for source and images.",
     ),
     field(
         "languages",
@@ -355,12 +347,12 @@ static SECURITY: Shape = shape(&[
     field(
         "exclude",
         Holds::Texts(Text::Title),
-        "Paths of the source that are left out, as patterns.",
+        "Excluded paths of the source, as patterns.",
     ),
     field(
         "images",
         Holds::Texts(Text::Title),
-        "Images that are scanned; all that were found if there are none here.",
+        "Images that are scanned. Default: all images of the bundle.",
     ),
     text(
         "branch",

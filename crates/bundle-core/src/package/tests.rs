@@ -82,27 +82,27 @@ fn reports_problems_with_location_and_hint() {
     for (text, expected) in [
         (
             "verison: 1.0.0\n",
-            "bundle.yaml:6: verison: `verison` is not a field of a package (did you mean `version`?)",
+            "bundle.yaml:6: verison: unknown field `verison` (did you mean `version`?)",
         ),
         (
             "owner: x\n",
-            "bundle.yaml:6: owner: `owner` is not a field of a package (the fields here are apiVersion, kind, name, version, format, description, kubernetes, requires, upgrades, images, config, resources, maintainers, links, icon, keywords, security, source, revision, licenses, url)",
+            "bundle.yaml:6: owner: unknown field `owner` (the fields here are apiVersion, kind, name, version, format, description, kubernetes, requires, upgrades, images, config, resources, maintainers, links, icon, keywords, security, source, revision, licenses, url)",
         ),
         (
             "kubernetes: {suported: '*'}\n",
-            "bundle.yaml:6: kubernetes.suported: `suported` is not a field of a package (did you mean `supported`?)",
+            "bundle.yaml:6: kubernetes.suported: unknown field `suported` (did you mean `supported`?)",
         ),
         (
             "kubernetes: {supported: '>=1.38 <1.31'}\n",
-            "bundle.yaml:6: kubernetes.supported: `>=1.38 <1.31` is not a range of versions: no version can meet it (write a range like `>=1.31 <1.38`, `~1.31`, `1.31.x` or `1.29 - 1.31 || 1.33`)",
+            "bundle.yaml:6: kubernetes.supported: invalid version range `>=1.38 <1.31`: no version matches it (write a range like `>=1.31 <1.38`, `~1.31`, `1.31.x` or `1.29 - 1.31 || 1.33`)",
         ),
         (
             "kubernetes: {baseline: 1.33}\n",
-            "bundle.yaml:6: kubernetes.baseline: text belongs here, and this reads as the number 1.33 (put the value in quotes)",
+            "bundle.yaml:6: kubernetes.baseline: the value is the number 1.33, but must be a string (put the value in quotes)",
         ),
         (
             "kubernetes: {baseline: '1.30', supported: '>=1.31'}\n",
-            "bundle.yaml:6: kubernetes.baseline: the baseline 1.30 lies outside of what is supported, >=1.31 (widen `supported`, or name a baseline within it)",
+            "bundle.yaml:6: kubernetes.baseline: the baseline 1.30 is outside of the supported range >=1.31 (extend `supported`, or set a baseline within it)",
         ),
         (
             "kubernetes: {unsupported: Ignore}\n",
@@ -110,7 +110,7 @@ fn reports_problems_with_location_and_hint() {
         ),
         (
             "requires: {apis: [ServiceMonitor]}\n",
-            "bundle.yaml:6: requires.apis[0]: `ServiceMonitor` is not an API (write group, version and kind: `monitoring.coreos.com/v1/ServiceMonitor`, or `v1/Node`)",
+            "bundle.yaml:6: requires.apis[0]: invalid API `ServiceMonitor` (write group, version and kind: `monitoring.coreos.com/v1/ServiceMonitor`, or `v1/Node`)",
         ),
         (
             "requires: {packages: [{name: x}]}\n",
@@ -118,35 +118,35 @@ fn reports_problems_with_location_and_hint() {
         ),
         (
             "images: {name: x}\n",
-            "bundle.yaml:6: images: a list belongs here, and this is a map (start each item with `- `)",
+            "bundle.yaml:6: images: the value is a map, but must be a list (start each item with `- `)",
         ),
         (
             "config: {schema: ../x}\n",
-            "bundle.yaml:6: config.schema: `../x` is not a path within the bundle (write it relative to bundle.yaml, without `..`)",
+            "bundle.yaml:6: config.schema: invalid path `../x` (write a path relative to bundle.yaml, without `..`)",
         ),
         (
             "upgrades: x\n",
-            "bundle.yaml:6: upgrades: a map belongs here, and this is text (its fields are from, minimum)",
+            "bundle.yaml:6: upgrades: the value is text, but must be a map (its fields are from, minimum)",
         ),
         (
             "upgrades: {}\n",
-            "bundle.yaml:6: upgrades.from: there is neither a range nor a minimum (add `from: \">=1.2\"` or `minimum: 1.2.0`)",
+            "bundle.yaml:6: upgrades.from: neither `from` nor `minimum` is set (add `from: \">=1.2\"` or `minimum: 1.2.0`)",
         ),
         (
             "maintainers: [{name: Ana, email: ana}]\n",
-            "bundle.yaml:6: maintainers[0].email: `ana` is not an address of mail (write it alone, such as `team@example.com`; names belong into `name`)",
+            "bundle.yaml:6: maintainers[0].email: invalid mail address `ana` (write only the address, such as `team@example.com`; put the name in `name`)",
         ),
         (
             "links: [{name: docs, url: example.com}]\n",
-            "bundle.yaml:6: links[0].url: `example.com` is not an address (write it with its scheme: `https://example.com/docs`)",
+            "bundle.yaml:6: links[0].url: invalid URL `example.com` (write it with its scheme: `https://example.com/docs`)",
         ),
         (
             "icon: http://example.com/icon.svg\n",
-            "bundle.yaml:6: icon: `http://example.com/icon.svg` would be fetched without encryption (use an https address, or put the file into the bundle)",
+            "bundle.yaml:6: icon: `http://example.com/icon.svg` has no encryption (use an https URL, or add the file to the bundle)",
         ),
         (
             "security: {scan: yes}\n",
-            "bundle.yaml:6: security.scan: text belongs here, and this reads as the boolean true (put the value in quotes)",
+            "bundle.yaml:6: security.scan: the value is the boolean true, but must be a string (put the value in quotes)",
         ),
         (
             "security: {scan: on demand}\n",
@@ -154,11 +154,11 @@ fn reports_problems_with_location_and_hint() {
         ),
         (
             "keywords: ['', web]\n",
-            "bundle.yaml:6: keywords[0]: the text is empty (write a word, or remove the whole item)",
+            "bundle.yaml:6: keywords[0]: the text is empty (write a word, or remove the item)",
         ),
         (
             "---\na: 1\n",
-            "bundle.yaml:7: a second document follows, and a package is one (manifests belong into manifests/)",
+            "bundle.yaml:7: the file has more than one document (move manifests to manifests/)",
         ),
     ] {
         assert_eq!(said(&format!("{HEAD}{SMALL}{text}")), [expected]);
@@ -170,9 +170,9 @@ fn reports_all_findings_of_a_package_together() {
     assert_eq!(
         said("apiVersion: v1\nkind: Package\nname: Web\nversion: v1.4\nformat: helm+v9\n"),
         [
-            "bundle.yaml:1: apiVersion: `v1` is not known here (write `apiVersion: bundle.core.rukpak.io/v1alpha1`)",
-            "bundle.yaml:3: name: `Web` cannot be the name of a package: only lower-case letters, digits and `-` are, and it starts and ends with a letter or digit (choose a name such as `web` or `cert-manager`)",
-            "bundle.yaml:4: version: `v1.4` is not a semantic version: unexpected character 'v' while parsing major version number (try with `1.4.0`)",
+            "bundle.yaml:1: apiVersion: unknown value `v1` (write `apiVersion: bundle.core.rukpak.io/v1alpha1`)",
+            "bundle.yaml:3: name: invalid package name `Web`: a name has lower-case letters, digits and `-`, and begins and ends with a letter or digit (choose a name such as `web` or `cert-manager`)",
+            "bundle.yaml:4: version: `v1.4` is not a semantic version: unexpected character 'v' while parsing major version number (did you mean `1.4.0`?)",
             "bundle.yaml:5: format: detected unsupported bundle format \"helm+v9\" (did you mean `helm+v3`?)",
         ]
     );
@@ -183,11 +183,11 @@ fn reports_all_findings_of_a_package_together() {
 #[test]
 fn rejects_loose_versions_with_suggestion() {
     for (text, hint) in [
-        ("'1.4'", "try with `1.4.0`"),
-        ("v1.4.0", "try with `1.4.0`"),
-        ("01.4.0-rc.1", "try with `1.4.0-rc.1`"),
-        ("latest", "try with `1.4.0`"),
-        ("1.2.3.4", "try with `1.4.0`"),
+        ("'1.4'", "did you mean `1.4.0`?"),
+        ("v1.4.0", "did you mean `1.4.0`?"),
+        ("01.4.0-rc.1", "did you mean `1.4.0-rc.1`?"),
+        ("latest", "such as `1.4.0`"),
+        ("1.2.3.4", "such as `1.4.0`"),
     ] {
         let text = format!("{HEAD}name: web\nversion: {text}\nformat: plain+v0\n");
         assert!(said(&text)[0].contains(hint), "{:?}", said(&text));
@@ -196,7 +196,7 @@ fn rejects_loose_versions_with_suggestion() {
         "{HEAD}name: {}\nversion: 1.0.0\nformat: plain+v0\n",
         "a".repeat(46)
     );
-    assert!(said(&long)[0].contains("it has 46 characters, and at most 45 fit"));
+    assert!(said(&long)[0].contains("it has 46 characters, more than the limit of 45"));
 }
 
 #[test]
@@ -245,8 +245,8 @@ fn package_survives_round_trip_through_annotations() {
     let server = ServerVersion::parse("v1.30.2-eks-1552ad0").unwrap();
     assert_eq!(
         facts.fits(&server).unwrap().message,
-        "bundle web 1.4.0 supports Kubernetes >=1.31 <1.38, and this server is v1.30.2-eks-1552ad0; \
-         upgrade the cluster, or use a version of the bundle made for 1.30"
+        "bundle web 1.4.0 supports Kubernetes >=1.31 <1.38, but the version of the API server is v1.30.2-eks-1552ad0; \
+         upgrade the cluster, or use a version of the bundle that supports 1.30"
     );
 }
 

@@ -78,25 +78,25 @@ pub enum Named {
     Unavailable(Finding),
 }
 
-/// The entry of a Secret that holds the public key: `cosign.pub` (which cosign writes), else the
-/// only entry.
+/// Returns the public key in a Secret: `cosign.pub` (which cosign writes), else the only
+/// entry.
 pub fn key_of_secret(name: &str, data: &BTreeMap<String, Vec<u8>>) -> Named {
     let entry = data
         .get("cosign.pub")
         .or_else(|| data.values().next().filter(|_| data.len() == 1));
     let Some(bytes) = entry else {
         return Named::Missing(format!(
-            "Secret {name} has no entry `cosign.pub` and {} other entries, so it is not clear which is the public key",
+            "Secret {name} has no entry `cosign.pub` and {} other entries, so the public key is ambiguous",
             data.len()
         ));
     };
     match String::from_utf8(bytes.clone()) {
         Ok(pem) => Named::Found(pem),
-        Err(_) => Named::Missing(format!("the key in Secret {name} is not text")),
+        Err(_) => Named::Missing(format!("the key in Secret {name} is not UTF-8")),
     }
 }
 
-/// The entry of a ConfigMap that holds the trust root: `trusted_root.json`, else the only entry.
+/// Returns the trust root in a ConfigMap: `trusted_root.json`, else the only entry.
 pub fn root_of_config_map(name: &str, data: &BTreeMap<String, String>) -> Named {
     let entry = data
         .get("trusted_root.json")
@@ -104,7 +104,7 @@ pub fn root_of_config_map(name: &str, data: &BTreeMap<String, String>) -> Named 
     match entry {
         Some(text) => Named::Found(text.clone()),
         None => Named::Missing(format!(
-            "ConfigMap {name} has no entry `trusted_root.json` and {} other entries, so it is not clear which is the trust root",
+            "ConfigMap {name} has no entry `trusted_root.json` and {} other entries, so the trust root is ambiguous",
             data.len()
         )),
     }
@@ -140,7 +140,7 @@ pub(super) fn read(reader: &mut Reader, index: usize, value: &Value) -> Authorit
         (Some(_), Some(_)) => {
             reader.problem(
                 &path,
-                "it has both `key` and `keyless`, where one is wanted",
+                "it has both `key` and `keyless`, but exactly one is allowed",
             );
             None
         }
@@ -174,7 +174,7 @@ fn read_key(reader: &mut Reader, path: &str, value: &Value) -> Option<KeySource>
         (Some(_), Some(_)) => {
             reader.problem(
                 path,
-                "it has both `data` and `secretRef`, where one is wanted",
+                "it has both `data` and `secretRef`, but exactly one is allowed",
             );
             None
         }
@@ -238,13 +238,14 @@ fn read_matcher(
         (true, false) => (exact, Matcher::exact),
         (false, true) => (pattern, Matcher::pattern),
         (true, true) => {
-            let why = format!("it has both `{exact}` and `{pattern}`, where one is wanted");
+            let why = format!("it has both `{exact}` and `{pattern}`, but exactly one is allowed");
             reader.problem(path, &why);
             return None;
         }
         (false, false) => {
-            let why =
-                format!("it has neither `{exact}` nor `{pattern}`: anybody's signature would do");
+            let why = format!(
+                "it has neither `{exact}` nor `{pattern}`, so it would accept every signature"
+            );
             reader.problem(path, &why);
             return None;
         }
@@ -279,7 +280,7 @@ fn read_name(reader: &mut Reader, path: &str, name: &str) -> Option<KubeName> {
     match name.parse() {
         Ok(name) => Some(name),
         Err(why) => {
-            reader.problem(&format!("{path}.name"), &format!("it names nothing: {why}"));
+            reader.problem(&format!("{path}.name"), &format!("invalid name: {why}"));
             None
         }
     }
@@ -305,7 +306,7 @@ fn read_attestations(reader: &mut Reader, path: &str, map: &Map<String, Value>) 
         match reader.text(&path, map, "predicateType") {
             Some(SIGNED) => reader.problem(
                 &format!("{path}.predicateType"),
-                "it is the predicate of a signature, which is asked for in any case",
+                "it is the predicate type of a signature, which is always required",
             ),
             Some(text) if !text.is_empty() && text.len() <= LONGEST_PREDICATE => {
                 types.push(text.to_owned());

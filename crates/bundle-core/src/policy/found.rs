@@ -1,5 +1,5 @@
-//! Signatures of a digest in a registry: unverified, and with the result of their examination.
-//! `bundle-trust::verify` examines them.
+//! Signatures of a digest in a registry: unverified, and with the result of their verification by
+//! `bundle-trust::verify`.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -86,7 +86,7 @@ pub enum Signer {
     Identity {
         /// The name.
         name: IdentityName,
-        /// The trust roots under which it holds.
+        /// Trust roots under which the signature is valid.
         roots: BTreeSet<RootId>,
     },
 }
@@ -142,7 +142,7 @@ impl fmt::Display for TimeSource {
     }
 }
 
-/// A signature or attestation that holds: by this signer, over our digest.
+/// Valid signature or attestation of the digest, with its signer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Accepted {
     /// Signer.
@@ -160,31 +160,31 @@ pub struct Accepted {
     pub checked: Vec<&'static str>,
 }
 
-/// Result of examining one signature.
+/// Result of the verification of one signature.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SignatureFound(pub Result<Accepted, Rejection>);
 
 impl SignatureFound {
-    /// The signature, if it holds and means "signed".
+    /// Returns the signature if it is valid and not an attestation.
     pub fn accepted(&self) -> Option<&Accepted> {
         self.holds()
             .filter(|accepted| accepted.meaning == Meaning::Signed)
     }
 
-    /// The signature or attestation, if it holds.
+    /// Returns the signature or attestation if it is valid.
     pub fn holds(&self) -> Option<&Accepted> {
         self.0.as_ref().ok()
     }
 }
 
 /// Returns a summary of the signatures in the registry:
-/// `the registry holds 2 signatures: one by another key (hint …), one for another digest (sha256:…)`.
+/// `the registry has 2 signatures: one by another key (hint …), one for another digest (sha256:…)`.
 ///
 /// Valid signatures for which `wanted` returns `false` are listed as signatures by another signer.
 pub fn summary(found: &[SignatureFound], wanted: impl Fn(&Accepted) -> bool) -> String {
     told(found, |accepted| match &accepted.meaning {
         Meaning::Attested(predicate) => format!(
-            "that is an attestation ({}) and says nothing about being signed",
+            "that is an attestation ({}) and not a signature",
             shown(predicate)
         ),
         Meaning::Signed if wanted(accepted) => format!("by an accepted {}", accepted.signer),
@@ -206,7 +206,7 @@ pub fn summary_of_attestations(
             Meaning::Attested(kind) => {
                 format!("that attests {} by {another}{signer}", shown(kind))
             }
-            Meaning::Signed => format!("that attests nothing by {another}{signer}"),
+            Meaning::Signed => format!("that is not an attestation by {another}{signer}"),
         }
     })
 }
@@ -214,7 +214,7 @@ pub fn summary_of_attestations(
 fn told(found: &[SignatureFound], words: impl Fn(&Accepted) -> String) -> String {
     const KINDS_SHOWN: usize = 8;
     if found.is_empty() {
-        return "the registry holds no signature for it".to_owned();
+        return "the registry has no signature for it".to_owned();
     }
     let mut kinds: BTreeMap<String, usize> = BTreeMap::new();
     for SignatureFound(result) in found {
@@ -234,10 +234,10 @@ fn told(found: &[SignatureFound], words: impl Fn(&Accepted) -> String) -> String
         })
         .collect();
     if more > 0 {
-        parts.push(format!("and {more} kinds more"));
+        parts.push(format!("and {more} other kinds"));
     }
     format!(
-        "the registry holds {} signature{}: {}",
+        "the registry has {} signature{}: {}",
         found.len(),
         if found.len() == 1 { "" } else { "s" },
         parts.join(", ")
@@ -261,11 +261,11 @@ mod tests {
         ];
         assert_eq!(
             summary(&found, |_| false),
-            "the registry holds 3 signatures: one by another key (hint Zm9yZWlnbg==), 2 for another digest (sha256:00)"
+            "the registry has 3 signatures: one by another key (hint Zm9yZWlnbg==), 2 for another digest (sha256:00)"
         );
         assert_eq!(
             summary(&[], |_| false),
-            "the registry holds no signature for it"
+            "the registry has no signature for it"
         );
     }
 
@@ -279,6 +279,6 @@ mod tests {
             .map(|i| refused(Rejection::OtherKey(KeyId::new(format!("key-{i}")))))
             .collect();
         let text = summary(&many, |_| false);
-        assert!(text.contains("and 192 kinds more"), "{text}");
+        assert!(text.contains("and 192 other kinds"), "{text}");
     }
 }

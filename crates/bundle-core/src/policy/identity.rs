@@ -42,9 +42,9 @@ impl Matcher {
                 .size_limit(PATTERN_MEMORY)
                 .dfa_size_limit(PATTERN_MEMORY)
                 .build()
-                .map_err(|error| format!("it is not a regular expression that is taken: {error}"))
+                .map_err(|error| format!("invalid regular expression: {error}"))
         };
-        // By itself first: `a)|(b` is none, though it becomes one in the group that anchors it.
+        // Alone first: `a)|(b` is none, though it becomes one in the group that anchors it.
         compile(text)?;
         compile(&format!(r"\A(?:{text})\z")).map(Self::Pattern)
     }

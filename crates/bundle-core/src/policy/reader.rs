@@ -38,7 +38,7 @@ impl Reader {
             let field: String = field.chars().take(64).collect();
             self.problem(
                 &format!("{path}.{field}"),
-                &format!("the field is not known; known are {}", known.join(", ")),
+                &format!("unknown field; the known fields are {}", known.join(", ")),
             );
         }
         Some(map)
@@ -55,7 +55,7 @@ impl Reader {
         if value.is_string() {
             return value.as_str();
         }
-        self.problem(&format!("{path}.{field}"), "it is not text");
+        self.problem(&format!("{path}.{field}"), "it is not a string");
         None
     }
 }
@@ -68,5 +68,5 @@ pub(super) fn unreadable(name: &str, path: &str, why: &str) -> Finding {
     Finding::error(codes::trust::POLICY_UNREADABLE, why)
         .about(subject(name))
         .at_field(path)
-        .hint("until the policy is corrected, it refuses what it matches")
+        .hint("the policy rejects every matching reference until it is corrected")
 }

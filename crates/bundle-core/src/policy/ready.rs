@@ -116,7 +116,7 @@ impl Policy {
                 &self.name,
                 "spec.threshold",
                 &format!(
-                    "it asks for {} signers, and the authorities name {distinct} different ones: it could never be met",
+                    "it requires {} different signers, but the authorities have only {distinct}",
                     self.threshold
                 ),
             ));
@@ -135,7 +135,7 @@ impl Policy {
             problems.push(unreadable(&self.name, &path, why));
             None
         };
-        // What could not be read just now has been noted by those who tried.
+        // The caller has recorded what could not be read.
         let looked_up = !self.problems.0.is_empty() || !self.unavailable.is_empty();
         match authority.kind.as_ref()? {
             AuthorityKind::Key(KeySource::Inline(pem)) => match material.key(pem) {
@@ -148,7 +148,7 @@ impl Policy {
                     RootSource::Inline(text) => material.root(Some(text)),
                     RootSource::ConfigMap(_) if looked_up => return None,
                     RootSource::ConfigMap(name) => {
-                        let why = format!("the trust root in ConfigMap {name} was not looked up");
+                        let why = format!("the trust root in ConfigMap {name} was not read");
                         return refuse(format!("{path}.keyless.trustRoot"), &why);
                     }
                 };
@@ -162,7 +162,7 @@ impl Policy {
             }
             AuthorityKind::Key(KeySource::Secret(_)) if looked_up => None,
             AuthorityKind::Key(KeySource::Secret(name)) => {
-                let why = format!("the key in Secret {name} was not looked up");
+                let why = format!("the key in Secret {name} was not read");
                 refuse(format!("{path}.key"), &why)
             }
         }

@@ -51,24 +51,24 @@ pub enum Fault {
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Unreadable => "with a certificate or evidence that cannot be read",
+            Self::Unreadable => "with a malformed certificate or evidence",
             Self::Chain => "by a certificate that no trusted authority issued",
             Self::Validity => "by a certificate that was not valid when it was made",
-            Self::Sct => "by a certificate without a valid promise of the certificate log",
-            Self::UnknownLog => "with an entry of a log that is not trusted",
-            Self::NoLog => "without an entry in a log",
-            Self::InclusionProof => "with a log entry whose proof does not hold",
-            Self::Checkpoint => "with a log entry whose checkpoint does not hold",
-            Self::Promise => "with a log entry whose promise does not hold",
-            Self::Entry => "with a log entry about something else",
-            Self::LogTime => "with a log time that cannot be",
-            Self::Timestamp => "with a timestamp that does not hold",
+            Self::Sct => "by a certificate without a valid signed certificate timestamp (SCT)",
+            Self::UnknownLog => "with an entry of an untrusted log",
+            Self::NoLog => "without an entry in a transparency log",
+            Self::InclusionProof => "with a log entry that has an invalid inclusion proof",
+            Self::Checkpoint => "with a log entry that has an invalid checkpoint",
+            Self::Promise => "with a log entry that has an invalid inclusion promise",
+            Self::Entry => "with a log entry for other content",
+            Self::LogTime => "with an impossible log time",
+            Self::Timestamp => "with an invalid timestamp",
             Self::NoTime => "by a certificate, without a trusted time",
             Self::Future => "made in the future",
             Self::NoIdentity => "by a certificate without an identity",
             Self::Forged => "that does not verify with its certificate",
             Self::Content => "by a certificate, for other content",
-            Self::Root => "that the trust root cannot judge",
+            Self::Root => "that the trust root cannot verify",
         })
     }
 }
@@ -83,9 +83,9 @@ pub enum Rejection {
         /// Limit in bytes.
         limit: u64,
     },
-    /// More signatures than are examined.
+    /// More signatures than the limit.
     NotExamined {
-        /// Number of signatures that are examined.
+        /// Number of signatures that are verified.
         limit: usize,
     },
     /// Duplicate of another signature.
@@ -108,7 +108,7 @@ pub enum Rejection {
     Keyless,
     /// More log entries, timestamps or certificates than the limit.
     TooMuchEvidence(usize),
-    /// Made with a certificate, and something about it does not hold.
+    /// Made with a certificate, and a part of it is invalid.
     Certificate {
         /// Invalid part.
         fault: Fault,
@@ -174,25 +174,25 @@ impl fmt::Display for Rejection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::TooLarge { bytes, limit } => {
-                write!(f, "with {bytes} bytes, where at most {limit} are read")
+                write!(f, "with {bytes} bytes, more than the limit of {limit}")
             }
             Self::NotExamined { limit } => {
-                write!(f, "not looked at, being beyond the first {limit}")
+                write!(f, "not verified, because only the first {limit} are")
             }
-            Self::Repeated => f.write_str("that is the same as one before it"),
+            Self::Repeated => f.write_str("that duplicates an earlier one"),
             Self::TooCostly { operations } => write!(
                 f,
-                "not looked at, since it asks for {operations} public-key operations, and the limit for all together leaves fewer"
+                "not verified, because its {operations} public-key operations exceed the rest of the limit for all signatures"
             ),
             Self::Crowded { limit } => {
-                write!(f, "not looked at, being beyond the first {limit} bytes")
+                write!(f, "not verified, because only the first {limit} bytes are")
             }
-            Self::Unreadable(why) => write!(f, "not readable ({why})"),
-            Self::OtherForm(form) => write!(f, "of a form that is not known ({})", shown(form)),
+            Self::Unreadable(why) => write!(f, "that is malformed ({why})"),
+            Self::OtherForm(form) => write!(f, "of an unknown format ({})", shown(form)),
             Self::Keyless => f.write_str("by a certificate instead of a key"),
             Self::TooMuchEvidence(count) => write!(
                 f,
-                "with {count} certificates, log entries and timestamps, where at most {MOST_EVIDENCE} are looked at"
+                "with {count} certificates, log entries and timestamps, more than the limit of {MOST_EVIDENCE}"
             ),
             Self::Certificate { fault, why } => write!(f, "{fault} ({})", shown(why)),
             Self::SignatureCount(count) => {
@@ -205,7 +205,7 @@ impl fmt::Display for Rejection {
             Self::NoSuchKey => f.write_str("by another key, or altered"),
             Self::Forged(key) => write!(
                 f,
-                "that claims the right key (hint {}) and does not verify with it",
+                "that claims an accepted key (hint {}) but does not verify with it",
                 shown(key.as_str())
             ),
             Self::StatementType(found) => {
@@ -214,7 +214,7 @@ impl fmt::Display for Rejection {
             Self::PayloadKind(found) => {
                 write!(
                     f,
-                    "over a payload that is no signature of an image ({})",
+                    "over a payload that is not an image signature ({})",
                     shown(found)
                 )
             }

@@ -39,7 +39,7 @@ pub struct Class {
     pub source_hosts: Option<Vec<String>>,
     /// `true` if git and http sources may use private addresses.
     pub private_addresses: bool,
-    /// Namespaces that content may land in, by pattern.
+    /// Patterns of allowed namespaces of content.
     pub namespaces: Vec<String>,
     /// `true` if content may contain cluster-scoped objects.
     pub cluster_scoped: bool,
@@ -48,11 +48,11 @@ pub struct Class {
 /// Provisioner of a class.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Provisioner {
-    /// Ours: plain manifests.
+    /// Provisioner of this project for plain manifests.
     Plain,
-    /// Ours: registry+v1 bundles.
+    /// Provisioner of this project for registry+v1 bundles.
     Registry,
-    /// Ours: charts.
+    /// Provisioner of this project for charts.
     Helm,
     /// Provisioner of another program.
     Foreign(String),
@@ -63,7 +63,7 @@ pub enum Provisioner {
 pub enum Authorization {
     /// Permissions of the requester, for every object.
     Requester,
-    /// Permissions of the class's ServiceAccount; the requester needs verb `use` only.
+    /// Permissions of the ServiceAccount of the class; the requester needs only verb `use`.
     Class,
 }
 
@@ -192,12 +192,12 @@ impl Class {
         Err(Finding::error(
             codes::format::WRONG_CLASS,
             format!(
-                "the content is {format}, and provisioner class {:?} reads {own}",
+                "the content has the format {format}, but provisioner class {:?} supports {own}",
                 self.name
             ),
         )
         .hint(format!(
-            "name a class whose provisioner reads {format}, such as core-rukpak-io-{}",
+            "use a class whose provisioner supports {format}, such as core-rukpak-io-{}",
             match format {
                 Format::PlainV0 => "plain",
                 Format::RegistryV1 => "registry",
@@ -213,13 +213,13 @@ impl Class {
         let refuse = |what: String, taken: &[String]| {
             Finding::error(
                 codes::review::SOURCE_NOT_ALLOWED,
-                format!("provisioner class {:?} does not take {what}", self.name),
+                format!("provisioner class {:?} does not allow {what}", self.name),
             )
             .at_field(field)
             .hint(if taken.is_empty() {
-                "it takes none at all".to_owned()
+                "it allows none".to_owned()
             } else {
-                format!("it takes {}", taken.join(", "))
+                format!("it allows {}", taken.join(", "))
             })
         };
         if let Some(types) = &self.source_types
@@ -238,10 +238,10 @@ impl Class {
             return Some(
                 Finding::error(
                     codes::review::SOURCE_NOT_ALLOWED,
-                    format!("provisioner class {:?} does not take content from the private address {host}", self.name),
+                    format!("provisioner class {:?} does not allow content from the private address {host}", self.name),
                 )
                 .at_field(field)
-                .hint("an administrator can set spec.sources.privateAddresses: Allow on the class"),
+                .hint("an administrator can set spec.sources.privateAddresses: Allow in the class"),
             );
         }
         None
@@ -366,7 +366,7 @@ mod tests {
         let finding = class.takes(&Source::Upload, "spec.source").unwrap();
         assert_eq!(
             finding.message,
-            "provisioner class \"plain\" does not take sources of type upload"
+            "provisioner class \"plain\" does not allow sources of type upload"
         );
     }
 
@@ -412,11 +412,9 @@ mod tests {
             let class = class(&json!({ "provisioner": provisioner }));
             assert_eq!(class.reads(own), Ok(()));
             let finding = class.reads(other).unwrap_err();
-            assert!(
-                finding
-                    .message
-                    .contains(&format!("the content is {other}, and provisioner class"))
-            );
+            assert!(finding.message.contains(&format!(
+                "the content has the format {other}, but provisioner class"
+            )));
         }
     }
 }

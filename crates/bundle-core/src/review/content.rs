@@ -58,7 +58,8 @@ pub(super) fn check(
         ClassSignatures::IfPolicy
     };
     match source {
-        // Who may not use the class, or not with this source, makes us ask nobody: not the registry of their choice either.
+        // Without permission for the class or the source there is no request to the registry, which
+        // the requester could have chosen.
         Source::Image { .. } if findings.has_errors() => {}
         Source::Image { reference, .. } => {
             image(sourced, reference, signatures, facts, findings);
@@ -94,7 +95,7 @@ fn config_map(
 ) {
     let field = format!("{}.configMaps", sourced.field);
     if facts.may_read.get(name) != Some(&Answer::Yes) {
-        // Whoever may not read it does not learn whether it is there.
+        // A requester without permission to read it must not learn if it exists.
         rights::read_config_map(name, &field, facts, findings);
         return;
     }
@@ -117,7 +118,7 @@ fn config_map(
         None => findings.push(
             Finding::error(
                 codes::review::RIGHTS_UNKNOWN,
-                format!("ConfigMap {name:?} was not looked up"),
+                format!("ConfigMap {name:?} was not read"),
             )
             .at_field(field)
             .hint("try again"),
@@ -158,7 +159,10 @@ fn image(
         }
         ContentFact::PoliciesUnknown(why) => findings.push(why.clone()),
         ContentFact::NotAsked => {
-            let why = Finding::error(codes::review::CONTENT_UNSEEN, "nobody looked at it");
+            let why = Finding::error(
+                codes::review::CONTENT_UNSEEN,
+                "the registry was not queried",
+            );
             unseen(&why, sourced, reference, signatures, facts, findings);
         }
     }
@@ -189,7 +193,7 @@ fn unseen(
             let mut warning = Finding::warning(
                 codes::review::CONTENT_UNSEEN,
                 format!(
-                    "{reference} could not be looked at, and will be before it is installed: {why}"
+                    "cannot read {reference}, which is checked again before the installation: {why}"
                 ),
             )
             .at_field(field);
@@ -198,7 +202,7 @@ fn unseen(
             return;
         }
     };
-    // That the registry does not have it, or does not let us in, is an answer. That it does not answer is none.
+    // A missing image and a denied access are results; a timeout is not.
     let code = if why.code.outcome == Outcome::CannotTell {
         codes::review::CONTENT_UNSEEN
     } else {
@@ -207,12 +211,14 @@ fn unseen(
     findings.push(
         Finding::error(
             code,
-            format!("{because}, and {reference} could not be looked at: {why}"),
+            format!("{because}, but {reference} cannot be read: {why}"),
         )
         .at_field(field)
-        .hint(why.hint.clone().unwrap_or_else(|| {
-            "try again; nothing was decided, and nothing is remembered".to_owned()
-        })),
+        .hint(
+            why.hint
+                .clone()
+                .unwrap_or_else(|| "retry; the result is not cached".to_owned()),
+        ),
     );
 }
 
@@ -247,7 +253,7 @@ fn kubernetes(
             findings.push(Finding::warning(
                 codes::review::SERVER_UNKNOWN,
                 format!(
-                    "{} supports Kubernetes {range}, and the version of this server is not known yet",
+                    "{} supports Kubernetes {range}, but the version of the API server is unknown",
                     package.title()
                 ),
             ));

@@ -1,5 +1,5 @@
-//! What the judge is given: the write that is asked for, and what was found out about it. The webhook and `kubectl bundle check` fill in the same.
-//! Not here: what has to be found out (needs) and what follows (judge).
+//! Input of the review rules: the write, and the facts that were looked up for it. The webhook and
+//! `kubectl bundle check` use the same types. `needs` lists the required facts; `judge` decides.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -14,22 +14,22 @@ use crate::{
     version::ServerVersion,
 };
 
-/// The kinds that are reviewed.
+/// Kinds that admission reviews.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Kind {
-    /// Content that never changes.
+    /// Immutable content.
     Bundle,
-    /// A template of a Bundle, and how to install it.
+    /// Template of a Bundle, with the settings of its installation.
     BundleDeployment,
-    /// A person's approval of content.
+    /// Approval of content by a user.
     BundleApproval,
 }
 
 impl Kind {
-    /// All of them.
+    /// All kinds.
     pub const ALL: [Self; 3] = [Self::Bundle, Self::BundleDeployment, Self::BundleApproval];
 
-    /// `kind` of the object.
+    /// Returns `kind` of the object.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Bundle => "Bundle",
@@ -38,7 +38,7 @@ impl Kind {
         }
     }
 
-    /// The resource.
+    /// Returns the plural name of the resource.
     pub fn plural(self) -> &'static str {
         match self {
             Self::Bundle => "bundles",
@@ -47,7 +47,7 @@ impl Kind {
         }
     }
 
-    /// The longest name.
+    /// Returns the length limit of names, in characters.
     pub fn name_limit(self) -> usize {
         match self {
             Self::Bundle => 52,
@@ -63,66 +63,71 @@ impl fmt::Display for Kind {
     }
 }
 
-/// How much is known about a write before anything is looked up.
+/// Trust in the stored object before any lookup.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Standing {
-    /// Nothing: every create, and an update of an object that nothing vouches for.
+    /// Create, or update of an object without a valid stamp or seal.
     Unstamped,
-    /// An update of an object that is sealed, or has a fresh stamp: what it says was checked before.
+    /// Update of an object that is sealed or has a valid stamp: its spec was checked before.
     Stamped,
-    /// A create, by the pod itself, of the Bundle that a stamped BundleDeployment's template asks for. The pod has compared owner, hash and spec. It
-    /// inherits that stamp, with everything that was checked for it.
+    /// Create by the webhook itself of the Bundle that the template of a stamped BundleDeployment
+    /// defines. The webhook has compared owner, hash and spec. The Bundle inherits the stamp.
     Inherited,
 }
 
-/// The write that is asked for.
+/// Reviewed write.
 #[derive(Debug, Clone, Copy)]
 pub struct Subject<'a> {
-    /// What is written.
+    /// Kind of the object.
     pub kind: Kind,
-    /// Its name; the name that it will get, where the API server generates it.
+    /// Name of the object, also if the API server generates it.
     pub name: &'a str,
-    /// The whole object as it was: absent on create.
+    /// Complete object before the write; `None` on create.
     pub old: Option<&'a Value>,
-    /// The whole object as it will be.
+    /// Complete object after the write.
     pub new: &'a Value,
-    /// What is known already.
+    /// Trust in the stored object.
     pub standing: Standing,
-    /// Whether the requester vouches for the whole spec of an object that exists: the write sets annotation `core.rukpak.io/admit` to the value for
-    /// exactly this spec. `check`: true, since it cannot tell what stamps are worth, and checks everything.
+    /// `true` if the requester confirms the whole spec of an existing object: the write sets the
+    /// annotation `core.rukpak.io/admit` to the value for this spec. `check` sets `true`, because it
+    /// cannot verify stamps and therefore checks the whole spec.
     pub admits: bool,
-    /// Whether the pod's own identity asks, of which nobody expects a stamp: it writes labels, annotations and finalizers. `check`: false.
+    /// `true` if the requester is the webhook itself, which writes labels, annotations and
+    /// finalizers and requires no stamp. `check` sets `false`.
     pub own: bool,
 }
 
 impl<'a> Subject<'a> {
-    /// `spec` as it was.
+    /// Returns `spec` before the write; `None` on create.
     pub fn old_spec(&self) -> Option<&'a Value> {
         self.old.map(|old| &old["spec"])
     }
 
-    /// `spec` as it will be.
+    /// Returns `spec` after the write.
     pub fn spec(&self) -> &'a Value {
         &self.new["spec"]
     }
 
-    /// Whether the object is on its way out and its spec stays as it is, so that nothing will come of the write. What is to be left behind can be
-    /// changed to the last, so a change of the spec is checked as ever. Whoever admits the spec takes the object over, and decides on its removal.
+    /// Returns `true` if the object is being deleted, its spec does not change, and the requester
+    /// does not confirm the spec. Changes of the spec are checked even then, because they decide
+    /// about the removal; a requester who confirms the spec becomes the requester of the object.
     pub fn is_leaving(&self) -> bool {
         self.is_removed_unchanged() && !self.admits
     }
 
-    /// Whether the object is being deleted, and the write leaves its spec as it is: no content will be installed any more.
+    /// Returns `true` if the object is being deleted and its spec does not change, so that no
+    /// content will be installed.
     pub fn is_removed_unchanged(&self) -> bool {
         self.new["metadata"]["deletionTimestamp"].is_string() && self.spec_is_kept()
     }
 
-    /// Whether an update leaves the spec as it is written, so that the generation stays.
+    /// Returns `true` if an update does not change the text of the spec, so that the generation
+    /// does not change.
     pub fn spec_is_untouched(&self) -> bool {
         self.old_spec().is_some_and(|old| old == self.spec())
     }
 
-    /// Which parts of the spec the requester asks for by this write.
+    /// Returns the parts of the spec for which this write makes the user the requester.
     pub fn changed_parts(&self) -> ChangedParts {
         match self.old_spec() {
             Some(old) if !self.admits && self.standing == Standing::Stamped => {
@@ -138,125 +143,129 @@ impl<'a> Subject<'a> {
         }
     }
 
-    /// Whether an update leaves what the spec means alone.
+    /// Returns `true` if an update does not change the meaning of the spec.
     pub fn spec_is_kept(&self) -> bool {
         self.old_spec()
             .is_some_and(|old| super::same(old, self.spec()))
     }
 }
 
-/// An answer to "may the requester do that?".
+/// Result of an access review.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Answer {
-    /// Yes.
+    /// Allowed.
     Yes,
-    /// No.
+    /// Denied.
     No,
-    /// The API server did not say.
+    /// The API server did not respond.
     Unavailable(Finding),
 }
 
-/// What is known of a class by its name.
+/// Result of the lookup of a class by name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ClassFact {
-    /// It exists and was read; it may be another provisioner's.
+    /// The class exists and is valid. It can belong to another provisioner.
     Known(Box<Class>),
-    /// It exists and cannot be read.
+    /// The class exists but is invalid.
     Unreadable(Findings),
-    /// There is none.
+    /// The class does not exist.
     Unknown,
-    /// Whether there is one could not be told.
+    /// The classes are not loaded.
     Unavailable(Finding),
 }
 
-/// What is known of a ConfigMap that content is made from.
+/// Result of the lookup of a ConfigMap of a source.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ConfigMapFact {
     /// It has `immutable: true`.
     Immutable,
-    /// It has not.
+    /// It does not have `immutable: true`.
     Mutable,
-    /// There is none yet, which is not refused.
+    /// It does not exist, which the review allows.
     Missing,
     /// It could not be read.
     Unavailable(Finding),
 }
 
-/// What is known of the image.
+/// Result of the lookup of the image.
 #[derive(Debug, Clone, Default)]
 #[expect(
     clippy::large_enum_variant,
     reason = "there is one in a review, and it is the large one"
 )]
 pub enum ContentFact {
-    /// Nobody asked, since nothing depends on it.
+    /// There was no lookup, because no rule depends on it.
     #[default]
     NotAsked,
-    /// The registry did not show it, and why.
+    /// The registry did not return it, with the reason.
     Unavailable(Finding),
-    /// The SignaturePolicies are not known, and why: so it is not known either whether a signature is required.
+    /// The SignaturePolicies are unknown, with the reason. It is therefore unknown if a signature
+    /// is required.
     PoliciesUnknown(Finding),
-    /// It was looked at.
+    /// The image was read.
     Found {
-        /// What the reference means now.
+        /// Reference with the current digest.
         pinned: PinnedReference,
-        /// What its manifest says about the bundle in it.
+        /// Facts about the bundle from the annotations of the manifest.
         package: Result<Box<package::Facts>, Finding>,
-        /// What an examination made of its signatures; empty where no policy is about it.
+        /// Results of the signature verification; empty if no policy matches.
         signatures: Result<Vec<SignatureFound>, Unavailable>,
     },
 }
 
-/// What is known of the BundleDeployment that an approval is for.
+/// Result of the lookup of the BundleDeployment of an approval.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DeploymentFact {
     /// It exists.
     Found {
-        /// Its uid.
+        /// UID.
         uid: String,
-        /// Its class.
+        /// Name of its class.
         class: String,
-        /// What an approval of its content takes for granted ([`approval_terms`](super::approval_terms)).
+        /// Digest of the settings that an approval covers
+        /// ([`approval_terms`](super::approval_terms)).
         terms: Digest,
-        /// Its generation.
+        /// `metadata.generation`.
         generation: i64,
-        /// Whether an approval can leave the generation out ([`has_default_terms`](super::has_default_terms)).
+        /// `true` if an approval does not require the generation
+        /// ([`has_default_terms`](super::has_default_terms)).
         has_default_terms: bool,
     },
-    /// It does not.
+    /// It does not exist.
     Missing,
     /// It could not be read.
     Unavailable(Finding),
 }
 
-/// What was found out. Of each map, only the entries that [`needs`](super::needs) names are looked at; a missing one is taken as "not asked" and
-/// answered with "cannot tell".
+/// Facts that were looked up for a review. Only the map entries that [`needs`](super::needs) lists
+/// are read. A missing entry counts as unknown, so the review ends with
+/// [`Outcome::CannotTell`](crate::diagnostic::Outcome::CannotTell).
 #[derive(Debug, Clone, Default)]
 pub struct Facts<'a> {
-    /// Who asks.
+    /// User of the request.
     pub requester: Requester,
-    /// The classes, by name.
+    /// Classes by name.
     pub classes: BTreeMap<String, ClassFact>,
-    /// Whether the requester has verb `use` on each class.
+    /// Access reviews for verb `use`, by class.
     pub may_use: BTreeMap<String, Answer>,
-    /// Whether the requester has verb `impersonate` on the ServiceAccount.
+    /// Access review for verb `impersonate` on the ServiceAccount.
     pub may_impersonate: Option<Answer>,
-    /// Whether the requester has verb `approve` on the class of `deployment`.
+    /// Access review for verb `approve` on the class of `deployment`.
     pub may_approve: Option<Answer>,
-    /// The BundleDeployment of an approval.
+    /// BundleDeployment of an approval.
     pub deployment: Option<DeploymentFact>,
-    /// Whether the requester has verb `get` on each ConfigMap.
+    /// Access reviews for verb `get`, by ConfigMap.
     pub may_read: BTreeMap<String, Answer>,
-    /// The ConfigMaps, by name.
+    /// ConfigMaps by name.
     pub config_maps: BTreeMap<String, ConfigMapFact>,
-    /// The image.
+    /// Image of the source.
     pub content: ContentFact,
-    /// The SignaturePolicies that are about the image, with their keys.
+    /// SignaturePolicies that match the image, with their keys.
     pub policies: Vec<ReadyPolicy<'a>>,
-    /// The API server; `None` where it has not said its version yet.
+    /// Version of the API server; `None` if it is unknown.
     pub server: Option<ServerVersion>,
-    /// The namespace of the pod: never a target, and named in hints.
+    /// Namespace of the webhook: never a target namespace, and named in hints.
     pub system_namespace: String,
-    /// The namespace of the pod's keys and inventories: never a target.
+    /// Namespace of the keys and inventories of the webhook: never a target namespace.
     pub state_namespace: String,
 }

@@ -116,7 +116,7 @@ pub(super) fn is_checked(subject: &Subject<'_>) -> bool {
     if subject.spec_is_kept() {
         return subject.admits && !subject.own;
     }
-    // A change of what cannot change is refused without asking anybody.
+    // A change of an immutable field is rejected without any lookup.
     subject.old.is_none() || subject.kind == Kind::BundleDeployment
 }
 

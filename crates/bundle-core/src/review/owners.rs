@@ -1,4 +1,4 @@
-//! Owner references of our objects. The garbage collector deletes an object once its owners are
+//! Owner references of the reviewed objects. The garbage collector deletes an object once its owners are
 //! gone, even if the object has got another requester since.
 
 use std::collections::BTreeSet;
@@ -33,7 +33,7 @@ pub fn owner_of_another(name: &str, new: &Value) -> Option<Finding> {
     let owner = new["metadata"]["ownerReferences"].as_array()?.first()?;
     let text = |field: &str| owner[field].as_str().unwrap_or_default().to_owned();
     let message = format!(
-        "BundleDeployment {name} belongs to another requester, and would be deleted together with {} {}",
+        "BundleDeployment {name} belongs to another requester, and the garbage collector would delete it together with {} {}",
         text("kind"),
         text("name")
     );

@@ -26,7 +26,7 @@ pub struct PartRequesters {
     /// Requester of `serviceAccount`.
     pub service_account: Requester,
     /// Requester of `collision`, `drift.ignore`, `deletion` and `rollout.replace`. The content
-    /// requires no permissions of this requester. Nobody can approve their own settings.
+    /// requires no permissions of this requester. An approval of own settings is not possible.
     pub settings: Requester,
 }
 

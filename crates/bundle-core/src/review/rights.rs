@@ -20,7 +20,7 @@ pub(super) fn class(name: &str, field: &'static str, facts: &Facts<'_>, findings
             findings.push(
                 Finding::warning(
                     codes::review::CLASS_FOREIGN,
-                    format!("provisioner class {name:?} is of another provisioner, so this object is left to that one"),
+                    format!("provisioner class {name:?} belongs to another provisioner, which reconciles this object"),
                 )
                 .at_field(field),
             );
@@ -33,16 +33,16 @@ pub(super) fn class(name: &str, field: &'static str, facts: &Facts<'_>, findings
         Some(ClassFact::Unknown) => findings.push(
             Finding::warning(
                 codes::review::CLASS_UNKNOWN,
-                format!("there is no provisioner class {name:?}: nothing happens until there is"),
+                format!("provisioner class {name:?} does not exist: the object is not reconciled until it does"),
             )
             .at_field(field)
-            .hint("`kubectl get provisionerclasses` lists those that there are"),
+            .hint("`kubectl get provisionerclasses` lists the existing classes"),
         ),
         Some(ClassFact::Unavailable(why)) => findings.push(why.clone()),
         None => findings.push(
             unknown(
                 codes::review::CLASSES_UNKNOWN,
-                "it was not asked what provisioner classes there are",
+                "the provisioner classes are unknown",
             )
             .at_field(field),
         ),
@@ -74,7 +74,7 @@ pub(super) fn act_as(
             findings.push(
                 Finding::error(
                     codes::review::MISSING_FIELD,
-                    format!("provisioner class {:?} names no ServiceAccount to install as, so this field is required", spec.class),
+                    format!("provisioner class {:?} has no ServiceAccount for the installation, so this field is required", spec.class),
                 )
                 .at_field(field),
             );
@@ -109,7 +109,7 @@ pub(super) fn approve(spec: &CheckedApprovalSpec, facts: &Facts<'_>, findings: &
         Finding::error(codes::review::APPROVAL_TARGET, message)
             .at_field(field)
             .hint(format!(
-                "look at the one that there is now: kubectl get bundledeployment {} -o yaml",
+                "read the current object: kubectl get bundledeployment {} -o yaml",
                 quoted(name)
             ))
     };
@@ -127,13 +127,13 @@ pub(super) fn approve(spec: &CheckedApprovalSpec, facts: &Facts<'_>, findings: &
         }
         Some(DeploymentFact::Found { uid, .. }) => {
             findings.push(gone(format!(
-                "BundleDeployment {name} has uid {uid} and not {}: it was created again since",
+                "BundleDeployment {name} has uid {uid}, not {}: it was deleted and created again",
                 spec.uid
             )));
             return;
         }
         Some(DeploymentFact::Missing) => {
-            findings.push(gone(format!("there is no BundleDeployment {name}")));
+            findings.push(gone(format!("BundleDeployment {name} does not exist")));
             return;
         }
         Some(DeploymentFact::Unavailable(why)) => {
@@ -144,7 +144,7 @@ pub(super) fn approve(spec: &CheckedApprovalSpec, facts: &Facts<'_>, findings: &
             findings.push(
                 unknown(
                     codes::review::RIGHTS_UNKNOWN,
-                    "the BundleDeployment was not looked up",
+                    "the BundleDeployment was not read",
                 )
                 .at_field(field),
             );
@@ -173,15 +173,15 @@ fn unread_generation(
         Some(generation) if generation == present => return None,
         None if has_default_terms => return None,
         Some(generation) => format!(
-            "BundleDeployment {name} has generation {present} and not {generation}: its spec was changed since it was read"
+            "BundleDeployment {name} has generation {present}, not {generation}: its spec has changed"
         ),
         None => format!(
-            "BundleDeployment {name} has settings beside class and template, and the approval does not name the generation that was read"
+            "BundleDeployment {name} has other settings than class and template, so the approval requires its generation"
         ),
     };
     let finding = Finding::error(codes::review::APPROVAL_GENERATION, message);
     Some(finding.at_field("spec.bundleDeployment.generation").hint(format!(
-        "read `kubectl get bundledeployment {} -o yaml`, and set the field to its metadata.generation if you approve its spec",
+        "review `kubectl get bundledeployment {} -o yaml`, and set the field to its metadata.generation if you approve its spec",
         quoted(name)
     )))
 }
@@ -229,7 +229,7 @@ impl Question<'_> {
             None => unknown(
                 codes::review::RIGHTS_UNKNOWN,
                 &format!(
-                    "it was not asked whether {} may {}",
+                    "it is unknown if {} has permission to {}",
                     who(&facts.requester),
                     self.act
                 ),
@@ -287,49 +287,26 @@ fn not_allowed(code: Code, facts: &Facts<'_>, what: &str, right: &Right<'_>) -> 
     Finding::error(
         code,
         format!(
-            "{} may not {what}: it needs verb {verb} on {resource}/{name}{place}",
+            "{} has no permission to {what}: verb {verb} on {resource}/{name}{place} is required",
             who(&facts.requester)
         ),
     )
-    .hint(format!(
-        "an administrator can allow it: {}",
-        grant(facts, right)
-    ))
+    .hint(grant(facts, right))
 }
 
-/// Returns one command that grants only this permission. It applies a manifest, because
-/// `kubectl create role` rejects custom verbs.
+/// Returns the Role rule and the binding that grant only this permission. It is not a command,
+/// because `kubectl create role` rejects custom verbs.
 fn grant(facts: &Facts<'_>, right: &Right<'_>) -> String {
-    let namespace = right.namespace.unwrap_or(&facts.system_namespace);
-    let role = format!("{}-{}", right.verb, right.name);
-    let manifest = serde_json::json!({
-        "apiVersion": "rbac.authorization.k8s.io/v1",
-        "kind": "Role",
-        "metadata": {"name": role, "namespace": namespace},
-        "rules": [{"apiGroups": [right.group], "resources": [right.resource], "resourceNames": [right.name], "verbs": [right.verb]}],
-    });
-    let subject = match facts.requester.service_account() {
-        Some((namespace, name)) => format!("--serviceaccount={namespace}:{name}"),
-        None => format!("--user={}", quoted(&facts.requester.user)),
-    };
-    let short: String = facts
-        .requester
-        .user
-        .chars()
-        .map(|c| {
-            if c.is_ascii_alphanumeric() {
-                c.to_ascii_lowercase()
-            } else {
-                '-'
-            }
-        })
-        .collect();
+    let Right {
+        verb,
+        group,
+        resource,
+        name,
+        namespace,
+    } = right;
     format!(
-        "echo {} | kubectl apply -f - && kubectl create rolebinding -n {} {} --role={} {subject}",
-        quoted(&manifest.to_string()),
-        quoted(namespace),
-        quoted(&format!("{role}-{}", short.trim_matches('-'))),
-        quoted(&role)
+        "ask an administrator for a Role and RoleBinding in namespace {} with verb {verb}, apiGroup {group:?}, resource {resource} and resourceName {name:?}",
+        namespace.unwrap_or(&facts.system_namespace)
     )
 }
 

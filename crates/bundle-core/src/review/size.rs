@@ -1,4 +1,4 @@
-//! Limits on the size of our own objects, so that the webhook can read every object that a write
+//! Limits on the size of the reviewed objects, so that the webhook can read every object that a write
 //! stores.
 
 use serde_json::Value;
@@ -14,7 +14,7 @@ pub const OWNERS_LIMIT: usize = 64;
 pub const TEXT_LIMIT: usize = 320 << 10;
 /// The most that keys and values of annotations take together, in bytes, without the stamp. The
 /// stamp needs the rest of what API servers allow (`TotalAnnotationSizeLimitB` of apimachinery):
-/// without room for it nobody could write the object.
+/// without room for it the object could not be written.
 pub const ANNOTATIONS_LIMIT: usize = 192 << 10;
 /// The weight that a write may add to an object that is too large, in bytes: an entry of
 /// `managedFields`, and the stamp.
@@ -74,7 +74,7 @@ pub fn judge_size(
             refuse(
                 &format!("metadata.{field}"),
                 format!(
-                    "the object has {count} entries in metadata.{field}, and {limit} are allowed"
+                    "the object has {count} entries in metadata.{field}, more than the limit of {limit}"
                 ),
                 "remove entries; an update that removes some is admitted",
             );
@@ -99,7 +99,7 @@ pub fn judge_size(
             refuse(
                 field,
                 format!(
-                    "{what} take {} KiB, and {} KiB are allowed",
+                    "{what} have {} KiB, more than the limit of {} KiB",
                     size.div_ceil(1 << 10),
                     limit >> 10
                 ),
@@ -113,10 +113,10 @@ pub fn judge_size(
     });
     if !weight.fits(limits) && !is_shrinking {
         let message = if weight.is_too_deep {
-            "values of the object are nested too deep, and the webhook could not read it".to_owned()
+            "values of the object are nested too deep, so the webhook could not read it".to_owned()
         } else {
             format!(
-                "the object would take {} MiB of memory, of which {} MiB are metadata, and the webhook could not read it: {} MiB are allowed, of which {} MiB may be metadata",
+                "the object needs {} MiB of memory ({} MiB for metadata), more than the limit of {} MiB ({} MiB for metadata)",
                 weight.sum().div_ceil(1 << 20),
                 weight.metadata.div_ceil(1 << 20),
                 limits.whole >> 20,
@@ -126,7 +126,7 @@ pub fn judge_size(
         refuse(
             "",
             message,
-            "use fewer and longer values; very many tiny ones take the most memory",
+            "use fewer and longer values: many small values need the most memory",
         );
     }
     findings

@@ -60,36 +60,36 @@ pub struct Stamp {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum StampError {
     /// There is no stamp.
-    #[error("the object carries no admission stamp: it was written while admission was off")]
+    #[error("the object has no admission stamp: it was written while admission was disabled")]
     Missing,
     /// The stamp cannot be parsed.
-    #[error(
-        "the admission stamp cannot be read: the annotation was changed, or is of an earlier version"
-    )]
+    #[error("invalid admission stamp: the annotation was changed, or an earlier version wrote it")]
     Unreadable,
     /// The MAC is invalid: another key or another object.
-    #[error("the admission stamp was not made by this installation for this object")]
+    #[error("the admission stamp was created by another installation or for another object")]
     Forged,
     /// The stamp is for another spec.
     #[error(
-        "the admission stamp is for another spec: this one was written while admission was off"
+        "the admission stamp is for another spec: this one was written while admission was disabled"
     )]
     OtherSpec,
     /// The stamp is for another write of the object.
     #[error(
-        "the admission stamp is for another write: this generation of the object was written while admission was off"
+        "the admission stamp is for another write: this generation of the object was written while admission was disabled"
     )]
     OtherWrite,
     /// The object was not written when the stamp was made.
     #[error(
-        "the object was not written when its admission stamp was made: the stamp was obtained at another time, or the clocks of API server and pod differ"
+        "the admission stamp and the write have different times: the stamp is from another request, or the clocks of the API server and the webhook differ"
     )]
     OutOfTime,
     /// The stamp expired before it was used for sealing.
-    #[error("the admission stamp is older than 5 minutes and was never sealed")]
+    #[error("the admission stamp is older than 5 minutes and not sealed")]
     Expired,
     /// The registrations were missing or altered since.
-    #[error("the webhook registrations were missing or altered after the admission stamp was made")]
+    #[error(
+        "the webhook configurations were missing or changed after the admission stamp was created"
+    )]
     Gap,
 }
 
@@ -112,14 +112,14 @@ impl Stamp {
 }
 
 /// Returns the value of annotation `core.rukpak.io/admit` for exactly this spec of this object.
-/// Only the pod can compute it, so nobody can prepare two specs with the same value.
+/// Only the pod can compute it, so no client can prepare two specs with the same value.
 pub fn admit_token(key: &[u8], kind: &str, name: &str, uid: &str, spec: &Value) -> String {
     let text = serde_json::json!([kind, name, uid, canonical::written_digest(spec)]);
     let mac = mac(key, "core.rukpak.io/admit", &text).finalize();
     hex::encode(&mac.into_bytes()[..8])
 }
 
-/// Returns six hexadecimal digits for the name of a Bundle whose usual name is taken. Only the pod
+/// Returns six hexadecimal digits for the name of a Bundle whose usual name exists already. Only the pod
 /// can compute them.
 pub fn alternative_hash(key: &[u8], uid: &str, template_hash: &str, attempt: u8) -> String {
     let text = serde_json::json!([uid, template_hash, attempt]);

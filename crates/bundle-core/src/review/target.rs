@@ -1,4 +1,4 @@
-//! Namespaces of the webhook, which content does not land in.
+//! Namespaces of the webhook, in which content is never installed.
 
 use crate::object::ObjectId;
 

@@ -1,6 +1,6 @@
 //! Settings of a BundleDeployment that affect objects or data outside of its content, and the terms
 //! that an approval covers.
-//! `parts` has their requesters, and `rights` the rules about approvals.
+//! `parts` has their requesters, and the module `rights` the rules for approvals.
 
 use serde_json::Value;
 

@@ -68,7 +68,7 @@ pub fn warnings(verdict: &Verdict) -> Vec<String> {
         .map(|finding| warning(finding))
         .collect();
     if all.len() > WARNINGS_SHOWN {
-        texts.push(format!("and {} warnings more", all.len() - WARNINGS_SHOWN));
+        texts.push(format!("and {} more warnings", all.len() - WARNINGS_SHOWN));
     }
     texts
 }
@@ -170,7 +170,7 @@ mod tests {
         let texts = warnings(&verdict);
         let characters: usize = texts.iter().map(|text| text.chars().count()).sum();
         assert!(characters < 4096, "{characters}");
-        assert_eq!(texts.last().unwrap(), "and 28 warnings more");
+        assert_eq!(texts.last().unwrap(), "and 28 more warnings");
     }
 
     #[test]
@@ -194,14 +194,18 @@ mod tests {
     #[test]
     fn rejection_contains_every_error_and_hint() {
         let findings = Findings(vec![
-            Finding::error(codes::review::USE_NOT_ALLOWED, "user \"ana\" may not").hint("ask"),
+            Finding::error(
+                codes::review::USE_NOT_ALLOWED,
+                "user \"ana\" is not allowed",
+            )
+            .hint("ask"),
             Finding::error(codes::trust::UNSIGNED, "not signed").about("registry.example.com/a"),
             Finding::warning(codes::review::CLASS_UNKNOWN, "and more"),
         ]);
         let refusal = refusal(&Verdict::CannotTell(findings)).unwrap();
         assert_eq!(
             refusal.message,
-            "BUNDLE-REVIEW-012: user \"ana\" may not\nhint: ask\nBUNDLE-TRUST-001: registry.example.com/a: not signed"
+            "BUNDLE-REVIEW-012: user \"ana\" is not allowed\nhint: ask\nBUNDLE-TRUST-001: registry.example.com/a: not signed"
         );
         assert_eq!(
             (refusal.reason.as_str(), refusal.status),

@@ -21,7 +21,7 @@ pub enum DryRunVerdict {
     Missing(String),
     /// An admission webhook does not support dry runs.
     Unsupported(String),
-    /// The pod may not impersonate this requester.
+    /// The webhook has no permission to impersonate this requester.
     NotImpersonated(String),
     /// The result is unknown: the server is busy, or there was a conflict.
     Unknown(String),
@@ -45,7 +45,7 @@ impl DryRunVerdict {
 pub fn verdict(code: u16, message: &str) -> DryRunVerdict {
     let text = message.to_owned();
     let contains = |part: &str| message.contains(part);
-    // Webhooks and policies choose the code of their refusals themselves, so that their words count first.
+    // Webhooks and policies choose the code of their rejections, so the texts are compared first.
     if DENIED.into_iter().any(contains) {
         return DryRunVerdict::Refused {
             message: text,
@@ -87,8 +87,8 @@ pub fn concerns_rights(message: &str, by_rbac: bool) -> bool {
 }
 
 /// Substrings in messages of admission webhooks and policies, and of the API server about a field
-/// that the user may not set (`paramKind` of a ValidatingAdmissionPolicy whose parameters the user
-/// may not read).
+/// that the user has no permission to set (`paramKind` of a ValidatingAdmissionPolicy whose
+/// parameters the user has no permission to read).
 const DENIED: [&str; 3] = ["denied the request", "denied request", ": Forbidden: user "];
 
 /// Substrings in messages with status 403 that do not depend on the user.

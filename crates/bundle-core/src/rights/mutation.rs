@@ -114,7 +114,7 @@ pub fn user_dependent_fields(
         .map(|(path, _)| path)
         .collect();
     if fields.is_empty() && is_full {
-        fields.push("more than can be compared".to_owned());
+        fields.push("more fields than the limit of the comparison".to_owned());
     }
     fields
 }
@@ -279,7 +279,7 @@ mod tests {
             json!({"data": fields})
         };
         assert_eq!(fields(&many(1), &many(2), &many(1)).len(), MAX_FIELDS);
-        // What lies beyond the limit may not be chosen anew.
+        // Fields beyond the limit do not count as generated.
         assert_eq!(fields(&many(1), &many(2), &many(3)).len(), 1);
         let long = |value: u32| {
             let inner: serde_json::Map<_, _> =

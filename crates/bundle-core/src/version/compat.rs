@@ -97,16 +97,16 @@ pub fn fits_named(
     }
     let minor = server.minor();
     let way_out = if kubernetes.is_older_than(server) {
-        format!("use a newer version of the bundle, made for {minor}")
+        format!("use a newer version of the bundle that supports {minor}")
     } else {
-        format!("upgrade the cluster, or use a version of the bundle made for {minor}")
+        format!("upgrade the cluster, or use a version of the bundle that supports {minor}")
     };
     let message = format!(
-        "{bundle} supports Kubernetes {kubernetes}, and this server is {server}; {way_out}"
+        "{bundle} supports Kubernetes {kubernetes}, but the version of the API server is {server}; {way_out}"
     );
     Some(match kubernetes.unsupported {
         Unsupported::Reject => Finding::error(codes::format::UNSUPPORTED_KUBERNETES, message).hint(
-            "a BundleDeployment with `spec.kubernetes.unsupported: Accept` installs it all the same, and the override is recorded",
+            "to install it anyway, set `spec.kubernetes.unsupported: Accept` in the BundleDeployment, which its status records",
         ),
         Unsupported::Warn => Finding::warning(codes::format::UNSUPPORTED_KUBERNETES, message),
     })
@@ -161,7 +161,7 @@ mod tests {
         assert!(
             newer
                 .message
-                .ends_with("use a newer version of the bundle, made for 1.34"),
+                .ends_with("use a newer version of the bundle that supports 1.34"),
             "{newer}"
         );
         assert!(made_for(None, None).supports(&ServerVersion::parse("v9.9").unwrap()));
@@ -195,8 +195,8 @@ mod tests {
         let finding = fits_named("bundle web 1.4.0", &kubernetes, &old).unwrap();
         assert_eq!(
             finding.message,
-            "bundle web 1.4.0 supports Kubernetes >=1.31 <1.38, and this server is v1.30.2-eks-1552ad0; \
-             upgrade the cluster, or use a version of the bundle made for 1.30"
+            "bundle web 1.4.0 supports Kubernetes >=1.31 <1.38, but the version of the API server is v1.30.2-eks-1552ad0; \
+             upgrade the cluster, or use a version of the bundle that supports 1.30"
         );
         assert_eq!(finding.severity, Severity::Error);
         kubernetes.unsupported = Unsupported::Warn;

@@ -14,8 +14,8 @@ pub fn range(constraint: &str) -> Result<Range, Finding> {
     Range::parse(&alternatives.join(" || "))
 }
 
-/// Comparisons that must all hold. What is not understood stays as it is, so that [`Range::parse`]
-/// names it.
+/// Comparisons that must all match. Unknown parts stay unchanged, so that [`Range::parse`] reports
+/// them.
 fn conjunction(text: &str) -> String {
     let mut comparisons = Vec::new();
     let mut operator = String::new();

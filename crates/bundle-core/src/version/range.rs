@@ -36,7 +36,7 @@ impl Range {
             let text: String = text.chars().take(MAX_TEXT).collect();
             Finding::error(
                 codes::format::BAD_RANGE,
-                format!("`{text}` is not a range of versions: {why}"),
+                format!("invalid version range `{text}`: {why}"),
             )
             .hint("write a range like `>=1.31 <1.38`, `~1.31`, `1.31.x` or `1.29 - 1.31 || 1.33`")
         };
@@ -49,7 +49,7 @@ impl Range {
         }
         let spans = normalize(spans);
         if spans.is_empty() {
-            return Err(bad("no version can meet it".to_owned()));
+            return Err(bad("no version matches it".to_owned()));
         }
         Ok(Self {
             text: text.split_whitespace().collect::<Vec<_>>().join(" "),
@@ -134,7 +134,7 @@ fn conjunction(text: &str) -> Result<Vec<Span>, String> {
         let version = if rest.is_empty() {
             words
                 .next()
-                .ok_or_else(|| format!("no version follows `{operator}`"))?
+                .ok_or_else(|| format!("a version is missing after `{operator}`"))?
         } else {
             rest
         };
@@ -154,7 +154,7 @@ fn comparison(operator: &str, version: &Partial) -> Result<Vec<Span>, String> {
         "<=" => vec![(LOWEST, to)],
         "~" => vec![(from, version.next(version.given.min(2)))],
         "^" => vec![(from, version.next(version.caret()))],
-        _ => return Err(format!("`{operator}` is not a comparison")),
+        _ => return Err(format!("unknown operator `{operator}`")),
     })
 }
 
@@ -187,7 +187,7 @@ impl Partial {
                     && part.starts_with(|c: char| c.is_ascii_digit()) =>
                 {
                     return Err(format!(
-                        "`{text}` has a suffix, and only major, minor and patch count"
+                        "`{text}` has a suffix, but only major, minor and patch are compared"
                     ));
                 }
                 _ => return Err(format!("`{text}` is not a version")),
@@ -196,7 +196,7 @@ impl Partial {
         Ok(partial)
     }
 
-    /// Returns the interval of versions that a partial version stands for.
+    /// Returns the interval of versions that a partial version describes.
     fn span(&self) -> Span {
         (self.numbers, self.next(self.given))
     }
@@ -307,10 +307,10 @@ mod tests {
         for (range, said) in [
             ("", "it is empty"),
             ("1.31 ||", "empty alternative"),
-            (">=1.38 <1.31", "no version can meet it"),
-            ("!=*", "no version can meet it"),
-            (">=", "no version follows `>=`"),
-            ("=>1.31", "`=>` is not a comparison"),
+            (">=1.38 <1.31", "no version matches it"),
+            ("!=*", "no version matches it"),
+            (">=", "a version is missing after `>=`"),
+            ("=>1.31", "unknown operator `=>`"),
             (">=1.31.0-rc.1", "has a suffix"),
             (">=one", "`one` is not a version"),
             ("1.2.3.4", "is not a version"),

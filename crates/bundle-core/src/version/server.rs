@@ -23,7 +23,7 @@ impl ServerVersion {
                 codes::format::BAD_VERSION,
                 format!("`{text}` is not a Kubernetes version"),
             )
-            .hint("a version looks like `1.31`, `v1.31.4` or `v1.31.4-eks-a1b2c3d`")
+            .hint("write a version such as `1.31`, `v1.31.4` or `v1.31.4-eks-a1b2c3d`")
         };
         let trimmed = text.trim();
         let rest = trimmed.strip_prefix('v').unwrap_or(trimmed);
@@ -95,7 +95,7 @@ impl FromStr for Minor {
                     codes::format::BAD_VERSION,
                     format!("`{text}` is not a minor version of Kubernetes"),
                 )
-                .hint("a minor version is written in quotes, with one dot: `\"1.33\"`")
+                .hint("write a minor version in quotes, with one dot: `\"1.33\"`")
             })
     }
 }

@@ -39,28 +39,25 @@ pub(super) fn text<'a>(bytes: &'a [u8], file: &str) -> Result<&'a str, Finding> 
         return Err(Finding::error(
             codes::format::FILE_TOO_LARGE,
             format!(
-                "the file has {} bytes, and at most {MAX_FILE_BYTES} (10 MiB) are read",
+                "the file has {} bytes, more than the limit of {MAX_FILE_BYTES} (10 MiB)",
                 bytes.len()
             ),
         )
         .in_file(file)
-        .hint("split it into several files; no API server takes an object of that size"));
+        .hint("split it into several files; API servers reject objects of that size"));
     }
     let not_text = |at: usize, what: &str| {
         let line = bytes[..at].split(|byte| *byte == b'\n').count();
-        Finding::error(
-            codes::format::UNREADABLE,
-            format!("the file is not YAML: {what}"),
-        )
-        .in_file(file)
-        .at_line(line)
-        .hint("manifests are YAML or JSON, in UTF-8")
+        Finding::error(codes::format::UNREADABLE, format!("invalid YAML: {what}"))
+            .in_file(file)
+            .at_line(line)
+            .hint("manifests are YAML or JSON, in UTF-8")
     };
     let text = std::str::from_utf8(bytes)
-        .map_err(|error| not_text(error.valid_up_to(), "it is not UTF-8 text"))?;
+        .map_err(|error| not_text(error.valid_up_to(), "the file is not UTF-8"))?;
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     if let Some(at) = text.find('\0') {
-        return Err(not_text(at, "it holds a NUL byte"));
+        return Err(not_text(at, "the file has a NUL byte"));
     }
     Ok(text)
 }
@@ -86,7 +83,7 @@ pub(super) fn options() -> Options {
         // Errors are rendered by us, in one line.
         with_snippet: false,
         legacy_octal_numbers: true,
-        // A tag of somebody's own means a type that JSON has not.
+        // A custom tag is a type that JSON does not have.
         reject_unsupported_tags: true,
         emit_comments: false,
     }

@@ -54,9 +54,9 @@ pub fn documents_within(
     }
     if found.is_empty() {
         return Err(
-            Finding::error(codes::format::EMPTY_FILE, "the file holds no document")
+            Finding::error(codes::format::EMPTY_FILE, "the file has no document")
                 .in_file(file)
-                .hint("put an object in, or remove the file")
+                .hint("add an object, or remove the file")
                 .into(),
         );
     }
@@ -66,12 +66,12 @@ pub fn documents_within(
 /// Writes a value as YAML that every reader reads back as the same value, YAML 1.1 readers too.
 pub fn to_string(value: &Value) -> String {
     // Serialising a JSON value cannot fail: its keys are text and its numbers finite. JSON is YAML as well, should it ever.
-    // Folded lines (`>-`) would be right, but nobody writes a reference or a message like that.
+    // Folded lines (`>-`) would be valid, but are unusual for references and messages.
     let options = serde_saphyr::ser_options! { folded_wrap_chars: 1 << 20 };
     serde_saphyr::to_string_with_options(value, options).unwrap_or_else(|_| format!("{value}\n"))
 }
 
-/// Serializes one of our types with its fields in order. Types with only text, numbers, lists and
+/// Serializes a type of this project with its fields in order. Types with only text, numbers, lists and
 /// maps cannot fail to serialize.
 pub fn write(document: &impl serde::Serialize) -> String {
     let options = serde_saphyr::ser_options! { folded_wrap_chars: 1 << 20 };

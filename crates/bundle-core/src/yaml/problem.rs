@@ -31,20 +31,17 @@ fn explain(error: &Error) -> (Code, String, &'static str) {
             ..
         } => (
             codes::format::UNREADABLE,
-            "another document follows without a separator".to_owned(),
+            "a separator between two documents is missing".to_owned(),
             "separate documents by a line with `---`",
         ),
         Error::Budget { breach, .. } => too_complex(&match breach {
             BudgetBreach::Depth { .. } => {
-                format!(
-                    "more than {} lists and maps within each other",
-                    limits::MAX_DEPTH
-                )
+                format!("more than {} nested lists and maps", limits::MAX_DEPTH)
             }
             BudgetBreach::Nodes { .. } | BudgetBreach::Events { .. } => {
                 format!("more than {} values", limits::MAX_NODES)
             }
-            BudgetBreach::ScalarBytes { .. } => "more text than its file could hold".to_owned(),
+            BudgetBreach::ScalarBytes { .. } => "more text than the file size allows".to_owned(),
             BudgetBreach::RecordedAnchorEvents { .. } => unfolded(),
             other => format!("{other:?}"),
         }),
@@ -53,16 +50,16 @@ fn explain(error: &Error) -> (Code, String, &'static str) {
         | Error::AliasExpansionLimitExceeded { .. }
         | Error::AliasReplayStackDepthExceeded { .. } => too_complex(&unfolded()),
         Error::RecursiveReferencesRequireWeakTypes { .. } => {
-            too_complex("an anchor that contains itself")
+            too_complex("an anchor that refers to itself")
         }
         Error::NonFiniteFloat { value, .. } => (
             codes::format::UNREADABLE,
-            format!("the number {value} is not finite, and JSON has no such number"),
-            "put it in quotes if it is meant as text",
+            format!("the number {value} is not finite, which JSON does not support"),
+            "put it in quotes if it is a string",
         ),
         Error::UnsupportedTag { tag, .. } => (
             codes::format::UNREADABLE,
-            format!("the tag `{tag}` means nothing in a manifest"),
+            format!("unknown YAML tag `{tag}`"),
             "remove the tag",
         ),
         other => {
@@ -71,39 +68,39 @@ fn explain(error: &Error) -> (Code, String, &'static str) {
                 return duplicate(without_place(key));
             }
             if text.starts_with(TOO_MANY) {
-                return too_complex("more values than a bundle may hold");
+                return too_complex("more values than the limit of a bundle");
             }
             if text.starts_with("recursion limit exceeded") {
                 return too_complex(&format!(
-                    "more than {} lists and maps within each other",
+                    "more than {} nested lists and maps",
                     limits::MAX_DEPTH
                 ));
             }
             (
                 codes::format::UNREADABLE,
-                format!("this is not YAML: {}", without_place(&text)),
-                "manifests are YAML or JSON; `kubectl apply --dry-run=client -f` on the file reads it in the same way",
+                format!("invalid YAML: {}", without_place(&text)),
+                "manifests are YAML or JSON; `kubectl apply --dry-run=client -f` parses the file in the same way",
             )
         }
     }
 }
 
-/// Starts the message of our own error for keys that are equal once they are text; the key follows.
+/// Starts the message of the internal error for keys that are equal once they are text; the key follows.
 pub(super) const TWICE: &str = "key twice: ";
-/// Starts the message of our own error for a spent allowance.
+/// Starts the message of the internal error for a spent allowance.
 pub(super) const TOO_MANY: &str = "allowance spent";
 
 fn duplicate(key: &str) -> (Code, String, &'static str) {
     (
         codes::format::DUPLICATE_KEY,
-        format!("the key `{key}` is there twice"),
-        "remove one of the two: readers disagree on which one counts",
+        format!("the key `{key}` appears twice"),
+        "remove one of the two: parsers disagree about which one applies",
     )
 }
 
 fn unfolded() -> String {
     format!(
-        "anchors and aliases that unfold to more than {} values",
+        "anchors and aliases that expand to more than {} values",
         limits::MAX_UNFOLDED
     )
 }
@@ -112,7 +109,7 @@ fn too_complex(what: &str) -> (Code, String, &'static str) {
     (
         codes::format::TOO_COMPLEX,
         format!("the document has {what}"),
-        "write the values out instead of repeating them by alias, and split what is too large",
+        "write the values without aliases, or split the document",
     )
 }
 

@@ -8,7 +8,7 @@ use serde_json::{Map, Number, Value};
 use super::{Allowance, Document, limits, problem, split::Part};
 use crate::diagnostic::Finding;
 
-/// Reads one document; none if the part holds only white space and comments.
+/// Parses one document; returns `None` if the part has only white space and comments.
 pub(super) fn read(
     part: Part<'_>,
     file: &str,
@@ -123,12 +123,12 @@ impl<'de> Visitor<'de> for Tree<'_> {
                 Value::Number(number) if !number.is_f64() => number.to_string(),
                 Value::Array(_) | Value::Object(_) => {
                     return Err(A::Error::custom(
-                        "a key is a list or a map, and keys are text",
+                        "a key is a list or map, but keys must be strings",
                     ));
                 }
                 other => {
                     return Err(A::Error::custom(format_args!(
-                        "a key reads as {other}, and keys are text: put it in quotes"
+                        "a key is {other}, but keys must be strings: put it in quotes"
                     )));
                 }
             };

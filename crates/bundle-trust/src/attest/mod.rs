@@ -71,7 +71,9 @@ impl PredicateType {
             return Ok(Self((*uri).to_owned()));
         }
         if text == dsse::SIGNED {
-            return Err("it is the predicate of a signature, which is no attestation".to_owned());
+            return Err(
+                "it is the predicate type of a signature, not of an attestation".to_owned(),
+            );
         }
         let printable = text.bytes().all(|byte| byte.is_ascii_graphic());
         let scheme = text.split_once(':').map_or(
@@ -87,7 +89,7 @@ impl PredicateType {
         if text.len() > LONGEST_TYPE || !printable || !is_scheme {
             let names: Vec<&str> = KINDS.iter().map(|(name, _, _)| *name).collect();
             return Err(format!(
-                "it is neither one of {} nor a URI of at most {LONGEST_TYPE} bytes",
+                "it is not one of {}, and not a URI of at most {LONGEST_TYPE} bytes",
                 names.join(", ")
             ));
         }
@@ -120,7 +122,7 @@ impl Predicate {
     /// Reads one. `now` is written where cosign writes it: into predicates of the kind `custom`.
     pub fn read(kind: PredicateType, bytes: &[u8], now: &str) -> Result<Self, Findings> {
         let refused = |why: String| {
-            let message = format!("this cannot be attested as {}: {why}", kind.as_str());
+            let message = format!("invalid predicate for type {}: {why}", kind.as_str());
             Finding::error(codes::trust::PREDICATE_REFUSED, message)
         };
         let fits = |length: usize| {
@@ -128,22 +130,22 @@ impl Predicate {
                 return Ok(());
             }
             let why = format!(
-                "it has {length} bytes, and at most {MAX_PREDICATE} fit into what is read of one attestation"
+                "it has {length} bytes, more than the limit of {MAX_PREDICATE} for an attestation"
             );
-            let hint = "attest something shorter that names it by digest, and push the whole beside it as a referrer";
+            let hint = "attest a shorter predicate with the digest of the document, and attach the document as a referrer";
             Err(refused(why).hint(hint))
         };
         fits(bytes.len())?;
         let Some(text) = std::str::from_utf8(bytes).ok().map(str::trim) else {
-            return Err(refused("it is not text".to_owned()).into());
+            return Err(refused("it is not UTF-8".to_owned()).into());
         };
         let unverifiable = |error: &JsonError| {
             let why = json::rejection(error, "it is nested too deeply");
-            refused(format!("it would be {why}"))
+            refused(format!("the attestation would be one {why}"))
         };
         let object = bundle_core::json::object(text.as_bytes()).map_err(|error| match &error {
-            JsonError::Malformed(why) => refused(format!("it is not JSON ({why})")),
-            JsonError::NotAnObject => refused("it is JSON, and not an object".to_owned()),
+            JsonError::Malformed(why) => refused(format!("invalid JSON ({why})")),
+            JsonError::NotAnObject => refused("it is not a JSON object".to_owned()),
             _ => unverifiable(&error),
         })?;
         // As it will be read inside of a statement, one level deeper: what cannot be verified must not be signed.
@@ -154,7 +156,8 @@ impl Predicate {
             .iter()
             .filter_map(|wanted| lacks(&object, *wanted))
             .map(|why| {
-                refused(why).hint("is it of the kind that --type says? What is signed wrongly cannot be taken back")
+                refused(why)
+                    .hint("check that the file is a predicate of the type that --type selects")
             })
             .collect();
         if !missing.is_empty() {
@@ -189,10 +192,10 @@ impl Predicate {
 
 fn lacks(object: &Map<String, Value>, (field, begins): (&str, Option<&str>)) -> Option<String> {
     match (object.get(field), begins) {
-        (None, _) => Some(format!("it has no `{field}`")),
+        (None, _) => Some(format!("the field `{field}` is missing")),
         (Some(value), Some(begins)) => {
             let fits = value.as_str().is_some_and(|text| text.starts_with(begins));
-            (!fits).then(|| format!("its `{field}` does not begin with `{begins}`"))
+            (!fits).then(|| format!("the field `{field}` does not begin with `{begins}`"))
         }
         (Some(_), None) => None,
     }

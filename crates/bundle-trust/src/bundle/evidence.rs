@@ -128,13 +128,13 @@ impl LogEntry {
         };
         match (version, &self.inclusion_proof) {
             (Version::V0_1, _) if self.inclusion_promise.is_none() => {
-                fault(Fault::Promise, "version 0.1 requires the log's promise")
+                fault(Fault::Promise, "version 0.1 requires an inclusion promise")
             }
             (Version::V0_1, None) => Ok(()),
-            (_, None) => fault(Fault::NoLog, "its entry has no proof of inclusion"),
+            (_, None) => fault(Fault::NoLog, "its entry has no inclusion proof"),
             (_, Some(proof)) => match &proof.checkpoint {
                 Some(checkpoint) if !checkpoint.envelope.is_empty() => Ok(()),
-                _ => fault(Fault::Checkpoint, "its proof has no checkpoint"),
+                _ => fault(Fault::Checkpoint, "its inclusion proof has no checkpoint"),
             },
         }
     }
@@ -156,7 +156,7 @@ impl LogEntry {
         } else {
             Err(Rejection::Certificate {
                 fault: Fault::Entry,
-                why: "it is of another kind than the bundle says".to_owned(),
+                why: "the kind of its entry differs from the kind in the bundle".to_owned(),
             })
         }
     }

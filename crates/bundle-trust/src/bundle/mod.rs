@@ -118,7 +118,7 @@ impl Material {
 impl Bundle {
     /// Parses a bundle. Unknown versions and fields are rejected.
     pub(crate) fn read(bytes: &[u8]) -> Result<(Self, Version), Rejection> {
-        let bundle: Self = json::read(bytes, "not the JSON of a bundle")?;
+        let bundle: Self = json::read(bytes, "not the JSON of a Sigstore bundle")?;
         match Version::of(&bundle.media_type) {
             Some(version) => Ok((bundle, version)),
             None => Err(Rejection::OtherForm(bundle.media_type)),
@@ -136,13 +136,11 @@ impl Bundle {
             (Version::V0_3, Some(_), None) => {}
             (Version::V0_1 | Version::V0_2, None, Some(chain)) => chain.check()?,
             (Version::V0_3, ..) => {
-                return Err(unreadable(
-                    "it is of version 0.3, which has one certificate",
-                ));
+                return Err(unreadable("version 0.3 requires exactly one certificate"));
             }
             (Version::V0_1 | Version::V0_2, ..) => {
                 return Err(unreadable(
-                    "it is of version 0.1 or 0.2, which have a list of certificates",
+                    "versions 0.1 and 0.2 require a list of certificates",
                 ));
             }
         }
@@ -173,7 +171,7 @@ impl CertificateChain {
                 .ok_or_else(|| unreadable("a certificate is not base64"))?;
             if der::is_self_issued(&bytes) {
                 return Err(unreadable(
-                    "a root stands among its certificates, which only a trust root may name",
+                    "its certificates contain a root, which is only allowed in a trust root",
                 ));
             }
         }

@@ -28,7 +28,7 @@ pub(super) fn check(bundle: &Bundle, root: &Root) -> Result<(), Rejection> {
         if entry.inclusion_proof.is_none() && entry.inclusion_promise.is_none() {
             return Err(fault(
                 Fault::NoLog,
-                &"its entry has no proof and no promise",
+                &"its entry has neither inclusion proof nor inclusion promise",
             ));
         }
         check_checkpoint(entry, log)?;
@@ -54,19 +54,19 @@ fn check_checkpoint(entry: &TransparencyLogEntry, log: &Log) -> Result<(), Rejec
         return Ok(());
     };
     let Some(checkpoint) = proof.checkpoint.checkpoint() else {
-        return wrong("there is none, or it cannot be read");
+        return wrong("it is missing or malformed");
     };
     let signatures = checkpoint.signatures();
     if signatures.len() > MOST_WITNESSES {
         return wrong(&format!(
-            "it has {} signatures, where at most {MOST_WITNESSES} are looked at",
+            "it has {} signatures, more than the limit of {MOST_WITNESSES}",
             signatures.len()
         ));
     }
     let tiled = is_tiled(entry);
     let origin = checkpoint.origin();
     if tiled && !log.is_called(origin) {
-        return wrong("it is of another log than its entry names");
+        return wrong("its log differs from the log of the entry");
     }
     let by_log = signatures.iter().filter(|signature| {
         log.id.starts_with(signature.key_id.as_bytes()) && (!tiled || signature.name == origin)
@@ -78,7 +78,7 @@ fn check_checkpoint(entry: &TransparencyLogEntry, log: &Log) -> Result<(), Rejec
     {
         Ok(())
     } else {
-        wrong("it is not signed by the log that its entry names")
+        wrong("it is not signed by the log of the entry")
     }
 }
 

@@ -71,7 +71,7 @@ pub(crate) fn verify<'a>(
         .map_err(|error| fault(kind(&error), &error))?;
     let complete = result.certificate_verified() && result.sct_verified() && result.tlog_verified();
     if !complete || result.verified_timestamps().is_empty() {
-        return Err(fault(Fault::Root, &"something was not checked"));
+        return Err(fault(Fault::Root, &"a part was not verified"));
     }
     if let Some(late) = result.verified_timestamps().iter().find(|at| **at > now) {
         return Err(fault(Fault::Future, late));

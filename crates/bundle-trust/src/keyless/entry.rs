@@ -215,29 +215,30 @@ impl Signed {
 
     fn tiled(&self, answer: &[u8]) -> Result<Entry, Finding> {
         let wrong = |why: &str| unusable("the transparency log", why);
-        let entry: Tiled = bundle_core::json::read(answer)
-            .map_err(|_| wrong("it is not the JSON of an entry with proof and checkpoint"))?;
+        let entry: Tiled = bundle_core::json::read(answer).map_err(|_| {
+            wrong("it is not the JSON of an entry with inclusion proof and checkpoint")
+        })?;
         let proof = &entry.inclusion_proof;
         if proof.hashes.len() > MOST_HASHES
             || proof.checkpoint.envelope.len() > LONGEST
             || entry.canonicalized_body.len() > LONGEST
         {
-            return Err(wrong("the entry is longer than one of such a log can be"));
+            return Err(wrong("the entry exceeds the size limit of the log"));
         }
         let is = (
             entry.kind_version.kind.as_str(),
             entry.kind_version.version.as_str(),
         );
         if is != TILED {
-            return Err(wrong("the entry is of another kind than what was entered"));
+            return Err(wrong("the kind of the entry differs from the request"));
         }
         let body: Value = dsse::decode(&entry.canonicalized_body)
             .and_then(|bytes| bundle_core::json::read(&bytes).ok())
-            .ok_or_else(|| wrong("the entry cannot be read"))?;
+            .ok_or_else(|| wrong("the entry is malformed"))?;
         let record = &body["spec"]["hashedRekordV002"];
         let expected = json!({ "algorithm": "SHA2_256", "digest": dsse::encode(&self.digest()) });
         if record["data"] != expected || record["signature"] != self.recorded() {
-            return Err(wrong("the entry is about another signature"));
+            return Err(wrong("the entry is for another signature"));
         }
         Ok(Entry(Answer::Two(entry)))
     }
@@ -247,12 +248,14 @@ impl Entry {
     /// Parses the response of Rekor v1: a map with one entry.
     fn promised(answer: &[u8]) -> Result<Self, Finding> {
         let wrong = |why: &str| unusable("the transparency log", why);
-        let entries: BTreeMap<String, Promised> = bundle_core::json::read(answer)
-            .map_err(|_| wrong("it is not the JSON of an entry with promise and proof"))?;
+        let entries: BTreeMap<String, Promised> =
+            bundle_core::json::read(answer).map_err(|_| {
+                wrong("it is not the JSON of an entry with inclusion promise and proof")
+            })?;
         let mut entries = entries.into_values();
         match (entries.next(), entries.next()) {
             (Some(entry), None) => Ok(Self(Answer::One(entry))),
-            _ => Err(wrong("it is not one entry")),
+            _ => Err(wrong("it is not exactly one entry")),
         }
     }
 
@@ -261,7 +264,7 @@ impl Entry {
         match &self.0 {
             Answer::One(entry) => entry.in_bundle(),
             Answer::Two(entry) => serde_json::to_value(entry)
-                .map_err(|_| unusable("the transparency log", "the entry cannot be written")),
+                .map_err(|_| unusable("the transparency log", "the entry cannot be encoded")),
         }
     }
 
@@ -290,11 +293,11 @@ impl Promised {
         let wrong = |why: &str| unusable("the transparency log", why);
         let kind: Body = dsse::decode(&self.body)
             .and_then(|bytes| bundle_core::json::read(&bytes).ok())
-            .ok_or_else(|| wrong("the entry cannot be read"))?;
+            .ok_or_else(|| wrong("the entry is malformed"))?;
         let base64 = |text: &str| {
             legacy::bytes_of(text)
                 .map(|bytes| dsse::encode(&bytes))
-                .ok_or_else(|| wrong("a hash is not one"))
+                .ok_or_else(|| wrong("a hash is malformed"))
         };
         let proof = &self.verification.inclusion_proof;
         let hashes: Vec<String> = proof

@@ -1,5 +1,5 @@
 //! Keyless signing: requests to Fulcio, Rekor and a timestamp authority, and checks that their
-//! responses belong to our key and signature. The caller sends the requests. The signature is not
+//! responses belong to the key and signature. The caller sends the requests. The signature is not
 //! verified with a trust root here; see `sign::maker`.
 
 use bundle_core::diagnostic::{Finding, codes};
@@ -63,9 +63,9 @@ impl Token {
         let unreadable = |why: &str| {
             Finding::error(
                 codes::trust::TOKEN_REFUSED,
-                format!("the identity token cannot be used: {why}"),
+                format!("invalid identity token: {why}"),
             )
-            .hint("an identity token is a JWT of an OpenID Connect issuer, with the audience that the certificate authority asks for")
+            .hint("an identity token is a JWT of an OpenID Connect issuer, with the audience that the certificate authority requires")
         };
         if text.len() > LONGEST_TOKEN {
             return Err(unreadable("it is longer than 64 KiB"));
@@ -78,7 +78,7 @@ impl Token {
         };
         let claims: Claims = dsse::decode_url(claims)
             .and_then(|bytes| bundle_core::json::read(&bytes).ok())
-            .ok_or_else(|| unreadable("its claims cannot be read"))?;
+            .ok_or_else(|| unreadable("its claims are malformed"))?;
         if claims.exp <= now {
             return Err(unreadable("it has expired"));
         }
@@ -88,16 +88,14 @@ impl Token {
             one => is_for(one),
         };
         if !meant {
-            return Err(unreadable(&format!(
-                "it is for another audience than `{audience}`"
-            )));
+            return Err(unreadable(&format!("its audience is not `{audience}`")));
         }
         let subject = claims
             .email
             .filter(|email| !email.is_empty())
             .unwrap_or(claims.sub);
         if subject.is_empty() {
-            return Err(unreadable("it names nobody"));
+            return Err(unreadable("it has no subject or email"));
         }
         Ok(Self {
             text: text.to_owned(),
@@ -171,28 +169,28 @@ impl Ephemeral {
             .map_err(|_| wrong("it is not the JSON of a certificate"))?;
         let Some(issued) = issued.signed_certificate_embedded_sct else {
             return Err(wrong(
-                "the certificate does not hold the certificate log's promise",
+                "the certificate has no signed certificate timestamp (SCT)",
             ));
         };
         let texts = issued.chain.certificates;
         if texts.is_empty() || texts.len() > MOST_CERTIFICATES {
-            return Err(wrong("it has no certificate, or too many"));
+            return Err(wrong("it has no certificate or too many"));
         }
         let mut certificates = Vec::new();
         for text in texts {
-            let block = pem::parse(text).map_err(|_| wrong("a certificate is not PEM text"))?;
+            let block = pem::parse(text).map_err(|_| wrong("a certificate is not PEM"))?;
             if block.tag() != "CERTIFICATE" {
-                return Err(wrong("something else stands among its certificates"));
+                return Err(wrong("its certificate chain contains another PEM block"));
             }
             certificates.push(block.into_contents());
         }
         let info = parse_certificate_info(&DerCertificate::new(certificates[0].clone()))
-            .map_err(|_| wrong("the certificate cannot be read"))?;
+            .map_err(|_| wrong("the certificate is malformed"))?;
         if info.public_key.as_bytes() != self.0.public().der() {
             return Err(wrong("the certificate is for another key"));
         }
         let (Some(subject), Some(by)) = (info.identity, info.issuer) else {
-            return Err(wrong("the certificate names nobody, or no issuer"));
+            return Err(wrong("the certificate has no identity or no issuer"));
         };
         let name = IdentityName {
             subject: subject.as_str().to_owned(),
@@ -317,7 +315,7 @@ impl Signed {
             .ok_or_else(|| {
                 unusable(
                     "the transparency log",
-                    "cosign 2's form has room for an entry of Rekor v1 alone",
+                    "the format of cosign 2 supports only entries of Rekor v1",
                 )
             })?;
         let chain: String = self.certificates.0[1..]
@@ -350,19 +348,16 @@ pub fn check_timestamp(answer: &[u8]) -> Result<(), Finding> {
     };
     match content {
         Some([0x30, _, 0x02, 0x01, 0 | 1, ..]) => Ok(()),
-        _ => Err(unusable(
-            "the timestamp authority",
-            "it grants no timestamp",
-        )),
+        _ => Err(unusable("the timestamp authority", "it has no timestamp")),
     }
 }
 
 fn unusable(who: &str, why: &str) -> Finding {
     Finding::error(
         codes::trust::SERVICE_REFUSED,
-        format!("the answer of {who} cannot be used: {why}"),
+        format!("invalid response of {who}: {why}"),
     )
-    .hint("nothing was stored; is the address that of such a service?")
+    .hint("nothing was stored; check the URL of the service")
 }
 
 fn pem_of(certificate: &[u8]) -> String {

@@ -73,11 +73,11 @@ impl SigningConfig {
     /// Reads one.
     pub fn parse(text: &[u8]) -> Result<Self, Finding> {
         let config: Self = bundle_core::json::read(text)
-            .map_err(|error| unusable(&format!("it is not the JSON of one: {error}")))?;
+            .map_err(|error| unusable(&format!("invalid JSON: {error}")))?;
         if config.media_type.starts_with(MEDIA_TYPE) {
             Ok(config)
         } else {
-            Err(unusable("its media type is another one than v0.2"))
+            Err(unusable("its media type is not that of version 0.2"))
         }
     }
 
@@ -154,25 +154,25 @@ fn choose<'a>(
         }
     }
     if chosen.is_empty() {
-        return Err(unusable(&format!("it names no {what} that is in use")));
+        return Err(unusable(&format!("it has no active {what}")));
     }
     let wanted = match selection.selector {
         Selector::Any => 1,
         Selector::All => chosen.len(),
         Selector::Exact if selection.count == 0 => {
-            return Err(unusable(&format!("it asks for exactly 0 times a {what}")));
+            return Err(unusable(&format!("it requires exactly 0 of: {what}")));
         }
         Selector::Exact => selection.count,
     };
     if wanted > chosen.len() {
         return Err(unusable(&format!(
-            "it asks for {wanted} times a {what} of different operators, and {} are in use",
+            "it requires {wanted} different operators of: {what}, but {} are active",
             chosen.len()
         )));
     }
     if wanted > MOST {
         return Err(unusable(&format!(
-            "it asks for {wanted} times a {what}, and at most {MOST} are asked"
+            "it requires {wanted} of: {what}, more than the limit of {MOST}"
         )));
     }
     chosen.truncate(wanted);
@@ -181,16 +181,16 @@ fn choose<'a>(
 
 fn one<'a>(found: &[&'a Service], what: &str) -> Result<&'a str, Finding> {
     let first = found.first().map(|one| one.url.as_str());
-    first.ok_or_else(|| unusable(&format!("it names no {what}")))
+    first.ok_or_else(|| unusable(&format!("it has no {what}")))
 }
 
 fn unusable(why: &str) -> Finding {
     let why: String = why.chars().take(300).collect();
     Finding::error(
         codes::usage::BAD_ARGUMENT,
-        format!("the signing config cannot be used: {why}"),
+        format!("invalid signing config: {why}"),
     )
-    .hint("`cosign signing-config create` makes one; the addresses can be given as flags as well")
+    .hint("`cosign signing-config create` writes one; alternatively, pass the URLs as flags")
 }
 
 #[cfg(test)]
@@ -258,11 +258,7 @@ mod tests {
         let exact = |count: u32| all(json!({"selector": "EXACT", "count": count}), &both);
         assert_eq!(exact(1).unwrap(), ["two-2026"]);
         assert_eq!(exact(2).unwrap(), ["two-2026", "two-other"]);
-        assert!(
-            exact(3)
-                .unwrap_err()
-                .contains("of different operators, and 2 are in use")
-        );
+        assert!(exact(3).unwrap_err().contains("but 2 are active"));
         assert!(exact(0).unwrap_err().contains("exactly 0"));
     }
 
@@ -271,14 +267,14 @@ mod tests {
         let both = [LogVersion::One, LogVersion::Two];
         let any = json!({});
         let told = |services: &[Value]| logs(services, &any, &both).unwrap_err();
-        assert!(told(&[]).contains("no transparency log (Rekor v1 or v2) that is in use"));
+        assert!(told(&[]).contains("no active transparency log (Rekor v1 or v2)"));
         let mut ended = log("one", 1, "2024-01-01T00:00:00Z", "a");
         ended["validFor"]["end"] = json!("2025-01-01T00:00:00Z");
-        assert!(told(&[ended]).contains("that is in use"));
-        assert!(told(&[log("three", 3, "2024-01-01T00:00:00Z", "a")]).contains("in use"));
+        assert!(told(&[ended]).contains("no active"));
+        assert!(told(&[log("three", 3, "2024-01-01T00:00:00Z", "a")]).contains("no active"));
         let undefined = json!({"selector": "SERVICE_SELECTOR_UNDEFINED"});
         let told = logs(&[], &undefined, &both).unwrap_err();
-        assert!(told.contains("not the JSON of one"), "{told}");
+        assert!(told.contains("invalid JSON"), "{told}");
         for text in ["", "[]", r#"{"mediaType": "application/json"}"#] {
             assert!(SigningConfig::parse(text.as_bytes()).is_err());
         }
@@ -286,6 +282,6 @@ mod tests {
             .map(|n| log("one", 1, "2024-01-01T00:00:00Z", &n.to_string()))
             .collect();
         let told = logs(&many, &json!({"selector": "ALL"}), &both).unwrap_err();
-        assert!(told.contains("at most 4"), "{told}");
+        assert!(told.contains("limit of 4"), "{told}");
     }
 }

@@ -56,10 +56,10 @@ pub(super) enum Unopened {
 pub(super) fn open(json: &[u8], password: &Password) -> Result<Zeroizing<Vec<u8>>, Unopened> {
     use Unopened::Unreadable;
     let file: File = bundle_core::json::read(json)
-        .map_err(|_| Unreadable("the encrypted part is not the JSON that cosign writes"))?;
+        .map_err(|_| Unreadable("the encrypted part is not the JSON of a cosign key"))?;
     if file.kdf.name != "scrypt" || file.cipher.name != "nacl/secretbox" {
         return Err(Unreadable(
-            "it is encrypted in a way that is not scrypt with nacl/secretbox",
+            "its encryption is not scrypt with nacl/secretbox",
         ));
     }
     let params = &file.kdf.params;
@@ -67,7 +67,7 @@ pub(super) fn open(json: &[u8], password: &Password) -> Result<Zeroizing<Vec<u8>
         .iter()
         .find(|(n, _)| *n == params.n && params.r == 8 && params.p == 1)
     else {
-        return Err(Unreadable("its scrypt parameters are not usual ones"));
+        return Err(Unreadable("its scrypt parameters are not supported"));
     };
     let salt = dsse::decode(&file.kdf.salt).ok_or(Unreadable("its salt is not base64"))?;
     let nonce: [u8; 24] = dsse::decode(&file.cipher.nonce)
@@ -75,7 +75,7 @@ pub(super) fn open(json: &[u8], password: &Password) -> Result<Zeroizing<Vec<u8>
         .ok_or(Unreadable("its nonce is not 24 bytes"))?;
     let sealed =
         dsse::decode(&file.ciphertext).ok_or(Unreadable("its ciphertext is not base64"))?;
-    let cipher = stretch(password, &salt, *log_n).ok_or(Unreadable("its salt is not usable"))?;
+    let cipher = stretch(password, &salt, *log_n).ok_or(Unreadable("its salt is invalid"))?;
     cipher
         .decrypt((&nonce).into(), sealed.as_slice())
         .map(Zeroizing::new)

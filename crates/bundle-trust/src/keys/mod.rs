@@ -26,11 +26,11 @@ fn unsupported(der: &[u8]) -> Option<&'static str> {
     const KNOWN: &[(&[u8], &str)] = &[
         (
             &[0x06, 0x05, 0x2b, 0x81, 0x04, 0x00, 0x22],
-            "it is an ECDSA P-384 key, on whose hash the signing tools disagree",
+            "it is an ECDSA P-384 key, for which signing tools use different hashes",
         ),
         (
             &[0x06, 0x05, 0x2b, 0x81, 0x04, 0x00, 0x23],
-            "it is an ECDSA P-521 key, on whose hash the signing tools disagree",
+            "it is an ECDSA P-521 key, for which signing tools use different hashes",
         ),
         (
             &[0x06, 0x05, 0x2b, 0x81, 0x04, 0x00, 0x21],
@@ -38,11 +38,11 @@ fn unsupported(der: &[u8]) -> Option<&'static str> {
         ),
         (
             &[0x06, 0x05, 0x2b, 0x81, 0x04, 0x00, 0x0a],
-            "it is a secp256k1 key, which the signing tools do not know",
+            "it is a secp256k1 key, which signing tools do not support",
         ),
         (
             &[0x06, 0x03, 0x2b, 0x65, 0x71],
-            "it is an Ed448 key, which the signing tools do not know",
+            "it is an Ed448 key, which signing tools do not support",
         ),
         (
             &[0x06, 0x03, 0x2b, 0x65, 0x6e],
@@ -52,7 +52,7 @@ fn unsupported(der: &[u8]) -> Option<&'static str> {
             &[
                 0x06, 0x09, 0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01, 0x0a,
             ],
-            "it is an RSA key bound to PSS, which the signing tools do not use",
+            "it is an RSA-PSS key, which signing tools do not support",
         ),
         (
             &[0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x38, 0x04, 0x01],

@@ -20,12 +20,10 @@ const TRIAL: &[u8] = b"trial";
 /// Reads a private key as PKCS#8 or SEC 1 have it, and encrypts it with `password` as cosign does.
 pub fn import(text: &str, password: &Password) -> Result<KeyPairFiles, Finding> {
     let key = PrivateKey::new(read(text)?)?;
-    // Of a key with somebody else's public half, nothing would verify.
+    // With the public part of another key, no signature would verify.
     let holds = |signature: Vec<u8>| key.public().verifies(TRIAL, &signature);
     if !key.sign(TRIAL).is_some_and(holds) {
-        return Err(unreadable(
-            "its private and its public half do not belong together",
-        ));
+        return Err(unreadable("its private and public parts do not match"));
     }
     sealed(key, password)
 }
@@ -41,15 +39,15 @@ fn read(text: &str) -> Result<Pair, Finding> {
     if text.len() > LONGEST_FILE {
         return Err(unreadable("it is longer than 64 KiB"));
     }
-    let blocks = pem::parse_many(text).map_err(|_| unreadable("its PEM form is damaged"))?;
+    let blocks = pem::parse_many(text).map_err(|_| unreadable("its PEM encoding is damaged"))?;
     let mut blocks = blocks
         .into_iter()
         .filter(|block| block.tag() != SEC1_PARAMETERS);
     let (Some(block), None) = (blocks.next(), blocks.next()) else {
-        return Err(unreadable("it is not PEM text of exactly one key"));
+        return Err(unreadable("it is not PEM with exactly one key"));
     };
     if block.headers().iter().next().is_some() {
-        return Err(encrypted("in OpenSSL's old way"));
+        return Err(encrypted("in the traditional format of OpenSSL"));
     }
     let tag = block.tag().to_owned();
     let der = Zeroizing::new(Pem::into_contents(block));
@@ -60,29 +58,28 @@ fn read(text: &str) -> Result<Pair, Finding> {
             .map_err(|_| {
                 Finding::error(
                     codes::trust::KEY_UNSUPPORTED,
-                    "the private key is not supported: it is an elliptic curve key of another curve than P-256, or damaged",
+                    "the private key is not supported: it is an elliptic curve key that is damaged or not on curve P-256",
                 )
                 .hint("generate an ECDSA P-256 or Ed25519 key: kubectl bundle keys generate")
             }),
-        "ENCRYPTED PRIVATE KEY" => Err(encrypted("as PKCS#8 has it")),
+        "ENCRYPTED PRIVATE KEY" => Err(encrypted("as PKCS#8")),
         "ENCRYPTED SIGSTORE PRIVATE KEY" | "ENCRYPTED COSIGN PRIVATE KEY" => Err(unreadable(
-            "it is encrypted as cosign does already, so that there is nothing to import",
+            "it is already encrypted as cosign requires; an import is not necessary",
         )
-        .hint("use it as it is: kubectl bundle sign --key FILE")),
+        .hint("use it unchanged: kubectl bundle sign --key FILE")),
         "RSA PRIVATE KEY" | "DSA PRIVATE KEY" => Err(Finding::error(
             codes::trust::KEY_UNSUPPORTED,
             "the private key is not supported: signing keys are ECDSA P-256 or Ed25519",
         )
         .hint("generate one: kubectl bundle keys generate")),
-        _ => Err(unreadable("it is PEM text of something else than a private key")),
+        _ => Err(unreadable("it is PEM, but not a private key")),
     }
 }
 
 fn encrypted(how: &str) -> Finding {
-    unreadable(&format!(
-        "it is encrypted {how}, and not as cosign encrypts it"
-    ))
-    .hint("decrypt it on the way: openssl pkey -in FILE | kubectl bundle keys import --key -")
+    unreadable(&format!("it is encrypted {how}, not as cosign requires")).hint(
+        "decrypt it during the import: openssl pkey -in FILE | kubectl bundle keys import --key -",
+    )
 }
 
 #[cfg(test)]
@@ -123,16 +120,16 @@ mod tests {
             "-----BEGIN {SEC1}-----\nProc-Type: 4,ENCRYPTED\nDEK-Info: AES-128-CBC,00\n\nAAAA\n-----END {SEC1}-----\n"
         );
         for (text, why) in [
-            (pair.private_pem.to_string(), "nothing to import"),
-            (pair.public_pem.clone(), "something else than a private key"),
+            (pair.private_pem.to_string(), "import is not necessary"),
+            (pair.public_pem.clone(), "not a private key"),
             (format!("{}{}", *plain, *plain), "exactly one key"),
             (String::new(), "exactly one key"),
             ("x".repeat(70_000), "longer than 64 KiB"),
             (block("ENCRYPTED PRIVATE KEY"), "openssl pkey"),
-            (old, "OpenSSL's old way"),
+            (old, "traditional format of OpenSSL"),
             (block("RSA PRIVATE KEY"), "BUNDLE-TRUST-009"),
             (block(SEC1), "BUNDLE-TRUST-009"),
-            (block(PKCS8), "not known"),
+            (block(PKCS8), "unknown"),
             (plain.replace("MIG", "MIH"), "BUNDLE-TRUST-008"),
         ] {
             let said = refusal(&text);

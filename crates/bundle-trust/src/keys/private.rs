@@ -117,7 +117,7 @@ impl PrivateKey {
             Pair::EcdsaP256(pair) => pair.public_key().as_der(),
             Pair::Ed25519(pair) => pair.public_key().as_der(),
         };
-        let der = der.map_err(|_| failed("the public half of the key could not be had"))?;
+        let der = der.map_err(|_| failed("cannot derive the public key"))?;
         Ok(Self {
             pair,
             public: PublicKey::from_der(der.as_ref())?,
@@ -126,7 +126,7 @@ impl PrivateKey {
 }
 
 fn new_pair(kind: KeyKind) -> Result<Pair, Finding> {
-    let cannot = |_| failed("the key could not be generated");
+    let cannot = |_| failed("cannot generate the key");
     Ok(match kind {
         KeyKind::EcdsaP256 => Pair::EcdsaP256(
             EcdsaKeyPair::generate(&ECDSA_P256_SHA256_ASN1_SIGNING).map_err(cannot)?,
@@ -146,7 +146,7 @@ pub(super) fn sealed(key: PrivateKey, password: &Password) -> Result<KeyPairFile
     let PrivateKey { pair, public } = key;
     let pkcs8 = pkcs8_of(&pair)?;
     let sealed = encrypted::seal(pkcs8.as_ref(), password)
-        .ok_or_else(|| failed("the key could not be encrypted"))?;
+        .ok_or_else(|| failed("cannot encrypt the key"))?;
     Ok(KeyPairFiles {
         private_pem: Zeroizing::new(pem_text(TAG, &sealed)),
         public_pem: public.to_pem(),
@@ -159,7 +159,7 @@ pub(super) fn pkcs8_of(pair: &Pair) -> Result<aws_lc_rs::pkcs8::Document, Findin
         Pair::EcdsaP256(pair) => pair.to_pkcs8v1(),
         Pair::Ed25519(pair) => pair.to_pkcs8v1(),
     };
-    written.map_err(|_| failed("the key could not be written"))
+    written.map_err(|_| failed("cannot encode the key"))
 }
 
 /// Opens an encrypted private key, as [`generate`] or cosign wrote it.
@@ -167,28 +167,28 @@ pub fn load_private(pem: &str, password: &Password) -> Result<PrivateKey, Findin
     if pem.len() > LONGEST_FILE {
         return Err(unreadable("it is longer than 64 KiB"));
     }
-    let blocks = pem::parse_many(pem).map_err(|_| unreadable("its PEM form is damaged"))?;
+    let blocks = pem::parse_many(pem).map_err(|_| unreadable("its PEM encoding is damaged"))?;
     let [block] = blocks.as_slice() else {
         return Err(unreadable(if blocks.is_empty() {
-            "it is not PEM text"
+            "it is not PEM"
         } else {
-            "it holds several PEM blocks, where one key is wanted"
+            "it has several PEM blocks, but must have one"
         }));
     };
     match block.tag() {
         TAG | OLD_TAG => {}
         "PUBLIC KEY" => {
             return Err(unreadable(
-                "it is a public key, where a private key is wanted",
+                "it is a public key, but a private key is required",
             ));
         }
         "PRIVATE KEY" | "EC PRIVATE KEY" | "RSA PRIVATE KEY" => {
-            return Err(unreadable("it is a private key that is not encrypted")
+            return Err(unreadable("it is an unencrypted private key")
                 .hint("encrypt it: kubectl bundle keys import --key FILE"));
         }
         "ENCRYPTED PRIVATE KEY" => {
             return Err(
-                unreadable("it is encrypted as PKCS#8, not as cosign encrypts it")
+                unreadable("it is encrypted as PKCS#8, not as cosign requires")
                     .hint("convert it: openssl pkey -in FILE | kubectl bundle keys import --key -"),
             );
         }
@@ -203,15 +203,15 @@ pub fn load_private(pem: &str, password: &Password) -> Result<PrivateKey, Findin
         Unopened::Unreadable(why) => unreadable(why),
         Unopened::WrongPassword => Finding::error(
             codes::trust::WRONG_PASSWORD,
-            "the password does not open the private key: it is wrong, or the file is damaged",
+            "cannot decrypt the private key: the password is wrong, or the file is damaged",
         )
-        .hint("give the password with which the key was generated"),
+        .hint("pass the password that was used to generate the key"),
     })?;
     PrivateKey::new(read_pkcs8(&pkcs8)?)
 }
 
 pub(super) fn read_pkcs8(der: &[u8]) -> Result<Pair, Finding> {
-    let damaged = |_| unreadable("the key inside is damaged");
+    let damaged = |_| unreadable("the decrypted key is damaged");
     if names(der, P256) {
         return EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_ASN1_SIGNING, der)
             .map(Pair::EcdsaP256)
@@ -223,7 +223,7 @@ pub(super) fn read_pkcs8(der: &[u8]) -> Result<Pair, Finding> {
             .map_err(damaged);
     }
     let why = if names(der, RSA) {
-        Some("it is an RSA key, which is accepted for verifying only")
+        Some("it is an RSA key, which is supported only for verification")
     } else {
         unsupported(der)
     };
@@ -233,16 +233,16 @@ pub(super) fn read_pkcs8(der: &[u8]) -> Result<Pair, Finding> {
             format!("the private key is not supported: {why}"),
         )
         .hint("generate an ECDSA P-256 or Ed25519 key: kubectl bundle keys generate"),
-        None => unreadable("the key inside is of a kind that is not known"),
+        None => unreadable("the type of the decrypted key is unknown"),
     })
 }
 
 pub(super) fn unreadable(why: &str) -> Finding {
     Finding::error(
         codes::trust::KEY_UNREADABLE,
-        format!("the private key cannot be read: {why}"),
+        format!("invalid private key: {why}"),
     )
-    .hint("a private key is PEM text that begins -----BEGIN ENCRYPTED SIGSTORE PRIVATE KEY-----; `kubectl bundle keys generate` makes a pair")
+    .hint("a private key is PEM that begins with -----BEGIN ENCRYPTED SIGSTORE PRIVATE KEY-----; `kubectl bundle keys generate` creates a pair")
 }
 
 pub(super) fn failed(why: &str) -> Finding {

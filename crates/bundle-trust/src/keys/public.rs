@@ -52,16 +52,16 @@ impl PublicKey {
         if pem.len() > LONGEST_FILE {
             return Err(unreadable("it is longer than 64 KiB"));
         }
-        let blocks = pem::parse_many(pem).map_err(|_| unreadable("its PEM form is damaged"))?;
-        // What begins and does not end is one more that somebody else may read.
+        let blocks = pem::parse_many(pem).map_err(|_| unreadable("its PEM encoding is damaged"))?;
+        // Another parser can accept a block without an end.
         let begun = pem.matches("-----BEGIN").count();
         let block = match blocks.as_slice() {
-            [_] if begun > 1 => return Err(unreadable("another PEM block begins in it")),
+            [_] if begun > 1 => return Err(unreadable("a PEM block begins inside of another one")),
             [block] => block,
-            [] => return Err(unreadable("it is not PEM text")),
+            [] => return Err(unreadable("it is not PEM")),
             blocks => {
                 return Err(unreadable(&format!(
-                    "it holds {} PEM blocks, where one key is wanted",
+                    "it has {} PEM blocks, but must have one",
                     blocks.len()
                 )));
             }
@@ -69,10 +69,10 @@ impl PublicKey {
         match block.tag() {
             "PUBLIC KEY" => Self::from_der(block.contents()),
             "CERTIFICATE" => Err(unreadable(
-                "it is a certificate, where a public key is wanted",
+                "it is a certificate, but a public key is required",
             )),
             tag if tag.contains("PRIVATE") => Err(unreadable(
-                "it is a private key, where a public key is wanted; a private key should be nowhere but with its signer",
+                "it is a private key, but a public key is required; keep the private key secret",
             )),
             tag => Err(unreadable(&format!(
                 "it is a PEM block of type `{}`",
@@ -85,7 +85,7 @@ impl PublicKey {
     pub(crate) fn from_der(der: &[u8]) -> Result<Self, Finding> {
         let parsed = |algorithm: &'static dyn VerificationAlgorithm, key: &[u8]| {
             ParsedPublicKey::new(algorithm, key)
-                .map_err(|_| unreadable("its numbers are not those of a key"))
+                .map_err(|_| unreadable("its parameters are invalid"))
         };
         let (algorithm, parsed) = if let Some(point) = der
             .strip_prefix(P256_PREFIX)
@@ -98,24 +98,24 @@ impl PublicKey {
         {
             if is_weak(key) {
                 return Err(refused(
-                    "it is an Ed25519 key for which anybody can make signatures",
+                    "it is a weak Ed25519 key, for which signatures can be forged",
                 ));
             }
             (ED25519_NAME, parsed(&ED25519, key)?)
         } else if names(der, RSA) {
             let usual = check_rsa(der)?;
             if usual != der {
-                return Err(unreadable("it is an RSA key that is not in the usual form"));
+                return Err(unreadable("it is an RSA key with a non-standard encoding"));
             }
             ("RSA", parsed(&RSA_PKCS1_2048_8192_SHA256, der)?)
         } else if names(der, P256) {
             return Err(unreadable(
-                "it is a P-256 key that is not in the usual (uncompressed) form",
+                "it is a P-256 key that is not in the uncompressed encoding",
             ));
         } else {
             return Err(match unsupported(der) {
                 Some(why) => refused(why),
-                None => unreadable("its algorithm is not known"),
+                None => unreadable("its algorithm is unknown"),
             });
         };
         Ok(Self {
@@ -200,11 +200,11 @@ fn check_rsa(der: &[u8]) -> Result<Vec<u8>, Finding> {
     let bits = key.modulus_len() * 8;
     if RSA_BITS.contains(&bits) {
         let usual = AsDer::<PublicKeyX509Der<'_>>::as_der(&key)
-            .map_err(|_| refused("it is an RSA key that cannot be written again"))?;
+            .map_err(|_| refused("it is an RSA key that cannot be encoded"))?;
         Ok(usual.as_ref().to_vec())
     } else {
         Err(refused(&format!(
-            "it is an RSA key of about {bits} bits, where 2048 to 8192 are wanted"
+            "it is an RSA key of about {bits} bits, but must have 2048 to 8192"
         )))
     }
 }
@@ -212,9 +212,9 @@ fn check_rsa(der: &[u8]) -> Result<Vec<u8>, Finding> {
 pub(super) fn unreadable(why: &str) -> Finding {
     Finding::error(
         codes::trust::KEY_UNREADABLE,
-        format!("the public key cannot be read: {why}"),
+        format!("invalid public key: {why}"),
     )
-    .hint("a public key is PEM text that begins -----BEGIN PUBLIC KEY-----; `kubectl bundle keys generate` makes a pair")
+    .hint("a public key is PEM that begins with -----BEGIN PUBLIC KEY-----; `kubectl bundle keys generate` creates a pair")
 }
 
 fn refused(why: &str) -> Finding {

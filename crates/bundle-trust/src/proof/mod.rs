@@ -23,8 +23,8 @@ use crate::{keys::PublicKey, root::Root, verify::Against};
 
 pub use memory::Memory;
 
-/// Content that may be used: every policy about it was satisfied, or none is about it and the class
-/// lets that in.
+/// Verified content: each matching policy is satisfied, or no policy matches and the class admits
+/// unsigned content.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Verified<T>(T);
 
@@ -143,8 +143,7 @@ impl Loader {
         }
     }
 
-    /// The policies that are about `reference`, and what its signatures are examined against for
-    /// them.
+    /// Returns the policies that match `reference`, and the keys and trust roots for them.
     fn load<'a>(
         reference: &PinnedReference,
         policies: impl IntoIterator<Item = &'a Policy>,

@@ -119,13 +119,12 @@ impl Root {
     }
 
     fn parse(id: RootId, text: &str) -> Result<Self, Finding> {
-        let root = shape::read(text)
-            .map_err(|why| unreadable(&format!("it is not the JSON of one: {why}")))?;
+        let root = shape::read(text).map_err(|why| unreadable(&format!("invalid JSON: {why}")))?;
         let known = root
             .media_type
             .starts_with("application/vnd.dev.sigstore.trustedroot");
         if !known {
-            return Err(unreadable("its media type is another one"));
+            return Err(unreadable("its media type is not that of a trust root"));
         }
         let certificates = root
             .certificate_authorities
@@ -138,11 +137,11 @@ impl Root {
             + root.tlogs.len()
             + root.ctlogs.len();
         if parts > MOST_PARTS {
-            return Err(unreadable("it has too many certificates and logs"));
+            return Err(unreadable("it has too many certificates or logs"));
         }
         if root.certificate_authorities.is_empty() || root.tlogs.is_empty() {
             return Err(unreadable(
-                "it has no certificate authority or no log, so nothing could ever hold under it",
+                "it has no certificate authority or no log, so it cannot verify any signature",
             ));
         }
         let verifier = Verifier::new(&root).map_err(|error| unreadable(&error.to_string()))?;
@@ -211,13 +210,13 @@ impl Root {
         }
         let when = match self.valid_until() {
             Some(until) if until < now => format!("it has expired, on {until}"),
-            _ => "it is not valid now".to_owned(),
+            _ => "it is not valid yet".to_owned(),
         };
         Err(Finding::error(
             codes::trust::ROOT_EXPIRED,
-            format!("the trust root ({}) cannot be used: {when}", self.id),
+            format!("the trust root ({}) is not valid: {when}", self.id),
         )
-        .hint("get a fresh trusted_root.json from whoever runs the Sigstore instance"))
+        .hint("get a current trusted_root.json from the operator of the Sigstore instance"))
     }
 
     fn log_windows(&self) -> impl Iterator<Item = &Window> {
@@ -240,7 +239,7 @@ fn unreadable(why: &str) -> Finding {
     let why: String = why.chars().take(300).collect();
     Finding::error(
         codes::trust::ROOT_UNREADABLE,
-        format!("the trust root cannot be read: {why}"),
+        format!("invalid trust root: {why}"),
     )
     .hint("a trust root is the JSON of a trusted_root.json, as `cosign trusted-root create` writes it")
 }
@@ -349,7 +348,8 @@ mod tests {
             held.push("a key twice in what nobody reads");
         }
         assert_eq!(held, Vec::<&str>::new());
-        // What later versions of the format add is read over at the top, and known where it says whom it is about.
+        // Unknown fields of later versions are ignored at the top level, and rejected inside of
+        // authorities and logs.
         changed(|root| root["more"] = json!([])).unwrap();
         changed(|root| {
             root["tlogs"][0]["operator"] = json!("sigstore.dev");

@@ -24,7 +24,7 @@ pub enum Maker {
         name: IdentityName,
         /// The trust root of the services that signed.
         root: Arc<Root>,
-        /// The time to judge by.
+        /// Time of the verification.
         now: Timestamp,
     },
 }
@@ -75,17 +75,17 @@ impl Maker {
         let (under, hint) = match self {
             Self::Key(_) => (
                 "the signer's own public key",
-                "nothing was stored; the signing device or plugin is at fault",
+                "nothing was stored; the signing device or plugin returned a wrong signature",
             ),
             Self::Certificate { .. } => (
                 "the trust root",
-                "nothing was stored; the trust root has to be that of the services that signed",
+                "nothing was stored; use the trust root of the signing services",
             ),
         };
         Err(Finding::error(
             codes::trust::SIGNING_FAILED,
             format!(
-                "the signature that was made does not hold under {under}: {}",
+                "the new signature does not verify with {under}: {}",
                 summary(&found, holds)
             ),
         )

@@ -110,12 +110,12 @@ fn few(reference: &PinnedReference, annotations: &Annotations) -> Result<(), Fin
     Err(Finding::error(
         codes::trust::ANNOTATION_REFUSED,
         format!(
-            "{} annotations with {length} bytes are too many to sign: at most {MOST_ANNOTATIONS} with {LONGEST_ANNOTATIONS} bytes",
+            "{} annotations with {length} bytes exceed the limit of {MOST_ANNOTATIONS} annotations with {LONGEST_ANNOTATIONS} bytes",
             annotations.len()
         ),
     )
     .about(reference.to_string())
-    .hint("sign fewer or shorter annotations"))
+    .hint("use fewer or shorter annotations"))
 }
 
 fn write(value: &Value) -> Result<Vec<u8>, Finding> {
@@ -123,10 +123,7 @@ fn write(value: &Value) -> Result<Vec<u8>, Finding> {
 }
 
 pub(crate) fn failed() -> Finding {
-    Finding::error(
-        codes::trust::SIGNING_FAILED,
-        "the signature could not be made",
-    )
+    Finding::error(codes::trust::SIGNING_FAILED, "cannot create the signature")
 }
 
 /// Signs `message` and verifies the result, because a plugin may return an invalid signature.
@@ -152,9 +149,9 @@ pub(crate) fn held_by_digest(signer: &dyn Signer, sha256: &[u8]) -> Result<Vec<u
 fn at_fault() -> Finding {
     Finding::error(
         codes::trust::SIGNING_FAILED,
-        "the signature that was made does not hold under the signer's own public key",
+        "the new signature does not verify with the public key of the signer",
     )
-    .hint("nothing was stored; the signing device or plugin is at fault")
+    .hint("nothing was stored; the signing device or plugin returned a wrong signature")
 }
 
 /// A Sigstore bundle v0.3 around a signature over a file, as `cosign sign-blob` writes it. A signer
@@ -167,9 +164,9 @@ pub fn blob(signer: &dyn Signer, content: &Content<'_>) -> Result<Vec<u8>, Findi
         (false, None) => {
             return Err(Finding::error(
                 codes::trust::KEY_UNSUPPORTED,
-                "this key signs the content itself, which is too large to be held in memory",
+                "this key signs the content itself, which is too large for the memory",
             )
-            .hint("sign with an ECDSA P-256 key in a file, or without a key"));
+            .hint("use an ECDSA P-256 key in a file, or keyless signing"));
         }
     };
     write(&json!({

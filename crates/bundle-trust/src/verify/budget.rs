@@ -159,7 +159,7 @@ pub(super) fn operations(raw: &RawSignature, against: &Against) -> Result<usize,
         };
         return Ok(keys + roots * evidence);
     }
-    let Ok(counted) = json::read::<Counted>(&raw.bytes, "not the JSON of a bundle") else {
+    let Ok(counted) = json::read::<Counted>(&raw.bytes, "not the JSON of a Sigstore bundle") else {
         return Ok(0);
     };
     Ok(keys + roots * counted.verification_material.operations()?)
@@ -173,7 +173,7 @@ impl Material {
         let chain = self.x509_certificate_chain.as_ref();
         let certificates = chain.map_or(1, |chain| chain.certificates.len());
         if certificates + self.tlog_entries.len() + timestamps.len() > MOST_EVIDENCE {
-            // The examination refuses it as such, before any operation.
+            // The verification rejects it before any operation.
             return Ok(0);
         }
         let mut seen = HashSet::new();
@@ -200,7 +200,7 @@ impl Material {
             operations += 3 + one.signed_timestamp.len() / TIMESTAMP_BYTES;
         }
         if self.certificate.is_some() || chain.is_some() {
-            // The chain holds at each time that somebody vouches for. Any certificate of it may be tried for each place in it.
+            // The chain is valid at each attested time. Each of its certificates can be tried at each position.
             let times = (timestamps.len() + self.tlog_entries.len()).max(1);
             operations += 2 + times * 2 * certificates.max(1);
         }
@@ -230,7 +230,7 @@ impl Entry {
             return Err(Rejection::Certificate {
                 fault: Fault::Checkpoint,
                 why: format!(
-                    "it has {count} signatures by one key, where at most {MOST_BY_ONE} are looked at"
+                    "it has {count} signatures by one key, more than the limit of {MOST_BY_ONE}"
                 ),
             });
         }

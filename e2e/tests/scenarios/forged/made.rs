@@ -116,7 +116,7 @@ fn of_any(good: &Value, told: &'static str, flipped: &'static str) -> Vec<Forger
         ),
         forgery(
             "media-type",
-            "of a form that is not known",
+            "of an unknown format",
             altered(good, |b| {
                 b["mediaType"] = json!("application/vnd.dev.sigstore.bundle.v9+json");
             }),
@@ -128,7 +128,7 @@ fn of_any(good: &Value, told: &'static str, flipped: &'static str) -> Vec<Forger
                 b["messageSignature"] = json!({ "signature": "AAAA" });
             }),
         ),
-        forgery("list", "not the JSON of a bundle", {
+        forgery("list", "not the JSON of a Sigstore bundle", {
             let envelope = &good["dsseEnvelope"];
             let material = &good["verificationMaterial"];
             let list = json!([good["mediaType"], material, envelope, null]);
@@ -136,7 +136,7 @@ fn of_any(good: &Value, told: &'static str, flipped: &'static str) -> Vec<Forger
         }),
         forgery(
             "envelope-list",
-            "not the JSON of a bundle",
+            "not the JSON of a Sigstore bundle",
             altered(good, |b| {
                 let envelope = &good["dsseEnvelope"];
                 let fields = ["payload", "payloadType", "signatures"];
@@ -145,7 +145,7 @@ fn of_any(good: &Value, told: &'static str, flipped: &'static str) -> Vec<Forger
         ),
         forgery(
             "capitals",
-            "by case alone",
+            "only in case",
             altered(good, |b| b["DSSEEnvelope"] = json!({})),
         ),
         forgery(
@@ -153,12 +153,12 @@ fn of_any(good: &Value, told: &'static str, flipped: &'static str) -> Vec<Forger
             "unknown field `conditions`",
             altered(good, |b| b["conditions"] = json!({})),
         ),
-        forgery("twice", "a key stands twice", {
+        forgery("twice", "duplicate key", {
             let text = good.to_string();
             text.replacen("\"sig\":", "\"sig\":\"AAAA\",\"sig\":", 1)
                 .into_bytes()
         }),
-        forgery("cut", "not the JSON of a bundle", {
+        forgery("cut", "not the JSON of a Sigstore bundle", {
             let text = good.to_string();
             text.as_bytes()[..text.len() / 2].to_vec()
         }),
@@ -215,7 +215,7 @@ pub(super) fn by_key(
         ),
         forgery(
             "attestation",
-            "says nothing about being signed",
+            "and not a signature",
             said(&|s| {
                 s["predicateType"] = json!("https://slsa.dev/provenance/v1");
             }),
@@ -242,7 +242,7 @@ pub(super) fn by_key(
                 s["_type"] = json!("https://in-toto.io/Statement/v2");
             }),
         ),
-        forgery("statement-list", "no in-toto statement inside", {
+        forgery("statement-list", "not an in-toto statement", {
             let list = json!([
                 statement["_type"],
                 statement["subject"],
@@ -250,7 +250,7 @@ pub(super) fn by_key(
             ]);
             bundle_trust::sign::bundle(key, list.to_string().as_bytes()).unwrap()
         }),
-        forgery("statement-twice", "a key stands twice", {
+        forgery("statement-twice", "duplicate key", {
             let text = statement.to_string();
             let text = text.replacen('{', "{\"subject\":[],", 1);
             bundle_trust::sign::bundle(key, text.as_bytes()).unwrap()
@@ -273,7 +273,7 @@ fn payloads(statement: &Value, key: &PrivateKey) -> Vec<Forgery> {
         bundle: text.into_bytes(),
         told,
     };
-    let unreadable = "no simple signing payload inside";
+    let unreadable = "not a simple signing payload";
     vec![
         payload(
             "payload-list",
@@ -292,12 +292,12 @@ fn payloads(statement: &Value, key: &PrivateKey) -> Vec<Forgery> {
         ),
         payload(
             "payload-twice",
-            "a key stands twice",
+            "duplicate key",
             whole.replacen('{', "{\"critical\":{},", 1),
         ),
         payload(
             "payload-capitals",
-            "by case alone",
+            "only in case",
             whole.replacen('{', "{\"Critical\":{},", 1),
         ),
         payload(
@@ -315,7 +315,7 @@ pub(super) fn by_certificate(good: &Value, other: &Value, elsewhere: &Value) -> 
     let mut all = of_any(
         good,
         "does not verify with its certificate",
-        "a timestamp that does not hold",
+        "an invalid timestamp",
     );
     all.extend([
         forgery(
@@ -330,7 +330,7 @@ pub(super) fn by_certificate(good: &Value, other: &Value, elsewhere: &Value) -> 
         ),
         forgery(
             "extra",
-            "cannot be read",
+            "malformed",
             altered(good, |b| {
                 let more = at(b, "/dsseEnvelope/signatures/0").clone();
                 at(b, "/dsseEnvelope/signatures")
@@ -341,7 +341,7 @@ pub(super) fn by_certificate(good: &Value, other: &Value, elsewhere: &Value) -> 
         ),
         forgery(
             "time",
-            "whose promise does not hold",
+            "an invalid inclusion promise",
             altered(good, |b| {
                 let time = at(b, &entry("/integratedTime"));
                 let was: i64 = time.as_str().unwrap().parse().unwrap();
@@ -350,28 +350,28 @@ pub(super) fn by_certificate(good: &Value, other: &Value, elsewhere: &Value) -> 
         ),
         forgery(
             "promise",
-            "whose promise does not hold",
+            "an invalid inclusion promise",
             altered(good, |b| {
                 flip(at(b, &entry("/inclusionPromise/signedEntryTimestamp")));
             }),
         ),
         forgery(
             "root",
-            "checkpoint does not hold",
+            "an invalid checkpoint",
             altered(good, |b| {
                 flip(at(b, &entry("/inclusionProof/rootHash")));
             }),
         ),
         forgery(
             "proof",
-            "whose proof does not hold",
+            "an invalid inclusion proof",
             altered(good, |b| {
                 *at(b, &entry("/inclusionProof/hashes")) = json!([STANDARD.encode([7; 32])]);
             }),
         ),
         forgery(
             "checkpoint",
-            "checkpoint does not hold",
+            "an invalid checkpoint",
             altered(good, |b| {
                 let note = at(b, &entry("/inclusionProof/checkpoint/envelope"));
                 *note = json!(note.as_str().unwrap().replacen(" - ", " - 9", 1));
@@ -379,21 +379,21 @@ pub(super) fn by_certificate(good: &Value, other: &Value, elsewhere: &Value) -> 
         ),
         forgery(
             "log",
-            "a log that is not trusted",
+            "an untrusted log",
             altered(good, |b| {
                 flip(at(b, &entry("/logId/keyId")));
             }),
         ),
         forgery(
             "no-entry",
-            "without an entry in a log",
+            "without an entry in a transparency log",
             altered(good, |b| {
                 *at(b, "/verificationMaterial/tlogEntries") = json!([]);
             }),
         ),
         forgery(
             "body",
-            "does not hold",
+            "invalid",
             altered(good, |b| {
                 inside(at(b, &entry("/canonicalizedBody")), |body| {
                     body["spec"]["payloadHash"]["value"] = json!("0".repeat(64));
@@ -417,21 +417,21 @@ pub(super) fn by_certificate(good: &Value, other: &Value, elsewhere: &Value) -> 
         ),
         forgery(
             "unpromised-0.1",
-            "whose promise does not hold",
+            "an invalid inclusion promise",
             altered(&of_version(good, "0.1"), |b| {
                 *at(b, &entry("/inclusionPromise")) = Value::Null;
             }),
         ),
         forgery(
             "unproved-0.2",
-            "without an entry in a log",
+            "without an entry in a transparency log",
             altered(&of_version(good, "0.2"), |b| {
                 *at(b, &entry("/inclusionProof")) = Value::Null;
             }),
         ),
         forgery(
             "chain-0.3",
-            "which has one certificate",
+            "requires exactly one certificate",
             altered(&of_version(good, "0.2"), |b| {
                 b["mediaType"] = good["mediaType"].clone();
             }),

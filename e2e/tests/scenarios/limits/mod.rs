@@ -508,7 +508,7 @@ async fn content_of_failing_bundles_is_not_kept() {
         let name = format!("failing-{number}");
         apply(&cluster, &bundle(&name, &reference)).await;
         let message = until_phase(&cluster, &name, "Failing", LONG).await;
-        assert!(message.contains("this is not YAML"), "{message}");
+        assert!(message.contains("invalid YAML"), "{message}");
     }
     // Its own status wakes a Bundle once more, and it is unpacked a second time.
     wait::until_true(LONG, "nothing of it is kept", || async {

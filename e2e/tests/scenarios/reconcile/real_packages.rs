@@ -175,7 +175,7 @@ async fn build_refuses_a_published_package_with_a_misspelt_field() {
         .args([folder.path()]);
     let refused = build.output().await.unwrap().failure(3).unwrap();
     assert!(
-        refused.contains("spec.template.spec.nodeSelectors: the schema has no such field; did you mean `nodeSelector`? [BUNDLE-CHECK-013]"),
+        refused.contains("spec.template.spec.nodeSelectors: unknown field; did you mean `nodeSelector`? [BUNDLE-CHECK-013]"),
         "{refused}"
     );
 }

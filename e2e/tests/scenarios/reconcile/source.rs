@@ -93,7 +93,10 @@ async fn objects_written_while_admission_was_off_are_not_installed() {
     webhook.register().await.unwrap();
     webhook.start().await.unwrap();
     let said = until(&cluster, "bundledeployment greeting", "Installed", "False").await;
-    assert!(said.contains("written while admission was off"), "{said}");
+    assert!(
+        said.contains("written while admission was disabled"),
+        "{said}"
+    );
     assert!(get(&cluster, "namespace greeting").await.is_none());
     // The way out that the message names.
     webhook.wait_for_admission().await.unwrap();

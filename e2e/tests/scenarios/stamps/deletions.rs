@@ -164,7 +164,7 @@ async fn deletion_right_after_a_gap_is_refused_until_it_removes_what_was_install
     let delete = format!("delete bundledeployment {NAME} --wait=false");
     let early = try_kubectl(&cluster, &delete).await;
     assert!(!early.is_success(), "{early}");
-    for part in ["BUNDLE-REVIEW-064", "try again in"] {
+    for part in ["BUNDLE-REVIEW-064", "delete it again in"] {
         assert!(early.stderr.contains(part), "{early}");
     }
     wait::until_true(LONG, "a deletion is taken", || async {

@@ -168,13 +168,13 @@ fn errors_of_token_services_are_reported_without_secrets() {
     assert!(told.contains("contain invalid characters"), "{told}");
 
     for (change, why) in [
-        (
-            json!({"aud": "other"}),
-            "for another audience than `sigstore`",
-        ),
+        (json!({"aud": "other"}), "audience is not `sigstore`"),
         (json!({"exp": 1}), "it has expired"),
-        (json!({"email": "", "sub": ""}), "it names nobody"),
-        (json!({"iss": null}), "its claims cannot be read"),
+        (
+            json!({"email": "", "sub": ""}),
+            "it has no subject or email",
+        ),
+        (json!({"iss": null}), "its claims are malformed"),
     ] {
         let token = token("https://issuer.example.com", &change);
         let told = scene.sign(&[], &[("SIGSTORE_ID_TOKEN", &token)], None);

@@ -341,7 +341,7 @@ async fn a_refusal_is_the_validating_calls_and_says_what_to_do() {
         (&json!(403), &json!("Forbidden"))
     );
     let message = status["message"].as_str().unwrap();
-    assert!(message.starts_with("BUNDLE-REVIEW-012: spec.provisionerClassName: user \"ben\" may not use provisioner class \"plain\""), "{message}");
+    assert!(message.starts_with("BUNDLE-REVIEW-012: spec.provisionerClassName: user \"ben\" has no permission to use provisioner class \"plain\""), "{message}");
     assert_eq!(
         status["details"]["causes"][0]["reason"],
         "BUNDLE-REVIEW-012"

@@ -1,4 +1,4 @@
-//! CEL rules: compiling, and evaluating against an object. A rule that needs a function that our
+//! CEL rules: compiling, and evaluating against an object. A rule that needs a function that this
 //! evaluator lacks is reported and not evaluated.
 
 mod convert;
@@ -131,7 +131,7 @@ impl Rules {
         }
         let rounds = u32::try_from(facts.loops).unwrap_or(u32::MAX);
         if (size as u128).saturating_pow(rounds) > COST {
-            return unchecked("it is too much to be evaluated here");
+            return unchecked("its evaluation could exceed the cost limit of this check");
         }
         let mut context = self.context.new_inner_scope();
         context.add_variable_from_value("self", this.clone());
@@ -154,7 +154,7 @@ impl Rules {
             }
             Err(ExecutionError::NoSuchKey(key)) => Some(Problem::new(
                 path,
-                format!("the rule `{source}` reads `{key}`, which is not there"),
+                format!("the rule `{source}` reads `{key}`, which does not exist"),
             )),
             Err(ExecutionError::FunctionError { function, message })
                 if READERS.contains(&function.as_str()) =>
@@ -164,7 +164,7 @@ impl Rules {
                     format!("the rule `{source}` cannot be evaluated: {message}"),
                 ))
             }
-            Ok(_) => unchecked("it has no yes or no for a result here"),
+            Ok(_) => unchecked("its result is not a boolean"),
             Err(error) => unchecked(&error.to_string()),
         }
     }
@@ -188,14 +188,14 @@ fn compile(rule: &str) -> Compiled {
         return Compiled::Unknown(format!("it is longer than {LENGTH} bytes"));
     }
     if depth(rule) > BRACKETS {
-        return Compiled::Unknown("its brackets are too deep".to_owned());
+        return Compiled::Unknown("its brackets are nested too deep".to_owned());
     }
     let program = match stacker::maybe_grow(STACK / 2, STACK, || Program::compile(rule)) {
         Ok(program) => program,
         Err(errors) => {
             let text = errors.to_string();
             let first = text.lines().next().unwrap_or_default();
-            return Compiled::Bad(format!("it cannot be read: {first}"));
+            return Compiled::Bad(format!("invalid expression: {first}"));
         }
     };
     let facts = scan::facts(&program.expression().expr);
@@ -204,11 +204,11 @@ fn compile(rule: &str) -> Compiled {
     }
     if let Some(name) = &facts.undeclared {
         return Compiled::Bad(format!(
-            "there is no `{name}`: rules know `self` and `oldSelf`"
+            "unknown variable `{name}`: rules have `self` and `oldSelf`"
         ));
     }
     if let Some(name) = &facts.no_function {
-        return Compiled::Bad(format!("there is no function `{name}`"));
+        return Compiled::Bad(format!("unknown function `{name}`"));
     }
     Compiled::Ready(program, facts)
 }
@@ -278,7 +278,7 @@ mod tests {
         assert_eq!(
             said(&schema, &good),
             [
-                "spec: the rule `has(self.absent) || self.absent == 1` reads `absent`, which is not there",
+                "spec: the rule `has(self.absent) || self.absent == 1` reads `absent`, which does not exist",
                 gap
             ]
         );
@@ -305,12 +305,12 @@ mod tests {
     #[test]
     fn rejects_rules_that_no_api_server_accepts() {
         for (rule, bad) in [
-            ("self.a ==", "it cannot be read"),
-            ("object.a == 1", "there is no `object`"),
-            ("self.all(x, y == 1)", "there is no `y`"),
-            ("self.a.nope()", "there is no function `nope`"),
-            ("nope(self.a)", "there is no function `nope`"),
-            ("math.least(1, 2) == 1", "there is no `math`"),
+            ("self.a ==", "invalid expression"),
+            ("object.a == 1", "unknown variable `object`"),
+            ("self.all(x, y == 1)", "unknown variable `y`"),
+            ("self.a.nope()", "unknown function `nope`"),
+            ("nope(self.a)", "unknown function `nope`"),
+            ("math.least(1, 2) == 1", "unknown variable `math`"),
         ] {
             match compile(rule) {
                 Compiled::Bad(why) => assert!(why.contains(bad), "{rule}: {why}"),

@@ -2,7 +2,7 @@
 
 use kube_cel::cel::{IdedExpr, common::ast::Expr};
 
-/// Macros and functions that the server has and our evaluator has not.
+/// Macros and functions of the API server that this evaluator lacks.
 const UNSUPPORTED: &[&str] = &[
     "bind",
     "sortBy",
@@ -236,7 +236,7 @@ impl Scan {
                 } else if plain && !FUNCTIONS.contains(&last) {
                     self.facts.no_function.get_or_insert(name.to_owned());
                 }
-                // Loops with two variables stay calls, because our parser does not know them.
+                // Loops with two variables stay calls, because this parser does not support them.
                 let unread_loop =
                     matches!(last, "all" | "exists" | "exists_one") && call.args.len() == 3;
                 if unread_loop {

@@ -82,7 +82,7 @@ impl Walk<'_> {
             if set {
                 self.say(
                     &child(path, key),
-                    "it must stand outside of allOf, anyOf, oneOf and not, to be structural",
+                    "a structural schema allows it only outside of allOf, anyOf, oneOf and not",
                 );
             }
         }
@@ -96,7 +96,10 @@ impl Walk<'_> {
             let at = child(&child(path, "properties"), key);
             let at_outer = child(&child(at_outer, "properties"), key);
             if key == "metadata" {
-                self.say(&at, "it must not stand in a branch");
+                self.say(
+                    &at,
+                    "it is not allowed inside of allOf, anyOf, oneOf and not",
+                );
             }
             let described = outer
                 .and_then(|outer| outer.get("properties"))
@@ -124,7 +127,7 @@ impl Walk<'_> {
         if lacks {
             self.say(
                 at_outer,
-                format!("the field is required, because {path} limits it"),
+                format!("the field is required, because {path} restricts it"),
             );
         } else {
             self.branch(branch, outer, path, at_outer);

@@ -33,7 +33,7 @@ impl Check<'_> {
         {
             self.say(
                 &format!("{path}.type"),
-                format!("`{kind}` is none of boolean, date, integer, number, string"),
+                format!("`{kind}` is not one of boolean, date, integer, number, string"),
             );
         }
         let formats = [
@@ -51,7 +51,7 @@ impl Check<'_> {
         {
             self.say(
                 &format!("{path}.format"),
-                format!("`{format}` is none of {}", formats.join(", ")),
+                format!("`{format}` is not one of {}", formats.join(", ")),
             );
         }
         if let Some(json_path) = self.required(column, "jsonPath", path)
@@ -98,7 +98,7 @@ impl Check<'_> {
             };
             let at = format!("{at}.jsonPath");
             if !seen.insert(json_path) {
-                self.say(&at, format!("`{json_path}` is there twice"));
+                self.say(&at, format!("`{json_path}` appears twice"));
             }
             let Some(fields) = json_path.strip_prefix('.') else {
                 self.say(&at, format!("`{json_path}` must start with a dot"));
@@ -124,10 +124,7 @@ impl Check<'_> {
         if seen.len() > SELECTABLE {
             self.say(
                 &path,
-                format!(
-                    "there are {} fields, and at most {SELECTABLE} may be",
-                    seen.len()
-                ),
+                format!("{} fields exceed the limit of {SELECTABLE}", seen.len()),
             );
         }
     }
@@ -141,7 +138,7 @@ impl Check<'_> {
                 if webhook.is_some() {
                     self.say(
                         "spec.conversion.webhook",
-                        "it belongs to the strategy Webhook alone",
+                        "only the strategy Webhook allows it",
                     );
                 }
                 return;
@@ -184,14 +181,17 @@ impl Check<'_> {
             .iter()
             .any(|version| matches!(*version, "v1" | "v1beta1"))
         {
-            self.say(path, "it must have v1 or v1beta1, which API servers speak");
+            self.say(
+                path,
+                "it must contain v1 or v1beta1, which API servers support",
+            );
         }
         let mut seen = std::collections::BTreeSet::new();
         for (index, version) in versions.iter().enumerate() {
             if !is_label(version) || !seen.insert(version) {
                 self.say(
                     &item(path, index),
-                    format!("`{version}` is no version, or there twice"),
+                    format!("`{version}` is not a version, or appears twice"),
                 );
             }
         }
@@ -216,7 +216,7 @@ impl Check<'_> {
         if let Some(port) = service.get("port").and_then(Value::as_i64)
             && !(1..=65535).contains(&port)
         {
-            self.say(&format!("{path}.port"), format!("{port} is no port"));
+            self.say(&format!("{path}.port"), format!("{port} is not a port"));
         }
         if let Some(url_path) = text(service, "path") {
             let steps: Vec<&str> = url_path.split('/').skip(1).collect();

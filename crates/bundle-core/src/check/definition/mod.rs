@@ -34,7 +34,7 @@ pub(super) fn check(object: &Manifest, rules: &mut Rules) -> Vec<Problem> {
         .flat_map(|map| map.keys())
     {
         if !["apiVersion", "kind", "metadata", "spec", "status"].contains(&key.as_str()) {
-            check.say(key, "there is no such field");
+            check.say(key, "unknown field");
         }
     }
     match object.value.get("spec") {
@@ -214,7 +214,7 @@ impl Check<'_> {
             if !seen.insert(name) {
                 self.say(
                     &format!("{path}.name"),
-                    format!("version `{name}` is there twice"),
+                    format!("version `{name}` appears twice"),
                 );
             }
             self.version(version, &path);

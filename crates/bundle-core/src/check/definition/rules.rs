@@ -36,7 +36,7 @@ impl Walk<'_> {
             } else if lines("rule") && !message {
                 self.say(
                     &child(&at, "message"),
-                    "a rule of several lines needs a message",
+                    "a rule of several lines requires a message",
                 );
             }
             if lines("message") {
@@ -52,7 +52,7 @@ impl Walk<'_> {
             {
                 self.say(
                     &child(&at, "reason"),
-                    format!("`{reason}` is none of {}", REASONS.join(", ")),
+                    format!("`{reason}` is not one of {}", REASONS.join(", ")),
                 );
             }
             if let Some(field) = text(rule, "fieldPath").filter(|field| !field.trim().is_empty()) {
@@ -141,7 +141,7 @@ impl Walk<'_> {
                             Some(Problem::new(
                                 &at,
                                 format!(
-                                    "`{source}`: oldSelf cannot be used within {list}, where old and new cannot be told apart"
+                                    "`{source}`: oldSelf cannot be used within {list}, whose old and new items cannot be matched"
                                 ),
                             ))
                         }
@@ -152,7 +152,7 @@ impl Walk<'_> {
                         {
                             Some(Problem::new(
                                 &at,
-                                "optionalOldSelf is for rules with oldSelf alone",
+                                "optionalOldSelf is allowed only for rules with oldSelf",
                             ))
                         }
                         _ => None,

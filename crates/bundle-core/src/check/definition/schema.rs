@@ -53,7 +53,7 @@ pub(super) fn check(root: &Value, path: &str, status: bool, rules: &mut Rules) -
             if !empty && !AT_ROOT.contains(&key.as_str()) {
                 walk.say(
                     &child(path, key),
-                    "it cannot stand at the root of a schema with a status subresource",
+                    "it is not allowed at the root of a schema with a status subresource",
                 );
             }
         }
@@ -107,7 +107,7 @@ impl Walk<'_> {
         if place.meta && flag(schema, "x-kubernetes-embedded-resource") {
             self.say(
                 &child(path, "x-kubernetes-embedded-resource"),
-                "it must not stand within the metadata of an object",
+                "it is not allowed within the metadata of an object",
             );
         }
         self.lists(schema, path);
@@ -149,7 +149,10 @@ impl Walk<'_> {
         ] {
             // The server reads `$schema` and does nothing with it.
             if key != "$schema" && set(key) {
-                self.say(&child(path, key), "a definition cannot have it");
+                self.say(
+                    &child(path, key),
+                    "a CustomResourceDefinition does not allow it",
+                );
             }
         }
         if flag(schema, "uniqueItems") {
@@ -196,10 +199,10 @@ impl Walk<'_> {
         {
             self.say(
                 &at,
-                format!("`{kind}` is none of array, boolean, integer, number, object, string"),
+                format!("`{kind}` is not one of array, boolean, integer, number, object, string"),
             );
         } else if embedded && kind != "object" {
-            self.say(&at, "it must be object where an object is embedded");
+            self.say(&at, "it must be object for an embedded object");
         } else if kind.is_empty() && !either && !keeps {
             let what = match place.level {
                 Level::Root => "at the root",
@@ -232,7 +235,7 @@ impl Walk<'_> {
         if others && (place.level == Level::Root || embedded) {
             self.say(
                 &child(path, "additionalProperties"),
-                "it must not stand at the root of an object",
+                "it is not allowed at the root of an object",
             );
         }
         if place.level == Level::Root || embedded {
@@ -245,7 +248,7 @@ impl Walk<'_> {
         if embedded && !keeps && !fields {
             self.say(
                 &child(path, "properties"),
-                "an embedded object needs them, or x-kubernetes-preserve-unknown-fields",
+                "embedded objects require them, or x-kubernetes-preserve-unknown-fields",
             );
         }
     }
@@ -286,7 +289,7 @@ impl Walk<'_> {
         if !only_names {
             self.say(
                 &child(&path, "metadata"),
-                "it may restrict name and generateName, and nothing else",
+                "it restricts only name and generateName",
             );
         }
     }
@@ -296,7 +299,7 @@ impl Walk<'_> {
         if let Some(map) = text(schema, "x-kubernetes-map-type") {
             let at = child(path, "x-kubernetes-map-type");
             if kind != "object" {
-                self.say(&at, "it is for type object alone");
+                self.say(&at, "only type object allows it");
             }
             if !matches!(map, "atomic" | "granular") {
                 self.say(&at, format!("`{map}` is neither atomic nor granular"));
@@ -310,17 +313,17 @@ impl Walk<'_> {
             .unwrap_or_default();
         let at_keys = child(path, "x-kubernetes-list-map-keys");
         if !keys.is_empty() && list != Some("map") {
-            self.say(&at_keys, "keys are for x-kubernetes-list-type: map alone");
+            self.say(&at_keys, "only x-kubernetes-list-type: map allows keys");
         }
         let Some(list) = list else {
             return;
         };
         let at = child(path, "x-kubernetes-list-type");
         if kind != "array" {
-            self.say(&at, "it is for type array alone");
+            self.say(&at, "only type array allows it");
         }
         if !matches!(list, "atomic" | "map" | "set") {
-            self.say(&at, format!("`{list}` is none of atomic, map, set"));
+            self.say(&at, format!("`{list}` is not one of atomic, map, set"));
         }
         let items = schema.get("items").unwrap_or(&Value::Null);
         let at_items = child(path, "items");
@@ -368,7 +371,7 @@ impl Walk<'_> {
         let required = required.map(Vec::as_slice).unwrap_or_default();
         for (index, key) in keys.iter().enumerate() {
             if keys[..index].contains(key) {
-                self.say(&item(at_keys, index), format!("`{key}` is there twice"));
+                self.say(&item(at_keys, index), format!("`{key}` appears twice"));
             }
             let Some(field) = items.get("properties").and_then(|fields| fields.get(*key)) else {
                 self.say(

@@ -55,7 +55,7 @@ fn twice(values: impl Iterator<Item = Value>, path: &str, what: &str, problems: 
         if !seen.insert(value.to_string()) {
             problems.push(Problem::new(
                 &item(path, index),
-                format!("{what} {} is there twice", brief(&value)),
+                format!("{what} {} appears twice", brief(&value)),
             ));
         }
     }

@@ -28,7 +28,7 @@ impl Pattern {
             .map(Self)
             .map_err(|error| match error {
                 regex::Error::CompiledTooBig(_) => {
-                    Trouble::Unknown("it is too large to be tried here".to_owned())
+                    Trouble::Unknown("it is too large for this check".to_owned())
                 }
                 error => {
                     // The last line says what; those before draw where.
@@ -49,7 +49,7 @@ impl Pattern {
 fn translate(text: &str) -> Result<String, Trouble> {
     let mut out = String::with_capacity(text.len());
     let mut rest = text.chars().peekable();
-    // Whether we are within brackets, and whether something stands in them already.
+    // `true` within brackets, and `true` if they already contain an item.
     let mut class: Option<bool> = None;
     while let Some(letter) = rest.next() {
         match (letter, class) {
@@ -131,7 +131,7 @@ fn repetition(inner: &str, closed: bool) -> Result<bool, Trouble> {
     for number in [low, high] {
         if !number.is_empty() && number.parse::<u32>().map_or(true, |n| n > REPEATS) {
             return Err(Trouble::Bad(format!(
-                "something is repeated {number} times, and at most {REPEATS} are allowed"
+                "a repetition of {number} exceeds the limit of {REPEATS}"
             )));
         }
     }
@@ -180,9 +180,7 @@ fn escape(
             out.push_str(&regex::escape(&quoted));
         }
         '0'..='7' => {
-            return Err(Trouble::Unknown(
-                "it names a letter by an octal number".to_owned(),
-            ));
+            return Err(Trouble::Unknown("it has an octal escape".to_owned()));
         }
         'Z' | 'u' | 'U' | 'h' | 'H' | 'R' | 'X' | 'K' | 'G' | 'k' => {
             return Err(Trouble::Bad(format!("`\\{letter}` is not an escape")));

@@ -89,7 +89,7 @@ fn unknown(path: &str, key: &str, known: &[&str]) -> Problem {
     let meant = nearest(key, known)
         .map(|near| format!("; did you mean `{near}`?"))
         .unwrap_or_default();
-    Problem::new(path, format!("the schema has no such field{meant}"))
+    Problem::new(path, format!("unknown field{meant}"))
 }
 
 /// Drops what the schema does not have.

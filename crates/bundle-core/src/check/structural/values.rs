@@ -30,7 +30,7 @@ impl Walk {
         if self.left == 0 {
             self.problems.push(Problem::unchecked(
                 path,
-                "the object and its schema are too large together to be compared to the end",
+                "the object and its schema are too large for a complete validation",
             ));
         }
         self.problems
@@ -52,12 +52,12 @@ impl Walk {
         if let Some(Value::Array(allowed)) = schema.get("enum")
             && !allowed.iter().any(|one| same(one, value))
         {
-            // An empty text stands for an absent one.
+            // An empty string counts as absent.
             let told = allowed.iter().filter(|one| one.as_str() != Some(""));
             let allowed: Vec<String> = told.take(20).map(brief).collect();
             self.say(
                 path,
-                format!("{} is none of {}", brief(value), allowed.join(", ")),
+                format!("{} is not one of {}", brief(value), allowed.join(", ")),
             );
         }
         match value {
@@ -130,10 +130,7 @@ impl Walk {
         if !fits {
             self.say(
                 path,
-                format!(
-                    "{} is of type {kind}, and {wanted} belongs here",
-                    brief(value)
-                ),
+                format!("{} is of type {kind}, but must be {wanted}", brief(value)),
             );
         }
         fits
@@ -236,15 +233,12 @@ impl Walk {
         let bound = |key: &str| schema.get(key).and_then(Value::as_u64);
         let count = count as u64;
         if let Some(most) = bound(most).filter(|most| count > *most) {
-            self.say(
-                path,
-                format!("there are {count} {what}, and at most {most} may be"),
-            );
+            self.say(path, format!("{count} {what} exceed the limit of {most}"));
         }
         if let Some(least) = bound(least).filter(|least| count < *least) {
             self.say(
                 path,
-                format!("there are {count} {what}, and at least {least} must be"),
+                format!("{count} {what} are fewer than the required {least}"),
             );
         }
     }
@@ -259,7 +253,7 @@ impl Walk {
         {
             self.say(
                 path,
-                format!("{} meets none of the alternatives (anyOf)", brief(value)),
+                format!("{} matches none of the alternatives (anyOf)", brief(value)),
             );
         }
         if let Some(one) = branches("oneOf") {
@@ -268,7 +262,7 @@ impl Walk {
                 self.say(
                     path,
                     format!(
-                        "{} meets {holding} of the alternatives, and must meet one (oneOf)",
+                        "{} matches {holding} of the alternatives, but must match exactly one (oneOf)",
                         brief(value)
                     ),
                 );
@@ -279,7 +273,10 @@ impl Walk {
         {
             self.say(
                 path,
-                format!("{} is what it must not be (not)", brief(value)),
+                format!(
+                    "{} matches the schema that is forbidden (not)",
+                    brief(value)
+                ),
             );
         }
     }
@@ -341,14 +338,14 @@ mod tests {
             said(&schema, &value),
             [
                 "spec.size: the field is required",
-                "spec.either: true is of type boolean, and integer or string belongs here",
-                "spec.labels[a.b/c]: 1 is of type integer, and string belongs here",
-                "spec.mode: \"c\" is none of \"a\", \"b\"",
-                "spec.name: there are 4 characters, and at most 3 may be",
+                "spec.either: true is of type boolean, but must be integer or string",
+                "spec.labels[a.b/c]: 1 is of type integer, but must be string",
+                "spec.mode: \"c\" is not one of \"a\", \"b\"",
+                "spec.name: 4 characters exceed the limit of 3",
                 "spec.name: \"ABCD\" does not match `^[a-z]+$`",
-                "spec.one: {\"a\":\"x\",\"b\":\"y\"} meets 2 of the alternatives, and must meet one (oneOf)",
-                "spec.ports[1]: an item with the key {\"n\":1} is there twice",
-                "spec.tags[1]: the item \"x\" is there twice",
+                "spec.one: {\"a\":\"x\",\"b\":\"y\"} matches 2 of the alternatives, but must match exactly one (oneOf)",
+                "spec.ports[1]: an item with the key {\"n\":1} appears twice",
+                "spec.tags[1]: the item \"x\" appears twice",
             ]
         );
     }

@@ -26,9 +26,9 @@ impl Ignore {
             }
             if line.starts_with('!') || line.contains("**") || line.contains(['[', '\\']) {
                 findings.push(
-                    bad(IGNORE, format!("the pattern `{line}` is not understood"))
+                    bad(IGNORE, format!("invalid pattern `{line}`"))
                         .at_line(index + 1)
-                        .hint("use names with `*` and `?`, `/` before what is meant from the root, and after a folder"),
+                        .hint("use names with `*` and `?`; begin with `/` for paths from the root, end with `/` for folders"),
                 );
                 continue;
             }

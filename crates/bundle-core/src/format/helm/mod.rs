@@ -57,7 +57,7 @@ pub struct Chart {
     pub home: String,
     /// URL of the icon.
     pub icon: String,
-    /// Words to find it by.
+    /// Keywords for searches.
     pub keywords: Vec<String>,
     /// URLs of the source code.
     pub sources: Vec<String>,
@@ -88,7 +88,7 @@ pub fn read(files: &Files) -> Result<(Chart, String), Findings> {
     let Some(folder) = folder(files) else {
         return Err(
             Finding::error(codes::format::BAD_CHART, "Chart.yaml file is missing")
-                .hint("a helm+v3 bundle is a chart: bundle.yaml lies beside Chart.yaml")
+                .hint("a helm+v3 bundle is a chart: put Chart.yaml next to bundle.yaml")
                 .into(),
         );
     };
@@ -96,7 +96,7 @@ pub fn read(files: &Files) -> Result<(Chart, String), Findings> {
     let text = files.get(&path).map_or(&[][..], Vec::as_slice);
     let documents = yaml::documents(text, &path)?;
     let [document] = &documents[..] else {
-        return Err(bad(&path, "the file holds more than one document")
+        return Err(bad(&path, "the file has more than one document")
             .hint("keep the one with name and version")
             .into());
     };
@@ -105,8 +105,7 @@ pub fn read(files: &Files) -> Result<(Chart, String), Findings> {
         map.retain(|_, value| !value.is_null());
     }
     let chart = Chart::deserialize(&value).map_err(|error| {
-        bad(&path, format!("the file cannot be read: {error}"))
-            .hint("`helm lint` shows what is wrong with it")
+        bad(&path, format!("invalid file: {error}")).hint("`helm lint` shows the errors")
     })?;
     let mut findings = Findings::default();
     if chart.kind == "library" {
@@ -134,7 +133,7 @@ pub fn read(files: &Files) -> Result<(Chart, String), Findings> {
                     ),
                 )
                 .at_field("dependencies")
-                .hint("run `helm dependency build` in the chart's folder: build itself fetches nothing"),
+                .hint("run `helm dependency build` in the folder of the chart; `kubectl bundle build` does not fetch dependencies"),
             );
         }
     }
@@ -207,7 +206,7 @@ impl ContentFormat for HelmV3 {
         for argument in ["--include-crds", "--skip-tests", "--namespace", namespace] {
             arguments.push(argument.into());
         }
-        // Without it, helm renders for a version of its own choice, and refuses a chart for older ones.
+        // Without it, helm renders for a version of its own choice, and rejects a chart for older ones.
         if let Some([major, minor, patch]) = target.kubernetes {
             arguments.push("--kube-version".into());
             arguments.push(RenderArgument::Text(format!("{major}.{minor}.{patch}")));
@@ -220,7 +219,8 @@ impl ContentFormat for HelmV3 {
         let mut extra_files = Vec::new();
         let default = package.config.as_ref();
         if let Some(default) = default.and_then(|config| config.default.as_ref()) {
-            // A name of ours: helm takes a comma in the author's for several files, of which one may be anywhere.
+            // The file name of the author is not used: helm splits it at commas into several
+            // paths, which can be anywhere.
             let values = files.get(default.as_str()).cloned().unwrap_or_default();
             extra_files.push(("values.yaml", values));
         }
@@ -266,9 +266,9 @@ impl ContentFormat for HelmV3 {
 fn not_rendered() -> Finding {
     Finding::error(
         codes::format::NOT_RENDERED,
-        "the content is a chart, and its objects are not known until helm renders it",
+        "the content is a chart that is not rendered",
     )
-    .hint("`kubectl bundle build` renders it; the pod installs no charts yet: use plain+v0 with the output of `helm template`")
+    .hint("provisioners do not install charts yet: build a plain+v0 bundle from the output of `helm template`")
 }
 
 impl Chart {
@@ -397,7 +397,7 @@ mod tests {
         assert_eq!(unreadable.package().unwrap().kubernetes, None);
         let warning = unreadable.unreadable_range().unwrap().to_string();
         assert!(
-            warning.starts_with("Chart.yaml: kubeVersion: `one` is not"),
+            warning.starts_with("Chart.yaml: kubeVersion: invalid version range `one`"),
             "{warning}"
         );
         assert_eq!(chart("1.0.0", " ").unreadable_range(), None);

@@ -26,7 +26,7 @@ const DEFAULT: &str = "default";
 /// The longest generated name.
 const MAX_NAME: usize = 63;
 
-/// Kinds that a bundle may contain beside the ClusterServiceVersion; `true` for namespaced kinds.
+/// Kinds that a bundle may contain in addition to the ClusterServiceVersion; `true` for namespaced kinds.
 const OTHERS: [(&str, bool); 19] = [
     ("ClusterRole", false),
     ("ClusterRoleBinding", false),
@@ -128,21 +128,21 @@ fn refusals(csv: &Csv) -> Vec<Finding> {
         refuse(
             "spec.installModes",
             "AllNamespace install mode must be enabled".to_owned(),
-            "only operators that serve all namespaces are installed: set `supported: true` on type AllNamespaces, if it is one",
+            "only operators for all namespaces are supported: set `supported: true` for type AllNamespaces if the operator supports it",
         );
     }
     if !spec.apiservicedefinitions.owned.is_empty() {
         refuse(
             "spec.apiservicedefinitions.owned",
             "apiServiceDefintions are not supported".to_owned(),
-            "the Operator Lifecycle Manager makes certificates for them, and nobody does here: serve CRDs instead",
+            "they require certificates of the Operator Lifecycle Manager: use CustomResourceDefinitions instead",
         );
     }
     if !spec.webhookdefinitions.is_empty() {
         refuse(
             "spec.webhookdefinitions",
             "webhookDefinitions are not supported".to_owned(),
-            "the Operator Lifecycle Manager makes certificates for them, and nobody does here: use a release without webhooks, or plain manifests that bring certificates",
+            "they require certificates of the Operator Lifecycle Manager: use a release without webhooks, or plain manifests with certificates",
         );
     }
     if !matches!(spec.install.strategy.as_str(), "" | "deployment") {
@@ -152,7 +152,7 @@ fn refusals(csv: &Csv) -> Vec<Finding> {
                 "install strategy {:?} is not supported",
                 spec.install.strategy
             ),
-            "the strategy is `deployment`",
+            "the only supported strategy is `deployment`",
         );
     }
     for (index, deployment) in spec.install.spec.deployments.iter().enumerate() {
@@ -160,7 +160,7 @@ fn refusals(csv: &Csv) -> Vec<Finding> {
             refuse(
                 &format!("spec.install.spec.deployments[{index}].spec"),
                 format!("deployment {:?} has no spec", deployment.name),
-                "`operator-sdk bundle validate` shows what is wrong with it",
+                "`operator-sdk bundle validate` shows the errors",
             );
         }
     }
@@ -298,7 +298,7 @@ fn merge(into: &mut Value, from: Value) {
     }
 }
 
-/// Converts an object beside the ClusterServiceVersion. A namespaced object is placed in the
+/// Converts an object other than the ClusterServiceVersion. A namespaced object is placed in the
 /// operator's namespace.
 fn placed(mut object: Manifest, namespace: &str, findings: &mut Findings) -> Option<Manifest> {
     let known = OTHERS.iter().find(|(kind, _)| *kind == object.id.kind);
@@ -311,7 +311,7 @@ fn placed(mut object: Manifest, namespace: &str, findings: &mut Findings) -> Opt
             .in_file(&object.file)
             .at_line(object.line)
             .about(object.id.to_string())
-            .hint("a registry+v1 bundle holds only kinds that the Operator Lifecycle Manager installs; take it out, or use plain+v0"),
+            .hint("a registry+v1 bundle has only kinds that the Operator Lifecycle Manager installs: remove the object, or use plain+v0"),
         );
         return None;
     };

@@ -101,7 +101,7 @@ impl Csv {
                 .in_file(&manifest.file)
                 .at_line(manifest.line)
                 .about(manifest.id.to_string())
-                .hint("`operator-sdk bundle validate` shows what is wrong with it")
+                .hint("`operator-sdk bundle validate` shows the errors")
         };
         let mut value = manifest.value.clone();
         let annotations = match value["metadata"]["annotations"].take() {
@@ -137,7 +137,7 @@ impl Csv {
         &self.spec.min_kube_version
     }
 
-    /// Words to find it by.
+    /// Keywords for searches.
     pub fn keywords(&self) -> &[String] {
         &self.spec.keywords
     }

@@ -159,8 +159,8 @@ fn parts(files: &Files, findings: &mut Findings) -> Option<(Operator, Vec<Manife
             // A file that could not be read may be the one that is missed.
             if !findings.has_errors() {
                 findings.push(
-                    refused("manifests/ holds no ClusterServiceVersion")
-                        .hint("a registry+v1 bundle has exactly one: `operator-sdk generate bundle` writes it"),
+                    refused("manifests/ has no ClusterServiceVersion")
+                        .hint("a registry+v1 bundle requires exactly one: `operator-sdk generate bundle` writes it"),
                 );
             }
             None
@@ -175,7 +175,7 @@ fn parts(files: &Files, findings: &mut Findings) -> Option<(Operator, Vec<Manife
                     .in_file(&other.file)
                     .at_line(other.line)
                     .about(other.id.to_string())
-                    .hint("a bundle is one version: keep one of them"),
+                    .hint("a bundle has one version: keep one of them"),
                 );
             }
             None
@@ -195,7 +195,7 @@ fn package_name(files: &Files, findings: &mut Findings) -> Option<String> {
     let Some(text) = files.get(ANNOTATIONS) else {
         findings.push(
             refused(format!("open {ANNOTATIONS}: file does not exist"))
-                .hint("a registry+v1 bundle has manifests/ and metadata/annotations.yaml, which names its package"),
+                .hint("a registry+v1 bundle requires manifests/, and metadata/annotations.yaml with the name of the package"),
         );
         return None;
     };
@@ -217,8 +217,8 @@ fn package_name(files: &Files, findings: &mut Findings) -> Option<String> {
     {
         findings.push(bad(
             MEDIA_TYPE,
-            format!("the bundle calls itself {layout:?}"),
-            format!("write `{MEDIA_TYPE}: registry+v1`, if that is what it is"),
+            format!("the annotation names the format {layout:?}"),
+            format!("write `{MEDIA_TYPE}: registry+v1` if this is a registry+v1 bundle"),
         ));
     }
     match annotations.get(PACKAGE) {
@@ -226,7 +226,7 @@ fn package_name(files: &Files, findings: &mut Findings) -> Option<String> {
         Some(package) => {
             findings.push(bad(
                 PACKAGE,
-                format!("{package:?} cannot be the name of a package"),
+                format!("{package:?} is not a valid package name"),
                 "use lower-case letters, digits, `-` and `.`".to_owned(),
             ));
             None
@@ -250,17 +250,17 @@ fn annotations(text: &[u8]) -> Result<BTreeMap<String, String>, Findings> {
     }
     let documents = yaml::documents(text, ANNOTATIONS)?;
     let [document] = &documents[..] else {
-        return Err(refused("the file holds more than one document")
+        return Err(refused("the file has more than one document")
             .in_file(ANNOTATIONS)
-            .hint("keep one, with the map `annotations`")
+            .hint("keep the one with the map `annotations`")
             .into());
     };
     File::deserialize(&document.value)
         .map(|file| file.annotations)
         .map_err(|error| {
-            refused(format!("the annotations cannot be read: {error}"))
+            refused(format!("invalid annotations: {error}"))
                 .in_file(ANNOTATIONS)
-                .hint("the file has one map, `annotations`, from text to text")
+                .hint("the file has one map `annotations` with string values")
                 .into()
         })
 }

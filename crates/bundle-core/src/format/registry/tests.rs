@@ -238,7 +238,7 @@ fn rejects_files_that_are_no_registry_v1_bundle() {
         )]
     );
     files.insert(ANNOTATIONS.to_owned(), b"annotations: {a: 1}\n".to_vec());
-    assert!(said(&files)[0].contains("the annotations cannot be read"));
+    assert!(said(&files)[0].contains("invalid annotations"));
     files.insert(
         ANNOTATIONS.to_owned(),
         b"annotations: {operators.operatorframework.io.bundle.mediatype.v1: helm}\n".to_vec(),
@@ -254,7 +254,7 @@ fn rejects_files_that_are_no_registry_v1_bundle() {
         )
     );
     let none = bundle(CRD, &[]);
-    assert!(said(&none)[0].ends_with("manifests/ holds no ClusterServiceVersion"));
+    assert!(said(&none)[0].ends_with("manifests/ has no ClusterServiceVersion"));
     let pod = "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\n";
     assert_eq!(
         said(&bundle(CSV, &[("manifests/pod.yaml", pod)])),

@@ -137,7 +137,7 @@ pub fn decide(
             }
         }
     }
-    // A refusal first: trying again could only turn "cannot tell" into it.
+    // A rejection comes first: a retry could only turn "cannot tell" into it.
     if refusals.has_errors() {
         refusals.0.extend(unknown.0);
         refusals.0.extend(satisfied.warnings.0);
@@ -157,10 +157,10 @@ pub fn decide_unsignable(source: &str, class: ClassSignatures) -> PolicyDecision
         ClassSignatures::Required => PolicyDecision::Refused(
             Finding::error(
                 codes::trust::UNSIGNABLE,
-                format!("the class requires signatures, and content of a source of type `{source}` cannot be signed"),
+                format!("the class requires signatures, but content of a source of type `{source}` cannot be signed"),
             )
             .at_field("spec.source.type")
-            .hint("build it into a bundle (kubectl bundle build), push and sign it, and use a source of type image")
+            .hint("build a bundle from it (kubectl bundle build), push and sign it, then use a source of type image")
             .into(),
         ),
         ClassSignatures::IfPolicy => let_in(
@@ -179,16 +179,16 @@ fn without_policy(reference: &PinnedReference, class: ClassSignatures) -> Policy
         ClassSignatures::Required => PolicyDecision::Refused(
             Finding::error(
                 codes::trust::NO_POLICY,
-                format!("the class requires a signature, and no SignaturePolicy covers {name}, so no signature would do"),
+                format!("the class requires a signature, but no SignaturePolicy matches {name}"),
             )
             .about(reference.to_string())
-            .hint(format!("create a SignaturePolicy with images: [{{glob: \"{name}\"}}] that names the signer's key"))
+            .hint(format!("create a SignaturePolicy with images: [{{glob: \"{name}\"}}] and the key of the signer"))
             .into(),
         ),
         ClassSignatures::IfPolicy => let_in(
             Finding::warning(
                 codes::trust::UNCHECKED,
-                format!("no SignaturePolicy covers {name}: it is installed without a signature check"),
+                format!("no SignaturePolicy matches {name}: it is installed without a signature check"),
             )
             .about(reference.to_string()),
         ),
@@ -222,10 +222,12 @@ fn ask(
             return Say::Unknown(
                 Finding::error(
                     codes::trust::CANNOT_TELL,
-                    format!("{policy} requires a signature, and the signatures could not be looked up: {why}"),
+                    format!(
+                        "{policy} requires a signature, but the signatures cannot be read: {why}"
+                    ),
                 )
                 .about(reference.to_string())
-                .hint("try again; nothing was decided, and nothing is remembered")
+                .hint("retry; the result is not cached")
                 .into(),
             );
         }
@@ -293,7 +295,7 @@ fn missing(
         (1, 1) => format!("a signature by {names}"),
         (1, _) => format!("a signature by one of {names}"),
         _ => format!(
-            "signatures by {threshold} different {signers} of {names}, has {}",
+            "signatures by {threshold} different {signers} of {names} (accepted: {})",
             by.len()
         ),
     };
@@ -307,14 +309,14 @@ fn missing(
         codes::trust::NOT_ACCEPTED
     };
     let hint = if only_keys {
-        format!("have it signed by such a key: kubectl bundle sign --key KEY {reference}")
+        format!("sign it with an accepted key: kubectl bundle sign --key KEY {reference}")
     } else {
-        "have it signed by whom the policy names".to_owned()
+        "sign it with an identity that the policy accepts".to_owned()
     };
     Finding::error(
         code,
         format!(
-            "{policy} requires {wanted}, and {}",
+            "{policy} requires {wanted}, but {}",
             summary(found, accepted)
         ),
     )
@@ -331,13 +333,13 @@ fn unattested_by(
     Finding::error(
         codes::trust::UNATTESTED,
         format!(
-            "`{}` has signed it, and {policy} also requires its attestation of {}, which is not there",
+            "`{}` has signed it, but {policy} also requires its attestation of {}, which is missing",
             authority.name,
             predicates.join(", ")
         ),
     )
     .about(reference.to_string())
-    .hint("have it attested by the same signer")
+    .hint("attest it with the same key or identity (kubectl bundle attest)")
 }
 
 fn as_warnings(findings: Findings) -> impl Iterator<Item = Finding> {
@@ -345,7 +347,7 @@ fn as_warnings(findings: Findings) -> impl Iterator<Item = Finding> {
         finding.severity = Severity::Warning;
         finding
             .message
-            .push_str(" (mode: warn, so it is let in all the same)");
+            .push_str(" (admitted because of mode: warn)");
         finding
     })
 }

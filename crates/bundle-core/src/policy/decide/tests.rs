@@ -182,7 +182,7 @@ fn rejection_names_reference_policy_authorities_signatures_and_next_step() {
     assert_eq!(
         findings.to_string(),
         format!(
-            "{}: SignaturePolicy/releases requires signatures by 2 different keys of `n0`, `n1`, has 0, and the registry holds 2 signatures: one by another key (hint c), one for another digest (sha256:00)",
+            "{}: SignaturePolicy/releases requires signatures by 2 different keys of `n0`, `n1` (accepted: 0), but the registry has 2 signatures: one by another key (hint c), one for another digest (sha256:00)",
             reference()
         )
     );
@@ -283,7 +283,7 @@ fn identity_requires_issuer_subject_and_trust_root() {
     ] {
         assert!(!met(&exact, &signed(name, root)), "{name} under {root}");
     }
-    // The issuer of one signature and the subject of another are nobody's.
+    // The issuer of one signature and the subject of another belong to no accepted identity.
     let halves = [
         signed("google/eve@example.com", "public"),
         signed("evil/ann@example.com", "public"),
@@ -342,7 +342,7 @@ fn required_attestations_must_be_by_the_same_authority() {
         ]
     ));
     assert!(!met(&policy, &[signed("g/eve"), attested("g/ann", SLSA)]));
-    // Where no signature is asked for by that name, an attestation is none.
+    // An attestation does not count as a signature of that name.
     let plain = keyless(1, &[&["g/ann"]], &[]);
     assert!(!met(&plain, &[attested("g/ann", SLSA)]));
 

@@ -242,15 +242,12 @@ fn read_globs(reader: &mut Reader, spec: &Map<String, Value>) -> Option<Vec<Stri
     let Some(images) = spec.get("images").and_then(Value::as_array) else {
         reader.problem(
             path,
-            "it is missing or no list, so the policy is taken to match everything",
+            "it is missing or not a list, so the policy matches every reference",
         );
         return None;
     };
     if images.is_empty() {
-        reader.problem(
-            path,
-            "it is empty, so the policy is taken to match everything",
-        );
+        reader.problem(path, "it is empty, so the policy matches every reference");
         return None;
     }
     let mut globs = Some(Vec::new());
@@ -265,7 +262,7 @@ fn read_globs(reader: &mut Reader, spec: &Map<String, Value>) -> Option<Vec<Stri
         };
         match (why, pattern, &mut globs) {
             (Some(why), ..) => {
-                let why = format!("{why}; the policy is taken to match everything");
+                let why = format!("{why}; the policy matches every reference");
                 reader.problem(&format!("{path}.glob"), &why);
                 globs = None;
             }
@@ -298,11 +295,11 @@ fn read_authorities(reader: &mut Reader, spec: &Map<String, Value>) -> Vec<Autho
         }
     };
     if list.is_empty() {
-        reader.problem(path, "it is empty: nobody could ever satisfy the policy");
+        reader.problem(path, "it is empty, so no signature satisfies the policy");
     }
     if list.len() > MOST_AUTHORITIES {
         let why = format!(
-            "it has {} authorities, where at most {MOST_AUTHORITIES} are read",
+            "it has {} authorities, more than the limit of {MOST_AUTHORITIES}",
             list.len()
         );
         reader.problem(path, &why);
@@ -334,10 +331,10 @@ fn read_threshold(reader: &mut Reader, spec: &Map<String, Value>, authorities: u
         .as_u64()
         .and_then(|number| usize::try_from(number).ok());
     match threshold {
-        None | Some(0) => reader.problem(path, "it is not a number from 1"),
+        None | Some(0) => reader.problem(path, "it is not a whole number of at least 1"),
         Some(threshold) if threshold > authorities => reader.problem(
             path,
-            &format!("it asks for {threshold} authorities, and there are {authorities}"),
+            &format!("it requires {threshold} authorities, but there are {authorities}"),
         ),
         Some(_) => {}
     }

@@ -1,4 +1,4 @@
-//! Patterns from the tests of sigstore policy-controller, with our result for each.
+//! Patterns from the tests of sigstore policy-controller, with the result here for each.
 //! `docs/reference/patterns.md` has the same table.
 
 use super::{matches, problem};
@@ -95,7 +95,7 @@ fn patterns_of_policy_controller_have_documented_results() {
             Refused(offered) => {
                 let why = found.unwrap_or_default();
                 assert!(
-                    why.contains(&format!("; `{offered}` was probably meant")),
+                    why.contains(&format!("; did you mean `{offered}`?")),
                     "{pattern}: {why}"
                 );
                 assert!(matches(offered, name), "{offered}");
@@ -116,8 +116,8 @@ fn every_policy_controller_pattern_is_documented() {
         let verdict = match expected {
             Matches => "matches".to_owned(),
             Misses => "does not match".to_owned(),
-            Refused("") => "refused".to_owned(),
-            Refused(offered) => format!("refused: `{offered}`"),
+            Refused("") => "rejected".to_owned(),
+            Refused(offered) => format!("rejected: `{offered}`"),
         };
         let row = page
             .lines()

@@ -16,7 +16,7 @@ pub fn problem(pattern: &str) -> Option<String> {
         return Some(why);
     }
     Some(match meant(pattern) {
-        Some(meant) => format!("`{pattern}` {why}; `{meant}` was probably meant"),
+        Some(meant) => format!("`{pattern}` {why}; did you mean `{meant}`?"),
         None => format!("`{pattern}` {why}"),
     })
 }
@@ -41,7 +41,7 @@ fn fault(pattern: &str) -> Option<String> {
     }
     if pattern == "*/*" {
         return Some(
-            "means Docker Hub to policy-controller and any registry here, so it is refused"
+            "matches Docker Hub in policy-controller, but any registry here, so it is rejected"
                 .to_owned(),
         );
     }
@@ -74,7 +74,7 @@ fn letters(registry: &str, repository: &str) -> Option<String> {
     stray(repository, |b| {
         b.is_ascii_lowercase() || b.is_ascii_digit() || b"._-*/".contains(&b)
     })
-    .map(|c| format!("has {c:?} in the repository, which no repository has"))
+    .map(|c| format!("has {c:?} in the repository, which repositories do not allow"))
 }
 
 fn slashes(registry: &str, repository: &str) -> Option<String> {
@@ -93,7 +93,7 @@ fn slashes(registry: &str, repository: &str) -> Option<String> {
 fn no_reference(registry: &str) -> String {
     if !registry.contains(['.', ':', '*', '[']) {
         return format!(
-            "matches no reference: `{registry}` is no registry, which has a dot, a port, or is localhost"
+            "matches no reference: `{registry}` is not a registry, which has a dot or a port, or is localhost"
         );
     }
     if registry.contains('[') && registry.contains('*') {

@@ -200,7 +200,7 @@ fn rejects_patterns_without_match_and_suggests_a_correction() {
         ("registry.example.com/***", "registry.example.com/**"),
     ] {
         let found = problem(pattern).unwrap_or_default();
-        let offered = format!("; `{meant}` was probably meant");
+        let offered = format!("; did you mean `{meant}`?");
         assert!(found.ends_with(&offered), "{pattern}: {found}");
         assert_eq!(problem(meant), None, "{meant}");
     }
@@ -334,7 +334,7 @@ proptest! {
     fn suggested_patterns_are_valid(pattern in "[a-zA-Z0-9.:/*@-]{0,16}") {
         if let Some(offered) = problem(&pattern)
             .as_deref()
-            .and_then(|text| text.strip_suffix("` was probably meant"))
+            .and_then(|text| text.strip_suffix("`?"))
             .and_then(|text| text.rsplit_once('`'))
             .map(|(_, offered)| offered)
         {

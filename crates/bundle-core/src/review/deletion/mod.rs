@@ -1,5 +1,5 @@
 //! Permissions for deleting a Bundle, BundleDeployment or BundleApproval. A deletion removes
-//! installed objects with permissions that the requester may not have, so verb `delete` on the kind
+//! installed objects with permissions that the requester can lack, so verb `delete` on the kind
 //! is not enough. The same permissions are required for writes that cause a deletion or change what
 //! it removes.
 
@@ -39,7 +39,7 @@ pub struct Deletion<'a> {
     pub requester: &'a Requester,
     /// `true` if the requester is the pod's own ServiceAccount.
     pub own: bool,
-    /// `true` if the object has our finalizer, so that its deletion removes installed objects.
+    /// `true` if the object has the finalizer of bundle-webhook, so that its deletion removes installed objects.
     pub is_finalized: bool,
 }
 
@@ -205,13 +205,13 @@ pub fn judge_deletion(deletion: &Deletion<'_>, facts: &DeletionFacts) -> Finding
 /// the deletion.
 fn controller(deletion: &Deletion<'_>, facts: &DeletionFacts, findings: &mut Findings) {
     let has_owners = owners_digest(deletion.object).is_some();
-    // Nothing was done with an object that nothing vouches for, unless it has our finalizer.
+    // An object without a valid stamp was not reconciled, unless it has the finalizer.
     if has_owners && !facts.covers_owners.unwrap_or(!deletion.is_finalized) {
         findings.push(
             Finding::error(
                 codes::review::DELETE_NOT_ALLOWED,
                 format!(
-                    "the owner references of {} {} are not those that admission reviewed: it is not deleted together with its owners",
+                    "the owner references of {} {} were not reviewed by admission: the garbage collector must not delete it",
                     deletion.kind, deletion.name
                 ),
             )
@@ -224,10 +224,10 @@ fn controller(deletion: &Deletion<'_>, facts: &DeletionFacts, findings: &mut Fin
             Some(OwnerFact::Going) => {}
             Some(OwnerFact::Present) => findings.push(Finding::error(
                 codes::review::DELETE_NOT_ALLOWED,
-                format!("BundleDeployment {owner}, which this Bundle was made for, is still there"),
+                format!("BundleDeployment {owner}, to which this Bundle belongs, still exists"),
             )),
             Some(OwnerFact::Unavailable(why)) => findings.push(why.clone()),
-            None => findings.push(not_asked("whether the BundleDeployment is still there")),
+            None => findings.push(not_asked("the BundleDeployment still exists")),
         }
     }
 }
@@ -255,12 +255,12 @@ pub fn too_early(
     }
     let wait = enforced_since.map_or(0, |since| since.saturating_sub(now)) / 1_000 + 1;
     let message = format!(
-        "the webhook registrations were missing or altered until a moment ago, and what BundleDeployment {} has installed would not be removed",
+        "the webhook configurations were missing or changed until now, so the objects of BundleDeployment {} would not be removed",
         deletion.name
     );
     Some(
         Finding::error(codes::review::DELETION_TOO_EARLY, message)
-            .hint(format!("try again in {wait} s")),
+            .hint(format!("delete it again in {wait} s")),
     )
 }
 
@@ -272,14 +272,14 @@ fn manage(deletion: &Deletion<'_>, facts: &DeletionFacts, findings: &mut Finding
             Finding::error(
                 codes::review::DELETE_NOT_ALLOWED,
                 format!(
-                    "user {:?} may neither delete nor change {} {}: only who asked for it, or who has verb manage on {resource}",
+                    "user {:?} has no permission to delete or change {} {}: only its requester and users with verb manage on {resource} have it",
                     deletion.requester.user, deletion.kind, deletion.name
                 ),
             )
             .hint("ask its requester, or an administrator; ClusterRole bundle-admin has verb manage"),
         ),
         Some(Answer::Unavailable(why)) => findings.push(why.clone()),
-        None => findings.push(not_asked("whether the requester has verb manage")),
+        None => findings.push(not_asked("the requester has verb manage")),
     }
 }
 
@@ -290,19 +290,19 @@ fn may_use(name: &str, deletion: &Deletion<'_>, facts: &DeletionFacts, findings:
             Finding::error(
                 codes::review::DELETE_NOT_ALLOWED,
                 format!(
-                    "user {:?} may not delete what provisioner class {name:?} has installed: it needs verb use on provisionerclasses/{name}",
+                    "user {:?} has no permission to delete objects of provisioner class {name:?}: verb use on provisionerclasses/{name} is required",
                     deletion.requester.user
                 ),
             )
-            .hint("ask somebody who may use the class, or an administrator"),
+            .hint("ask a user with this permission, or an administrator"),
         ),
         Some(Answer::Unavailable(why)) => findings.push(why.clone()),
-        None => findings.push(not_asked("whether the requester may use the class")),
+        None => findings.push(not_asked("the requester has verb use on the class")),
     }
 }
 
 fn not_asked(what: &str) -> Finding {
-    let message = format!("it was not asked {what}");
+    let message = format!("it is unknown if {what}");
     Finding::error(codes::review::RIGHTS_UNKNOWN, message).hint("try again")
 }
 

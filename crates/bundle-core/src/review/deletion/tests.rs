@@ -281,7 +281,7 @@ fn specs_of_deployments_and_the_annotation_that_vouches_are_guarded() {
         (Kind::BundleDeployment, object("a", json!("other")), true),
         (Kind::BundleDeployment, object("b", json!("token")), true),
         (Kind::Bundle, object("a", json!("other")), true),
-        // Immutable: refused in any case, in RukPak's words.
+        // Immutable: always rejected, with the text of RukPak.
         (Kind::Bundle, object("b", json!("token")), false),
     ] {
         let guarded = is_guarded_update(kind, &before, &new, ("ours", "admit"));
@@ -340,21 +340,21 @@ fn rejects_deletion_shortly_after_a_gap_with_retry_hint() {
             &finalized,
             5_900,
             Some(5_001),
-            Some("try again in 1 s"),
+            Some("delete it again in 1 s"),
         ),
         (
             Kind::BundleDeployment,
             &finalized,
             1_000,
             Some(5_500),
-            Some("try again in 5 s"),
+            Some("delete it again in 5 s"),
         ),
         (
             Kind::BundleDeployment,
             &finalized,
             1_000,
             None,
-            Some("try again in 1 s"),
+            Some("delete it again in 1 s"),
         ),
         (Kind::BundleDeployment, &going, 1_000, Some(5_500), None),
         (Kind::BundleDeployment, &json!({}), 1_000, Some(5_500), None),

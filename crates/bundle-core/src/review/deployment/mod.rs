@@ -379,7 +379,7 @@ pub(super) fn service_account(
     if !field.object(findings) {
         return None;
     }
-    // What stands here comes back in URLs, headers, and commands for administrators.
+    // This text is used in URLs, headers, and commands for administrators.
     let mut part = |name: &str, kind| field.get(name).required_name(kind, findings);
     let namespace = part("namespace", NameKind::Label);
     let name = part("name", NameKind::Subdomain);

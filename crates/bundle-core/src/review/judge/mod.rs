@@ -103,7 +103,7 @@ pub fn judge(subject: &Subject<'_>, facts: &Facts<'_>) -> Verdict {
 /// write. `facts` must not contain the content.
 pub fn may_look(subject: &Subject<'_>, facts: &Facts<'_>) -> bool {
     let verdict = judge(subject, facts);
-    // That nobody looked yet may be all that stands against it.
+    // The only reason can be that there was no lookup yet.
     !verdict
         .findings()
         .errors()
@@ -144,9 +144,9 @@ fn stamping(subject: &Subject<'_>, facts: &Facts<'_>) -> Stamping {
 fn not_vouched() -> Finding {
     Finding::warning(
         codes::review::NOT_ADMITTED,
-        "nothing vouches for this object, and a change of its spec does not either",
+        "the object has no valid admission stamp, and a change of its spec does not create one",
     )
-    .hint("its condition Ready names the annotation with which somebody vouches for all of it")
+    .hint("its condition Ready names the annotation with which a user confirms the whole spec")
 }
 
 /// Sorts errors before warnings, and keeps the order of the rules otherwise.
@@ -166,7 +166,7 @@ fn immutable(subject: &Subject<'_>) -> Option<Finding> {
                 codes::review::SPEC_IMMUTABLE,
                 "bundle.spec is immutable",
             )
-            .hint("create another Bundle, or change the template of the BundleDeployment that this one was made for"),
+            .hint("create another Bundle, or change the template of the BundleDeployment that owns this one"),
         ),
         Kind::BundleApproval => Some(
             Finding::error(
@@ -240,14 +240,14 @@ fn target_namespace(spec: &CheckedDeploymentSpec, facts: &Facts<'_>, findings: &
         findings.push(
             Finding::error(codes::review::RESERVED_NAMESPACE, why.to_string())
                 .at_field("spec.targetNamespace")
-                .hint("name the namespace that the content is for"),
+                .hint("set the namespace of the content"),
         );
     }
     if spec.create_namespace && target.is_none() {
         findings.push(
             Finding::error(
                 codes::review::NO_NAMESPACE_TO_CREATE,
-                "createNamespace is true, and targetNamespace names no namespace",
+                "createNamespace is true, but targetNamespace is not set",
             )
             .at_field("spec.createNamespace")
             .hint("set spec.targetNamespace as well (deploy --create-namespace -n NAMESPACE)"),
@@ -255,7 +255,7 @@ fn target_namespace(spec: &CheckedDeploymentSpec, facts: &Facts<'_>, findings: &
     }
 }
 
-/// Returns `true` if one of its classes has a foreign provisioner. Such an object is not ours, and
+/// Returns `true` if one of its classes has a foreign provisioner. Other provisioners reconcile it, and
 /// gets no stamp.
 fn leaves_alone(spec: &Spec, facts: &Facts<'_>) -> bool {
     let foreign = |name: &str| matches!(facts.classes.get(name), Some(ClassFact::Known(class)) if !class.is_ours());

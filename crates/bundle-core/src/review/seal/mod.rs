@@ -34,7 +34,7 @@ const SEAL: &str = "core.rukpak.io/seal";
 /// `apiVersion` of the owner of a generated Bundle.
 const API_VERSION: &str = "core.rukpak.io/v1alpha1";
 
-/// Stored object of one of our kinds.
+/// Stored object of a reviewed kind.
 #[derive(Debug, Clone, Copy)]
 pub struct StoredObject<'a> {
     /// Kind of the object.

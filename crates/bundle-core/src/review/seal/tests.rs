@@ -284,7 +284,7 @@ fn seal_moves_on_with_a_generation_that_admission_saw_no_change_in() {
         vouch_state(KEY, &again, &at(NOON + 31_000)),
         VouchState::Unsealed(vouched)
     );
-    // Also if nobody noted when, and the registrations have been intact since the seal.
+    // Also if the time was not recorded, and the registrations have been intact since the seal.
     let unnoted = StoredObject {
         written: None,
         ..again
@@ -335,7 +335,7 @@ fn seal_does_not_count_beside_a_later_stamp_however_old_that_is() {
         .vouched()
         .unwrap();
     let seal = super::seal(KEY, &object(&spec, None, None), &vouched);
-    // Somebody took the object over a minute later, for the same generation.
+    // Another requester became responsible a minute later, for the same generation.
     let later = Stamp {
         time: NOON + 60_000,
         ..stamp(&spec, Some(1))

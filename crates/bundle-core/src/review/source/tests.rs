@@ -140,7 +140,7 @@ fn reports_wrong_types_with_their_field() {
         ),
         (
             json!({"type": "image", "image": {"ref": "web"}}),
-            "spec.source.image.ref: `web` is not a reference: it names no registry",
+            "spec.source.image.ref: invalid reference `web`: it has no registry",
         ),
         (
             json!({"type": "image", "image": {"ref": "registry.example.com/a:1"}, "http": {"url": "u"}}),

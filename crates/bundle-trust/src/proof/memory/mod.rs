@@ -158,7 +158,7 @@ impl Memory {
                 return Some(found.clone());
             }
             self.abandon(key, &cell);
-            // Whoever made it was told to stop; those who waited for it have their own time.
+            // The task that verified it was cancelled; the waiting tasks have their own deadlines.
             if !go_on() {
                 return None;
             }
@@ -174,7 +174,7 @@ impl Memory {
         }
     }
 
-    /// The place of an examination: a good one, one that is being made, or an empty one.
+    /// Returns the cache entry of an examination: complete, running, or new.
     fn cell(&self, key: Key, now: Timestamp) -> Arc<OnceLock<Examination>> {
         let mut known = self.known();
         if let Some(entry) = known.entries.get(&key) {
@@ -233,10 +233,10 @@ impl Known {
 /// Returns the error of an examination that ended before it was complete.
 fn interrupted(signatures: usize, reference: &PinnedReference) -> Unavailable {
     let told =
-        format!("its {signatures} signatures could not all be examined in the time that there was");
+        format!("not all of its {signatures} signatures could be verified before the deadline");
     let finding = Finding::error(codes::trust::CANNOT_TELL, told)
         .about(reference.to_string())
-        .hint("try again; if it stays so, remove signatures that nobody needs from beside the content");
+        .hint("retry; if this repeats, remove unused signatures from the registry");
     Unavailable(finding)
 }
 

@@ -39,24 +39,24 @@ const NAMES: [&str; 8] = [
 pub fn mistaken(content: &[u8]) -> Result<(), Finding> {
     let top = Top::of(content);
     let what = if content.starts_with(ENVELOPE) {
-        "what is signed inside of an envelope"
+        "the signed bytes of an envelope"
     } else if top.is_manifest() {
         "the manifest of an image"
     } else if top.is_payload() {
-        "what cosign 2 signs for an image"
+        "the payload that cosign 2 signs for an image"
     } else if top.is_list {
-        "a list that some readers take for either, field by field"
+        "a list that some parsers accept as one of these"
     } else {
         return Ok(());
     };
     Err(Finding::error(
         codes::trust::MISTAKEN,
         format!(
-            "a signature over this file could be passed off as one of an image: the file is {what}, or could be read as that"
+            "a signature of this file could be used as the signature of an image: the file is {what}, or a parser could accept it as such"
         ),
     )
     .hint(
-        "sign the image itself: kubectl bundle sign REFERENCE; or an archive that the file is in; where did the file come from?",
+        "sign the image (kubectl bundle sign REFERENCE), or an archive that contains the file; check the origin of the file",
     ))
 }
 
@@ -69,10 +69,10 @@ pub fn mistaken_attested(content: &[u8]) -> Result<(), Finding> {
     }
     Err(Finding::error(
         codes::trust::MISTAKEN,
-        "an attestation of this file would count for an image: the file is the manifest of an image, or could be read as that",
+        "an attestation of this file would be valid for an image: the file is an image manifest, or a parser could accept it as such",
     )
     .hint(
-        "attest the image itself: kubectl bundle attest REFERENCE; or an archive that the file is in; where did the file come from?",
+        "attest the image (kubectl bundle attest REFERENCE), or an archive that contains the file; check the origin of the file",
     ))
 }
 
@@ -195,7 +195,7 @@ mod tests {
         let older = simple(&image, &Annotations::new()).unwrap();
         let manifest = json!({ "schemaVersion": 2, "layers": [] }).to_string();
         for (content, told) in [
-            (file.as_slice(), "inside of an envelope"),
+            (file.as_slice(), "bytes of an envelope"),
             (older.as_slice(), "cosign 2"),
             (manifest.as_bytes(), "manifest"),
         ] {
@@ -232,7 +232,7 @@ mod tests {
             format!("{long}{{{fields}}}"),
             format!("\u{feff} {{{fields}}}"),
             format!("\n\t {{{fields}}} and more"),
-            // Cut, or what nobody reads to its end.
+            // Truncated, or not parsed to its end.
             format!("{{{fields}"),
             format!("{{{fields},\"x\":'1'}}"),
         ];

@@ -12,7 +12,7 @@ use super::{Against, Content, described, each};
 use crate::attest::PredicateType;
 use crate::statement;
 
-/// An attestation that holds.
+/// Valid attestation.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Attestation {
     /// Signer, time and performed checks.
@@ -62,7 +62,7 @@ pub fn attested(
             Finding::error(
                 codes::trust::UNATTESTED,
                 format!(
-                    "there is no attestation of {} by the given {}: {}",
+                    "no attestation with predicate type {} by the given {}: {}",
                     kind.as_str(),
                     names.join(", "),
                     summary_of_attestations(&found, is_wanted)
@@ -114,7 +114,7 @@ pub fn blob_attested(
                 });
             }
             (Meaning::Attested(kind), _) => format!("that attests {kind}"),
-            (Meaning::Signed, _) => "that attests nothing".to_owned(),
+            (Meaning::Signed, _) => "that is not an attestation".to_owned(),
         },
         Err(rejection) => rejection.to_string(),
     };
@@ -123,7 +123,7 @@ pub fn blob_attested(
     Err(Finding::error(
         codes::trust::UNATTESTED,
         format!(
-            "there is no attestation of {} by the given {}: the bundle is one {why}",
+            "no attestation with predicate type {} by the given {}: the bundle is one {why}",
             kinds.join(", "),
             names.join(", ")
         ),

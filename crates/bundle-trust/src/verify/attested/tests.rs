@@ -91,7 +91,7 @@ fn rejects_altered_attestations() {
                 s["_type"] = json!(dsse::STATEMENT);
             },
             nothing,
-            "a signature where cosign 2 keeps attestations",
+            "a signature in the place of attestations of cosign 2",
         ),
         (
             |s| s["predicateType"] = json!("https://example.com/other"),
@@ -129,18 +129,26 @@ fn rejects_altered_attestations() {
             },
             "with 2 signatures",
         ),
-        (nothing, |e| *e = json!([]), "not the JSON of an envelope"),
+        (
+            nothing,
+            |e| *e = json!([]),
+            "not the JSON of a DSSE envelope",
+        ),
     ];
     for (said, around, why) in rows {
         let refused = ask(&envelope(&key, &statement(said), around), &key).unwrap_err();
         assert!(refused.contains(why), "{why}: {refused}");
     }
-    // A certificate is not asked where a key is, and annotations are not read without end.
+    // A given key excludes certificates, and the number of annotations is limited.
     let mut flood = envelope(&key, &statement(|_| {}), |_| {});
     flood
         .annotations
         .insert("a".to_owned(), "x".repeat(300 << 10));
-    assert!(ask(&flood, &key).unwrap_err().contains("where at most"));
+    assert!(
+        ask(&flood, &key)
+            .unwrap_err()
+            .contains("more than the limit")
+    );
 }
 
 #[test]

@@ -49,7 +49,7 @@ pub fn blob(
         Meaning::Attested(kind) => Err(refused(
             content,
             wanted,
-            &format!("that attests {kind}, which says nothing about being signed"),
+            &format!("that is an attestation ({kind}) and not a signature"),
         )),
     }
 }
@@ -123,10 +123,10 @@ pub(super) fn check(
     if key.needs_content() {
         let bytes = content.bytes.ok_or_else(|| {
             unreadable(
-                "an Ed25519 signature over the content itself, of which only the digest is at hand",
+                "an Ed25519 signature of the content itself, of which only the digest is known",
             )
         })?;
-        // What the digest tells is that it is another file; a signature alone cannot say that.
+        // A different digest shows that it is another file; a failed signature alone does not.
         let same = match &said {
             None => true,
             Some(("SHA2_256", digest)) => *digest == content.sha256(),
@@ -160,7 +160,7 @@ pub(super) fn check(
 }
 
 fn other_algorithm(algorithm: &str) -> Rejection {
-    Rejection::OtherDigest(format!("of algorithm {algorithm}"))
+    Rejection::OtherDigest(format!("with algorithm {algorithm}"))
 }
 
 #[cfg(test)]

@@ -9,22 +9,24 @@ use sha2::{Digest as _, Sha256};
 use super::*;
 use crate::sign;
 
-const ROOT: &str = include_str!("../../testdata/keyless/tiled/trusted_root.json");
-pub(super) const WORKFLOW: &str = include_str!("../../testdata/keyless/tiled/workflow.bundle.json");
-const PERSON: &str = include_str!("../../testdata/keyless/tiled/person.bundle.json");
-pub(super) const MESSAGE: &str = include_str!("../../testdata/keyless/tiled/message.bundle.json");
-const LATE: &str = include_str!("../../testdata/keyless/tiled/late.bundle.json");
-pub(super) const WITH_KEY: &str = include_str!("../../testdata/keyless/tiled/key.bundle.json");
+const ROOT: &str = include_str!("../../../testdata/keyless/tiled/trusted_root.json");
+pub(super) const WORKFLOW: &str =
+    include_str!("../../../testdata/keyless/tiled/workflow.bundle.json");
+const PERSON: &str = include_str!("../../../testdata/keyless/tiled/person.bundle.json");
+pub(super) const MESSAGE: &str =
+    include_str!("../../../testdata/keyless/tiled/message.bundle.json");
+const LATE: &str = include_str!("../../../testdata/keyless/tiled/late.bundle.json");
+pub(super) const WITH_KEY: &str = include_str!("../../../testdata/keyless/tiled/key.bundle.json");
 
 fn subject() -> Digest {
-    include_str!("../../testdata/keyless/subject.txt")
+    include_str!("../../../testdata/keyless/subject.txt")
         .trim()
         .parse()
         .unwrap()
 }
 
 fn key() -> PublicKey {
-    PublicKey::parse(include_str!("../../testdata/keyless/tiled/key.pub")).unwrap()
+    PublicKey::parse(include_str!("../../../testdata/keyless/tiled/key.pub")).unwrap()
 }
 
 /// Long after the fixtures were made: their certificates have ended.

@@ -3,8 +3,8 @@
 use bundle_core::policy::Fault;
 use serde_json::{Value, json};
 
-use super::keyless_tests as older;
-use super::tiled_tests::{self as tiled, judge_under, root};
+use super::keyless as older;
+use super::tiled::{self, judge_under, root};
 use super::*;
 
 fn read(text: &str) -> Value {
@@ -82,7 +82,7 @@ fn rejects_rekor_2_entry_that_names_another_log() {
 
 #[test]
 fn rejects_rekor_1_entry_that_names_another_log() {
-    // Without a promise, the name of the log is nobody's word either.
+    // Without a promise, the name of the log is not signed.
     let root = root();
     let tiled = root["tlogs"][1].clone();
     let mut both = read(older::ROOT);

@@ -112,7 +112,7 @@ fn rejects_authority_with_equal_name_and_other_key() {
         fault(judge(&ours.against(&[]), &bundle), "theirs"),
         Fault::UnknownLog
     );
-    // Their certificate with our log's evidence.
+    // A foreign certificate with the evidence of the trusted log.
     let key = KeyPair::generate().unwrap();
     let certificate = theirs.certificate(&key, &Wanted::default());
     let signature = key.sign(&dsse::pre_authentication(&statement())).unwrap();
@@ -168,8 +168,8 @@ fn first_subject_alternative_name_is_compared_exactly() {
 
 #[test]
 fn rejects_certificate_signed_with_sha1() {
-    const CA: &[u8] = include_bytes!("../../testdata/weak/ca.der");
-    const SIGNATURE: &[u8] = include_bytes!("../../testdata/weak/leaf.sig");
+    const CA: &[u8] = include_bytes!("../../../testdata/weak/ca.der");
+    const SIGNATURE: &[u8] = include_bytes!("../../../testdata/weak/leaf.sig");
     let sigstore = Sigstore::new();
     let against = sigstore.against(&[CA]);
     let by = |certificate: &[u8]| {
@@ -178,19 +178,19 @@ fn rejects_certificate_signed_with_sha1() {
     };
     // The same certificate by SHA-256 gets as far as to the promise that it lacks.
     assert_eq!(
-        by(include_bytes!("../../testdata/weak/leaf-sha256.der")),
+        by(include_bytes!("../../../testdata/weak/leaf-sha256.der")),
         Fault::Sct
     );
     assert_eq!(
-        by(include_bytes!("../../testdata/weak/leaf-sha1.der")),
+        by(include_bytes!("../../../testdata/weak/leaf-sha1.der")),
         Fault::Chain
     );
 }
 
 #[test]
 fn rejects_certificate_with_short_rsa_key() {
-    const KEY: &[u8] = include_bytes!("../../testdata/weak/rsa1024.spki.der");
-    const SIGNATURE: &[u8] = include_bytes!("../../testdata/weak/rsa1024.sig");
+    const KEY: &[u8] = include_bytes!("../../../testdata/weak/rsa1024.spki.der");
+    const SIGNATURE: &[u8] = include_bytes!("../../../testdata/weak/rsa1024.sig");
     let sigstore = Sigstore::new();
     let against = sigstore.against(&[]);
     let short = SubjectPublicKeyInfo::from_der(KEY).unwrap();
@@ -222,7 +222,7 @@ fn payload_rules_apply_to_certificates_as_to_keys() {
         )
     };
     signed(&text).unwrap();
-    let twice = "a key stands twice in its JSON";
+    let twice = "duplicate key in JSON";
     for (payload, expected) in [
         (
             text.replace(&hex, &"0".repeat(64)),
@@ -309,7 +309,7 @@ fn rejects_additional_message_signature_and_malleable_signature() {
     // Another form of the same signature is not the one that the log has.
     let mut bundle = sigstore.signed(&Wanted::default(), &statement());
     let sig = &mut bundle["dsseEnvelope"]["signatures"][0]["sig"];
-    let other = super::tests::mirrored(&dsse::decode(sig.as_str().unwrap()).unwrap());
+    let other = super::keys::mirrored(&dsse::decode(sig.as_str().unwrap()).unwrap());
     *sig = json!(dsse::encode(&other));
     assert_eq!(fault(judge(&against, &bundle), "mirrored"), Fault::Entry);
 }

@@ -7,12 +7,12 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use super::forge::{Sigstore, Wanted};
-use super::tests::{OURS, against, altered, judge, raw, reference, signed};
+use super::keys::{OURS, against, altered, judge, raw, reference, signed};
 use super::*;
 use crate::keys::{KeyKind, PrivateKey};
 use crate::{carried, sign};
 
-/// The names of those that hold all the same.
+/// Returns the names of the variants that are still valid.
 fn held<'a>(cases: &[(&'a str, Result<Accepted, Rejection>)]) -> Vec<&'a str> {
     let held = cases.iter().filter(|(_, found)| found.is_ok());
     held.map(|(name, _)| *name).collect()
@@ -252,7 +252,7 @@ fn rejects_ambiguous_json_in_log_entries() {
             }),
         ),
         (
-            "another kind than the bundle says",
+            "kind of its entry differs",
             under(&|b| b["kind"] = json!("intoto")),
         ),
         (

@@ -1,4 +1,4 @@
-//! Floods of expensive bundles beside a valid one: their operations are counted, and none of them
+//! Floods of expensive bundles next to a valid one: their operations are counted, and none of them
 //! hides the valid one.
 
 use std::cell::Cell;
@@ -6,7 +6,7 @@ use std::cell::Cell;
 use bundle_core::policy::Fault;
 use serde_json::{Value, json};
 
-use super::budget::operations;
+use super::super::budget::operations;
 use super::forge::{Sigstore, Wanted, raw, statement, subject};
 use super::*;
 
@@ -170,7 +170,7 @@ fn expensive_signature_does_not_use_the_share_of_later_ones() {
 #[test]
 fn signature_beyond_the_budget_is_rejected_with_message() {
     let text = Rejection::TooCostly { operations: 99 }.to_string();
-    assert!(text.contains("asks for 99 public-key operations"), "{text}");
+    assert!(text.contains("its 99 public-key operations"), "{text}");
 }
 
 #[test]

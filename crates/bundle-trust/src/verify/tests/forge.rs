@@ -12,7 +12,7 @@ use rcgen::{
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
-use super::Against;
+use super::super::Against;
 use crate::{dsse, root::Root, sign};
 
 /// Signing time of all fixtures: 2026-11-21T19:14:00Z.
@@ -79,7 +79,7 @@ pub(super) fn uri(text: &str) -> SanType {
 }
 
 pub(super) fn subject() -> Digest {
-    include_str!("../../testdata/keyless/subject.txt")
+    include_str!("../../../testdata/keyless/subject.txt")
         .trim()
         .parse()
         .unwrap()
@@ -87,7 +87,7 @@ pub(super) fn subject() -> Digest {
 
 /// A statement that signs [`subject`].
 pub(super) fn statement() -> Vec<u8> {
-    include_bytes!("../../testdata/weak/statement.json").to_vec()
+    include_bytes!("../../../testdata/weak/statement.json").to_vec()
 }
 
 fn key() -> KeyPair {

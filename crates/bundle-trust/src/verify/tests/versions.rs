@@ -5,8 +5,7 @@ use bundle_core::policy::Fault;
 use serde_json::{Value, json};
 
 use super::forge::{Sigstore, Wanted, raw, statement};
-use super::keyless_tests::{PERSON, ROOT, UNTIMED, WORKFLOW, judge, subject, under};
-use super::tiled_tests;
+use super::keyless::{PERSON, ROOT, UNTIMED, WORKFLOW, judge, subject, under};
 use super::*;
 
 const V0_1: &str = "application/vnd.dev.sigstore.bundle+json;version=0.1";
@@ -84,7 +83,7 @@ fn version_0_1_requires_set_of_every_entry() {
     let entries = &mut bundle["verificationMaterial"]["tlogEntries"];
     entries.as_array_mut().unwrap().push(second);
     assert_eq!(fault(&bundle), Fault::Promise);
-    // A proof that is there has to hold, though none is asked for.
+    // An existing proof must be valid, also if none is required.
     let mut bundle = as_version(UNTIMED, V0_1);
     entry(&mut bundle)["inclusionProof"]["logIndex"] = json!("0");
     assert_eq!(fault(&bundle), Fault::InclusionProof);
@@ -188,7 +187,7 @@ fn chain_supplies_intermediates_and_never_a_root() {
     let mut turned = old(&[intermediate]);
     chain(&mut turned).reverse();
     assert!(judged(&turned).is_err());
-    // Version 0.3 brings one certificate, so that this one is nobody's.
+    // Version 0.3 has one certificate, so this one is ignored.
     assert!(judged(&signed).is_err());
 }
 
@@ -197,12 +196,12 @@ fn signatures_by_key_count_in_every_version() {
     use crate::keys::{KeyKind, PrivateKey};
     let key = PrivateKey::unwritten(KeyKind::EcdsaP256);
     for media_type in [V0_1, V0_2, dsse::BUNDLE, dsse::BUNDLE_OLD_SPELLING] {
-        let bytes = super::tests::altered(&key, |b| b["mediaType"] = json!(media_type));
-        super::tests::judge(&bytes, &key).unwrap();
+        let bytes = super::keys::altered(&key, |b| b["mediaType"] = json!(media_type));
+        super::keys::judge(&bytes, &key).unwrap();
     }
     // What is entered in a log counts as it does in 0.3.
     let mut bundle: Value =
-        serde_json::from_str(include_str!("../../testdata/keyless/key.bundle.json")).unwrap();
+        serde_json::from_str(include_str!("../../../testdata/keyless/key.bundle.json")).unwrap();
     bundle["mediaType"] = json!(V0_1);
     assert!(found(&bundle).unwrap().signed_at.is_some());
     // Evidence that is not what the version requires says nothing of the time.
@@ -220,10 +219,10 @@ fn files_are_verified_by_bundles_of_every_version() {
         .0
         .unwrap();
     // A message signature over the file, in a log of tiles, which promises nothing.
-    let mut message = as_version(tiled_tests::MESSAGE, V0_2);
-    tiled_tests::judge(&message).unwrap();
+    let mut message = as_version(tiled::MESSAGE, V0_2);
+    tiled::judge(&message).unwrap();
     message["mediaType"] = json!(V0_1);
-    match tiled_tests::judge(&message) {
+    match tiled::judge(&message) {
         Err(Rejection::Certificate { fault, .. }) => assert_eq!(fault, Fault::Promise),
         other => panic!("{other:?}"),
     }

@@ -1,0 +1,182 @@
+//! Messages of the admission codes. `cargo xtask gen` copies `messages.txt` to the page about
+//! diagnostics.
+
+use std::fmt::Write as _;
+
+use super::*;
+
+const RECORDED: &str = include_str!("messages.txt");
+
+/// Returns the findings as `kubectl bundle` prints them.
+fn rendered(findings: &[crate::diagnostic::Finding]) -> String {
+    let mut text = String::new();
+    for finding in findings {
+        let severity = match finding.severity {
+            crate::diagnostic::Severity::Error => "error",
+            crate::diagnostic::Severity::Warning => "warning",
+        };
+        let _ = writeln!(text, "{severity}: {finding} [{}]", finding.code);
+        if let Some(hint) = &finding.hint {
+            let _ = writeln!(text, "  hint: {hint}");
+        }
+    }
+    text
+}
+
+/// Returns the message of the first finding with `code` in the verdict.
+fn message_of(code: &str, subject: &Subject<'_>, facts: &Facts<'_>) -> String {
+    let verdict = judge(subject, facts);
+    let findings = verdict.findings();
+    let found = findings.0.iter().find(|finding| finding.code.id == code);
+    let found = found.unwrap_or_else(|| panic!("{code} is not in {verdict:?}"));
+    rendered(std::slice::from_ref(found))
+}
+
+fn of_deployment(code: &str, more: &Value, facts: &Facts<'_>) -> String {
+    let new = deployment(more);
+    message_of(code, &create(Kind::BundleDeployment, &new), facts)
+}
+
+fn of_source(code: &str, source: Value) -> String {
+    let mut new = bundle("plain");
+    new["spec"]["source"] = source;
+    message_of(code, &create(Kind::Bundle, &new), &fine())
+}
+
+fn with_class(fact: ClassFact) -> Facts<'static> {
+    Facts {
+        classes: BTreeMap::from([("plain".to_owned(), fact)]),
+        ..fine()
+    }
+}
+
+fn approval(
+    generation: Option<i64>,
+    deployment: DeploymentFact,
+    may: Answer,
+) -> (Value, Facts<'static>) {
+    let mut new = json!({"metadata": {"name": "web"}, "spec": {
+        "bundleDeployment": {"name": "web", "uid": "u1"}, "digest": DIGEST,
+    }});
+    if let Some(generation) = generation {
+        new["spec"]["bundleDeployment"]["generation"] = json!(generation);
+    }
+    let facts = Facts {
+        deployment: Some(deployment),
+        may_approve: Some(may),
+        ..fine()
+    };
+    (new, facts)
+}
+
+fn existing(generation: i64) -> DeploymentFact {
+    DeploymentFact::Found {
+        uid: "u1".to_owned(),
+        class: "plain".to_owned(),
+        terms: DIGEST.parse().unwrap(),
+        generation,
+        has_default_terms: false,
+    }
+}
+
+#[test]
+fn messages_of_admission_codes_are_recorded() {
+    let mut text = String::new();
+    let (old, new) = (bundle("plain"), bundle("other"));
+    text += &message_of(
+        "BUNDLE-REVIEW-001",
+        &update(Kind::Bundle, &old, &new, Standing::Stamped),
+        &fine(),
+    );
+    text += &of_source(
+        "BUNDLE-REVIEW-002",
+        json!({"type": "git", "image": {"ref": "registry.example.com/web:1"}}),
+    );
+    text += &of_source(
+        "BUNDLE-REVIEW-003",
+        json!({"type": "git", "git": {"repository": "https://git.example.com/web", "ref": {"tag": "v1", "branch": "main"}}}),
+    );
+    text += &of_source(
+        "BUNDLE-REVIEW-004",
+        json!({"type": "git", "git": {"repository": "https://git.example.com/web", "directory": "../manifests", "ref": {"tag": "v1"}}}),
+    );
+    text += &of_deployment("BUNDLE-REVIEW-006", &json!({"paused": "maybe"}), &fine());
+    text += &of_deployment(
+        "BUNDLE-REVIEW-007",
+        &json!({"provisionerClassName": null}),
+        &fine(),
+    );
+    let subject_new = deployment(&json!({}));
+    let long = "a".repeat(46);
+    let subject = Subject {
+        name: &long,
+        ..create(Kind::BundleDeployment, &subject_new)
+    };
+    text += &message_of("BUNDLE-REVIEW-008", &subject, &fine());
+    text += &of_deployment(
+        "BUNDLE-REVIEW-009",
+        &json!({}),
+        &with_class(ClassFact::Unknown),
+    );
+    let (_, foreign) = class("plain", &json!({"provisioner": "example.com/other"}));
+    text += &of_deployment("BUNDLE-REVIEW-010", &json!({}), &with_class(foreign));
+    let denied = Facts {
+        may_use: BTreeMap::from([("plain".to_owned(), Answer::No)]),
+        ..fine()
+    };
+    text += &of_deployment("BUNDLE-REVIEW-012", &json!({}), &denied);
+    let denied = Facts {
+        may_impersonate: Some(Answer::No),
+        ..fine()
+    };
+    let account = json!({"serviceAccount": {"namespace": "team-a", "name": "deployer"}});
+    text += &of_deployment("BUNDLE-REVIEW-013", &account, &denied);
+    let (new, facts) = approval(Some(3), existing(3), Answer::No);
+    text += &message_of(
+        "BUNDLE-REVIEW-014",
+        &create(Kind::BundleApproval, &new),
+        &facts,
+    );
+    let (_, limited) = class("plain", &json!({"sources": {"types": ["configMaps"]}}));
+    text += &of_deployment("BUNDLE-REVIEW-016", &json!({}), &with_class(limited));
+    let unread = Facts {
+        server: None,
+        content: found(Some(">=1.31 <1.38")),
+        ..fine()
+    };
+    text += &of_deployment("BUNDLE-REVIEW-019", &json!({}), &unread);
+    let newer = Facts {
+        content: found(Some(">=1.31 <1.36")),
+        ..fine()
+    };
+    text += &of_deployment("BUNDLE-FORMAT-018", &json!({}), &newer);
+    text += &of_deployment(
+        "BUNDLE-REVIEW-018",
+        &json!({"kubernetes": {"unsupported": "Accept"}}),
+        &newer,
+    );
+    text += &of_deployment("BUNDLE-TRUST-005", &json!({}), &fine());
+    let (new, facts) = approval(Some(3), DeploymentFact::Missing, Answer::Yes);
+    text += &message_of(
+        "BUNDLE-REVIEW-024",
+        &create(Kind::BundleApproval, &new),
+        &facts,
+    );
+    let (new, facts) = approval(Some(2), existing(3), Answer::Yes);
+    text += &message_of(
+        "BUNDLE-REVIEW-026",
+        &create(Kind::BundleApproval, &new),
+        &facts,
+    );
+    text += &of_deployment(
+        "BUNDLE-REVIEW-060",
+        &json!({"targetNamespace": "bundle-system"}),
+        &fine(),
+    );
+    text += &of_deployment(
+        "BUNDLE-REVIEW-062",
+        &json!({"createNamespace": true}),
+        &fine(),
+    );
+    assert_eq!(text, RECORDED, "copy the left side to messages.txt");
+}
