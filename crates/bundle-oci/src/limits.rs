@@ -1,4 +1,4 @@
-//! Limits on the memory and time that input from others can use.
+//! Limits on the memory and time that foreign input can use.
 
 /// Maximum size of a manifest, index or image configuration, in bytes. Registries have the same
 /// limit.

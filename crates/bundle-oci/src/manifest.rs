@@ -464,7 +464,7 @@ pub(crate) struct RawIndex {
     pub(crate) schema_version: u32,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) media_type: Option<String>,
-    /// Raw entries, so that unknown fields of others survive a rewrite.
+    /// Raw entries, so that unknown fields of other tools survive a rewrite.
     #[serde(default, deserialize_with = "null_as_default")]
     pub(crate) manifests: Vec<serde_json::Value>,
     #[serde(

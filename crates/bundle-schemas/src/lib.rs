@@ -25,7 +25,7 @@ struct Stored {
     definitions: Vec<Value>,
 }
 
-/// The table, with the definitions that were asked for.
+/// Table with the requested definitions.
 #[derive(Debug)]
 struct Table {
     stored: Stored,

@@ -181,7 +181,10 @@ async fn requests_tokens_with_available_credentials() {
     refused(
         scene.run(&push("public/web:1")).await,
         1,
-        &["denies access without a login", "it may not push here"],
+        &[
+            "denies access without a login",
+            "no permission to push here",
+        ],
     );
     scene.docker(&json!({ "auths": { &host: auth(USER, PASSWORD) } }));
     scene.run(&push("public/web:1")).await.success().unwrap();
@@ -204,7 +207,11 @@ async fn requests_tokens_with_available_credentials() {
     refused(
         scene.run(&inspect("deeply/nested/team/web:1")).await,
         1,
-        &["without a login", "it may not pull here", "REGISTRY-003"],
+        &[
+            "without a login",
+            "no permission to pull here",
+            "REGISTRY-003",
+        ],
     );
 
     // A right that is missing is not a wrong password.
@@ -214,7 +221,7 @@ async fn requests_tokens_with_available_credentials() {
         scene.run(&push("read/only:1")).await,
         1,
         &[
-            "denies access as e2e (401: it may not push here)",
+            "denies access as e2e (401: no permission to push here)",
             "REGISTRY-003",
         ],
     );

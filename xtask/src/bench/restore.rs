@@ -1,4 +1,4 @@
-//! Restoring one object that somebody changed, of bundles with 10, 1,000 and 10,000 ConfigMaps: the time until it is as its content says again, and the requests of
+//! Restoring one changed object, of bundles with 10, 1,000 and 10,000 ConfigMaps: the time until it is as its content says again, and the requests of
 //! the pod meanwhile.
 //! How the programs are started is in `e2e`.
 #![expect(

@@ -257,7 +257,7 @@ impl RegistryError {
             }
             Reason::NotFound => (
                 code::NOT_FOUND,
-                "check the repository and the tag or digest; some registries report content as missing if the credentials may not read it".to_owned(),
+                "check the repository and the tag or digest; some registries report content as missing if the credentials cannot read it".to_owned(),
             ),
             Reason::Denied { .. } => (
                 code::DENIED,

@@ -337,7 +337,7 @@ impl Client {
                 who,
                 status,
                 detail: format!(
-                    ": it may not {} here",
+                    ": no permission to {} here",
                     if ask.push { "push" } else { "pull" }
                 ),
             },

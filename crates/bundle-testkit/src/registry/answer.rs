@@ -167,7 +167,7 @@ fn token(shared: &Shared, query: &Query, authorization: Option<&str>) -> Respons
         .into_response()
 }
 
-/// 401 for those who may not.
+/// Status 401 without permission.
 fn refuse(
     shared: &Shared,
     rest: &str,

@@ -235,7 +235,7 @@ pub(super) async fn referrers(count: usize) -> Result<Table> {
         let output = answer(bench.plugin().await?, &verify).await?;
         let seconds = began.elapsed().as_secs_f64();
         let said = output.failure(3)?;
-        let said = said.split("the registry holds").nth(1).unwrap_or(&said);
+        let said = said.split("the registry has").nth(1).unwrap_or(&said);
         let said = said.lines().next().unwrap_or_default().trim();
         table.row([
             referrers.to_string(),

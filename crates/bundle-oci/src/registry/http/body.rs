@@ -1,4 +1,4 @@
-//! Request body from a part of a blob, with progress that tells a stalled connection from a slow
+//! Request body from a part of a blob, with progress that distinguishes a stalled connection from a slow
 //! one.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -54,7 +54,7 @@ enum PullFromMirror {
 
 pub(super) fn read(path: &Path) -> Result<Vec<RegistryRule>, String> {
     let content = read_bounded(path, CREDENTIAL_BYTES).map_err(|error| error.to_string())?;
-    let text = String::from_utf8(content).map_err(|_| "it is not UTF-8 text".to_owned())?;
+    let text = String::from_utf8(content).map_err(|_| "the file is not UTF-8".to_owned())?;
     parse(&text)
 }
 

@@ -57,7 +57,7 @@ pub struct DiskUnpacker {
 }
 
 impl DiskUnpacker {
-    /// Starts with an empty folder to which nobody else writes, the verified image configuration,
+    /// Starts with an empty folder to which no other process writes, the verified image configuration,
     /// and the layers. With `skip_unsafe`, devices, named pipes and links out of the folder are
     /// skipped and listed instead of being an error.
     pub fn new(
