@@ -263,7 +263,7 @@ async fn moved_tag_after_deletion_of_the_bundle_installs_nothing_for_other_reque
     // Nor when somebody deletes it who may.
     try_kubectl(&cluster, &delete).await.success().unwrap();
     let why = until(&cluster, "bundledeployment moved", "Installed", "False").await;
-    assert!(why.contains("was made anew"), "{why}");
+    assert!(why.contains("was deleted and created again"), "{why}");
     assert_eq!(get(&cluster, "clusterrolebinding moved-crown").await, None);
     assert!(
         get(&cluster, &format!("configmap moved -n {HOME}"))
@@ -331,7 +331,7 @@ async fn approval_is_valid_only_for_its_class() {
     by_mallory(&cluster, &object).await;
     let why = until(&cluster, "bundledeployment review", "Approved", "False").await;
     assert!(
-        why.contains("mallory may not approve for class review-theirs"),
+        why.contains("mallory has no permission to approve for class review-theirs"),
         "{why}"
     );
     assert_eq!(

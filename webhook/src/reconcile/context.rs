@@ -1,5 +1,4 @@
-//! What the reconcilers of all kinds share: caches, books, watches, counters of failures.
-//! Not here: what is done with them.
+//! The state that all reconcilers share: clients, caches, inventories, watches and failure counts.
 
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
@@ -34,10 +33,10 @@ use crate::reconcile::status::unreadable::ReportedObjects;
 use crate::reconcile::status::writer::EventRecorder;
 use crate::shared::Shared;
 
-/// Objects of our own kinds of one page of a list: whoever writes one can give it a mebibyte.
+/// Page size of lists of the project's own kinds. One object can have a mebibyte.
 const PAGE: u32 = 10;
 
-/// One per process, while it leads.
+/// The shared state of all reconciles. One exists per process while the process is the leader.
 pub(in crate::reconcile) struct Context {
     pub(in crate::reconcile) shared: Arc<Shared>,
     pub(in crate::reconcile) own: Client,
@@ -51,29 +50,30 @@ pub(in crate::reconcile) struct Context {
     pub(in crate::reconcile) watches: Watches,
     pub(in crate::reconcile) inventories: Inventories,
     pub(in crate::reconcile) store: Store,
-    /// Bundles that are being unpacked.
+    /// Running unpacks of Bundles.
     pub(in crate::reconcile) unpacking: Fetches<Result<Unpacked, UnpackFailed>>,
-    /// Sources of Bundles that are being looked at: the content that one names now, if that is other content than was unpacked.
+    /// Running checks of the sources of unpacked Bundles. A result is the content that the source
+    /// names now, if it is not the unpacked content.
     pub(in crate::reconcile) resolving: Fetches<Result<Option<ContentId>, String>>,
-    /// Content of BundleDeployments that is fetched again.
+    /// Running fetches of content for BundleDeployments whose cached copy is missing.
     pub(in crate::reconcile) refetching: Fetches<Result<(), ReconcileError>>,
     pub(in crate::reconcile) allowed_dry_runs: AllowedDryRuns,
     pub(in crate::reconcile) rights_schedule: RightsSchedule,
-    /// Places of reconciles of BundleDeployments.
+    /// Slots for reconciles of BundleDeployments.
     pub(in crate::reconcile) slots: Slots,
-    /// Places of reconciles of Bundles.
+    /// Slots for reconciles of Bundles.
     pub(in crate::reconcile) bundle_slots: Slots,
-    /// All Bundles, as the watch of their controller shows them.
+    /// All Bundles, from the reflector of their controller.
     pub(in crate::reconcile) bundle_cache: OnceLock<reflector::Store<DynamicObject>>,
     pub(in crate::reconcile) bundle_events: EventRecorder,
     pub(in crate::reconcile) deployment_events: EventRecorder,
     pub(in crate::reconcile) approval_events: EventRecorder,
-    /// Objects of ours that are too large to be read.
+    /// Objects of the project's own kinds that are too large to read.
     pub(in crate::reconcile) unreadable: ReportedObjects,
     pub(in crate::reconcile) failures: FailureCounts,
 }
 
-/// One of our own kinds.
+/// Returns the API resource of one of the project's own kinds.
 pub(in crate::reconcile) fn resource(kind: &str, plural: &str) -> ApiResource {
     ApiResource {
         group: names::GROUP.to_owned(),
@@ -84,19 +84,19 @@ pub(in crate::reconcile) fn resource(kind: &str, plural: &str) -> ApiResource {
     }
 }
 
-/// What a class name leads to.
+/// Result of looking up a class by name.
 pub(in crate::reconcile) enum ClassFound {
-    /// A class of ours.
+    /// A class of this provisioner.
     Ours(Box<Class>),
-    /// Somebody else answers to it.
+    /// A class of another provisioner.
     Foreign,
-    /// There is no such class.
+    /// No such class exists.
     Gone,
-    /// There is one and it cannot be read.
+    /// The class exists and its spec is invalid. Contains the findings.
     Unreadable(String),
 }
 
-/// Says so where a class is ours and its provisioner is not built yet.
+/// Returns an error if the provisioner of the class is not implemented.
 pub(in crate::reconcile) fn is_built(class: &Class) -> Result<(), ReconcileError> {
     if matches!(
         class.provisioner,
@@ -108,7 +108,7 @@ pub(in crate::reconcile) fn is_built(class: &Class) -> Result<(), ReconcileError
         codes::install::NOT_IMPLEMENTED,
         names::reason::UNPACK_FAILED,
         format!(
-            "class {} is of provisioner {:?}, which does nothing yet: only plain manifests and registry+v1 bundles are installed",
+            "class {} has provisioner {:?}, which is not implemented: use a class for plain manifests or registry+v1 bundles",
             class.name, class.provisioner
         ),
         RetryPolicy::OnChange,
@@ -116,7 +116,7 @@ pub(in crate::reconcile) fn is_built(class: &Class) -> Result<(), ReconcileError
 }
 
 impl Context {
-    /// The two wakes are told names of Bundles and of BundleDeployments.
+    /// `wake_bundle` and `wake_deployment` receive names of objects to reconcile.
     pub(in crate::reconcile) fn new(
         shared: Arc<Shared>,
         states: Arc<InstalledStates>,
@@ -159,7 +159,8 @@ impl Context {
         }
     }
 
-    /// The class as it stands now: not from a cache, which may be behind the event that woke us.
+    /// Reads the class from the API server. A cache could be older than the event that started the
+    /// reconcile.
     pub(in crate::reconcile) async fn class(&self, name: &str) -> Result<ClassFound, kube::Error> {
         let api: Api<DynamicObject> = Api::all_with(self.own.clone(), &self.classes);
         let Some(object) = ByName(&api).get_opt(name).await? else {
@@ -175,7 +176,7 @@ impl Context {
         })
     }
 
-    /// One object of our own kinds, by name.
+    /// Returns one object of the project's own kinds, or `None` if it does not exist.
     pub(in crate::reconcile) async fn get(
         &self,
         resource: &ApiResource,
@@ -188,7 +189,8 @@ impl Context {
         }
     }
 
-    /// Passes every object of one of our own kinds to `each`, page by page, so that no more of them than a page are there at a time.
+    /// Calls `each` for every object of one of the project's own kinds. Holds at most one page of
+    /// objects in memory.
     pub(in crate::reconcile) async fn each(
         &self,
         resource: &ApiResource,
@@ -208,7 +210,7 @@ impl Context {
         }
     }
 
-    /// The uids of all objects of one of our own kinds, by name.
+    /// Returns the uid of each object of one of the project's own kinds, by name.
     pub(in crate::reconcile) async fn identities(
         &self,
         resource: &ApiResource,

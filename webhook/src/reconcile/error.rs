@@ -1,5 +1,4 @@
-//! Why a reconcile could not go on, and when it is worth trying again.
-//! Not here: how it is told (status::writer, events).
+//! The error of a reconcile and its retry policy.
 
 use std::time::Duration;
 
@@ -13,17 +12,17 @@ use rand::Rng as _;
 use crate::reconcile::api::object;
 use crate::reconcile::deployment::inventory::InventoryStoreError;
 
-/// Why it could not go on.
+/// The reason why a reconcile ended early, and when it is retried.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::reconcile) struct ReconcileError {
-    /// Its entry in the catalogue.
+    /// Its code in the catalogue of diagnostics.
     pub(in crate::reconcile) code: Code,
     /// The reason of the condition.
     pub(in crate::reconcile) reason: &'static str,
-    /// For people.
+    /// Message of the condition and the Event.
     pub(in crate::reconcile) message: String,
     pub(in crate::reconcile) retry: RetryPolicy,
-    /// The keys of objects that are invalid: if somebody changes one, the next attempt may succeed.
+    /// Keys of the objects that are invalid. The reconcile is repeated when one of them changes.
     pub(in crate::reconcile) objects: Vec<String>,
 }
 
@@ -43,7 +42,7 @@ impl ReconcileError {
         }
     }
 
-    /// The API server did not do what was asked of it, about nothing in particular.
+    /// A request to the API server failed. `doing` completes "cannot …".
     pub(in crate::reconcile) fn api(
         doing: &str,
         reason: &'static str,
@@ -57,7 +56,8 @@ impl ReconcileError {
         )
     }
 
-    /// What belongs to a BundleDeployment could not be read or recorded, so nothing was changed.
+    /// The inventory of a BundleDeployment could not be read or written. Nothing was changed on the
+    /// cluster.
     pub(in crate::reconcile) fn inventory(
         reason: &'static str,
         error: &InventoryStoreError,
@@ -74,7 +74,7 @@ impl ReconcileError {
         Self::new(code, reason, error.to_string(), retry)
     }
 
-    /// Findings of a rule; the first error gives the code.
+    /// Converts findings of a rule. The first error provides the code.
     pub(in crate::reconcile) fn findings(
         reason: &'static str,
         findings: &Findings,
@@ -88,13 +88,13 @@ impl ReconcileError {
         Self::new(code, reason, told.join("; "), retry)
     }
 
-    /// Whether it is merely not known now.
+    /// Returns true if the result is unknown because a dependency did not respond.
     pub(in crate::reconcile) fn cannot_tell(&self) -> bool {
         self.code.outcome == Outcome::CannotTell
     }
 }
 
-/// A finding in one line, its hint included.
+/// Returns a finding with its hint in one line.
 pub(in crate::reconcile) fn tell(finding: &Finding) -> String {
     match &finding.hint {
         Some(hint) => format!("{finding} ({hint})"),
@@ -102,7 +102,8 @@ pub(in crate::reconcile) fn tell(finding: &Finding) -> String {
     }
 }
 
-/// Many complaints as one message: sorted, each once, the first `most` of them.
+/// Joins messages in sorted order without duplicates. Only the first `most` are listed; the rest
+/// are counted.
 pub(in crate::reconcile) fn list(mut complaints: Vec<String>, most: usize) -> String {
     complaints.sort();
     complaints.dedup();
@@ -127,7 +128,8 @@ impl From<RemovalFailure> for ReconcileError {
     }
 }
 
-/// The time until the next attempt after so many failures in a row; `None` if something has to change first.
+/// Returns the delay before the next attempt after `failures` failures in a row. `None` means that
+/// the reconcile waits for a change.
 pub(in crate::reconcile) fn pause(retry: RetryPolicy, failures: u32) -> Option<Duration> {
     retry.after(failures, rand::rng().random())
 }

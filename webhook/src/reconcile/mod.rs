@@ -1,5 +1,5 @@
-//! The reconciler: from what is asked for in Bundles and BundleDeployments to what is on the cluster.
-//! Not here: rules (bundle_core::plan, rights, review), admission, and who may reconcile (lease).
+//! The reconcilers of Bundles, BundleDeployments and BundleApprovals. The rules are in
+//! `bundle_core` (`plan`, `rights`, `review`).
 
 pub(crate) mod api;
 mod bundle;
@@ -36,21 +36,23 @@ use self::drift::states::InstalledStates;
 use crate::BoxError;
 use crate::shared::Shared;
 
-/// The kind of the owner, in labels.
+/// Value of the label for the kind of the owner.
 const DEPLOYMENT: &str = "BundleDeployment";
-/// BundleApprovals that are sealed at a time. Bundles and BundleDeployments have places by requester (`slots`).
+/// Maximum number of BundleApprovals that are sealed at the same time. `slots` limits Bundles and
+/// BundleDeployments.
 const CONCURRENCY: u16 = 8;
-/// How often content that nobody needs is removed from the cache.
+/// Interval between sweeps of the cache, the inventories and the installed states.
 const SWEEP: Duration = Duration::from_secs(600);
-/// How long to wait after the API server failed in the middle of a reconcile.
+/// Delay before a reconcile is retried after a request to the API server failed.
 const AFTER_ERROR: Duration = Duration::from_secs(2);
 
-/// The API server failed where no condition could be written about it.
+/// A request to the API server failed, and no condition could report it.
 #[derive(Debug, thiserror::Error)]
 #[error("the API server failed")]
 struct ApiFailure(#[from] kube::Error);
 
-/// Reconciles until `stop`. What is under way then is dropped where it stands: it converges when somebody goes on with it.
+/// Runs the controllers until `stop`. Running reconciles are dropped then. The next leader
+/// continues from the recorded state.
 pub async fn run(shared: Arc<Shared>, stop: CancellationToken) -> Result<(), BoxError> {
     let (wake, woken) = mpsc::unbounded_channel();
     let (wake_bundle, woken_bundles) = mpsc::unbounded_channel();
@@ -73,19 +75,20 @@ pub async fn run(shared: Arc<Shared>, stop: CancellationToken) -> Result<(), Box
     tokio::select! {
         () = stop.cancelled() => Ok(()),
         () = sweeping => Err("the sweep of the cache ended".into()),
-        () = departing => Err("the watch on objects that go ended".into()),
+        () = departing => Err("the watch of objects that are being deleted ended".into()),
         () = bundles => Err("the controller of Bundles ended".into()),
         () = approvals => Err("the controller of BundleApprovals ended".into()),
         () = deployments => Err("the controller of BundleDeployments ended".into()),
     }
 }
 
-/// From time to time, removes content from the cache that no Bundle needs, and inventories and states
-/// of BundleDeployments whose finalizer somebody else removed.
+/// Periodically removes content from the cache that no Bundle needs. Also removes inventories and
+/// states of BundleDeployments that were deleted without the controller.
 async fn sweep(ctx: Arc<Context>) {
     loop {
         tokio::time::sleep(spread(SWEEP)).await;
-        // Somebody may take our finalizer off: then there is no end that we see. The names first: what comes after them is not asked about.
+        // Another client can remove the finalizer, so no reconcile sees the deletion. The known
+        // names are read before the list: a name that is added later is not checked.
         let known = ctx.states.names();
         let recorded = ctx.inventories.uids().await.unwrap_or_default();
         if let Ok(deployments) = ctx.identities(&ctx.deployments).await {
@@ -99,7 +102,7 @@ async fn sweep(ctx: Arc<Context>) {
                 if let Err(error) = ctx.inventories.remove(gone).await {
                     tracing::warn!(
                         error = crate::chain(&error),
-                        "an inventory that nobody needs stays"
+                        "cannot delete an inventory without BundleDeployment; the next sweep retries"
                     );
                 }
             }
@@ -109,7 +112,7 @@ async fn sweep(ctx: Arc<Context>) {
             let content = self::status::seal::content(&ctx, &bundle);
             needed.extend(content.map(|content| content.digest.to_string()));
         });
-        // Without a list nothing is known to be needless.
+        // An incomplete list must not remove content that is needed.
         if listed.await.is_ok() {
             ctx.store.sweep(needed);
         }
@@ -122,22 +125,22 @@ fn api(ctx: &Context, resource: &ApiResource) -> Api<DynamicObject> {
 
 #[expect(
     clippy::needless_pass_by_value,
-    reason = "the controller gives both away"
+    reason = "kube::runtime::Controller passes both by value"
 )]
-fn policy(object: Arc<DynamicObject>, error: &ApiFailure, _: Arc<Context>) -> Action {
-    tracing::warn!(name = %object.name_any(), error = crate::chain(error), "a reconcile failed and is tried again");
+fn error_policy(object: Arc<DynamicObject>, error: &ApiFailure, _: Arc<Context>) -> Action {
+    tracing::warn!(name = %object.name_any(), error = crate::chain(error), "a reconcile failed and is retried");
     Action::requeue(spread(AFTER_ERROR))
 }
 
-/// A reconcile that failed has been told by [`policy`]; what is left are the watches that wake us.
-async fn told<T>(result: Result<T, controller::Error<ApiFailure, watcher::Error>>) {
+/// Logs failures of the watches that trigger reconciles. [`error_policy`] logs failed reconciles.
+async fn log_watch_error<T>(result: Result<T, controller::Error<ApiFailure, watcher::Error>>) {
     match result {
         Ok(_)
         | Err(controller::Error::ReconcilerFailed(..) | controller::Error::ObjectNotFound(_)) => {}
         Err(error) => {
             tracing::warn!(
                 error = crate::chain(&error),
-                "a watch on our own kinds fails and is opened again"
+                "a watch of the project's own kinds failed and is restarted"
             );
         }
     }
@@ -150,7 +153,7 @@ async fn bundles(ctx: Arc<Context>, woken: mpsc::UnboundedReceiver<String>) {
         ctx.bundles.clone(),
     );
     let store = controller.store();
-    // Once: this is the only controller of Bundles.
+    // `set` cannot fail: this is the only controller of Bundles.
     ctx.bundle_cache.set(store.clone()).ok();
     let resource = ctx.bundles.clone();
     let wakes = ctx.bundles.clone();
@@ -168,10 +171,10 @@ async fn bundles(ctx: Arc<Context>, woken: mpsc::UnboundedReceiver<String>) {
                 let work = Box::pin(self::bundle::controller::reconcile(object.clone(), ctx));
                 crate::spans::reconcile("Bundle", &object, work).await
             },
-            policy,
+            error_policy,
             ctx,
         )
-        .for_each(told)
+        .for_each(log_watch_error)
         .await;
 }
 
@@ -216,14 +219,14 @@ async fn deployments(ctx: Arc<Context>, woken: mpsc::UnboundedReceiver<String>) 
                 let work = Box::pin(self::deployment::entry::reconcile(object.clone(), ctx));
                 crate::spans::reconcile(DEPLOYMENT, &object, work).await
             },
-            policy,
+            error_policy,
             ctx,
         )
-        .for_each(told)
+        .for_each(log_watch_error)
         .await;
 }
 
-/// What arrives, as a stream.
+/// Returns the received names as a stream.
 fn names_of(woken: mpsc::UnboundedReceiver<String>) -> impl Stream<Item = String> + Send {
     futures::stream::unfold(woken, |mut woken| async move {
         let name = woken.recv().await?;
@@ -231,7 +234,7 @@ fn names_of(woken: mpsc::UnboundedReceiver<String>) -> impl Stream<Item = String
     })
 }
 
-/// Those of `objects` that name the class.
+/// Returns references to those of `objects` that name the class.
 fn of_class(
     objects: &[Arc<DynamicObject>],
     class: &DynamicObject,
@@ -245,7 +248,8 @@ fn of_class(
         .collect()
 }
 
-/// Puts `finalizers` in the place of those that `object` has, unless it was changed meanwhile.
+/// Replaces the finalizers of `object`, if its resourceVersion and uid have not changed. An object
+/// that no longer exists is no error.
 async fn set_finalizers(
     own: &Client,
     resource: &ApiResource,
@@ -272,7 +276,8 @@ async fn set_finalizers(
     }
 }
 
-/// About `duration`, so that not everything comes at the same moment.
+/// Returns `duration` with a random deviation of up to 10 %, so that requests do not come at the
+/// same moment.
 fn spread(duration: Duration) -> Duration {
     duration.mul_f64(0.9 + 0.2 * rand::rng().random::<f64>())
 }

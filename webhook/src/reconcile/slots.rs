@@ -1,18 +1,18 @@
-//! Places among the reconciles that go on at a time. A reconcile may wait for objects that its requester holds up, so one requester never takes all of them.
-//! Not here: what a reconcile does.
+//! Limits for concurrent reconciles. A reconcile can wait for objects that its requester blocks, so
+//! no requester can hold all slots.
 
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::budget::{Cap, Pool, Share};
 
-/// Reconciles of one kind at a time.
+/// Concurrent reconciles of one kind.
 const SLOTS: u64 = 8;
-/// Most of them for one requester.
+/// Concurrent reconciles of one kind for one requester.
 const PER_REQUESTER: u64 = 6;
-/// Objects of one kind that are read and sealed at a time. Each takes two requests.
+/// Objects of one kind that are read and sealed at the same time. Each needs two requests.
 const READS: usize = 8;
 
-/// The places of one process for one kind: BundleDeployments or Bundles.
+/// The slots of one process for one kind of object.
 #[derive(Debug)]
 pub(in crate::reconcile) struct Slots {
     reconciles: Pool,
@@ -29,19 +29,19 @@ impl Default for Slots {
 }
 
 impl Slots {
-    /// Waits for a place for an object that `requester` asked for. Requesters with the fewest places come first.
+    /// Waits for a slot for an object of `requester`. Requesters with the fewest slots come first.
     pub(in crate::reconcile) async fn of(&self, requester: &str) -> Option<Share> {
         let cap = Cap {
             key: requester.to_owned(),
             most: PER_REQUESTER,
         };
-        // One place is never more than there is.
+        // The request for one slot never exceeds the capacity.
         self.reconciles.take(1, vec![cap]).await.ok()
     }
 
-    /// Waits until another object may be read.
+    /// Waits until another object can be read.
     pub(in crate::reconcile) async fn read(&self) -> Option<SemaphorePermit<'_>> {
-        // Nobody closes the semaphore.
+        // The semaphore is never closed.
         self.reads.acquire().await.ok()
     }
 }

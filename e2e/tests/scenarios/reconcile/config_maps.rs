@@ -317,7 +317,7 @@ async fn config_map_that_the_requester_may_not_read_is_no_source() {
     wait::until_true(LONG, "the missing right is told", || async {
         let found = get(&cluster, &format!("bundle {name}")).await;
         let told = condition(&found.unwrap_or_default(), "Unpacked").to_string();
-        Ok(told.contains("may not read what the source names"))
+        Ok(told.contains("has no permission to read the source"))
     })
     .await
     .unwrap();
@@ -330,7 +330,7 @@ async fn config_map_that_the_requester_may_not_read_is_no_source() {
     wait::until_true(LONG, "the comparison is refused", || async {
         let found = get(&cluster, &format!("bundle {name}")).await;
         let told = condition(&found.unwrap_or_default(), "SourceMoved").to_string();
-        Ok(told.contains("may not read what the source names"))
+        Ok(told.contains("has no permission to read the source"))
     })
     .await
     .unwrap();

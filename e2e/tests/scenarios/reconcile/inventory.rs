@@ -257,7 +257,7 @@ async fn objects_are_not_restored_in_a_recreated_namespace() {
             get(&cluster, "configmap web -n team-a").await.is_none(),
             "it was made in the namespace of somebody else; {said}"
         );
-        if said.contains("lacks rights for this content") {
+        if said.contains("lacks permissions for this content") {
             return Ok(true);
         }
         anyhow::bail!("{said}")
@@ -399,7 +399,7 @@ async fn deployments_that_share_a_watch_find_their_objects_after_a_restart() {
     wait::until_true(LONG, "all are found", || async {
         let log = webhook.log()?;
         let found = log
-            .matches("everything is in place: nothing is applied")
+            .matches("all objects are unchanged: nothing is applied")
             .count();
         Ok(found == names.len())
     })

@@ -175,7 +175,7 @@ async fn webhook_killed_at_any_step_reaches_the_same_state() {
     wait::until_true(LONG, "nothing is applied", || async {
         Ok(webhook
             .log()?
-            .contains("everything is in place: nothing is applied"))
+            .contains("all objects are unchanged: nothing is applied"))
     })
     .await
     .unwrap();

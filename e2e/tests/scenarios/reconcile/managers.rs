@@ -238,7 +238,7 @@ async fn change_with_our_field_manager_during_downtime_is_restored() {
     wait::until_true(LONG, "nothing is applied", || async {
         Ok(webhook
             .log()?
-            .contains("everything is in place: nothing is applied"))
+            .contains("all objects are unchanged: nothing is applied"))
     })
     .await
     .unwrap();

@@ -152,7 +152,7 @@ async fn object_that_the_target_namespace_makes_the_same_as_another_is_refused()
     apply(&cluster, &deployment("web", &reference, &target)).await;
     let message = until(&cluster, "bundledeployment web", "Installed", "False").await;
     assert!(
-        message.contains("more than once") && message.contains("ConfigMap/web/settings"),
+        message.contains("duplicate objects") && message.contains("ConfigMap/web/settings"),
         "{message}"
     );
     let found = get(&cluster, "configmap settings -n web").await;

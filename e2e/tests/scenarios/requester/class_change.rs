@@ -92,7 +92,10 @@ async fn content_of_another_class_is_neither_installed_nor_removed_without_appro
         ("ConfigMap/changer/kept", "configmap kept -n changer"),
     )
     .await;
-    assert!(told.contains("changer may not delete it"), "{told}");
+    assert!(
+        told.contains("changer has no permission to delete it"),
+        "{told}"
+    );
     put(
         &cluster,
         &[binding("tenant-admin", Some(home), "admin", user)],

@@ -121,7 +121,7 @@ async fn class_that_decides_for_its_users_decides_nothing_outside_of_its_targets
         let found = found.unwrap_or_default();
         let warnings = found["status"]["warnings"].to_string();
         if warnings.contains("ConfigMap/delegated-shared/two")
-            && warnings.contains("delegated may not delete it")
+            && warnings.contains("delegated has no permission to delete it")
         {
             return Ok(true);
         }
@@ -146,7 +146,10 @@ async fn class_that_decides_for_its_users_decides_nothing_outside_of_its_targets
     remove(&cluster, user).await;
     let key = "ConfigMap/delegated-shared/two";
     let told = until_kept(&cluster, user, (key, two)).await;
-    assert!(told.contains("delegated may not delete it"), "{told}");
+    assert!(
+        told.contains("delegated has no permission to delete it"),
+        "{told}"
+    );
     assert_eq!(get(&cluster, "configmap stays -n delegated").await, None);
     put(
         &cluster,
@@ -218,7 +221,7 @@ async fn removal_as_a_service_account_that_the_requester_may_not_impersonate_any
         let one = format!("configmap one -n {user}");
         let told = until_kept(&cluster, user, (&key, &one)).await;
         for part in [
-            format!("{user} may not impersonate ServiceAccount {user}/deployer"),
+            format!("{user} has no permission to impersonate ServiceAccount {user}/deployer"),
             "objects: Orphan".to_owned(),
         ] {
             assert!(told.contains(&part), "{part} is not in {told}");
@@ -267,7 +270,7 @@ async fn object_of_the_new_owner_of_a_namespace_is_not_written_on_the_word_of_a_
         let one = one.unwrap_or_default();
         assert_eq!(one["data"]["a"], "theirs", "{found}");
         let told = condition(&found, "Ready")["message"].to_string();
-        if told.contains("namespace evicted-home was deleted and made anew") {
+        if told.contains("namespace evicted-home was deleted and created again") {
             return Ok(true);
         }
         anyhow::bail!("{}", found["status"])

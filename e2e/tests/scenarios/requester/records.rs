@@ -244,7 +244,7 @@ async fn nothing_is_restored_in_a_namespace_that_is_being_deleted_or_was_made_an
         .await
         .unwrap();
     };
-    until_told("it does not exist, or is being deleted").await;
+    until_told("wait until its deletion has ended").await;
 
     let line = format!(
         "patch configmap held -n {home} --type=merge --patch={{\"metadata\":{{\"finalizers\":null}}}}"
@@ -256,7 +256,7 @@ async fn nothing_is_restored_in_a_namespace_that_is_being_deleted_or_was_made_an
     })
     .await
     .unwrap();
-    until_told("was deleted and made anew").await;
+    until_told("was deleted and created again").await;
     let one = get(&cluster, &format!("configmap one -n {home}")).await;
     assert_eq!(one, None);
 }

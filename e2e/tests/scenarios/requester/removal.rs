@@ -98,7 +98,11 @@ async fn adopted_object_that_the_requester_may_not_delete_stays_until_somebody_t
     let theirs = "configmap theirs -n adopter-shared";
     let key = "ConfigMap/adopter-shared/theirs";
     let told = until_kept(&cluster, "adopter", (key, theirs)).await;
-    for part in ["adopter may not delete it", "objects: Orphan", "manage"] {
+    for part in [
+        "adopter has no permission to delete it",
+        "objects: Orphan",
+        "manage",
+    ] {
         assert!(told.contains(part), "{part} is not in {told}");
     }
     // What the requester may delete goes.
@@ -120,7 +124,8 @@ async fn adopted_object_that_the_requester_may_not_delete_stays_until_somebody_t
     try_kubectl(&cluster, &line).await.success().unwrap();
     wait::until_true(LONG, "the one who took over is named", || async {
         let told = until_kept(&cluster, "adopter", (key, theirs)).await;
-        Ok(told.contains("overseer may not delete it") && !told.contains("adopter may not"))
+        Ok(told.contains("overseer has no permission to delete it")
+            && !told.contains("adopter has no permission"))
     })
     .await
     .unwrap();

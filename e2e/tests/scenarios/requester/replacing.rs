@@ -412,7 +412,7 @@ async fn requester_who_may_create_only_by_name_is_told_the_right_that_a_replacem
     upgrade(&cluster, "byname", "2", &two, &json!({})).await;
     let words = [
         "Job.batch/byname/done",
-        "tried under another name",
+        "uses another name",
         "without resourceNames",
     ];
     until_told(&cluster, "byname", &words).await;

@@ -1,4 +1,5 @@
-//! Whether content supports the Kubernetes version of this server. The rule is in `bundle_core::plan::bundle`.
+//! The condition `Compatible` of content on this API server. The rule is in
+//! `bundle_core::plan::bundle`.
 
 use bundle_api::names::reason;
 use bundle_core::diagnostic::codes;
@@ -8,7 +9,8 @@ use bundle_core::plan::bundle::{self, Compatibility};
 use crate::reconcile::context::Context;
 use crate::reconcile::error::{ReconcileError, RetryPolicy};
 
-/// The condition `Compatible` of `content`. Fails if the version of the server is needed and not known yet.
+/// Returns the condition `Compatible` of `content`. Fails if the content names a range of
+/// Kubernetes versions and the version of the server is not known yet.
 pub(in crate::reconcile) fn compatibility(
     ctx: &Context,
     content: &Content,
@@ -18,7 +20,7 @@ pub(in crate::reconcile) fn compatibility(
         ReconcileError::new(
             codes::review::SERVER_UNKNOWN,
             reason::UNPACK_FAILED,
-            "the API server has not told its version yet",
+            "the version of the API server is not known yet",
             RetryPolicy::Soon,
         )
     })

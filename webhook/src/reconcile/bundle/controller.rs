@@ -1,6 +1,5 @@
-//! The reconcile of a Bundle: which ones are ours, each with a slot of its requester, and those that are being deleted.
-//! The order of the steps is in `bundle_core::plan::bundle`.
-//! Not here: the steps (bundle::steps), how content is unpacked (bundle::unpack), or what the status says (bundle::status).
+//! The reconcile of a Bundle: selects Bundles of this provisioner, limits them by requester, and
+//! handles deletions. `bundle_core::plan::bundle` orders the steps.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -32,7 +31,7 @@ pub(in crate::reconcile) async fn reconcile(
     result
 }
 
-/// Reconciles the object once it is sealed and its requester has a slot.
+/// Reconciles the object when it has a seal and its requester has a slot.
 async fn in_turn(woken: &DynamicObject, ctx: &Arc<Context>) -> Result<Action, ApiFailure> {
     let bundles = SealedKind {
         kind: Kind::Bundle,
@@ -43,7 +42,7 @@ async fn in_turn(woken: &DynamicObject, ctx: &Arc<Context>) -> Result<Action, Ap
         on_end: |ctx, name| ctx.unpacking.cancel(name),
     };
     match bundles.enter(woken, ctx).await? {
-        // On the heap: it holds a whole conversation with a registry.
+        // Boxed: the future contains the whole exchange with a registry.
         ControlFlow::Continue(now) => Box::pin(once(&now.object, ctx)).await,
         ControlFlow::Break(action) => Ok(action),
     }
@@ -63,7 +62,7 @@ async fn once(object: &DynamicObject, ctx: &Arc<Context>) -> Result<Action, ApiF
             tracing::warn!(
                 class = class_name,
                 why,
-                "a class cannot be read; its Bundles wait"
+                "invalid ProvisionerClass; its Bundles wait until it changes"
             );
             return Ok(Action::await_change());
         }
@@ -71,7 +70,8 @@ async fn once(object: &DynamicObject, ctx: &Arc<Context>) -> Result<Action, ApiF
     BundleReconcile::new(object, ctx, &class).run().await
 }
 
-/// Our part in a Bundle that is being deleted: the copy on disk, then the finalizer of RukPak, if there is one.
+/// Handles a Bundle that is being deleted: removes the cached copy, then the finalizer of RukPak if
+/// present.
 async fn leave(object: &DynamicObject, ctx: &Context) -> Result<Action, ApiFailure> {
     let observed = ObservedBundle {
         is_deleted: true,
@@ -89,7 +89,7 @@ async fn leave(object: &DynamicObject, ctx: &Context) -> Result<Action, ApiFailu
     Ok(Action::await_change())
 }
 
-/// Deletes the copy of the content, unless another Bundle needs it.
+/// Removes the cached copy of the content, unless another Bundle needs it.
 async fn remove_cached_content(object: &DynamicObject, ctx: &Context) -> Result<(), kube::Error> {
     let Some(SealedContent { digest, .. }) = seal::content(ctx, object) else {
         return Ok(());

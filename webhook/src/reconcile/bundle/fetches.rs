@@ -1,6 +1,6 @@
-//! Work that may take minutes and belongs to one object, such as a transfer from a registry: it goes on beside the reconciles, wakes the object when it is done,
-//! and ends when the object goes.
-//! The work itself is in content::reader and bundle::unpack.
+//! Background work of one object that can run for minutes, such as a transfer from a registry. It
+//! does not block reconciles, wakes its object when it ends, and is cancelled when the object is
+//! deleted.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,62 +10,64 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
-/// Time that a reconcile waits for work that it has begun, with a slot of its requester. Most content
-/// is fetched by then. Without it, a failure would follow the phase `Unpacking` each time, and both
-/// writes of the status would begin the next attempt at once.
+/// Time that a reconcile waits for its background work while it holds a slot of its requester. Most
+/// content is fetched within this time. Without the wait, each failure would follow the phase
+/// `Unpacking`. Both status writes would then start the next attempt at once.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Maximum number of background tasks of one requester. Finished ones count until a reconcile reads
-/// their result, which may hold what a registry returned.
+/// Maximum number of background tasks of one requester. Finished tasks count until a reconcile
+/// reads their result, because a result can hold data of a registry.
 pub(in crate::reconcile) const PER_REQUESTER: usize = 64;
 
-/// The work of all objects of one kind, by name of the object.
+/// The background tasks of all objects of one kind, by name of the object.
 pub(in crate::reconcile) struct Fetches<T> {
     jobs: Mutex<HashMap<String, Job<T>>>,
     wake: mpsc::UnboundedSender<String>,
 }
 
-/// The object that work is for.
+/// The object that a task belongs to.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::reconcile) struct WorkOwner<'a> {
     pub(in crate::reconcile) name: &'a str,
-    /// Changes with what the work depends on: the uid and generation of the object.
+    /// Changes with everything that the task depends on: uid and generation of the object.
     pub(in crate::reconcile) version: &'a str,
-    /// The user who asked for the object.
+    /// The user who requested the object.
     pub(in crate::reconcile) requester: &'a str,
 }
 
-/// The state of work.
+/// State of a background task.
 #[derive(Debug, PartialEq, Eq)]
 pub(in crate::reconcile) enum Fetch<T> {
     Done(T),
-    /// It is under way, and wakes the object.
+    /// The task is running, and wakes the object when it ends.
     Pending,
-    /// It has not begun: [`PER_REQUESTER`] of the requester are under way. Nothing wakes the object.
+    /// The task has not started, because the requester has [`TASKS_PER_REQUESTER`] tasks already.
+    /// Nothing wakes the object.
     Postponed,
 }
 
 struct Job<T> {
     requester: String,
-    /// What of the object it is for: its uid and generation.
+    /// Uid and generation of the object that the task belongs to.
     version: String,
-    /// `None` while a reconcile waits for it. The job stays where it is then, so that it can be cancelled.
+    /// `None` while a reconcile waits for the result. The entry stays in the map so that it can be
+    /// cancelled.
     result: Option<oneshot::Receiver<T>>,
     awaited: Arc<AtomicBool>,
     _task: Task,
 }
 
-/// Work that a reconcile found or began.
+/// A task that a reconcile found or started.
 enum StartedWork<T> {
-    /// The reconcile waits for it.
+    /// The reconcile waits for its result.
     Mine(oneshot::Receiver<T>, Arc<AtomicBool>),
-    /// Another reconcile waits for it already.
+    /// Another reconcile already waits for its result.
     Awaited,
-    /// The requester has too much of it.
+    /// The requester has reached its limit.
     Full,
 }
 
-/// Ends when dropped.
+/// A task that is aborted when it is dropped.
 struct Task(JoinHandle<()>);
 
 impl Drop for Task {
@@ -75,7 +77,7 @@ impl Drop for Task {
 }
 
 impl<T: Send + 'static> Fetches<T> {
-    /// `wake` receives the name of each object whose work is done while no reconcile waits for it.
+    /// `wake` receives the name of each object whose task ends while no reconcile waits for it.
     pub(in crate::reconcile) fn new(wake: mpsc::UnboundedSender<String>) -> Self {
         Self {
             jobs: Mutex::default(),
@@ -84,11 +86,12 @@ impl<T: Send + 'static> Fetches<T> {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<String, Job<T>>> {
-        // Jobs are put in and taken out whole.
+        // Each entry is inserted and removed in one step, so the map is consistent after a panic.
         self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The result of the work for this version of the object. Work for another version is ended.
+    /// Returns the result of the task for this version of the object, and starts the task if
+    /// necessary. Cancels a task for another version.
     pub(in crate::reconcile) async fn run(
         &self,
         owner: WorkOwner<'_>,
@@ -102,7 +105,8 @@ impl<T: Send + 'static> Fetches<T> {
         awaited.store(true, Ordering::SeqCst);
         let waited = tokio::time::timeout(PATIENCE, &mut result).await;
         awaited.store(false, Ordering::SeqCst);
-        // What came in the last moment wakes nobody.
+        // A result that arrives right after the timeout does not wake the object, so it is read
+        // here.
         let done = match waited {
             Ok(done) => Some(done.ok()),
             Err(_) => result.try_recv().ok().map(Some),
@@ -113,7 +117,7 @@ impl<T: Send + 'static> Fetches<T> {
         let done = match (done, job) {
             (Some(done), Some(_)) => {
                 jobs.remove(owner.name);
-                // Work that panicked has no result: the next reconcile begins it anew.
+                // A task that panicked has no result. The next reconcile starts it again.
                 done
             }
             (Some(done), None) => done,
@@ -121,13 +125,13 @@ impl<T: Send + 'static> Fetches<T> {
                 job.result = Some(result);
                 None
             }
-            // It was cancelled meanwhile.
+            // The task was cancelled meanwhile.
             (None, None) => None,
         };
         done.map_or(Fetch::Pending, Fetch::Done)
     }
 
-    /// The work that is under way for this version, or new work.
+    /// Finds the running task for this version, or starts one.
     fn begin(
         &self,
         owner: WorkOwner<'_>,
@@ -138,7 +142,7 @@ impl<T: Send + 'static> Fetches<T> {
             .get(owner.name)
             .is_some_and(|job| job.version == owner.version);
         if !is_begun {
-            // What it was for before ends here.
+            // Cancels the task of an earlier version.
             jobs.remove(owner.name);
             let of_requester = jobs.values().filter(|job| job.requester == owner.requester);
             if of_requester.count() >= PER_REQUESTER {
@@ -167,7 +171,7 @@ impl<T: Send + 'static> Fetches<T> {
         let task = tokio::spawn(async move {
             let wanted = done.send(work.await).is_ok();
             if wanted && !waiting.load(Ordering::SeqCst) {
-                // Nobody reconciles any more.
+                // No reconcile waits for the result.
                 wake.send(name).ok();
             }
         });
@@ -180,12 +184,12 @@ impl<T: Send + 'static> Fetches<T> {
         }
     }
 
-    /// The object has gone: its work ends.
+    /// Cancels the task of an object that was deleted.
     pub(in crate::reconcile) fn cancel(&self, name: &str) {
         self.lock().remove(name);
     }
 
-    /// Ends the work of all objects that are not among these.
+    /// Cancels the tasks of all objects for which `is_there` returns false.
     pub(in crate::reconcile) fn retain(&self, is_there: impl Fn(&str) -> bool) {
         self.lock().retain(|name, _| is_there(name));
     }
@@ -208,7 +212,8 @@ mod tests {
         (Fetches::new(wake), woken)
     }
 
-    /// Work that ends when it is told to, and tells when it was given up.
+    /// Returns a future that ends on request, and the sender that ends it. The sender also shows
+    /// when the future was dropped.
     fn work() -> (impl Future<Output = u8>, oneshot::Sender<u8>) {
         let (end, ended) = oneshot::channel();
         (async move { ended.await.unwrap_or_default() }, end)
@@ -287,7 +292,7 @@ mod tests {
         let one_more = || async { panic!("it begins too early") };
         let postponed = fetches.run(owner("more", "1"), one_more()).await;
         assert_eq!(postponed, Fetch::<u8>::Postponed);
-        // Another version takes the place of the one before.
+        // A task for another version replaces the earlier one.
         let (slow, _end) = work();
         assert_eq!(fetches.run(owner("0", "2"), slow).await, Fetch::Pending);
         let of_ben = WorkOwner {

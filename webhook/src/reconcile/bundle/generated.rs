@@ -1,5 +1,5 @@
-//! The Bundle of a template: found or made, and those of earlier templates cleared away.
-//! Not here: what becomes of the Bundle (bundle::controller), or which ones are kept (bundle_core::plan::pivot).
+//! The Bundle of a template: found or created. Bundles of earlier templates are deleted.
+//! `bundle_core::plan::pivot` decides which ones are kept.
 
 use std::sync::Arc;
 
@@ -19,14 +19,14 @@ use crate::reconcile::context::Context;
 use crate::reconcile::error::{ReconcileError, RetryPolicy};
 use crate::reconcile::status::seal;
 
-/// A Bundle and what became of it.
+/// A Bundle of a template, with its status.
 #[derive(Debug, Clone)]
 pub(in crate::reconcile) struct GeneratedBundle {
     pub(in crate::reconcile) name: String,
     pub(in crate::reconcile) object: DynamicObject,
-    /// For people alone: others may have written it.
+    /// For messages only: other clients can write the status.
     pub(in crate::reconcile) status: BundleStatus,
-    /// What it was unpacked to, if it was.
+    /// The sealed record of the unpacked content, if there is one for the current spec.
     pub(in crate::reconcile) content: Option<SealedContent>,
 }
 
@@ -41,7 +41,7 @@ impl GeneratedBundle {
         }
     }
 
-    /// The message of its `Unpacked` condition.
+    /// Returns the message of the `Unpacked` condition.
     pub(in crate::reconcile) fn message(&self) -> &str {
         self.status
             .conditions
@@ -51,16 +51,18 @@ impl GeneratedBundle {
     }
 }
 
-/// The spec that the template asks for, as written.
+/// Returns the Bundle spec of the template, unchanged.
 fn bundle_spec(deployment: &DynamicObject) -> &Value {
     &deployment.data["spec"]["template"]["spec"]
 }
 
-/// How many other names are tried where somebody else has a Bundle of the usual one.
+/// Number of alternative names that are tried if another client has created a Bundle of the usual
+/// name.
 const ALTERNATIVES: u8 = 3;
 
-/// The hash of the template that `bundle` was made from by the pod for `deployment`, as its seal says. Labels and owner references are not asked: whoever
-/// may create Bundles writes them.
+/// Returns the template hash of a Bundle that the pod created for `deployment`, from the seal of
+/// the Bundle. Labels and owner references are ignored, because every user who can create Bundles
+/// can write them.
 pub(in crate::reconcile) fn generated_hash(
     ctx: &Context,
     deployment: &DynamicObject,
@@ -71,7 +73,7 @@ pub(in crate::reconcile) fn generated_hash(
     (Some(&made_for.uid) == deployment.metadata.uid.as_ref()).then_some(made_for.hash)
 }
 
-/// The Bundle of `template` for `deployment`; made if it is not there.
+/// Returns the Bundle of `template` for `deployment`. Creates it if it does not exist.
 pub(in crate::reconcile) async fn of_template(
     ctx: &Context,
     deployment: &DynamicObject,
@@ -98,7 +100,7 @@ pub(in crate::reconcile) async fn of_template(
                 codes::install::CONTENT_CHANGED,
                 reason::BUNDLE_LOAD_FAILED,
                 format!(
-                    "the spec of Bundle {name} is not that of the template: delete it, and it is made again"
+                    "the spec of Bundle {name} differs from the template: delete the Bundle, and the controller creates it again"
                 ),
                 RetryPolicy::Slowly,
             ));
@@ -109,15 +111,16 @@ pub(in crate::reconcile) async fn of_template(
         codes::install::CHILD_TAKEN,
         reason::BUNDLE_LOAD_FAILED,
         format!(
-            "these Bundles exist and were not made for this BundleDeployment: delete one of them, or change the template: {}",
+            "the names of the Bundle are in use by Bundles that were not created for this BundleDeployment: {}; delete one of them, or change the template",
             taken.join(", ")
         ),
         RetryPolicy::Slowly,
     ))
 }
 
-/// The names that the Bundle of a template may have: the usual one, then some that nobody else can tell beforehand. Those in the history come first, so
-/// that a name that becomes free changes nothing.
+/// Returns the names that the Bundle of a template can have: the usual name, then names that other
+/// users cannot predict. Names in the history come first, so that a name that becomes free changes
+/// nothing.
 pub(in crate::reconcile) fn candidates(
     ctx: &Context,
     deployment: &DynamicObject,
@@ -136,7 +139,8 @@ pub(in crate::reconcile) fn candidates(
     names
 }
 
-/// `bundle` with its seal, where somebody removed it from the status and it is remembered: another Bundle of the template would be other content if a tag moved.
+/// Returns `bundle` with its seal. If another client removed the seal from the status, it is
+/// restored from memory. A new Bundle of the template would get other content if a tag moved.
 async fn with_seal(
     ctx: &Context,
     deployment: &DynamicObject,
@@ -154,10 +158,10 @@ async fn with_seal(
 }
 
 fn failed(error: &kube::Error) -> ReconcileError {
-    ReconcileError::api("make the Bundle", reason::BUNDLE_LOAD_FAILED, error)
+    ReconcileError::api("create the Bundle", reason::BUNDLE_LOAD_FAILED, error)
 }
 
-/// Creates the Bundle. Its stamp comes from admission, which looks the BundleDeployment up.
+/// Creates the Bundle. Admission stamps it after it has looked up the BundleDeployment.
 async fn make(
     ctx: &Context,
     deployment: &DynamicObject,
@@ -168,7 +172,7 @@ async fn make(
         ReconcileError::new(
             codes::review::NOT_ADMITTED,
             reason::BUNDLE_LOAD_FAILED,
-            format!("Bundle {name} cannot be made: {why}"),
+            format!("cannot create Bundle {name}: {why}"),
             RetryPolicy::Soon,
         )
     };
@@ -185,9 +189,9 @@ async fn make(
             delete(&api, name, made.metadata.uid)
                 .await
                 .map_err(|error| failed(&error))?;
-            Err(unstamped("it came back without an admission stamp"))
+            Err(unstamped("the created object has no admission stamp"))
         }
-        // Made by another replica, or by ourselves before a restart.
+        // Another replica created it, or this pod before a restart.
         Err(kube::Error::Api(status)) if status.is_already_exists() => {
             ByName(&api).get(name).await.map_err(|error| failed(&error))
         }
@@ -195,7 +199,7 @@ async fn make(
             Err(ReconcileError::new(
                 codes::install::APPLY_FAILED,
                 reason::BUNDLE_LOAD_FAILED,
-                format!("cannot make Bundle {name}: {}", status.message),
+                format!("cannot create Bundle {name}: {}", status.message),
                 RetryPolicy::Slowly,
             ))
         }
@@ -217,7 +221,7 @@ fn generated(
     ] {
         labels.insert(label.to_owned(), text.to_owned());
     }
-    // Its proof is of the same content, and spares the registry a question here as well.
+    // The proof is for the same content, and saves a request to the registry here too.
     if let Some(proof) = deployment.annotations().get(names::ANNOTATION_PROOF) {
         annotations.insert(names::ANNOTATION_PROOF.to_owned(), proof.clone());
     }
@@ -238,8 +242,8 @@ fn generated(
     object
 }
 
-/// Deletes the Bundles of earlier templates that nobody needs any more. Their seals say which ones were made for `deployment`, and not their labels, which
-/// others can write.
+/// Deletes Bundles of earlier templates that are no longer needed. The seals identify them; other
+/// clients can write labels.
 pub(in crate::reconcile) async fn clear(
     ctx: &Context,
     deployment: &DynamicObject,
@@ -253,7 +257,7 @@ pub(in crate::reconcile) async fn clear(
         Some(cache) => cache.state(),
         None => Vec::new(),
     };
-    // A name cannot be rewritten, and is compared before a MAC is computed.
+    // Names are immutable, and comparing them is cheaper than computing a MAC.
     let prefix = format!("{}-", deployment.name_any());
     let ours: Vec<&Arc<DynamicObject>> = all
         .iter()
@@ -280,7 +284,7 @@ pub(in crate::reconcile) async fn clear(
     Ok(())
 }
 
-/// Deletes the Bundle with this uid. One that has gone, or was made anew, is no error.
+/// Deletes the Bundle with this uid. A Bundle that no longer exists or has another uid is no error.
 async fn delete(
     api: &Api<DynamicObject>,
     name: &str,

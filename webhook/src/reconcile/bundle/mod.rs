@@ -1,4 +1,4 @@
-//! Bundles: unpacking them, verifying their signatures, and the Bundle that a BundleDeployment generates.
+//! Bundles: unpacking, verifying signatures, and the Bundle that a BundleDeployment generates.
 
 pub(super) mod compatibility;
 pub(super) mod controller;

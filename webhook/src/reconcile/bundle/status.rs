@@ -1,5 +1,4 @@
-//! The status of a Bundle.
-//! Which conditions it has and in which phase it is follows from `bundle_core::plan::bundle`.
+//! The status of a Bundle. `bundle_core::plan::bundle` decides its conditions and its phase.
 
 use bundle_api::bundle::{BundleContent, BundleStatus};
 use bundle_api::names;
@@ -13,7 +12,7 @@ use crate::reconcile::context::Context;
 use crate::reconcile::status::condition_set::ConditionSet;
 use crate::reconcile::status::seal;
 
-/// `status` after the changes of `plan`.
+/// Returns `status` with the changes of `plan`.
 pub(super) fn planned(
     status: &BundleStatus,
     plan: &StatusPlan,
@@ -32,12 +31,12 @@ pub(super) fn planned(
     status
 }
 
-/// Returns whether `status` says that the content is there.
+/// Returns true if the phase is `Unpacked`.
 pub(super) fn is_unpacked(status: &BundleStatus) -> bool {
     status.phase.as_deref() == Some(names::PHASE_UNPACKED)
 }
 
-/// The source as the spec has it, pinned to what it was resolved to.
+/// Returns the source of the spec, pinned to the content that it was resolved to.
 pub(super) fn resolved_source(object: &DynamicObject, id: &ContentId) -> BundleSource {
     let mut source: BundleSource =
         serde_json::from_value(object.data["spec"]["source"].clone()).unwrap_or_default();
@@ -47,7 +46,8 @@ pub(super) fn resolved_source(object: &DynamicObject, id: &ContentId) -> BundleS
     source
 }
 
-/// Sealed content in the status, with the rest of what `described` says of the same digest.
+/// Returns the status fields of sealed content. Fields that are not sealed come from `described`,
+/// if it has the same digest.
 pub(super) fn content(
     ctx: &Context,
     object: &DynamicObject,

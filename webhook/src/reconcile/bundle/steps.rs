@@ -1,5 +1,4 @@
-//! The steps of a reconcile of a Bundle, which `bundle_core::plan::bundle` puts in order.
-//! Not here: how content is unpacked (bundle::unpack), pulled (content::reader) or verified (bundle::verify), or what the status says (bundle::status).
+//! Execution of the steps of a Bundle reconcile. `bundle_core::plan::bundle` orders them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,17 +33,17 @@ use crate::reconcile::status::writer;
 use crate::sources::{self, ContentSource as _};
 use crate::spans;
 
-/// Time until the next attempt of a Bundle whose requester has too many fetches under way.
+/// Delay before the next attempt for a Bundle whose requester has too many running fetches.
 const POSTPONED: Duration = Duration::from_secs(15);
 
-/// One reconcile of a Bundle whose class is ours.
+/// One reconcile of a Bundle whose class names this provisioner.
 pub(in crate::reconcile) struct BundleReconcile<'a> {
     object: &'a DynamicObject,
     ctx: &'a Arc<Context>,
     class: &'a Class,
-    /// The content that was unpacked before.
+    /// The record of the content that was unpacked before.
     sealed: Option<SealedContent>,
-    /// The spec that was admitted, and who asked for it.
+    /// The admitted spec and its requester.
     checked: Option<(CheckedBundleSpec, Requester)>,
     old: BundleStatus,
     status: BundleStatus,
@@ -52,20 +51,20 @@ pub(in crate::reconcile) struct BundleReconcile<'a> {
 
 /// The content after the last step.
 enum Content {
-    /// It is being fetched, and the result wakes the Bundle.
+    /// The content is being fetched. The result wakes the Bundle.
     Pending,
-    /// It is not being fetched, since the requester has too many fetches under way.
+    /// The fetch has not started, because the requester has too many running fetches.
     Postponed,
     Unpacked(Box<Unpacked>),
-    /// Unpacked before, with the answer of its source.
+    /// The content was unpacked before. Contains the result of the source check.
     Sealed(Digest, Answer),
 }
 
-/// The answer to the question what the source names now.
+/// The result of checking which content the source names now.
 enum Answer {
-    /// The answer wakes the Bundle.
+    /// The check is running. The result wakes the Bundle.
     Pending,
-    /// The source was not asked, since the requester has too many fetches under way.
+    /// The check has not started, because the requester has too many running fetches.
     Postponed,
     Unchanged,
     Moved {
@@ -76,7 +75,8 @@ enum Answer {
 }
 
 impl<'a> BundleReconcile<'a> {
-    /// Begins with what the status says, but for the content, which anybody may have written there.
+    /// Starts from the recorded status. Its content is replaced by the sealed record, because other
+    /// clients can write the status.
     pub(in crate::reconcile) fn new(
         object: &'a DynamicObject,
         ctx: &'a Arc<Context>,
@@ -103,7 +103,7 @@ impl<'a> BundleReconcile<'a> {
         }
     }
 
-    /// Does the steps of the plan, and writes the status once.
+    /// Executes the steps of the plan, and writes the status once.
     pub(in crate::reconcile) async fn run(mut self) -> Result<Action, ApiFailure> {
         let result = self.do_steps().await;
         match &result {
@@ -140,7 +140,7 @@ impl<'a> BundleReconcile<'a> {
         }
     }
 
-    /// Does the steps one after the other, until none is left or one fails.
+    /// Executes steps until none is left or one fails.
     async fn do_steps(&mut self) -> Result<Content, UnpackFailed> {
         let mut observed = ObservedBundle::default();
         let mut content = Content::Pending;
@@ -168,7 +168,7 @@ impl<'a> BundleReconcile<'a> {
                         *answer = self.ask_source().await;
                     }
                 }
-                // Of a Bundle that is being deleted.
+                // These steps belong to deletions; see `bundle::controller`.
                 BundleStep::RemoveCachedContent | BundleStep::RemoveFinalizer => {}
             }
             observed.done.insert(step);
@@ -183,7 +183,7 @@ impl<'a> BundleReconcile<'a> {
         self.sealed.as_ref().map(|sealed| sealed.digest.clone())
     }
 
-    /// Reads the spec, if it is one that was admitted, and who asked for it.
+    /// Reads the spec and its requester. Fails if the spec was not admitted.
     fn check_admission(&mut self, observed: &mut ObservedBundle) -> Result<(), ReconcileError> {
         let vouched = seal::vouched(self.ctx, self.object, Kind::Bundle).map_err(|message| {
             ReconcileError::new(
@@ -234,13 +234,13 @@ impl<'a> BundleReconcile<'a> {
             codes::install::CONTENT_CHANGED,
             reason::UNPACK_FAILED,
             format!(
-                "the spec was changed after the content {digest} was unpacked; only that content is accepted under this name: delete the Bundle and create it again"
+                "the spec changed after content {digest} was unpacked, and only that content is accepted under this name: delete the Bundle and create it again"
             ),
             RetryPolicy::OnChange,
         )
     }
 
-    /// Unpacks the content beside this reconcile, and seals it.
+    /// Unpacks the content in the background, and seals it.
     async fn unpack(&mut self) -> Result<Content, UnpackFailed> {
         let Some((spec, requester)) = self.checked.clone() else {
             return Ok(Content::Pending);
@@ -259,7 +259,7 @@ impl<'a> BundleReconcile<'a> {
             version: &version,
             requester: &user,
         };
-        // On the heap: it holds a whole conversation with a registry.
+        // Boxed: the future contains the whole exchange with a registry.
         let unpacking = Box::pin(unpack.run());
         let unpacked = match self.ctx.unpacking.run(owner, unpacking).await {
             Fetch::Done(unpacked) => unpacked?,
@@ -278,7 +278,7 @@ impl<'a> BundleReconcile<'a> {
         Ok(Content::Unpacked(Box::new(unpacked)))
     }
 
-    /// Asks beside this reconcile what the source of an unpacked Bundle names now.
+    /// Checks in the background which content the source names now.
     async fn ask_source(&self) -> Answer {
         let asked = self.checked.clone().zip(self.sealed_digest());
         let Some(((spec, requester), digest)) = asked else {
@@ -305,21 +305,21 @@ impl<'a> BundleReconcile<'a> {
         }
     }
 
-    /// The version of the object that work beside the reconciles is for.
+    /// Returns uid and generation of the object, the version of its background tasks.
     fn version(&self) -> String {
         let uid = self.object.metadata.uid.as_deref().unwrap_or_default();
         let generation = self.object.metadata.generation.unwrap_or_default();
         format!("{uid} {generation}")
     }
 
-    /// True if the status says that an attempt for this generation has failed.
+    /// Returns true if the status reports a failed attempt for this generation.
     fn has_failed(&self) -> bool {
         self.old.phase.as_deref() == Some(Phase::Failing.as_str())
             && self.old.observed_generation == self.object.metadata.generation
     }
 
-    /// Writes the status that follows from `outcome`, once, and its Event. Returns when to look
-    /// again; `postponed` is that time if nothing wakes the Bundle before.
+    /// Writes the status of `outcome` once, and emits its Event. Returns when to reconcile again.
+    /// `postponed` is the delay if nothing wakes the Bundle earlier.
     async fn finish(
         &self,
         outcome: &BundleOutcome<'_>,
@@ -364,14 +364,16 @@ impl<'a> BundleReconcile<'a> {
     }
 }
 
-/// The content that `source` names now, if it is not the one with `digest`; as an error, why that cannot be told.
+/// Returns the content that `source` names now if its digest is not `digest`. The error says why
+/// the content is unknown.
 async fn changed(
     ctx: Arc<Context>,
     source: Source,
     requester: Requester,
     digest: Digest,
 ) -> Result<Option<ContentId>, String> {
-    // The digest of ConfigMaps says something about data that the requester may no longer read.
+    // A digest of ConfigMaps reveals facts about data, so the requester must still be allowed to
+    // read them.
     let may_read = rights::source::check(&ctx, &requester, &source).await;
     may_read.map_err(|error| error.message)?;
     let recorded = ContentId::new(&source, digest);

@@ -1,6 +1,5 @@
-//! Unpacking a Bundle for the first time: resolve, verify, pull, check, keep. It runs beside the reconciles, with a place among the transfers while it asks a
-//! registry and with memory while it parses.
-//! Not here: what is recorded of it (bundle::steps), and its single steps (content::reader, bundle::verify).
+//! The first unpacking of a Bundle: resolve, verify, fetch, check and store. It runs in the
+//! background. It holds a transfer slot while it uses a registry, and memory while it parses.
 
 use std::sync::Arc;
 
@@ -23,7 +22,7 @@ use crate::sources::ContentSource as _;
 
 const FAILED: &str = reason::UNPACK_FAILED;
 
-/// What is unpacked, and in whose name.
+/// An unpacking that has not started: the Bundle, its source and its requester.
 pub(in crate::reconcile) struct Unpack {
     pub(in crate::reconcile) ctx: Arc<Context>,
     pub(in crate::reconcile) class: Class,
@@ -32,7 +31,7 @@ pub(in crate::reconcile) struct Unpack {
     pub(in crate::reconcile) requester: Requester,
 }
 
-/// What was unpacked.
+/// The result of unpacking.
 pub(in crate::reconcile) struct Unpacked {
     pub(in crate::reconcile) id: ContentId,
     /// Reason and message of the condition `Verified`.
@@ -40,20 +39,20 @@ pub(in crate::reconcile) struct Unpacked {
     pub(in crate::reconcile) signed_by: Vec<SignedBy>,
     /// The condition `Compatible`.
     pub(in crate::reconcile) compatible: Compatibility,
-    /// For the status, without the digest of the spec and the seal.
+    /// Fields for the status, without the digest of the spec and the seal.
     pub(in crate::reconcile) content: BundleContent,
     pub(in crate::reconcile) warnings: Vec<String>,
 }
 
-/// Why nothing was unpacked.
+/// The error of unpacking.
 pub(in crate::reconcile) struct UnpackFailed {
     pub(in crate::reconcile) error: ReconcileError,
-    /// The condition `Verified`, if it failed there.
+    /// State and message of the condition `Verified`, if verification failed.
     pub(in crate::reconcile) verified: Option<(State, String)>,
 }
 
 impl Unpacked {
-    /// What the conditions of the Bundle tell of it.
+    /// Returns the facts for the conditions of the Bundle.
     pub(in crate::reconcile) fn content(&self) -> UnpackedContent<'_> {
         let (found, signers) = &self.verified;
         let compatible = &self.compatible;
@@ -76,7 +75,7 @@ impl From<ReconcileError> for UnpackFailed {
 }
 
 impl Unpack {
-    /// Unpacks it into the cache. Content that fails a check is not kept.
+    /// Unpacks the source into the cache. Content that fails a check is not stored.
     pub(in crate::reconcile) async fn run(self) -> Result<Unpacked, UnpackFailed> {
         let ctx = &*self.ctx;
         let user = &self.requester.user;
@@ -100,7 +99,8 @@ impl Unpack {
         let decided = verified.decided;
         let id = decided.content.get().clone();
         let fetched = reader::fetch(ctx, &source, &id, FAILED).await?;
-        // Whoever waits for memory holds no place, and no other memory, that others could use.
+        // The slot and the data of the registry are released before the wait for memory, so that
+        // other transfers can use them.
         drop((place, source));
         let summary = fetched.summary;
         let memory = reader::memory(ctx, user, summary.weight, FAILED).await?;

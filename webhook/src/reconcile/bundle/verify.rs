@@ -1,5 +1,5 @@
-//! Signatures and policies on the digest that will be pulled: admission is not the only lock.
-//! Not here: the decision itself (bundle_trust::proof).
+//! Verification of the digest that is fetched, independent of admission. `bundle_trust::proof`
+//! decides.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use crate::reconcile::error::{ReconcileError, RetryPolicy};
 use crate::reconcile::status::condition_set;
 use crate::sources::{ContentSource as _, OpenSource};
 
-/// The policies that a decision on content was made under.
+/// The policies that a decision on content used.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::reconcile) struct AppliedPolicies {
     reference: Reference,
@@ -37,7 +37,7 @@ impl AppliedPolicies {
         }
     }
 
-    /// Returns whether a decision would be made under the same policies now.
+    /// Returns true if the same policies match now.
     pub(in crate::reconcile) fn still_hold(&self, ctx: &Context) -> bool {
         *self == Self::now(ctx, &self.reference)
     }
@@ -47,15 +47,16 @@ impl AppliedPolicies {
     }
 }
 
-/// A decision on content.
+/// A decision on content, with the policies that it used.
 pub(in crate::reconcile) struct VerifiedContent {
     pub(in crate::reconcile) decided: Decided<ContentId>,
-    /// `None` for content that nobody can sign.
+    /// `None` for content that cannot be signed.
     pub(in crate::reconcile) policies: Option<AppliedPolicies>,
 }
 
-/// Decides on `content` under the class, and under the policies as they are once the signatures are
-/// there. `bundle` may carry a proof; where that is not enough, the registry is asked.
+/// Decides on `content` by the class and by the policies that exist when the signatures have
+/// arrived. Uses the proof on `bundle` if it is sufficient; otherwise reads signatures from the
+/// registry.
 pub(in crate::reconcile) async fn verify(
     ctx: &Context,
     class: &Class,
@@ -75,7 +76,7 @@ pub(in crate::reconcile) async fn verify(
         return Err(ReconcileError::new(
             codes::trust::CANNOT_TELL,
             reason::UNPACK_FAILED,
-            "the SignaturePolicies are not known yet",
+            "the SignaturePolicies are not loaded yet",
             RetryPolicy::Soon,
         ));
     }
@@ -99,7 +100,7 @@ pub(in crate::reconcile) async fn verify(
     }
     let (signatures, policies) = if needed {
         let signatures = source.signatures(&content).await;
-        // A registry may take its time, and a key may be withdrawn meanwhile.
+        // A policy can change while the registry responds.
         (signatures, AppliedPolicies::now(ctx, &reference))
     } else {
         (Ok(Vec::new()), policies)
@@ -110,7 +111,7 @@ pub(in crate::reconcile) async fn verify(
     }
 }
 
-/// A signature may be pushed later, and a policy may change: neither tells us by itself.
+/// Neither a new signature nor a changed policy wakes the Bundle, so even a rejection is retried.
 fn refused(refusal: &Refusal) -> ReconcileError {
     ReconcileError::findings(
         reason::UNPACK_FAILED,
@@ -123,14 +124,14 @@ fn refused(refusal: &Refusal) -> ReconcileError {
     )
 }
 
-/// The signatures that the Bundle brought along, if they are for this content.
+/// Returns the signatures of the proof annotation, if they are for this digest.
 fn carried(bundle: &DynamicObject, pinned: &PinnedReference) -> Option<Vec<RawSignature>> {
     let text = bundle.annotations().get(names::ANNOTATION_PROOF)?;
     let carried = bundle_trust::carried::decode(text, pinned.digest()).ok()?;
     Some(carried.signatures)
 }
 
-/// Who signed, for the status.
+/// Returns the signers for the status.
 pub(in crate::reconcile) fn signed_by(signers: &[SignedBy]) -> Vec<ApiSignedBy> {
     signers
         .iter()
@@ -150,7 +151,7 @@ pub(in crate::reconcile) fn signed_by(signers: &[SignedBy]) -> Vec<ApiSignedBy> 
         .collect()
 }
 
-/// Who signed, for people.
+/// Returns the signers for a message.
 pub(in crate::reconcile) fn describe(signers: &[SignedBy], warnings: &[String]) -> String {
     let mut parts: Vec<String> = signers
         .iter()
@@ -163,7 +164,7 @@ pub(in crate::reconcile) fn describe(signers: &[SignedBy], warnings: &[String]) 
         })
         .collect();
     if parts.is_empty() {
-        parts.push("no policy asks for a signature".to_owned());
+        parts.push("no policy requires a signature".to_owned());
     }
     parts.extend(warnings.iter().cloned());
     parts.join("; ")

@@ -1,5 +1,5 @@
-//! The target namespace as an object of the content, where the spec asks for its creation.
-//! The rule is in `bundle_core::plan::created_namespace`; whether it is deleted again is in `occupants`.
+//! The target namespace as an object of the content, if the spec requests its creation. The rule is
+//! in `bundle_core::plan::created_namespace`; `removal::occupants` decides on its deletion.
 
 use bundle_core::object::Manifest;
 use bundle_core::plan::consent::{Act, Consent};
@@ -19,8 +19,9 @@ use crate::reconcile::error::ReconcileError;
 use crate::reconcile::rights::authorize;
 
 impl DeploymentReconcile<'_> {
-    /// Adds the target namespace to the `objects` of a content if it is created with them. It is looked at as the pod itself, if the requesters may know
-    /// whether it exists. For all others it counts as missing, so that they are told the rights that they lack, and the same in both cases.
+    /// Adds the target namespace to `objects` if the content is to create it. The pod reads the
+    /// namespace only if the requesters have permission to know that it exists. For other
+    /// requesters it counts as absent, so that they see the same missing permissions in both cases.
     pub(in crate::reconcile) async fn add_created_namespace(
         &mut self,
         request: &InstallRequest<'_>,
@@ -45,7 +46,7 @@ impl DeploymentReconcile<'_> {
         Ok(())
     }
 
-    /// Returns whether everybody whose consent the namespace takes may read or create it.
+    /// Returns true if every requester whose consent the namespace requires can read or create it.
     async fn may_look_at_namespace(
         &self,
         request: &InstallRequest<'_>,
@@ -58,7 +59,7 @@ impl DeploymentReconcile<'_> {
         for requester in self.parts.content() {
             let question =
                 |verb, within| Question::resource(verb, "", "namespaces", within, Some(name));
-            // A Namespace is in itself for roles that are bound there.
+            // RBAC evaluates `get` of a Namespace also in the namespace itself.
             let questions = [question("get", Some(name)), question("create", None)];
             let mut is_allowed = false;
             for question in &questions {
@@ -91,7 +92,7 @@ impl DeploymentReconcile<'_> {
         })
     }
 
-    /// Adds the next step to an error about a target namespace that is missing.
+    /// Adds the next step to an error about a missing target namespace.
     pub(in crate::reconcile) fn with_namespace_hint(
         &self,
         error: ReconcileError,

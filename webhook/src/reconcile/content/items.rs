@@ -1,5 +1,4 @@
-//! The objects of a content as they will be applied: kind looked up, namespace settled, our labels on.
-//! Not here: applying them (install::executor).
+//! The objects of content, prepared for applying: with their kind, namespace and owner labels.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Deref, DerefMut};
@@ -18,20 +17,20 @@ use crate::reconcile::api::discovery::{Apis, Kind};
 use crate::reconcile::deployment::controller::LISTED;
 use crate::reconcile::error::{self, ReconcileError, RetryPolicy};
 
-/// One object, ready to be applied.
+/// One object that is ready to be applied.
 #[derive(Debug, Clone)]
 pub(in crate::reconcile) struct Item {
     pub(in crate::reconcile) id: ObjectId,
-    /// The id in text: its key everywhere else.
+    /// The id as text, which is the key in inventories and states.
     pub(in crate::reconcile) key: String,
     pub(in crate::reconcile) kind: Kind,
     pub(in crate::reconcile) phase: Phase,
     pub(in crate::reconcile) value: Value,
-    /// Whether its kind is brought by this same content, and not served yet.
+    /// True if the content defines the kind and the API server does not serve it yet.
     pub(in crate::reconcile) custom: bool,
 }
 
-/// Objects of a content with the share of memory that they take. The share is given back with them.
+/// Objects of content with their memory share. Dropping the objects releases the share.
 #[derive(Debug)]
 pub(in crate::reconcile) struct HeldItems {
     items: Vec<Item>,
@@ -61,17 +60,18 @@ impl DerefMut for HeldItems {
     }
 }
 
-/// Whose objects they are.
+/// The owner of the objects.
 pub(in crate::reconcile) struct Owner<'a> {
     /// Name of the BundleDeployment.
     pub(in crate::reconcile) name: &'a str,
     /// Id of its ApplySet.
     pub(in crate::reconcile) applyset: &'a str,
-    /// Namespace of the objects that name none; without it they are refused.
+    /// Namespace of objects that name none. Without it, such objects are rejected.
     pub(in crate::reconcile) namespace: Option<&'a str>,
 }
 
-/// Prepares `objects` of a content that defines the kinds `defined`; says which kinds the cluster lacks, all of them.
+/// Prepares the objects of content that defines the kinds `defined`. The error lists all kinds that
+/// the API server does not serve.
 pub(in crate::reconcile) async fn items(
     apis: &Apis,
     (defined, objects): (&[CustomKind], Vec<Manifest>),
@@ -86,7 +86,8 @@ pub(in crate::reconcile) async fn items(
         let (group, version, kind) = object.gvk();
         let gvk = (group.to_owned(), version.to_owned(), kind.to_owned());
         if !kinds.contains_key(&gvk) {
-            // A kind that the content defines comes and goes with it.
+            // Installing and removing the content changes its own kinds, so discovery is not cached
+            // for them.
             let is_own = defined
                 .iter()
                 .any(|own| own.group == group && own.kind == kind);
@@ -96,9 +97,9 @@ pub(in crate::reconcile) async fn items(
                 apis.find(group, version, kind).await
             };
             let served = served.map_err(|error| {
-                ReconcileError::api("ask the API server for its kinds", reason, &error)
+                ReconcileError::api("discover the served kinds", reason, &error)
             })?;
-            // What the server has counts: content cannot say that a kind is something else.
+            // Discovery overrides the definition in the content.
             let found = served
                 .map(|kind| (kind, false))
                 .or_else(|| own_kind(defined, &object.id).map(|kind| (kind, true)));
@@ -143,7 +144,7 @@ pub(in crate::reconcile) async fn items(
             codes::format::DUPLICATE_OBJECT,
             reason,
             format!(
-                "the content has more than once, with their namespaces settled: {} (remove or rename one of each)",
+                "duplicate objects in the content after namespaces were set: {}; remove or rename one of each",
                 some_of(&twice, LISTED)
             ),
             RetryPolicy::OnChange,
@@ -152,7 +153,8 @@ pub(in crate::reconcile) async fn items(
     Ok(items)
 }
 
-/// The keys that more than one of `items` has, once each. The check of the format cannot know them: the namespace comes from the kind and from the spec.
+/// Returns each key that several `items` have. The check of the format cannot find these, because
+/// the namespace depends on the kind and the spec.
 fn duplicates(items: &[Item]) -> Vec<&str> {
     let mut seen = BTreeSet::new();
     let twice: BTreeSet<&str> = items
@@ -170,7 +172,7 @@ fn count(objects: usize) -> String {
     }
 }
 
-/// The kind of `id`, if this content brings it.
+/// Returns the kind of `id` if the content defines it.
 fn own_kind(defined: &[CustomKind], id: &ObjectId) -> Option<Kind> {
     let kind = defined.iter().find(|kind| {
         kind.group == id.group && kind.kind == id.kind && kind.versions.contains(&id.version)
@@ -187,7 +189,8 @@ fn own_kind(defined: &[CustomKind], id: &ObjectId) -> Option<Kind> {
     })
 }
 
-/// The object with its namespace and labels; its id where it needs a namespace and there is none.
+/// Adds namespace and labels to the object. Returns its id as an error if it needs a namespace and
+/// has none.
 fn item(object: Manifest, kind: Kind, custom: bool, owner: &Owner<'_>) -> Result<Item, ObjectId> {
     let Manifest {
         mut id, mut value, ..

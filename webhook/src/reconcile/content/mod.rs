@@ -1,4 +1,4 @@
-//! The content of a Bundle: reading it from its source or the cache, and the objects that it is made of.
+//! Content of a Bundle: reading it from its source or the cache, and preparing its objects.
 
 pub(super) mod created_namespace;
 pub(super) mod items;

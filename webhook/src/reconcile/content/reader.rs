@@ -1,6 +1,6 @@
-//! Content: from the copy on disk, else from its source, verified again in either case. Memory is taken before anything is parsed, and no more than
-//! one file of a content is read at a time before it is known what all of it takes.
-//! Not here: which digest it has to be (bundle::steps), or who signed it (bundle::verify).
+//! Content from the cached copy or from its source, verified in both cases. Memory is reserved
+//! before content is parsed. Until its size is known, only one file of the content is in memory at
+//! a time.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -24,11 +24,11 @@ use crate::reconcile::context::Context;
 use crate::reconcile::error::{ReconcileError, RetryPolicy};
 use crate::sources::{self, ContentSource as _, OpenSource, SourceError};
 
-/// How long a reconcile waits for memory before it gives its worker to others.
+/// Time that a reconcile waits for memory before it ends and is retried.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Opens a source, and reads the credentials that it names. What a registry returns beside layers is held in the name of `requester`, in the same memory as the
-/// looks of reviews, until the source is dropped.
+/// Opens a source, and reads the credentials that it names. Responses of a registry other than
+/// layers count as memory of `requester`, in the pool of reviews, until the source is dropped.
 pub(in crate::reconcile) async fn open(
     ctx: &Context,
     source: &Source,
@@ -40,7 +40,7 @@ pub(in crate::reconcile) async fn open(
     opened.map_err(|error| registry_error(error, reason))
 }
 
-/// Returns the failure of a source as the error of a reconcile.
+/// Converts the failure of a source to the error of a reconcile.
 pub(in crate::reconcile) fn registry_error(
     error: SourceError,
     reason: &'static str,
@@ -61,7 +61,7 @@ pub(in crate::reconcile) fn registry_error(
         SourceError::Registry(error) => registry_trouble(error, reason),
         SourceError::ConfigMaps(error) => {
             let finding = error.finding();
-            // ConfigMaps are not watched: somebody may have made them meanwhile.
+            // ConfigMaps are not watched, so even a permanent failure is retried.
             let retry = if finding.code.outcome == Outcome::CannotTell {
                 RetryPolicy::Soon
             } else {
@@ -74,7 +74,7 @@ pub(in crate::reconcile) fn registry_error(
 
 fn registry_trouble(error: RegistryError, reason: &'static str) -> ReconcileError {
     let finding = Finding::from(error);
-    // Bundles are unpacked into the cache and nowhere else.
+    // The only unwritable files here are those of the cache.
     if finding.code == codes::usage::FILE_UNWRITABLE {
         return ReconcileError::new(
             codes::install::CACHE_FULL,
@@ -102,7 +102,7 @@ fn unstorable(error: &io::Error, reason: &'static str) -> ReconcileError {
 }
 
 fn panicked(reason: &'static str) -> ReconcileError {
-    let message = "the content could not be read: the thread that reads it ended early";
+    let message = "cannot read the content: its worker thread panicked";
     ReconcileError::new(
         codes::install::CONTENT_LOST,
         reason,
@@ -111,14 +111,15 @@ fn panicked(reason: &'static str) -> ReconcileError {
     )
 }
 
-/// A content that lies on disk and has no name there yet.
+/// Content on disk that is not stored in the cache yet.
 pub(in crate::reconcile) struct Fetched {
     writer: SealedFileWriter,
     files: BTreeMap<String, FilePlace>,
     pub(in crate::reconcile) summary: Summary,
 }
 
-/// Fetches `content` onto the disk, and finds out what it takes. The caller holds a place for the transfer.
+/// Fetches `content` to disk, and computes the memory that it needs. The caller must hold a
+/// transfer slot.
 pub(in crate::reconcile) async fn fetch(
     ctx: &Context,
     source: &OpenSource,
@@ -149,7 +150,7 @@ pub(in crate::reconcile) async fn fetch(
 }
 
 impl Fetched {
-    /// What [`parse`] needs, and the content back.
+    /// Parses the content. Returns it with the fetched files.
     pub(in crate::reconcile) async fn parse(
         mut self,
         ctx: &Context,
@@ -170,7 +171,7 @@ impl Fetched {
         Ok((back, told(read, reason)?))
     }
 
-    /// Keeps it in the cache.
+    /// Stores the content in the cache.
     pub(in crate::reconcile) fn keep(
         self,
         ctx: &Context,
@@ -194,13 +195,13 @@ impl Fetched {
     }
 }
 
-/// Why it is not known what a content takes.
+/// The reason why the memory that content needs could not be computed.
 enum Unweighed {
     Unreadable(Finding),
     Io(io::Error),
 }
 
-/// What parsing these files takes, counted one file at a time.
+/// Computes the memory that parsing these files needs. Reads one file at a time.
 fn weigh(
     files: &BTreeMap<String, FilePlace>,
     mut read: impl FnMut(&FilePlace) -> io::Result<Vec<u8>>,
@@ -228,7 +229,8 @@ fn weigh(
     Ok(summary)
 }
 
-/// The objects in these files, rendered for `target`. Files whose content does not matter are there by name.
+/// Returns the objects in these files, rendered for `target`. Files whose content is not read are
+/// passed with their names only.
 fn parse(
     files: Vec<(String, FilePlace)>,
     target: &RenderTarget,
@@ -250,7 +252,8 @@ fn parse(
     }))
 }
 
-/// What cannot be read today cannot be read tomorrow: a digest stands for the same files for ever. The disk may fail for a while.
+/// Classifies the failure. A digest always means the same files, so a parse error is permanent. A
+/// disk error is retried.
 fn told(
     read: io::Result<Result<Content, bundle_core::diagnostic::Findings>>,
     reason: &'static str,
@@ -271,7 +274,7 @@ fn told(
     }
 }
 
-/// The memory that a content takes, in the name of a requester.
+/// Reserves the memory that content needs for a requester.
 pub(in crate::reconcile) async fn memory(
     ctx: &Context,
     requester: &str,
@@ -286,7 +289,7 @@ pub(in crate::reconcile) async fn memory(
             codes::install::CONTENT_TOO_LARGE,
             reason,
             format!(
-                "the content takes {} MiB of memory once it is parsed, and at most {} MiB are used for content",
+                "the content needs {} MiB of memory once it is parsed, and at most {} MiB are available for content",
                 never.wanted.div_ceil(1 << 20),
                 never.capacity >> 20
             ),
@@ -295,33 +298,32 @@ pub(in crate::reconcile) async fn memory(
         None => Err(ReconcileError::new(
             codes::install::MEMORY_BUSY,
             reason,
-            "the content waits for memory that other content uses now",
+            "the content waits for memory that other content uses; the reconcile is retried",
             RetryPolicy::Soon,
         )),
     }
 }
 
-/// What a content is loaded for.
+/// A request to load content.
 pub(in crate::reconcile) struct Wanted<'a> {
-    /// The BundleDeployment, and what of it this is for: its uid and generation.
+    /// Name of the BundleDeployment, and its uid and generation.
     pub(in crate::reconcile) name: &'a str,
     pub(in crate::reconcile) version: &'a str,
-    /// Who counts as user of memory, transfers and disk.
+    /// The requester whose memory, transfers and disk space are used.
     pub(in crate::reconcile) requester: &'a str,
     pub(in crate::reconcile) content: &'a ContentId,
-    /// The installation that it is rendered for.
+    /// The installation that the content is rendered for.
     pub(in crate::reconcile) target: &'a RenderTarget,
-    /// How often values of the objects are in memory at a time.
+    /// Number of copies of the objects that are in memory at the same time.
     pub(in crate::reconcile) copies: u64,
-    /// What the recorded objects take while those that the content does not have are pruned, in
-    /// bytes.
+    /// Memory of the recorded objects while objects that the content lacks are pruned, in bytes.
     pub(in crate::reconcile) pruning: u64,
     pub(in crate::reconcile) reason: &'static str,
 }
 
-/// Loads the content of a BundleDeployment. The share is the memory that its objects take, and is
-/// held as long as they are: whoever holds one must not load another content, since shares of two
-/// contents at a time could wait for each other.
+/// Loads the content of a BundleDeployment. The share reserves the memory of its objects while they
+/// exist. A caller that holds a share must not load more content: two such callers could wait for
+/// each other.
 pub(in crate::reconcile) async fn load(
     ctx: &Arc<Context>,
     wanted: &Wanted<'_>,
@@ -329,7 +331,7 @@ pub(in crate::reconcile) async fn load(
     let reason = wanted.reason;
     let stored = stored(ctx, wanted).await?;
     let objects = stored.summary().weight.saturating_mul(wanted.copies);
-    // Content that fits stays content that fits, whatever it prunes.
+    // Pruning never makes content too large that fits without it.
     let half = ctx.shared.budget.content.capacity() / 2;
     let weight = objects.max(objects.saturating_add(wanted.pruning).min(half));
     let share = memory(ctx, wanted.requester, weight, reason).await?;
@@ -346,13 +348,13 @@ pub(in crate::reconcile) async fn load(
     };
     let read = ctx.shared.budget.blocking(work).await;
     let content = told(read.ok_or_else(|| panicked(reason))?, reason).inspect_err(|_| {
-        // A copy that cannot be read is fetched again.
+        // Removes the copy that cannot be read. The next reconcile fetches it again.
         ctx.store.remove(wanted.content.digest());
     })?;
     Ok((content, share))
 }
 
-/// Keeps the objects of a content that was parsed, so that single ones can be read later.
+/// Stores the rendered objects of parsed content, so that single objects can be read later.
 struct RenderedKeeper {
     ctx: Arc<Context>,
     content: ContentId,
@@ -379,14 +381,14 @@ impl RenderedKeeper {
             .store
             .keep_rendered(content, place, key.bytes(), &self.owner);
         if let Err(error) = kept {
-            // Every restore of an object loads the whole content then.
+            // Without the rendered copy, each restore of an object loads the whole content.
             let digest = self.content.digest();
-            tracing::debug!(%digest, %error, "the rendered objects are not kept in the cache");
+            tracing::debug!(%digest, %error, "cannot store rendered objects in the cache");
         }
     }
 }
 
-/// The copy on disk, fetched again if it is not there.
+/// Returns the cached copy. Fetches the content again if there is none.
 async fn stored(ctx: &Arc<Context>, wanted: &Wanted<'_>) -> Result<StoredContent, ReconcileError> {
     let reason = wanted.reason;
     let copy = || {
@@ -417,7 +419,7 @@ async fn stored(ctx: &Arc<Context>, wanted: &Wanted<'_>) -> Result<StoredContent
             return Err(ReconcileError::new(
                 codes::install::UNPACKING,
                 reason,
-                "the content is not in the cache and is fetched again",
+                "the content is not in the cache and is being fetched again",
                 RetryPolicy::Soon,
             ));
         }
@@ -426,13 +428,13 @@ async fn stored(ctx: &Arc<Context>, wanted: &Wanted<'_>) -> Result<StoredContent
         ReconcileError::new(
             codes::install::CONTENT_LOST,
             reason,
-            "the content was fetched and is not in the cache",
+            "the content was fetched, and its copy is missing in the cache; the fetch is retried",
             RetryPolicy::Soon,
         )
     })
 }
 
-/// A place among the transfers, when it is its turn. Sources without a host share the places of one.
+/// Waits for a transfer slot. Sources without a host share the slots of one host.
 pub(in crate::reconcile) async fn place(
     ctx: &Context,
     requester: &str,
@@ -445,7 +447,7 @@ pub(in crate::reconcile) async fn place(
         ReconcileError::new(
             codes::install::CONTENT_LOST,
             reason,
-            format!("there is no place for a transfer: {error}"),
+            format!("cannot reserve a slot for the transfer: {error}"),
             RetryPolicy::Slowly,
         )
     })

@@ -1,6 +1,5 @@
-//! The rendered objects of a content on disk: each object as JSON, and an index by which single objects are read without the others. A sealed file
-//! (content::sealed_file).
-//! Not here: which of these files there are (content::store), or when they are used (content::selected).
+//! The rendered objects of content on disk: each object as JSON, and an index to read single
+//! objects. It is a sealed file (`content::sealed_file`).
 
 use std::collections::{BTreeSet, HashMap};
 use std::io::{self, Write};
@@ -24,16 +23,17 @@ use crate::reconcile::content::sealed_file::{
     encode_bytes, encode_number,
 };
 
-/// Kind and version of the file, for its seal.
+/// Kind and version of the file, which the seal covers.
 const PURPOSE: &str = "rendered 1";
-/// The longest index, in bytes. 25,000 objects with 200 bytes of names each need less than 8 MiB.
+/// Maximum length of an index, in bytes. 25,000 objects with 200 bytes of names each need less than
+/// 8 MiB.
 const INDEX: u64 = 8 << 20;
-/// Memory of an object beside its tree once it is ready to be applied, in bytes: its names, labels, and what is known of its kind.
+/// Memory of a prepared object in addition to its tree, in bytes: names, labels and kind.
 pub(super) const PER_OBJECT: u64 = 3 << 10;
-/// Levels of nesting that the JSON parser accepts.
+/// Maximum nesting depth that the JSON parser accepts.
 const DEPTH: usize = 127;
 
-/// The facts about a content that restoring one of its objects needs.
+/// Facts about the content that are needed to restore one of its objects.
 #[derive(Debug, Serialize, Deserialize)]
 struct Header {
     format: String,
@@ -48,7 +48,7 @@ struct PackageFacts {
     kubernetes: Option<Kubernetes>,
 }
 
-/// A [`CustomKind`] as the file has it.
+/// A [`CustomKind`] in the encoding of the file.
 #[derive(Debug, Serialize, Deserialize)]
 struct DefinedKind {
     group: String,
@@ -80,7 +80,8 @@ impl Header {
         }
     }
 
-    /// The format, and the package with its name, version and range of Kubernetes versions alone.
+    /// Returns the format, and the package with only its name, version and range of Kubernetes
+    /// versions.
     fn package(&self) -> Option<(Format, Option<Package>)> {
         let format = self.format.parse().ok()?;
         let package = match &self.package {
@@ -113,14 +114,15 @@ fn seal<'a>(name: &'a str, key: &'a [u8]) -> Seal<'a> {
     }
 }
 
-/// The objects of a content as they will be written.
+/// The objects of content and their encoded index.
 pub(super) struct Rendering<'c> {
     content: &'c Content,
     index: Vec<u8>,
 }
 
 impl<'c> Rendering<'c> {
-    /// Works out the index. Fails if JSON does not preserve an object exactly, or if the index is too long.
+    /// Encodes the index. Fails if JSON does not preserve an object exactly, or if the index is too
+    /// long.
     pub(super) fn new(content: &'c Content) -> io::Result<Self> {
         let mut index = Vec::new();
         encode_bytes(&mut index, &serde_json::to_vec(&Header::of(content))?);
@@ -160,7 +162,7 @@ impl<'c> Rendering<'c> {
         Ok(Self { content, index })
     }
 
-    /// Returns whether the file at `path` has just these objects.
+    /// Returns true if the file at `path` contains exactly these objects.
     pub(super) fn is_at(&self, path: &Path, name: &str, key: &[u8]) -> bool {
         SealedFile::open(path, seal(name, key), INDEX).is_ok_and(|(_, index)| index == self.index)
     }
@@ -183,7 +185,7 @@ fn unsupported(why: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, why)
 }
 
-/// Returns whether writing and parsing the value as JSON returns an equal one.
+/// Returns true if the value is equal after it was written and parsed as JSON.
 fn survives_json(value: &Value, depth: usize) -> bool {
     match value {
         Value::Null | Value::Bool(_) | Value::String(_) => true,
@@ -198,7 +200,7 @@ fn survives_json(value: &Value, depth: usize) -> bool {
     }
 }
 
-/// Length and hash of what is written to it.
+/// A writer that computes length and hash.
 #[derive(Default)]
 struct Counted {
     length: u64,
@@ -217,7 +219,7 @@ impl Write for Counted {
     }
 }
 
-/// One object in the file.
+/// An object to read from the file.
 struct RenderedObject {
     id: ObjectId,
     place: FilePlace,
@@ -225,14 +227,14 @@ struct RenderedObject {
     tree: u64,
 }
 
-/// One object in the index.
+/// An object in the index.
 struct IndexEntry<'a> {
     place: FilePlace,
     tree: u64,
     group: &'a str,
     version: &'a str,
     kind: &'a str,
-    /// Empty if the object names none.
+    /// Empty if the object names no namespace.
     namespace: &'a str,
     name: &'a str,
 }
@@ -265,7 +267,7 @@ impl<'a> IndexEntry<'a> {
     }
 }
 
-/// Objects of a content that were found in its index, and are not read yet.
+/// Objects of content that were found in its index. They are read later.
 pub(in crate::reconcile) struct SelectedObjects {
     file: SealedFile,
     header: Header,
@@ -274,8 +276,8 @@ pub(in crate::reconcile) struct SelectedObjects {
 }
 
 impl SelectedObjects {
-    /// Finds the objects that may become those with `keys` once their namespaces are settled. Fails if the file is not just what was written under `name` with
-    /// this key.
+    /// Finds the objects that can get one of `keys` once their namespaces are set. Fails if the
+    /// file was not written under `name` with this key, or was changed.
     pub(super) fn find(
         path: &Path,
         (name, key): (&str, &[u8]),
@@ -301,7 +303,8 @@ impl SelectedObjects {
             let same = wanted.get(&(entry.group, entry.kind, entry.name));
             let mut is_wanted = false;
             for (key, namespace) in same.into_iter().flatten() {
-                // Without a namespace it may be settled in any; objects of cluster-scoped kinds lose theirs.
+                // An object without a namespace can get any. Objects of cluster-scoped kinds lose
+                // theirs.
                 if entry.namespace.is_empty()
                     || namespace.is_none_or(|namespace| namespace == entry.namespace)
                 {
@@ -321,12 +324,12 @@ impl SelectedObjects {
         })
     }
 
-    /// The keys for which the content has no object.
+    /// Returns the keys for which the content has no object.
     pub(in crate::reconcile) fn missing(&self) -> &BTreeSet<String> {
         &self.missing
     }
 
-    /// Memory of the objects while they are read and applied, in bytes.
+    /// Returns the memory of the objects while they are read and applied, in bytes.
     pub(in crate::reconcile) fn weight(&self) -> u64 {
         self.objects.iter().fold(0, |sum: u64, object| {
             sum.saturating_add(object.place.length)
@@ -335,8 +338,9 @@ impl SelectedObjects {
         })
     }
 
-    /// Reads and parses the objects, in the order of the content. Returns a content with them alone and without images, and the kinds that the whole content
-    /// defines. Fails if an object is not as it was written.
+    /// Reads and parses the objects, in the order of the content. Returns content with these
+    /// objects and without images, and the kinds that the whole content defines. Fails if an object
+    /// was changed on disk.
     pub(in crate::reconcile) fn read(mut self) -> io::Result<(Content, Vec<CustomKind>)> {
         let (format, package) = self.header.package().ok_or_else(damaged)?;
         let mut objects = Vec::with_capacity(self.objects.len());
@@ -360,7 +364,7 @@ impl SelectedObjects {
         Ok((content, self.header.into_kinds()))
     }
 
-    /// From now on the file counts as used.
+    /// Sets the time of last use to now.
     pub(super) fn touch(&self) -> io::Result<()> {
         self.file.touch()
     }

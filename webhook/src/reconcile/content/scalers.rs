@@ -1,5 +1,5 @@
-//! Workloads whose replicas an autoscaler sets: finds its name, and remembers what was left to it.
-//! The rule is in `bundle_core::plan::scaling`.
+//! Workloads whose replicas another field manager or an autoscaler sets. The rule is in
+//! `bundle_core::plan::scaling`.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Mutex, PoisonError};
@@ -21,20 +21,20 @@ use crate::reconcile::content::items::Item;
 use crate::reconcile::deployment::controller::DeploymentReconcile;
 use crate::reconcile::install::apply::CheckedApply;
 
-/// Most autoscalers of a namespace that are looked at.
+/// Maximum number of autoscalers of a namespace that are read.
 const MOST: u32 = 100;
 
-/// Replicas that one reconcile left to autoscalers: one sentence by key of the object.
+/// Objects whose replicas were not applied in one reconcile: a warning by object key.
 #[derive(Debug, Default)]
 pub(in crate::reconcile) struct Scalers(Mutex<BTreeMap<String, String>>);
 
 impl Scalers {
-    /// Returns whether replicas of this object were left to somebody.
+    /// Returns true if the replicas of this object were not applied.
     pub(in crate::reconcile) fn has(&self, key: &str) -> bool {
         self.left().contains_key(key)
     }
 
-    /// One sentence for each object whose replicas were left to somebody.
+    /// Returns a warning for each object whose replicas were not applied.
     pub(in crate::reconcile) fn warnings(&self) -> Vec<String> {
         self.left().values().cloned().collect()
     }
@@ -43,8 +43,9 @@ impl Scalers {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns whether the replicas of `live`, which `item` sets, belong to somebody else. An autoscaler that cannot be looked up counts as there. The warning
-    /// proposes a rule, unless one of `rules`, which fit `item`, names the replicas.
+    /// Returns true if another owner sets the replicas of `live`, which `item` sets too. An
+    /// autoscaler that cannot be read counts as the owner. The warning proposes an ignore rule,
+    /// unless one of `rules`, which match `item`, names the replicas.
     pub(in crate::reconcile) async fn leave(
         &self,
         client: &Client,
@@ -62,7 +63,7 @@ impl Scalers {
                     tracing::debug!(
                         object = item.key,
                         error = object::told(&error),
-                        "the autoscaler cannot be looked up"
+                        "cannot list HorizontalPodAutoscalers"
                     );
                     "a HorizontalPodAutoscaler".to_owned()
                 }
@@ -75,7 +76,8 @@ impl Scalers {
 }
 
 impl DeploymentReconcile<'_> {
-    /// The revisions, before they are applied, of those objects whose replicas are left to somebody.
+    /// Returns the observed revisions, before applying, of the objects whose replicas are not
+    /// applied.
     pub(in crate::reconcile) fn revisions_of_scaled(
         &self,
         applies: &[CheckedApply<'_>],
@@ -91,20 +93,21 @@ impl DeploymentReconcile<'_> {
     }
 }
 
-/// The warning about an object whose replicas belong to `owner`.
+/// Returns the warning about an object whose replicas belong to `owner`.
 fn warning(item: &Item, owner: &str, rules: &[&Rule]) -> String {
-    let told = format!("{}: spec.replicas is left to {owner}", item.key);
+    let sentence = format!("{}: spec.replicas is left to {owner}", item.key);
     let is_ruled = rules
         .iter()
         .any(|rule| rule.fields.iter().any(|field| field == scaling::REPLICAS));
     if is_ruled {
-        return told;
+        return sentence;
     }
     let rule = scaling::ignore_rule(&item.id);
-    format!("{told}; to leave it to others from the start, set {rule}")
+    format!("{sentence}; to leave it to others from the start, set {rule}")
 }
 
-/// Returns the name of the HorizontalPodAutoscaler that scales `item`. Fails if the list is too long to tell.
+/// Returns the name of the HorizontalPodAutoscaler that scales `item`. If the list is incomplete,
+/// returns a placeholder for the name.
 async fn autoscaler(client: &Client, item: &Item) -> Result<Option<String>, kube::Error> {
     let resource = ApiResource::erase::<HorizontalPodAutoscaler>(&());
     let namespace = item.id.namespace.as_deref();

@@ -1,5 +1,6 @@
-//! A file of several parts with a sealed index: the bytes of the parts one after another, then the index, its length, and an HMAC over it. Written and read with
-//! constant memory; each part is compared with its hash in the index when it is read.
+//! A file of several parts with a sealed index: the parts, the index, its length, and an HMAC over
+//! it. Files are written and read with constant memory. Each part is compared with its hash when it
+//! is read.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Read as _, Seek as _, SeekFrom, Write};
@@ -13,7 +14,7 @@ use sha2::{Digest as _, Sha256};
 
 /// Length of the HMAC at the end, in bytes.
 const SEAL: usize = 32;
-/// Length of the index's length before it, and of each number in an index, in bytes.
+/// Length of each number, in bytes. This includes the length of the index, which precedes the HMAC.
 const NUMBER: usize = 8;
 
 /// Location of a part in its file, and the hash of its bytes.
@@ -26,7 +27,7 @@ pub(in crate::reconcile) struct FilePlace {
 }
 
 impl FilePlace {
-    /// Appends it to an index.
+    /// Appends the location to an index.
     pub(super) fn encode(&self, out: &mut Vec<u8>) {
         encode_number(out, self.offset);
         encode_number(out, self.length);
@@ -45,7 +46,7 @@ pub(super) fn encode_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend(bytes);
 }
 
-/// Reads an index. Each method returns `None` if the bytes are not as they were encoded.
+/// A reader of an index. Each method returns `None` if the bytes do not have the expected encoding.
 pub(super) struct IndexDecoder<'a>(&'a [u8]);
 
 impl<'a> IndexDecoder<'a> {
@@ -85,7 +86,7 @@ impl<'a> IndexDecoder<'a> {
     }
 }
 
-/// The key of a seal, and what the seal covers beside the index.
+/// The key of a seal, and the data that the seal covers in addition to the index.
 #[derive(Clone, Copy)]
 pub(in crate::reconcile) struct Seal<'a> {
     /// Kind and version of the file.
@@ -108,7 +109,7 @@ impl Seal<'_> {
     }
 }
 
-/// A file being written. It is removed if it is dropped before it is finished.
+/// A file that is being written. It is removed if it is dropped before it is finished.
 pub(in crate::reconcile) struct SealedFileWriter {
     file: BufWriter<File>,
     unfinished: Unfinished,
@@ -117,7 +118,7 @@ pub(in crate::reconcile) struct SealedFileWriter {
     hash: Sha256,
 }
 
-/// A file that is removed when it is dropped, unless it was renamed.
+/// A file that is removed on drop, unless it was renamed.
 struct Unfinished(Option<PathBuf>);
 
 impl Drop for Unfinished {
@@ -128,7 +129,7 @@ impl Drop for Unfinished {
     }
 }
 
-/// A file that is complete and does not have its name yet.
+/// A complete file that does not have its final name yet.
 pub(in crate::reconcile) struct FinishedFile {
     file: File,
     unfinished: Unfinished,
@@ -207,12 +208,12 @@ impl FileSink for SealedFileWriter {
 }
 
 impl FinishedFile {
-    /// Returns its size in bytes.
+    /// Returns the size in bytes.
     pub(super) fn bytes(&self) -> io::Result<u64> {
         Ok(self.file.metadata()?.len())
     }
 
-    /// Gives it its name, in place of any file that has it.
+    /// Renames the file to `path`, and replaces an existing file.
     pub(super) fn rename(mut self, path: &Path) -> io::Result<()> {
         if let Some(from) = &self.unfinished.0 {
             fs_err::rename(from, path)?;
@@ -226,7 +227,8 @@ impl FinishedFile {
 pub(in crate::reconcile) struct SealedFile(File);
 
 impl SealedFile {
-    /// Opens a file and returns it with its index, which may have `most` bytes. Fails if the seal is not valid.
+    /// Opens a file, and returns it with its index of at most `most` bytes. Fails if the seal is
+    /// invalid.
     pub(super) fn open(path: &Path, seal: Seal<'_>, most: u64) -> io::Result<(Self, Vec<u8>)> {
         let mut file = fs_err::OpenOptions::new()
             .read(true)
@@ -250,24 +252,24 @@ impl SealedFile {
         (&mut file).take(length).read_to_end(&mut index)?;
         seal.mac(&index)
             .verify_slice(&sealed)
-            .map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "its seal is not ours"))?;
+            .map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "its seal is invalid"))?;
         Ok((Self(file), index))
     }
 
-    /// Returns the bytes of a part. Fails if they are not those that were written.
+    /// Returns the bytes of a part. Fails if they were changed.
     pub(super) fn read(&mut self, place: &FilePlace) -> io::Result<Vec<u8>> {
         read(&mut self.0, place)
     }
 
-    /// Sets the time of its last use to now.
+    /// Sets the time of last use to now.
     pub(super) fn touch(&self) -> io::Result<()> {
         self.0.set_modified(SystemTime::now())
     }
 }
 
-/// The error for an index that is not as it was written.
+/// Returns the error for an index that cannot be decoded.
 pub(super) fn damaged() -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, "its end is damaged")
+    io::Error::new(io::ErrorKind::InvalidData, "its index is damaged")
 }
 
 fn read(file: &mut File, place: &FilePlace) -> io::Result<Vec<u8>> {
@@ -279,7 +281,7 @@ fn read(file: &mut File, place: &FilePlace) -> io::Result<Vec<u8>> {
     } else {
         Err(io::Error::new(
             io::ErrorKind::InvalidData,
-            "a file in the cache is not what was written",
+            "a file in the cache was changed",
         ))
     }
 }

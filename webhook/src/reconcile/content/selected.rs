@@ -1,6 +1,6 @@
-//! Single objects of a content, ready to be applied: read from the rendered copy in the cache, without reading or parsing the others. Where that copy is missing,
-//! damaged or does not have them, the whole content is loaded, which writes it again.
-//! All that is checked about an object before it is applied is checked by the callers, as for the whole content.
+//! Single objects of content, read from the rendered copy in the cache and prepared for applying.
+//! If that copy is missing, damaged or incomplete, the whole content is loaded, which writes the
+//! copy again. Callers check the objects as they check those of the whole content.
 
 use std::collections::BTreeSet;
 
@@ -22,8 +22,8 @@ use crate::reconcile::deployment::steps::InstallRequest;
 use crate::reconcile::error::{ReconcileError, RetryPolicy};
 
 impl DeploymentReconcile<'_> {
-    /// The objects with these keys, ready to be applied; all objects of the content where single ones cannot be read. An object that the content does not have
-    /// is in neither.
+    /// Returns the prepared objects with these keys. Returns all objects of the content if single
+    /// objects cannot be read. Keys without an object are ignored.
     pub(in crate::reconcile) async fn items_of(
         &mut self,
         request: &InstallRequest<'_>,
@@ -35,7 +35,7 @@ impl DeploymentReconcile<'_> {
         }
     }
 
-    /// `None` if the rendered copy does not have all of them.
+    /// Returns `None` if the rendered copy does not have all objects.
     async fn selected_items(
         &mut self,
         request: &InstallRequest<'_>,
@@ -43,7 +43,8 @@ impl DeploymentReconcile<'_> {
     ) -> Result<Option<HeldItems>, ReconcileError> {
         let id = request.source()?;
         let target = self.render_target()?;
-        // Another format in the status finds no copy, and the whole content tells.
+        // If another client changed the format in the status, no copy is found and the whole
+        // content is loaded.
         let format = request.generated.status.content.as_ref();
         let format = format.and_then(|content| content.format.as_ref()?.parse::<Format>().ok());
         let Some(format) = format else {
@@ -65,7 +66,7 @@ impl DeploymentReconcile<'_> {
         let created = target.namespace.as_deref();
         let created = created.filter(|_| self.spec.create_namespace);
         let created = created.map(|target| namespace_id(target).to_string());
-        // The content may have the target namespace itself; else it is added below.
+        // The target namespace can be missing in the content. It is added below.
         if !selected
             .missing()
             .iter()
@@ -78,7 +79,7 @@ impl DeploymentReconcile<'_> {
         let weight = selected.weight().saturating_mul(self.copies());
         let share = match reader::memory(self.ctx, user, weight, read).await {
             Ok(share) => share,
-            // Loading all of it finds out what it takes.
+            // The whole content is loaded instead, and its error has the size.
             Err(error) if error.code == codes::install::CONTENT_TOO_LARGE => return Ok(None),
             Err(error) => return Err(error),
         };
@@ -94,7 +95,7 @@ impl DeploymentReconcile<'_> {
                 tracing::warn!(
                     deployment = self.name,
                     %error,
-                    "a rendered copy in the cache is damaged and not used"
+                    "ignored a damaged rendered copy in the cache"
                 );
                 self.ctx.store.remove_rendered(&id, &rendered_for);
                 return Ok(None);
@@ -107,7 +108,7 @@ impl DeploymentReconcile<'_> {
             Box::pin(self.add_created_namespace(request, &mut objects)).await?;
         }
         let mut items = self.settled_items(request, &kinds, objects).await?;
-        // A kind may have another scope by now, so that its objects have other keys.
+        // If the scope of a kind changed, its objects have other keys.
         let found: BTreeSet<&str> = items.iter().map(|item| item.key.as_str()).collect();
         if !keys.iter().all(|key| found.contains(key.as_str())) {
             return Ok(None);
@@ -117,8 +118,8 @@ impl DeploymentReconcile<'_> {
         Ok(Some(HeldItems::new(items, share)))
     }
 
-    /// How often values of objects are in memory at a time: rules of `spec.drift.ignore` change a
-    /// copy of what is applied.
+    /// Returns the number of copies of the objects that are in memory at the same time. Rules of
+    /// `spec.drift.ignore` change a copy of the applied object.
     pub(in crate::reconcile) fn copies(&self) -> u64 {
         if self.spec.drift_ignore.is_empty() {
             1
@@ -127,7 +128,7 @@ impl DeploymentReconcile<'_> {
         }
     }
 
-    /// The installation that the content is rendered for.
+    /// Returns the installation that the content is rendered for.
     pub(in crate::reconcile) fn render_target(&self) -> Result<RenderTarget, ReconcileError> {
         let server = self.ctx.shared.server_version();
         Ok(RenderTarget {
@@ -136,7 +137,8 @@ impl DeploymentReconcile<'_> {
         })
     }
 
-    /// Checks that the content supports this Kubernetes version. Where an unsupported version was accepted, a warning is added.
+    /// Checks that the content supports this Kubernetes version. Adds a warning if an unsupported
+    /// version was accepted.
     pub(in crate::reconcile) fn check_compatibility(
         &mut self,
         request: &InstallRequest<'_>,
@@ -160,7 +162,8 @@ impl DeploymentReconcile<'_> {
         Ok(())
     }
 
-    /// Prepares `objects` of a content that defines `kinds`: kinds looked up, namespaces settled, our labels on.
+    /// Prepares `objects` of content that defines `kinds`: looks up kinds, sets namespaces and adds
+    /// owner labels.
     pub(in crate::reconcile) async fn settled_items(
         &self,
         request: &InstallRequest<'_>,

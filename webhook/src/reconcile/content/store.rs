@@ -1,8 +1,7 @@
-//! Unpacked content on disk, by its identity: a digest alone gives no access to what others fetched. A copy that is damaged or not ours
-//! counts as none; losing all of them loses time only.
-//! Beside a content lie its rendered objects, one file for each target that they depend on (`bundle_core::format::RenderDependencies`).
-//! Not here: where content comes from (content::reader), how one copy is written and read (content::stored, content::rendered), or what it means
-//! (bundle_core::format).
+//! Unpacked content on disk, keyed by `ContentId`: a digest alone gives no access to content of
+//! another scope. A copy that is damaged or has no valid seal counts as missing, and is fetched
+//! again. Each content can have several rendered copies, one for each combination of facts that
+//! rendering depends on (`bundle_core::format::RenderDependencies`).
 
 use std::collections::{BTreeSet, HashMap};
 use std::io;
@@ -18,17 +17,20 @@ use crate::reconcile::content::rendered::{Rendering, SelectedObjects};
 use crate::reconcile::content::sealed_file::SealedFileWriter;
 use crate::reconcile::content::stored::{self, StoredContent, StoredFile, Summary};
 
-/// How long an unfinished copy may lie about that nobody seems to write.
+/// Age at which an unfinished file counts as abandoned.
 const ABANDONED: Duration = Duration::from_secs(3600);
-/// The part of the cache that the copies of one requester may take, if others need the rest.
+/// Divisor of the cache limit: the part that the copies of one requester can use when the cache is
+/// full.
 const SHARE: u64 = 2;
 
-/// What the seal of a copy is over, beside its index. What a source would not give under another name, or to somebody else, is not given from here either.
+/// Returns the name that the seal of a copy covers in addition to its index. It contains the scope,
+/// so that a copy is not returned for another source name or another pull secret.
 fn seal_name(content: &ContentId) -> String {
     format!("{} {}", content.digest(), content.scope())
 }
 
-/// The same for rendered objects: of a content, by what they depend on beside it, and by this version of the program.
+/// Returns the name that the seal of rendered objects covers: the content, the facts that rendering
+/// depends on, and the version of this program.
 fn rendered_seal_name(content: &ContentId, rendered_for: &Digest) -> String {
     let (name, version) = (seal_name(content), env!("CARGO_PKG_VERSION"));
     format!("{name} {rendered_for} {version}")
@@ -37,11 +39,11 @@ fn rendered_seal_name(content: &ContentId, rendered_for: &Digest) -> String {
 /// The folder with the copies.
 pub(in crate::reconcile) struct Store {
     folder: PathBuf,
-    /// The most that all copies together may take, in bytes.
+    /// Maximum size of all copies together, in bytes.
     limit: u64,
-    /// Who had them written, as far as that was since the start.
+    /// The requester of each copy that was written since the start.
     owners: Mutex<HashMap<PathBuf, String>>,
-    /// Digests that live Bundles need, as of the last sweep.
+    /// Digests that existing Bundles need, as of the last sweep.
     needed: Mutex<BTreeSet<String>>,
 }
 
@@ -53,12 +55,12 @@ struct Copy {
     kind: CopyKind,
 }
 
-/// Kinds of copies, the ones that are easier to get again first.
+/// Kinds of copies. The kind that is easier to create again comes first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum CopyKind {
     /// Rendered objects.
     Rendered,
-    /// The files of a content.
+    /// The files of content.
     Content,
 }
 
@@ -80,7 +82,7 @@ impl Store {
             owners: Mutex::default(),
             needed: Mutex::default(),
         };
-        // Whoever wrote those is no more.
+        // An earlier process wrote these files.
         store.retain(|name, _| !name.ends_with(".unfinished"));
         store
     }
@@ -97,7 +99,8 @@ impl Store {
         self.folder.join(format!("{hex}-{scope}-{target}.rendered"))
     }
 
-    /// The copy that was kept of `content`, if its seal is by this key. Each file is checked when it is read.
+    /// Opens the copy of `content` if its seal was made with this key. Each file is checked when it
+    /// is read.
     pub(in crate::reconcile) fn open(
         &self,
         content: &ContentId,
@@ -109,16 +112,17 @@ impl Store {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
             Err(error) => {
                 let digest = content.digest();
-                tracing::warn!(%digest, %error, "a copy in the cache is damaged and not used");
+                tracing::warn!(%digest, %error, "ignored a damaged copy in the cache");
                 return None;
             }
         };
-        // A copy whose time of use cannot be told is the first to go, and nothing else.
+        // If the time of use cannot be set, the copy is only removed earlier than others.
         stored.touch().ok();
         Some(stored)
     }
 
-    /// Finds the objects with `keys` in the rendered copy of `content` with this cache key, if there is one with a seal by this key of ours.
+    /// Finds the objects with `keys` in the rendered copy of `content` for this cache key. Returns
+    /// `None` without a copy whose seal was made with `key`.
     pub(in crate::reconcile) fn select(
         &self,
         content: &ContentId,
@@ -133,12 +137,12 @@ impl Store {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
             Err(error) => {
                 let digest = content.digest();
-                tracing::warn!(%digest, %error, "a rendered copy in the cache is damaged and not used");
+                tracing::warn!(%digest, %error, "ignored a damaged rendered copy in the cache");
                 return None;
             }
         };
         selected.touch().ok();
-        // Its content is needed as long as its objects are.
+        // The content must stay in the cache as long as its objects are used.
         if let Ok(file) = fs_err::OpenOptions::new()
             .write(true)
             .open(self.path(content))
@@ -148,7 +152,8 @@ impl Store {
         Some(selected)
     }
 
-    /// Keeps the objects that `content` was rendered to, under the cache key `rendered_for`, unless just these are kept already. Only other rendered copies make room for them.
+    /// Stores the rendered objects of `content` under the cache key `rendered_for`, unless an equal
+    /// copy exists. Only rendered copies are removed to free space.
     pub(in crate::reconcile) fn keep_rendered(
         &self,
         rendered: &Content,
@@ -176,14 +181,15 @@ impl Store {
         lock(&self.owners).remove(&path);
     }
 
-    /// Begins a copy. It is not there before [`Store::keep`].
+    /// Creates a file for a copy. The copy becomes visible with [`Store::keep`].
     pub(in crate::reconcile) fn begin(&self) -> io::Result<SealedFileWriter> {
         fs_err::create_dir_all(&self.folder)?;
         SealedFileWriter::create(&self.folder)
     }
 
-    /// Keeps a copy that is complete. It appears whole or not at all. Others make room, those that no Bundle needs first, then those of a requester with more
-    /// than their share, then those that were not used for longest.
+    /// Stores a complete copy atomically. To free space, it removes copies in this order: those of
+    /// this requester if they exceed its share, then all others. In each group, copies that no
+    /// Bundle needs come first, then those that were not used for longest.
     pub(in crate::reconcile) fn keep(
         &self,
         writer: SealedFileWriter,
@@ -206,7 +212,7 @@ impl Store {
             return Err(io::Error::new(
                 io::ErrorKind::StorageFull,
                 format!(
-                    "the content has {} MiB, and the cache holds {} MiB",
+                    "the content needs {} MiB, and the limit of the cache is {} MiB",
                     bytes.div_ceil(1 << 20),
                     self.limit >> 20
                 ),
@@ -250,7 +256,7 @@ impl Store {
             owners.remove(&path);
         }
         if total + bytes > self.limit {
-            let message = "the cache is full of content";
+            let message = "the cache is full";
             return Err(io::Error::new(io::ErrorKind::StorageFull, message));
         }
         Ok(())
@@ -280,7 +286,7 @@ impl Store {
         self.retain(|name, _| !name.starts_with(&format!("{}-", digest.hex())));
     }
 
-    /// Removes every copy whose digest is not among `needed`, and what was left unfinished long ago.
+    /// Removes each copy whose digest is not in `needed`, and abandoned unfinished files.
     pub(in crate::reconcile) fn sweep(&self, needed: BTreeSet<String>) {
         let now = SystemTime::now();
         self.retain(|name, changed| {
@@ -293,7 +299,8 @@ impl Store {
         *lock(&self.needed) = needed;
     }
 
-    /// Removes every file whose name and time of change are not to be kept.
+    /// Removes each file for which `keep` returns false. `keep` receives the name and the time of
+    /// change.
     fn retain(&self, keep: impl Fn(&str, Option<SystemTime>) -> bool) {
         let Ok(entries) = fs_err::read_dir(&self.folder) else {
             return;
@@ -309,7 +316,7 @@ impl Store {
     }
 }
 
-/// The digest in the name of a copy.
+/// Returns the digest in the name of a copy.
 fn digest_of(path: &Path) -> Option<String> {
     CopyKind::of(path)?;
     let stem = path.file_stem()?.to_str()?;
@@ -318,7 +325,7 @@ fn digest_of(path: &Path) -> Option<String> {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    // What they hold is whole at every moment, whoever panicked.
+    // Each change is complete before a panic can occur.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

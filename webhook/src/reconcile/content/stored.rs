@@ -1,5 +1,5 @@
-//! One copy of a content on disk: its files, and what was found out about it, as a sealed file (content::sealed_file).
-//! Not here: which copies there are (content::store).
+//! One copy of content on disk: its files and their summary, as a sealed file
+//! (`content::sealed_file`).
 
 use std::io;
 use std::path::Path;
@@ -9,21 +9,21 @@ use crate::reconcile::content::sealed_file::{
     encode_bytes, encode_number,
 };
 
-/// Kind and version of the file, for its seal.
+/// Kind and version of the file, which the seal covers.
 const PURPOSE: &str = "content 2";
-/// The longest index that is read, in bytes: 20,000 files with 512 KiB of paths need less than 2 MiB.
+/// Maximum length of an index, in bytes. 20,000 files with 512 KiB of paths need less than 2 MiB.
 const INDEX: u64 = 4 << 20;
 
-/// What was found out about a content when it was unpacked.
+/// Size and memory of content, computed when it was unpacked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::reconcile) struct Summary {
-    /// Bytes of all files.
+    /// Size of all files, in bytes.
     pub(in crate::reconcile) bytes: u64,
-    /// What parsing it takes, in bytes of memory.
+    /// Memory that parsing needs, in bytes.
     pub(in crate::reconcile) weight: u64,
 }
 
-/// One file, by where it lies in the copy.
+/// One file and its location in the copy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::reconcile) struct StoredFile {
     pub(in crate::reconcile) path: String,
@@ -36,7 +36,7 @@ struct Index {
 }
 
 impl Index {
-    /// The summary, then each file as its place and path.
+    /// Encodes the summary, then location and path of each file.
     fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
         encode_number(&mut out, self.summary.bytes);
@@ -48,7 +48,7 @@ impl Index {
         out
     }
 
-    /// `None` if it was not written so.
+    /// Decodes an index. Returns `None` if the encoding is invalid.
     fn decode(encoded: &[u8]) -> Option<Self> {
         let mut from = IndexDecoder::new(encoded);
         let summary = Summary {
@@ -84,14 +84,15 @@ pub(super) fn finish(
     writer.finish(&Index { summary, files }.encode(), seal(name, key))
 }
 
-/// A copy that is sealed by us.
+/// A copy with a valid seal.
 pub(in crate::reconcile) struct StoredContent {
     file: SealedFile,
     index: Index,
 }
 
 impl StoredContent {
-    /// Opens a copy and reads its index; an error if it is not just what was written under that name with this key.
+    /// Opens a copy and reads its index. Fails if the copy was not written under this name with
+    /// this key, or was changed.
     pub(in crate::reconcile) fn open(path: &Path, name: &str, key: &[u8]) -> io::Result<Self> {
         let (file, index) = SealedFile::open(path, seal(name, key), INDEX)?;
         Ok(Self {
@@ -100,22 +101,22 @@ impl StoredContent {
         })
     }
 
-    /// What was found out about it.
+    /// Returns the summary.
     pub(in crate::reconcile) fn summary(&self) -> Summary {
         self.index.summary
     }
 
-    /// Its files.
+    /// Returns the files.
     pub(in crate::reconcile) fn files(&self) -> &[StoredFile] {
         &self.index.files
     }
 
-    /// The bytes of a file, if they are those that were written.
+    /// Returns the bytes of a file. Fails if they were changed.
     pub(in crate::reconcile) fn read(&mut self, place: &FilePlace) -> io::Result<Vec<u8>> {
         self.file.read(place)
     }
 
-    /// From now on it counts as used.
+    /// Sets the time of last use to now.
     pub(in crate::reconcile) fn touch(&self) -> io::Result<()> {
         self.file.touch()
     }
@@ -126,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_bytes_make_decoding_fail_badly() {
+    fn decoding_rejects_malformed_indexes() {
         for encoded in [&[0xff; 80][..], &[0; 15], &[0; 70]] {
             assert!(Index::decode(encoded).is_none());
         }

@@ -1,6 +1,5 @@
-//! Approvals of a content digest, where the class asks for them: whether there is one by somebody who
-//! may still approve, and the status of each approval. Admission checks the approver as well, when
-//! an approval is written.
+//! Approvals of a content digest, if the class requires them: finds a valid approval, and writes
+//! the status of each. Admission checks the approver too, when an approval is written.
 
 use bundle_api::approval::BundleApprovalStatus;
 use bundle_api::names::{self, condition, reason};
@@ -21,8 +20,9 @@ use crate::reconcile::status::condition_set::{self, ConditionSet};
 use crate::reconcile::status::seal;
 use crate::reconcile::status::writer;
 
-/// Who approved `digest` for `deployment`; none where the class does not ask. Admission asked whether they may, and of the class that the deployment had
-/// then; so it is asked again of the class that it has now.
+/// Returns the user who approved `digest` for `deployment`, or `None` if the class requires no
+/// approval. Fails if no approval is valid. The permission of the approver is checked for the
+/// current class, because admission checked it for an earlier one.
 pub(in crate::reconcile) async fn approved(
     ctx: &Context,
     deployment: &DynamicObject,
@@ -59,7 +59,7 @@ pub(in crate::reconcile) async fn approved(
             .ok()
             .and_then(|vouched| vouched.approves.as_ref());
         let same_terms = terms == Some(&present_terms);
-        // Admission compared it with that of the deployment.
+        // Admission compared the generation with that of the deployment.
         let is_read =
             has_default_terms || approval.data["spec"]["bundleDeployment"]["generation"].is_i64();
         let by = match vouched.map(|vouched| vouched.parts.template) {
@@ -67,13 +67,16 @@ pub(in crate::reconcile) async fn approved(
             Ok(by) if mode == Approval::ByAnotherPerson && asked(requesters, &by) => Err((
                 reason::SELF_APPROVAL,
                 format!(
-                    "{} asked for the content or its settings, and the class wants another person",
+                    "{} requested the content or its settings, and the class requires approval by another person",
                     by.user
                 ),
             )),
             Ok(by) if !may_approve(ctx, class, &by).await? => Err((
                 reason::NOT_ADMITTED,
-                format!("{} may not approve for class {}", by.user, class.name),
+                format!(
+                    "{} has no permission to approve for class {}",
+                    by.user, class.name
+                ),
             )),
             Ok(_) if !same_terms => Err((
                 reason::SUPERSEDED,
@@ -81,11 +84,12 @@ pub(in crate::reconcile) async fn approved(
                     "class, ServiceAccount, target namespace, config, collision, drift.ignore, deletion or rollout.replace of BundleDeployment {name} changed after this approval: approve again"
                 ),
             )),
-            // Of an earlier version: what its author had read is not known.
+            // An earlier version admitted the approval: the settings that its author read are
+            // unknown.
             Ok(_) if !is_read => Err((
                 reason::SUPERSEDED,
                 format!(
-                    "BundleDeployment {name} has settings beside class and template, and this approval does not name the generation that was read: approve again with spec.bundleDeployment.generation"
+                    "BundleDeployment {name} has settings besides class and template, and this approval does not name the generation that was reviewed: approve again with spec.bundleDeployment.generation"
                 ),
             )),
             Ok(by) => Ok(by),
@@ -103,7 +107,7 @@ pub(in crate::reconcile) async fn approved(
     );
     if !turned_down.is_empty() {
         turned_down.sort();
-        message = format!("{message}; does not count: {}", turned_down.join("; "));
+        message = format!("{message}; invalid: {}", turned_down.join("; "));
     }
     Err(ReconcileError::new(
         codes::install::NOT_APPROVED,
@@ -113,13 +117,14 @@ pub(in crate::reconcile) async fn approved(
     ))
 }
 
-/// Whether `by` asked for any part of what is approved, settings included.
+/// Returns true if `by` requested any part of the approved object, including settings.
 fn asked(requesters: &PartRequesters, by: &Requester) -> bool {
     let mut all = requesters.everybody().into_iter();
     all.any(|requester| requester.user == by.user)
 }
 
-/// Whether `by` has verb `approve` on the class; a RoleBinding in the namespace of the pod counts, as at admission.
+/// Returns true if `by` has verb `approve` on the class. As in admission, a RoleBinding in the
+/// namespace of the pod is sufficient.
 async fn may_approve(ctx: &Context, class: &Class, by: &Requester) -> Result<bool, ReconcileError> {
     let question = Question::resource(
         names::verb::APPROVE,
@@ -128,12 +133,16 @@ async fn may_approve(ctx: &Context, class: &Class, by: &Requester) -> Result<boo
         Some(&ctx.shared.settings.namespace),
         Some(&class.name),
     );
-    access::may(&ctx.own, by, &question)
-        .await
-        .map_err(|error| ReconcileError::api("ask who may approve", reason::INSTALL_FAILED, &error))
+    access::may(&ctx.own, by, &question).await.map_err(|error| {
+        ReconcileError::api(
+            "check the permission to approve",
+            reason::INSTALL_FAILED,
+            &error,
+        )
+    })
 }
 
-/// Says on an approval whether it counts.
+/// Writes the condition `Accepted` of an approval.
 async fn tell(
     ctx: &Context,
     approval: &DynamicObject,
@@ -161,7 +170,7 @@ async fn tell(
         tracing::warn!(
             approval = approval.name_any(),
             error = crate::chain(&error),
-            "the status of an approval could not be written"
+            "cannot write the status of a BundleApproval"
         );
     }
 }

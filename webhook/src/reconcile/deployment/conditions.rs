@@ -1,6 +1,5 @@
-//! The facts that the conditions of a BundleDeployment follow from, collected at the end of a reconcile.
-//! The conditions themselves are in `bundle_core::plan::status`.
-//! Not here: finding it out (deployment::controller, deployment::steps, drift::keep).
+//! The facts for the conditions of a BundleDeployment, collected at the end of a reconcile. The
+//! conditions themselves are in `bundle_core::plan::status`.
 
 use std::time::Duration;
 
@@ -36,7 +35,7 @@ impl DeploymentReconcile<'_> {
         }
     }
 
-    /// Collects what the conditions follow from, and lists what has drifted.
+    /// Collects the facts for the conditions, and lists the drifted objects.
     pub(in crate::reconcile) fn collect_facts(&mut self, error: Option<&ReconcileError>) {
         let states = &self.ctx.states;
         let drifted = states.drifted(&self.name);
@@ -74,14 +73,15 @@ impl DeploymentReconcile<'_> {
         });
     }
 
-    /// Notes what `error` says of the rights of the requesters, if it is about them.
+    /// Records the permissions that the requesters lack, if `error` is about them.
     pub(in crate::reconcile) fn note_rights(&mut self, error: &ReconcileError) {
         if let Some(rights) = RightsFact::of_failure(error.code, &error.message) {
             self.facts.rights = Some(rights);
         }
     }
 
-    /// The time until the next reconcile, if objects are to be restored before.
+    /// Returns the time until the next reconcile, which is earlier if objects are to be restored
+    /// before `wait`.
     pub(in crate::reconcile) fn with_next_restore(
         &self,
         wait: Option<Duration>,
@@ -97,7 +97,7 @@ impl DeploymentReconcile<'_> {
     }
 }
 
-/// How the Bundle is.
+/// Returns the state of the Bundle.
 pub(super) fn bundle_fact(generated: &GeneratedBundle) -> BundleFact {
     let name = generated.name.clone();
     match generated.status.phase.as_deref() {

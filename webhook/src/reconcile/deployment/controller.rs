@@ -1,6 +1,5 @@
-//! The reconcile of a BundleDeployment: the Bundle of its template, then its content in place, then kept there.
-//! Not here: which ones are reconciled (deployment::entry), the steps (bundle::generated, deployment::steps, drift::keep, removal::teardown), or the status
-//! (deployment::finish).
+//! The reconcile of a BundleDeployment: generates the Bundle of its template, installs its content,
+//! and maintains it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -28,49 +27,50 @@ use crate::reconcile::drift::restored::{Restored, Scope};
 use crate::reconcile::error::{ReconcileError, RetryPolicy};
 use crate::reconcile::status::condition_set::ConditionSet;
 
-/// How many objects and warnings a status lists.
+/// Maximum number of objects and warnings in a status.
 pub(in crate::reconcile) const LISTED: usize = 20;
-/// How soon health is looked at again where it could not be read. Everything else is told by watches.
+/// Interval of health checks for objects whose health could not be read. Watches report all other
+/// changes.
 pub(in crate::reconcile) const HEALTH_AGAIN: Duration = Duration::from_secs(5);
 
-/// One reconcile.
+/// One reconcile of a BundleDeployment.
 pub(in crate::reconcile) struct DeploymentReconcile<'a> {
     pub(in crate::reconcile) object: &'a DynamicObject,
     pub(in crate::reconcile) ctx: &'a Arc<Context>,
     pub(in crate::reconcile) class: &'a Class,
     pub(in crate::reconcile) spec: CheckedDeploymentSpec,
-    /// Who asked for the template, and so for the content.
+    /// The requester of the template, and so of the content.
     pub(in crate::reconcile) requester: Requester,
-    /// Who asked for each part of the spec.
+    /// The requester of each part of the spec.
     pub(in crate::reconcile) parts: PartRequesters,
     pub(in crate::reconcile) name: String,
     pub(in crate::reconcile) applyset: String,
-    /// As they are after our own writes.
+    /// The annotations, including those that this reconcile has written.
     pub(in crate::reconcile) annotations: BTreeMap<String, String>,
-    /// What belongs to the deployment, as it is recorded.
+    /// The recorded objects of the deployment.
     pub(in crate::reconcile) inventory: Arc<Inventory>,
-    /// The conditions as the status has them.
+    /// The conditions of the status.
     pub(in crate::reconcile) conditions: ConditionSet,
-    /// What was found out for the conditions.
+    /// Facts for the conditions.
     pub(in crate::reconcile) facts: DeploymentFacts,
     pub(in crate::reconcile) old: BundleDeploymentStatus,
     pub(in crate::reconcile) status: BundleDeploymentStatus,
     pub(in crate::reconcile) warnings: BTreeSet<String>,
     pub(in crate::reconcile) approved_by: Option<String>,
     pub(in crate::reconcile) restored: Vec<Restored>,
-    /// True if objects were restored that were due.
+    /// True if this reconcile tried to restore objects that were due.
     pub(in crate::reconcile) restores_tried: bool,
     pub(super) placed: bool,
-    /// The policies under which the content was verified in this reconcile.
+    /// The policies that verified the content in this reconcile.
     pub(in crate::reconcile) applied_policies: Option<AppliedPolicies>,
-    /// Replicas that were left to autoscalers.
+    /// Objects whose replicas were not applied, because another owner sets them.
     pub(in crate::reconcile) scalers: Arc<Scalers>,
-    /// The key of the target namespace, if it is among the objects that were prepared last because it is created with them.
+    /// The key of the target namespace, if the content that was prepared last creates it.
     pub(in crate::reconcile) created_namespace: Option<String>,
 }
 
 impl DeploymentReconcile<'_> {
-    /// The reason for a failure to install.
+    /// Returns the reason for a failed installation.
     pub(in crate::reconcile) fn install_reason(&self) -> &'static str {
         if self.status.active_bundle.is_none() {
             reason::INSTALL_FAILED
@@ -135,7 +135,7 @@ impl DeploymentReconcile<'_> {
         let result = self.place(&request, unpacked).await;
         self.placed = matches!(result, Ok(true));
         if result.is_err() {
-            // What was cached may be the cause.
+            // Stale discovery data can be the cause.
             self.ctx.apis.forget_custom().await;
         }
         let key = self.content_key(&request);
@@ -148,7 +148,8 @@ impl DeploymentReconcile<'_> {
         };
         let kept = Box::pin(self.upkeep(&request, outcome, applied.unwrap_or_default())).await;
         if let (Err(_), Err(error)) = (&result, &kept) {
-            // The error of the new content is reported, and would hide that the installed content lacks rights.
+            // The error of the new content is reported. It would hide missing permissions for the
+            // installed content.
             self.note_rights(error);
         }
         self.facts.is_in_place = outcome.is_in_place;
@@ -156,7 +157,7 @@ impl DeploymentReconcile<'_> {
         kept
     }
 
-    /// Does the steps that follow an installation. Returns when to look again.
+    /// Executes the steps that follow an installation. Returns when to reconcile again.
     async fn upkeep(
         &mut self,
         request: &InstallRequest<'_>,
@@ -199,7 +200,7 @@ impl DeploymentReconcile<'_> {
         kept
     }
 
-    /// Deletes Bundles that nobody needs any more.
+    /// Deletes Bundles that are no longer needed.
     async fn clear(&self, generated: &GeneratedBundle, in_place: bool) {
         let active = self.status.active_bundle.as_deref();
         let cleared = generated::clear(
@@ -215,12 +216,12 @@ impl DeploymentReconcile<'_> {
             tracing::warn!(
                 deployment = self.name,
                 error = crate::chain(&error),
-                "old Bundles cannot be cleared away yet"
+                "cannot delete old Bundles; the next reconcile retries"
             );
         }
     }
 
-    /// Keeps content that is in place: heals or reports drift, and looks at health.
+    /// Maintains installed content: restores or reports drift, and checks health.
     pub(in crate::reconcile) async fn keep(
         &mut self,
         request: &InstallRequest<'_>,

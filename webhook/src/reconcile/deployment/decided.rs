@@ -1,4 +1,4 @@
-//! Which class decided about the content of a BundleDeployment, as its inventory records it.
+//! The class that decided about the content of a BundleDeployment, as recorded in the inventory.
 //! The rule is in `bundle_core::plan::decision`.
 
 use std::collections::BTreeSet;
@@ -12,12 +12,12 @@ use crate::reconcile::content::items::Item;
 use crate::reconcile::deployment::controller::DeploymentReconcile;
 use crate::reconcile::deployment::steps::InstallRequest;
 
-/// The decider about content of `deployment` under `class`.
+/// Returns the decider for content of `deployment` under `class`.
 pub(in crate::reconcile) fn decider(class: &Class, deployment: &DynamicObject) -> Decider {
     Decider::new(class, &approval_terms(&deployment.data["spec"]))
 }
 
-/// The recorded objects that `decider` decided about.
+/// Returns the recorded objects that `decider` decided about.
 pub(in crate::reconcile) fn objects(inventory: &Inventory, decider: &Decider) -> DecidedObjects {
     let record = inventory.record.as_ref();
     record.map_or(DecidedObjects::None, |record| {
@@ -30,19 +30,20 @@ impl DeploymentReconcile<'_> {
         decider(self.class, self.object)
     }
 
-    /// Returns `true` if the class, with the terms that it has now, decided about this content.
+    /// Returns true if the class, with its current terms, decided about this content.
     pub(in crate::reconcile) fn is_decided(&self, request: &InstallRequest<'_>) -> bool {
         let content = self.placement(request);
         let record = self.inventory.record.as_ref();
         record.is_some_and(|record| record.decisions.is_decided(&content, &self.decider()))
     }
 
-    /// The recorded objects that the class, with the terms that it has now, decided about.
+    /// Returns the recorded objects that the class, with its current terms, decided about.
     pub(in crate::reconcile) fn decided_objects(&self) -> DecidedObjects {
         objects(&self.inventory, &self.decider())
     }
 
-    /// Notes in `inventory` that the class decided about this content, before the first object of it is applied.
+    /// Records in `inventory` that the class decided about this content, before its first object is
+    /// applied.
     pub(in crate::reconcile) fn note_decision(
         &self,
         inventory: &mut Inventory,
@@ -58,7 +59,8 @@ impl DeploymentReconcile<'_> {
         decisions.begin(&content, &self.decider(), installed.as_deref(), has_objects);
     }
 
-    /// Notes in `record` that the class decided about this content, which is installed completely.
+    /// Records in `record` that the class decided about this content, which is completely
+    /// installed.
     pub(in crate::reconcile) fn conclude_decision(
         &self,
         record: &mut InstallationRecord,
@@ -73,7 +75,8 @@ impl DeploymentReconcile<'_> {
     }
 }
 
-/// The beginning of [`Inventory::installation`] that names the content: digest, ServiceAccount and namespace.
+/// Returns the first words of [`Inventory::installation`], which identify the content: digest,
+/// ServiceAccount and namespace.
 fn content_of(installation: &str) -> String {
     let words: Vec<&str> = installation.split(' ').take(3).collect();
     format!("{} ", words.join(" "))

@@ -1,5 +1,5 @@
-//! The entry of reconciles of BundleDeployments: which ones are ours and admitted, each with a slot of its requester.
-//! Not here: the reconcile itself (deployment::controller), or the end of a BundleDeployment (removal::teardown).
+//! The entry of BundleDeployment reconciles: selects admitted BundleDeployments of this
+//! provisioner, and limits them by requester.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -42,7 +42,7 @@ pub(in crate::reconcile) async fn reconcile(
     result
 }
 
-/// Reconciles the object once it is sealed and its requester has a slot.
+/// Reconciles the object when it has a seal and its requester has a slot.
 async fn in_turn(woken: &DynamicObject, ctx: &Arc<Context>) -> Result<Action, ApiFailure> {
     let deployments = SealedKind {
         kind: Kind::BundleDeployment,
@@ -53,7 +53,7 @@ async fn in_turn(woken: &DynamicObject, ctx: &Arc<Context>) -> Result<Action, Ap
         on_end: |_, _| {},
     };
     match deployments.enter(woken, ctx).await? {
-        // On the heap: it holds a whole conversation with a registry.
+        // Boxed: the future contains the whole exchange with a registry.
         ControlFlow::Continue(now) => Box::pin(once(&now.object, ctx)).await,
         ControlFlow::Break(action) => Ok(action),
     }
@@ -72,7 +72,7 @@ async fn once(object: &DynamicObject, ctx: &Arc<Context>) -> Result<Action, ApiF
         ClassFound::Gone if !has_finalizer(object) => return Ok(Action::await_change()),
         ClassFound::Gone => {
             let message = format!(
-                "ProvisionerClass {class_name} is gone: what is installed stays, and nothing is changed until it is there again"
+                "ProvisionerClass {class_name} does not exist: installed objects stay unchanged until the class is created again"
             );
             return stuck(object, ctx, "ClassGone", &message).await;
         }
@@ -161,7 +161,7 @@ pub(in crate::reconcile) fn has_finalizer(object: &DynamicObject) -> bool {
         .any(|name| name == names::FINALIZER_INSTALLED)
 }
 
-/// Says why nothing can be done, and leaves everything as it is.
+/// Reports why the class cannot be used, and changes nothing else.
 pub(in crate::reconcile) async fn stuck(
     object: &DynamicObject,
     ctx: &Context,
@@ -184,7 +184,8 @@ pub(in crate::reconcile) async fn stuck(
     )))
 }
 
-/// Reports an object that was written while admission was off, or cannot be read, and does nothing with it.
+/// Reports an object that was written while admission was off, or whose spec is invalid, and
+/// changes nothing else.
 async fn not_admitted(
     object: &DynamicObject,
     ctx: &Context,

@@ -1,5 +1,5 @@
-//! Failures in a row of each work on each object, for the time until the next attempt.
-//! Not here: which of them count (`bundle_core::plan::backoff`), or how long the pauses are (`bundle_core::plan::retry`).
+//! Counts of consecutive failures by work and object. `bundle_core::plan::backoff` decides which
+//! failures count, `bundle_core::plan::retry` how long the delays are.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -10,21 +10,22 @@ use kube::api::DynamicObject;
 
 use crate::reconcile::error::{self, RetryPolicy};
 
-/// Failures that are counted; beyond that all start again, which costs requests and nothing else.
+/// Maximum number of counters. When it is reached, all counters restart, which only costs extra
+/// requests.
 const REMEMBERED: usize = 10_000;
 
-/// Work on an object. Failures of one say nothing about another.
+/// Kinds of work on an object. Each has its own failure count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(in crate::reconcile) enum Work {
     /// Unpacking a Bundle.
     Unpack,
-    /// Installing and keeping the content of a BundleDeployment.
+    /// Installing and maintaining the content of a BundleDeployment.
     Install,
-    /// Removing it.
+    /// Removing the content of a BundleDeployment.
     Remove,
 }
 
-/// The failures in a row of each work, by uid of the object.
+/// Consecutive failures by kind of work and uid of the object.
 #[derive(Debug)]
 pub(in crate::reconcile) struct FailureCounts {
     start: Instant,
@@ -41,7 +42,8 @@ impl Default for FailureCounts {
 }
 
 impl FailureCounts {
-    /// Counts a failure. Returns the time until the next attempt; `None` if something has to change first.
+    /// Counts a failure. Returns the delay before the next attempt, or `None` if the object waits
+    /// for a change.
     pub(in crate::reconcile) fn next(
         &self,
         work: Work,
@@ -49,7 +51,7 @@ impl FailureCounts {
         retry: RetryPolicy,
     ) -> Option<Duration> {
         let mut attempts = self.attempts();
-        // Those of objects that have gone since are never told again.
+        // Counters of deleted objects are never removed one by one.
         if attempts.len() >= REMEMBERED {
             attempts.clear();
         }
@@ -60,7 +62,7 @@ impl FailureCounts {
         entry.wait(now)
     }
 
-    /// It went well: the next failure is the first again.
+    /// Resets the count after a success.
     pub(in crate::reconcile) fn reset(&self, work: Work, object: &DynamicObject) {
         self.attempts().remove(&key(work, object));
     }

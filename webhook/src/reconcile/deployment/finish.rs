@@ -1,5 +1,5 @@
-//! The end of a reconcile of a BundleDeployment: the conditions, one status write, and Events.
-//! Which conditions there are follows from `bundle_core::plan::status`.
+//! The end of a BundleDeployment reconcile: conditions, one status write, and Events.
+//! `bundle_core::plan::status` decides the conditions.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use crate::reconcile::status::writer;
 use crate::spans;
 
 impl DeploymentReconcile<'_> {
-    /// The conditions that follow from all others, the one status write, and what is told besides.
+    /// Sets the conditions that follow from all facts, writes the status once, and emits Events.
     pub(super) async fn finish(
         mut self,
         result: Result<Option<Duration>, ReconcileError>,
@@ -84,7 +84,8 @@ impl DeploymentReconcile<'_> {
     }
 }
 
-/// Whether the conditions said before that rights were withdrawn, in the same words: that is told by one Event.
+/// Returns true if the conditions already report withdrawn permissions with the same message. One
+/// Event reports that.
 fn is_told(old: &BundleDeploymentStatus, error: &ReconcileError) -> bool {
     error.code == codes::install::RIGHTS_WITHDRAWN
         && old.conditions.iter().any(|condition| {
@@ -94,7 +95,7 @@ fn is_told(old: &BundleDeploymentStatus, error: &ReconcileError) -> bool {
         })
 }
 
-/// New warnings in the place of old ones; those of an earlier apply stay until the next.
+/// Returns the new warnings. Unless content was applied, the warnings of the last apply are kept.
 fn merged(old: &[String], new: BTreeSet<String>, placed: bool) -> Vec<String> {
     let mut all = new;
     if !placed {

@@ -1,5 +1,5 @@
-//! What is recorded of an installation in its inventory, and shown in the status. Everything is decided from the record: others may write a status.
-//! Not here: which objects belong to it (deployment::record), and where inventories are kept (deployment::inventory).
+//! The record of an installation in its inventory, and the status fields that show it. Decisions
+//! only use the record, because other clients can write the status.
 
 use bundle_api::ServiceAccountName;
 use bundle_api::deployment_status::Installed;
@@ -16,12 +16,13 @@ use crate::reconcile::error::ReconcileError;
 use crate::reconcile::status::seal;
 
 impl DeploymentReconcile<'_> {
-    /// What was installed completely, if anything was.
+    /// Returns the completely installed content, if there is one.
     pub(in crate::reconcile) fn installed_content(&self) -> Option<&InstalledContent> {
         self.inventory.record.as_ref()?.installed.as_ref()
     }
 
-    /// Sets the status fields that show the record, whatever they were before. Without a record they stay: nothing is decided from them.
+    /// Overwrites the status fields that show the record. Without a record they stay unchanged, and
+    /// nothing depends on them.
     pub(in crate::reconcile) fn show_record(&mut self) {
         let Some(record) = &self.inventory.record else {
             return;
@@ -65,7 +66,8 @@ impl DeploymentReconcile<'_> {
         self.save_record(record).await
     }
 
-    /// Records that the class, with the terms that it has now, decided about this content, which is installed completely.
+    /// Records that the class, with its current terms, decided about this content, which is
+    /// completely installed.
     pub(in crate::reconcile) async fn record_decision(
         &mut self,
         request: &InstallRequest<'_>,
@@ -78,7 +80,7 @@ impl DeploymentReconcile<'_> {
         self.save_record(record).await
     }
 
-    /// Records what our last apply left, after objects were restored or verified.
+    /// Records the fields that the last apply left, after objects were restored or verified.
     pub(in crate::reconcile) async fn record_fields(
         &mut self,
         fields: Option<Digest>,
@@ -92,7 +94,8 @@ impl DeploymentReconcile<'_> {
         self.save_record(record).await
     }
 
-    /// Remembers the seals of the deployment and of the Bundle of its template, from the first installation on: whoever may write a status can remove them there.
+    /// Records the seals of the deployment and of its Bundle once content is installed. Clients
+    /// that can write a status can remove seals there.
     pub(in crate::reconcile) async fn remember_seals(
         &mut self,
         generated: &GeneratedBundle,
@@ -103,7 +106,7 @@ impl DeploymentReconcile<'_> {
         let (ctx, bundle) = (self.ctx, &generated.object);
         let admission = seal::admission_text(ctx, self.object, Kind::BundleDeployment);
         let of_bundle = seal::admission_text(ctx, bundle, Kind::Bundle);
-        // An object that has just been sealed comes again, with its seal.
+        // A newly sealed object is reconciled again, with its seal.
         let (Some(admission), Some(of_bundle)) = (admission, of_bundle) else {
             return Ok(());
         };

@@ -1,5 +1,6 @@
-//! Where inventories are kept: a ConfigMap for each BundleDeployment in the state namespace, which nobody but the pod writes.
-//! Not here: what an inventory says and decides (bundle_core::plan::inventory), or when it is written (deployment::record).
+//! Storage of inventories: one ConfigMap for each BundleDeployment, in the state namespace. Only
+//! the pod has permission to write there. The rules of inventories are in
+//! `bundle_core::plan::inventory`.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
@@ -21,16 +22,16 @@ use kube::{Client, ResourceExt as _};
 use crate::reconcile::api::object;
 use crate::reconcile::install::adoption_claims::AdoptionClaims;
 
-/// What the name of the ConfigMap begins with; the uid of the BundleDeployment follows.
+/// Prefix of the ConfigMap name. The uid of the BundleDeployment follows.
 const PREFIX: &str = "inventory-";
 /// The key in its `binaryData`.
 const KEY: &str = "inventory.json.gz";
-/// The most bytes of a ConfigMap's data that the API server stores, and a little less.
+/// Maximum size of the compressed data, slightly below the limit of the API server, in bytes.
 const MAX_COMPRESSED: usize = 1_000_000;
-/// ConfigMaps of one page of a list.
+/// ConfigMaps on one page of a list.
 const PAGE: u32 = 20;
 
-/// Why an inventory cannot be read or written.
+/// The reason why an inventory cannot be read or written.
 #[derive(Debug, thiserror::Error)]
 pub(in crate::reconcile) enum InventoryStoreError {
     #[error("cannot {doing} the inventory: {}", object::told(source))]
@@ -40,7 +41,7 @@ pub(in crate::reconcile) enum InventoryStoreError {
     },
     #[error("another process has written the inventory")]
     Conflict,
-    #[error("{object} is being taken over by another BundleDeployment")]
+    #[error("{object} is being adopted by another BundleDeployment")]
     Claimed { object: String },
     #[error("{object} {owner}")]
     Owned { object: String, owner: Owner },
@@ -50,7 +51,7 @@ pub(in crate::reconcile) enum InventoryStoreError {
     Damaged { name: String, why: String },
 }
 
-/// The BundleDeployment that has an object. In text: `belongs to BundleDeployment web`.
+/// The BundleDeployment that owns an object. Displayed as `belongs to BundleDeployment web`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::reconcile) struct Owner {
     deployment: String,
@@ -73,7 +74,8 @@ struct Stored {
     resource_version: Option<String>,
 }
 
-/// All inventories. Each is read once and then only written: one process reconciles at a time, and another one's write is noticed by its resource version.
+/// All inventories, cached. Each is read once and then only written, because one process reconciles
+/// at a time. The resourceVersion reveals writes of another process.
 pub(in crate::reconcile) struct Inventories {
     api: Api<ConfigMap>,
     known: Mutex<HashMap<String, Stored>>,
@@ -93,7 +95,7 @@ impl Inventories {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The inventory of the BundleDeployment with this uid, if there is one.
+    /// Returns the inventory of the BundleDeployment with this uid, or `None` if there is none.
     pub(in crate::reconcile) async fn load(
         &self,
         uid: &str,
@@ -120,7 +122,8 @@ impl Inventories {
         Ok(Some(inventory))
     }
 
-    /// Reads all inventories, so that watches know from their first list on what is somebody's. One that cannot be read stops its own deployment, later.
+    /// Reads all inventories, so that watches know the owners of objects from the first list on. A
+    /// damaged inventory is skipped and fails the reconcile of its own deployment later.
     pub(in crate::reconcile) async fn load_all(&self) -> Result<Vec<Arc<Inventory>>, kube::Error> {
         let mut all = Vec::new();
         let mut parameters = ListParams::default().limit(PAGE);
@@ -147,7 +150,7 @@ impl Inventories {
                         tracing::warn!(
                             name,
                             error = crate::chain(&error),
-                            "an inventory cannot be read"
+                            "skipped a damaged inventory; its BundleDeployment cannot be reconciled"
                         );
                     }
                 }
@@ -159,7 +162,7 @@ impl Inventories {
         }
     }
 
-    /// The seals of the object of ours with this uid, if the inventory of any BundleDeployment remembers them.
+    /// Returns the recorded seals of the object with this uid, if any inventory has them.
     pub(in crate::reconcile) fn seals(&self, uid: &str) -> Option<RememberedSeals> {
         let known = self.known();
         let mut records = known
@@ -168,7 +171,8 @@ impl Inventories {
         records.find_map(|record| record.seals(uid)).cloned()
     }
 
-    /// Stores `inventory`, unless it is what is stored already. One that somebody deleted is made again from what this process knows.
+    /// Stores `inventory` unless it is unchanged. Creates a deleted ConfigMap again from the cached
+    /// inventory.
     pub(in crate::reconcile) async fn save(
         &self,
         uid: &str,
@@ -185,7 +189,7 @@ impl Inventories {
         let stored = match self.store(map, resource_version.is_some()).await {
             Ok(stored) => stored,
             Err(error) => {
-                // Whatever is stored now is read again before the next write.
+                // The next write reads the stored inventory first.
                 self.known().remove(uid);
                 return Err(error);
             }
@@ -201,9 +205,11 @@ impl Inventories {
         Ok(inventory)
     }
 
-    /// Stores `inventory`, which takes over the objects `adopted` (uids by key). Fails without storing it if another BundleDeployment records one of them.
+    /// Stores `inventory`, which adopts the objects `adopted` (uids by key). Fails without storing
+    /// it if another BundleDeployment records one of them.
     ///
-    /// Of several that take over one object at the same time only one succeeds: its owners are looked up, and the new one is stored, under one claim.
+    /// One claim covers the lookup of owners and the write. So only one of several concurrent
+    /// adoptions of an object succeeds.
     pub(in crate::reconcile) async fn save_adopting(
         &self,
         uid: &str,
@@ -234,7 +240,7 @@ impl Inventories {
                 Err(error) if object::is_not_found(&error) => {
                     tracing::warn!(
                         name = map.name_any(),
-                        "an inventory was deleted and is made again"
+                        "an inventory was deleted and is created again"
                     );
                     map.metadata.resource_version = None;
                 }
@@ -247,7 +253,7 @@ impl Inventories {
             .map_err(not_written)
     }
 
-    /// Removes the inventory of a BundleDeployment that has nothing any more.
+    /// Deletes the inventory of a BundleDeployment that owns nothing any more.
     pub(in crate::reconcile) async fn remove(&self, uid: &str) -> Result<(), InventoryStoreError> {
         self.known().remove(uid);
         let name = format!("{PREFIX}{uid}");
@@ -261,9 +267,11 @@ impl Inventories {
         }
     }
 
-    /// The BundleDeployments, other than the one with uid `except`, that record one of `objects`, or are about to (by key, with the uid), by key.
+    /// Returns, by key, the BundleDeployments that record one of `objects` (uids by key) or are
+    /// about to. Ignores the one with uid `except`.
     ///
-    /// It reads all inventories, which is for the rare case that an object is in the way. One that cannot be read may record anything, so it is an error.
+    /// Reads all inventories, because conflicts are rare. Fails if one is damaged, because it could
+    /// record any object.
     pub(in crate::reconcile) async fn owners(
         &self,
         objects: &BTreeMap<String, String>,
@@ -301,7 +309,7 @@ impl Inventories {
         }
     }
 
-    /// The uids that inventories are of.
+    /// Returns the uids of all BundleDeployments that have an inventory.
     pub(in crate::reconcile) async fn uids(&self) -> Result<HashSet<String>, kube::Error> {
         let mut uids = HashSet::new();
         let mut parameters = ListParams::default().limit(object::PAGE);
@@ -394,7 +402,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read_back_and_damage_is_told() {
+    fn written_inventory_is_read_back_and_damage_is_an_error() {
         let mut inventory = Inventory::new("web");
         inventory.record("ConfigMap/team-a/web", "1");
         let map = write("u", &inventory, Some("7".to_owned())).unwrap();
@@ -412,7 +420,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bomb_is_refused_and_a_large_content_fits() {
+    fn rejects_decompression_bomb_and_accepts_large_inventory() {
         let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
         encoder.write_all(&vec![b' '; MAX_BYTES + 10]).unwrap();
         let mut bomb = write("u", &Inventory::new("web"), None).unwrap();

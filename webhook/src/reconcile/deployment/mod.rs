@@ -1,4 +1,5 @@
-//! The reconcile of a BundleDeployment: its steps, its record of what is installed, and its conditions.
+//! The reconcile of a BundleDeployment: its steps, its record of installed objects, and its
+//! conditions.
 
 pub(super) mod approve;
 pub(super) mod conditions;

@@ -1,5 +1,5 @@
-//! Whether the namespaces that content lives in are still those that it was installed into: one that was deleted and made anew may be somebody else's.
-//! Not here: Namespaces that the content itself has; those are objects as all others.
+//! Detection of recreated namespaces: a namespace with another uid than at installation can have
+//! another owner. Namespaces that the content itself contains are handled as any other object.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,16 +18,16 @@ use crate::reconcile::deployment::controller::{DeploymentReconcile, LISTED};
 use crate::reconcile::deployment::steps::InstallRequest;
 use crate::reconcile::error::{ReconcileError, RetryPolicy};
 
-/// The uids of namespaces that exist, by name.
+/// The uids of existing namespaces, by name.
 pub(in crate::reconcile) type Uids = BTreeMap<String, String>;
 
-/// A namespace that exists.
+/// An existing namespace.
 struct LiveNamespace {
     uid: String,
     is_terminating: bool,
 }
 
-/// The uids of those of `names` that exist.
+/// Returns the uids of those of `names` that exist.
 pub(in crate::reconcile) async fn uids(
     own: &Client,
     names: BTreeSet<&str>,
@@ -36,15 +36,16 @@ pub(in crate::reconcile) async fn uids(
     Ok(live.map(|(name, found)| (name, found.uid)).collect())
 }
 
-/// The uids of those of `names` that objects can be created in. One that is being deleted is as good as gone: when a creation reaches the API server, another
-/// namespace may have its name.
+/// Returns the uids of those of `names` in which objects can be created. A terminating namespace
+/// counts as missing: another namespace can have its name when the request arrives.
 async fn active(own: &Client, names: BTreeSet<&str>) -> Result<Uids, kube::Error> {
     let live = look(own, names).await?.into_iter();
     let active = live.filter(|(_, found)| !found.is_terminating);
     Ok(active.map(|(name, found)| (name, found.uid)).collect())
 }
 
-/// Those of `names` that exist, read as the pod itself: an installing identity need not be allowed to.
+/// Reads those of `names` that exist, as the pod: the installing ServiceAccount needs no permission
+/// for this.
 async fn look(
     own: &Client,
     names: BTreeSet<&str>,
@@ -75,7 +76,7 @@ fn names_of<'i>(items: &[&'i Item]) -> BTreeSet<&'i str> {
     names.collect()
 }
 
-/// Those of `names` that are not in `live`, in the words of the API server.
+/// Returns an error of the API server's wording for each of `names` that is not in `live`.
 fn missing(names: BTreeSet<&str>, live: &Uids) -> Vec<String> {
     let missing = names.into_iter().filter(|name| !live.contains_key(*name));
     missing
@@ -84,7 +85,7 @@ fn missing(names: BTreeSet<&str>, live: &Uids) -> Vec<String> {
 }
 
 impl DeploymentReconcile<'_> {
-    /// The namespaces that `items` live in, as far as they exist and are not being deleted.
+    /// Returns the uids of the namespaces of `items` that exist and are not terminating.
     pub(in crate::reconcile) async fn namespaces_of(
         &self,
         items: &[&Item],
@@ -96,8 +97,9 @@ impl DeploymentReconcile<'_> {
             })
     }
 
-    /// The same right before objects are created. Fails if one of the namespaces does not exist or is being deleted: the API server would refuse the creation,
-    /// or carry it out in another namespace that got the name meanwhile.
+    /// Like [`Self::namespaces_of`], for objects that are about to be created. Fails if a namespace
+    /// is missing or terminating. Otherwise the API server would reject the creation, or execute it
+    /// in a new namespace of the same name.
     pub(in crate::reconcile) async fn existing_namespaces_of(
         &self,
         items: &[&Item],
@@ -111,16 +113,17 @@ impl DeploymentReconcile<'_> {
             codes::install::APPLY_FAILED,
             self.install_reason(),
             format!(
-                "{}: it does not exist, or is being deleted, and nothing is created in it",
+                "{}; create the namespace, or wait until its deletion has ended",
                 some_of(&missing, LISTED)
             ),
             RetryPolicy::Soon,
         ))
     }
 
-    /// Before anything is created: where a namespace is another one than the content was installed into, somebody has to answer for it once more.
+    /// Checks, before objects are created, that no namespace was replaced since the installation.
     ///
-    /// The rights of the requesters are asked again; objects that the class decides about wait for the next write of the spec.
+    /// In a replaced namespace, the permissions of the requesters are checked again. Objects that
+    /// the class decides about wait for the next write of the spec.
     pub(in crate::reconcile) async fn check_namespaces(
         &mut self,
         request: &InstallRequest<'_>,
@@ -151,7 +154,7 @@ impl DeploymentReconcile<'_> {
             .collect();
         let list = some_of(&names, LISTED);
         let conditions =
-            format!("{list} was deleted and made anew since the content was installed into it");
+            format!("{list} was deleted and created again since the content was installed into it");
         let concerned = |item: &&&Item| is_in_replaced(item);
         if items
             .iter()
@@ -173,7 +176,7 @@ impl DeploymentReconcile<'_> {
             .iter()
             .filter(concerned)
             .any(|item| is_delegated(item))
-            // Nobody wrote the spec for what is restored.
+            // A restore has no recent write of the spec.
             || (act == Act::Install && self.inventory.installation != self.content_key(request))
         {
             return Ok(());
@@ -182,13 +185,14 @@ impl DeploymentReconcile<'_> {
             codes::install::NAMESPACE_REPLACED,
             self.install_reason(),
             format!(
-                "{conditions}: nothing is created in it until spec is written again by somebody who may use the class"
+                "{conditions}: nothing is created in it until a user with permission to use the class writes the spec again"
             ),
             RetryPolicy::Slowly,
         ))
     }
 
-    /// Before objects that were installed are created again, or written where somebody else made another object in their place.
+    /// Checks the namespaces before installed objects are created again, or written where another
+    /// actor created an object in their place.
     pub(in crate::reconcile) async fn before_recreate(
         &mut self,
         request: &InstallRequest<'_>,
@@ -212,7 +216,8 @@ impl DeploymentReconcile<'_> {
         self.save_inventory(inventory).await
     }
 
-    /// Records, before anything is applied, the namespaces that exist and which of `items` is the created target namespace.
+    /// Records the existing namespaces before anything is applied, and which of `items` is the
+    /// created target namespace.
     pub(in crate::reconcile) async fn record_namespaces(
         &mut self,
         request: &InstallRequest<'_>,
@@ -244,7 +249,7 @@ mod tests {
 
     use super::*;
 
-    /// A client of a server with the namespaces `old`, which is being deleted, and `new`.
+    /// Returns a client of a server with the namespaces `old`, which is terminating, and `new`.
     fn server() -> Client {
         let (service, mut server) = tower_test::mock::pair::<Request<Body>, Response<Body>>();
         tokio::spawn(async move {

@@ -1,6 +1,5 @@
-//! Keeping objects while the wanted content is not installed: what an installation that ended half-way applied with the values of the new content, and all others as
-//! they were installed before.
-//! Not here: trying the installation again (deployment::steps), or keeping content that is complete (drift::keep).
+//! Maintenance while the requested content is not installed. Objects that an incomplete
+//! installation applied keep their new values. All others keep those of the installed content.
 
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
@@ -21,7 +20,8 @@ use crate::reconcile::error::ReconcileError;
 use crate::reconcile::install::executor;
 
 impl DeploymentReconcile<'_> {
-    /// Restores objects that `applied` names from the content that is wanted, and all others from the content that was installed last.
+    /// Restores the objects in `applied` from the requested content, and all others from the
+    /// installed content.
     pub(in crate::reconcile) async fn keep_partly(
         &mut self,
         request: &InstallRequest<'_>,
@@ -31,14 +31,14 @@ impl DeploymentReconcile<'_> {
             reason: reason::RECONCILE_FAILED,
             ..*request
         };
-        // Without an approval nothing more of new content is written.
+        // New content is only written with an approval.
         let restored = match self.approve(&new, true).await {
             Ok(()) => self.restore(&new, Scope::Only(applied)).await,
             Err(_) => Ok(None),
         };
         let kept = Box::pin(self.keep_former(request, applied)).await;
         let name = self.name.clone();
-        // Those whose values are not known wait, as others that cannot be restored.
+        // Objects without known values wait like other objects that cannot be restored.
         let untried = self.ctx.states.restorable(&name);
         let states = &self.ctx.states;
         states.not_restored(&name, &untried, RestoreFailure::Refused);
@@ -47,7 +47,7 @@ impl DeploymentReconcile<'_> {
         Ok(wait.into_iter().flatten().min())
     }
 
-    /// The Bundle whose content is installed.
+    /// Returns the Bundle of the installed content.
     async fn active_child(&self) -> Option<GeneratedBundle> {
         let active = self.status.active_bundle.as_ref()?;
         let object = self.ctx.get(&self.ctx.bundles, active).await.ok()??;
@@ -55,7 +55,7 @@ impl DeploymentReconcile<'_> {
         Some(GeneratedBundle::of(self.ctx, object))
     }
 
-    /// Keeps the content that is installed while the wanted one is not.
+    /// Maintains the installed content while the requested content is not installed.
     pub(in crate::reconcile) async fn keep_active(
         &mut self,
         account: &ServiceAccount,
@@ -70,7 +70,8 @@ impl DeploymentReconcile<'_> {
             client,
             reason: reason::RECONCILE_FAILED,
         };
-        // By its name alone it may be another one, made anew by whoever deleted the first: nobody was asked about the content of that.
+        // The name alone proves nothing: if the Bundle was deleted and created again, its content
+        // was not admitted.
         if !self.is_installed(&request) {
             return Ok(None);
         }
@@ -107,7 +108,8 @@ impl DeploymentReconcile<'_> {
         self.restore(&former, Scope::Except(applied)).await
     }
 
-    /// Finds the state of objects of the former content of which nothing is known, after a restart.
+    /// After a restart, finds the state of objects of the installed content that have no recorded
+    /// state.
     async fn find_former(
         &mut self,
         former: &InstallRequest<'_>,

@@ -1,5 +1,5 @@
-//! Whether content may be put in place: where it lands, whose signatures it has, who approved it.
-//! Not here: what its requester may do (rights::requester_rights), and the questions themselves (bundle::verify, deployment::approve).
+//! Checks before content is installed: target namespaces, reserved namespaces, source, signatures
+//! and approval.
 
 use bundle_core::diagnostic::codes;
 use bundle_core::plan::conditions::some_of;
@@ -20,8 +20,9 @@ use crate::reconcile::deployment::steps::InstallRequest;
 use crate::reconcile::error::{ReconcileError, RetryPolicy};
 
 impl DeploymentReconcile<'_> {
-    /// The namespace of objects that name none. Never one of the pod's own, where a Pod of the content could read the keys: admission refuses that, and
-    /// here it is refused to specs that were written while admission was off.
+    /// Returns the namespace of objects that name none. Rejects the namespaces of the pod, where a
+    /// Pod of the content could read the keys. Admission rejects them too, but a spec can be
+    /// written while admission is off.
     pub(in crate::reconcile) fn target_namespace(&self) -> Result<Option<&str>, ReconcileError> {
         let settings = &self.ctx.shared.settings;
         let target = self.spec.target_namespace.as_deref();
@@ -29,7 +30,7 @@ impl DeploymentReconcile<'_> {
             ReconcileError::new(
                 codes::install::RESERVED_NAMESPACE,
                 self.install_reason(),
-                format!("spec.targetNamespace: {why}; name the namespace that it is for"),
+                format!("spec.targetNamespace: {why}; set the namespace of the workload"),
                 RetryPolicy::OnChange,
             )
         })?;
@@ -41,7 +42,7 @@ impl DeploymentReconcile<'_> {
         items: &[Item],
     ) -> Result<(), ReconcileError> {
         self.outside_reserved_namespaces(items)?;
-        // Where content may land depends on no earlier decision.
+        // The allowed namespaces do not depend on earlier decisions.
         let rule = ConsentRule::new(
             Some(self.class),
             ActingAccount::Granted,
@@ -60,7 +61,7 @@ impl DeploymentReconcile<'_> {
             codes::install::OUTSIDE_TARGETS,
             self.install_reason(),
             format!(
-                "class {} does not let content land there: {}",
+                "class {} does not allow these objects or namespaces: {}",
                 self.class.name,
                 some_of(&outside, LISTED)
             ),
@@ -68,8 +69,8 @@ impl DeploymentReconcile<'_> {
         ))
     }
 
-    /// Checks that no object of the content names a namespace of the webhook, unless the class
-    /// does so too.
+    /// Checks that no object is in a namespace of the webhook, unless the class names that
+    /// namespace.
     fn outside_reserved_namespaces(&self, items: &[Item]) -> Result<(), ReconcileError> {
         let settings = &self.ctx.shared.settings;
         let reserved = in_reserved_namespaces(
@@ -93,8 +94,9 @@ impl DeploymentReconcile<'_> {
         ))
     }
 
-    /// Whether the Bundle of the template is the content that was installed from it: one that was deleted and made anew may be what a moved tag names now, and
-    /// for that nobody asked.
+    /// Checks that the Bundle of the template still has the content that was installed from it. A
+    /// Bundle that was deleted and created again can have the content that a moved tag names now,
+    /// which nobody requested.
     pub(in crate::reconcile) fn is_what_it_was(
         &self,
         request: &InstallRequest<'_>,
@@ -109,14 +111,14 @@ impl DeploymentReconcile<'_> {
         };
         let (bundle, digest) = (&request.generated.name, request.digest());
         let installation = &self.inventory.installation;
-        // Of an earlier version: neither the history nor the version of what is installed is known.
+        // An earlier version recorded neither the history nor the version of the installed content.
         if self.inventory.record.is_none()
             && !installation.is_empty()
             && !installation.starts_with(&format!("{digest} "))
         {
             let was = installation.split(' ').next().unwrap_or_default();
             return changed(format!(
-                "an earlier version of bundle-webhook installed {was} and did not record all that is needed to follow it: deploy {was} once more, by its digest, before other content"
+                "an earlier version of bundle-webhook installed {was} without a complete record: deploy {was} again, by its digest, before other content"
             ));
         }
         let hash = &self.spec.template.hash;
@@ -127,14 +129,15 @@ impl DeploymentReconcile<'_> {
             .filter(|revision| names.contains(&revision.bundle));
         match of_template.find(|revision| revision.digest != digest) {
             Some(revision) => changed(format!(
-                "Bundle {bundle} was made anew and is {digest} now; {} was installed from this template and stays: to install what the source names now, change the template",
+                "Bundle {bundle} was deleted and created again with content {digest}; {} was installed from this template and stays; to install the new content, change the template",
                 revision.digest
             )),
             None => Ok(()),
         }
     }
 
-    /// Whether the class takes content from there: it may have been narrowed since admission, and the Bundle asked its own class only.
+    /// Checks that the class allows the source of the content. The class can have changed since
+    /// admission, and the Bundle was only checked against its own class.
     pub(in crate::reconcile) fn takes_source(&self) -> Result<(), ReconcileError> {
         let source = &self.spec.template.bundle.source;
         let field = "spec.template.spec.source";
@@ -147,7 +150,8 @@ impl DeploymentReconcile<'_> {
         })
     }
 
-    /// Verifies the content once more before it is first installed: policies may have changed since it was unpacked.
+    /// Verifies the content again before its first installation, because policies can have changed
+    /// since it was unpacked.
     pub(in crate::reconcile) async fn verify(
         &mut self,
         request: &InstallRequest<'_>,
@@ -180,7 +184,8 @@ impl DeploymentReconcile<'_> {
         }
     }
 
-    /// Sets the condition `Approved` by the present class, for content that is not in place. It says nothing of content that is not known yet.
+    /// Sets the condition `Approved` for content that is not installed, by the current class.
+    /// Reports unknown content as such.
     pub(in crate::reconcile) async fn show_approval(
         &mut self,
         request: &InstallRequest<'_>,
@@ -194,7 +199,8 @@ impl DeploymentReconcile<'_> {
         self.facts.approval = Some(ApprovalFact::ContentUnknown(class));
     }
 
-    /// Whether the content is approved. A withdrawn approval is told, and tears nothing down: only content that is new waits for one.
+    /// Checks that the content is approved. A withdrawn approval is reported, and does not affect
+    /// installed content: only new content requires an approval.
     pub(in crate::reconcile) async fn approve(
         &mut self,
         request: &InstallRequest<'_>,

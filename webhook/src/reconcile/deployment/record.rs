@@ -1,5 +1,5 @@
-//! What is written down about the objects of an installation, before and after they are applied, and for other tools its kinds and namespaces.
-//! Not here: where inventories are kept (deployment::inventory), and what is recorded of the installation itself (deployment::installation_record).
+//! The record of objects before and after they are applied, and the ApplySet annotations for other
+//! tools. `deployment::inventory` stores it.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -21,14 +21,14 @@ use crate::reconcile::install::apply::Target;
 use crate::reconcile::install::executor::Done;
 use crate::reconcile::status::condition_set;
 
-/// Intents that were recorded for one round of applies.
+/// Intents that were recorded before one round of applying.
 #[derive(Default)]
 pub(in crate::reconcile) struct Intents {
     /// The time, in seconds since 1970.
     since: i64,
-    /// Objects that are created.
+    /// Objects to create.
     keys: Vec<String>,
-    /// Objects that are taken over.
+    /// Objects to adopt.
     adoptions: Vec<Adoption>,
 }
 
@@ -54,7 +54,7 @@ impl Intents {
         intents
     }
 
-    /// The uids of the objects that are taken over, by key.
+    /// Returns the uids of the adopted objects, by key.
     fn adopted(&self) -> BTreeMap<String, String> {
         let adoptions = self.adoptions.iter();
         adoptions
@@ -62,7 +62,7 @@ impl Intents {
             .collect()
     }
 
-    /// Forgets those of which no request can have done its work.
+    /// Removes intents and adoptions that certainly had no effect.
     fn forget_undone(&self, inventory: &mut Inventory, done: &Done) {
         let is_undone = |key: &str| !done.uncertain.contains(key) && !done.uids.contains_key(key);
         for key in self.keys.iter().filter(|key| is_undone(key)) {
@@ -77,22 +77,22 @@ impl Intents {
 }
 
 impl DeploymentReconcile<'_> {
-    /// Reads what belongs to the deployment. Without an inventory nothing does.
+    /// Reads the inventory of the deployment. Without one, the deployment owns no objects.
     pub(in crate::reconcile) async fn load_inventory(&mut self) -> Result<(), ReconcileError> {
         let loaded = self.ctx.inventories.load(self.uid()).await;
         let reason = self.install_reason();
         let inventory = loaded.map_err(|error| ReconcileError::inventory(reason, &error))?;
-        // Also where there is none: an earlier deployment of the same name may have had one.
+        // This also replaces the state of an earlier deployment of the same name.
         let mut inventory = inventory.unwrap_or_else(|| Arc::new(Inventory::new(&self.name)));
         if !inventory.has_creation_key() {
-            // Stored before the first object is applied that carries a mark.
+            // The key is stored before the first object with a creation mark is applied.
             Arc::make_mut(&mut inventory).ensure_creation_key(|| rand::rng().random());
         }
         self.take_inventory(inventory);
         Ok(())
     }
 
-    /// Stores what belongs to the deployment from now on.
+    /// Stores the inventory.
     pub(in crate::reconcile) async fn save_inventory(
         &mut self,
         inventory: Inventory,
@@ -111,8 +111,8 @@ impl DeploymentReconcile<'_> {
         self.show_record();
     }
 
-    /// Records every object before it is applied that is not recorded: the adoption of those that exist, an intent for those that will be created. No crash
-    /// loses one.
+    /// Records every unrecorded object before it is applied: adoptions of existing objects, and
+    /// intents for objects that are created. So a crash loses no object.
     pub(in crate::reconcile) async fn record_targets<'t>(
         &mut self,
         targets: impl Iterator<Item = (&'t str, &'t Target)>,
@@ -145,8 +145,9 @@ impl DeploymentReconcile<'_> {
         self.save_inventory(inventory).await
     }
 
-    /// Records what the API server answered for each object, and the namespaces that were created on the way. Intents and adoptions
-    /// of which no request can have done its work are forgotten: these objects, and what somebody else creates under these names, are theirs.
+    /// Records the result of each request, and the namespaces that were created. Intents and
+    /// adoptions that certainly had no effect are removed: these objects, and later objects of
+    /// these names, belong to other actors.
     pub(in crate::reconcile) async fn record_done(
         &mut self,
         done: &Done,
@@ -166,7 +167,8 @@ impl DeploymentReconcile<'_> {
         self.object.metadata.uid.as_deref().unwrap_or_default()
     }
 
-    /// Tells other tools which kinds and namespaces are in use, as an ApplySet (KEP-3659). Nothing is decided by it.
+    /// Writes the used kinds and namespaces for other tools, as an ApplySet (KEP-3659). Nothing
+    /// depends on it.
     pub(in crate::reconcile) async fn write_applyset(&mut self) -> Result<(), ReconcileError> {
         let mut kinds = BTreeSet::new();
         let mut namespaces = BTreeSet::new();
@@ -212,7 +214,7 @@ impl DeploymentReconcile<'_> {
             .await
             .map_err(|error| {
                 ReconcileError::api(
-                    "record what will be installed",
+                    "write the ApplySet annotations",
                     self.install_reason(),
                     &error,
                 )
@@ -235,7 +237,7 @@ fn note_applied(inventory: &mut Inventory, done: &Done) {
     }
 }
 
-/// A merge patch of the metadata of a BundleDeployment.
+/// Applies a merge patch to the metadata of a BundleDeployment.
 async fn patch_metadata(ctx: &Context, name: &str, metadata: Value) -> Result<(), kube::Error> {
     let api: Api<DynamicObject> = Api::all_with(ctx.own.clone(), &ctx.deployments);
     let patch = json!({ "metadata": metadata });
@@ -250,7 +252,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn refused_apply_creates_and_adopts_nothing_and_uncertain_apply_stays() {
+    fn rejected_apply_is_forgotten_and_uncertain_apply_stays_recorded() {
         let uid = Target::Uid("a".to_owned());
         let targets = [
             ("ConfigMap/x/refused", &uid),

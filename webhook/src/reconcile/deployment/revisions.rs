@@ -1,5 +1,5 @@
-//! The history of a BundleDeployment, between its inventory, the rules about it, and the status that shows it.
-//! Not here: the rules (bundle_core::plan::pivot).
+//! The history of a BundleDeployment in its inventory and its status. The rules are in
+//! `bundle_core::plan::pivot`.
 
 use bundle_api::deployment_status::{Revision, RevisionState};
 use bundle_core::plan::pivot;
@@ -14,7 +14,7 @@ impl DeploymentReconcile<'_> {
         record.map_or_else(Vec::new, |record| record.revisions.clone())
     }
 
-    /// The history with the content that has just been installed at its head.
+    /// Returns the history with the newly installed content as its first entry.
     pub(in crate::reconcile) fn next_revisions(
         &self,
         bundle: &str,

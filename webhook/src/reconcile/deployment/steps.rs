@@ -1,5 +1,5 @@
-//! Putting the content of one Bundle in place: may it be done, is it done already, do it, prune, say so.
-//! Not here: which Bundle (bundle::generated), the single steps (install::executor, removal::remove, rights::authorize, deployment::approve), or keeping it (drift::keep).
+//! Installation of the content of one Bundle. `bundle_core::plan::steps` orders the steps, and this
+//! module executes them.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::OnceLock;
@@ -28,7 +28,7 @@ use crate::reconcile::install::executor::Install;
 use crate::reconcile::removal::remove::removal_weight;
 use crate::reconcile::rights::authorized::AuthorizedInstall;
 
-/// What will be put in place, and as whom.
+/// The content to install, and the ServiceAccount that installs it.
 pub(in crate::reconcile) struct InstallRequest<'a> {
     pub(in crate::reconcile) generated: &'a GeneratedBundle,
     pub(in crate::reconcile) account: &'a ServiceAccount,
@@ -37,7 +37,7 @@ pub(in crate::reconcile) struct InstallRequest<'a> {
 }
 
 impl InstallRequest<'_> {
-    /// The digest of the content.
+    /// Returns the digest of the content.
     pub(in crate::reconcile) fn digest(&self) -> &str {
         self.generated
             .content
@@ -45,7 +45,7 @@ impl InstallRequest<'_> {
             .map_or("", |content| content.digest.as_str())
     }
 
-    /// The content, and what its source was resolved to.
+    /// Returns the identity of the content, with its resolved source.
     pub(in crate::reconcile) fn source(&self) -> Result<ContentId, ReconcileError> {
         let lost = |why: &str| {
             ReconcileError::new(
@@ -56,17 +56,17 @@ impl InstallRequest<'_> {
             )
         };
         let spec = CheckedBundleSpec::parse(&self.generated.object.data["spec"])
-            .map_err(|_| lost("its source cannot be read"))?;
+            .map_err(|_| lost("its source is invalid"))?;
         let content = self.generated.content.as_ref();
         let digest = content
             .map(|content| content.digest.clone())
-            .ok_or_else(|| lost("its content is not known"))?;
+            .ok_or_else(|| lost("its content is unknown"))?;
         Ok(ContentId::new(&spec.source, digest))
     }
 }
 
 impl<'a> DeploymentReconcile<'a> {
-    /// The objects of the content, ready to be applied.
+    /// Returns the objects of the content, prepared for applying.
     pub(in crate::reconcile) async fn items(
         &mut self,
         request: &InstallRequest<'_>,
@@ -98,14 +98,14 @@ impl<'a> DeploymentReconcile<'a> {
         Ok(HeldItems::new(items, share))
     }
 
-    /// What of the object work is for.
+    /// Returns uid and generation of the object, the version of its background tasks.
     fn version(&self) -> String {
         let uid = self.object.metadata.uid.as_deref().unwrap_or_default();
         let generation = self.object.metadata.generation.unwrap_or_default();
         format!("{uid} {generation}")
     }
 
-    /// Makes sure that the content is in place. Returns whether something had to be done for it.
+    /// Ensures that the content is installed. Returns true if anything was changed for it.
     pub(in crate::reconcile) async fn place(
         &mut self,
         request: &InstallRequest<'_>,
@@ -124,7 +124,7 @@ impl<'a> DeploymentReconcile<'a> {
         }
     }
 
-    /// What is known before anything is done.
+    /// Returns the facts that are known before the first step.
     fn observed(
         &self,
         request: &InstallRequest<'_>,
@@ -154,14 +154,15 @@ impl<'a> DeploymentReconcile<'a> {
         }
     }
 
-    /// Content and settings, as they were asked for: after a write of the spec, or by somebody who takes the deployment over, it is tried at once.
+    /// Returns the key of an attempt: content, settings and admission. A write of the spec or a new
+    /// requester leads to an immediate attempt.
     fn attempt_key(&self, content: &str) -> String {
         let generation = self.object.metadata.generation.unwrap_or_default();
         let admitted = self.object.annotations().get(names::ANNOTATION_ADMIT);
         format!("{content} {generation} {admitted:?}")
     }
 
-    /// The objects of the content that are to be installed now.
+    /// Returns the objects of the content that are installed now.
     async fn prepared_items(
         &mut self,
         request: &InstallRequest<'_>,
@@ -178,7 +179,7 @@ impl<'a> DeploymentReconcile<'a> {
         Ok(items)
     }
 
-    /// Does the steps of the plan one after the other, until none is left or one fails.
+    /// Executes the steps of the plan until none is left or one fails.
     async fn install_content(
         &mut self,
         request: &InstallRequest<'_>,
@@ -226,7 +227,7 @@ impl<'a> DeploymentReconcile<'a> {
                 InstallStep::TakeAsRecorded => {
                     tracing::info!(
                         deployment = self.name,
-                        "everything is in place: nothing is applied"
+                        "all objects are unchanged: nothing is applied"
                     );
                     let left = keep::as_left(items(), &seen).unwrap_or_default();
                     self.ctx.states.settle(&self.name, key, left, &seen);
@@ -246,7 +247,7 @@ impl<'a> DeploymentReconcile<'a> {
                     let fields = self.ctx.states.fields_digest(&self.name);
                     self.record(request, items(), fields).await?;
                 }
-                // Kinds that only the former content had are not watched any more.
+                // Ends the watches of kinds that only the former content had.
                 InstallStep::WatchAll => {
                     self.watch(request, items(), true).await?;
                 }
@@ -265,7 +266,7 @@ impl<'a> DeploymentReconcile<'a> {
         self.find_state(request, &items).await
     }
 
-    /// After a restart: finds the state of the installed `items`, without applying anything. Those
+    /// Finds the state of the installed `items` after a restart, without applying them. Objects
     /// that differ count as drifted.
     async fn find_state(
         &mut self,
@@ -303,7 +304,8 @@ impl<'a> DeploymentReconcile<'a> {
         Ok(())
     }
 
-    /// The content, the identity that installs it, and the namespace of its objects that name none, as the inventory records them.
+    /// Returns content digest, installing ServiceAccount and target namespace, as the inventory
+    /// records them.
     pub(in crate::reconcile) fn placement(&self, request: &InstallRequest<'_>) -> String {
         let namespace = self.spec.target_namespace.as_deref().unwrap_or("-");
         format!(
@@ -313,8 +315,9 @@ impl<'a> DeploymentReconcile<'a> {
         )
     }
 
-    /// Content, identity and settings: if one of them changes, everything is applied again. With the uid: what an earlier object of the same name had
-    /// installed says nothing of what this one may.
+    /// Returns the key of an installation: content, ServiceAccount, settings and uid. If it
+    /// changes, all objects are applied again. The uid separates it from an earlier object of the
+    /// same name, whose permissions prove nothing.
     pub(in crate::reconcile) fn content_key(&self, request: &InstallRequest<'_>) -> String {
         format!(
             "{}{} {}",
@@ -324,14 +327,16 @@ impl<'a> DeploymentReconcile<'a> {
         )
     }
 
-    /// Returns whether this content is what was installed last, even if an installation of other content began since.
+    /// Returns true if this content was installed last, even if an installation of other content
+    /// has started since.
     pub(in crate::reconcile) fn was_installed(&self, request: &InstallRequest<'_>) -> bool {
         let applied = self.placement(request);
         self.installed_content()
             .is_some_and(|installed| installed.installation.starts_with(&applied))
     }
 
-    /// Whether just this content was installed completely, as the same ServiceAccount and into the same namespace.
+    /// Returns true if this content is completely installed, by the same ServiceAccount and into
+    /// the same namespace.
     pub(in crate::reconcile) fn is_installed(&self, request: &InstallRequest<'_>) -> bool {
         let applied = self.placement(request);
         self.inventory.installation.starts_with(&applied)
@@ -340,8 +345,8 @@ impl<'a> DeploymentReconcile<'a> {
                 .is_some_and(|installed| installed.installation.starts_with(&applied))
     }
 
-    /// Opens the watches for `items`. Kinds that the content itself brings can be watched once they are served: `all` says that they are.
-    /// Says whether everything is watched.
+    /// Opens the watches for `items`. Kinds that the content itself defines are watched only once
+    /// they are served; `all` means that all are. Returns true if everything is watched.
     pub(in crate::reconcile) async fn watch(
         &self,
         request: &InstallRequest<'_>,
@@ -350,7 +355,7 @@ impl<'a> DeploymentReconcile<'a> {
     ) -> Result<bool, ReconcileError> {
         let failed = |error: kube::Error| {
             ReconcileError::api(
-                "ask what may be watched",
+                "check the permissions for watches",
                 reason::CREATE_DYNAMIC_WATCH_FAILED,
                 &error,
             )
@@ -373,7 +378,8 @@ impl<'a> DeploymentReconcile<'a> {
             }
         }
         let complete = watched.len() == items.len();
-        // Until other content is installed completely, objects of the former one are kept, and watched.
+        // Objects of the former content are maintained and watched until other content is
+        // completely installed.
         let only = self.is_installed(request);
         let subjects = self
             .ctx
@@ -396,7 +402,8 @@ impl<'a> DeploymentReconcile<'a> {
         Ok(complete)
     }
 
-    /// The recorded objects among `items` that exist. Those that no watch shows, such as one without our labels, are looked at one by one.
+    /// Returns the recorded objects among `items` that exist. Objects that no watch reports, for
+    /// example without the owner labels, are read one by one.
     pub(in crate::reconcile) async fn seen(
         &self,
         request: &InstallRequest<'_>,
@@ -416,7 +423,7 @@ impl<'a> DeploymentReconcile<'a> {
         Ok(seen)
     }
 
-    /// Whether what was seen is just what is recorded that our last apply left.
+    /// Returns true if the observed objects equal the recorded result of the last apply.
     fn is_as_left(
         &self,
         items: &[Item],
@@ -436,7 +443,7 @@ impl<'a> DeploymentReconcile<'a> {
             .is_some_and(|digest| installed.fields_digest.as_deref() == Some(digest.as_str()))
     }
 
-    /// What all steps of one installation share.
+    /// Returns the values that all steps of one installation share.
     pub(in crate::reconcile) fn install<'b>(
         &self,
         request: &InstallRequest<'b>,

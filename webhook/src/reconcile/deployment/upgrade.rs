@@ -1,5 +1,5 @@
-//! Status fields about new content that is not installed completely. Nothing is decided from them.
-//! The record of what is installed is in `installation_record`.
+//! Status fields about new content that is not completely installed. Nothing depends on them.
+//! `installation_record` records the installed content.
 
 use bundle_api::deployment_status::Upgrade;
 
@@ -9,7 +9,8 @@ use crate::reconcile::deployment::controller::{DeploymentReconcile, LISTED};
 use crate::reconcile::install::executor::Done;
 
 impl DeploymentReconcile<'_> {
-    /// Shows that the content of `generated` is awaited while other content is installed.
+    /// Shows in the status that the content of `generated` is pending while other content is
+    /// installed.
     pub(in crate::reconcile) fn show_upgrade(&mut self, generated: &GeneratedBundle) {
         let active = self.status.active_bundle.as_deref();
         let Some(content) = &generated.content else {
@@ -31,7 +32,8 @@ impl DeploymentReconcile<'_> {
         }
     }
 
-    /// Shows which of `items` were applied before it went wrong, together with those of earlier attempts.
+    /// Shows which of `items` were applied before a failure, together with those of earlier
+    /// attempts.
     pub(in crate::reconcile) fn show_applied(
         &mut self,
         generated: &GeneratedBundle,

@@ -1,5 +1,5 @@
-//! Keeping what is installed: drifted objects applied again, those that somebody wrote verified, health looked at where something moved.
-//! Not here: seeing drift (drift::watch, drift::states), or installing (deployment::steps).
+//! Maintenance of installed objects: restores drifted objects, verifies objects that another actor
+//! wrote, and checks health after changes. `drift::watch` and `drift::states` detect drift.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::time::{Duration, Instant};
@@ -27,11 +27,12 @@ use crate::reconcile::install::apply::{
 use crate::reconcile::install::executor::{self, Done, Install};
 use crate::reconcile::rights::requester_check::RequesterCheck;
 
-/// Message for an object whose kind the API server does not list.
+/// Message for an object whose kind the API server does not serve.
 const KIND_GONE: &str = "its kind is gone";
 impl DeploymentReconcile<'_> {
-    /// Restores what has drifted and verifies what somebody wrote, of the objects that `request` is about. Returns when to verify the next one. An error is
-    /// returned until the objects that it is about are restored, also while they wait for their next attempt.
+    /// Restores drifted objects of `request` that are in `scope`, and verifies objects that another
+    /// actor wrote. Returns the time until the next verification. An error is returned on each call
+    /// until its objects are restored, also while they wait for their next attempt.
     pub(in crate::reconcile) async fn restore(
         &mut self,
         request: &InstallRequest<'_>,
@@ -46,7 +47,7 @@ impl DeploymentReconcile<'_> {
         }
         match (result, states.restore_error(&self.name)) {
             (Ok(_), Some(error)) => Err(error),
-            // Also the objects that were not tried this time.
+            // The message also names objects that were not tried this time.
             (Err(error), Some(kept)) => Err(ReconcileError {
                 message: kept.message,
                 ..error
@@ -90,14 +91,15 @@ impl DeploymentReconcile<'_> {
             .into_iter()
             .partition(|key| known.contains(key.as_str()));
         if !unknown.is_empty() && scope == Scope::All {
-            // The kind has another scope by now: its objects have other names.
+            // The scope of the kind changed, so its objects have other keys.
             self.ctx.states.forget_content(&self.name);
             return Ok(Some(Duration::ZERO));
         }
-        // The values of these are not known any more.
+        // The content has no values for these objects.
         let states = &self.ctx.states;
         states.not_restored(&self.name, &unknown, RestoreFailure::Refused);
-        // What drifts from here on waits for the next time: nobody was asked about it.
+        // Objects that drift from here on wait for the next reconcile, because their permissions
+        // were not checked.
         if correct {
             drifted = restorable(self);
             drifted.retain(|key| known.contains(key.as_str()));
@@ -105,7 +107,7 @@ impl DeploymentReconcile<'_> {
         let before = self.restored.len();
         let install = self.install(request, reason::RECONCILE_FAILED);
         let healed = if correct {
-            // What has drifted, and what is due to be verified.
+            // Drifted objects, and objects that are due for verification.
             items.retain(|item| drifted.contains(&item.key) || due.contains(&item.key));
             let check = match self.authorize_repair(request, &items).await {
                 Ok(check) => check,
@@ -114,7 +116,7 @@ impl DeploymentReconcile<'_> {
                     return Err(error);
                 }
             };
-            // What has drifted is looked at and restored below.
+            // Drifted objects are restored below.
             let suspects = items
                 .iter()
                 .filter(|item| due.contains(&item.key) && !drifted.contains(&item.key))
@@ -148,7 +150,8 @@ impl DeploymentReconcile<'_> {
         Ok(self.ctx.states.suspects(&self.name, Instant::now()).1)
     }
 
-    /// Records that nothing could be tried for these objects, and has kinds looked up anew.
+    /// Records that these objects could not be tried, and drops cached discovery data of custom
+    /// kinds.
     async fn not_restored(&self, keys: &BTreeSet<String>, error: &ReconcileError) {
         let failure = if error.retry == RetryPolicy::Soon {
             RestoreFailure::Passing
@@ -159,7 +162,8 @@ impl DeploymentReconcile<'_> {
         self.ctx.apis.forget_custom().await;
     }
 
-    /// Applies objects once more that somebody wrote without our entry showing a change: what is as it was stays, and the rest is restored.
+    /// Applies objects that another actor wrote, although their recorded fields show no change.
+    /// Unchanged objects count as verified, all others as restored.
     async fn verify_suspects(
         &mut self,
         check: &RequesterCheck<'_>,
@@ -175,7 +179,7 @@ impl DeploymentReconcile<'_> {
             })
             .collect();
         let (mut plan, failed) = ApplyPlan::prepare(check.preparer(), &suspects, &targets).await;
-        // As any other drift: it is restored, and where an error is in the way, that is said.
+        // The object counts as drifted, so the next attempt reports its error.
         states.doubt(
             &self.name,
             failed.iter().map(|(item, _)| item.key.clone()).collect(),
@@ -208,7 +212,7 @@ impl DeploymentReconcile<'_> {
         refused
     }
 
-    /// The same where drift is only reported.
+    /// Verifies the same objects by dry run, because drift is only reported.
     async fn verify_by_dry_run(
         &self,
         request: &InstallRequest<'_>,
@@ -237,13 +241,14 @@ impl DeploymentReconcile<'_> {
         }
     }
 
-    /// Whether an apply of an object changed nothing.
+    /// Returns true if an apply left the object unchanged.
     fn is_as_applied(&self, item: &Item, applied: &Applied) -> bool {
         let before = self.ctx.states.state(&self.name, &item.key);
         applied.seen.state.fingerprint == before.and_then(|state| state.fingerprint)
     }
 
-    /// Applies again what has drifted, in the order of installation. An object that somebody else made in the place of ours stops no other.
+    /// Applies drifted objects again, in the order of installation. An error of one object does not
+    /// stop the others.
     async fn heal(
         &mut self,
         request: &InstallRequest<'_>,
@@ -280,7 +285,7 @@ impl DeploymentReconcile<'_> {
                 .filter(|item| {
                     let recorded = self.inventory.uid(&item.key);
                     match targets.get(&item.key) {
-                        // Also one that somebody else made in the place of ours.
+                        // An object that another actor created in its place counts as absent too.
                         Some(Target::Uid(uid)) => recorded != Some(uid.as_str()),
                         Some(Target::Absent) => true,
                         None => recorded.is_none(),
@@ -299,7 +304,7 @@ impl DeploymentReconcile<'_> {
             if !failed.is_empty() {
                 last_error = Some(not_prepared(&failed));
             }
-            // Before the record: what is refused was never about to be created.
+            // Rejected objects must not get an intent in the inventory.
             let (applies, refused) = check.before_repair(items, &mut plan).await;
             if let Err(error) = refused {
                 last_error = Some(error);
@@ -307,7 +312,7 @@ impl DeploymentReconcile<'_> {
             let targets = applies.iter().map(CheckedApply::key_and_target);
             let intents = self.record_targets(targets).await?;
             let mut done = Done::default();
-            // Asked before our own writes are seen.
+            // The cause must be read before the watches report the own writes.
             let mut causes: BTreeMap<&str, String> = items
                 .iter()
                 .filter_map(|item| {
@@ -321,7 +326,7 @@ impl DeploymentReconcile<'_> {
                 let failure = match done.failed.get(&item.key) {
                     _ if done.left.contains_key(&item.key) => continue,
                     Some(failure) => *failure,
-                    // It was refused before it was sent.
+                    // The object was rejected before a request was sent.
                     None if last_error
                         .as_ref()
                         .is_some_and(|t| t.retry != RetryPolicy::Soon) =>
@@ -340,7 +345,7 @@ impl DeploymentReconcile<'_> {
             for (key, left) in done.left {
                 let cause = causes.remove(key.as_str());
                 ctx.states.healed(&self.name, &key, left);
-                // Giving replicas up to an autoscaler corrects nothing.
+                // An object whose replicas were released to an autoscaler is not restored.
                 if left.state.map(|state| state.revision) != before.get(&key).copied() {
                     self.restored.push(Restored { key, cause });
                 }
@@ -352,7 +357,7 @@ impl DeploymentReconcile<'_> {
         last_error.map_or(Ok(()), Err)
     }
 
-    /// Whether an object that no field tells about is ours and has everything that we applied.
+    /// Returns true if an object without a field entry has the recorded uid and all applied values.
     async fn is_untouched(&self, client: &Client, item: &Item) -> bool {
         match object::look(client, &item.kind, &item.id).await {
             Ok(Some(seen)) if self.inventory.owns(&item.key, &seen.uid) => {
@@ -363,7 +368,7 @@ impl DeploymentReconcile<'_> {
     }
 }
 
-/// What keeps objects from being restored before anything is sent.
+/// Returns the error about objects that could not be prepared.
 fn not_prepared(failed: &[(&Item, ApplyError)]) -> ReconcileError {
     let messages = failed
         .iter()
@@ -377,7 +382,7 @@ fn not_prepared(failed: &[(&Item, ApplyError)]) -> ReconcileError {
     )
 }
 
-/// Returns whether kinds come or change when the object is applied.
+/// Returns true if applying the object changes the served kinds.
 pub(in crate::reconcile) fn defines_kinds(item: &Item) -> bool {
     matches!(
         (item.id.group.as_str(), item.id.kind.as_str()),
@@ -386,7 +391,7 @@ pub(in crate::reconcile) fn defines_kinds(item: &Item) -> bool {
     )
 }
 
-/// Whether an object without managed fields still has everything that we applied.
+/// Returns true if the object still has all applied values.
 async fn covered(client: &Client, item: &Item) -> bool {
     let namespace = item.id.namespace.as_deref();
     match object::read(client, &item.kind, namespace, &item.id.name).await {
@@ -397,7 +402,8 @@ async fn covered(client: &Client, item: &Item) -> bool {
     }
 }
 
-/// The items that are not there, or lack something that we apply: found by reading each of them, where hashes do not tell.
+/// Returns the keys of items that do not exist or lack an applied value. Reads each object, for
+/// cases without recorded fields.
 pub(in crate::reconcile) async fn changed(
     client: &Client,
     items: &[Item],
@@ -411,7 +417,8 @@ pub(in crate::reconcile) async fn changed(
     looked.into_iter().flatten().collect()
 }
 
-/// Looks at each object that moved, and records how it is. Says whether one could not be read and has to be looked at again.
+/// Checks the health of each touched object, and records it. Returns true if an object must be
+/// checked again, because it could not be read or its kind was not served.
 pub(in crate::reconcile) async fn look(ctx: &Context, client: &Client, deployment: &str) -> bool {
     let mut again = false;
     let touched = ctx.states.take_touched(deployment);
@@ -424,7 +431,8 @@ pub(in crate::reconcile) async fn look(ctx: &Context, client: &Client, deploymen
     for (key, health) in looked {
         let why = match health {
             Ok(Health::Ready) => None,
-            // Discovery may be behind a definition that was established just now.
+            // Discovery data can be older than a CustomResourceDefinition that was established just
+            // now.
             Ok(Health::Waiting(why)) if why == KIND_GONE => {
                 again = true;
                 ctx.states.touch(deployment, &key);
@@ -451,7 +459,7 @@ async fn health_of(ctx: &Context, client: &Client, key: &str) -> Result<Health, 
     };
     let mut live = object::read(client, &kind, namespace, name).await?;
     if live.is_none() && is_custom(&kind.resource.api_version) {
-        // Its kind may be served in another version by now.
+        // The kind can have another served version by now.
         ctx.apis.forget_custom().await;
         live = match ctx.apis.preferred(&group_kind).await? {
             Some(now) if now != kind => object::read(client, &now, namespace, name).await?,
@@ -467,7 +475,8 @@ async fn health_of(ctx: &Context, client: &Client, key: &str) -> Result<Health, 
     })
 }
 
-/// What was seen of `items`, as what our last apply left; none if one of them is not there, not ours or told by no fields.
+/// Returns the observed states of `items` as applied states. `None` if an item does not exist or
+/// has no field entry.
 pub(in crate::reconcile) fn as_left(
     items: &[Item],
     seen: &BTreeMap<String, object::ObservedObject>,

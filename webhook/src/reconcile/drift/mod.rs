@@ -1,4 +1,5 @@
-//! Keeping what is installed: watches, the state of each installed object, and restoring what drifted.
+//! Maintenance of installed content: watches, the state of each installed object, and restoring
+//! drifted objects.
 
 pub(super) mod keep;
 pub(super) mod restored;

@@ -1,16 +1,15 @@
-//! Which objects a restore is about, and what it has restored.
-//! Not here: restoring them (drift::keep).
+//! The scope and the result of restoring objects.
 
 use std::collections::BTreeSet;
 
-/// The objects that are kept.
+/// The objects that a restore handles.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::reconcile) enum Scope<'k> {
-    /// All of the content.
+    /// All objects of the content.
     All,
-    /// Just these.
+    /// Only these objects.
     Only(&'k BTreeSet<String>),
-    /// All but these.
+    /// All objects except these.
     Except(&'k BTreeSet<String>),
 }
 
@@ -28,7 +27,7 @@ impl Scope<'_> {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::reconcile) struct Restored {
     pub(in crate::reconcile) key: String,
-    /// Reason for which it was out of line, as far as that is known.
+    /// The cause of the drift, if it is known.
     pub(in crate::reconcile) cause: Option<String>,
 }
 

@@ -1,5 +1,5 @@
-//! What has to be watched for a set of objects: every namespace at once where the installing identity may, else just those in use.
-//! Not here: the watches themselves (drift::watch).
+//! The watches that a set of objects needs: one for all namespaces if the installing ServiceAccount
+//! has the permission, otherwise one for each namespace.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::{Mutex, PoisonError};
@@ -14,17 +14,17 @@ use crate::reconcile::api::discovery::Kind;
 use crate::reconcile::content::items::Item;
 use crate::reconcile::drift::watch::Subject;
 
-/// How long an answer counts: rights are given and taken.
+/// Time for which an access review is cached. Permissions can change.
 const COUNTS: Duration = Duration::from_secs(300);
 
-/// Answers to "may this identity list and watch this kind everywhere?".
+/// Cached access reviews: true if the ServiceAccount can list and watch the kind in all namespaces.
 #[derive(Default)]
 pub(in crate::reconcile) struct Scopes {
     answers: Mutex<HashMap<(ServiceAccount, Kind), (Instant, bool)>>,
 }
 
 impl Scopes {
-    /// The subjects to watch for `items`.
+    /// Returns the watches that `items` need.
     pub(in crate::reconcile) async fn subjects<'a>(
         &self,
         client: &Client,
@@ -66,7 +66,7 @@ impl Scopes {
         Ok(subjects)
     }
 
-    /// Whether `account` may list and watch `kind` in every namespace.
+    /// Returns true if `account` has permission to list and watch `kind` in all namespaces.
     pub(in crate::reconcile) async fn everywhere(
         &self,
         client: &Client,

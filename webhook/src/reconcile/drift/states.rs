@@ -1,5 +1,5 @@
-//! What each deployment has installed, as a key and a hash an object, and what of it has come out of line since.
-//! Not here: the watches that tell (drift::watch), or putting things right (drift::keep).
+//! The state of the installed objects of each deployment, and their drift. `drift::watch` reports
+//! changes, and `drift::keep` restores objects.
 
 mod restores;
 mod told;
@@ -26,78 +26,79 @@ use crate::reconcile::api::object::ObservedObject;
 use crate::reconcile::error::ReconcileError;
 use crate::reconcile::install::jobs::JobEnds;
 
-/// After so long without a verification of an object, the next one is the first again.
+/// Time without a verification after which the verification delay of an object starts again at its
+/// minimum.
 const QUIET_OBJECT: Duration = Duration::from_secs(120);
 
-/// What our last apply left of one object.
+/// The state of an object after the last apply.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::reconcile) struct AppliedState {
-    /// None if it is not known, so that only reading the object tells.
+    /// `None` if the state is unknown, so that only reading the object shows drift.
     pub(in crate::reconcile) state: Option<ObjectState>,
-    /// Its resource version.
+    /// The resourceVersion of the object.
     pub(in crate::reconcile) version: u64,
 }
 
 impl AppliedState {
-    /// Whether our entry in `managedFields` tells drift.
+    /// Returns true if the `managedFields` entry of the controller shows drift.
     fn is_told_by_fields(&self) -> bool {
         self.state.is_some_and(|state| state.fingerprint.is_some())
     }
 }
 
-/// An object that was written by somebody, and does not show that it was ours that changed.
+/// An object that another actor wrote, and whose recorded fields show no change.
 #[derive(Debug, Clone, Copy)]
 struct Suspect {
-    /// When it is to be verified; none: it was, and nothing has been written since.
+    /// The time of its verification. `None` after a verification without later writes.
     due: Option<Instant>,
-    /// How many times in a row it was verified and had not drifted.
+    /// The number of consecutive verifications without drift.
     times: u32,
     last: Instant,
 }
 
-/// What is known of one deployment.
+/// The state of one deployment.
 #[derive(Default)]
 struct InstalledState {
-    /// What is ours, as it is recorded.
+    /// The recorded objects of the deployment.
     inventory: Arc<Inventory>,
-    /// The content that these objects are of.
+    /// The key of the content that the objects belong to.
     digest: String,
     objects: HashMap<String, AppliedState>,
-    /// While objects are being applied, events tell nothing new: what they brought is looked at when it is settled.
+    /// True while objects are being applied. Events are only logged then, and evaluated at the end.
     busy: bool,
     partial: Option<Partial>,
     held: Option<Held>,
     drifted: BTreeMap<String, Drift>,
     restores: BTreeMap<String, RestoreBackoff>,
-    /// Reasons for which objects could not be restored, and their keys.
+    /// The error of the last restores, and the keys of its objects.
     restore_error: Option<(ReconcileError, BTreeSet<String>)>,
     suspects: BTreeMap<String, Suspect>,
     touched: BTreeSet<String>,
     unhealthy: BTreeMap<String, String>,
     told: ObservationLog,
-    /// Set while kinds that the content brings are not served, so that not all objects are watched.
+    /// Set while kinds of the content are not served, so that their objects are not watched.
     unwatched: Option<UnwatchedKinds>,
 }
 
-/// Kinds of the content that could not be watched yet.
+/// Kinds of the content that are not watched yet.
 #[derive(Debug, Clone, Copy, Default)]
 struct UnwatchedKinds {
-    /// True if an object was restored since: the kinds may be served by now.
+    /// True if an object was restored since then, so that the kinds can be served now.
     has_restored: bool,
 }
 
-/// The books of all deployments.
+/// The states of all deployments.
 pub(in crate::reconcile) struct InstalledStates {
     all: Mutex<HashMap<String, InstalledState>>,
-    /// The moment that times of restores are counted from.
+    /// The origin of the times of restores.
     began: Instant,
     wake: mpsc::UnboundedSender<String>,
-    /// States of Jobs, or those that they had when they were deleted.
+    /// The end states of Jobs, also of deleted ones.
     pub(in crate::reconcile) job_ends: JobEnds,
 }
 
 impl InstalledStates {
-    /// `wake` is told the name of each deployment that has something to do.
+    /// `wake` receives the name of each deployment that needs a reconcile.
     pub(in crate::reconcile) fn new(wake: mpsc::UnboundedSender<String>) -> Self {
         Self {
             all: Mutex::default(),
@@ -112,12 +113,13 @@ impl InstalledStates {
         act(states.entry(deployment.to_owned()).or_default())
     }
 
-    /// From now on this is what belongs to `deployment`.
+    /// Replaces the inventory of `deployment`.
     pub(in crate::reconcile) fn set_inventory(&self, deployment: &str, inventory: Arc<Inventory>) {
         self.with(deployment, |book| book.inventory = inventory);
     }
 
-    /// Those of `deployments` whose inventory has the object `key`: an event about any other object is nobody's.
+    /// Returns those of `deployments` whose inventory contains the object `key`. Events about other
+    /// objects are ignored.
     pub(in crate::reconcile) fn recorders(&self, deployments: &[String], key: &str) -> Vec<String> {
         let states = self.all.lock().unwrap_or_else(PoisonError::into_inner);
         deployments
@@ -131,13 +133,13 @@ impl InstalledStates {
             .collect()
     }
 
-    /// Whether some inventory has the object `key`.
+    /// Returns true if any inventory contains the object `key`.
     pub(in crate::reconcile) fn is_recorded(&self, key: &str) -> bool {
         let states = self.all.lock().unwrap_or_else(PoisonError::into_inner);
         states.values().any(|book| book.inventory.has(key))
     }
 
-    /// Whether just this object belongs to `deployment`.
+    /// Returns true if `deployment` owns the object with this key and uid.
     pub(in crate::reconcile) fn owns(&self, deployment: &str, key: &str, uid: &str) -> bool {
         let states = self.all.lock().unwrap_or_else(PoisonError::into_inner);
         states
@@ -145,13 +147,14 @@ impl InstalledStates {
             .is_some_and(|book| book.inventory.owns(key, uid))
     }
 
-    /// A reconcile of `deployment` begins: from now on, what watches tell is compared with all that the reconcile records later.
+    /// Starts logging the events for `deployment`. Results that the reconcile records later are
+    /// compared with them.
     pub(in crate::reconcile) fn begin_reconcile(&self, deployment: &str) {
         self.with(deployment, |book| book.told.begin());
     }
 
-    /// The reconcile is over. If not all objects are watched, the next one finds the content and its
-    /// watches again.
+    /// Ends the event log. If some kinds are not watched, the content key is removed, so that the
+    /// next reconcile finds the content and opens its watches again.
     pub(in crate::reconcile) fn end_reconcile(&self, deployment: &str) {
         let work = self.with(deployment, |book| {
             book.told.end();
@@ -166,14 +169,15 @@ impl InstalledStates {
         }
     }
 
-    /// Kinds that the content of `deployment` brings are not served, and their objects not watched.
+    /// Records that some kinds of the content are not served, so that their objects are not
+    /// watched.
     pub(in crate::reconcile) fn lacks_watches(&self, deployment: &str) {
         self.with(deployment, |book| {
             book.unwatched = Some(UnwatchedKinds::default());
         });
     }
 
-    /// Changes what is known of the object `key`, and then takes in again what was told of it meanwhile.
+    /// Changes the state of the object `key`, and then evaluates its last logged event again.
     fn record(&self, deployment: &str, key: &str, change: impl FnOnce(&mut InstalledState)) {
         let work = self.with(deployment, |book| {
             change(book);
@@ -185,7 +189,7 @@ impl InstalledStates {
         }
     }
 
-    /// The objects to verify now, and how long it is until the next one.
+    /// Returns the objects that are due for verification, and the time until the next one is due.
     pub(in crate::reconcile) fn suspects(
         &self,
         deployment: &str,
@@ -196,7 +200,7 @@ impl InstalledStates {
             let mut due = BTreeSet::new();
             let mut next = None::<Duration>;
             for (key, suspect) in &book.suspects {
-                // What is out of line is restored, and needs no verification.
+                // Drifted objects are restored and need no verification.
                 if book.drifted.contains_key(key) {
                     continue;
                 }
@@ -215,7 +219,7 @@ impl InstalledStates {
         })
     }
 
-    /// One object was verified: it has everything, and this is how it is now.
+    /// Records that an object was verified: it has all applied values, and its state is `left`.
     pub(in crate::reconcile) fn verified(
         &self,
         deployment: &str,
@@ -234,14 +238,15 @@ impl InstalledStates {
         });
     }
 
-    /// The content that is known to be in place, if any is.
+    /// Returns the key of the content that is known to be in place.
     pub(in crate::reconcile) fn content(&self, deployment: &str) -> Option<String> {
         self.with(deployment, |book| {
             (!book.busy && !book.digest.is_empty()).then(|| book.digest.clone())
         })
     }
 
-    /// From now until it is settled, objects of `deployment` change by our own hand.
+    /// Marks `deployment` as busy: the controller itself changes its objects until
+    /// [`Self::finish_apply`].
     pub(in crate::reconcile) fn begin(&self, deployment: &str) {
         self.with(deployment, |book| {
             book.busy = true;
@@ -249,7 +254,8 @@ impl InstalledStates {
         });
     }
 
-    /// All of the content is in place. What was seen later than our own writes, and differs, has drifted meanwhile.
+    /// Records that all of the content is in place. Objects that were observed later than their
+    /// apply, with another state, have drifted.
     pub(in crate::reconcile) fn settle(
         &self,
         deployment: &str,
@@ -282,7 +288,7 @@ impl InstalledStates {
         }
     }
 
-    /// One object was applied again.
+    /// Records that an object was applied again.
     pub(in crate::reconcile) fn healed(&self, deployment: &str, key: &str, left: AppliedState) {
         self.record(deployment, key, |book| {
             if let Some(unwatched) = &mut book.unwatched {
@@ -301,7 +307,7 @@ impl InstalledStates {
         });
     }
 
-    /// These objects were found to be out of line.
+    /// Records that these objects have drifted.
     pub(in crate::reconcile) fn doubt(&self, deployment: &str, keys: BTreeSet<String>) {
         self.with(deployment, |book| {
             for key in keys {
@@ -315,21 +321,21 @@ impl InstalledStates {
         });
     }
 
-    /// The health of an object is looked at again.
+    /// Marks an object for a health check.
     pub(in crate::reconcile) fn touch(&self, deployment: &str, key: &str) {
         self.with(deployment, |book| {
             book.touched.insert(key.to_owned());
         });
     }
 
-    /// One object was read, and has everything.
+    /// Records that an object was read and has all applied values.
     pub(in crate::reconcile) fn settled(&self, deployment: &str, key: &str) {
         self.record(deployment, key, |book| {
             book.drifted.remove(key);
         });
     }
 
-    /// These objects are gone as they should be: nothing is expected of them any more.
+    /// Removes objects that are gone as expected, such as expired Jobs.
     pub(in crate::reconcile) fn expired(&self, deployment: &str, keys: &BTreeSet<String>) {
         self.with(deployment, |book| {
             for key in keys {
@@ -342,13 +348,13 @@ impl InstalledStates {
         });
     }
 
-    /// The deployments that something is known of.
+    /// Returns the names of all deployments with a state.
     pub(in crate::reconcile) fn names(&self) -> Vec<String> {
         let states = self.all.lock().unwrap_or_else(PoisonError::into_inner);
         states.keys().cloned().collect()
     }
 
-    /// Forgets everything about `deployment`.
+    /// Removes the state of `deployment`.
     pub(in crate::reconcile) fn close(&self, deployment: &str) {
         self.all
             .lock()
@@ -356,7 +362,7 @@ impl InstalledStates {
             .remove(deployment);
     }
 
-    /// The objects that are out of line, and since when.
+    /// Returns the drifted objects with the time since when they have drifted.
     pub(in crate::reconcile) fn drifted(&self, deployment: &str) -> BTreeMap<String, Timestamp> {
         self.with(deployment, |book| {
             let drifted = book.drifted.iter();
@@ -366,12 +372,12 @@ impl InstalledStates {
         })
     }
 
-    /// What our last apply left of the object, if that is known.
+    /// Returns the state of the object after the last apply, if it is known.
     pub(in crate::reconcile) fn state(&self, deployment: &str, key: &str) -> Option<ObjectState> {
         self.with(deployment, |book| book.objects.get(key)?.state)
     }
 
-    /// Whether it is known what our last apply left of the object.
+    /// Returns true if the recorded fields of the object show drift.
     pub(in crate::reconcile) fn is_told_by_fields(&self, deployment: &str, key: &str) -> bool {
         self.with(deployment, |book| {
             book.objects
@@ -380,12 +386,12 @@ impl InstalledStates {
         })
     }
 
-    /// The objects whose health may have changed; from now on they count as looked at.
+    /// Returns and clears the set of objects whose health can have changed.
     pub(in crate::reconcile) fn take_touched(&self, deployment: &str) -> BTreeSet<String> {
         self.with(deployment, |book| std::mem::take(&mut book.touched))
     }
 
-    /// Records why an object is not healthy; none if it is.
+    /// Records why an object is unhealthy, or `None` if it is healthy.
     pub(in crate::reconcile) fn record_health(
         &self,
         deployment: &str,
@@ -402,17 +408,18 @@ impl InstalledStates {
         });
     }
 
-    /// The objects that are not healthy, and why.
+    /// Returns the unhealthy objects with the reason.
     pub(in crate::reconcile) fn unhealthy(&self, deployment: &str) -> BTreeMap<String, String> {
         self.with(deployment, |book| book.unhealthy.clone())
     }
 
-    /// One digest over what our last apply left of everything; none if that is not known of each object.
+    /// Returns a digest over the applied states of all objects. `None` if the state of an object is
+    /// unknown.
     pub(in crate::reconcile) fn fields_digest(&self, deployment: &str) -> Option<Digest> {
         self.with(deployment, |book| digest_of(&book.objects))
     }
 
-    /// A watch tells how an object is now.
+    /// Evaluates a watch event about the object `key`.
     pub(in crate::reconcile) fn changed(&self, users: &[String], key: &str, told: &Observation) {
         for deployment in users {
             let work = self.with(deployment, |book| {
@@ -425,7 +432,7 @@ impl InstalledStates {
         }
     }
 
-    /// A watch has listed everything of `kind`: what it did not list is not there.
+    /// Evaluates a complete list of `kind`: objects that it lacks do not exist.
     pub(in crate::reconcile) fn listed(
         &self,
         users: &[String],
@@ -436,7 +443,7 @@ impl InstalledStates {
         let group_kind = kind.group_kind().to_string();
         for deployment in users {
             let work = self.with(deployment, |book| {
-                // While objects are being applied, those that are about to be are not known otherwise.
+                // While objects are being applied, new objects are only in the inventory.
                 let applied = book.objects.keys().map(String::as_str);
                 let recorded = book.inventory.objects().filter(|_| book.busy);
                 let mine: BTreeSet<String> = applied
@@ -461,7 +468,7 @@ impl InstalledStates {
         }
     }
 
-    /// Something has changed about how these deployments are seen.
+    /// Reconciles these deployments, because the state of their watches changed.
     pub(in crate::reconcile) fn look_again(&self, deployments: &[String]) {
         for deployment in deployments {
             self.wake(deployment);
@@ -469,13 +476,13 @@ impl InstalledStates {
     }
 
     fn wake(&self, deployment: &str) {
-        // Nobody listens only while the process ends.
+        // The receiver only closes when the process ends.
         self.wake.send(deployment.to_owned()).ok();
     }
 }
 
 impl InstalledState {
-    /// Takes in how one object is; says whether there is something to do.
+    /// Evaluates an observation of an object. Returns true if the deployment needs a reconcile.
     fn look(&mut self, key: &str, told: &Observation) -> bool {
         if self.busy {
             return false;
@@ -515,7 +522,8 @@ impl InstalledState {
         work || touched
     }
 
-    /// Has the object verified: at once, or later where that was done shortly before.
+    /// Schedules the verification of an object: immediately, or with a delay after recent
+    /// verifications.
     fn suspect(&mut self, key: &str, now: Instant) {
         let suspect = self.suspects.entry(key.to_owned()).or_insert(Suspect {
             due: None,
@@ -532,7 +540,7 @@ impl InstalledState {
     }
 }
 
-/// One digest over the states of all objects.
+/// Returns a digest over the states of all objects.
 pub(in crate::reconcile) fn digest_of(objects: &HashMap<String, AppliedState>) -> Option<Digest> {
     let states: Option<Vec<_>> = objects
         .iter()
@@ -544,7 +552,8 @@ pub(in crate::reconcile) fn digest_of(objects: &HashMap<String, AppliedState>) -
     states.map(drift::combined)
 }
 
-/// The kind in a key: keys are [`bundle_core::object::ObjectId`]s in text, `Deployment.apps/team-a/web`.
+/// Returns the kind in a key. Keys are [`bundle_core::object::ObjectId`]s as text:
+/// `Deployment.apps/team-a/web`.
 fn group_kind(key: &str) -> GroupKind {
     GroupKind::parse(key.split('/').next().unwrap_or_default())
 }

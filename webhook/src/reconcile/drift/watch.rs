@@ -1,5 +1,5 @@
-//! Metadata watches on just the kinds that are in use, one for each installing identity, kind and scope, shared by all deployments that need it.
-//! Not here: what is done about drift (drift::keep), or which object belongs to whom (drift::states).
+//! Metadata watches on the kinds that are in use. Each belongs to one installing ServiceAccount,
+//! kind and scope, and deployments share it. `drift::states` evaluates the events.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -19,31 +19,33 @@ use crate::reconcile::api::discovery::Kind;
 use crate::reconcile::api::object::{self, ObservedObject};
 use crate::reconcile::drift::states::{InstalledStates, Observation};
 
-/// How long the first listing of a watch may take before an installation says that it cannot see its objects.
+/// Time limit for the first list of a watch. Afterwards the installation fails.
 const FIRST_LIST: Duration = Duration::from_secs(30);
 
-/// What one watch is about.
+/// The scope of one watch.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(in crate::reconcile) struct Subject {
     pub(in crate::reconcile) account: ServiceAccount,
     pub(in crate::reconcile) kind: Kind,
-    /// None: every namespace.
+    /// `None` means all namespaces.
     pub(in crate::reconcile) namespace: Option<String>,
 }
 
-/// Failures in a row after which a watch that has worked counts as blind; single ones are part of a long life.
+/// Consecutive failures after which a watch that has worked counts as failed. Single failures are
+/// normal.
 const BLIND: u32 = 3;
 
-/// How far a watch is.
+/// The state of a watch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Progress {
     Listing,
     Synced,
-    /// It does not see what happens. Before the first listing, or after several failures in a row.
+    /// The watch reports no events: before the first list, or after several consecutive failures.
     Failed(String),
 }
 
-/// What a watch sees, by object id in text: objects that some inventory has, and no others, whatever labels they bear.
+/// The objects that a watch reports, by object id as text. Contains only objects that an inventory
+/// records.
 type Table = Arc<Mutex<HashMap<String, ObservedObject>>>;
 
 struct Watch {
@@ -59,7 +61,7 @@ impl Drop for Watch {
     }
 }
 
-/// All watches of the process. They end with it.
+/// All watches of the process.
 pub(in crate::reconcile) struct Watches {
     states: Arc<InstalledStates>,
     open: Mutex<HashMap<Subject, Watch>>,
@@ -83,7 +85,8 @@ impl Watches {
         }
     }
 
-    /// Makes sure that `deployment` watches these subjects, and no others if `only` is true. Waits until each has listed what is there.
+    /// Opens these watches for `deployment`, and closes its others if `only` is true. Waits until
+    /// each watch has listed its objects.
     pub(in crate::reconcile) async fn keep(
         &self,
         deployment: &str,
@@ -142,7 +145,7 @@ impl Watches {
         Ok(())
     }
 
-    /// `deployment` watches nothing any more.
+    /// Ends all watches of `deployment`.
     pub(in crate::reconcile) fn leave(&self, deployment: &str) {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         open.retain(|_, watch| {
@@ -152,7 +155,7 @@ impl Watches {
         });
     }
 
-    /// Why drift of `deployment` may go unseen now, if one of its watches fails.
+    /// Returns why drift of `deployment` can be missed now, if one of its watches fails.
     pub(in crate::reconcile) fn blind(&self, deployment: &str) -> Option<String> {
         let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         open.iter().find_map(|(subject, watch)| {
@@ -172,7 +175,7 @@ impl Watches {
         })
     }
 
-    /// What the watches of `deployment` see of its objects, as far as they have been told: just those with the recorded uids.
+    /// Returns the objects of `deployment` that its watches report, with the recorded uids only.
     pub(in crate::reconcile) fn seen_of(
         &self,
         deployment: &str,
@@ -252,7 +255,8 @@ async fn follow(
         names::LABEL_OWNER_KIND,
         crate::reconcile::DEPLOYMENT
     );
-    // The labels keep foreign objects out of the answers. They decide nothing: an object of ours that lost them is gone for this watch, and looked at.
+    // The label selector only reduces traffic. An object without the label looks deleted to this
+    // watch, and is read.
     let config = watcher::Config::default()
         .labels(&selector)
         .page_size(object::PAGE);
@@ -270,7 +274,7 @@ async fn follow(
                 .collect()
         };
         match event {
-            // Only a complete listing or an event ends a row of failures.
+            // Only a complete list or an event resets the failure count.
             Ok(Event::Init) => {
                 listing = HashMap::new();
                 continue;
@@ -327,9 +331,11 @@ async fn follow(
             Err(error) => {
                 failures += 1;
                 let why = crate::chain(&error);
-                tracing::warn!(kind = %subject.kind.resource.plural, account = subject.account.user_name(), error = %why, "a watch on installed objects fails");
-                // It is tried again for ever; that it fails is told at once before it has ever worked, and later if it goes on.
-                // Users wait for the first listing in `keep`, and retry with a backoff of their own: to wake them would open the watch again at once.
+                tracing::warn!(kind = %subject.kind.resource.plural, account = subject.account.user_name(), error = %why, "a watch of installed objects failed and is retried");
+                // The watch is retried forever. A failure is reported at once before the first
+                // list, and after several failures later. Deployments that wait for the first list
+                // in `keep` retry with their own backoff. Waking them would open the watch again at
+                // once.
                 let mut has_worked = false;
                 told.send_if_modified(|progress| {
                     has_worked = *progress == Progress::Synced;

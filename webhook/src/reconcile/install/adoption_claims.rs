@@ -1,5 +1,5 @@
-//! Objects that BundleDeployments are taking over at this moment. Only the leader takes objects over, so that one set in its memory is enough.
-//! Not here: what is recorded of an object that was taken over (deployment::inventory).
+//! Objects that BundleDeployments are adopting at this moment. Only the leader adopts objects, so
+//! one set in its memory is sufficient.
 
 use std::collections::HashSet;
 use std::sync::{Mutex, PoisonError};
@@ -8,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 #[derive(Debug, Default)]
 pub(in crate::reconcile) struct AdoptionClaims(Mutex<HashSet<String>>);
 
-/// Keeps others from taking the same objects over until it is dropped.
+/// Blocks other adoptions of the same objects until it is dropped.
 #[derive(Debug)]
 pub(in crate::reconcile) struct AdoptionClaim<'a> {
     claims: &'a AdoptionClaims,
@@ -16,7 +16,8 @@ pub(in crate::reconcile) struct AdoptionClaim<'a> {
 }
 
 impl AdoptionClaims {
-    /// Claims all of `keys`. Fails with the first one that somebody else claims, and then claims none.
+    /// Claims all of `keys`. If another adoption claims one of them, claims none and returns that
+    /// key as the error.
     pub(in crate::reconcile) fn claim(
         &self,
         keys: Vec<String>,
@@ -55,7 +56,7 @@ mod tests {
     use super::*;
     use crate::reconcile::deployment::inventory::{Inventories, InventoryStoreError};
 
-    /// A client of a server that stores ConfigMaps.
+    /// Returns a client of a server that stores ConfigMaps.
     fn server() -> Client {
         let (service, mut server) = tower_test::mock::pair::<Request<Body>, Response<Body>>();
         tokio::spawn(async move {

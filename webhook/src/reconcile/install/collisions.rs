@@ -1,5 +1,5 @@
-//! Which object each item is applied to, and whether objects that exist already may be touched at all.
-//! Not here: applying them (install::executor), or what an inventory says (bundle_core::plan::inventory).
+//! The target of each item, and the rules for objects that already exist.
+//! `bundle_core::plan::inventory` decides which objects belong to a deployment.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -18,11 +18,11 @@ use crate::reconcile::install::apply::{ApplyPlan, Preparer, Target, Targets};
 use crate::reconcile::install::executor::{COMPLAINTS, Install};
 use crate::reconcile::rights::requester_check::RequesterCheck;
 
-/// Most objects that exist already and that a message names.
+/// Maximum number of existing objects in a message.
 const NAMED: usize = 3;
 
 impl DeploymentReconcile<'_> {
-    /// What applies are worked out from.
+    /// Returns the inputs for preparing applies.
     pub(in crate::reconcile) fn preparer(&self, request: &InstallRequest<'_>) -> Preparer {
         Preparer {
             client: request.client.clone(),
@@ -33,7 +33,8 @@ impl DeploymentReconcile<'_> {
         }
     }
 
-    /// Looks at the objects of a content, once, and works out what will be applied to each; or names every object that exists and is not ours.
+    /// Reads the objects of content once, and prepares an apply for each. The error names all
+    /// existing objects that belong to another owner.
     pub(in crate::reconcile) async fn plan<'i>(
         &self,
         request: &InstallRequest<'_>,
@@ -55,16 +56,17 @@ impl DeploymentReconcile<'_> {
     }
 }
 
-/// Objects that exist and belong to no BundleDeployment.
+/// Existing objects that no BundleDeployment records.
 #[derive(Default)]
 struct Collisions<'k> {
     unmanaged: Vec<&'k String>,
-    /// They were ours, and somebody deleted them and created others.
+    /// Objects whose recorded predecessor was deleted by another actor, which then created them.
     replaced: Vec<&'k String>,
 }
 
 impl Collisions<'_> {
-    /// Names some of them, and the way out; none if there are none.
+    /// Returns a message that names some of the objects and the next step, or `None` without
+    /// objects.
     fn message(&self) -> Option<String> {
         let mut parts = Vec::new();
         match self.unmanaged[..] {
@@ -79,7 +81,7 @@ impl Collisions<'_> {
         if !self.replaced.is_empty() {
             let list = some_of(&self.replaced, NAMED);
             parts.push(format!(
-                "somebody deleted objects of this deployment and created others under their names: {list}"
+                "objects of this deployment were deleted and created again by another actor: {list}"
             ));
         }
         let them = if self.unmanaged.len() + self.replaced.len() == 1 {
@@ -97,7 +99,8 @@ impl Collisions<'_> {
 }
 
 impl Install<'_> {
-    /// Says to which object each item will be applied, or names every object that exists and is not ours. `seen` are those that our watches know.
+    /// Returns the target of each item. The error names all existing objects that belong to another
+    /// owner. `seen` are the objects that watches report.
     pub(in crate::reconcile) async fn targets(
         &self,
         items: &[&Item],
@@ -109,7 +112,7 @@ impl Install<'_> {
             .filter(|item| !seen.contains_key(&item.key))
             .partition(|item| item.phase == Phase::Namespaces);
         let found = self.look_at(namespaces.iter().copied()).await?;
-        // Nothing exists in a namespace that does not.
+        // A missing namespace contains no objects.
         let empty: HashSet<&str> = namespaces
             .iter()
             .filter(|item| !found.contains_key(&item.key))
@@ -148,7 +151,8 @@ impl Install<'_> {
             .collect())
     }
 
-    /// Whether objects that are not recorded may be taken over: never those that another inventory has, and others only where that is asked for.
+    /// Checks that unrecorded objects can be adopted: never those that another inventory records,
+    /// and others only if the spec requests it.
     async fn may_adopt(
         &self,
         foreign: &BTreeMap<String, String>,
@@ -163,7 +167,7 @@ impl Install<'_> {
             return Err(ReconcileError::new(
                 codes::install::NAMESPACE_CREATED,
                 self.reason,
-                format!("{key} was missing, and somebody else created it at the same time"),
+                format!("{key} was created by another actor at the same time"),
                 RetryPolicy::Soon,
             ));
         }
@@ -196,7 +200,7 @@ impl Install<'_> {
         ))
     }
 
-    /// Those of `items` that exist, by key.
+    /// Returns those of `items` that exist, by key.
     pub(in crate::reconcile) async fn look_at(
         &self,
         items: impl Iterator<Item = &Item> + Send,
@@ -261,7 +265,7 @@ mod tests {
                 0,
                 1,
                 format!(
-                    "somebody deleted objects of this deployment and created others under their names: ConfigMap/n/0; take it {out}"
+                    "objects of this deployment were deleted and created again by another actor: ConfigMap/n/0; take it {out}"
                 ),
             ),
         ] {

@@ -1,6 +1,5 @@
-//! From checked applies to objects on the cluster, phase by phase.
-//! Not here: whether it may be done at all (rights::authorize, deployment::approve, rights::requester_check), which objects may be touched (install::collisions), the requests (install::apply), or what is
-//! removed afterwards (removal::prune).
+//! Sends checked applies round by round. `rights` and `deployment::approve` check the permissions
+//! before, and `install::collisions` decides which objects are applied.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -22,41 +21,41 @@ use crate::reconcile::install::apply::{
 use crate::reconcile::rights::dry_run_complaints::DryRunComplaints;
 use crate::reconcile::rights::requester_check::RequesterCheck;
 
-/// How many complaints a message holds.
+/// Maximum number of complaints in a message.
 pub(in crate::reconcile) const COMPLAINTS: usize = 20;
 
-/// Begins messages about objects that the API server cannot store.
+/// Prefix of messages about objects that the API server cannot store.
 pub(in crate::reconcile) const CANNOT_STORE: &str = "the API server cannot store: ";
 
-/// What all steps of one installation share.
+/// Values that all steps of one installation share.
 pub(in crate::reconcile) struct Install<'a> {
-    /// Acts as the installing identity.
+    /// Client of the installing ServiceAccount.
     pub(in crate::reconcile) client: &'a Client,
-    /// The installing identity.
+    /// The installing ServiceAccount.
     pub(in crate::reconcile) account: &'a ServiceAccount,
     /// Uid of the BundleDeployment.
     pub(in crate::reconcile) uid: &'a str,
-    /// What it has.
+    /// The recorded objects of the BundleDeployment.
     pub(in crate::reconcile) inventory: Arc<Inventory>,
-    /// What others have.
+    /// The inventories of all BundleDeployments.
     pub(in crate::reconcile) inventories: &'a Inventories,
-    /// The reason of the condition if something goes wrong.
+    /// The reason of the condition for errors.
     pub(in crate::reconcile) reason: &'static str,
-    /// Whether objects that belong to nobody are taken over.
+    /// True if unmanaged objects are adopted.
     pub(in crate::reconcile) adopt: bool,
-    /// The key of the target namespace, if it is created with the content. It is never taken over.
+    /// The key of the target namespace if the content creates it. It is never adopted.
     pub(in crate::reconcile) created_namespace: Option<String>,
 }
 
-/// What has been applied so far.
+/// The results of the applies so far.
 #[derive(Default)]
 pub(in crate::reconcile) struct Done {
     pub(in crate::reconcile) left: HashMap<String, AppliedState>,
-    /// The uid of each object, as the API server answered.
+    /// The uid of each object in the response of the API server.
     pub(in crate::reconcile) uids: BTreeMap<String, String>,
-    /// The objects that a request may have created although its answer says otherwise, or was lost.
+    /// Objects that a request can have created although its response failed or was lost.
     pub(in crate::reconcile) uncertain: BTreeSet<String>,
-    /// The objects that were sent and could not be applied.
+    /// Objects whose apply failed.
     pub(in crate::reconcile) failed: BTreeMap<String, RestoreFailure>,
     pub(in crate::reconcile) warnings: BTreeSet<String>,
 }
@@ -119,7 +118,7 @@ impl Install<'_> {
         }
     }
 
-    /// Fails if there are complaints.
+    /// Returns an error if there are complaints.
     pub(in crate::reconcile) fn complain(
         &self,
         failed: Vec<String>,
@@ -143,7 +142,7 @@ impl Install<'_> {
     }
 }
 
-/// The applies that failed.
+/// The failed applies.
 #[derive(Default)]
 struct FailedApplies {
     messages: Vec<String>,
@@ -183,7 +182,8 @@ impl FailedApplies {
         self.messages.is_empty() && self.not_allowed.is_empty()
     }
 
-    /// What the requesters may not do comes first.
+    /// Returns the error of the failed applies. Missing permissions of the requesters have
+    /// priority.
     fn into_error(self, reason: &'static str, check: &RequesterCheck<'_>) -> ReconcileError {
         if let Err(error) = check.result(self.not_allowed) {
             return error;
@@ -205,7 +205,7 @@ impl FailedApplies {
     }
 }
 
-/// Returns the state of an object as it was observed, to compare later observations with.
+/// Returns the observed state of an object, to compare later observations with.
 pub(in crate::reconcile) fn left(seen: &ObservedObject) -> AppliedState {
     AppliedState {
         state: Some(seen.state),

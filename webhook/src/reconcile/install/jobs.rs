@@ -1,5 +1,5 @@
-//! Jobs that their TTL deletes: what was seen of a deletion, and which Jobs of a content are not created again.
-//! The rule is in `bundle_core::plan::jobs`.
+//! Jobs that their TTL deletes: records how they ended, and does not create them again. The rule is
+//! in `bundle_core::plan::jobs`.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Mutex, PoisonError};
@@ -15,16 +15,16 @@ use crate::reconcile::deployment::steps::InstallRequest;
 use crate::reconcile::error::ReconcileError;
 use crate::reconcile::status::condition_set;
 
-/// Reason why a Job that is gone is not healthy.
+/// Reason why an expired Job is unhealthy.
 const FAILED: &str = "the Job failed, and its TTL has deleted it; it runs again with other content";
-/// Most Jobs that are remembered.
+/// Maximum number of Jobs in memory.
 const MOST: usize = 10_000;
 
-/// State of a Job when a watch last saw it.
+/// The last observed state of a Job.
 #[derive(Debug, Clone, Copy)]
 struct SeenJob {
     end: JobEnd,
-    /// It had failed, if it had finished.
+    /// True if the Job had finished with a failure.
     has_failed: bool,
 }
 
@@ -33,7 +33,7 @@ struct SeenJob {
 pub(in crate::reconcile) struct JobEnds(Mutex<HashMap<String, SeenJob>>);
 
 impl JobEnds {
-    /// Remembers how far the object `key` is, if it is a Job.
+    /// Records the state of the object `key` if it is a Job.
     pub(in crate::reconcile) fn saw(&self, key: &str, metadata: &ObjectMeta) {
         let Some(uid) = metadata.uid.clone().filter(|_| jobs::is_job_key(key)) else {
             return;
@@ -43,14 +43,14 @@ impl JobEnds {
             has_failed: jobs::has_failed(object::entries(metadata)),
         };
         let mut ends = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        // Those of Jobs that are gone are not needed any more.
+        // Entries of deleted Jobs are never removed one by one.
         if ends.len() >= MOST {
             ends.clear();
         }
         ends.insert(uid, seen);
     }
 
-    /// The last state of the Job with this uid. Nothing is claimed of an end that nobody saw.
+    /// Returns the last state of the Job with this uid. An end that was not observed is unknown.
     fn last(&self, uid: &str) -> SeenJob {
         let ends = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         ends.get(uid).copied().unwrap_or(SeenJob {
@@ -61,7 +61,7 @@ impl JobEnds {
 }
 
 impl DeploymentReconcile<'_> {
-    /// Returns whether `item` is a Job of this content that has run, and that its TTL has deleted.
+    /// Returns true if `item` is a Job of this content that has run and was deleted by its TTL.
     pub(in crate::reconcile) fn has_expired(
         &self,
         request: &InstallRequest<'_>,
@@ -71,7 +71,7 @@ impl DeploymentReconcile<'_> {
         runs.has_expired(&item.key, request.digest())
     }
 
-    /// Before drift is corrected or reported: Jobs among the drifted objects that have expired are not drift.
+    /// Finds expired Jobs among the drifted objects. They are not drift.
     pub(in crate::reconcile) async fn expire_drifted_jobs(
         &mut self,
         request: &InstallRequest<'_>,
@@ -85,7 +85,7 @@ impl DeploymentReconcile<'_> {
         self.expire_drifted_among(request, &items).await
     }
 
-    /// The same, where the `items` of the content are at hand.
+    /// Finds expired Jobs among the drifted objects of `items`.
     pub(in crate::reconcile) async fn expire_drifted_among(
         &mut self,
         request: &InstallRequest<'_>,
@@ -100,7 +100,8 @@ impl DeploymentReconcile<'_> {
         self.record_fields(fields).await
     }
 
-    /// Before content is applied again, or found again after a restart: takes those Jobs out of `items` that have run from it and expired meanwhile.
+    /// Removes Jobs from `items` that have run and expired, before content is applied again or
+    /// found after a restart.
     pub(in crate::reconcile) async fn expire_unseen_jobs(
         &mut self,
         request: &InstallRequest<'_>,
@@ -131,18 +132,23 @@ impl DeploymentReconcile<'_> {
             };
             let look = object::look(request.client, &item.kind, &item.id).await;
             let look = look.map_err(|error| {
-                ReconcileError::api("look at a Job", reason::RECONCILE_FAILED, &error)
+                ReconcileError::api("read a Job", reason::RECONCILE_FAILED, &error)
             })?;
             if look.is_some() {
                 continue;
             }
             let last = ctx.states.job_ends.last(uid);
             if ctx.watches.seen_of(&name).contains_key(&item.key) {
-                // The watch has not told of the deletion yet, nor how far the Job was; it wakes us again when it does.
+                // The watch has not reported the deletion yet. Its event starts another reconcile.
                 ctx.states.settled(&name, &item.key);
             } else if jobs::has_expired(ttl, last.end, now) {
                 let failed = last.has_failed;
-                tracing::info!(deployment = name, job = item.key, failed, "has expired");
+                tracing::info!(
+                    deployment = name,
+                    job = item.key,
+                    failed,
+                    "a Job has expired"
+                );
                 expired.insert(item.key.clone(), failed);
             }
         }
@@ -158,7 +164,8 @@ impl DeploymentReconcile<'_> {
         Ok(expired)
     }
 
-    /// The Jobs of the installed content that had failed when they expired, and the reason why they are not healthy.
+    /// Returns the Jobs of the installed content that failed before they expired, with the reason
+    /// why they are unhealthy.
     pub(in crate::reconcile) fn failed_jobs(&self) -> BTreeMap<String, String> {
         let Some(installed) = self.installed_content() else {
             return BTreeMap::new();
@@ -178,7 +185,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_deletions_of_jobs_that_were_seen_tell_how_they_ended() {
+    fn records_ends_of_jobs_and_ignores_other_kinds() {
         let jobs = JobEnds::default();
         let metadata = |uid: &str| ObjectMeta {
             uid: Some(uid.to_owned()),

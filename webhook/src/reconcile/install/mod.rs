@@ -1,4 +1,4 @@
-//! Applying objects: which object each apply is for, the phases, and what an upgrade replaces.
+//! Applying objects: the target of each apply, the rounds, and replacements in an upgrade.
 
 pub(super) mod adoption_claims;
 pub(super) mod apply;

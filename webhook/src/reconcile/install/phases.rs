@@ -1,7 +1,6 @@
-//! Applying the objects of a content phase by phase. Rights, approval, spec and class are asked again on the way: an installation can take minutes, and what was
-//! allowed when it began may not be any more.
-//! The order of the steps is in `bundle_core::plan::rounds`.
-//! Not here: what is asked before the first object (deployment::steps), or single applies (install::apply, install::executor).
+//! Applies the objects of content round by round. Permissions, approval, spec and class are checked
+//! again between rounds, because an installation can take minutes. `bundle_core::plan::rounds`
+//! orders the steps.
 
 use std::collections::HashMap;
 
@@ -23,7 +22,8 @@ use crate::reconcile::install::executor::Done;
 use crate::reconcile::rights::authorized::AuthorizedInstall;
 
 impl<'a> DeploymentReconcile<'a> {
-    /// Records all `items`, which are in the order of their phases, and applies them. `first` says that this content was not installed before.
+    /// Records all `items`, which are sorted by phase, and applies them. `first` is true if this
+    /// content was not installed before.
     pub(in crate::reconcile) async fn apply<'i>(
         &mut self,
         request: &InstallRequest<'_>,
@@ -35,7 +35,7 @@ impl<'a> DeploymentReconcile<'a> {
         self.check_namespaces(request, &all, (Act::Install, &asked.namespaces))
             .await?;
         self.before_record(&all, &asked.namespaces).await?;
-        // Recorded before anything is applied: a crash never loses an object.
+        // The records precede all applies, so that a crash loses no object.
         self.record_namespaces(request, items, asked.namespaces.clone())
             .await?;
         let mut intents = vec![self.record_targets(asked.plan.targets()).await?];
@@ -103,7 +103,7 @@ impl<'a> DeploymentReconcile<'a> {
                         intents.push(self.record_targets(asked.plan.targets()).await?);
                     }
                     RoundStep::Replace => {
-                        // From here on until it is created anew, the object has the values of neither content.
+                        // Until it is created again, the object has the values of neither content.
                         let replaced = now.iter().map(|item| &item.key);
                         done.uncertain.extend(
                             replaced
@@ -135,7 +135,7 @@ impl<'a> DeploymentReconcile<'a> {
         }
     }
 
-    /// Asks once more for all that an installation of `items` takes, after it has gone on for a while.
+    /// Repeats all checks for the installation of the remaining `items`.
     async fn authorize_remaining<'i>(
         &mut self,
         request: &InstallRequest<'_>,
@@ -149,8 +149,8 @@ impl<'a> DeploymentReconcile<'a> {
         Ok(asked)
     }
 
-    /// Fails if the deployment or its class has changed since the reconcile began, or a policy on the
-    /// content since it was verified.
+    /// Fails if the deployment or its class has changed since the reconcile began, or a policy on
+    /// the content since it was verified.
     pub(in crate::reconcile) async fn check_basis(
         &self,
         request: &InstallRequest<'_>,
@@ -168,9 +168,9 @@ impl<'a> DeploymentReconcile<'a> {
         let now = now.as_ref().map(|now| basis(now, class));
         let policies = self.applied_policies.as_ref();
         let message = if !begun.still_holds(now.as_ref()) {
-            "spec or the class changed while the content was installed: the installation begins anew with what they say now"
+            "spec or class changed during the installation: it is restarted with the new values"
         } else if policies.is_some_and(|policies| !policies.still_hold(self.ctx)) {
-            "a SignaturePolicy on the content changed while it was installed: it is verified anew"
+            "a SignaturePolicy for the content changed during the installation: the content is verified again"
         } else {
             return Ok(());
         };

@@ -1,5 +1,5 @@
-//! Waiting until Namespaces and CustomResourceDefinitions are ready: objects of later phases could not be stored otherwise.
-//! Not here: the rules of health (bundle_core::plan::health), or the health of what is installed (drift::keep).
+//! Waits until Namespaces and CustomResourceDefinitions are ready, because the API server cannot
+//! store objects of later phases before. `bundle_core::plan::health` has the rules.
 
 use std::time::{Duration, Instant};
 
@@ -13,11 +13,11 @@ use crate::reconcile::content::items::Item;
 use crate::reconcile::error::{self, ReconcileError, RetryPolicy};
 use crate::reconcile::install::executor::{COMPLAINTS, Install};
 
-/// How long Namespaces and CRDs may take until they are ready.
+/// Time limit until Namespaces and CustomResourceDefinitions are ready.
 const GATE: Duration = Duration::from_secs(30);
 
 impl Install<'_> {
-    /// Waits until all of `items` are ready, and fails after 30 s.
+    /// Waits until all of `items` are ready. Fails after 30 s.
     pub(in crate::reconcile) async fn wait_until_ready(
         &self,
         items: &[&Item],
@@ -42,7 +42,7 @@ impl Install<'_> {
                         Health::Ready => continue,
                         Health::Waiting(why) | Health::Failed(why) => why,
                     },
-                    Ok(None) => "is gone again".to_owned(),
+                    Ok(None) => "was deleted".to_owned(),
                     Err(error) => object::told(&error),
                 };
                 not_ready.push(format!("{}: {why}", item.key));
@@ -64,7 +64,7 @@ impl Install<'_> {
     }
 }
 
-/// The health of a live object.
+/// Returns the health of an object.
 fn health_of(item: &Item, live: &DynamicObject) -> Health {
     match serde_json::to_value(live) {
         Ok(value) => health(&item.id.group, &item.id.kind, &value),

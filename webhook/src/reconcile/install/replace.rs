@@ -1,5 +1,6 @@
-//! Objects of a content that cannot be changed: finds them before anything is applied, and deletes those that are replaced right before they are created anew.
-//! Which ones are replaced is decided in `bundle_core::plan::replace`.
+//! Replacement of objects with changed immutable fields. They are found before anything is applied,
+//! and deleted right before they are created again. `bundle_core::plan::replace` decides which ones
+//! are replaced.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -30,27 +31,28 @@ use crate::reconcile::rights::authorized::AuthorizedInstall;
 use crate::reconcile::rights::dry_run_complaints::DryRunComplaints;
 use crate::reconcile::rights::requester_check::RequesterCheck;
 
-/// Time that deleted objects may take until they are gone. Whoever sets finalizers decides about it.
+/// Time limit for the deletion of an object. Finalizers can delay it.
 const GONE: Duration = Duration::from_secs(1);
-/// Most attempts at a deletion while the object changes.
+/// Maximum number of attempts to delete an object that keeps changing.
 const TRIES: u32 = 5;
-/// Most characters of a name that the name of a trial object has.
+/// Maximum number of characters of the original name in the name of a trial object.
 const NAME: usize = 40;
 
-/// The objects that are deleted and created anew, by key, with their uid.
+/// The uids of the objects that are deleted and created again, by key.
 #[derive(Debug, Default)]
 pub(in crate::reconcile) struct Replacements(HashMap<String, String>);
 
 impl Replacements {
-    /// Returns whether the object with this key is replaced.
+    /// Returns true if the object with this key is replaced.
     pub(in crate::reconcile) fn contains(&self, key: &str) -> bool {
         self.0.contains_key(key)
     }
 }
 
 impl DeploymentReconcile<'_> {
-    /// Finds the objects among `items` that are replaced, checks that the requesters may delete and create them, and takes them out of `plan`. Only those that
-    /// may be replaced at all are asked about.
+    /// Finds the objects among `items` that must be replaced, checks that the requesters can delete
+    /// and create them, and removes them from `plan`. Only objects whose policy allows a
+    /// replacement are tried.
     pub(in crate::reconcile) async fn replacements<'i>(
         &self,
         request: &InstallRequest<'_>,
@@ -88,7 +90,7 @@ impl DeploymentReconcile<'_> {
                 None => {}
             }
         }
-        // Only Jobs that run are kept here, and these end by themselves.
+        // Only running Jobs are kept here, and they end without any action.
         if !kept.is_empty() {
             return Err(held(request, kept));
         }
@@ -101,14 +103,15 @@ impl DeploymentReconcile<'_> {
         Ok(replacements)
     }
 
-    /// The annotation of the object, else the spec.
+    /// Returns the replace policy of the object: its annotation, or the value of the spec.
     fn replace_policy(&self, item: &Item) -> ReplacePolicy {
         let annotation = &item.value["metadata"]["annotations"][replace::ANNOTATION];
         let own = annotation.as_str().and_then(ReplacePolicy::parse);
         own.unwrap_or(self.spec.rollout.replace)
     }
 
-    /// Looks at the object with this uid and decides. Returns its resource version as well; `None` if the object is gone or another one.
+    /// Reads the object with this uid, and decides on its replacement. Returns its resourceVersion
+    /// too, or `None` if the object no longer exists.
     async fn decide(
         &self,
         request: &InstallRequest<'_>,
@@ -127,7 +130,8 @@ impl DeploymentReconcile<'_> {
         Ok(Some((decision, version)))
     }
 
-    /// Fails if a requester may not delete one of the objects, or if it could not be created again.
+    /// Fails if a requester has no permission to delete one of the objects, or if it could not be
+    /// created again.
     async fn may_replace(
         &self,
         request: &InstallRequest<'_>,
@@ -150,7 +154,7 @@ impl DeploymentReconcile<'_> {
         if !refused.is_empty() {
             let refused = refused
                 .into_iter()
-                .map(|kept| format!("{} has to be replaced: {}", kept.id, kept.why));
+                .map(|kept| format!("{} must be replaced: {}", kept.id, kept.why));
             return Err(ReconcileError::new(
                 codes::install::REQUESTER_REFUSED,
                 request.reason,
@@ -187,8 +191,9 @@ impl DeploymentReconcile<'_> {
         ))
     }
 
-    /// Deletes those of `items` that are replaced, and puts their creation into the plan. Returns what was recorded as intended. It waits for a moment only: while
-    /// finalizers hold an object, everything is asked anew by the next attempt.
+    /// Deletes those of `items` that are replaced, and adds their creation to the plan. Returns the
+    /// recorded intents. Waits only briefly: if finalizers hold an object, the next reconcile
+    /// repeats all checks.
     pub(in crate::reconcile) async fn replace_phase<'i>(
         &mut self,
         request: &InstallRequest<'_>,
@@ -210,7 +215,8 @@ impl DeploymentReconcile<'_> {
             deleted?;
         }
         self.until_gone(request, &replaced).await?;
-        // Only now: as long as the old object is there, its uid is what tells whose it is.
+        // The intents are recorded after the deletion: while the old object exists, its uid proves
+        // the ownership.
         let absent: Targets = replaced
             .iter()
             .map(|(item, _)| (item.key.clone(), Target::Absent))
@@ -223,7 +229,7 @@ impl DeploymentReconcile<'_> {
         Ok(Some(intents))
     }
 
-    /// Deletes the object with this uid as it was when the decision was made.
+    /// Deletes the object with this uid, if it has not changed since the decision.
     async fn delete_replaced(
         &self,
         request: &InstallRequest<'_>,
@@ -250,12 +256,13 @@ impl DeploymentReconcile<'_> {
         tracing::info!(
             deployment = self.name,
             object = item.key,
-            "deleted to be replaced"
+            "deleted an object to replace it"
         );
         Ok(())
     }
 
-    /// Waits until the objects with these uids are gone, together for no longer than [`GONE`].
+    /// Waits until the objects with these uids are gone, for at most [`DELETION_WAIT_LIMIT`]
+    /// together.
     async fn until_gone(
         &self,
         request: &InstallRequest<'_>,
@@ -280,7 +287,7 @@ impl DeploymentReconcile<'_> {
                 return Ok(());
             }
             if Instant::now() > end {
-                let why = "it was deleted to be replaced, and finalizers hold it";
+                let why = "it was deleted for its replacement, and finalizers hold it";
                 let left = left.iter().map(|(item, _)| format!("{}: {why}", item.key));
                 return Err(held(request, left.collect()));
             }
@@ -304,11 +311,12 @@ fn failed(request: &InstallRequest<'_>, item: &Item, error: &kube::Error) -> Rec
     } else {
         RetryPolicy::Slowly
     };
-    let message = format!("{} cannot be replaced: {}", item.key, object::told(error));
+    let message = format!("cannot replace {}: {}", item.key, object::told(error));
     ReconcileError::new(codes::install::APPLY_FAILED, request.reason, message, retry)
 }
 
-/// Sends the creation as dry runs under another name, since the object is still there. Node ports that it has are left out of them.
+/// Checks the creation by dry runs under another name, because the object still exists. Its
+/// allocated node ports are left out.
 async fn try_creation(check: &RequesterCheck<'_>, item: &Item) -> Result<(), ApplyError> {
     let mut item = item.clone();
     if is_service(&item.id) {
@@ -321,7 +329,7 @@ async fn try_creation(check: &RequesterCheck<'_>, item: &Item) -> Result<(), App
     }
     item.id.name = trial_name(&item.id.name, rand::rng().random());
     item.value["metadata"]["name"] = item.id.name.as_str().into();
-    // A quota that the former object fills is free once it is gone. It says nothing about what the others who are asked would be refused.
+    // The object that is replaced can fill the quota. The dry runs as the requesters still follow.
     match check.preparer().dry_run_creation(&item).await {
         Err(error) if !is_full_quota(&error.message()) => return Err(error),
         _ => {}
@@ -336,21 +344,22 @@ async fn try_creation(check: &RequesterCheck<'_>, item: &Item) -> Result<(), App
     }
 }
 
-/// Returns the message about a requester whom RBAC refuses the trial. The right to create the object by its name has been asked about before, and does not cover
-/// the name of the trial; without a trial the object could be deleted for a creation that admission refuses.
+/// Returns the message for a requester to whom RBAC denies the trial. The permission to create the
+/// object by its name was checked before, and does not cover the name of the trial. Without a
+/// trial, the object could be deleted although admission rejects its creation.
 fn refused_by_name(refusal: &NotAllowed) -> Option<String> {
     match refusal {
         NotAllowed::Verdict(DryRunVerdict::Refused {
             message,
             by_rbac: true,
         }) => Some(format!(
-            "{message} (the creation is tried under another name, since the object is still there: a right without resourceNames is needed to replace it)"
+            "{message} (the dry run of the creation uses another name, because the object still exists: a permission without resourceNames is required to replace it)"
         )),
         _ => None,
     }
 }
 
-/// A name like `name` that nothing has.
+/// Returns a valid name that starts like `name` and is not in use.
 fn trial_name(name: &str, random: u32) -> String {
     let start: String = name.chars().take(NAME).collect();
     let start = start.trim_end_matches(|last: char| !last.is_ascii_alphanumeric());
@@ -382,7 +391,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn refusal_by_rbac_names_the_right_that_a_trial_takes() {
+    fn rejection_by_rbac_names_the_permission_that_a_trial_requires() {
         let refusal = |by_rbac| {
             let message = "User \"ana\" cannot create resource \"jobs\"".to_owned();
             NotAllowed::Verdict(DryRunVerdict::Refused { message, by_rbac })
@@ -394,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn trial_name_is_a_name_and_another_one() {
+    fn trial_name_is_valid_and_differs_from_the_original() {
         assert_eq!(trial_name("web", 7), "web-00000007");
         let long = trial_name(&format!("{}.{}", "a".repeat(39), "b".repeat(200)), 7);
         assert_eq!(long, format!("{}-00000007", "a".repeat(39)));

@@ -1,5 +1,6 @@
-//! Whether the deletion of a BundleDeployment may be carried out: it was reviewed, or somebody has admitted it since. That is recorded in the inventory.
-//! The rule is in `bundle_core::plan::removal`; the removal itself is in `teardown`.
+//! Acceptance of the deletion of a BundleDeployment: it was reviewed, or a user has admitted it
+//! since. The acceptance is recorded in the inventory. The rule is in `bundle_core::plan::removal`;
+//! `teardown` removes the objects.
 
 use bundle_api::names;
 use bundle_core::diagnostic::codes;
@@ -15,7 +16,7 @@ use crate::reconcile::error::{ReconcileError, RetryPolicy};
 use crate::reconcile::status::condition_set;
 use crate::reconcile::status::seal;
 
-/// Records in `inventory` that the deletion of `object` is accepted. Fails if nobody was asked about it.
+/// Records in `inventory` that the deletion of `object` is accepted. Fails if it was not reviewed.
 pub(in crate::reconcile) async fn accept(
     object: &DynamicObject,
     ctx: &Context,
@@ -35,7 +36,7 @@ pub(in crate::reconcile) async fn accept(
         .await
         .map_err(|error| {
             let text = format!(
-                "it is not known yet whether the deletion was reviewed: {}",
+                "cannot check yet that the deletion was reviewed: {}",
                 crate::chain(&error)
             );
             ReconcileError::new(
@@ -57,7 +58,8 @@ pub(in crate::reconcile) async fn accept(
     Ok(())
 }
 
-/// The time of the stamp of `object` if that was made for the annotation with which somebody admits the present spec.
+/// Returns the time of the stamp of `object` if it covers the annotation that admits the current
+/// spec.
 fn admitted(object: &DynamicObject, ctx: &Context) -> Option<i64> {
     let set = object.annotations().get(names::ANNOTATION_ADMIT)?;
     let vouched = seal::vouched(ctx, object, Kind::BundleDeployment).ok()?;
@@ -74,7 +76,8 @@ fn token(object: &DynamicObject, ctx: &Context) -> String {
     )
 }
 
-/// The command with which somebody takes `object` over, quoted. A value that is set already does not count, since nobody knows who set it.
+/// Returns the quoted command with which a user becomes the requester of `object`. An existing
+/// annotation is ignored, because its author is unknown.
 pub(in crate::reconcile) fn admit_command(object: &DynamicObject, ctx: &Context) -> String {
     let token = token(object, ctx);
     let annotation = names::ANNOTATION_ADMIT;

@@ -1,5 +1,5 @@
-//! Objects of ours that go: what is under way for them ends. The controllers do not tell: an object without a finalizer is not reconciled once more.
-//! Not here: what is done before an object may go (bundle::controller, removal::teardown).
+//! Cancels background tasks of deleted objects. Controllers do not report all deletions: an object
+//! without a finalizer is not reconciled again.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -13,10 +13,10 @@ use kube::runtime::watcher::{self, Event};
 use crate::cluster::watch_events;
 use crate::reconcile::context::Context;
 
-/// Objects of one page of a list: metadata only, and that is bounded too.
+/// Page size of lists of metadata.
 const PAGE: u32 = 100;
 
-/// Ends the work for Bundles and BundleDeployments that are deleted, for ever.
+/// Cancels the tasks of deleted Bundles and BundleDeployments. Never ends.
 pub(in crate::reconcile) async fn watch(ctx: Arc<Context>) {
     let bundles = follow(&ctx, &ctx.bundles, |ctx, is_there| {
         ctx.unpacking.retain(is_there);
@@ -28,7 +28,8 @@ pub(in crate::reconcile) async fn watch(ctx: Arc<Context>) {
     futures::join!(bundles, deployments);
 }
 
-/// Calls `retain` with a test of names whenever an object goes, or all of them are listed anew.
+/// Calls `retain` with a predicate for names whenever an object is deleted, or all objects were
+/// listed.
 async fn follow(
     ctx: &Context,
     resource: &ApiResource,
@@ -58,7 +59,7 @@ async fn follow(
                 let gone = object.name_any();
                 retain(ctx, &|name| name != gone);
             }
-            // Errors are told by the controllers, which watch the same; the watch is opened again.
+            // The controllers, which watch the same kinds, log errors. The watch is restarted.
             Ok(Event::Apply(_)) | Err(_) => {}
         }
     }

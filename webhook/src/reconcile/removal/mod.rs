@@ -1,4 +1,4 @@
-//! Deleting what was installed: after an upgrade, and when a BundleDeployment is deleted.
+//! Deletion of installed objects: after an upgrade, and when a BundleDeployment is deleted.
 
 pub(super) mod deletion;
 pub(super) mod departed;

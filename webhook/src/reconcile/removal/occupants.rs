@@ -1,5 +1,5 @@
-//! Looking into namespaces that were created for content, before they are deleted: objects of others keep them.
-//! The rule is in `bundle_core::plan::created_namespace`.
+//! Search for foreign objects in namespaces that the content created, which prevent the deletion of
+//! the namespace. The rule is in `bundle_core::plan::created_namespace`.
 
 use std::collections::BTreeSet;
 
@@ -14,28 +14,28 @@ use crate::reconcile::api::object::{self, PAGE};
 use crate::reconcile::error::ReconcileError;
 use crate::reconcile::removal::remove::{KeptObject, Present, Remover};
 
-/// The most versions of API groups that are asked for their kinds.
+/// Maximum number of API group versions that are discovered.
 const MAX_VERSIONS: usize = 1_000;
-/// The most kinds that are listed.
+/// Maximum number of kinds that are listed.
 const MAX_KINDS: usize = 3_000;
-/// The most pages of one kind that are read.
+/// Maximum number of pages of one kind that are read.
 const MAX_PAGES: usize = 20;
-/// After how many objects that keep a namespace the list of one kind ends.
+/// Number of foreign objects after which the list of one kind ends.
 const ENOUGH: usize = 5;
 
-/// The kinds with objects in namespaces.
+/// The namespaced kinds of the API server.
 #[derive(Default)]
 struct NamespacedKinds {
-    /// Those that can be listed and deleted.
+    /// Kinds that can be listed and deleted.
     listed: Vec<Kind>,
-    /// Group and kind of all of them, for owner references.
+    /// Group and kind of all namespaced kinds, for owner references.
     all: BTreeSet<(String, String)>,
-    /// Reasons for which there may be more.
+    /// Reasons why the kinds are incomplete.
     unlisted: Vec<String>,
 }
 
 impl NamespacedKinds {
-    /// Adds those of one version of a group that are not there yet.
+    /// Adds the kinds of one group version that are not known yet.
     fn add(&mut self, group: &str, version: &str, list: APIResourceList) {
         for resource in list.resources {
             let key = (group.to_owned(), resource.kind.clone());
@@ -43,7 +43,7 @@ impl NamespacedKinds {
             if !is_object || !self.all.insert(key) {
                 continue;
             }
-            // What cannot be deleted goes with what it is computed from, such as the metrics of Pods.
+            // Objects that cannot be deleted, such as metrics of Pods, disappear with their source.
             let can = |verb: &str| resource.verbs.iter().any(|known| known == verb);
             if !can("list") || !can("delete") || is_transient(group, &resource.kind) {
                 continue;
@@ -67,7 +67,7 @@ impl NamespacedKinds {
     }
 }
 
-/// Result of one list.
+/// The result of one list.
 #[derive(Default)]
 struct Found {
     objects: Vec<String>,
@@ -75,7 +75,8 @@ struct Found {
 }
 
 impl Remover<'_> {
-    /// Those of `objects` that are namespaces which were created for the content and hold anything else. One that is being deleted already is none of them.
+    /// Returns those of `objects` that are namespaces which the content created and that contain
+    /// foreign objects. Ignores terminating namespaces.
     pub(in crate::reconcile) async fn occupied(
         &self,
         objects: &[Present],
@@ -85,7 +86,7 @@ impl Remover<'_> {
         for present in objects.iter().filter(is_created) {
             let found = self.observe(&present.kind, &present.id).await;
             let found =
-                found.map_err(|error| self.failed(&format!("look at {}", present.id), &error))?;
+                found.map_err(|error| self.failed(&format!("read {}", present.id), &error))?;
             if found.is_some_and(|found| found.metadata.deletion_timestamp.is_none()) {
                 created.push(present);
             }
@@ -120,13 +121,14 @@ impl Remover<'_> {
     }
 
     async fn namespaced_kinds(&self) -> Result<NamespacedKinds, ReconcileError> {
-        let failed = |error: &kube::Error| self.failed("ask the API server for its kinds", error);
+        let failed = |error: &kube::Error| self.failed("discover the served kinds", error);
         let core = self.client.list_core_api_resources("v1").await;
         let mut kinds = NamespacedKinds::default();
         kinds.add("", "v1", core.map_err(|error| failed(&error))?);
         let groups = self.client.list_api_groups().await;
         let groups = groups.map_err(|error| failed(&error))?;
-        // The preferred version of a group comes first. Others may have kinds that it lacks.
+        // The preferred version of a group comes first. Other versions can have kinds that it
+        // lacks.
         let mut versions: Vec<(String, String, String)> = groups
             .groups
             .into_iter()
@@ -156,7 +158,7 @@ impl Remover<'_> {
                 Err(error) if object::is_passing(&error) && !is_custom(&group_version) => {
                     return Err(failed(&error));
                 }
-                // An aggregated API may be down for good.
+                // An aggregated API can be unavailable permanently.
                 Err(error) => {
                     let why = format!("{group_version}: {}", object::told(&error));
                     kinds.unlisted.push(why);
@@ -166,7 +168,7 @@ impl Remover<'_> {
         Ok(kinds)
     }
 
-    /// The objects of `kind` that keep the namespace, a few of them.
+    /// Returns a few objects of `kind` that prevent the deletion of the namespace.
     async fn list_in(
         &self,
         namespace: &str,

@@ -1,6 +1,5 @@
-//! Removing what the content of a BundleDeployment does not have any more.
-//! The objects that it keeps, and its result, are in `bundle_core::plan::removal`.
-//! Not here: how recorded objects are found and deleted (removal::remove, removal::rest), or the removal of a whole BundleDeployment (removal::teardown).
+//! Pruning: removes objects that the content of a BundleDeployment no longer has.
+//! `bundle_core::plan::removal` decides which objects stay, and the result.
 
 use std::collections::HashSet;
 
@@ -17,7 +16,8 @@ use crate::reconcile::removal::remove::{KeptObject, Present, Remover};
 use crate::reconcile::removal::rest::{self, Rest};
 
 impl DeploymentReconcile<'_> {
-    /// Removes what the content does not have any more, and shrinks what is recorded to what is there.
+    /// Removes objects that the content no longer has, and drops unused namespaces from the
+    /// inventory.
     pub(in crate::reconcile) async fn prune(
         &mut self,
         request: &InstallRequest<'_>,
@@ -27,7 +27,7 @@ impl DeploymentReconcile<'_> {
         let unwanted = self.inventory.unwanted(&wanted);
         let mut left = (*self.inventory).clone();
         if !unwanted.is_empty() {
-            // A prune that failed is tried again for as long as it takes, and the rights for the installation were asked before.
+            // A failed prune is retried much later than the permission check of the installation.
             self.ask_for_prune(request).await?;
             self.prune_objects(request, items, &unwanted, &mut left)
                 .await?;
@@ -53,7 +53,7 @@ impl DeploymentReconcile<'_> {
             reason: request.reason,
         };
         let present = remover.present(unwanted).await?;
-        // What is not there any more, or was replaced by somebody else's, is forgotten.
+        // Removes records of objects that no longer exist, or that another actor replaced.
         let keys: HashSet<&str> = present.iter().map(|present| present.key.as_str()).collect();
         for key in unwanted {
             if !keys.contains(key.as_str()) {

@@ -1,6 +1,6 @@
-//! What a deployment has on the cluster, by its inventory, and the requests that delete it, never with other people's custom resources. The order is in
-//! `bundle_core::plan::removal`.
-//! Not here: which of it is no longer wanted (bundle_core::plan::inventory).
+//! The existing objects of a deployment according to its inventory, and the requests that delete
+//! them. Definitions with foreign custom resources are never deleted. `bundle_core::plan::removal`
+//! has the order.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -21,54 +21,54 @@ use crate::reconcile::api::discovery::{Apis, Kind};
 use crate::reconcile::api::object::{self, ObservedObject};
 use crate::reconcile::error::{self, ReconcileError, RetryPolicy};
 
-/// How many objects a message names.
+/// Maximum number of objects in a message.
 const NAMED: usize = 10;
-/// Memory that one recorded object takes while a removal or a prune goes on, in bytes: its entry in
-/// copies of the inventory, the object with its kind and uid, and its place in the progress.
+/// Memory of one recorded object during a removal or a prune, in bytes: its entry in copies of the
+/// inventory, the object with its kind and uid, and its entry in the progress.
 const RECORDED_OBJECT: u64 = 2 << 10;
 
-/// Returns the memory that a removal of `count` recorded objects takes, in bytes.
+/// Returns the memory that a removal of `count` recorded objects needs, in bytes.
 pub(in crate::reconcile) fn removal_weight(count: usize) -> u64 {
     RECORDED_OBJECT.saturating_mul(u64::try_from(count).unwrap_or(u64::MAX))
 }
-/// How many custom resources of one kind a message names.
+/// Maximum number of custom resources of one kind in a message.
 const FEW: usize = 3;
 
-/// A recorded object that is there. Lists of them share the objects.
+/// A recorded object that exists. Lists share the objects.
 pub(in crate::reconcile) type Present = Arc<PresentObject>;
 
-/// An object that is recorded, so that it may be deleted if it is there.
+/// A recorded object that exists, and that can be deleted.
 #[derive(Debug)]
 pub(in crate::reconcile) struct PresentObject {
     pub(in crate::reconcile) id: ObjectId,
-    /// The id in text: its key in the inventory.
+    /// The id as text, which is the key in the inventory.
     pub(in crate::reconcile) key: String,
     pub(in crate::reconcile) kind: Arc<Kind>,
     pub(in crate::reconcile) uid: String,
-    /// The finalizers that hold it, if it is being deleted already.
+    /// The finalizers that hold it, if it is being deleted.
     pub(in crate::reconcile) held_by: Vec<String>,
 }
 
-/// What has become of objects that were deleted.
+/// The state of objects whose deletion was requested.
 #[derive(Debug, Default)]
 pub(in crate::reconcile) struct Looked {
-    /// Those that are gone.
+    /// The objects that are gone.
     pub(in crate::reconcile) gone: BTreeSet<ObjectId>,
-    /// The finalizers of those that are held by some.
+    /// The finalizers of the objects that are held by some.
     pub(in crate::reconcile) held: BTreeMap<ObjectId, Vec<String>>,
 }
 
-/// Who looks and removes, and what of.
+/// Reads and removes the recorded objects of one deployment.
 pub(in crate::reconcile) struct Remover<'a> {
     pub(in crate::reconcile) apis: &'a Apis,
     pub(in crate::reconcile) client: &'a Client,
     pub(in crate::reconcile) account: &'a ServiceAccount,
     pub(in crate::reconcile) inventory: &'a Inventory,
-    /// The reason of the condition if something goes wrong.
+    /// The reason of the condition for errors.
     pub(in crate::reconcile) reason: &'static str,
 }
 
-/// An object that stays, and why.
+/// An object that stays, and the reason.
 pub(in crate::reconcile) struct KeptObject {
     pub(in crate::reconcile) id: ObjectId,
     pub(in crate::reconcile) why: String,
@@ -77,22 +77,22 @@ pub(in crate::reconcile) struct KeptObject {
 /// Custom resources that the deployment did not install.
 #[derive(Default)]
 struct Foreign {
-    /// A few of those without a namespace, or in one that the deployment has objects in.
+    /// The first few that are cluster-scoped, or in a namespace with objects of the deployment.
     named: Vec<String>,
-    /// How many there are of those.
+    /// The number of those.
     here: usize,
-    /// How many there are in namespaces that are nobody's business here.
+    /// The number of those in other namespaces.
     elsewhere: usize,
 }
 
 impl Remover<'_> {
-    /// The recorded objects among `keys` that are there. Those of a kind that the cluster no longer has are gone, and so is what was to be created and never
-    /// was, and what was replaced by an object with another uid.
+    /// Returns the recorded objects among `keys` that exist. An object counts as gone if its kind
+    /// is no longer served, if its intent was never executed, or if another uid has its name.
     pub(in crate::reconcile) async fn present(
         &self,
         keys: &[String],
     ) -> Result<Vec<Present>, ReconcileError> {
-        // An object whose kind is served in another version or scope by now would count as gone.
+        // Stale discovery data would make objects of a changed kind count as gone.
         self.apis.forget_custom().await;
         let kinds = Mutex::default();
         let looks = keys.iter().map(|key| self.present_of(key, &kinds));
@@ -105,13 +105,13 @@ impl Remover<'_> {
         Ok(all)
     }
 
-    /// `kinds` has the kinds of the objects before.
+    /// Returns the object if it exists. `kinds` shares the kinds between objects.
     async fn present_of(
         &self,
         key: &str,
         kinds: &Mutex<HashSet<Arc<Kind>>>,
     ) -> Result<Option<Present>, ReconcileError> {
-        let failed = |error: &kube::Error| self.failed(&format!("look at {key}"), error);
+        let failed = |error: &kube::Error| self.failed(&format!("read {key}"), error);
         let Some((group_kind, namespace, name)) = inventory::parts(key) else {
             return Ok(None);
         };
@@ -161,7 +161,7 @@ impl Remover<'_> {
         })))
     }
 
-    /// The metadata of an object, if it is there.
+    /// Returns the metadata of an object if it exists.
     pub(in crate::reconcile) async fn observe(
         &self,
         kind: &Kind,
@@ -191,7 +191,8 @@ impl Remover<'_> {
         )
     }
 
-    /// The definitions among `objects` of whose kinds objects exist that the deployment did not install.
+    /// Returns the definitions among `objects` that have custom resources which the deployment did
+    /// not install.
     pub(in crate::reconcile) async fn in_use(
         &self,
         objects: &[Present],
@@ -260,12 +261,12 @@ impl Remover<'_> {
         match listed {
             Ok(()) => Ok(foreign),
             Err(error) if object::is_not_found(&error) => Ok(Foreign::default()),
-            // Whether anything would be lost cannot be told, so nothing is torn down.
+            // Unknown custom resources could be lost, so the removal fails.
             Err(error) => Err(self.failed(&format!("list {}", custom.plural), &error)),
         }
     }
 
-    /// Deletes `objects` and does not wait for those that something holds up. Adds those that are gone to `gone`.
+    /// Deletes `objects` without waiting for finalizers. Adds the objects that are gone to `gone`.
     pub(in crate::reconcile) async fn delete(
         &self,
         objects: &[Present],
@@ -303,7 +304,8 @@ impl Remover<'_> {
         ))
     }
 
-    /// Waits until `objects`, which were deleted, are gone, but not beyond `end`, and not beyond `patience` if finalizers hold all that are left.
+    /// Waits until the deleted `objects` are gone, at most until `end`. If finalizers hold all
+    /// remaining objects, waits at most until `held_end`.
     pub(in crate::reconcile) async fn until_gone(
         &self,
         objects: &[Present],
@@ -324,7 +326,7 @@ impl Remover<'_> {
             let mut is_held = true;
             for (present, look) in looks {
                 let found =
-                    look.map_err(|error| self.failed(&format!("look at {}", present.id), &error))?;
+                    look.map_err(|error| self.failed(&format!("read {}", present.id), &error))?;
                 let found =
                     found.filter(|found| found.metadata.uid.as_deref() == Some(&present.uid));
                 let Some(found) = found else {
@@ -348,7 +350,7 @@ impl Remover<'_> {
         }
     }
 
-    /// Takes our labels off `objects`, so that they belong to nobody.
+    /// Removes the owner labels from `objects`, which then belong to no deployment.
     pub(in crate::reconcile) async fn release(
         &self,
         objects: &[Present],
@@ -368,7 +370,8 @@ impl Remover<'_> {
 }
 
 impl Foreign {
-    /// Why the definition of `plural` stays; none if there are no such resources. What is in namespaces of others is counted and not named.
+    /// Returns why the definition of `plural` stays, or `None` without custom resources. Resources
+    /// in other namespaces are only counted.
     fn why(&self, plural: &str) -> Option<String> {
         let count = self.here + self.elsewhere;
         if count == 0 {
@@ -385,7 +388,7 @@ impl Foreign {
     }
 }
 
-/// The finalizers of an object that is being deleted; none of others.
+/// Returns the finalizers of an object that is being deleted; empty for other objects.
 fn held_by(object: &PartialObjectMeta<DynamicObject>) -> Vec<String> {
     let metadata = &object.metadata;
     let deleting = metadata.deletion_timestamp.as_ref();

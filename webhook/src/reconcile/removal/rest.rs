@@ -1,5 +1,5 @@
-//! Deleting objects in steps, each of which waits for the one before. A removal and a prune share it.
-//! The order and the messages are in `bundle_core::plan::removal`, single requests in `remove`.
+//! Deletion of objects in order, shared by removal and prune. `bundle_core::plan::removal` has the
+//! order and the messages, `remove` the requests.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -11,21 +11,21 @@ use bundle_core::plan::removal::{Next, Progress};
 use crate::reconcile::error::ReconcileError;
 use crate::reconcile::removal::remove::{KeptObject, Looked, Present, Remover};
 
-/// Time for which one reconcile waits for objects to go, before it says which ones it waits for.
+/// Time that one reconcile waits for deletions before it reports the remaining objects.
 const WAIT: Duration = Duration::from_secs(5);
-/// Time for which it waits for objects that finalizers hold, before it goes on with others.
+/// Time that one reconcile waits for objects that finalizers hold, before it continues with others.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// A removal that is under way.
+/// A removal of recorded objects.
 pub(in crate::reconcile) struct Rest<'a> {
     objects: BTreeMap<ObjectId, Present>,
     progress: Progress,
-    /// Inventory from which objects are removed once they are gone.
+    /// The inventory from which deleted objects are removed.
     inventory: &'a mut Inventory,
 }
 
 impl<'a> Rest<'a> {
-    /// The removal of `present`, of which some are `kept`.
+    /// Starts the removal of `present`, of which `kept` stay.
     pub(in crate::reconcile) fn new(
         present: Vec<Present>,
         kept: Vec<KeptObject>,
@@ -46,13 +46,13 @@ impl<'a> Rest<'a> {
         }
     }
 
-    /// What is left, and why.
+    /// Returns the remaining objects and their obstacles.
     pub(in crate::reconcile) fn progress(&self) -> &Progress {
         &self.progress
     }
 
-    /// Deletes everything that no obstacle keeps, step by step. Returns those that are still going although no finalizer holds them; then it has run out of
-    /// time.
+    /// Deletes all objects without obstacles, step by step. Returns the objects that were not gone
+    /// when the time limit was reached, although no finalizer holds them.
     pub(in crate::reconcile) async fn remove(
         &mut self,
         remover: &Remover<'_>,
@@ -75,7 +75,7 @@ impl<'a> Rest<'a> {
         }
     }
 
-    /// Deletes one step. Returns those that are still going and that no finalizer holds.
+    /// Deletes one step. Returns the objects that are not gone and that no finalizer holds.
     async fn delete(
         &mut self,
         remover: &Remover<'_>,
@@ -101,7 +101,7 @@ impl<'a> Rest<'a> {
         self.progress.observe(&looked.gone, looked.held);
     }
 
-    /// Those of `ids` that are still there.
+    /// Returns those of `ids` that still exist.
     fn of(&self, ids: &[ObjectId]) -> Vec<Present> {
         let left = self.progress.left();
         ids.iter()
@@ -111,7 +111,8 @@ impl<'a> Rest<'a> {
     }
 }
 
-/// Those of `present` that requesters have to be asked about: the deletion of the others was asked for before, and finalizers hold them.
+/// Returns those of `present` whose deletion requires a permission check. The deletion of the
+/// others was already requested, and finalizers hold them.
 pub(in crate::reconcile) fn not_held(present: &[Present]) -> Vec<Present> {
     let asked = present.iter().filter(|present| present.held_by.is_empty());
     asked.cloned().collect()

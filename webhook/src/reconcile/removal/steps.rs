@@ -1,5 +1,6 @@
-//! The steps of a removal, which `bundle_core::plan::removal` puts in order: finding the recorded objects, letting go of those that stay, deleting the others.
-//! Single requests are in `remove`, and deleting step by step is in `rest`.
+//! The steps of a removal in the order of `bundle_core::plan::removal`: finds the recorded objects,
+//! releases those that stay, and deletes the others. `remove` sends the requests, and
+//! `rest` deletes in order.
 
 use std::collections::HashSet;
 
@@ -21,10 +22,10 @@ use crate::reconcile::removal::remove::{KeptObject, Present, Remover};
 use crate::reconcile::removal::rest::{self, Rest};
 use crate::reconcile::rights::removal_rights::Deletions;
 
-/// Most objects that a message names.
+/// Maximum number of objects in a message.
 const NAMED: usize = 10;
 
-/// A removal of what a BundleDeployment installed, once it is known as whom.
+/// The removal of the objects of a BundleDeployment, with the acting ServiceAccount.
 pub(in crate::reconcile) struct Removal<'a> {
     /// The BundleDeployment.
     pub(in crate::reconcile) object: &'a DynamicObject,
@@ -33,15 +34,15 @@ pub(in crate::reconcile) struct Removal<'a> {
     pub(in crate::reconcile) client: Client,
     pub(in crate::reconcile) rule: ConsentRule,
     pub(in crate::reconcile) requesters: Vec<Requester>,
-    /// The objects, as they were recorded when it began.
+    /// The inventory when the removal began.
     pub(in crate::reconcile) recorded: Inventory,
-    /// Those that are there, but for the namespaces that were created with the content.
+    /// The existing objects, without created namespaces.
     pub(in crate::reconcile) objects: Vec<Present>,
-    /// The namespaces that were created with the content and are there.
+    /// The existing namespaces that the content created.
     pub(in crate::reconcile) namespaces: Vec<Present>,
     /// The definitions that are in use.
     pub(in crate::reconcile) in_use: Vec<KeptObject>,
-    /// Held while the objects are.
+    /// Memory of the objects.
     pub(in crate::reconcile) _share: Share,
 }
 
@@ -65,7 +66,7 @@ impl Removal<'_> {
         self.remover().present(&keys).await
     }
 
-    /// Finds out which recorded objects are there. Those that are not are removed from `left`.
+    /// Finds the recorded objects that exist. Removes the others from `left`.
     pub(in crate::reconcile) async fn find_objects(
         &mut self,
         left: &mut Inventory,
@@ -83,14 +84,14 @@ impl Removal<'_> {
         Ok(())
     }
 
-    /// Takes our labels off all objects.
+    /// Removes the owner labels from all objects.
     pub(in crate::reconcile) async fn release_objects(&self) -> Result<(), ReconcileError> {
         let released = match self.present().await {
             Ok(present) => self.remover().release(&present).await,
             Err(error) => Err(error),
         };
         match released {
-            // Whoever asked for the objects to be left behind is not kept waiting for labels that cannot be taken off.
+            // A permanent error must not block a removal that leaves the objects in place.
             Err(error) if error.retry != RetryPolicy::Soon => {
                 self.warn_of_labels(&error.message);
                 Ok(())
@@ -99,16 +100,17 @@ impl Removal<'_> {
         }
     }
 
-    /// Logs that objects are left behind with our labels.
+    /// Logs that objects keep the owner labels.
     pub(in crate::reconcile) fn warn_of_labels(&self, why: &str) {
         tracing::warn!(
             deployment = self.object.name_any(),
             why,
-            "objects are left behind with our labels"
+            "objects stay with the owner labels of the BundleDeployment"
         );
     }
 
-    /// Finds definitions of whose kinds objects exist that the deployment did not install. Returns whether there are any.
+    /// Finds definitions with custom resources that the deployment did not install. Returns true if
+    /// there are any.
     pub(in crate::reconcile) async fn find_definitions_in_use(
         &mut self,
     ) -> Result<bool, ReconcileError> {
@@ -116,7 +118,7 @@ impl Removal<'_> {
         Ok(!self.in_use.is_empty())
     }
 
-    /// Fails, since definitions are in use.
+    /// Returns the error about definitions that are in use.
     pub(in crate::reconcile) fn definitions_in_use(&self) -> RemovalFailure {
         let list = self
             .in_use
@@ -126,7 +128,7 @@ impl Removal<'_> {
         RemovalFailure::definitions_in_use(&error::list(list, NAMED))
     }
 
-    /// Lets definitions go that are in use.
+    /// Releases definitions that are in use.
     pub(in crate::reconcile) async fn release_definitions_in_use(
         &mut self,
         left: &mut Inventory,
@@ -137,7 +139,7 @@ impl Removal<'_> {
         Ok(())
     }
 
-    /// Lets created namespaces go that hold objects of others, and tells so.
+    /// Releases created namespaces that contain foreign objects, and emits an Event for each.
     pub(in crate::reconcile) async fn release_namespaces_in_use(
         &mut self,
         left: &mut Inventory,
@@ -147,7 +149,7 @@ impl Removal<'_> {
         self.namespaces = self.release(left, namespaces, &in_use).await?;
         for kept in in_use {
             let note = format!(
-                "{} was created with the content and stays: {}; delete it by hand once nobody needs it",
+                "{} was created with the content and stays: {}; delete it manually when it is no longer needed",
                 kept.id, kept.why
             );
             self.ctx
@@ -158,7 +160,8 @@ impl Removal<'_> {
         Ok(())
     }
 
-    /// Takes our labels off those of `objects` that are `in_use`, and removes them from `left`. Returns the others.
+    /// Removes the owner labels from those of `objects` that are `in_use`, and removes them from
+    /// `left`. Returns the others.
     async fn release(
         &self,
         left: &mut Inventory,
@@ -175,7 +178,8 @@ impl Removal<'_> {
         Ok(rest)
     }
 
-    /// Deletes everything but the created namespaces, as far as the requesters may, and removes from `left` what is gone.
+    /// Deletes all objects except created namespaces, if the requesters have permission. Removes
+    /// deleted objects from `left`.
     pub(in crate::reconcile) async fn delete_objects(
         &self,
         left: &mut Inventory,

@@ -1,7 +1,6 @@
-//! The end of a BundleDeployment: what it installed goes in the reverse order, or is let go; the finalizer goes last.
-//! The order of the steps is in `bundle_core::plan::removal::steps`.
-//! Not here: the single steps (removal::steps, removal::remove), whether the deletion counts (removal::deletion), or the Bundles, which the API server's garbage collection
-//! takes with their owner.
+//! The deletion of a BundleDeployment: deletes its objects in reverse order, or releases them, and
+//! removes the finalizer last. `bundle_core::plan::removal::steps` orders the steps. The garbage
+//! collector of Kubernetes deletes the Bundles.
 
 use std::collections::BTreeSet;
 
@@ -44,7 +43,7 @@ pub(in crate::reconcile) async fn reconcile(
     ctx: &Context,
 ) -> Result<Action, ApiFailure> {
     let name = object.name_any();
-    // From here on, an object that goes is no drift.
+    // From here on, a deleted object is no drift.
     ctx.states.close(&name);
     ctx.watches.leave(&name);
     if !entry::has_finalizer(object) {
@@ -82,11 +81,11 @@ async fn tell(
     Ok(())
 }
 
-/// The end of a removal that is not complete.
+/// The reason why a removal is incomplete.
 enum Ended {
-    /// A condition tells about it.
+    /// A condition reports the error.
     Failed(ReconcileError),
-    /// The API server failed where no condition could be written about it.
+    /// A request to the API server failed, and no condition could report it.
     Api(kube::Error),
 }
 
@@ -107,9 +106,9 @@ struct Teardown<'a> {
     object: &'a DynamicObject,
     ctx: &'a Context,
     uid: &'a str,
-    /// `None` for a spec that cannot be read.
+    /// `None` for an invalid spec.
     deletion: Option<Deletion>,
-    /// The inventory without what is known to be gone; `None` if there is none.
+    /// The inventory without objects that are known to be gone. `None` if there is no inventory.
     left: Option<Inventory>,
     requesters: Vec<Requester>,
     removal: Option<Removal<'a>>,
@@ -129,7 +128,7 @@ impl<'a> Teardown<'a> {
         }
     }
 
-    /// Does the steps of the plan one after the other, until none is left or one fails.
+    /// Executes the steps of the plan until none is left or one fails.
     async fn run(mut self) -> Result<(), Ended> {
         let loaded = self.ctx.inventories.load(self.uid).await;
         let loaded = loaded.map_err(|error| ReconcileError::inventory("RemovalFailed", &error))?;
@@ -143,8 +142,8 @@ impl<'a> Teardown<'a> {
             if matches!(done, Err(Ended::Failed(_)))
                 && observed.done.contains(&RemovalStep::ReadRequesters)
             {
-                // Objects that are gone need not be looked at again. Before that step the deletion has not
-                // been accepted, and the inventory must not change.
+                // Saves which objects are gone. Before this step, the deletion is not accepted and
+                // the inventory must not change.
                 self.save().await?;
             }
             done?;
@@ -152,7 +151,7 @@ impl<'a> Teardown<'a> {
         }
     }
 
-    /// What is known before anything is done.
+    /// Returns the facts that are known before the first step.
     fn observed(&self) -> ObservedRemoval {
         ObservedRemoval {
             has_finalizer: entry::has_finalizer(self.object),
@@ -171,7 +170,8 @@ impl<'a> Teardown<'a> {
         match &self.left {
             Some(left) if left.is_empty() => RecordedObjects::Empty,
             Some(_) => RecordedObjects::Some,
-            // It is recorded before the first object is applied: without a record there is nothing, or somebody deleted it.
+            // The inventory is stored before the first object is applied. Without one, nothing was
+            // applied, or another client deleted it.
             None if may_have_installed(self.object) => RecordedObjects::Lost,
             None => RecordedObjects::None,
         }
@@ -234,7 +234,7 @@ impl<'a> Teardown<'a> {
         Ok(())
     }
 
-    /// Finds the ServiceAccount that removes, and asks whether it may be used.
+    /// Finds the ServiceAccount that deletes the objects, and checks that it can be used.
     async fn find_account(&mut self) -> Result<Account, Ended> {
         let (object, ctx) = (self.object, self.ctx);
         let Some(left) = &self.left else {
@@ -259,7 +259,7 @@ impl<'a> Teardown<'a> {
         let share = {
             let pool = &ctx.shared.budget.content;
             let weight = removal_weight(left.objects().count());
-            // The largest inventory takes the share of its requester, and not more.
+            // The largest inventory needs at most the share of its requester.
             let weight = weight.min(pool.capacity() / 2);
             reader::memory(ctx, requester.unwrap_or_default(), weight, REMOVING).await?
         };
@@ -297,19 +297,19 @@ impl<'a> Teardown<'a> {
         crate::reconcile::set_finalizers(&ctx.own, &ctx.deployments, object, finalizers).await
     }
 
-    /// Deletes the inventory. One that is left behind is swept.
+    /// Deletes the inventory. If that fails, the periodic sweep deletes it.
     async fn remove_inventory(&self) {
         if let Err(error) = self.ctx.inventories.remove(self.uid).await {
             tracing::warn!(
                 deployment = self.object.name_any(),
                 error = crate::chain(&error),
-                "an inventory is left to the sweep"
+                "cannot delete an inventory; the periodic sweep retries"
             );
         }
     }
 }
 
-/// Does one of the steps that need to know as whom.
+/// Executes one of the steps that require the acting ServiceAccount.
 async fn of_objects(
     step: RemovalStep,
     (removal, left): (&mut Removal<'_>, &mut Inventory),
@@ -331,7 +331,7 @@ async fn of_objects(
     }
 }
 
-/// The class, if it is there, can be read and is ours.
+/// Returns the class if it exists, is valid and names this provisioner.
 async fn class(object: &DynamicObject, ctx: &Context) -> Result<Option<Class>, ReconcileError> {
     let name = object.data["spec"]["provisionerClassName"]
         .as_str()
@@ -345,7 +345,7 @@ async fn class(object: &DynamicObject, ctx: &Context) -> Result<Option<Class>, R
     }
 }
 
-/// The ServiceAccount that removes, and the rights that it lends.
+/// Returns the ServiceAccount that deletes the objects, with the result of its permission check.
 async fn account(
     (object, ctx): (&DynamicObject, &Context),
     class: Option<&Class>,
@@ -358,12 +358,12 @@ async fn account(
     let of_class = class.and_then(|class| class.service_account.clone());
     let record = inventory.record.as_ref();
     let recorded = match record.and_then(|record| record.installed.as_ref()) {
-        // It is not asked for where the spec names one.
+        // The spec has priority over the record.
         Some(installed) if of_spec.is_none() => {
             let parsed =
                 ServiceAccount::parse(&installed.account_namespace, &installed.account_name);
             Some(parsed.map_err(|error| {
-                let text = format!("the inventory records no ServiceAccount: {error}");
+                let text = format!("the inventory records an invalid ServiceAccount: {error}");
                 let code = codes::install::NO_ACCOUNT;
                 ReconcileError::new(code, REMOVING, text, RetryPolicy::OnChange)
             })?)
@@ -380,8 +380,9 @@ async fn account(
     })
 }
 
-/// Whether anything may have been applied, as far as the object itself tells: by its status, or by what other tools are told beforehand. Asked only where the
-/// inventory is lost; whoever writes the status decides no more than whether somebody is asked to look for leftovers.
+/// Returns true if objects can have been applied, according to the status or the ApplySet
+/// annotations. Only used when the inventory is lost: a user who writes the status can only cause a
+/// request to search for leftover objects.
 fn may_have_installed(object: &DynamicObject) -> bool {
     let status = entry::status_of(object);
     let told = object
@@ -392,12 +393,13 @@ fn may_have_installed(object: &DynamicObject) -> bool {
         || told.is_some_and(|kinds| !kinds.is_empty())
 }
 
-/// Objects went with their namespace, also where another one has its name now.
+/// Removes the records of objects whose namespace was deleted, even if a new namespace has its
+/// name.
 async fn forget_replaced_namespaces(ctx: &Context, left: &mut Inventory) {
     let names: BTreeSet<String> = left.namespaces().map(|(name, _)| name.to_owned()).collect();
     let names = names.iter().map(String::as_str).collect();
     let Ok(live) = namespaces::uids(&ctx.own, names).await else {
-        // Then each object is asked for.
+        // Each object is read instead.
         return;
     };
     let is_gone = |name: &str| {

@@ -1,5 +1,5 @@
-//! Whether the requester may do what a content does: SubjectAccessReviews, the general question first.
-//! Not here: which questions follow from objects (bundle_core::rights).
+//! Access reviews for everything that content does, as its requester. They ask the general question
+//! first. `bundle_core::rights` derives the questions from objects.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -23,7 +23,7 @@ use crate::reconcile::error::{ReconcileError, RetryPolicy};
 use crate::reconcile::removal::remove::Present;
 
 const RBAC: &str = "rbac.authorization.k8s.io";
-/// How many rules a message lists.
+/// Maximum number of rules in a message.
 const RULES: usize = 40;
 
 struct Asker<'a> {
@@ -32,8 +32,9 @@ struct Asker<'a> {
     answers: Mutex<HashMap<Question, bool>>,
 }
 
-/// Asks for everything that `requester` needs for `subset`, some of the items of a content. `own` asks; `installer`, who is `account`, reads the roles that
-/// bindings name.
+/// Checks all permissions that `requester` needs for `subset`, a part of the objects `items` of
+/// content. `own` sends the access reviews. `installer`, a client of `account`, reads the roles
+/// that bindings name.
 pub(in crate::reconcile) async fn authorize(
     own: &Client,
     (account, installer): (&ServiceAccount, &Client),
@@ -56,7 +57,7 @@ pub(in crate::reconcile) async fn authorize(
         codes::install::NOT_AUTHORIZED,
         reason::INSTALL_FAILED,
         format!(
-            "{} lacks rights for this content; missing: {}",
+            "{} lacks permissions for this content; missing: {}",
             requester.user,
             missing.text(&requester.user)
         ),
@@ -64,11 +65,12 @@ pub(in crate::reconcile) async fn authorize(
     ))
 }
 
-/// The rights that a requester lacks for a content.
+/// The permissions that a requester lacks for content.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct MissingRights {
     questions: Vec<Question>,
-    /// Roles that grant more than the requester has, and whose rules the requester may not read.
+    /// Roles that grant more than the requester has, and whose rules the requester has no
+    /// permission to read.
     unreadable_roles: BTreeSet<String>,
 }
 
@@ -90,7 +92,7 @@ impl MissingRights {
         if !self.unreadable_roles.is_empty() {
             let roles: Vec<&String> = self.unreadable_roles.iter().collect();
             parts.push(format!(
-                "what these roles grant, which is more than {user} has, and which {user} may not read: {}",
+                "the permissions of these roles, which exceed those of {user}, and whose rules {user} has no permission to read: {}",
                 some_of(&roles, RULES)
             ));
         }
@@ -98,7 +100,7 @@ impl MissingRights {
     }
 }
 
-/// Missing rights as rules of RBAC, a bounded number of them.
+/// Formats missing permissions as RBAC rules, at most [`MAX_RULES`] of them.
 pub(in crate::reconcile) fn rules(missing: &[Question]) -> String {
     let rules = rights::compact(missing);
     let mut text: Vec<String> = rules.iter().take(RULES).map(ToString::to_string).collect();
@@ -108,7 +110,7 @@ pub(in crate::reconcile) fn rules(missing: &[Question]) -> String {
     text.join("; ")
 }
 
-/// Whether `requester` has one right.
+/// Returns true if `requester` has this permission.
 pub(in crate::reconcile) async fn may(
     own: &Client,
     requester: &Requester,
@@ -123,7 +125,7 @@ pub(in crate::reconcile) async fn may(
     answer.map_err(|error| unknown(requester, &error))
 }
 
-/// Whether the access reviews refuse to `requester` to patch this one object.
+/// Returns true if the access reviews deny `requester` to patch this object.
 pub(in crate::reconcile) async fn patch_is_refused(
     own: &Client,
     requester: &Requester,
@@ -139,7 +141,8 @@ pub(in crate::reconcile) async fn patch_is_refused(
     Ok(!may(own, requester, &question).await?)
 }
 
-/// Those of `objects` that `requester` may not delete. They bear our labels, and labels can be written by whoever may patch an object.
+/// Returns those of `objects` that `requester` has no permission to delete. Their labels prove
+/// nothing, because every user who can patch an object can write them.
 pub(in crate::reconcile) async fn undeletable(
     own: &Client,
     requester: &Requester,
@@ -172,7 +175,7 @@ fn unknown(requester: &Requester, error: &kube::Error) -> ReconcileError {
         codes::install::RIGHTS_UNKNOWN,
         reason::INSTALL_FAILED,
         format!(
-            "cannot ask for the rights of {}: {}",
+            "cannot check the permissions of {}: {}",
             requester.user,
             object::told(error)
         ),
@@ -202,7 +205,7 @@ impl Asker<'_> {
                 .is_empty()
             {
                 let refused = self.all(&need.by_name).await?;
-                // Where nothing is allowed by name either, one rule for all of them is what a person would write.
+                // If no name is allowed, one general rule is shorter.
                 if refused.len() == need.by_name.len() {
                     missing.questions.push(need.general);
                 } else {
@@ -224,7 +227,7 @@ impl Asker<'_> {
         Ok(missing)
     }
 
-    /// A binding that names no role keeps the one that it has on the cluster.
+    /// Adds the current role to a binding that names none, as server-side apply does.
     async fn complete(
         &self,
         installer: &Client,
@@ -285,7 +288,8 @@ impl Asker<'_> {
             Some(rules) if rights::can_be_asked(&rules) => {
                 self.all(&questions(&rules, namespace.as_deref())).await?
             }
-            // A role that nobody can read, or that is too large to ask about, is handed on by whoever may bind it, and by nobody else.
+            // A role that cannot be read, or is too large to check, requires the permission to bind
+            // it.
             _ if own.is_some() => {
                 return Ok(MissingRights {
                     questions: vec![shortcut],
@@ -298,7 +302,8 @@ impl Asker<'_> {
             .await
     }
 
-    /// Leaves out of `refused` what only the role on the cluster says, where the requester may not read that.
+    /// Removes the questions that follow only from the role on the cluster, if the requester has no
+    /// permission to read that role.
     async fn without_unreadable_rules(
         &self,
         own: Option<&Item>,
@@ -306,7 +311,7 @@ impl Asker<'_> {
         namespace: Option<&str>,
         refused: Vec<Question>,
     ) -> Result<MissingRights, kube::Error> {
-        // Fewer than those that were asked.
+        // The questions that follow from the role in the content.
         let stated: HashSet<Question> = own
             .into_iter()
             .flat_map(|own| questions(&rights::rules_after(Some(&own.value), None), namespace))
@@ -333,7 +338,8 @@ impl Asker<'_> {
         })
     }
 
-    /// The rules of a role, as the content and the cluster have it.
+    /// Returns the union of the rules of a role in the content and on the cluster. `None` if the
+    /// role does not exist or cannot be read.
     async fn rules(
         &self,
         installer: &Client,
@@ -359,13 +365,13 @@ impl Asker<'_> {
                 own.map(|own| &own.value),
                 live.as_ref(),
             ))),
-            // One that may not be read cannot be looked into.
+            // The role cannot be read.
             Err(error) if object::is_forbidden(&error) => Ok(None),
             Err(error) => Err(error),
         }
     }
 
-    /// Those of `questions` that are answered with no, in their order.
+    /// Returns the denied `questions`, in their order.
     async fn all(&self, questions: &[Question]) -> Result<Vec<Question>, kube::Error> {
         let answers: Vec<_> = crate::reconcile::api::parallel::ordered(
             questions
@@ -392,7 +398,7 @@ impl Asker<'_> {
     }
 }
 
-/// The role among `items`.
+/// Returns the role if it is one of `items`.
 fn own_role<'a>(items: &'a [Item], role: &RoleRef) -> Option<&'a Item> {
     items.iter().find(|item| {
         item.id.group == RBAC

@@ -1,5 +1,6 @@
-//! The rights for one installation, with the moment and the namespaces that they were asked for.
-//! The questions are in `requester_rights`; namespaces that were replaced since an earlier installation are in `namespaces`.
+//! Checked permissions for one installation, with the time and the namespaces of the check.
+//! `requester_rights` has the checks; `namespaces` detects namespaces that were replaced since an
+//! earlier installation.
 
 use std::time::{Duration, Instant};
 
@@ -16,28 +17,29 @@ use crate::reconcile::install::apply::ApplyPlan;
 use crate::reconcile::install::replace::Replacements;
 use crate::reconcile::rights::requester_check::RequesterCheck;
 
-/// Time for which an answer about rights counts before a write. Afterwards it is asked again.
+/// Time for which a permission check is valid before a write. Afterwards it is repeated.
 pub(in crate::reconcile) const RECENT: Duration = Duration::from_secs(10);
 
-/// Objects that may be installed.
+/// The objects of an installation whose permissions were checked.
 pub(in crate::reconcile) struct AuthorizedInstall<'a, 'i> {
     pub(in crate::reconcile) check: RequesterCheck<'a>,
     pub(in crate::reconcile) plan: ApplyPlan<'i>,
     pub(in crate::reconcile) replacements: Replacements,
-    /// The namespaces of the objects, as they were before anything was asked.
+    /// The namespaces of the objects, read before the check.
     pub(in crate::reconcile) namespaces: Uids,
     since: Instant,
 }
 
 impl AuthorizedInstall<'_, '_> {
-    /// Returns `true` as long as the answers count.
+    /// Returns true while the check is valid.
     pub(in crate::reconcile) fn is_recent(&self) -> bool {
         self.since.elapsed() < RECENT
     }
 }
 
 impl<'a> DeploymentReconcile<'a> {
-    /// Checks whether the requesters may install `items`. `first` says that this content was not installed before.
+    /// Checks the permissions of the requesters to install `items`. `first` is true if this content
+    /// was not installed before.
     pub(in crate::reconcile) async fn authorize_install<'i>(
         &mut self,
         request: &InstallRequest<'_>,
@@ -57,7 +59,7 @@ impl<'a> DeploymentReconcile<'a> {
         })
     }
 
-    /// Before anything is recorded: the namespaces have to be those that the rights were asked for.
+    /// Checks, before anything is recorded, that the namespaces are those of the permission check.
     pub(in crate::reconcile) async fn before_record(
         &self,
         items: &[&Item],
@@ -69,8 +71,9 @@ impl<'a> DeploymentReconcile<'a> {
         self.unless_changed(changed.map(String::as_str).collect())
     }
 
-    /// Before the objects of a phase are applied: the same of their namespaces, which have to exist. Those that an earlier phase created count from now on, and
-    /// are recorded.
+    /// Checks the namespaces before the objects of a phase are applied. They must exist and must
+    /// not have been replaced. Namespaces that an earlier phase created are recorded, and expected
+    /// from now on.
     pub(in crate::reconcile) async fn before_applies(
         &mut self,
         items: &[&Item],
@@ -99,7 +102,7 @@ impl<'a> DeploymentReconcile<'a> {
             codes::install::NAMESPACE_REPLACED,
             self.install_reason(),
             format!(
-                "somebody created or deleted these namespaces while the rights for them were asked: {list}. They are asked again"
+                "these namespaces were created or deleted during the permission check: {list}; the check is repeated"
             ),
             RetryPolicy::Soon,
         ))

@@ -1,4 +1,4 @@
-//! The failed dry runs of a content, as one error that names the objects.
+//! The failed dry runs of content, combined into one error that names the objects.
 
 use bundle_core::diagnostic::{Code, codes};
 use bundle_core::rights::{DryRunVerdict, concerns_rights};
@@ -9,30 +9,30 @@ use crate::reconcile::error::{self, ReconcileError, RetryPolicy};
 use crate::reconcile::install::apply::NotAllowed;
 use crate::reconcile::install::executor::CANNOT_STORE;
 
-/// How many objects a message names.
+/// Maximum number of objects in a message.
 const NAMED: usize = 20;
 
-/// The dry runs that were not allowed, by what the API server answered.
+/// The failed dry runs by kind of result.
 #[derive(Default)]
 pub(in crate::reconcile) struct DryRunComplaints {
-    /// Objects that no requester can store.
+    /// Objects that the API server cannot store for any requester.
     pub(in crate::reconcile) invalid: Vec<String>,
     /// The keys of these objects.
     pub(in crate::reconcile) invalid_keys: Vec<String>,
     pub(in crate::reconcile) refused: Vec<String>,
-    /// Objects that are refused to everybody.
+    /// Objects that are rejected for every user.
     pub(in crate::reconcile) rejected: Vec<String>,
     pub(in crate::reconcile) differs: Vec<String>,
     pub(in crate::reconcile) unsupported: Vec<String>,
     pub(in crate::reconcile) not_impersonated: Vec<String>,
     pub(in crate::reconcile) unknown: Vec<String>,
-    /// Objects that the installer may not write.
+    /// Objects that the installing ServiceAccount cannot write.
     pub(in crate::reconcile) installer: Vec<String>,
     pub(in crate::reconcile) by_rbac: u64,
 }
 
 impl DryRunComplaints {
-    /// Adds the result for one object.
+    /// Adds the result of one object.
     pub(in crate::reconcile) fn add(&mut self, item: &Item, refusal: NotAllowed) {
         let told = |words: String| format!("{}: {words}", item.key);
         let verdict = match refusal {
@@ -66,7 +66,7 @@ impl DryRunComplaints {
         }
     }
 
-    /// Whether there are none.
+    /// Returns true if no dry run failed.
     pub(in crate::reconcile) fn is_empty(&self) -> bool {
         let Self {
             invalid,
@@ -94,13 +94,13 @@ impl DryRunComplaints {
         .all(|list| list.is_empty())
     }
 
-    /// Logs and counts the objects about which the access reviews and dry runs of `users` disagree.
+    /// Logs and counts the objects for which access reviews and dry runs of `users` disagree.
     pub(in crate::reconcile) fn count_disagreements(&self, users: &str, metrics: &Metrics) {
         if self.by_rbac > 0 {
             tracing::warn!(
                 users,
                 objects = self.by_rbac,
-                "the access reviews allow what RBAC refuses in the dry run"
+                "access reviews allowed objects that RBAC denied in the dry run"
             );
             metrics.authorization_disagreed(self.by_rbac);
         }
@@ -108,14 +108,15 @@ impl DryRunComplaints {
             tracing::warn!(
                 users,
                 objects = self.differs.len(),
-                "mutating admission treats the requester otherwise than the installer"
+                "mutating admission changed objects of the requester differently than those of the installer"
             );
             let count = u64::try_from(self.differs.len()).unwrap_or(u64::MAX);
             metrics.authorization_disagreed(count);
         }
     }
 
-    /// Returns an error for the worst kind of answer: a refusal counts even if other objects could not be checked.
+    /// Returns an error for the most severe kind of result. A rejection has priority over unknown
+    /// results.
     pub(in crate::reconcile) fn into_result(
         self,
         users: &str,
@@ -131,31 +132,31 @@ impl DryRunComplaints {
             (
                 self.refused,
                 codes::install::REQUESTER_REFUSED,
-                format!("the API server refuses content of {users}: "),
+                format!("the API server rejects content of {users}: "),
                 RetryPolicy::Slowly,
             ),
             (
                 self.rejected,
                 codes::install::OBJECT_REJECTED,
-                "the API server rejects content, whoever writes it: ".to_owned(),
+                "the API server rejects content of every user: ".to_owned(),
                 RetryPolicy::Slowly,
             ),
             (
                 self.differs,
                 codes::install::REQUESTER_DIFFERS,
-                format!("the API server would store other objects for {users}: "),
+                format!("mutating admission would store other objects for {users}: "),
                 RetryPolicy::Slowly,
             ),
             (
                 self.unsupported,
                 codes::install::DRY_RUN_UNSUPPORTED,
-                format!("whether {users} may write the content cannot be checked by dry run: "),
+                format!("cannot check by dry run that {users} can write the content: "),
                 RetryPolicy::Slowly,
             ),
             (
                 self.not_impersonated,
                 codes::install::NOT_IMPERSONATED,
-                format!("the pod may not send dry runs as {users}: "),
+                format!("the pod has no permission to send dry runs as {users}: "),
                 RetryPolicy::Slowly,
             ),
             (
@@ -167,7 +168,7 @@ impl DryRunComplaints {
             (
                 self.unknown,
                 codes::install::RIGHTS_UNKNOWN,
-                format!("whether {users} may write the content is not known yet: "),
+                format!("cannot check yet that {users} can write the content: "),
                 RetryPolicy::Soon,
             ),
         ];
@@ -225,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn object_that_the_api_server_rejects_for_everybody_is_no_lack_of_rights() {
+    fn object_that_is_rejected_for_every_user_is_no_missing_permission() {
         for (status, message, code) in [
             (
                 422,
@@ -266,7 +267,8 @@ mod tests {
         let mut complaints = DryRunComplaints::default();
         complaints.add(&config_map(), by_rbac());
         complaints.add(&config_map(), by_rbac());
-        // What no review can know is no disagreement.
+        // A rejection by a policy is no disagreement, because access reviews do not evaluate
+        // policies.
         complaints.add(&config_map(), NotAllowed::Verdict(verdict(422, by_policy)));
         assert_eq!(complaints.by_rbac, 2);
         let metrics = Metrics::default();

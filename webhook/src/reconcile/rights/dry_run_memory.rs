@@ -1,4 +1,5 @@
-//! Remembers allowed dry runs for a minute, so that a repeated attempt does not repeat them. Refused and unknown results are never remembered.
+//! Cache of allowed dry runs, so that repeated attempts do not repeat them. Denied and unknown
+//! results are not cached.
 
 use std::time::Duration;
 
@@ -11,20 +12,24 @@ use sha2::{Digest as _, Sha256};
 use crate::cluster::ServiceAccount;
 use crate::reconcile::install::apply::Target;
 
-/// How long an answer counts: the delay with which a changed policy is noticed. Access reviews run every time and notice changed RBAC at once.
+/// Time for which an allowed dry run is cached. A changed policy takes effect after this delay.
+/// Access reviews run every time, so changed RBAC takes effect at once.
 const REMEMBERED: Duration = Duration::from_secs(60);
-/// The largest number of answers, a few MiB.
+/// Maximum number of cached results, a few MiB.
 const MOST: u64 = 20_000;
 
-/// A hash over requester, class, values, the one version of the object that is changed or the fact that it is created, and the installer that was compared with.
+/// A hash over requester, class and values, the changed version of the object or its creation, and
+/// the installer of the comparison.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(in crate::reconcile) struct DryRunKey([u8; 32]);
 
 impl DryRunKey {
-    /// `compared_with` is the installer whose dry run was compared with that of the requester.
+    /// Returns the key of a dry run. `compared_with` is the installer whose dry run was compared
+    /// with that of the requester.
     ///
-    /// `version` is the only one that the apply changes, if it names one. Returns `None` for applies to an object whatever its version, and for kinds whose
-    /// verdict depends on other objects of the cluster; they are checked every time.
+    /// `version` is the only version that the apply changes, if it names one. Returns `None` for
+    /// applies that change any version, and for kinds whose result depends on other objects of the
+    /// cluster. Those are checked every time.
     pub(in crate::reconcile) fn of(
         requester: &Requester,
         class: &str,
@@ -41,7 +46,7 @@ impl DryRunKey {
         }
         let changed = match (target, version) {
             (Target::Uid(uid), Some(version)) => Some([uid, version]),
-            // Its verdict depends on the values that the object has by now.
+            // The result depends on the current values of the object.
             (Target::Uid(_), None) => return None,
             (Target::Absent, _) => None,
         };
@@ -57,7 +62,7 @@ impl DryRunKey {
     }
 }
 
-/// The dry runs that the API server allowed.
+/// The cached dry runs that the API server allowed.
 pub(in crate::reconcile) struct AllowedDryRuns(Cache<DryRunKey, ()>);
 
 impl Default for AllowedDryRuns {
@@ -100,7 +105,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_answer_counts_for_the_same_person_class_object_and_operation_only() {
+    async fn cached_dry_run_is_scoped_to_requester_class_object_and_operation() {
         let ana = Requester {
             user: "ana".to_owned(),
             groups: vec!["dev".to_owned()],

@@ -1,4 +1,4 @@
-//! What changes objects while they are written: the mutating webhooks and policies that are registered in the cluster.
+//! The mutating webhooks and policies that are registered in the cluster.
 
 use bundle_core::plan::applyset::GroupKind;
 use bundle_core::rights::MutatedKinds;
@@ -8,17 +8,18 @@ use kube::api::{DynamicObject, ListParams};
 use crate::reconcile::api::discovery::Apis;
 use crate::reconcile::api::object;
 
-/// Registrations of one page of a list.
+/// Page size of lists of registrations.
 const PAGE: u32 = 50;
 
-/// Returns the kinds that they are registered for, read as the pod. If they cannot be read, every kind may be changed.
+/// Returns the kinds that mutating registrations match, read as the pod. If they cannot be read,
+/// every kind counts as matched.
 pub(in crate::reconcile) async fn registered(apis: &Apis, own: &Client) -> MutatedKinds {
     match read(apis, own).await {
         Ok(kinds) => kinds,
         Err(error) => {
             tracing::warn!(
                 error = object::told(&error),
-                "the mutating registrations cannot be read: every object is compared by dry runs"
+                "cannot read the mutating registrations: every object is compared by dry runs"
             );
             MutatedKinds::unknown()
         }
@@ -29,7 +30,7 @@ async fn read(apis: &Apis, own: &Client) -> Result<MutatedKinds, kube::Error> {
     let mut kinds = MutatedKinds::default();
     for name in ["MutatingWebhookConfiguration", "MutatingAdmissionPolicy"] {
         let kind = GroupKind::new("admissionregistration.k8s.io", name);
-        // Older API servers have no policies.
+        // Older API servers do not serve policies.
         let Some(kind) = apis.preferred(&kind).await? else {
             continue;
         };
@@ -40,7 +41,7 @@ async fn read(apis: &Apis, own: &Client) -> Result<MutatedKinds, kube::Error> {
             for registration in page.items {
                 let mut value =
                     serde_json::to_value(registration).map_err(kube::Error::SerdeError)?;
-                // Lists carry no kind in their items.
+                // Items of lists have no kind.
                 value["kind"] = name.into();
                 kinds.add(&value);
             }

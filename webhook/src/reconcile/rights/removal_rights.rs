@@ -1,5 +1,6 @@
-//! Asks whether objects may be deleted, before an upgrade or a removal deletes them, and whether a ServiceAccount may be used for that.
-//! The consent that a deletion takes is in `bundle_core::plan::consent`, and what becomes of the objects that stay in `bundle_core::plan::removal`.
+//! Permission checks for objects that an upgrade or a removal deletes, and for the ServiceAccount
+//! that deletes them. `bundle_core::plan::consent` decides whose permission a deletion requires,
+//! `bundle_core::plan::removal` what happens with objects that stay.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +17,7 @@ use crate::reconcile::removal::remove::{KeptObject, Present};
 use crate::reconcile::rights::authorize;
 use crate::reconcile::rights::requester_check;
 
-/// The right to act as the ServiceAccount that a spec names.
+/// Returns the permission to impersonate the ServiceAccount of a spec.
 pub(in crate::reconcile) fn impersonation(account: &ServiceAccount) -> Question {
     Question::resource(
         "impersonate",
@@ -27,7 +28,7 @@ pub(in crate::reconcile) fn impersonation(account: &ServiceAccount) -> Question 
     )
 }
 
-/// Returns whether the ServiceAccount that `spec.serviceAccount` names may be used: all `requesters` may impersonate it now.
+/// Checks that all `requesters` can still impersonate the ServiceAccount of `spec.serviceAccount`.
 pub(in crate::reconcile) async fn named_account(
     ctx: &Context,
     account: &ServiceAccount,
@@ -38,7 +39,7 @@ pub(in crate::reconcile) async fn named_account(
         if !authorize::may(&ctx.own, requester, &question).await? {
             let ServiceAccount { namespace, name } = account;
             return Ok(ActingAccount::Withdrawn(format!(
-                "{} may not impersonate ServiceAccount {namespace}/{name}",
+                "{} has no permission to impersonate ServiceAccount {namespace}/{name}",
                 requester.user
             )));
         }
@@ -46,19 +47,20 @@ pub(in crate::reconcile) async fn named_account(
     Ok(ActingAccount::Granted)
 }
 
-/// Deletions that somebody may have to be asked about.
+/// Deletions whose permissions are to be checked.
 pub(in crate::reconcile) struct Deletions<'a> {
     pub(in crate::reconcile) ctx: &'a Context,
     pub(in crate::reconcile) rule: &'a ConsentRule,
     pub(in crate::reconcile) act: Act,
-    /// Everybody who asked for a part of the content.
+    /// The requesters of all parts of the content.
     pub(in crate::reconcile) requesters: &'a [Requester],
-    /// The reason of the condition if they cannot be asked.
+    /// The reason of the condition if the check fails.
     pub(in crate::reconcile) reason: &'static str,
 }
 
 impl Deletions<'_> {
-    /// Returns those of `objects` that may not be deleted, once for each requester who may not, with the reason.
+    /// Returns those of `objects` that must not be deleted, with the reason. An object occurs once
+    /// for each requester without permission.
     pub(in crate::reconcile) async fn undeletable(
         &self,
         objects: &[Present],
@@ -85,7 +87,7 @@ impl Deletions<'_> {
         for requester in self.requesters {
             let refused = authorize::undeletable(&ctx.own, requester, &reviewed).await?;
             kept.extend(refused.into_iter().map(|id| KeptObject {
-                why: format!("{} may not delete it", requester.user),
+                why: format!("{} has no permission to delete it", requester.user),
                 id,
             }));
         }
@@ -97,7 +99,7 @@ impl Deletions<'_> {
         for kept in &mut kept {
             if self.rule.exceeds_delegation(&kept.id) {
                 kept.why
-                    .push_str(" (it lies outside of what the class decides)");
+                    .push_str(" (the class does not decide about this object)");
             }
         }
         Ok(kept)

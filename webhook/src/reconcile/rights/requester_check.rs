@@ -1,5 +1,6 @@
-//! Sends each object of a content to the API server as a dry run as its requesters, before the installer applies it.
-//! The access reviews are in `authorize`; `requester_rights` decides when both run; single dry runs are in `apply`.
+//! Dry runs of the objects of content as its requesters, before the installer applies them.
+//! `authorize` has the access reviews, `requester_rights` decides when both run, and
+//! `install::apply` sends single dry runs.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -21,31 +22,33 @@ use crate::reconcile::install::apply::{
 use crate::reconcile::removal::remove::{KeptObject, Present};
 use crate::reconcile::rights::dry_run_complaints::DryRunComplaints;
 
-/// How long one step retries while the API server is busy or does not serve a new kind yet.
+/// Time limit for retries of one step while the API server is busy, or does not serve a new kind
+/// yet.
 const TRIES: Duration = Duration::from_secs(5);
 
-/// The dry runs of one content. Objects that cannot be judged yet are checked right before their phase.
+/// The dry runs of one content. Objects that cannot be checked yet are checked right before their
+/// phase.
 pub(in crate::reconcile) struct RequesterCheck<'a> {
     ctx: &'a Context,
     checker: ApplyChecker<'a>,
     reason: &'static str,
-    /// Turns a refusal into what it means for the content.
+    /// Converts the error of a rejection for the caller.
     translate: fn(ReconcileError) -> ReconcileError,
 }
 
 /// The input of a check.
 pub(in crate::reconcile) struct Subject<'a> {
-    /// Nobody, if no object takes dry runs.
+    /// Empty if no object requires a dry run.
     pub(in crate::reconcile) requesters: &'a [Requester],
     pub(in crate::reconcile) class: &'a str,
-    /// The installing identity.
+    /// The installing ServiceAccount.
     pub(in crate::reconcile) account: &'a ServiceAccount,
     /// Reason of the condition if the check fails.
     pub(in crate::reconcile) reason: &'static str,
     pub(in crate::reconcile) preparer: Preparer,
     pub(in crate::reconcile) remembers: bool,
     pub(in crate::reconcile) translate: fn(ReconcileError) -> ReconcileError,
-    /// Which objects take the consent of the requesters.
+    /// The objects that require the consent of the requesters.
     pub(in crate::reconcile) consent: TakenConsent,
 }
 
@@ -88,8 +91,9 @@ impl<'a> RequesterCheck<'a> {
         &self.checker.preparer
     }
 
-    /// Checks every object of the plan that the API server can judge before anything is applied. [`Self::before_phase`] checks the rest: objects that need
-    /// other objects of the content, and objects in a namespace that does not exist yet.
+    /// Checks each object of the plan that the API server can check before anything is applied.
+    /// [`Self::before_round`] checks the rest: objects that need other objects of the content, and
+    /// objects in a namespace that does not exist yet.
     pub(in crate::reconcile) async fn before_all<'i>(
         &self,
         items: &'i [Item],
@@ -105,7 +109,7 @@ impl<'a> RequesterCheck<'a> {
             .map(|item| item.id.name.as_str())
             .collect();
         let mut complaints = DryRunComplaints::default();
-        // What the installer lacks, objects of earlier phases may give it.
+        // Objects of earlier phases can grant permissions that the installer lacks.
         for (item, refusal) in self.check(&namespaces, plan, false).await {
             if !is_for_its_phase(&refusal) {
                 complaints.add(item, refusal);
@@ -130,7 +134,8 @@ impl<'a> RequesterCheck<'a> {
         self.result(complaints)
     }
 
-    /// Checks those of `items`, which are applied next, that have not been checked yet or too long ago. Returns the applies of those that the plan has.
+    /// Checks those of `items` that were not checked recently, right before they are applied.
+    /// Returns their applies.
     pub(in crate::reconcile) async fn before_phase<'i>(
         &self,
         items: &[&'i Item],
@@ -140,7 +145,8 @@ impl<'a> RequesterCheck<'a> {
         refused.map(|()| checked)
     }
 
-    /// The same for objects that are put right: returns the applies of those that passed, and what keeps the others as they are.
+    /// Checks drifted objects. Returns the applies of those that passed, and the error of the
+    /// others.
     pub(in crate::reconcile) async fn before_repair<'i>(
         &self,
         items: &[&'i Item],
@@ -158,7 +164,7 @@ impl<'a> RequesterCheck<'a> {
         (checked, self.result(complaints))
     }
 
-    /// Returns how many of `items` the API server allows in a dry run, in the state that they are in.
+    /// Returns how many of `items` the API server allows in a dry run on their current state.
     pub(in crate::reconcile) async fn allowed(&self, items: Vec<&Item>) -> u64 {
         let answers = crate::reconcile::api::parallel::all(
             items
@@ -170,7 +176,7 @@ impl<'a> RequesterCheck<'a> {
         u64::try_from(allowed.count()).unwrap_or(u64::MAX)
     }
 
-    /// Checks what of `items` waits in the plan, and returns what did not pass.
+    /// Checks those of `items` that are waiting in the plan. Returns those that failed.
     async fn check<'i>(
         &self,
         items: &[&'i Item],
@@ -201,7 +207,7 @@ impl<'a> RequesterCheck<'a> {
         refused
     }
 
-    /// Logs and counts disagreements, and returns an error if there are complaints.
+    /// Logs and counts disagreements. Returns an error if there are complaints.
     pub(in crate::reconcile) fn result(
         &self,
         complaints: DryRunComplaints,
@@ -221,8 +227,8 @@ impl<'a> RequesterCheck<'a> {
     }
 }
 
-/// Returns `true` if an object that was refused is checked again right before it is applied: the installer may have got the right by then, and contested lists are taken
-/// back then.
+/// Returns true if a failed object is checked again right before it is applied. By then, the
+/// installer can have the permission, or contested lists can be restored.
 fn is_for_its_phase(refusal: &NotAllowed) -> bool {
     matches!(
         refusal,
@@ -242,7 +248,7 @@ fn runs(
                 ReconcileError::new(
                     codes::install::NOT_IMPERSONATED,
                     reason,
-                    format!("no dry run can be sent as {:?}: {error}", requester.user),
+                    format!("cannot send a dry run as {:?}: {error}", requester.user),
                     RetryPolicy::OnChange,
                 )
             })?;
@@ -251,7 +257,8 @@ fn runs(
         .collect()
 }
 
-/// Returns those of `objects` that the API server does not let the requesters delete, with its message.
+/// Returns those of `objects` that the API server does not allow the requesters to delete, with its
+/// message.
 pub(in crate::reconcile) async fn undeletable(
     ctx: &Context,
     requesters: &[Requester],
@@ -269,7 +276,7 @@ pub(in crate::reconcile) async fn undeletable(
             }))
             .await;
         for (present, verdict) in answers {
-            // The access reviews, which come first, allow all of these deletions.
+            // The access reviews have already allowed these deletions.
             complaints.by_rbac += u64::from(verdict.is_by_rbac());
             match verdict {
                 DryRunVerdict::Refused { message: why, .. }
@@ -277,7 +284,7 @@ pub(in crate::reconcile) async fn undeletable(
                 | DryRunVerdict::Unsupported(why) => {
                     refused.push(KeptObject {
                         id: present.id.clone(),
-                        why: format!("{} may not delete it: {why}", requester.user),
+                        why: format!("{} has no permission to delete it: {why}", requester.user),
                     });
                 }
                 DryRunVerdict::NotImpersonated(words) => complaints.not_impersonated.push(words),

@@ -1,5 +1,5 @@
-//! Checks the rights of the requesters before every change and on a slow cycle.
-//! The questions themselves are in `authorize` and `requester_check`.
+//! Permission checks of the requesters, before every change and periodically. `authorize` and
+//! `requester_check` send the requests.
 
 use std::time::{Duration, Instant};
 
@@ -23,18 +23,19 @@ use crate::reconcile::rights::authorize;
 use crate::reconcile::rights::removal_rights::{Deletions, impersonation, named_account};
 use crate::reconcile::rights::requester_check::{RequesterCheck, Subject, TakenConsent};
 
-/// How many objects are compared where the access reviews refuse a content.
+/// Maximum number of objects that are compared after access reviews denied content.
 const COMPARED: usize = 20;
-/// How soon the cycle asks again after it could not find out.
+/// Delay before the periodic check is repeated after an unknown result.
 const UNKNOWN_AGAIN: Duration = Duration::from_secs(30);
 
 impl<'a> DeploymentReconcile<'a> {
-    /// The requesters whose rights the content needs.
+    /// Returns the requesters whose permissions the content requires.
     fn content_requesters(&self) -> Vec<Requester> {
         self.parts.content().into_iter().cloned().collect()
     }
 
-    /// The rule for the consent that writing an object takes, once the terms have been asked.
+    /// Returns the rule for the consent that writing an object requires. The terms must have been
+    /// checked before.
     pub(in crate::reconcile) fn consent_rule(&self, request: &InstallRequest<'_>) -> ConsentRule {
         let decided = if self.is_decided(request) {
             DecidedObjects::ALL
@@ -44,8 +45,9 @@ impl<'a> DeploymentReconcile<'a> {
         ConsentRule::new(Some(self.class), ActingAccount::Granted, decided)
     }
 
-    /// Checks whether the requesters may install `items`. Returns what will be applied, and the check that the phases continue.
-    /// `first` says that this content was not installed before.
+    /// Checks the permissions of the requesters to install `items`. Returns the check for the later
+    /// phases, the plan of applies, and the replacements. `first` is true if this content was not
+    /// installed before.
     pub(in crate::reconcile) async fn authorize<'i>(
         &mut self,
         request: &InstallRequest<'_>,
@@ -75,14 +77,16 @@ impl<'a> DeploymentReconcile<'a> {
         (act, translate): (Act, fn(ReconcileError) -> ReconcileError),
     ) -> Result<(RequesterCheck<'a>, ApplyPlan<'i>, Replacements), ReconcileError> {
         let check = self.ask(request, items, act, (true, translate)).await?;
-        // Not before the reviews: whoever may not write an object is not told whether it exists.
+        // The objects are only read after the access reviews: a requester without permission must
+        // not learn whether an object exists.
         let mut plan = self.plan(request, items, &check).await?;
         let replacements = self.replacements(request, items, &check, &mut plan).await?;
         check.before_all(items, &mut plan).await?;
         Ok((check, plan, replacements))
     }
 
-    /// Checks whether the requesters may write `items`, installed objects that have drifted, by access reviews. The check that it returns does the rest.
+    /// Checks by access reviews that the requesters can write the drifted objects `items`. The
+    /// returned check does the dry runs.
     pub(in crate::reconcile) async fn authorize_repair(
         &self,
         request: &InstallRequest<'_>,
@@ -97,8 +101,8 @@ impl<'a> DeploymentReconcile<'a> {
             .map_err(withdrawn_from_installed)
     }
 
-    /// Runs the slow cycle: repeats the access reviews if they are due, and returns the time until the next run. An unknown result changes nothing, since
-    /// every change is preceded by a check of its own.
+    /// Repeats the access reviews if the periodic check is due. Returns the time until the next
+    /// check. An unknown result changes nothing, because each change has its own check.
     pub(in crate::reconcile) async fn rights_cycle(
         &mut self,
         request: &InstallRequest<'_>,
@@ -125,15 +129,15 @@ impl<'a> DeploymentReconcile<'a> {
                 tracing::warn!(
                     deployment = self.name,
                     why = error.message,
-                    "the rights of the requesters cannot be asked again now"
+                    "cannot repeat the permission checks of the requesters; they are retried"
                 );
                 Ok(crate::reconcile::spread(UNKNOWN_AGAIN))
             }
         }
     }
 
-    /// Checks that the requesters may still use class and ServiceAccount, right before objects that the content does not have any more are deleted. Who has to
-    /// agree to each of them is asked by [`Self::undeletable`].
+    /// Checks that the requesters can still use class and ServiceAccount, right before objects are
+    /// pruned. [`Self::undeletable`] checks the permissions for each object.
     pub(in crate::reconcile) async fn ask_for_prune(
         &self,
         request: &InstallRequest<'_>,
@@ -149,7 +153,7 @@ impl<'a> DeploymentReconcile<'a> {
         self.ask_reviews(request, &items, Act::Restore).await
     }
 
-    /// Runs the checks that need no look at the objects, the cheapest first.
+    /// Runs the checks that do not read the objects, the cheapest first.
     async fn ask(
         &self,
         request: &InstallRequest<'_>,
@@ -203,7 +207,7 @@ impl<'a> DeploymentReconcile<'a> {
             )
         };
         let of_bundle = &self.spec.template.bundle.class;
-        // Of everybody who asked for a part: the terms of others are not theirs to use.
+        // The requesters of all parts of the content need these permissions.
         let requesters = self.content_requesters();
         let mut questions: Vec<_> = requesters
             .iter()
@@ -219,7 +223,10 @@ impl<'a> DeploymentReconcile<'a> {
         for (requester, question) in questions {
             if !authorize::may(&self.ctx.own, requester, &question).await? {
                 let rules = authorize::rules(std::slice::from_ref(&question));
-                let message = format!("{} may not do this any more: {rules}", requester.user);
+                let message = format!(
+                    "{} no longer has these permissions: {rules}",
+                    requester.user
+                );
                 return Err(ReconcileError::new(
                     codes::install::RIGHTS_WITHDRAWN,
                     request.reason,
@@ -231,7 +238,8 @@ impl<'a> DeploymentReconcile<'a> {
         Ok(())
     }
 
-    /// Runs the access reviews for those of `items` that take the consent of the requesters. They list all missing rights at once.
+    /// Runs the access reviews for those of `items` that require the consent of the requesters. The
+    /// error lists all missing permissions.
     async fn ask_reviews(
         &self,
         request: &InstallRequest<'_>,
@@ -253,7 +261,8 @@ impl<'a> DeploymentReconcile<'a> {
         Ok(())
     }
 
-    /// Logs and counts objects that the access reviews refuse and the dry run allows. They stay refused.
+    /// Logs and counts objects that the access reviews deny and the dry run allows. They stay
+    /// denied.
     async fn compare(
         &self,
         check: &RequesterCheck<'_>,
@@ -264,7 +273,7 @@ impl<'a> DeploymentReconcile<'a> {
         let mut refused = Vec::new();
         for item in items.iter().take(COMPARED) {
             for requester in &self.content_requesters() {
-                // What cannot be asked now is compared another time.
+                // An object that cannot be checked now is skipped.
                 let asked = authorize::patch_is_refused(&self.ctx.own, requester, item).await;
                 if asked.unwrap_or(false) {
                     refused.push(item);
@@ -277,14 +286,14 @@ impl<'a> DeploymentReconcile<'a> {
                 deployment = self.name,
                 installer = installer.0.user_name(),
                 objects = allowed,
-                "the access reviews refuse what the API server allows in the dry run"
+                "access reviews denied objects that the API server allowed in the dry run"
             );
             let metrics = &self.ctx.shared.metrics;
             metrics.authorization_disagreed(allowed);
         }
     }
 
-    /// Returns those of `objects` that the content does not have any more and that may not be deleted, with the reason.
+    /// Returns those of the pruned `objects` that must not be deleted, with the reason.
     pub(in crate::reconcile) async fn undeletable(
         &self,
         objects: &[Present],
@@ -316,7 +325,7 @@ impl<'a> DeploymentReconcile<'a> {
     }
 }
 
-/// Turns a refusal of content that was allowed before into withdrawn rights.
+/// Converts the rejection of content that was allowed before to withdrawn permissions.
 fn withdrawn(error: ReconcileError) -> ReconcileError {
     let refused = [
         codes::install::NOT_AUTHORIZED,
@@ -331,7 +340,8 @@ fn withdrawn(error: ReconcileError) -> ReconcileError {
     }
 }
 
-/// The same for installed objects, with reasons that leave the condition `Installed` alone.
+/// Converts the error for installed objects, with reasons that do not change the condition
+/// `Installed`.
 fn withdrawn_from_installed(error: ReconcileError) -> ReconcileError {
     let error = withdrawn(error);
     if error.code != codes::install::RIGHTS_WITHDRAWN {
@@ -343,7 +353,7 @@ fn withdrawn_from_installed(error: ReconcileError) -> ReconcileError {
     ReconcileError {
         reason: reason::RIGHTS_WITHDRAWN,
         message: format!(
-            "nothing is changed any more, and what is installed stays: {}",
+            "the installed objects stay, and nothing is changed: {}",
             error.message
         ),
         ..error
@@ -355,7 +365,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_refusals_become_withdrawn_rights() {
+    fn only_rejections_become_withdrawn_permissions() {
         let with =
             |code| ReconcileError::new(code, reason::INSTALL_FAILED, "why", RetryPolicy::Slowly);
         let found = withdrawn_from_installed(with(codes::install::REQUESTER_REFUSED));

@@ -1,4 +1,4 @@
-//! The times at which the slow cycle checks the rights of each deployment again.
+//! The times of the periodic permission checks of each deployment.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use rand::Rng as _;
 
-/// How many deployments are remembered. Beyond that the schedule starts anew.
+/// Maximum number of deployments in the schedule. When it is reached, the schedule is cleared.
 const REMEMBERED: usize = 10_000;
 
 /// The next check of each deployment, by uid.
@@ -14,7 +14,8 @@ const REMEMBERED: usize = 10_000;
 pub(in crate::reconcile) struct RightsSchedule(Mutex<HashMap<String, Instant>>);
 
 impl RightsSchedule {
-    /// Returns the time until the next check; zero if it is due. A new deployment waits for a random part of `interval`, which spreads the load.
+    /// Returns the time until the next check; zero if it is due. A new deployment waits for a
+    /// random part of `interval`, which spreads the load.
     pub(in crate::reconcile) fn wait(
         &self,
         uid: &str,
@@ -30,7 +31,7 @@ impl RightsSchedule {
         next.saturating_duration_since(now)
     }
 
-    /// Schedules the next check after one that was made at `now`.
+    /// Schedules the next check after one at `now`.
     pub(in crate::reconcile) fn asked(&self, uid: &str, now: Instant, interval: Duration) {
         self.0
             .lock()
@@ -44,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_deployment_is_asked_about_once_an_interval_and_not_all_at_once() {
+    fn permissions_are_checked_once_per_interval_with_jitter() {
         let schedule = RightsSchedule::default();
         let (now, interval) = (Instant::now(), Duration::from_secs(600));
         assert!(schedule.wait("a", now, interval) <= interval);

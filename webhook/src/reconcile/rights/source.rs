@@ -1,5 +1,5 @@
-//! The right of a requester to read what a source names in the system namespace: it may be withdrawn between the review of a Bundle and its unpacking.
-//! Not here: rights on the objects of the content (rights::authorize).
+//! The permission of a requester to read the ConfigMaps of a source. It can be withdrawn between
+//! the review of a Bundle and its unpacking.
 
 use std::collections::BTreeSet;
 
@@ -14,10 +14,10 @@ use crate::reconcile::context::Context;
 use crate::reconcile::error::{ReconcileError, RetryPolicy};
 use crate::reconcile::rights::authorize;
 
-/// ConfigMaps that a message names.
+/// Maximum number of ConfigMaps in a message.
 const LISTED: usize = 3;
 
-/// Fails if `requester` may not read one of the ConfigMaps of `source`.
+/// Fails if `requester` has no permission to read one of the ConfigMaps of `source`.
 pub(in crate::reconcile) async fn check(
     ctx: &Context,
     requester: &Requester,
@@ -42,7 +42,7 @@ pub(in crate::reconcile) async fn check(
         codes::review::CONFIGMAP_NOT_ALLOWED,
         reason::UNPACK_FAILED,
         format!(
-            "{} may not read what the source names: verb get is missing in namespace {namespace} on ConfigMaps {}",
+            "{} has no permission to read the source: verb get is missing in namespace {namespace} on ConfigMaps {}",
             requester.user,
             some_of(&refused, LISTED)
         ),

@@ -1,5 +1,5 @@
-//! The conditions of one status while it is being written: every type set, times kept where nothing changed.
-//! Not here: what is said in them, or the write itself (status::writer).
+//! The conditions of one status that is being written. Transition times are preserved where nothing
+//! changed.
 
 use bundle_core::plan::conditions::{self, ConditionChange, State};
 use jiff::Timestamp;
@@ -13,7 +13,7 @@ pub(in crate::reconcile) struct ConditionSet {
 }
 
 impl ConditionSet {
-    /// Starts from what stands there. `now` has whole seconds, as Kubernetes keeps times.
+    /// Starts from the recorded conditions. `now` has whole seconds, as in the Kubernetes API.
     pub(in crate::reconcile) fn new(old: &[Condition], generation: i64, now: Timestamp) -> Self {
         Self {
             list: old.iter().map(from_api).collect(),
@@ -41,7 +41,7 @@ impl ConditionSet {
         );
     }
 
-    /// Makes the changes that a plan asks for.
+    /// Applies the changes of a plan.
     pub(in crate::reconcile) fn apply_all(&mut self, changes: &[ConditionChange]) {
         for change in changes {
             let is_set = self
@@ -54,12 +54,12 @@ impl ConditionSet {
         }
     }
 
-    /// The conditions now.
+    /// Returns the current conditions.
     pub(in crate::reconcile) fn list(&self) -> &[conditions::Condition] {
         &self.list
     }
 
-    /// As the API has them.
+    /// Converts the conditions to their API type.
     pub(in crate::reconcile) fn into_api(self) -> Vec<Condition> {
         let now = self.now;
         self.list
@@ -96,7 +96,7 @@ fn from_api(condition: &Condition) -> conditions::Condition {
     }
 }
 
-/// The current time in whole seconds.
+/// Returns the current time in whole seconds.
 pub(in crate::reconcile) fn now() -> Timestamp {
     let now = Timestamp::now();
     Timestamp::from_second(now.as_second()).unwrap_or(now)
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_again_equals_what_stands_there() {
+    fn repeated_condition_keeps_its_transition_time() {
         let at = |second| Timestamp::from_second(second).unwrap();
         let mut first = ConditionSet::new(&[], 1, at(10));
         first.set("Ready", State::False, "A", "a");

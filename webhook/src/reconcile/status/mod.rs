@@ -1,4 +1,4 @@
-//! Status, conditions, Events and seals of our own objects.
+//! Status, conditions, Events and seals of the project's own objects.
 
 pub(super) mod condition_set;
 pub(super) mod recorders;

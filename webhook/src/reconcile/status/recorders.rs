@@ -1,5 +1,5 @@
-//! Recorders of Events, one for each note: the recorder of the client library counts Events that differ in their note alone as one, with the note of
-//! the first.
+//! Event recorders, one for each note. The recorder of kube-rs merges Events that differ only in
+//! their note, and keeps the first note.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -8,20 +8,21 @@ use bundle_api::names;
 use kube::Client;
 use kube::runtime::events::Recorder;
 
-/// The most recorders at a time. Beyond it all are forgotten, so that the next Events are not counted with former ones.
+/// Maximum number of recorders. When it is reached, all are removed, and later Events are not
+/// merged with earlier ones.
 const LIMIT: usize = 500;
 
 /// Uid of the object, reason and note of an Event.
 type Key = (Option<String>, String, String);
 
-/// Recorders that count equal Events alone as one.
+/// Recorders that merge only equal Events.
 pub(in crate::reconcile) struct Recorders {
     client: Client,
     by_event: Mutex<HashMap<Key, Recorder>>,
 }
 
 impl Recorders {
-    /// No Events yet.
+    /// Creates an empty set of recorders.
     pub(in crate::reconcile) fn new(client: Client) -> Self {
         Self {
             client,

@@ -1,5 +1,5 @@
-//! Seals in status: what vouches for an object of ours, and the write that makes a fresh stamp last. It comes before anything is done with the object.
-//! Not here: what stamps and seals are worth (bundle_core::review::seal).
+//! Seals in the status: they prove that an object was admitted. An object is sealed before it is
+//! reconciled further. `bundle_core::review::seal` has the rules.
 
 use std::sync::Arc;
 
@@ -24,7 +24,8 @@ use crate::reconcile::ApiFailure;
 use crate::reconcile::context::Context;
 use crate::reconcile::status::unreadable;
 
-/// What vouches for `object`: its seal, or a stamp that is fresh. Otherwise why nothing does, and how somebody can.
+/// Returns the facts that the seal or a fresh stamp of `object` proves. Otherwise returns a message
+/// with the reason and the next step.
 pub(in crate::reconcile) fn vouched(
     ctx: &Context,
     object: &DynamicObject,
@@ -36,7 +37,8 @@ pub(in crate::reconcile) fn vouched(
         .map_err(|why| message(ctx, object, &stored, why))
 }
 
-/// Returns the warning about owner references of `object` that nobody was asked about: admission refuses a deletion that follows from them.
+/// Returns a warning if admission did not review the owner references of `object`. Admission
+/// rejects deletions that follow from such references.
 pub(in crate::reconcile) fn owner_warning(
     object: &DynamicObject,
     vouched: &Vouched,
@@ -46,14 +48,15 @@ pub(in crate::reconcile) fn owner_warning(
         json!({"metadata": {"name": metadata.name, "ownerReferences": metadata.owner_references}});
     (!vouched.covers_owners(&owners)).then(|| {
         format!(
-            "the owner references were not reviewed, and the deletion of an owner does not delete this BundleDeployment: remove them, and set them again if they are wanted ({})",
+            "the owner references were not reviewed, and the deletion of an owner does not delete this BundleDeployment: remove them, and set them again if needed ({})",
             codes::review::DELETE_NOT_ALLOWED
         )
     })
 }
 
-/// Seals `object` if it has a fresh stamp. Afterwards the stamp is worth nothing any more, and nothing else is needed. A seal that somebody removed from the
-/// status is written back if the inventory remembers it; returns whether it was, and then `object` is outdated and its next event continues.
+/// Seals `object` if it has a fresh stamp, which the seal then replaces. Writes back a removed seal
+/// if an inventory has recorded it, and returns true in that case: `object` is outdated then, and
+/// its next event continues.
 pub(in crate::reconcile) async fn ensure(
     ctx: &Context,
     resource: &ApiResource,
@@ -81,7 +84,8 @@ pub(in crate::reconcile) async fn ensure(
         "status": { "admission": admission },
     });
     let api: Api<DynamicObject> = Api::all_with(ctx.own.clone(), resource);
-    // Under a manager of its own: other writes of the status, which began earlier, do not take it back.
+    // A separate field manager: other writes of the status, which started earlier, do not remove
+    // the seal.
     let parameters = PatchParams::apply(names::SEAL_MANAGER).force();
     match ByName(&api)
         .patch_status(stored.name, &parameters, &Patch::Apply(&patch))
@@ -93,7 +97,7 @@ pub(in crate::reconcile) async fn ensure(
     }
 }
 
-/// The seal that the inventory remembers of this object, if it is one for just this generation.
+/// Returns the recorded seal of this object, if it is valid for this generation.
 fn remembered(ctx: &Context, stored: &StoredObject<'_>) -> Option<String> {
     let text = ctx.inventories.seals(stored.uid)?.admission;
     let with_seal = StoredObject {
@@ -104,7 +108,8 @@ fn remembered(ctx: &Context, stored: &StoredObject<'_>) -> Option<String> {
     is_sealed.then_some(text)
 }
 
-/// The admission seal that counts for this generation of `object`, from its status, else as the inventory remembers it.
+/// Returns the admission seal of this generation of `object`: from its status, or from an
+/// inventory.
 pub(in crate::reconcile) fn admission_text(
     ctx: &Context,
     object: &DynamicObject,
@@ -117,8 +122,8 @@ pub(in crate::reconcile) fn admission_text(
     }
 }
 
-/// The content that was sealed for `bundle`, as the inventory remembers it from the installation on, else as its status has it: there somebody could
-/// write back another one that was sealed earlier. Its spec may be another one by now.
+/// Returns the sealed content of `bundle`. The recorded seal has priority over the one in the
+/// status, because another client could write back an earlier one. The spec can have changed since.
 pub(in crate::reconcile) fn content(
     ctx: &Context,
     bundle: &DynamicObject,
@@ -133,7 +138,7 @@ pub(in crate::reconcile) fn content(
         .or_else(|| text.and_then(read))
 }
 
-/// The text that makes [`content`] last.
+/// Returns the seal that [`content`] reads.
 pub(in crate::reconcile) fn content_text(
     ctx: &Context,
     bundle: &DynamicObject,
@@ -144,13 +149,13 @@ pub(in crate::reconcile) fn content_text(
     content_seal(key.bytes(), &bundle.name_any(), uid, content)
 }
 
-/// Seals approvals as they come, whether or not any class asks for them yet.
+/// Runs the controller that seals BundleApprovals, even if no class requires approvals.
 pub(in crate::reconcile) async fn approvals(ctx: Arc<Context>) {
     let api: Api<DynamicObject> = Api::all_with(ctx.own.clone(), &ctx.approvals);
     Controller::new_with(api, watcher::Config::default(), ctx.approvals.clone())
         .with_config(Config::default().concurrency(crate::reconcile::CONCURRENCY))
-        .run(approval, crate::reconcile::policy, ctx)
-        .for_each(crate::reconcile::told)
+        .run(approval, crate::reconcile::error_policy, ctx)
+        .for_each(crate::reconcile::log_watch_error)
         .await;
 }
 
@@ -213,7 +218,7 @@ fn message(
     let token = admit_token(key.bytes(), kind, stored.name, stored.uid, stored.spec);
     let annotate = format!("kubectl annotate {} {}", kind.to_lowercase(), stored.name);
     let annotation = names::ANNOTATION_ADMIT;
-    // A value that is there already does not count: nobody knows who set it.
+    // An existing value is ignored, because its author is unknown.
     let remove = if object.annotations().get(annotation) == Some(&token) {
         format!("`{annotate} {annotation}-` and then ")
     } else {

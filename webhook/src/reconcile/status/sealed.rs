@@ -1,5 +1,5 @@
-//! The entry of each reconcile of a Bundle or BundleDeployment: the object is read and sealed, and
-//! then waits for a slot of its requester. Sealing waits for no slot.
+//! The entry of each reconcile of a Bundle or BundleDeployment. It reads and seals the object, and
+//! then waits for a slot of its requester. Sealing needs no slot.
 
 use std::ops::ControlFlow;
 
@@ -17,7 +17,7 @@ use crate::reconcile::status::writer::EventRecorder;
 use crate::reconcile::status::{seal, unreadable};
 use crate::spans;
 
-/// A kind whose objects are sealed and have slots by requester.
+/// A kind whose objects are sealed and limited by requester.
 pub(in crate::reconcile) struct SealedKind<'a> {
     pub(in crate::reconcile) kind: Kind,
     pub(in crate::reconcile) resource: &'a ApiResource,
@@ -25,11 +25,12 @@ pub(in crate::reconcile) struct SealedKind<'a> {
     pub(in crate::reconcile) slots: &'a Slots,
     /// True if objects that are being deleted are sealed too.
     pub(in crate::reconcile) seals_deleted: bool,
-    /// Called with the name of an object that is gone or being deleted, before it waits for a slot.
+    /// Called with the name of an object that is deleted or being deleted, before it waits for a
+    /// slot.
     pub(in crate::reconcile) on_end: fn(&Context, &str),
 }
 
-/// An object that may be reconciled now.
+/// An object that is ready to be reconciled.
 pub(in crate::reconcile) struct SealedObject {
     pub(in crate::reconcile) object: DynamicObject,
     /// Held until the reconcile ends.
@@ -37,8 +38,8 @@ pub(in crate::reconcile) struct SealedObject {
 }
 
 impl SealedKind<'_> {
-    /// Returns the sealed object with a slot of its requester, or when to look again if there is
-    /// nothing to reconcile now.
+    /// Returns the sealed object with a slot of its requester, or the action if there is nothing to
+    /// reconcile now.
     pub(in crate::reconcile) async fn enter(
         &self,
         woken: &DynamicObject,
@@ -56,7 +57,7 @@ impl SealedKind<'_> {
                 _slot: slot,
             }));
         }
-        // It would take memory as long as it waits, and be old afterwards.
+        // The object would use memory during the wait, and be outdated afterwards.
         drop(object);
         let slot = slot.await;
         Ok(match self.read(woken, ctx).await? {
@@ -68,17 +69,18 @@ impl SealedKind<'_> {
         })
     }
 
-    /// Reads the object and seals it if its stamp is valid. The object that woke the reconcile may be
-    /// older than our own last write, and a status made from it would undo that write. Returns the
-    /// object with its requester; or when to look again, if it is gone or cannot be read, or if a
-    /// lost seal was written back, which wakes the reconcile. An object that nothing vouches for is
-    /// returned with an empty requester, and the plan refuses it.
+    /// Reads the object, and seals it if its stamp is valid. The object of the event can be older
+    /// than the last write of this pod, and a status computed from it would undo that write.
+    ///
+    /// Returns the object with its requester. Returns an action if the object is gone, is too
+    /// large, or got a lost seal written back, which starts another reconcile. An object without a
+    /// valid seal or stamp is returned with an empty requester, and the plan rejects it.
     async fn read(
         &self,
         woken: &DynamicObject,
         ctx: &Context,
     ) -> Result<ControlFlow<Action, (DynamicObject, String)>, ApiFailure> {
-        // Not held while anything is waited for but the API server.
+        // Held only during requests to the API server.
         let _read = self.slots.read().await;
         let name = woken.name_any();
         let object = match ctx.get(self.resource, &name).await {

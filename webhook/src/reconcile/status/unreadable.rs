@@ -1,6 +1,6 @@
-//! Objects of ours that are too large to be read: nothing can be done for them, so they get a condition and an Event that say so. Reviews refuse such writes
-//! (admission), so these were written while the registrations were missing, or through their status.
-//! Not here: the limits (cluster).
+//! Objects of the project's own kinds that are too large to read. Nothing can be done for them, so
+//! they get a condition and an Event. Admission rejects such writes: these were written while the
+//! registrations were missing, or through their status.
 
 use std::collections::HashSet;
 use std::sync::{Mutex, PoisonError};
@@ -20,30 +20,33 @@ use crate::reconcile::api::object;
 use crate::reconcile::status::condition_set;
 use crate::reconcile::status::writer::EventRecorder;
 
-/// Objects that are remembered. Beyond it all are forgotten, and told once more.
+/// Maximum number of reported objects. When it is reached, all are forgotten and reported once
+/// more.
 const REMEMBERED: usize = 10_000;
-/// The media type of answers with metadata alone.
+/// Media type of responses that contain only metadata.
 const METADATA_MIME: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
-/// The message of conditions and Events.
-const MESSAGE: &str = "the object is too large to be read, so nothing is done for it, not even its removal: remove finalizers, owner references, labels, annotations, entries of managedFields or values of its spec, until it is within the limits of an object";
+/// Message of conditions and Events.
+const MESSAGE: &str = "the object is too large to read, so it is neither reconciled nor removed: delete finalizers, owner references, labels, annotations, entries of managedFields or values of its spec, until it is within the limits of an object";
 
-/// Uids of the objects that were reported, so that the write of a condition does not lead to the next one.
+/// Uids of the objects that were reported, so that writing a condition does not cause another
+/// write.
 #[derive(Debug, Default)]
 pub(in crate::reconcile) struct ReportedObjects(Mutex<HashSet<String>>);
 
-/// Returns whether an object of a list or watch is nothing but its identity: the API server gives each object of ours a generation.
+/// Returns true if an object of a list or watch contains only its identity. The API server gives
+/// each complete object a generation.
 pub(in crate::reconcile) fn is_identity(object: &DynamicObject) -> bool {
     object.metadata.generation.is_none()
 }
 
-/// Returns whether an object could not be read because it is too large.
+/// Returns true if an object could not be read because it is too large.
 pub(in crate::reconcile) fn is_too_large(error: &kube::Error) -> bool {
     let code = http::StatusCode::PAYLOAD_TOO_LARGE.as_u16();
     matches!(error, kube::Error::Api(status) if status.code == code)
 }
 
 impl ReportedObjects {
-    /// Returns whether the object with this uid was not reported yet.
+    /// Adds a uid. Returns true if the object was not reported before.
     fn add(&self, uid: &str) -> bool {
         let mut uids = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if uids.len() >= REMEMBERED {
@@ -52,7 +55,7 @@ impl ReportedObjects {
         uids.insert(uid.to_owned())
     }
 
-    /// The object was read.
+    /// Removes an object that was read.
     pub(in crate::reconcile) fn remove(&self, object: &DynamicObject) {
         if let Some(uid) = &object.metadata.uid {
             let mut uids = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -73,14 +76,14 @@ impl ReportedObjects {
             events
                 .warn(object, codes::review::TOO_LARGE_TO_READ, MESSAGE)
                 .await;
-            // An object of the largest size that is stored takes no condition: then there is the Event.
+            // An object of the maximum size cannot get a condition. The Event still reports it.
             if let Err(error) = set_conditions(own, resource, object).await {
                 let name = object.metadata.name.as_deref().unwrap_or_default();
                 tracing::warn!(
                     kind = resource.kind,
                     name,
                     error = crate::chain(&error),
-                    "an object is too large to be read, and its conditions cannot be written"
+                    "cannot write the conditions of an object that is too large to read"
                 );
             }
         }
@@ -88,7 +91,8 @@ impl ReportedObjects {
     }
 }
 
-/// Applies these conditions, and leaves everything else of the status as it is. Nothing of the answer is read but the metadata.
+/// Applies these conditions, without the rest of the status. Reads only the metadata of the
+/// response.
 async fn set_conditions(
     own: &Client,
     resource: &ApiResource,
@@ -116,7 +120,7 @@ async fn set_conditions(
         ..Status::default()
     });
     match kube::Error::Api(Box::new(status)) {
-        // It was deleted, or made anew.
+        // The object was deleted, or created again with another uid.
         error if object::is_not_found(&error) || object::is_conflict(&error) => Ok(()),
         error => Err(error),
     }

@@ -1,5 +1,4 @@
-//! One status write for a reconcile, and only if something changed; and the Events that go with refusals.
-//! Not here: what the status says.
+//! The status write of a reconcile, which is skipped without a change, and Events.
 
 use bundle_api::names;
 use bundle_cluster::ByName;
@@ -17,14 +16,15 @@ use serde_json::{Value, json};
 use crate::reconcile::drift::restored::Restored;
 use crate::reconcile::status::recorders::Recorders;
 
-/// Longest note that an Event may carry.
+/// Maximum length of the note of an Event.
 const NOTE_LIMIT: usize = 1000;
-/// Most objects restored at once that have an Event of their own.
+/// Maximum number of restored objects that get separate Events.
 const EVENTS: usize = 3;
-/// Reason of Events about objects that were restored.
+/// Reason of Events about restored objects.
 const CORRECTED: &str = "DriftCorrected";
 
-/// Writes `new` if it differs from `old`. An object that has gone meanwhile, or was made anew, gets none.
+/// Writes `new` if it differs from `old`. Does nothing if the object was deleted, or created again
+/// with another uid. Returns true if the status was written.
 pub(in crate::reconcile) async fn write<T: Serialize + PartialEq>(
     client: &Client,
     resource: &ApiResource,
@@ -43,7 +43,7 @@ pub(in crate::reconcile) async fn write<T: Serialize + PartialEq>(
         "metadata": { "name": name, "uid": object.metadata.uid },
         "status": new,
     });
-    // Written by `seal` alone, under a manager of its own.
+    // Only `seal` writes this field, with a separate field manager.
     if let Some(status) = patch["status"].as_object_mut() {
         status.remove("admission");
     }
@@ -58,7 +58,8 @@ pub(in crate::reconcile) async fn write<T: Serialize + PartialEq>(
     }
 }
 
-/// Removes fields that others have written and that `status` does not have: an apply leaves them.
+/// Removes fields of other writers that `status` does not have. Server-side apply does not remove
+/// them.
 async fn remove_foreign(
     api: &Api<DynamicObject>,
     stored: &DynamicObject,
@@ -89,13 +90,13 @@ async fn remove_foreign(
         .await
     {
         Ok(_) => Ok(true),
-        // Whoever wrote meanwhile wakes us again.
+        // The other write starts another reconcile.
         Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(true),
         Err(error) => Err(error),
     }
 }
 
-/// Who tells Events.
+/// Emits Events about objects of one kind.
 pub(in crate::reconcile) struct EventRecorder {
     recorders: Recorders,
     resource: ApiResource,
@@ -109,12 +110,12 @@ impl EventRecorder {
         }
     }
 
-    /// Tells of a refusal or failure, under its code.
+    /// Emits a warning about a rejection or failure, with its code as the reason.
     pub(in crate::reconcile) async fn warn(&self, object: &DynamicObject, code: Code, note: &str) {
         self.tell(object, EventType::Warning, code.id, note).await;
     }
 
-    /// Tells of something that went well.
+    /// Emits a normal Event.
     pub(in crate::reconcile) async fn note(
         &self,
         object: &DynamicObject,
@@ -124,7 +125,8 @@ impl EventRecorder {
         self.tell(object, EventType::Normal, reason, note).await;
     }
 
-    /// Names objects that were restored: each of the first few in an Event of its own, with the object as the related one.
+    /// Emits Events about restored objects. Each of the first few gets its own Event, with the
+    /// restored object as the related one.
     pub(in crate::reconcile) async fn restored(
         &self,
         object: &DynamicObject,
@@ -178,10 +180,7 @@ impl EventRecorder {
             secondary: related,
         };
         if let Err(error) = recorder.publish(&event, &about).await {
-            tracing::debug!(
-                error = crate::chain(&error),
-                "an Event could not be written"
-            );
+            tracing::debug!(error = crate::chain(&error), "cannot write an Event");
         }
     }
 }
@@ -197,7 +196,7 @@ mod tests {
     const EVENT: &str =
         r#"{"apiVersion":"events.k8s.io/v1","kind":"Event","metadata":{"name":"web.1"}}"#;
 
-    /// An Event that says something else is a new one; an equal one is counted.
+    /// Events with different notes are separate; equal Events are counted.
     #[tokio::test]
     async fn events_with_other_notes_are_not_counted_as_one() {
         let (service, mut server) = tower_test::mock::pair::<Request<Body>, Response<Body>>();

@@ -45,7 +45,7 @@ fn keys(keys: &[&str]) -> BTreeSet<String> {
     keys.iter().map(|&key| key.to_owned()).collect()
 }
 
-/// The cache key of the installation.
+/// Returns the cache key of the installation.
 fn web() -> Digest {
     Digest::of(b"web")
 }
@@ -58,7 +58,7 @@ fn select(store: &Store, origin: &ContentId, wanted: &[&str]) -> Option<Selected
     store.select(origin, &web(), b"key", &keys(wanted))
 }
 
-/// The texts of the objects that are read for these keys.
+/// Returns the texts of the objects that are read for these keys.
 fn texts(store: &Store, origin: &ContentId, wanted: &[&str]) -> Option<Vec<Value>> {
     let (content, _) = select(store, origin, wanted)?.read().ok()?;
     let objects = content.objects.into_iter();
@@ -79,7 +79,7 @@ fn single_rendered_objects_are_read_also_after_a_restart() {
     let store = Store::new(folder.path().to_owned(), LARGE);
     let read = |wanted: &[&str]| texts(&store, &origin, wanted).unwrap();
     assert_eq!(read(&["ConfigMap/other/two"]), ["third"]);
-    // The object that names no namespace may be settled in this one.
+    // The object without a namespace can get this one.
     assert_eq!(read(&["ConfigMap/other/one"]), ["first", "second"]);
     assert_eq!(read(&["ConfigMap/web/one"]), ["first"]);
     let selected = select(&store, &origin, &["Shop.example.com/web/one", "Secret/a/b"]).unwrap();
@@ -102,7 +102,7 @@ fn single_rendered_objects_are_read_also_after_a_restart() {
 }
 
 #[test]
-fn rendered_objects_weigh_what_is_read_and_not_what_lies_beside_it() {
+fn weight_of_selected_objects_excludes_other_objects() {
     let folder = tempfile::tempdir().unwrap();
     let store = Store::new(folder.path().to_owned(), LARGE);
     let origin = image("a:1", b"1", None);
@@ -135,7 +135,7 @@ fn tampered_rendered_objects_are_not_used() {
         fs_err::write(&path, damaged).unwrap();
         assert_eq!(of("ConfigMap/web/one"), None);
     }
-    // It is written anew with the next whole content.
+    // The next load of the whole content writes it again.
     keep_rendered(&store, &origin, OBJECTS).unwrap();
     assert_eq!(fs_err::read(&path).unwrap(), good);
     store.remove_rendered(&origin, &web());
@@ -177,7 +177,7 @@ fn rendered_objects_are_replaced_if_the_content_renders_to_others() {
 }
 
 #[test]
-fn rendered_objects_make_room_for_content_and_not_the_other_way_round() {
+fn rendered_objects_are_evicted_for_content_and_never_the_reverse() {
     let folder = tempfile::tempdir().unwrap();
     let store = Store::new(folder.path().to_owned(), 10_000);
     let origin = image("a:1", b"1", None);
@@ -193,7 +193,7 @@ fn rendered_objects_make_room_for_content_and_not_the_other_way_round() {
 }
 
 #[test]
-fn rendered_objects_leave_with_their_content() {
+fn rendered_objects_are_removed_with_their_content() {
     let folder = tempfile::tempdir().unwrap();
     let store = Store::new(folder.path().to_owned(), LARGE);
     let [needed, other] = [b"1", b"2"].map(|bytes| image("a:1", bytes, None));
@@ -207,7 +207,7 @@ fn rendered_objects_leave_with_their_content() {
 }
 
 #[test]
-fn objects_that_json_does_not_preserve_are_not_kept() {
+fn objects_that_json_does_not_preserve_are_not_stored() {
     let folder = tempfile::tempdir().unwrap();
     let store = Store::new(folder.path().to_owned(), LARGE);
     let origin = image("a:1", b"1", None);

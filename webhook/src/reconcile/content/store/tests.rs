@@ -26,7 +26,7 @@ fn summary() -> Summary {
     }
 }
 
-/// Keeps two files, the second of so many bytes.
+/// Stores two files, the second with this number of bytes.
 pub(super) fn keep(
     store: &Store,
     origin: &ContentId,
@@ -47,12 +47,12 @@ pub(super) fn keep(
             place,
         });
     }
-    // What was written can be read before it is kept.
+    // A file can be read before the copy is stored.
     assert_eq!(writer.read(&files[0].place).unwrap(), b"a: 1");
     store.keep(writer, files, summary(), origin, key, owner)
 }
 
-/// The first file, if the copy is whole.
+/// Returns the first file if the copy is complete.
 pub(super) fn first(store: &Store, origin: &ContentId, key: &[u8]) -> Option<Vec<u8>> {
     let mut content = store.open(origin, key)?;
     assert_eq!(content.summary(), summary());
@@ -65,7 +65,7 @@ pub(super) fn names(folder: &Path) -> usize {
 }
 
 #[test]
-fn what_was_kept_is_read_again_and_nothing_else() {
+fn stored_content_is_read_only_under_its_identity() {
     let folder = tempfile::tempdir().unwrap();
     let store = Store::new(folder.path().join("content"), LARGE);
     let origin = image("a:1", b"1", None);
@@ -74,7 +74,7 @@ fn what_was_kept_is_read_again_and_nothing_else() {
     keep(&store, &origin, b"key", "ana", 0).unwrap();
     assert_eq!(first(&store, &origin, b"key").unwrap(), b"a: 1");
     assert_eq!(first(&store, &origin, b"another key"), None);
-    // A copy under another digest is not that content.
+    // A copy under another digest is other content.
     fs_err::copy(store.path(&origin), store.path(&other)).unwrap();
     assert_eq!(first(&store, &other, b"key"), None);
     store.remove(origin.digest());
@@ -98,7 +98,7 @@ fn cached_content_is_scoped_to_repository_and_pull_secret() {
 }
 
 #[test]
-fn damaged_copies_count_as_none() {
+fn damaged_copies_count_as_missing() {
     let folder = tempfile::tempdir().unwrap();
     let store = Store::new(folder.path().to_owned(), LARGE);
     let origin = image("a:1", b"1", None);
@@ -117,7 +117,7 @@ fn damaged_copies_count_as_none() {
 }
 
 #[test]
-fn copies_that_are_not_finished_leave_nothing_behind() {
+fn unfinished_copies_are_removed() {
     let folder = tempfile::tempdir().unwrap();
     let store = Store::new(folder.path().to_owned(), LARGE);
     let writer = store.begin().unwrap();
@@ -125,7 +125,7 @@ fn copies_that_are_not_finished_leave_nothing_behind() {
     drop(writer);
     assert_eq!(names(folder.path()), 0);
     fs_err::write(folder.path().join("1-1.unfinished"), b"x").unwrap();
-    // It may be under way: only a new process knows that it is not.
+    // The file can belong to a running fetch. Only a new process knows that it does not.
     store.sweep(BTreeSet::new());
     assert_eq!(names(folder.path()), 1);
     Store::new(folder.path().to_owned(), LARGE);
@@ -133,7 +133,7 @@ fn copies_that_are_not_finished_leave_nothing_behind() {
 }
 
 #[test]
-fn a_sweep_leaves_what_is_needed() {
+fn sweep_removes_only_unneeded_copies() {
     let folder = tempfile::tempdir().unwrap();
     let store = Store::new(folder.path().to_owned(), LARGE);
     let needed = image("a:1", b"1", None);
@@ -148,7 +148,7 @@ fn a_sweep_leaves_what_is_needed() {
 }
 
 #[test]
-fn what_is_needed_least_makes_room_and_a_greedy_requester_first() {
+fn eviction_begins_with_large_requesters_and_unneeded_copies() {
     let folder = tempfile::tempdir().unwrap();
     let store = Store::new(folder.path().to_owned(), 10_000);
     let origins: Vec<ContentId> = (0..5).map(|number| image("a:1", &[number], None)).collect();
@@ -156,7 +156,7 @@ fn what_is_needed_least_makes_room_and_a_greedy_requester_first() {
     keep(&store, &origins[0], b"key", "ana", 3_000).unwrap();
     keep(&store, &origins[1], b"key", "ben", 2_000).unwrap();
     keep(&store, &origins[2], b"key", "ben", 3_000).unwrap();
-    // Ben has more than half: a copy of his goes, though that of Ana is older.
+    // Ben uses more than half, so his copy is removed although Ana's is older.
     keep(&store, &origins[3], b"key", "ben", 3_000).unwrap();
     assert!(there(0) && !there(1) && there(2) && there(3));
     assert!(keep(&store, &origins[4], b"key", "eve", 20_000).is_err());

@@ -1,5 +1,5 @@
-//! Which objects are restored now, and what is known of installations that ended half-way or are not tried again for a while.
-//! Not here: the rule of the pauses (bundle_core::plan::backoff).
+//! Restores that are due, incomplete installations, and installations that wait after an error. The
+//! delays are in `bundle_core::plan::backoff`.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::{Duration, Instant};
@@ -11,32 +11,32 @@ use jiff::Timestamp;
 use super::{AppliedState, InstalledState, InstalledStates, Observation, ObservedObject};
 use crate::reconcile::error::{self, ReconcileError, RetryPolicy};
 
-/// How many objects a message names beside those that it is about.
+/// Maximum number of additional objects that a message names.
 const NAMED: usize = 20;
 
-/// An object that is out of line.
+/// The drift of an object.
 #[derive(Debug, Clone)]
 pub(super) struct Drift {
     pub(super) since: Timestamp,
     pub(super) is_missing: bool,
-    /// The field manager that wrote it last, if that is known.
+    /// The field manager of the last write, if it is known.
     pub(super) writer: Option<Box<str>>,
 }
 
-/// An installation that ended half-way.
+/// An installation that ended before all objects were applied.
 #[derive(Debug)]
 pub(super) struct Partial {
-    /// The content and settings, as in [`InstalledState::digest`].
+    /// The content key, as in [`InstalledState::content_key`].
     pub(super) digest: String,
-    /// Those of its objects that were applied.
+    /// The objects that were applied.
     pub(super) applied: BTreeSet<String>,
-    /// True if objects of the content that was installed before are known.
+    /// True if the objects of the previously installed content have a state.
     pub(super) knows_former: bool,
 }
 
-/// An installation that is not tried again for a while, since the API server cannot store objects of it.
+/// An installation that waits, because the API server cannot store some of its objects.
 pub(super) struct Held {
-    /// Attempt that the error is of.
+    /// The attempt that failed.
     pub(super) key: String,
     pub(super) error: ReconcileError,
     pub(super) times: u32,
@@ -51,7 +51,7 @@ impl InstalledState {
 }
 
 impl InstalledStates {
-    /// The objects that are out of line and may be restored now.
+    /// Returns the drifted objects that are due for a restore.
     pub(in crate::reconcile) fn restorable(&self, deployment: &str) -> BTreeSet<String> {
         let now = self.began.elapsed();
         self.with(deployment, |book| {
@@ -63,7 +63,7 @@ impl InstalledStates {
         })
     }
 
-    /// Returns the time until the next object may be restored; none if nothing is out of line.
+    /// Returns the time until the next restore is due, or `None` without drift.
     pub(in crate::reconcile) fn next_restore(&self, deployment: &str) -> Option<Duration> {
         let now = self.began.elapsed();
         self.with(deployment, |book| {
@@ -71,7 +71,7 @@ impl InstalledStates {
         })
     }
 
-    /// These objects could not be restored.
+    /// Records that these objects could not be restored.
     pub(in crate::reconcile) fn not_restored<'k>(
         &self,
         deployment: &str,
@@ -87,7 +87,7 @@ impl InstalledStates {
         });
     }
 
-    /// Keeps the error of an attempt to restore objects for as long as one of them is out of line.
+    /// Stores the error of an attempt to restore objects, until none of them is drifted any more.
     pub(in crate::reconcile) fn keep_restore_error(
         &self,
         deployment: &str,
@@ -112,7 +112,8 @@ impl InstalledStates {
         });
     }
 
-    /// The error of the last attempt to restore objects that are still out of line, with the names of all that could not be restored.
+    /// Returns the error of the last attempt to restore objects that are still drifted. It names
+    /// all of them.
     pub(in crate::reconcile) fn restore_error(&self, deployment: &str) -> Option<ReconcileError> {
         let now = self.began.elapsed();
         self.with(deployment, |book| {
@@ -126,7 +127,7 @@ impl InstalledStates {
         })
     }
 
-    /// The objects that are out of line and do not exist.
+    /// Returns the drifted objects that do not exist.
     pub(in crate::reconcile) fn missing(&self, deployment: &str) -> Vec<String> {
         self.with(deployment, |book| {
             let missing = book.drifted.iter().filter(|(_, drift)| drift.is_missing);
@@ -134,7 +135,8 @@ impl InstalledStates {
         })
     }
 
-    /// Returns the reason for which the object is out of line, in words: that it is missing, or the field manager that wrote it last.
+    /// Returns the cause of the drift as text: that the object was deleted, or the field manager of
+    /// the last write.
     pub(in crate::reconcile) fn cause(&self, deployment: &str, key: &str) -> Option<String> {
         self.with(deployment, |book| {
             let drift = book.drifted.get(key)?;
@@ -146,7 +148,7 @@ impl InstalledStates {
         })
     }
 
-    /// The objects that are out of line and that somebody keeps changing back.
+    /// Returns the drifted objects that another actor keeps changing back.
     pub(in crate::reconcile) fn fought(&self, deployment: &str) -> Vec<String> {
         let now = self.began.elapsed();
         self.with(deployment, |book| {
@@ -159,12 +161,13 @@ impl InstalledStates {
         })
     }
 
-    /// The content has to be looked at and applied anew.
+    /// Removes the content key, so that the content is compared and applied again.
     pub(in crate::reconcile) fn forget_content(&self, deployment: &str) {
         self.with(deployment, |book| book.digest.clear());
     }
 
-    /// The installation of `digest` ended before everything was applied: `applied` was, and what became of objects that are `uncertain` is not known.
+    /// Records that the installation `content_key` ended early. `applied` are the objects that were
+    /// applied. The state of objects in `uncertain` is unknown.
     pub(in crate::reconcile) fn interrupt(
         &self,
         deployment: &str,
@@ -180,7 +183,8 @@ impl InstalledStates {
                 knows_former: !book.objects.is_empty(),
             });
             if partial.digest != digest {
-                // The values of these are neither those of the installed content nor of the one that is wanted now.
+                // These objects have values of neither the installed content nor the requested
+                // content.
                 for key in &partial.applied {
                     book.objects.remove(key);
                 }
@@ -210,7 +214,8 @@ impl InstalledStates {
         }
     }
 
-    /// Takes up objects of the installed content of which nothing is known, while an installation of other content has ended half-way.
+    /// Adds objects of the installed content that have no state, while an installation of other
+    /// content is incomplete.
     pub(in crate::reconcile) fn take_up(
         &self,
         deployment: &str,
@@ -232,7 +237,8 @@ impl InstalledStates {
         });
     }
 
-    /// Returns whether objects of the content that was installed before have to be taken up.
+    /// Returns true if objects of the previously installed content must be added by
+    /// [`Self::add_former_objects`].
     pub(in crate::reconcile) fn lacks_former(&self, deployment: &str) -> bool {
         self.with(deployment, |book| {
             let partial = book.partial.as_ref();
@@ -240,12 +246,13 @@ impl InstalledStates {
         })
     }
 
-    /// Returns whether it is known what our last apply left of the object.
+    /// Returns true if the object has a state.
     pub(in crate::reconcile) fn knows(&self, deployment: &str, key: &str) -> bool {
         self.with(deployment, |book| book.objects.contains_key(key))
     }
 
-    /// The objects that an installation of `digest` applied before it ended half-way; none if there is no such installation.
+    /// Returns the objects that an incomplete installation of `content_key` applied. `None` without
+    /// an incomplete installation; empty if it is of other content.
     pub(in crate::reconcile) fn applied_partly(
         &self,
         deployment: &str,
@@ -262,7 +269,8 @@ impl InstalledStates {
         })
     }
 
-    /// Of which objects it is known how they are, where something `is_recorded` as installed.
+    /// Returns for which objects the state is known. `is_recorded` is true if the inventory records
+    /// installed content.
     pub(in crate::reconcile) fn coverage(&self, deployment: &str, is_recorded: bool) -> Coverage {
         self.with(deployment, |book| {
             if book.busy || book.partial.is_some() {
@@ -277,7 +285,8 @@ impl InstalledStates {
         })
     }
 
-    /// Does not try the installation `key` again for a while. Returns the error with the time of the next attempt.
+    /// Delays the next attempt of the installation `attempt`. Returns the error with the time of
+    /// that attempt.
     pub(in crate::reconcile) fn hold(
         &self,
         deployment: &str,
@@ -301,7 +310,7 @@ impl InstalledStates {
         })
     }
 
-    /// The error of the installation `key`, if it is not to be tried again yet.
+    /// Returns the error of the installation `attempt` while its next attempt is not due.
     pub(in crate::reconcile) fn held(&self, deployment: &str, key: &str) -> Option<ReconcileError> {
         self.with(deployment, |book| {
             let held = book.held.as_ref().filter(|held| held.key == key)?;
@@ -315,7 +324,8 @@ impl InstalledStates {
 }
 
 impl InstalledState {
-    /// Records that the object is out of line, and that attempts which failed may succeed now.
+    /// Records drift of the object. Failed restores and a delayed installation of it are retried
+    /// earlier.
     pub(super) fn record_drift(&mut self, key: &str, seen: Option<&ObservedObject>) {
         let is_missing = seen.is_none();
         let drift = self.drifted.entry(key.to_owned()).or_insert(Drift {
@@ -340,7 +350,8 @@ impl InstalledState {
         }
     }
 
-    /// Takes in how all objects are: as `seen`, or as was told since.
+    /// Evaluates all objects, as `seen` or as logged since. Returns true if the deployment needs a
+    /// reconcile.
     pub(super) fn look_at_all(&mut self, seen: &BTreeMap<String, ObservedObject>) -> bool {
         let mut all: BTreeMap<String, Observation> = seen
             .iter()
@@ -355,7 +366,8 @@ impl InstalledState {
     }
 }
 
-/// The message of an error about objects, with the names of those among `failing` that it does not name. One that names none is not about objects.
+/// Adds those of `failing` to the message that it does not name. A message that names none of them
+/// is not about objects, and stays unchanged.
 fn naming(message: &str, failing: &BTreeSet<String>) -> String {
     let (named, others): (Vec<&String>, Vec<&String>) =
         failing.iter().partition(|key| names(message, key));
@@ -369,7 +381,7 @@ fn naming(message: &str, failing: &BTreeSet<String>) -> String {
     )
 }
 
-/// Returns `true` if the text has this key, and not just a longer one that begins with it.
+/// Returns true if the text contains this key, and not only a longer one with this prefix.
 fn names(text: &str, key: &str) -> bool {
     text.match_indices(key).any(|(at, _)| {
         let after = text[at + key.len()..].chars().next();

@@ -1,4 +1,4 @@
-//! What of a deployment counts as drifted, suspect or touched, by what watches tell.
+//! Drifted, suspect and touched objects after watch events.
 
 use bundle_core::diagnostic::codes;
 use bundle_core::plan::backoff::RestoreFailure;
@@ -10,7 +10,7 @@ use crate::reconcile::error::RetryPolicy;
 
 const KEY: &str = "ConfigMap/n/x";
 
-/// The state of an object that our entry `text` is in, after the write `revision`.
+/// Returns the state of an object with the field entry `text`, after the write `revision`.
 fn state(text: &str, revision: &str) -> ObjectState {
     let fields = json!({ text: {} });
     let entry = drift::Entry {
@@ -70,7 +70,7 @@ fn states() -> (InstalledStates, mpsc::UnboundedReceiver<String>) {
 }
 
 #[test]
-fn a_write_that_leaves_our_entry_alone_is_verified_once_and_then_ever_more_rarely() {
+fn write_without_change_of_the_own_entry_is_verified_with_growing_delay() {
     let (states, mut woken) = states();
     let users = ["web".to_owned()];
     let now = Instant::now() + Duration::from_secs(1);
@@ -80,7 +80,7 @@ fn a_write_that_leaves_our_entry_alone_is_verified_once_and_then_ever_more_rarel
     assert_eq!(states.suspects("web", now).0, [KEY.to_owned()].into());
     states.verified("web", KEY, left(6, "a"), now);
     assert_eq!(states.suspects("web", now), (BTreeSet::new(), None));
-    // The same state once more is no news; another write is verified after a pause.
+    // The same state again changes nothing; another write is verified after a delay.
     states.changed(&users, KEY, &Observation::Present(seen(6, "a")));
     assert_eq!(states.suspects("web", now), (BTreeSet::new(), None));
     states.changed(&users, KEY, &Observation::Present(seen(7, "a")));
@@ -91,7 +91,7 @@ fn a_write_that_leaves_our_entry_alone_is_verified_once_and_then_ever_more_rarel
 }
 
 #[test]
-fn content_whose_objects_are_not_all_watched_is_looked_for_again_in_the_next_reconcile() {
+fn content_with_unwatched_objects_is_found_again_in_the_next_reconcile() {
     let (states, mut woken) = states();
     states.begin_reconcile("web");
     states.end_reconcile("web");
@@ -102,7 +102,7 @@ fn content_whose_objects_are_not_all_watched_is_looked_for_again_in_the_next_rec
     assert_eq!(states.content("web").as_deref(), Some("sha256:1"));
     states.end_reconcile("web");
     assert_eq!(states.content("web"), None);
-    // Nothing was restored, so nothing has changed about the kinds.
+    // No object was restored, so the served kinds have not changed.
     assert!(woken.try_recv().is_err());
 
     states.begin_reconcile("web");
@@ -113,7 +113,7 @@ fn content_whose_objects_are_not_all_watched_is_looked_for_again_in_the_next_rec
 }
 
 #[test]
-fn an_object_with_another_uid_is_not_ours_whatever_it_looks_like() {
+fn object_with_another_uid_counts_as_drifted() {
     let (states, _woken) = states();
     let mut other = seen(6, "a");
     other.uid = "other".to_owned();
@@ -124,7 +124,7 @@ fn an_object_with_another_uid_is_not_ours_whatever_it_looks_like() {
 }
 
 #[test]
-fn objects_that_no_inventory_has_are_nobodys() {
+fn unrecorded_objects_have_no_owner() {
     let (states, _woken) = states();
     let users = ["web".to_owned(), "unknown".to_owned()];
     assert_eq!(states.recorders(&users, KEY), ["web"]);
@@ -134,7 +134,7 @@ fn objects_that_no_inventory_has_are_nobodys() {
 }
 
 #[test]
-fn our_own_writes_wake_nobody_and_later_ones_of_others_do() {
+fn own_writes_wake_no_deployment_and_later_foreign_writes_do() {
     let (states, mut woken) = states();
     let users = ["web".to_owned()];
     states.changed(&users, "ConfigMap/n/x", &Observation::Present(seen(4, "b")));
@@ -144,7 +144,7 @@ fn our_own_writes_wake_nobody_and_later_ones_of_others_do() {
     states.changed(&users, "ConfigMap/n/x", &Observation::Present(seen(6, "b")));
     assert_eq!(woken.try_recv().unwrap(), "web");
     assert_eq!(states.drifted("web").len(), 1);
-    // A value may be another one under the same entry: drift stays drift until we have applied.
+    // The value can differ with the same entry: drift stays until an apply.
     states.changed(&users, "ConfigMap/n/x", &Observation::Present(seen(7, "a")));
     assert_eq!(states.drifted("web").len(), 1);
     states.healed("web", "ConfigMap/n/x", left(8, "a"));
@@ -175,7 +175,7 @@ fn object_missing_from_a_listing_counts_as_gone() {
 }
 
 #[test]
-fn while_we_write_nothing_counts_and_what_came_in_meanwhile_is_not_lost() {
+fn events_during_an_apply_are_evaluated_at_its_end() {
     let (states, mut woken) = states();
     let users = ["web".to_owned()];
     states.begin("web");
@@ -195,7 +195,7 @@ fn while_we_write_nothing_counts_and_what_came_in_meanwhile_is_not_lost() {
 }
 
 #[test]
-fn a_workload_that_moves_is_looked_at_and_is_no_drift() {
+fn status_change_of_a_workload_leads_to_a_health_check_and_is_no_drift() {
     let (states, mut woken) = states();
     let key = "Deployment.apps/n/x";
     states.set_inventory("web", recording(&[key]));
@@ -215,7 +215,7 @@ fn a_workload_that_moves_is_looked_at_and_is_no_drift() {
 
 const OTHER: &str = "ConfigMap/n/y";
 
-/// Two installed objects, and somebody who has changed both.
+/// Returns the states of two installed objects that another actor has changed.
 fn two_drifted() -> InstalledStates {
     let (states, _) = states();
     states.set_inventory("web", recording(&[KEY, OTHER]));
@@ -236,7 +236,7 @@ fn keys(keys: &[&str]) -> BTreeSet<String> {
 }
 
 #[test]
-fn object_that_is_fought_over_delays_no_other() {
+fn contested_object_delays_no_other() {
     let states = two_drifted();
     for version in 0..20 {
         states.healed("web", KEY, left(10 + 2 * version, "a"));
@@ -255,7 +255,7 @@ fn object_that_is_fought_over_delays_no_other() {
 }
 
 #[test]
-fn attempts_that_failed_count_until_the_object_is_deleted() {
+fn failed_attempts_count_until_the_object_is_deleted() {
     let states = two_drifted();
     for _ in 0..20 {
         states.not_restored("web", [&KEY.to_owned()], RestoreFailure::Invalid);
@@ -268,7 +268,7 @@ fn attempts_that_failed_count_until_the_object_is_deleted() {
 }
 
 #[test]
-fn error_of_a_restore_is_kept_while_its_object_is_out_of_line() {
+fn error_of_a_restore_is_kept_while_its_object_is_drifted() {
     let states = two_drifted();
     states.not_restored("web", [&KEY.to_owned()], RestoreFailure::Refused);
     let error = ReconcileError::new(
@@ -308,11 +308,11 @@ fn error_of_a_restore_names_all_objects_that_could_not_be_restored() {
         kept(&states),
         format!("{OTHER}: no; also not restored: {KEY}")
     );
-    // A name that only begins with that of the object does not name it.
+    // A longer name with the same prefix does not name the object.
     let longer = format!("{OTHER}: no, nor {KEY}-2");
     states.keep_restore_error("web", Some(&error(&longer)));
     assert_eq!(kept(&states), format!("{longer}; also not restored: {KEY}"));
-    // An error that is about no object.
+    // An error that names no object.
     states.keep_restore_error("web", Some(&error("no")));
     assert_eq!(kept(&states), "no");
     states.keep_restore_error("web", Some(&error(&format!("{OTHER}: no"))));
@@ -322,7 +322,7 @@ fn error_of_a_restore_names_all_objects_that_could_not_be_restored() {
 }
 
 #[test]
-fn interrupted_installation_is_looked_at_beside_the_former_content() {
+fn objects_of_an_interrupted_installation_and_of_the_former_content_are_observed() {
     let states = two_drifted();
     for key in [KEY, OTHER] {
         states.healed("web", key, left(7, "a"));
@@ -335,7 +335,7 @@ fn interrupted_installation_is_looked_at_beside_the_former_content() {
     assert_eq!(states.content("web"), None);
     assert_eq!(states.applied_partly("web", "sha256:2"), Some(keys(&[KEY])));
     assert!(!states.lacks_former("web"));
-    // Later writes of others, of both contents.
+    // Later writes of other actors, to objects of both contents.
     for key in [KEY, OTHER] {
         states.changed(
             &["web".to_owned()],
@@ -344,7 +344,7 @@ fn interrupted_installation_is_looked_at_beside_the_former_content() {
         );
     }
     assert_eq!(states.restorable("web"), keys(&[KEY, OTHER]));
-    // Another content is wanted by now: what the values of the first object are to be is not known.
+    // Other content is requested now: the intended values of the first object are unknown.
     states.begin("web");
     states.interrupt("web", "sha256:3", HashMap::new(), &nothing.0, &nothing.1);
     assert_eq!(states.applied_partly("web", "sha256:3"), Some(keys(&[])));
@@ -354,7 +354,7 @@ fn interrupted_installation_is_looked_at_beside_the_former_content() {
 }
 
 #[test]
-fn installation_that_is_invalid_is_held_until_one_of_its_objects_changes() {
+fn invalid_installation_is_delayed_until_one_of_its_objects_changes() {
     let states = two_drifted();
     let invalid = ReconcileError {
         objects: vec![KEY.to_owned()],
@@ -376,20 +376,21 @@ fn installation_that_is_invalid_is_held_until_one_of_its_objects_changes() {
 }
 
 #[test]
-fn object_that_is_deleted_while_it_is_restored_stays_out_of_line() {
+fn object_that_is_deleted_during_its_restore_stays_drifted() {
     let users = ["web".to_owned()];
     for (told, is_lost) in [
         (Observation::Gone(8), true),
         (Observation::Gone(0), true),
         (Observation::Present(seen(8, "c")), true),
-        // From before the restore.
+        // An event from before the restore.
         (Observation::Gone(7), false),
         (Observation::Present(seen(7, "b")), false),
     ] {
         let (states, mut woken) = states();
         states.changed(&users, KEY, &Observation::Present(seen(6, "b")));
         states.begin_reconcile("web");
-        // The watch may be faster than the answer to our own write, and slower than the write of somebody else.
+        // The watch can be faster than the response to the own write, and slower than the write of
+        // another actor.
         states.changed(&users, KEY, &told);
         while woken.try_recv().is_ok() {}
         states.healed("web", KEY, left(7, "a"));
@@ -403,7 +404,7 @@ fn object_that_is_deleted_while_it_is_restored_stays_out_of_line() {
 }
 
 #[test]
-fn object_that_is_deleted_while_it_is_verified_or_installed_is_out_of_line() {
+fn object_that_is_deleted_during_verification_or_installation_is_drifted() {
     let users = ["web".to_owned()];
     let (states, _woken) = states();
     states.begin_reconcile("web");

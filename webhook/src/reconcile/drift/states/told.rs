@@ -1,21 +1,21 @@
-//! The last that watches told of each object while a reconcile of its deployment goes on. Whatever the reconcile records of an object may be older than that.
-//! Not here: what it means for the object (drift::states).
+//! The last watch event of each object during a reconcile. Results that the reconcile records can
+//! be older.
 
 use std::collections::BTreeMap;
 
 use crate::reconcile::api::object::ObservedObject;
 
-/// How an object is, as a watch tells it.
+/// An object as a watch reports it.
 #[derive(Debug, Clone)]
 pub(in crate::reconcile) enum Observation {
-    /// It was created or changed, or is listed.
+    /// The object was created or changed, or is in a list.
     Present(ObservedObject),
-    /// It is not there any more, since the write of this resource version; 0 if that is not known.
+    /// The object was deleted by the write with this resourceVersion; 0 if it is unknown.
     Gone(u64),
 }
 
 impl Observation {
-    /// Returns the object, if it is there.
+    /// Returns the object if it exists.
     pub(super) fn seen(&self) -> Option<&ObservedObject> {
         match self {
             Self::Present(seen) => Some(seen),
@@ -23,7 +23,8 @@ impl Observation {
         }
     }
 
-    /// Returns whether it is from before a write of ours that left the object at resource version `written`, or is just that write.
+    /// Returns true if the observation is not newer than the own write with resourceVersion
+    /// `written`.
     pub(super) fn is_older_than(&self, written: u64) -> bool {
         let version = match self {
             Self::Present(seen) => seen.version,
@@ -33,34 +34,34 @@ impl Observation {
     }
 }
 
-/// What was told since a reconcile began.
+/// The last observation of each object since the start of a reconcile.
 #[derive(Debug, Default)]
 pub(super) struct ObservationLog(Option<BTreeMap<String, Observation>>);
 
 impl ObservationLog {
-    /// Begins anew.
+    /// Starts an empty log.
     pub(super) fn begin(&mut self) {
         self.0 = Some(BTreeMap::new());
     }
 
-    /// The reconcile is over: nothing is kept any more.
+    /// Ends the log.
     pub(super) fn end(&mut self) {
         self.0 = None;
     }
 
-    /// Keeps the last that was told of the object `key`, while a reconcile goes on.
+    /// Logs the observation of the object `key` during a reconcile.
     pub(super) fn keep(&mut self, key: &str, told: &Observation) {
         if let Some(all) = &mut self.0 {
             all.insert(key.to_owned(), told.clone());
         }
     }
 
-    /// Returns the last that was told of the object `key`.
+    /// Returns the last observation of the object `key`.
     pub(super) fn of(&self, key: &str) -> Option<Observation> {
         self.0.as_ref()?.get(key).cloned()
     }
 
-    /// Returns the last that was told of each object.
+    /// Returns the last observation of each object.
     pub(super) fn all(&self) -> BTreeMap<String, Observation> {
         self.0.clone().unwrap_or_default()
     }

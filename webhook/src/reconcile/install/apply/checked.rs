@@ -23,12 +23,13 @@ use crate::reconcile::content::items::Item;
 use crate::reconcile::rights::authorized::RECENT;
 use crate::reconcile::rights::dry_run_memory::{AllowedDryRuns, DryRunKey};
 
-/// Most comparisons that run at a time in the process: each holds the texts of up to three whole objects.
+/// Limits concurrent comparisons in the process. Each holds the JSON of up to three objects.
 static COMPARISONS: Semaphore = Semaphore::const_new(2);
-/// How many differing fields a message names.
+/// Maximum number of differing fields in a message.
 const FIELDS: usize = 10;
 
-/// An apply that every requester may make, or that the class lets nobody be asked about. It is sent as it was checked.
+/// An apply that is allowed for every requester, or that the class decides about. Exactly the
+/// checked bytes are sent.
 #[derive(Debug)]
 pub(in crate::reconcile) struct CheckedApply<'i> {
     prepared: PreparedApply<'i>,
@@ -47,53 +48,55 @@ impl<'i> CheckedApply<'i> {
         &self.prepared
     }
 
-    /// Returns `true` as long as the check counts.
+    /// Returns true while the check is valid.
     pub(super) fn is_recent(&self) -> bool {
         self.since.elapsed() < RECENT
     }
 
-    /// The same, checked so long ago that it does not count.
+    /// Returns the apply with an expired check.
     #[cfg(test)]
     pub(super) fn aged(mut self) -> Self {
         self.since -= RECENT;
         self
     }
 
-    /// The apply, to be checked again.
+    /// Returns the apply to check it again.
     pub(super) fn into_stale(self) -> PreparedApply<'i> {
         self.prepared.asked_anew()
     }
 
-    /// The key of the object, and the state in which it is expected.
+    /// Returns the key of the object, and its expected state.
     pub(in crate::reconcile) fn key_and_target(&self) -> (&str, &Target) {
         (&self.prepared.item().key, self.prepared.target())
     }
 
-    /// Applies as the identity of `client`.
+    /// Sends the apply as the user of `client`.
     pub(super) async fn send(&self, client: &Client) -> Result<Applied, kube::Error> {
         request::send(client, &self.prepared, false).await
     }
 }
 
-/// Why an apply did not pass the dry runs.
+/// The reason why an apply did not pass the dry runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::reconcile) enum NotAllowed {
-    /// The answer of the API server to a requester.
+    /// The result of the API server for a requester.
     Verdict(DryRunVerdict),
-    /// The same, where the reason may be that the object is not in the state that the apply is for.
+    /// Like [`Self::Verdict`]; the cause can be that the object is not in the expected state.
     Conflict(DryRunVerdict),
-    /// The same, where these lists hold items of ours and of others that are invalid together.
+    /// Like [`Self::Verdict`]; these lists contain items of several field managers that are invalid
+    /// together.
     Contested(DryRunVerdict, Vec<ListPath>),
-    /// These fields would get another value, or none, if the requester wrote the object instead of the installer.
+    /// Mutating admission sets these fields differently for the requester and for the installer.
     Differs(Vec<String>),
-    /// The API server refuses it to the installer, in these words, so that the two could not be compared.
+    /// The API server rejects the object for the installer with this message, so that the two could
+    /// not be compared.
     Installer(String),
-    /// The object was deleted, or created, since it was looked at.
+    /// The object was deleted or created since it was read.
     Moved,
 }
 
 impl NotAllowed {
-    /// Whether the result may be another one soon.
+    /// Returns true if a retry can have another result.
     pub(in crate::reconcile) fn may_change(&self) -> bool {
         match self {
             Self::Moved => true,
@@ -107,15 +110,16 @@ impl NotAllowed {
         }
     }
 
-    /// Returns `true` if a quota has no place for the object, and nothing else is refused.
+    /// Returns true if only a full quota rejects the object.
     pub(in crate::reconcile) fn is_full_quota(&self) -> bool {
         matches!(self, Self::Verdict(_) | Self::Installer(_)) && is_full_quota(&self.message())
     }
 
-    /// Returns the refusal of an apply that got `verdict` for lists that others have items in, and that could not be made ours because of `error`.
+    /// Returns the result of an apply that got `verdict` for contested lists, whose ownership could
+    /// not be changed because of `error`.
     pub(super) fn lists_not_taken(verdict: &DryRunVerdict, error: ApplyError) -> Self {
         let words = format!(
-            "{}; the lists cannot be taken over from their field managers: {}",
+            "{}; cannot take over the lists from their field managers: {}",
             words(verdict),
             error.message()
         );
@@ -136,7 +140,7 @@ impl NotAllowed {
         }
     }
 
-    /// The reason in one line, with names of fields and without values.
+    /// Returns the reason in one line, with names of fields and without values.
     pub(in crate::reconcile) fn message(&self) -> String {
         match self {
             Self::Verdict(verdict) | Self::Conflict(verdict) | Self::Contested(verdict, _) => {
@@ -145,16 +149,16 @@ impl NotAllowed {
             Self::Differs(fields) => {
                 let named = bundle_core::plan::conditions::some_of(fields, FIELDS);
                 format!(
-                    "mutating admission sets these fields otherwise for the requester than for the installer: {named}"
+                    "mutating admission sets these fields differently for the requester and for the installer: {named}"
                 )
             }
             Self::Installer(words) => words.clone(),
-            Self::Moved => "somebody deleted or created it at the same time".to_owned(),
+            Self::Moved => "another actor deleted or created it at the same time".to_owned(),
         }
     }
 }
 
-/// The text of an answer of the API server; empty for one that allows.
+/// Returns the message of the API server; empty for an allowed request.
 fn words(verdict: &DryRunVerdict) -> &str {
     match verdict {
         DryRunVerdict::Allowed => "",
@@ -167,7 +171,7 @@ fn words(verdict: &DryRunVerdict) -> &str {
     }
 }
 
-/// The consent that the applies of one content take.
+/// The consent that the applies of one content require.
 #[derive(Debug, Clone)]
 pub(in crate::reconcile) struct TakenConsent {
     pub(in crate::reconcile) rule: ConsentRule,
@@ -179,32 +183,32 @@ impl TakenConsent {
         self.rule.consent(self.act, id)
     }
 
-    /// Returns `true` if an object takes dry runs as the requesters.
+    /// Returns true if the object requires dry runs as the requesters.
     pub(in crate::reconcile) fn is_by_dry_run(&self, id: &ObjectId) -> bool {
         self.of(id) == Consent::Requesters(RequesterCheck::DryRun)
     }
 }
 
-/// The dry runs that an apply has to pass.
+/// The dry runs that an apply must pass.
 pub(in crate::reconcile) struct DryRuns<'a> {
-    /// One for each requester; none where no object takes any.
+    /// One for each requester. Empty if no object requires dry runs.
     pub(in crate::reconcile) runs: Vec<(Requester, RequesterDryRun)>,
     pub(in crate::reconcile) class: String,
     pub(in crate::reconcile) memory: &'a AllowedDryRuns,
-    /// Whether remembered answers count.
+    /// True if cached results are used.
     pub(in crate::reconcile) remembers: bool,
-    /// The kinds whose objects are compared: as the requester and as the installer.
+    /// The kinds for which the results for requester and installer are compared.
     pub(in crate::reconcile) mutated: MutatedKinds,
-    /// Acts as the installing identity.
+    /// Client of the installing ServiceAccount.
     pub(in crate::reconcile) installer: Client,
-    /// The installing identity.
+    /// The installing ServiceAccount.
     pub(in crate::reconcile) account: ServiceAccount,
-    /// Which objects take the consent of the requesters.
+    /// The objects that require the consent of the requesters.
     pub(in crate::reconcile) consent: TakenConsent,
 }
 
 impl DryRuns<'_> {
-    /// Sends the dry runs. Gives the apply back if it does not pass.
+    /// Sends the dry runs. Returns the apply with the reason if it does not pass.
     pub(super) async fn check<'i>(
         &self,
         prepared: PreparedApply<'i>,
@@ -215,7 +219,7 @@ impl DryRuns<'_> {
                 return Ok(CheckedApply::new(prepared));
             }
             Consent::Requesters(RequesterCheck::DryRun) if self.runs.is_empty() => {
-                let words = "it is not known who asked for the content".to_owned();
+                let words = "the requester of the content is unknown".to_owned();
                 return Err((prepared, NotAllowed::Verdict(DryRunVerdict::Unknown(words))));
             }
             Consent::Requesters(RequesterCheck::DryRun) => {}
@@ -251,7 +255,7 @@ impl DryRuns<'_> {
                 ask(run, &prepared, Detail::Metadata).await.map(drop)
             };
             match asked {
-                // A replacement passes with it, so it must hide no other refusal.
+                // A replacement accepts a full quota, so this result must not hide another one.
                 Err(refusal) if refusal.is_full_quota() => full = Some(refusal),
                 Err(refusal) => return Err((prepared, refusal)),
                 Ok(()) if prepared.has_new_fields() => {}
@@ -264,7 +268,7 @@ impl DryRuns<'_> {
         }
     }
 
-    /// Sends a JSON patch of an object as a dry run as each requester, if it takes their consent by dry run.
+    /// Sends a JSON patch as a dry run as each requester, if the object requires dry runs.
     pub(super) async fn check_patch(
         &self,
         item: &Item,
@@ -284,8 +288,8 @@ impl DryRuns<'_> {
         Ok(())
     }
 
-    /// Sends the dry run as the requester and as the installer, and compares the two objects. If they differ, a second one as the requester tells which fields
-    /// the API server chooses anew each time.
+    /// Compares the dry-run results for requester and installer. If they differ, a second dry run
+    /// as the requester finds the fields that the API server sets to new values on each request.
     async fn compare(
         &self,
         run: &RequesterDryRun,
@@ -297,7 +301,7 @@ impl DryRuns<'_> {
         let requester = ask_object(run, prepared).await?;
         let installer = match request::dry_run_object(&self.installer, prepared).await {
             Ok(body) => body,
-            // Whoever can give the installer the right could do so before the apply.
+            // A user who can grant the permission to the installer can do so before the apply.
             Err(kube::Error::Api(status))
                 if matches!(status.code, 400..=499)
                     && !matches!(status.code, 401 | 404 | 408 | 409 | 429) =>
@@ -326,8 +330,10 @@ impl DryRuns<'_> {
     }
 }
 
-/// The fields that differ between the answers to the requester, the installer and, if there is one, to the requester again. Answers about an object that
-/// `exists` count if they are about the same state of it: whoever writes it between them decides how they differ.
+/// Returns the fields that differ between the results for requester and installer. The optional
+/// third result is a repeated one for the requester. Results for an object that `exists` are
+/// compared only for the same resourceVersion, because another actor can write the object between
+/// the requests.
 async fn differing(exists: bool, answers: &[&ObjectText]) -> Result<Vec<String>, NotAllowed> {
     let compared = ObjectText::with_parsed(answers, |objects| {
         if exists && !DryRunObject::have_one_version(objects) {
@@ -343,7 +349,7 @@ async fn differing(exists: bool, answers: &[&ObjectText]) -> Result<Vec<String>,
     match compared.await {
         Ok(Some(fields)) => Ok(fields),
         Ok(None) => Err(NotAllowed::Verdict(DryRunVerdict::Unknown(
-            "the object changed while it was compared".to_owned(),
+            "the object changed during the comparison".to_owned(),
         ))),
         Err(error) => Err(NotAllowed::Verdict(unread(&error))),
     }
@@ -356,7 +362,7 @@ async fn ask_object(
     let object = ask(run, prepared, Detail::Object).await?;
     object.ok_or_else(|| {
         NotAllowed::Verdict(DryRunVerdict::Unknown(
-            "the answer has no object".to_owned(),
+            "the response contains no object".to_owned(),
         ))
     })
 }

@@ -1,4 +1,4 @@
-//! Checks and sends applies, and starts again where the object is found in another state than expected.
+//! Checks and sends applies. Starts again if the object is not in the expected state.
 
 use std::time::{Duration, Instant};
 
@@ -11,23 +11,24 @@ use super::{Applied, ApplyError, CheckedApply, DryRuns, NotAllowed, PreparedAppl
 use crate::reconcile::api::object;
 use crate::reconcile::content::items::Item;
 
-/// How long one object is tried while the API server is busy, does not serve a kind yet that it has just established, or the object keeps changing.
+/// Time limit for one object while the API server is busy, does not serve a new kind yet, or the
+/// object keeps changing.
 pub(super) const TRIES: Duration = Duration::from_secs(5);
 
-/// Works applies out, has them checked, and sends them.
+/// Prepares, checks and sends applies.
 pub(in crate::reconcile) struct ApplyChecker<'a> {
     pub(in crate::reconcile) preparer: Preparer,
     pub(in crate::reconcile) dry_runs: DryRuns<'a>,
 }
 
-/// What an apply came to.
+/// The outcome of an apply.
 pub(in crate::reconcile) struct ApplyOutcome {
     pub(in crate::reconcile) result: Result<Applied, ApplyError>,
-    /// Whether a request may have done its work although its answer says otherwise, or was lost.
+    /// True if a request can have succeeded although its response failed or was lost.
     pub(in crate::reconcile) is_uncertain: bool,
 }
 
-/// Growing pauses within a limited time.
+/// Attempts with growing pauses within a time limit.
 pub(super) struct Attempts {
     end: Instant,
     pauses: Pauses,
@@ -41,7 +42,7 @@ impl Attempts {
         }
     }
 
-    /// Waits before the next attempt; returns `false` if the time is up.
+    /// Waits before the next attempt. Returns false if the time limit is reached.
     pub(super) async fn next(&mut self) -> bool {
         if Instant::now() > self.end {
             return false;
@@ -52,7 +53,8 @@ impl Attempts {
 }
 
 impl ApplyChecker<'_> {
-    /// Sends the dry runs of an apply. Retries until `end` while the result is unknown and, where it `is_due`, while its new kind is missing.
+    /// Sends the dry runs of an apply. Retries until `end` while the result is unknown. If
+    /// `is_due`, also retries while the kind of the object is not served.
     pub(in crate::reconcile) async fn check<'i>(
         &self,
         prepared: PreparedApply<'i>,
@@ -94,7 +96,7 @@ impl ApplyChecker<'_> {
                 match self.preparer.again(&prepared, false).await {
                     Ok(now) => prepared = now,
                     Err(ApplyError::Moved) => return Err((prepared, NotAllowed::Moved)),
-                    // Asked again below.
+                    // The check is repeated below.
                     Err(_) => {}
                 }
             }
@@ -108,7 +110,7 @@ impl ApplyChecker<'_> {
         }
     }
 
-    /// Works out and checks the apply of `item` to the object in the state in which it is found, whatever that is.
+    /// Prepares and checks the apply of `item` to the current object.
     pub(in crate::reconcile) async fn is_allowed(&self, item: &Item) -> bool {
         let client = &self.preparer.client;
         let Ok(live) = object::look(client, &item.kind, &item.id).await else {
@@ -121,8 +123,9 @@ impl ApplyChecker<'_> {
         self.check(prepared, false, Instant::now()).await.is_ok()
     }
 
-    /// Applies one object; again, for a while, where the answer may change by itself. A check that is too old to count is repeated first. If the object is found in another state, it is worked out and checked
-    /// anew; if it is another object, nothing is applied.
+    /// Applies one object, and retries transient errors for a limited time. Repeats an expired
+    /// check first. If the object changed, the apply is prepared and checked again; if it is
+    /// another object, nothing is applied.
     pub(in crate::reconcile) async fn apply(
         &self,
         client: &Client,
@@ -148,14 +151,15 @@ impl ApplyChecker<'_> {
         let end = Instant::now() + TRIES;
         let mut attempts = Attempts::new(end);
         loop {
-            // Others of the same round may have taken long.
+            // Other objects of the round can have needed a long time.
             if !checked.is_recent() {
                 let again = self.check(checked.into_stale(), true, end).await;
                 checked = again.map_err(|(_, refusal)| refused(refusal))?;
             }
             let prepared = checked.prepared();
             let error = match checked.send(client).await {
-                // A server that ignores versions has merged it into what somebody created since the look.
+                // A server that ignores the resourceVersion merged the apply into an object that
+                // another actor created meanwhile.
                 Ok(applied) if prepared.creates() && !applied.created => {
                     return Err(ApplyError::Moved);
                 }
@@ -181,7 +185,7 @@ impl ApplyChecker<'_> {
                         let again = self.check(now, true, end).await;
                         checked = again.map_err(|(_, refusal)| refused(refusal))?;
                     }
-                    // It is in the state that it was applied to: the refusal is about the values.
+                    // The object is in the expected state, so the values caused the rejection.
                     Ok(_) if !may_change => return Err(ApplyError::Api(error)),
                     Err(ApplyError::Moved) => return Err(ApplyError::Moved),
                     Ok(_) | Err(_) => {}

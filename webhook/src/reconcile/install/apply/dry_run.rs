@@ -1,15 +1,15 @@
-//! Dry runs of applies as the installing ServiceAccount.
-//! Not here: those as the requesters (checked).
+//! Dry runs of applies as the installing ServiceAccount. `checked` sends those of the requesters.
 
 use super::{Applied, ApplyError, Preparer, Target, request};
 use crate::reconcile::api::object;
 use crate::reconcile::content::items::Item;
 
-/// How often a dry run is sent to an object that keeps changing.
+/// Maximum number of dry runs for an object that keeps changing.
 const DRY_RUNS: u32 = 5;
 
 impl Preparer {
-    /// Sends the apply to the object with this uid as a dry run as the installing ServiceAccount; again, a few times, if the object changes at the same time.
+    /// Sends the apply to the object with this uid as a dry run as the installing ServiceAccount.
+    /// Retries conflicts a few times.
     pub(in crate::reconcile) async fn dry_run(
         &self,
         item: &Item,
@@ -31,7 +31,8 @@ impl Preparer {
         }
     }
 
-    /// Sends the creation of `item`, which does not exist, as a dry run as the installing ServiceAccount.
+    /// Sends the creation of `item`, which does not exist, as a dry run as the installing
+    /// ServiceAccount.
     pub(in crate::reconcile) async fn dry_run_creation(
         &self,
         item: &Item,

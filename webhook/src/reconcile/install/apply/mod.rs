@@ -1,6 +1,7 @@
-//! One apply, from the look at the object to the answer of the API server. What is sent is worked out once ([`PreparedApply`]), checked by dry runs as the
-//! requesters ([`CheckedApply`]), and then sent with the same bytes. Nothing but a [`CheckedApply`] can be applied.
-//! Not here: which objects are applied, in which order, and what is reported (install::executor, rights::requester_check).
+//! One apply, from reading the object to the response of the API server. [`PreparedApply`] fixes
+//! the request, dry runs as the requesters turn it into a [`CheckedApply`], and only a
+//! [`CheckedApply`] can be sent. `install::executor` and `rights::requester_check` decide which
+//! objects are applied.
 
 mod checked;
 mod checker;
@@ -18,18 +19,18 @@ pub(in crate::reconcile) use request::Applied;
 
 use crate::reconcile::api::object;
 
-/// Why one object was not applied.
+/// The reason why an object was not applied.
 #[derive(Debug)]
 pub(in crate::reconcile) enum ApplyError {
     Api(kube::Error),
-    /// Somebody deleted it, or created another one, since it was looked at. The next reconcile looks again.
+    /// The object was deleted or created since it was read. The next reconcile reads it again.
     Moved,
-    /// The object has changed since the dry run, and as it is now the requester may not write it or it is not known.
+    /// The object changed since the dry run, and the repeated check failed or is unknown.
     NotAllowed(NotAllowed),
 }
 
 impl ApplyError {
-    /// Whether the next attempt may succeed by itself.
+    /// Returns true if a retry without any change can succeed.
     pub(in crate::reconcile) fn is_passing(&self) -> bool {
         match self {
             Self::Api(error) => object::is_passing(error) || object::is_not_found(error),
@@ -38,12 +39,12 @@ impl ApplyError {
         }
     }
 
-    /// The error in one line.
+    /// Returns the error in one line.
     pub(in crate::reconcile) fn message(&self) -> String {
         match self {
             Self::Api(kube::Error::Api(status)) => bundle_cluster::error::words(status),
             Self::Api(error) => object::told(error),
-            Self::Moved => "somebody deleted or created it at the same time".to_owned(),
+            Self::Moved => "another actor deleted or created it at the same time".to_owned(),
             Self::NotAllowed(refusal) => refusal.message(),
         }
     }

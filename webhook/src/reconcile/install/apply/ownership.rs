@@ -1,6 +1,7 @@
-//! Ownership of fields that is changed before an apply: of objects that are taken over, of Secrets that an earlier version applied, and of lists that somebody
-//! else has written into. Only `managedFields` are written, so that the apply, which is checked after it, changes all values at once.
-//! The change is decided in `bundle_core::plan::ownership`.
+//! Changes of field ownership before an apply: for adopted objects, for Secrets that an earlier
+//! version applied, and for lists that other managers have written. Only `managedFields` are
+//! written. The apply, which is checked afterwards, then changes all values at once.
+//! `bundle_core::plan::ownership` decides the change.
 
 use std::time::Instant;
 
@@ -20,11 +21,13 @@ use crate::dry_run::causes;
 use crate::reconcile::api::object;
 use crate::reconcile::content::items::Item;
 
-/// Objects whose complete entries are held at a time: they can take megabytes each.
+/// Limits the objects whose complete managed fields are held at the same time. Each can need
+/// megabytes.
 static ENTRIES: Semaphore = Semaphore::const_new(2);
 
 impl ApplyChecker<'_> {
-    /// Changes the ownership of fields that an apply needs, and checks the apply anew if anything was changed.
+    /// Changes the field ownership that an apply requires, and checks the apply again if anything
+    /// was changed.
     pub(super) async fn with_fields_taken<'i>(
         &self,
         client: &Client,
@@ -41,8 +44,8 @@ impl ApplyChecker<'_> {
         self.checked_again(checked.prepared().clone()).await
     }
 
-    /// The lists that keep an apply from being merged, made ours. Returns the apply, to be checked anew; `None` if the error is about something else, or
-    /// nobody else owns any part of them.
+    /// Moves the ownership of the lists that block an apply to this manager. Returns the checked
+    /// apply, or `None` if the error has another cause or no other manager owns items of the lists.
     pub(super) async fn with_lists_taken<'i>(
         &self,
         client: &Client,
@@ -79,7 +82,7 @@ impl ApplyChecker<'_> {
         checked.map_err(|(_, refusal)| refusal.into())
     }
 
-    /// Returns `true` if [`Self::take_fields`] has anything to change.
+    /// Returns true if [`Self::take_fields`] has anything to change.
     pub(super) async fn can_take_fields(
         &self,
         prepared: &PreparedApply<'_>,
@@ -92,7 +95,7 @@ impl ApplyChecker<'_> {
         matches!(found, Ok(Some(_)))
     }
 
-    /// Makes fields of an object ours. Returns whether anything had to be changed.
+    /// Moves the ownership of fields to this manager. Returns true if anything was changed.
     pub(super) async fn take_fields(
         &self,
         client: &Client,
@@ -113,7 +116,7 @@ impl ApplyChecker<'_> {
                     Err(error) if object::is_passing(&error) => ApplyError::Api(error),
                     Err(error) => return Err(ApplyError::Api(error)),
                 },
-                // Somebody has written it meanwhile.
+                // Another actor wrote the object meanwhile.
                 Err(refusal @ NotAllowed::Conflict(_)) => refusal.into(),
                 Err(refusal) if refusal.may_change() => refusal.into(),
                 Err(refusal) => return Err(refusal.into()),
@@ -134,7 +137,7 @@ impl From<NotAllowed> for ApplyError {
     }
 }
 
-/// The patch of the object with this uid, as it is now; `None` if nothing has to be changed.
+/// Returns the patch for the current object with this uid, or `None` if nothing has to change.
 async fn patch(
     client: &Client,
     item: &Item,
@@ -160,7 +163,8 @@ async fn patch(
     let Some(changed) = change.applied(&entries, names::FIELD_MANAGER, &version) else {
         return Ok(None);
     };
-    // The resource version makes the API server answer 409 to a patch that was worked out from an earlier state.
+    // With the resourceVersion, the API server rejects a patch of an outdated state with a conflict
+    // (409).
     let operations = json!([
         {"op": "test", "path": "/metadata/uid", "value": uid},
         {"op": "replace", "path": "/metadata/managedFields", "value": changed},
@@ -171,7 +175,7 @@ async fn patch(
         .map_err(unreadable)
 }
 
-/// Reads the metadata of an object with the complete entries of all managers.
+/// Reads the metadata of an object with the complete managed fields of all managers.
 async fn read_entries(client: &Client, item: &Item) -> Result<PartialObjectMeta, kube::Error> {
     let namespace = item.id.namespace.as_deref();
     let namespace = namespace.filter(|_| item.kind.namespaced);
@@ -184,7 +188,7 @@ async fn read_entries(client: &Client, item: &Item) -> Result<PartialObjectMeta,
     client.request(request).await
 }
 
-/// Sends a patch as the identity of `client`.
+/// Sends a patch as the user of `client`.
 async fn send(client: &Client, item: &Item, patch: json_patch::Patch) -> Result<(), kube::Error> {
     let namespace = item.id.namespace.as_deref();
     let api = object::api::<DynamicObject>(client, &item.kind, namespace)?;

@@ -1,14 +1,15 @@
-//! The applies of one content, worked out before anything is applied.
+//! The applies of one content, prepared before anything is applied.
 
 use std::collections::HashMap;
 
 use super::{ApplyError, CheckedApply, PreparedApply, Preparer, Target};
 use crate::reconcile::content::items::Item;
 
-/// Which object each item is applied to, by key.
+/// The expected state of each object, by key.
 pub(in crate::reconcile) type Targets = HashMap<String, Target>;
 
-/// The applies of one content by key of the object: those that have passed the dry runs, and those that have not yet.
+/// The applies of one content by key of the object: those that passed the dry runs, and those that
+/// are not checked yet.
 #[derive(Default)]
 pub(in crate::reconcile) struct ApplyPlan<'i> {
     waiting: HashMap<&'i str, PreparedApply<'i>>,
@@ -16,7 +17,8 @@ pub(in crate::reconcile) struct ApplyPlan<'i> {
 }
 
 impl<'i> ApplyPlan<'i> {
-    /// Works out the applies of those `items` that have a target. Returns the items for which that failed, with the reason.
+    /// Prepares the applies of those `items` that have a target. Returns the items that could not
+    /// be prepared, with the error.
     pub(in crate::reconcile) async fn prepare(
         preparer: &Preparer,
         items: &[&'i Item],
@@ -41,7 +43,7 @@ impl<'i> ApplyPlan<'i> {
         (plan, failed)
     }
 
-    /// The state that each object is expected in, by key.
+    /// Returns the expected state of each object, by key.
     pub(in crate::reconcile) fn targets(&self) -> impl Iterator<Item = (&str, &Target)> {
         let waiting = self
             .waiting
@@ -50,7 +52,7 @@ impl<'i> ApplyPlan<'i> {
         waiting.chain(self.checked.values().map(CheckedApply::key_and_target))
     }
 
-    /// Whether the object of `item` is created.
+    /// Returns true if the object of `item` is to be created.
     pub(in crate::reconcile) fn creates(&self, item: &Item) -> bool {
         let key = item.key.as_str();
         let checked = self.checked.get(key).map(CheckedApply::prepared);
@@ -58,17 +60,17 @@ impl<'i> ApplyPlan<'i> {
         prepared.is_some_and(PreparedApply::creates)
     }
 
-    /// Takes out the apply of `item` that has not been checked yet.
+    /// Removes and returns the unchecked apply of `item`.
     pub(in crate::reconcile) fn take_waiting(&mut self, item: &Item) -> Option<PreparedApply<'i>> {
         self.waiting.remove(item.key.as_str())
     }
 
-    /// Takes out the apply of `item` that has been checked.
+    /// Removes and returns the checked apply of `item`.
     pub(in crate::reconcile) fn take_checked(&mut self, item: &Item) -> Option<CheckedApply<'i>> {
         self.checked.remove(item.key.as_str())
     }
 
-    /// Lets those of `items` whose check is too old to count wait for another one.
+    /// Moves those of `items` whose check has expired to the unchecked applies.
     pub(in crate::reconcile) fn drop_stale_checks(&mut self, items: &[&'i Item]) {
         for item in items {
             if let Some(checked) = self.take_checked(item) {
@@ -81,18 +83,18 @@ impl<'i> ApplyPlan<'i> {
         }
     }
 
-    /// Puts an apply in that waits for its check.
+    /// Adds an apply that is not checked yet.
     pub(in crate::reconcile) fn put_back(&mut self, prepared: PreparedApply<'i>) {
         self.waiting.insert(&prepared.item().key, prepared);
     }
 
-    /// Puts all applies of another plan in.
+    /// Adds all applies of another plan.
     pub(in crate::reconcile) fn extend(&mut self, other: Self) {
         self.waiting.extend(other.waiting);
         self.checked.extend(other.checked);
     }
 
-    /// Puts an apply in that has been checked.
+    /// Adds a checked apply.
     pub(in crate::reconcile) fn put_checked(&mut self, checked: CheckedApply<'i>) {
         self.checked.insert(&checked.prepared().item().key, checked);
     }

@@ -1,4 +1,4 @@
-//! An apply as it will be sent: the values, and the state that the object has to be in.
+//! A prepared apply: the values, and the expected state of the object.
 
 use std::sync::Arc;
 
@@ -17,32 +17,35 @@ use crate::reconcile::api::object;
 use crate::reconcile::content::items::Item;
 use crate::reconcile::content::scalers::Scalers;
 
-/// A resource version that no object has: the first write of a store has a later one. The API server creates an object of this version if none exists under
-/// the name, and answers 409 otherwise, whatever the values.
+/// A resourceVersion that no object has: the first write of a store has a later one. The API server
+/// creates an object with this version if none exists under the name. Otherwise it responds with a
+/// conflict (409).
 const NO_VERSION: &str = "1";
 
-/// Which object an apply may touch.
+/// The expected state of the object of an apply.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(in crate::reconcile) enum Target {
-    /// The one with this uid, and none that took its name. Fields that others took are taken back.
+    /// The object with this uid. An object that replaced it is not changed. The apply overrides
+    /// other field managers.
     Uid(String),
-    /// None that exists: it is created, or nothing happens.
+    /// No object exists. The apply creates it, or does nothing.
     Absent,
 }
 
-/// An apply of one item, worked out from one look at the object. Its bytes do not change any more.
+/// An apply of one item, prepared from one read of the object. Its bytes do not change.
 #[derive(Debug, Clone)]
 pub(in crate::reconcile) struct PreparedApply<'i> {
     item: &'i Item,
     target: Target,
-    /// The values where some are left to others; else those of the item.
+    /// The values if some fields are not applied; otherwise those of the item are used.
     values: Option<Value>,
-    /// The version that such values were taken from.
+    /// The resourceVersion that these values were computed for.
     version: Option<String>,
     mark: Option<CreationMark>,
-    /// Fields of the object have become ours since it was looked at, so that the apply does more than an equal one before.
+    /// True if the ownership of fields was changed since the object was read, so that the apply has
+    /// a greater effect than a cached one.
     has_new_fields: bool,
-    /// It was checked too long ago, so that remembered answers do not count.
+    /// True if an earlier check has expired, so that cached results are not used.
     is_asked_anew: bool,
 }
 
@@ -51,7 +54,7 @@ impl<'i> PreparedApply<'i> {
         self.item
     }
 
-    /// Returns whether its values are those of one version of the object.
+    /// Returns true if the values were computed for one version of the object.
     pub(super) fn is_of_a_version(&self) -> bool {
         self.version.is_some()
     }
@@ -60,27 +63,27 @@ impl<'i> PreparedApply<'i> {
         &self.target
     }
 
-    /// Whether it creates the object.
+    /// Returns true if the apply creates the object.
     pub(in crate::reconcile) fn creates(&self) -> bool {
         self.target == Target::Absent
     }
 
-    /// The only version of the object that it changes, if it names one.
+    /// Returns the only version of the object that the apply changes, if it names one.
     pub(super) fn version(&self) -> Option<&str> {
         self.version.as_deref()
     }
 
-    /// What is applied, but for our mark and what identifies the object.
+    /// Returns the applied values, without the creation mark and the identity of the object.
     pub(in crate::reconcile) fn values(&self) -> &Value {
         self.values.as_ref().unwrap_or(&self.item.value)
     }
 
-    /// Returns `true` if fields of the object have become ours since it was looked at.
+    /// Returns true if the ownership of fields was changed since the object was read.
     pub(super) fn has_new_fields(&self) -> bool {
         self.has_new_fields
     }
 
-    /// The same after fields of the object have become ours.
+    /// Returns the apply after the ownership of fields was changed.
     pub(super) fn with_new_fields(self) -> Self {
         Self {
             has_new_fields: true,
@@ -88,12 +91,12 @@ impl<'i> PreparedApply<'i> {
         }
     }
 
-    /// Returns `true` if remembered answers do not count.
+    /// Returns true if cached results must not be used.
     pub(super) fn is_asked_anew(&self) -> bool {
         self.is_asked_anew
     }
 
-    /// The same after a check that is too old to count.
+    /// Returns the apply after its check has expired.
     pub(super) fn asked_anew(self) -> Self {
         Self {
             is_asked_anew: true,
@@ -101,7 +104,7 @@ impl<'i> PreparedApply<'i> {
         }
     }
 
-    /// The body of the request, the same at each call.
+    /// Returns the body of the request. It is the same at each call.
     pub(super) fn body(&self) -> Vec<u8> {
         let mut body = self.values().clone();
         let metadata = &mut body["metadata"];
@@ -122,22 +125,23 @@ impl<'i> PreparedApply<'i> {
     }
 }
 
-/// Works applies out. Reads live objects where the values depend on them.
+/// Prepares applies. Reads objects whose values the apply depends on.
 pub(in crate::reconcile) struct Preparer {
-    /// Acts as the installing identity.
+    /// Client of the installing ServiceAccount.
     pub(in crate::reconcile) client: Client,
-    /// Fields that are left to others.
+    /// Rules for fields that are not applied.
     pub(in crate::reconcile) ignore: Vec<Rule>,
-    /// What belongs to the BundleDeployment.
+    /// The recorded objects of the BundleDeployment.
     pub(in crate::reconcile) inventory: Arc<Inventory>,
-    /// Objects that belong to nobody are taken over.
+    /// True if unmanaged objects are adopted.
     pub(in crate::reconcile) adopt: bool,
-    /// Replicas that are left to autoscalers.
+    /// Objects whose replicas are not applied.
     pub(in crate::reconcile) scalers: Arc<Scalers>,
 }
 
 impl Preparer {
-    /// Works out the apply of `item` to `target`. Only what others were given has to be read first, and nothing is read from an object with another uid.
+    /// Prepares the apply of `item` to `target`. Reads the object only if some fields are not
+    /// applied. Fails if the object has another uid.
     pub(in crate::reconcile) async fn prepare<'i>(
         &self,
         item: &'i Item,
@@ -184,7 +188,7 @@ impl Preparer {
         Ok(prepared)
     }
 
-    /// Returns the change of ownership that has to come before the apply.
+    /// Returns the change of field ownership that must precede the apply.
     pub(super) fn ownership_change(&self, prepared: &PreparedApply<'_>) -> OwnershipChange {
         let Target::Uid(uid) = &prepared.target else {
             return OwnershipChange::default();
@@ -197,9 +201,10 @@ impl Preparer {
         }
     }
 
-    /// Looks at the object again after a conflict or an unknown outcome. Returns the apply for the state that it finds, or [`ApplyError::Moved`] if the object
-    /// is not the one that was meant. What did not exist before and carries our mark now was created by a request of ours, if the outcome of one is not known
-    /// (`is_uncertain`).
+    /// Reads the object again after a conflict or an unknown outcome, and prepares the apply for
+    /// its current state. Fails with [`ApplyError::Moved`] if it is another object. An object that
+    /// did not exist before and has the creation mark was created by an earlier request of unknown
+    /// outcome (`is_uncertain`).
     pub(super) async fn again<'i>(
         &self,
         prepared: &PreparedApply<'i>,

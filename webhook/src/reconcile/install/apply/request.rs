@@ -1,4 +1,4 @@
-//! The requests of applies, and their answers.
+//! The requests of applies, and their responses.
 
 use bundle_api::names;
 use bundle_cluster::{ObjectUrl, warnings};
@@ -12,16 +12,17 @@ use super::PreparedApply;
 use crate::cluster::TOO_LARGE;
 use crate::reconcile::api::object::ObservedObject;
 
-/// What an apply left, and what the API server said about it.
+/// The object after an apply, and the warnings of the API server.
 #[derive(Debug)]
 pub(in crate::reconcile) struct Applied {
     pub(in crate::reconcile) seen: ObservedObject,
     pub(in crate::reconcile) warnings: Vec<String>,
-    /// Whether the object did not exist before.
+    /// True if the object did not exist before.
     pub(in crate::reconcile) created: bool,
 }
 
-/// Applies as the identity of `client`. With `dry_run` nothing is stored. Only the metadata is read from the answer.
+/// Sends the apply as the user of `client`. With `dry_run`, nothing is stored. Only the metadata of
+/// the response is read.
 pub(super) async fn send(
     client: &Client,
     prepared: &PreparedApply<'_>,
@@ -43,14 +44,15 @@ pub(super) async fn send(
     })
 }
 
-/// The apply succeeded, and the metadata of the object is more than is read, or does not parse. This is no answer of the API server, which would say that nothing was applied.
+/// Returns the error for an apply that succeeded, although the metadata of the object is too large
+/// or cannot be parsed. It is not an error status: the object was applied.
 fn too_large() -> kube::Error {
     kube::Error::SerdeError(serde::de::Error::custom(
-        "the metadata of the object cannot be compared: it takes too much memory or does not parse; remove labels, annotations and entries of managedFields that others have added",
+        "cannot read the metadata of the object: it is too large or invalid; remove labels, annotations and entries of managedFields that other actors added",
     ))
 }
 
-/// Sends a dry run as the identity of `client` and returns the object as it would be, unread.
+/// Sends a dry run as the user of `client`. Returns the unread body with the resulting object.
 pub(super) async fn dry_run_object(
     client: &Client,
     prepared: &PreparedApply<'_>,

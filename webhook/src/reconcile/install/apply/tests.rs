@@ -1,4 +1,4 @@
-//! What is sent, in which order, and what follows from the answers of a scripted API server.
+//! The requests of applies, their order, and the results of the responses of a scripted API server.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -26,7 +26,7 @@ use crate::reconcile::rights::dry_run_memory::AllowedDryRuns;
 mod ownership;
 mod too_large;
 
-/// One request: as whom, the method, the query, the body.
+/// One request: user, method, query and body.
 #[derive(Debug)]
 struct Sent {
     user: String,
@@ -72,13 +72,13 @@ fn item() -> Item {
     }
 }
 
-/// A client of a server that gives these answers, and what was sent to it.
+/// Returns a client of a server with these responses, and the requests that it received.
 fn scripted(answers: Vec<(u16, Value)>) -> (Client, JoinHandle<Vec<Sent>>) {
     let (service, mut server) = tower_test::mock::pair::<Request<Body>, Response<Body>>();
     let answering = tokio::spawn(async move {
         let mut requests = Vec::new();
         for (status, body) in answers {
-            // The client is gone: it did not want all answers.
+            // The client has been dropped before it received all responses.
             let Some((request, reply)) = server.next_request().await else {
                 break;
             };
@@ -102,7 +102,7 @@ fn scripted(answers: Vec<(u16, Value)>) -> (Client, JoinHandle<Vec<Sent>>) {
     (Client::new(service, "default"), answering)
 }
 
-/// Fields of `/data/a` are left to others if `ignores`; objects are compared if `compares`.
+/// Fields of `/data/a` are ignored if `ignores`; objects are compared if `compares`.
 fn checking<'a>(
     client: &Client,
     memory: &'a AllowedDryRuns,
@@ -144,7 +144,7 @@ fn checking<'a>(
     }
 }
 
-/// Looks, checks and applies, as an installation does.
+/// Reads, checks and applies an object, as an installation does.
 async fn installed(
     target: Target,
     modes: (bool, bool),
@@ -170,7 +170,7 @@ async fn installed(
 }
 
 #[tokio::test]
-async fn apply_whose_check_is_too_old_is_checked_again_before_it_is_sent() {
+async fn apply_with_expired_check_is_checked_again_before_it_is_sent() {
     let answer = live("ours", "5", "content");
     for (second, applies_it) in [((200, answer.clone()), true), (failure(403), false)] {
         let (client, sent) = scripted(vec![(200, answer.clone()), second, (200, answer.clone())]);
@@ -239,7 +239,7 @@ async fn applied_body_equals_the_checked_body_to_the_byte() {
 }
 
 #[tokio::test]
-async fn an_object_that_should_not_exist_is_created_or_nothing_happens() {
+async fn absent_object_is_created_and_an_existing_one_is_not_changed() {
     let answers = vec![(201, json!({})), (201, live("new", "5", "content"))];
     let (created, _, sent) = installed(Target::Absent, (false, false), answers).await;
     assert_eq!(created.unwrap().seen.uid, "new");
@@ -250,20 +250,21 @@ async fn an_object_that_should_not_exist_is_created_or_nothing_happens() {
         assert_eq!(metadata["uid"], Value::Null);
         assert!(metadata["annotations"]["core.rukpak.io/creation-mark"].is_string());
     }
-    // Somebody created it after we had looked, with our mark or without: ours was refused, so that it is not ours.
+    // Another actor created it after the read, with or without the creation mark. The own request
+    // was rejected, so the object is not owned.
     for theirs in [live("theirs", "5", "content"), marked("theirs")] {
         let answers = vec![(201, json!({})), failure(409), (200, theirs)];
         let (taken, is_uncertain, _) = installed(Target::Absent, (false, false), answers).await;
         assert!(matches!(taken, Err(ApplyError::Moved)) && !is_uncertain);
     }
-    // A server that ignores resource versions.
+    // A server that ignores the resourceVersion.
     let answers = vec![(201, json!({})), (200, live("theirs", "5", "content"))];
     let (taken, ..) = installed(Target::Absent, (false, false), answers).await;
     assert!(matches!(taken, Err(ApplyError::Moved)));
 }
 
 #[tokio::test]
-async fn a_creation_whose_answer_was_lost_is_recognised_by_its_mark_and_checked_as_an_update() {
+async fn creation_with_lost_response_is_recognised_by_its_mark_and_checked_as_an_update() {
     let answers = vec![
         (201, json!({})),
         failure(504),
@@ -277,7 +278,7 @@ async fn a_creation_whose_answer_was_lost_is_recognised_by_its_mark_and_checked_
     assert_eq!(users, ["ana", "installer", "installer", "ana", "installer"]);
     assert_eq!(sent[4].body["metadata"]["uid"], "ours");
     assert_eq!(sent[3].body, sent[4].body);
-    // Without the mark it is somebody else's, and ours may still come.
+    // Without the mark it belongs to another actor, and the own request can still arrive.
     let answers = vec![
         (201, json!({})),
         failure(504),
@@ -288,7 +289,7 @@ async fn a_creation_whose_answer_was_lost_is_recognised_by_its_mark_and_checked_
 }
 
 #[tokio::test]
-async fn a_known_object_is_applied_with_force_under_its_uid_and_no_other_in_its_place() {
+async fn recorded_object_is_applied_with_force_and_its_replacement_is_not() {
     let answers = vec![(200, json!({})), (200, live("ours", "5", "content"))];
     let (done, _, sent) = installed(ours(), (false, false), answers).await;
     assert_eq!(done.unwrap().seen.uid, "ours");
@@ -302,7 +303,7 @@ async fn a_known_object_is_applied_with_force_under_its_uid_and_no_other_in_its_
             let answers = vec![(200, json!({})), failure(code), now.clone()];
             let (moved, ..) = installed(ours(), (false, false), answers).await;
             assert!(matches!(moved, Err(ApplyError::Moved)), "{code}");
-            // The same if it is the dry run that finds out.
+            // The dry run can detect it too.
             let answers = vec![failure(code), now];
             let (moved, _, sent) = installed(ours(), (false, false), answers).await;
             let refusal = match moved {
@@ -316,7 +317,7 @@ async fn a_known_object_is_applied_with_force_under_its_uid_and_no_other_in_its_
             );
         }
     }
-    // A refusal of the values is told in the server's words.
+    // An error about the values contains the message of the server.
     let answers = vec![
         (200, json!({})),
         failure(422),
@@ -327,11 +328,11 @@ async fn a_known_object_is_applied_with_force_under_its_uid_and_no_other_in_its_
 }
 
 #[tokio::test]
-async fn values_of_others_are_read_once_and_an_object_that_changed_is_checked_anew() {
+async fn ignored_fields_are_read_once_and_a_changed_object_is_checked_again() {
     let answers = vec![
         (200, live("ours", "5", "first")),
         (200, json!({})),
-        // Somebody writes it between dry run and apply.
+        // Another actor writes it between dry run and apply.
         failure(409),
         (200, live("ours", "6", "second")),
         (200, live("ours", "6", "second")),
@@ -356,13 +357,13 @@ async fn values_of_others_are_read_once_and_an_object_that_changed_is_checked_an
 }
 
 #[tokio::test]
-async fn nothing_is_merged_from_an_object_that_is_gone_or_was_replaced() {
+async fn deleted_or_replaced_object_is_not_merged() {
     for (status, now) in [failure(404), (200, live("theirs", "5", "theirs"))] {
         let (moved, _, sent) = installed(ours(), (true, false), vec![(status, now)]).await;
         assert!(matches!(moved, Err(ApplyError::Moved)));
         assert_eq!(sent.len(), 1);
     }
-    // Deleted between dry run and apply: it is not created with values that nobody checked.
+    // It was deleted between dry run and apply, and is not created with unchecked values.
     let answers = vec![
         (200, live("ours", "5", "first")),
         (200, json!({})),
@@ -371,7 +372,7 @@ async fn nothing_is_merged_from_an_object_that_is_gone_or_was_replaced() {
     ];
     let (moved, ..) = installed(ours(), (true, false), answers).await;
     assert!(matches!(moved, Err(ApplyError::Moved)));
-    // One that is to be created has the values of the content, without a look.
+    // An object that is to be created gets the values of the content, without a read.
     let answers = vec![(201, json!({})), (201, live("new", "5", "content"))];
     let (created, _, sent) = installed(Target::Absent, (true, false), answers).await;
     assert!(created.is_ok());
@@ -379,7 +380,7 @@ async fn nothing_is_merged_from_an_object_that_is_gone_or_was_replaced() {
 }
 
 #[tokio::test]
-async fn fields_that_admission_sets_by_user_stop_the_apply_and_are_named_without_values() {
+async fn rejects_apply_if_mutating_admission_depends_on_the_user() {
     let as_requester = |address: &str| json!({"metadata": {"labels": {"guard": "secret"}, "uid": address}, "data": {"random": address}});
     let as_installer = json!({"metadata": {}, "data": {"random": "3"}});
     let answers = vec![
@@ -408,7 +409,7 @@ async fn fields_that_admission_sets_by_user_stop_the_apply_and_are_named_without
     ];
     let (done, ..) = installed(Target::Absent, (false, true), answers).await;
     assert_eq!(done.unwrap().seen.uid, "new");
-    // If it cannot be compared, nothing is applied.
+    // Nothing is applied if the comparison is impossible.
     let answers = vec![(201, json!({})), failure(503)];
     let (unknown, ..) = installed(Target::Absent, (false, true), answers).await;
     assert!(matches!(
@@ -420,7 +421,7 @@ async fn fields_that_admission_sets_by_user_stop_the_apply_and_are_named_without
 }
 
 #[tokio::test]
-async fn refusal_of_the_installer_counts_as_not_compared_and_is_not_remembered() {
+async fn rejection_of_the_installer_is_no_comparison_and_is_not_cached() {
     let same = live("new", "5", "content");
     let (client, sent) = scripted(vec![
         (201, same.clone()),
@@ -452,7 +453,7 @@ async fn refusal_of_the_installer_counts_as_not_compared_and_is_not_remembered()
 }
 
 #[tokio::test]
-async fn a_remembered_comparison_counts_for_its_installer_alone() {
+async fn cached_comparison_is_scoped_to_its_installer() {
     let (same, item) = (live("new", "5", "content"), item());
     let memory = AllowedDryRuns::default();
     for (account, compares, expected) in [
@@ -475,7 +476,7 @@ async fn a_remembered_comparison_counts_for_its_installer_alone() {
 }
 
 #[tokio::test]
-async fn objects_that_are_too_large_to_compare_are_refused_and_others_are_not_read() {
+async fn rejects_objects_that_are_too_large_to_compare() {
     let mut large = live("ours", "5", "content");
     large["data"] = json!(vec![json!({"a": 0}); 120_000]);
     let small = live("ours", "5", "content");
@@ -502,11 +503,12 @@ async fn objects_that_are_too_large_to_compare_are_refused_and_others_are_not_re
 }
 
 #[tokio::test]
-async fn answers_about_different_states_of_an_object_are_not_compared() {
+async fn results_for_different_versions_of_an_object_are_not_compared() {
     let at = |version: &str, data: &str| (200, live("ours", version, data));
     for answers in [
         vec![at("5", "content"), at("6", "content")],
-        // Whoever writes the object between the dry runs has a field count as chosen anew.
+        // An actor that writes the object between the dry runs could make a field look like one
+        // that changes on each request.
         vec![at("5", "hers"), at("5", "installer"), at("6", "flipped")],
     ] {
         let expected = answers.len();

@@ -1,11 +1,12 @@
-//! Fields that become ours before an apply: what is sent, as whom, and what a refusal leaves.
+//! Changes of field ownership before an apply: the requests, their users, and the result of
+//! rejections.
 
 use bundle_core::plan::consent::{Act, ActingAccount, ConsentRule};
 use bundle_core::plan::decision::DecidedObjects;
 
 use super::*;
 
-/// Every object takes the consent of the requesters, by dry run.
+/// Every object requires the consent of the requesters by dry run.
 pub(super) fn by_dry_run() -> TakenConsent {
     TakenConsent {
         rule: ConsentRule::new(None, ActingAccount::Granted, DecidedObjects::None),
@@ -13,7 +14,7 @@ pub(super) fn by_dry_run() -> TakenConsent {
     }
 }
 
-/// The metadata of an object that `manager` has updated.
+/// Returns the metadata of an object that `manager` has updated.
 fn updated_by(manager: &str, fields: &Value) -> Value {
     let mut object = live("theirs", "5", "theirs");
     object["metadata"]["managedFields"] = json!([{
@@ -23,7 +24,7 @@ fn updated_by(manager: &str, fields: &Value) -> Value {
     object
 }
 
-/// Checks and applies as an installation that takes over what belongs to nobody.
+/// Checks and applies an object, as an installation that adopts unmanaged objects does.
 async fn adopted(answers: Vec<(u16, Value)>) -> (Result<Applied, ApplyError>, Vec<Sent>) {
     let (client, sent) = scripted(answers);
     let memory = AllowedDryRuns::default();
@@ -44,7 +45,7 @@ fn users(sent: &[Sent]) -> Vec<&str> {
     sent.iter().map(|sent| sent.user.as_str()).collect()
 }
 
-/// Asserts that the last four requests are the patch and the apply after it, each as a dry run first.
+/// Asserts that the last four requests are the patch and the apply, each preceded by its dry run.
 fn assert_taken_and_applied(sent: &[Sent], expected: &Value) {
     let [patch_as_requester, patch, dry_run, apply] = &sent[sent.len() - 4..] else {
         panic!("{sent:?}");
@@ -60,7 +61,7 @@ fn assert_taken_and_applied(sent: &[Sent], expected: &Value) {
 }
 
 #[tokio::test]
-async fn adopted_object_is_checked_again_once_the_fields_of_its_former_manager_are_ours() {
+async fn adopted_object_is_checked_again_after_its_fields_changed_their_manager() {
     let fields = json!({"f:data": {"f:a": {}, "f:b": {}}});
     let helm = updated_by("helm", &fields);
     let (result, sent) = adopted(vec![
@@ -77,7 +78,7 @@ async fn adopted_object_is_checked_again_once_the_fields_of_its_former_manager_a
     assert_eq!(users(&sent), expected);
     assert_taken_and_applied(&sent, &fields);
 
-    // What the requester may not do is not done, neither the patch nor what follows from it.
+    // If the requester has no permission for the patch, nothing is sent after it.
     let refused = failure(403);
     let answers = vec![(200, json!({})), (200, helm.clone()), refused.clone()];
     let (result, sent) = adopted(answers).await;
@@ -94,7 +95,7 @@ async fn adopted_object_is_checked_again_once_the_fields_of_its_former_manager_a
     assert!(matches!(result, Err(ApplyError::NotAllowed(_))));
     assert_eq!(sent.len(), 5);
 
-    // Of a manager that is not known nothing is taken.
+    // Fields of an unknown manager are not moved.
     let (result, sent) = adopted(vec![
         (200, json!({})),
         (200, updated_by("kubectl-edit", &fields)),
@@ -106,7 +107,7 @@ async fn adopted_object_is_checked_again_once_the_fields_of_its_former_manager_a
 }
 
 #[tokio::test]
-async fn list_that_cannot_be_merged_becomes_ours_before_it_is_checked_again() {
+async fn contested_list_changes_its_manager_before_the_second_check() {
     let fields = json!({"f:spec": {"f:ports": {"k:{}": {}}}});
     let edited = updated_by("kubectl-edit", &fields);
     let mut invalid = failure(422);
@@ -118,7 +119,7 @@ async fn list_that_cannot_be_merged_becomes_ours_before_it_is_checked_again() {
         (200, json!({})),
         (200, edited.clone()),
         (200, json!({})),
-        // There is nothing left of a former manager.
+        // No other manager has items.
         (200, updated_by("kubectl-edit", &json!({}))),
         (200, live("theirs", "7", "content")),
     ])
@@ -137,7 +138,7 @@ async fn list_that_cannot_be_merged_becomes_ours_before_it_is_checked_again() {
     assert_eq!(sent[3].body[1]["value"][0]["manager"], "bundle-webhook");
     assert_eq!(sent[3].body[1]["value"][0]["fieldsV1"], fields);
 
-    // The words alone do not count.
+    // The message alone is not sufficient.
     let mut told = failure(422);
     told.1["message"] = r#"spec.ports[1].name: Duplicate value: "http""#.into();
     let (result, sent) = adopted(vec![told, (200, edited)]).await;
@@ -146,7 +147,7 @@ async fn list_that_cannot_be_merged_becomes_ours_before_it_is_checked_again() {
 }
 
 #[tokio::test]
-async fn refusal_to_take_over_a_list_is_reported() {
+async fn reports_rejected_change_of_list_ownership() {
     let fields = json!({"f:spec": {"f:ports": {"k:{}": {}}}});
     let edited = updated_by("kubectl-edit", &fields);
     let mut invalid = failure(422);

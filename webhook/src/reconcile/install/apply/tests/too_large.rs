@@ -1,4 +1,5 @@
-//! Answers to applies of objects whose metadata is too large to be read, or that are too large to be stored.
+//! Responses to applies of objects whose metadata is too large to read, or that are too large to
+//! store.
 
 use super::*;
 use crate::cluster::TOO_LARGE;
@@ -21,7 +22,7 @@ async fn object_whose_metadata_is_too_large_may_have_been_applied() {
 }
 
 #[tokio::test]
-async fn object_that_etcd_refuses_for_its_size_is_tried_once_and_was_not_applied() {
+async fn object_that_is_too_large_for_etcd_is_tried_once_and_not_applied() {
     let refusal = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "code": 500, "message": "etcdserver: request is too large"});
     let answers = vec![(201, json!({})), (500, refusal)];
     let (result, is_uncertain, sent) = installed(Target::Absent, (false, false), answers).await;
