@@ -1,5 +1,6 @@
-//! Reviews of ProvisionerClasses and SignaturePolicies: only those are let in that can be read, since one that cannot refuses what it is about.
-//! Not here: reading them (bundle_core::review::class, bundle_core::policy).
+//! Reviews of ProvisionerClasses and SignaturePolicies. Only valid objects are admitted, because an
+//! invalid one blocks everything that uses it. `bundle_core::review::class` and
+//! `bundle_core::policy` parse them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,12 +12,13 @@ use bundle_trust::proof;
 use jiff::Timestamp;
 use serde_json::Value;
 
-/// Whether the kind is one of these.
+/// Returns true for the kinds that this module reviews.
 pub(super) fn is_known(kind: &str) -> bool {
     matches!(kind, "ProvisionerClass" | "SignaturePolicy")
 }
 
-/// Judges one. What is stored and being deleted or left as it is may stay as bad as it was.
+/// Reviews one object. An unchanged spec, and an object that is being deleted, are admitted even if
+/// they are invalid.
 pub(super) fn judge(
     kind: &str,
     name: &str,
@@ -43,10 +45,14 @@ pub(super) fn judge(
     }
 }
 
-/// What keeps a policy from ever being ready. Keys in Secrets and trust roots in ConfigMaps are not looked at: they come and go, and the status tells.
+/// Returns the problems that prevent a policy from ever being ready. Keys in Secrets and trust
+/// roots in ConfigMaps are not read: they can change, and the status of the policy reports them.
 fn policy_problems(name: &str, spec: &Value, now: Timestamp) -> Findings {
     let policy = Policy::read(name, spec);
-    let later = Finding::warning(codes::trust::CANNOT_TELL, "it is read later");
+    let later = Finding::warning(
+        codes::trust::CANNOT_TELL,
+        "it is read when the policy is used",
+    );
     let unread = |names: BTreeSet<&KubeName>| -> BTreeMap<String, Named> {
         names
             .into_iter()

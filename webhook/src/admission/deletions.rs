@@ -1,5 +1,5 @@
-//! Reviews of deletions, and of updates that lead to one: what has to be found out, from whom, and the verdict.
-//! Not here: the rule (bundle_core::review::deletion).
+//! Reviews of deletions, and of updates that lead to one. Collects the facts; the rule is in
+//! `bundle_core::review::deletion`.
 
 use bundle_api::names::{ANNOTATION_ADMIT, FINALIZER_INSTALLED, GROUP, verb};
 use bundle_cluster::review::on_class;
@@ -19,7 +19,7 @@ use tokio::time::Instant;
 use super::review::Request;
 use super::{Admission, Lookups, stamping};
 
-/// The kind of a request that deletes an object of ours.
+/// Returns the kind if the request deletes one of the project's own objects.
 pub(super) fn kind(request: &Request) -> Option<Kind> {
     let known = request.kind.group == GROUP
         && request.sub_resource.is_empty()
@@ -30,7 +30,7 @@ pub(super) fn kind(request: &Request) -> Option<Kind> {
 }
 
 impl<L: Lookups> Admission<L> {
-    /// What the validating call answers to a deletion.
+    /// Returns the verdict of the validating call on a deletion.
     pub(super) async fn deletion(&self, request: &Request, kind: Kind) -> Verdict {
         let findings = self.judged_deletion(request, kind, false).await;
         match findings.outcome() {
@@ -43,7 +43,8 @@ impl<L: Lookups> Admission<L> {
         }
     }
 
-    /// What stands against an update that has been let in otherwise: nothing, unless it changes who owns the object or what its deletion removes.
+    /// Returns a verdict against an admitted update if it changes the owner of the object or the
+    /// objects that its deletion removes, and the requester has no permission for that.
     pub(super) async fn guarded_update(&self, request: &Request, kind: Kind) -> Option<Verdict> {
         let (old, new) = (&request.old_object, &request.object);
         if old.is_null()
@@ -63,7 +64,7 @@ impl<L: Lookups> Admission<L> {
         let judging = async {
             let own = self.lookups.own_user().await;
             let requester = &request.requester;
-            // Empty where a whole collection is deleted, object by object.
+            // The name is empty if a collection is deleted object by object.
             let name = match request.name.as_str() {
                 "" => request.old_object["metadata"]["name"].as_str(),
                 name => Some(name),
@@ -73,7 +74,7 @@ impl<L: Lookups> Admission<L> {
                 name: name.unwrap_or_default(),
                 object: &request.old_object,
                 requester,
-                // Run by a person, with that person's rights, it is that person who asks.
+                // A person who runs the pod with their own credentials is the requester.
                 own: own.as_deref() == Some(requester.user.as_str())
                     && requester.service_account().is_some(),
                 is_finalized: has_finalizer(&request.old_object, FINALIZER_INSTALLED),
@@ -119,7 +120,7 @@ impl<L: Lookups> Admission<L> {
             .as_ref()
             .map(|vouched| vouched.covers_owners(deletion.object));
         let owner = deletion.owner().map(async |(name, uid)| {
-            // No object has a name that cannot be one.
+            // The owner reference has an invalid name, so no such object exists.
             let Ok(name) = KubeName::parse(NameKind::Subdomain, name) else {
                 return OwnerFact::Going;
             };
@@ -167,7 +168,7 @@ impl<L: Lookups> Admission<L> {
         facts
     }
 
-    /// Returns what stamp or seal of the object say.
+    /// Returns the facts that the stamp or the seal of the object proves.
     fn vouched(&self, deletion: &Deletion<'_>) -> Option<Vouched> {
         let (kind, name, object) = (deletion.kind, deletion.name, deletion.object);
         let moment = self.seal_moment(self.lookups.now());

@@ -1,4 +1,4 @@
-//! The image of one review: from the memory of reviews, else from its registry.
+//! The image of one review: from the cache of reviews, or from its registry.
 
 use std::sync::Arc;
 
@@ -13,16 +13,16 @@ use super::memory::ImageKey;
 use super::{Admission, Lookups};
 use crate::budget::looks::LookMemory;
 
-/// Answers about the image of one review that ends at a deadline.
+/// Image lookups of one review, with its deadline.
 pub(super) struct ReviewImages<'a, L> {
     admission: &'a Admission<L>,
     until: Instant,
-    /// Given back with this value, when the review is judged.
+    /// Memory of the registry responses. Dropping this value releases it after the review.
     memory: Arc<LookMemory>,
 }
 
 impl<'a, L> ReviewImages<'a, L> {
-    /// For a review that `requester` causes.
+    /// Creates the lookups for a review of `requester`.
     pub(super) fn new(admission: &'a Admission<L>, requester: &Requester, until: Instant) -> Self {
         let memory = LookMemory::new(
             &admission.budget.trees,
@@ -40,7 +40,7 @@ impl<'a, L> ReviewImages<'a, L> {
 impl<L: Lookups> ImageLookups for ReviewImages<'_, L> {
     fn policies(&self, image: &Image) -> Result<MatchingPolicies, Finding> {
         let Some((policies, generation)) = self.admission.lookups.policies() else {
-            let why = "the SignaturePolicies are not known yet";
+            let why = "the SignaturePolicies are not loaded yet";
             return Err(
                 Finding::error(codes::trust::CANNOT_TELL, why).hint("try again in a moment")
             );

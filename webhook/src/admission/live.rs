@@ -1,5 +1,5 @@
-//! Asking the real ones: the API server as the pod's own identity, and registries.
-//! Not here: what is asked (lookups).
+//! Lookups of reviews against the API server, as the pod, and against registries. `lookups` defines
+//! them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,17 +29,18 @@ use crate::chain;
 use crate::shared::Shared;
 use crate::sources::HeldConfigMap;
 
-/// Lookups against the cluster that the pod serves.
+/// Lookups in the cluster that the pod serves.
 pub struct Live {
     shared: Arc<Shared>,
     own_user: OnceCell<String>,
     permits: Permits,
-    /// How long any one question may take: shorter than the review, so that its answer can say which question it was.
+    /// Time limit of one lookup. It is shorter than the review, so that the response can name the
+    /// lookup.
     patience: Duration,
 }
 
 impl Live {
-    /// Over what the pod shares, for reviews that may take `deadline`.
+    /// Creates the lookups for reviews with time limit `deadline`.
     pub fn new(shared: Arc<Shared>, deadline: Duration) -> Self {
         Self {
             shared,
@@ -55,13 +56,13 @@ impl Live {
         work: impl Future<Output = Result<T, kube::Error>>,
     ) -> Result<T, Finding> {
         let unreachable = |why: String| {
-            Finding::error(codes::cluster::UNREACHABLE, why).hint("try again; nothing was decided")
+            Finding::error(codes::cluster::UNREACHABLE, why).hint("try again; no decision was made")
         };
         match tokio::time::timeout(self.patience, work).await {
             Ok(Ok(value)) => Ok(value),
             Ok(Err(error)) => Err(unreachable(format!("cannot {what}: {}", chain(&error)))),
             Err(_) => Err(unreachable(format!(
-                "cannot {what}: no answer within {:?}",
+                "cannot {what}: no response within {:?}",
                 self.patience
             ))),
         }
@@ -89,7 +90,7 @@ impl ReviewLookups for Live {
             return ClassFact::Unavailable(
                 Finding::error(
                     codes::review::CLASSES_UNKNOWN,
-                    "the ProvisionerClasses are not known yet",
+                    "the ProvisionerClasses are not loaded yet",
                 )
                 .hint("try again in a moment"),
             );
@@ -97,7 +98,7 @@ impl ReviewLookups for Live {
         if let Some(known) = stored.get(name) {
             return fact((*known).clone());
         }
-        // It may have been created just now.
+        // The class can have been created just now.
         let api: Api<DynamicObject> = Api::all_with(
             self.shared.client(),
             &bundle_api::ProvisionerClass::api_resource(),
@@ -116,7 +117,8 @@ impl ReviewLookups for Live {
         let asked = Box::pin(async {
             let client = self.shared.client();
             let asked = access::may(&client, requester, question);
-            self.patient("ask what the requester may do", asked).await
+            self.patient("check the permissions of the requester", asked)
+                .await
         });
         match self.permits.ask(requester, question, asked).await {
             Ok(true) => Answer::Yes,
@@ -131,7 +133,7 @@ impl ReviewLookups for Live {
         let found = self
             .patient("read the BundleDeployment", ByName(&api).get_opt(name))
             .await?;
-        // Whole: what vouches for it depends on its metadata and status.
+        // The whole object is returned, because its metadata and status contain its stamp and seal.
         Ok(found.and_then(|found| serde_json::to_value(found).ok()))
     }
 
@@ -159,7 +161,7 @@ impl Lookups for Live {
 
     fn policies(&self) -> Option<(Policies, u64)> {
         let stored = &self.shared.policies;
-        // The number first: were it read last, old policies could be taken for new ones.
+        // The generation is read first. Otherwise, old policies could get the number of newer ones.
         let generation = stored.generation();
         stored.is_synced().then(|| (stored.all(), generation))
     }
@@ -168,9 +170,9 @@ impl Lookups for Live {
         let asking = async {
             let client = self.shared.client();
             let asked = access::own_identity(&client);
-            let identity = self.patient("ask who the pod is", asked).await?;
+            let identity = self.patient("read the identity of the pod", asked).await?;
             if identity.user.is_empty() {
-                let why = "the API server did not say who the pod is";
+                let why = "the API server returned no identity of the pod";
                 return Err(Finding::error(codes::cluster::BAD_ANSWER, why));
             }
             Ok(identity.user)
@@ -178,7 +180,7 @@ impl Lookups for Live {
         match self.own_user.get_or_try_init(|| asking).await {
             Ok(user) => Some(user.clone()),
             Err(error) => {
-                tracing::warn!(%error, "cannot find out the pod's own identity");
+                tracing::warn!(%error, "cannot read the identity of the pod");
                 None
             }
         }
@@ -207,9 +209,9 @@ impl Lookups for Live {
             .with_memory(memory.clone());
         let looked = registry.look(&image.reference, signatures).await;
         if memory.is_refused() {
-            let why = "there was no memory left for what the registry says of the image";
+            let why = "not enough memory for the response of the registry about the image";
             return Err(
-                Finding::error(codes::review::BUSY, why).hint("try again; nothing was decided")
+                Finding::error(codes::review::BUSY, why).hint("try again; no decision was made")
             );
         }
         looked.map_err(|error| error.finding())
@@ -230,10 +232,10 @@ fn rights_unknown(requester: &Requester, question: &Question, why: &Finding) -> 
         Question::Path { verb, path } => format!("verb {verb} on {path}"),
     };
     let message = format!(
-        "whether {:?} has {right} could not be asked: {}",
+        "cannot check that {:?} has {right}: {}",
         requester.user, why.message
     );
-    Finding::error(codes::review::RIGHTS_UNKNOWN, message).hint("try again; nothing was decided")
+    Finding::error(codes::review::RIGHTS_UNKNOWN, message).hint("try again; no decision was made")
 }
 
 fn fact(class: Result<Class, bundle_core::diagnostic::Findings>) -> ClassFact {

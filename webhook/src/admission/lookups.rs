@@ -1,5 +1,5 @@
-//! Answers that a review may ask for beside those of the cluster (`bundle_cluster::review`). Tests answer from memory.
-//! How the API server and registries are asked: live.
+//! Lookups of reviews in addition to those of the cluster (`bundle_cluster::review`). `live` sends
+//! requests; tests answer from memory.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,19 +16,22 @@ use crate::budget::looks::LookMemory;
 /// The SignaturePolicies by name.
 pub type Policies = Arc<BTreeMap<String, Arc<Policy>>>;
 
-/// Answers to all questions of reviews.
+/// All lookups of reviews.
 pub trait Lookups: ReviewLookups + Send + 'static {
-    /// The key of the stamp; handed to `with` so that it is never copied.
+    /// Passes the key of stamps to `with`, so that it is never copied.
     fn with_stamp_key<T>(&self, with: impl FnOnce(&[u8]) -> T) -> T;
-    /// The policies, with a number that changes with them; `None` until they are known.
+    /// Returns the policies, and a number that changes with them. `None` until they are loaded.
     fn policies(&self) -> Option<(Policies, u64)>;
-    /// The user name of the pod's own identity; `None` where it could not be found out.
+    /// Returns the user name of the pod, or `None` if it is unknown.
     fn own_user(&self) -> impl Future<Output = Option<String>> + Send;
-    /// Since when the registrations have been intact; `None` while they are not.
+    /// Returns the time since when the registrations have been intact, or `None` while they are
+    /// not.
     fn intact_since(&self) -> Option<Timestamp>;
-    /// Since when the API server can have carried out nothing without a review; `None` while it can, and while that is not known.
+    /// Returns the time since when the API server must have reviewed every write, or `None` if it
+    /// is unknown or not the case.
     fn enforced_since(&self) -> Option<Timestamp>;
-    /// An image, with its signatures if they are wanted. Answers of the registry are held in `memory`.
+    /// Reads an image, with its signatures if `signatures` is true. Responses of the registry are
+    /// held in `memory`.
     fn look(
         &self,
         image: &Image,

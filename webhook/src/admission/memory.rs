@@ -1,5 +1,6 @@
-//! What reviews leave for each other, for moments only: a verdict on its way from the mutating to the validating call, and images that were let in.
-//! Not here: verdicts on later requests; each is judged anew, from examinations that are remembered by what they depend on (bundle_trust::proof).
+//! Short-lived caches of reviews: a verdict between the mutating and the validating call, and
+//! images of admitted objects. Each later request is judged again; `bundle_trust::proof` caches the
+//! examinations of signatures.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,23 +14,23 @@ use bundle_core::review::{Image, Requester, Subject, Verdict, spec_digest};
 use bundle_oci::registry::ImageMetadata;
 use moka::future::Cache;
 
-/// The validating call comes within milliseconds.
+/// Lifetime of a verdict. The validating call follows within milliseconds.
 const ON_ITS_WAY: Duration = Duration::from_secs(5);
-/// Signatures are only ever added, and are verified again before anything is installed.
+/// Lifetime of an image. Signatures are only added, and are verified again before an installation.
 const IMAGES_KNOWN: Duration = Duration::from_secs(60);
-/// Most bytes of images and their signatures that are kept.
+/// Maximum size of cached images and signatures, in bytes.
 const IMAGE_BYTES: u64 = 8 << 20;
-/// What is counted for each text of them.
+/// Additional bytes that are counted for each text.
 const EACH: usize = 256;
 
-/// Two small memories; clones share them.
+/// The two caches. Clones share them.
 #[derive(Clone)]
 pub(super) struct Memory {
     verdicts: Cache<Digest, Verdict>,
     images: Cache<ImageKey, Arc<ImageMetadata>>,
 }
 
-/// An image by digest, as seen with a pull secret under a generation of policies.
+/// An image by digest, read with a pull secret, for a generation of the policies.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct ImageKey {
     reference: String,
@@ -38,7 +39,8 @@ pub(super) struct ImageKey {
 }
 
 impl ImageKey {
-    /// A tag may move, so only what is named by digest is remembered.
+    /// Returns the key of an image that is referenced by digest. A tag can move, so an image by tag
+    /// has no key.
     pub(super) fn of(image: &Image, policies: u64) -> Option<Self> {
         let pinned = image.reference.pinned()?;
         Some(Self {
@@ -49,12 +51,12 @@ impl ImageKey {
     }
 }
 
-/// What was seen, and is not kept.
+/// A result that is not cached.
 #[derive(Debug, Clone)]
 enum Unkept {
-    /// The image, but not its signatures.
+    /// The image without its signatures.
     Half(Arc<ImageMetadata>),
-    /// Nothing.
+    /// The lookup failed.
     Nothing(Finding),
 }
 
@@ -77,18 +79,18 @@ impl Default for Memory {
 }
 
 impl Memory {
-    /// Leaves a verdict for the validating call of the same request.
+    /// Stores a verdict for the validating call of the same request.
     pub(super) async fn leave(&self, key: Digest, verdict: Verdict) {
         self.verdicts.insert(key, verdict).await;
     }
 
-    /// Takes it: it serves once, so nobody who tries again gets an old answer.
+    /// Removes and returns a verdict. It is used once, so that a retried request gets a new one.
     pub(super) async fn take(&self, key: &Digest) -> Option<Verdict> {
         self.verdicts.remove(key).await
     }
 
-    /// The image of that key, which is looked at by `asking` if it is not known. Those who want the same at the same time share one look. What could
-    /// not be seen in full is not kept.
+    /// Returns the image with this key. If it is not cached, `asking` reads it. Concurrent lookups
+    /// of one key share a single read. Incomplete results are not cached.
     pub(super) async fn look(
         &self,
         key: Option<&ImageKey>,
@@ -114,7 +116,7 @@ impl Memory {
         }
     }
 
-    /// What was not let in is looked at again: it may be signed a moment later.
+    /// Removes an image. A rejected image can be signed a moment later.
     pub(super) async fn forget(&self, key: &ImageKey) {
         self.images.invalidate(key).await;
     }
@@ -133,10 +135,10 @@ fn weight(looked: &ImageMetadata) -> usize {
     texts(&looked.annotations) + signatures.sum::<usize>() + EACH
 }
 
-/// Names everything that a verdict depends on beside the state of the cluster.
+/// Returns a digest over all inputs of a verdict except the state of the cluster.
 pub(super) fn key(subject: &Subject<'_>, requester: &Requester) -> Digest {
     let old = subject.old_spec().map(spec_digest);
-    // It can be as long as the request.
+    // Hashed, because the proof can be as long as the request.
     let proof = subject.new["metadata"]["annotations"][ANNOTATION_PROOF].as_str();
     let proof = proof.map(|text| Digest::of(text.as_bytes()));
     let named = serde_json::json!([

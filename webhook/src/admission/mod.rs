@@ -1,5 +1,5 @@
-//! Admission: one router with `/validate` and `/mutate`, over one judgement. It writes nothing and waits for nothing without a bound.
-//! Not here: the rules (bundle_core::review), the listener with its limits (server), who else is asked and how (lookups, live).
+//! Admission: a router with `/validate` and `/mutate`, which share one review. It writes nothing,
+//! and each wait has a limit. `bundle_core::review` has the rules, `server` the listener.
 
 mod configuration;
 mod deletions;
@@ -38,19 +38,19 @@ use memory::Memory;
 use received::Received;
 use review::Request;
 
-/// What the handlers share.
+/// The state that the handlers share.
 pub struct Admission<L> {
     lookups: L,
     metrics: Metrics,
-    /// How long one review may take.
+    /// Time limit of one review.
     deadline: Duration,
     memory: Memory,
-    /// What reviews may take of the memory.
+    /// Memory of reviews.
     budget: Arc<Budget>,
 }
 
 impl<L> Admission<L> {
-    /// Puts it together. `deadline` has to be shorter than what the API server waits.
+    /// Creates the state. `deadline` must be shorter than the timeout of the API server.
     pub fn new(lookups: L, metrics: Metrics, deadline: Duration, budget: Arc<Budget>) -> Self {
         Self {
             lookups,
@@ -62,7 +62,7 @@ impl<L> Admission<L> {
     }
 }
 
-/// The router of the pod.
+/// Returns the router of the pod.
 pub fn router(shared: &Arc<Shared>) -> Router {
     let settings = &shared.settings;
     let live = Live::new(shared.clone(), settings.review_deadline);
@@ -75,7 +75,7 @@ pub fn router(shared: &Arc<Shared>) -> Router {
     )))
 }
 
-/// The router over any lookups: tests have their own.
+/// Returns the router with any lookups, for tests.
 pub fn routes<L: Lookups>(admission: Arc<Admission<L>>) -> Router {
     Router::new()
         .route("/validate", post(validate::<L>))
@@ -112,7 +112,7 @@ async fn mutate<L: Lookups>(
     let request = &received.request;
     let mutated = admission.mutated(request).instrument(request.span()).await;
     let answer = match mutated {
-        // Refusals and warnings are the validating call's, under its name.
+        // The validating call reports rejections and warnings.
         Ok(patch) => review::allowed(&request.uid, &[], &patch),
         Err(refusal) => review::denied(&request.uid, &refusal, &[]),
     };
@@ -120,7 +120,7 @@ async fn mutate<L: Lookups>(
 }
 
 impl<L: Lookups> Admission<L> {
-    /// Counts and logs a verdict.
+    /// Logs and counts a verdict.
     fn told(&self, request: &Request, verdict: &Verdict, started: Instant) {
         let outcome = match verdict {
             Verdict::Admit { .. } => ReviewOutcome::Admitted,

@@ -1,5 +1,5 @@
-//! Rights that the API server has just confirmed, for a second: a burst of writes by one person asks once.
-//! Not here: asking (live). What was denied, or could not be told, is never remembered.
+//! Cache of allowed access reviews, for one second: a burst of writes by one user needs one
+//! request. Denied and unknown results are not cached.
 
 use std::time::Duration;
 
@@ -8,15 +8,16 @@ use bundle_core::review::Requester;
 use bundle_core::rights::Question;
 use moka::future::Cache;
 
-/// RBAC reaches the authorizer of the API server with a delay too; this adds no more than a person would notice.
+/// Lifetime of an allowed result. The authorizer of the API server also sees RBAC changes with a
+/// delay.
 const CONFIRMED: Duration = Duration::from_secs(1);
 
-/// What was confirmed.
+/// The cached results.
 pub(super) struct Permits {
     confirmed: Cache<(Requester, Question), ()>,
 }
 
-/// Why nothing was confirmed.
+/// A result that is not cached.
 #[derive(Debug, Clone)]
 enum Unconfirmed {
     Denied,
@@ -35,7 +36,8 @@ impl Default for Permits {
 }
 
 impl Permits {
-    /// Returns whether `requester` has the right of `question`; `asking` asks if that was not confirmed just now. Those who ask the same at the same time share one answer.
+    /// Returns true if `requester` has the permission of `question`. `asking` sends the access
+    /// review if no result is cached. Concurrent calls with the same question share one request.
     pub(super) async fn ask(
         &self,
         requester: &Requester,
@@ -69,7 +71,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn only_a_yes_is_remembered_and_only_for_that_question() {
+    async fn caches_only_allowed_results_by_requester_and_question() {
         let permits = Permits::default();
         let question = |name: &str| {
             let resource = "provisionerclasses";

@@ -1,5 +1,5 @@
-//! A review on its way in: its body is received, weighed and parsed only with a share of the memory that is set aside for reviews.
-//! Not here: what a review says (review), and who may send one.
+//! Receives a review: its body is read, weighed and parsed only with a share of the memory for
+//! reviews. `review` defines its content.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,19 +20,20 @@ use super::{Admission, Lookups};
 use crate::budget::{self, Budget, SMALL_BODY, Share};
 use crate::metrics::ReviewOutcome;
 
-/// The largest body that is received, in bytes. A review of an update carries two objects of up to 3 MiB each, with their managed fields.
+/// Maximum size of a body, in bytes. The review of an update has two objects of up to 3 MiB each,
+/// with their managed fields.
 pub(super) const BODY_LIMIT: usize = 8 << 20;
-/// How long a body may take to arrive beside what its size needs.
+/// Time limit for a body, in addition to the time for its size.
 const ARRIVAL: Duration = Duration::from_secs(2);
-/// Bytes a second that a body has to arrive with. API servers are near.
+/// Minimum rate of a body, in bytes per second. API servers are in the same network.
 const ARRIVAL_RATE: u64 = 1 << 20;
 
-/// A review that was read, with the memory that it takes.
+/// A parsed review, with its memory.
 pub(super) struct Received {
     pub(super) request: Request,
-    /// When its last byte was there.
+    /// Time at which its last byte arrived.
     pub(super) started: Instant,
-    /// Given back when the review was answered.
+    /// Released after the response.
     _share: Share,
 }
 
@@ -48,7 +49,8 @@ impl<L: Lookups> FromRequest<Arc<Admission<L>>> for Received {
 }
 
 impl<L: Lookups> Admission<L> {
-    /// How long a review may wait for memory: the other half of the time is for the review itself.
+    /// Returns the time limit of the wait for memory. The other half of the deadline is for the
+    /// review itself.
     fn patience(&self) -> Duration {
         self.deadline / 2
     }
@@ -58,8 +60,7 @@ impl<L: Lookups> Admission<L> {
         let announced = content_length(&request);
         let length = announced.unwrap_or(BODY_LIMIT);
         if length > BODY_LIMIT {
-            let message =
-                format!("the review is larger than {BODY_LIMIT} bytes, and nothing larger is read");
+            let message = format!("the review is larger than the limit of {BODY_LIMIT} bytes");
             return Err(self.invalid(StatusCode::PAYLOAD_TOO_LARGE, message, received));
         }
         let pool = if length <= SMALL_BODY {
@@ -89,15 +90,25 @@ impl<L: Lookups> Admission<L> {
         let (body, weighed) = self.parsed(body, review::weigh).await;
         let envelope = weighed
             .map_err(|why| self.malformed(&why, started))?
-            .ok_or_else(|| self.malformed("it could not be read", started))?;
+            .ok_or_else(|| {
+                self.malformed(
+                    "the review cannot be parsed: the worker thread panicked",
+                    started,
+                )
+            })?;
         let share = self.tree_share(&envelope, body.len(), started).await?;
         let (body, request) = self.parsed(body, review::read).await;
-        // In this order: the share of the body is for the body.
+        // The share of the body can only be released after the body.
         drop(body);
         drop(body_share);
         let request = request
             .map_err(|why| self.malformed(&why, started))?
-            .ok_or_else(|| self.malformed("it could not be read", started))?;
+            .ok_or_else(|| {
+                self.malformed(
+                    "the review cannot be parsed: the worker thread panicked",
+                    started,
+                )
+            })?;
         Ok(Received {
             request,
             started,
@@ -105,13 +116,14 @@ impl<L: Lookups> Admission<L> {
         })
     }
 
-    /// Runs `read` over the body, on another thread where it takes long. `None`: that thread ended early.
+    /// Runs `read` over the body, on another thread if the body is large. Returns `None` if that
+    /// thread panicked.
     async fn parsed<T: Send + 'static>(
         &self,
         body: Vec<u8>,
         read: fn(&[u8]) -> Result<T, String>,
     ) -> (Vec<u8>, Result<Option<T>, String>) {
-        // Handing it to another thread takes longer than parsing it.
+        // Moving a small body to another thread needs more time than parsing it.
         if body.len() <= SMALL_BODY {
             let result = read(&body).map(Some);
             return (body, result);
@@ -124,7 +136,8 @@ impl<L: Lookups> Admission<L> {
         done.unwrap_or_else(|| (Vec::new(), Ok(None)))
     }
 
-    /// The memory for the parsed objects, by requester. The texts of the request beside the objects count with the bytes of the body.
+    /// Reserves the memory of the parsed objects for the requester. The other texts of the request
+    /// count with the size of the body.
     async fn tree_share(
         &self,
         envelope: &Envelope,
@@ -144,9 +157,9 @@ impl<L: Lookups> Admission<L> {
             let Some(waiting) = self.wait_for_own(requester, body) else {
                 let finding = Finding::error(
                     codes::review::BUSY,
-                    "other reviews of this requester use up the memory for them",
+                    "other reviews of this requester use all memory for its reviews",
                 )
-                .hint("try again, with fewer large objects at a time; nothing was decided");
+                .hint("try again, with fewer large objects at a time; no decision was made");
                 return Err(self.answered(request, finding, started));
             };
             Some(waiting)
@@ -159,23 +172,24 @@ impl<L: Lookups> Admission<L> {
             Some(Err(too_large)) => Finding::error(
                 codes::review::OBJECT_TOO_LARGE,
                 format!(
-                    "the objects of this request take {} MiB of memory once they are parsed, and at most {} MiB are used for one review",
+                    "the objects of this request need {} MiB of memory when they are parsed, and the limit of a review is {} MiB",
                     too_large.wanted.div_ceil(1 << 20),
                     too_large.capacity >> 20
                 ),
             )
-            .hint("use fewer and longer values; very many tiny ones, such as empty lists, take the most memory"),
+            .hint("use fewer and longer values; many small values, such as empty lists, need the most memory"),
             None => Finding::error(
                 codes::review::BUSY,
-                format!("there was no memory left for this review within {:?}", self.patience()),
+                format!("no memory became available for this review within {:?}", self.patience()),
             )
-            .hint("try again; nothing was decided"),
+            .hint("try again; no decision was made"),
         };
         Err(self.answered(request, finding, started))
     }
 
-    /// Lets a review wait for others of its requester. `None`: it may not, since its body takes memory meanwhile that the reviews of others arrive in. Small
-    /// bodies may, up to a quarter of the memory for them.
+    /// Lets a review wait for other reviews of its requester. Returns `None` if it must not wait,
+    /// because its body uses memory that bodies of other requesters need. Small bodies can use up
+    /// to a quarter of their memory for this.
     fn wait_for_own(&self, requester: &str, body: usize) -> Option<Share> {
         if body > SMALL_BODY {
             return None;
@@ -185,7 +199,7 @@ impl<L: Lookups> Admission<L> {
         share.now_or_never()?.ok()
     }
 
-    /// The answer to a review that was not parsed.
+    /// Returns the response to a review that was not parsed.
     fn answered(
         &self,
         request: Option<&RequestEnvelope>,
@@ -219,20 +233,20 @@ impl<L: Lookups> Admission<L> {
             .review("other", "other", outcome, Some(code), took);
     }
 
-    /// The answer to something that is not received.
+    /// Returns the response to a request that was not received completely.
     fn invalid(&self, status: StatusCode, message: String, started: Instant) -> Response {
         self.count(ReviewOutcome::Invalid, codes::review::MALFORMED, started);
         tracing::warn!(code = codes::review::MALFORMED.id, "{message}");
         let mut response = (status, message + "\n").into_response();
         if status == StatusCode::TOO_MANY_REQUESTS {
-            // The client of API servers asks again by itself where it is told when.
+            // The client of the API server retries only with this header.
             let seconds = HeaderValue::from_static("1");
             response.headers_mut().insert(header::RETRY_AFTER, seconds);
         }
         response
     }
 
-    /// The answer to something that was received and is no review.
+    /// Returns the response to a body that is not a valid review.
     fn malformed(&self, why: &str, started: Instant) -> Response {
         self.count(ReviewOutcome::Invalid, codes::review::MALFORMED, started);
         tracing::warn!(code = codes::review::MALFORMED.id, "{why}");
@@ -246,14 +260,14 @@ fn content_length(request: &HttpRequest) -> Option<usize> {
     length.to_str().ok()?.parse().ok()
 }
 
-/// The whole body, in `all`; no more than was announced.
+/// Reads the whole body into `all`. Fails if it is longer than `length` bytes.
 async fn bytes(body: Body, mut all: Vec<u8>, length: usize) -> Result<Vec<u8>, String> {
     let mut pieces = body.into_data_stream();
     while let Some(piece) = pieces.next().await {
-        let piece = piece.map_err(|error| format!("the review could not be received: {error}"))?;
+        let piece = piece.map_err(|error| format!("cannot receive the review: {error}"))?;
         if all.len() + piece.len() > length {
             return Err(format!(
-                "the review is larger than {length} bytes, and nothing larger is read"
+                "the review is larger than the limit of {length} bytes"
             ));
         }
         all.extend_from_slice(&piece);

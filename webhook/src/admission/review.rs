@@ -1,5 +1,5 @@
-//! AdmissionReviews as they come and go: `admission.k8s.io/v1`, read leniently in what we do not need and strictly in what we do.
-//! Not here: what is answered (mod).
+//! AdmissionReviews of `admission.k8s.io/v1`: requests, with strict types only for the fields that
+//! are used, and responses.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use crate::cluster;
 use crate::spans;
 
-/// What is asked.
+/// The request of a review.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Request {
@@ -22,24 +22,24 @@ pub(super) struct Request {
     pub(super) kind: GroupVersionKind,
     #[serde(default)]
     pub(super) sub_resource: String,
-    /// Empty where the API server will generate it.
+    /// Empty if the API server generates the name.
     #[serde(default)]
     pub(super) name: String,
     pub(super) operation: String,
-    /// Who asks, as the API server authenticated them.
+    /// The requester, as the API server authenticated them.
     #[serde(rename = "userInfo", deserialize_with = "requester")]
     pub(super) requester: Requester,
     #[serde(default)]
     pub(super) object: Value,
     #[serde(default)]
     pub(super) old_object: Value,
-    /// Weights of the old and the new object, of our own kinds.
+    /// Weights of the old and the new object, for the project's own kinds.
     #[serde(skip)]
     pub(super) weights: Option<(ObjectWeight, ObjectWeight)>,
 }
 
 impl Request {
-    /// The span of this review.
+    /// Returns the tracing span of this review.
     pub(super) fn span(&self) -> tracing::Span {
         spans::review(
             &self.kind.kind,
@@ -58,7 +58,7 @@ pub(super) struct GroupVersionKind {
     pub(super) kind: String,
 }
 
-/// Reads the `userInfo` of a request.
+/// Parses the `userInfo` of a request.
 fn requester<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Requester, D::Error> {
     #[derive(Deserialize)]
     struct UserInfo {
@@ -88,10 +88,10 @@ struct Review {
     request: Option<Request>,
 }
 
-/// What is known of a review before it is parsed.
+/// The parts of a review that are read before it is parsed.
 #[derive(Debug, Deserialize)]
 pub(super) struct Envelope {
-    /// `None`: what was posted is not a review of a request.
+    /// `None` if the body is not a review with a request.
     pub(super) request: Option<RequestEnvelope>,
 }
 
@@ -102,7 +102,7 @@ pub(super) struct RequestEnvelope {
     pub(super) uid: String,
     #[serde(default)]
     pub(super) user_info: UserName,
-    /// What the objects take once they are parsed.
+    /// Memory of the object when it is parsed.
     #[serde(default)]
     pub(super) object: Footprint,
     #[serde(default)]
@@ -115,24 +115,24 @@ pub(super) struct UserName {
     pub(super) username: String,
 }
 
-/// Counts what a review takes, without making a tree of it. The error is what to tell whoever sent it.
+/// Computes the memory of a review without parsing it. The error is the message for the client.
 pub(super) fn weigh(body: &[u8]) -> Result<Envelope, String> {
     serde_json::from_slice(body)
         .map_err(|error| format!("the body is not an AdmissionReview: {error}"))
 }
 
-/// Reads a review. The error is what to tell whoever sent it.
+/// Parses a review. The error is the message for the client.
 pub(super) fn read(body: &[u8]) -> Result<Request, String> {
     let review: Review = serde_json::from_slice(body)
         .map_err(|error| format!("the body is not an AdmissionReview: {error}"))?;
     if review.kind != "AdmissionReview" || review.api_version != "admission.k8s.io/v1" {
         return Err(format!(
-            "the body is a {} of {}, and not an AdmissionReview of admission.k8s.io/v1",
+            "the body is {} of {}, not AdmissionReview of admission.k8s.io/v1",
             review.kind, review.api_version
         ));
     }
     let mut request = review.request.ok_or("the AdmissionReview has no request")?;
-    // What is deleted is the old object.
+    // A deletion only has an old object.
     if request.object.is_null() && request.old_object.is_null() {
         return Err("the request of the AdmissionReview has no object".to_owned());
     }
@@ -146,7 +146,7 @@ pub(super) fn read(body: &[u8]) -> Result<Request, String> {
     Ok(request)
 }
 
-/// Lets it in.
+/// Returns an allowing response.
 pub(super) fn allowed(uid: &str, warnings: &[String], patch: &[Value]) -> Value {
     let mut response = json!({"uid": uid, "allowed": true});
     if !warnings.is_empty() {
@@ -163,7 +163,7 @@ pub(super) fn allowed(uid: &str, warnings: &[String], patch: &[Value]) -> Value 
     answer(&response)
 }
 
-/// Does not let it in.
+/// Returns a denying response.
 pub(super) fn denied(uid: &str, refusal: &Refusal, warnings: &[String]) -> Value {
     let causes: Vec<Value> = refusal
         .causes
@@ -199,7 +199,7 @@ fn answer(response: &Value) -> Value {
     json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response})
 }
 
-/// Returns whether the size of the object counts: it is of our kinds, and stored by this request.
+/// Returns true if the request stores an object of the project's own kinds, whose size is limited.
 fn is_limited(request: &Request) -> bool {
     request.kind.group == GROUP
         && request.sub_resource.is_empty()

@@ -1,5 +1,5 @@
-//! Reviews of the size of our own objects: what is stored has to be readable afterwards, or nothing could be done for it.
-//! Not here: the rule (bundle_core::review::size), or how objects are weighed (cluster).
+//! Reviews of the size of the project's own objects: the controllers must be able to read each
+//! stored object. The rule is in `bundle_core::review::size`.
 
 use bundle_core::review::Verdict;
 use bundle_core::review::size::{MeasuredObject, judge_size};
@@ -9,7 +9,8 @@ use super::{Admission, Lookups};
 use crate::cluster::WEIGHT_LIMITS;
 
 impl<L: Lookups> Admission<L> {
-    /// Returns the refusal of an object that is too large. The pod itself is let in: its finalizer and stamps must not be kept out by what others add.
+    /// Returns the rejection of an object that is too large. Writes of the pod are admitted:
+    /// additions of other users must not block its finalizers and stamps.
     pub(super) async fn too_large(&self, request: &Request) -> Option<Verdict> {
         let (old, new) = request.weights?;
         let measured = |object, weight| MeasuredObject { object, weight };
@@ -21,7 +22,7 @@ impl<L: Lookups> Admission<L> {
         Some(Verdict::Refuse(findings))
     }
 
-    /// Returns whether the pod itself asks, and no person who runs it.
+    /// Returns true if the pod itself is the requester, and not a person who runs it.
     async fn is_own(&self, request: &Request) -> bool {
         let own = tokio::time::timeout(self.deadline, self.lookups.own_user()).await;
         let requester = &request.requester;

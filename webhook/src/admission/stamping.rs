@@ -1,5 +1,5 @@
-//! Stamps on objects: what vouches for one that is there, which stamp a write gets, and the patch that puts it there.
-//! Not here: how a stamp is made (bundle_core::review::stamp), what it is worth (seal) and who gets one (the judge).
+//! Stamps on objects: validation of an existing stamp or seal, the stamp that a write gets, and the
+//! patch that sets it. `bundle_core::review` has the formats (`stamp`, `seal`) and the rules.
 
 use bundle_api::names::{ANNOTATION_ADMIT, ANNOTATION_STAMP, API_VERSION, LABEL_TEMPLATE_HASH};
 use bundle_core::reference::Digest;
@@ -13,12 +13,13 @@ use bundle_core::review::{
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-/// How old the stamp of a write may be when it comes to the validating call, in milliseconds: above the longest that webhooks may take.
+/// Maximum age of the stamp of a write at the validating call, in milliseconds. It exceeds the
+/// longest webhook timeout.
 const IN_REVIEW: i64 = 60_000;
-/// How far the clocks of two replicas may be apart, in milliseconds.
+/// Maximum clock difference between two replicas, in milliseconds.
 const SKEW: i64 = 5_000;
 
-/// What vouches for a stored object, by its seal or a fresh stamp.
+/// Returns the facts that the seal or a fresh stamp of a stored object proves.
 pub(super) fn vouched(
     key: &[u8],
     kind: Kind,
@@ -29,7 +30,7 @@ pub(super) fn vouched(
     state(key, kind, name, object, moment).vouched().ok()
 }
 
-/// The same, with whether it is sealed already.
+/// Returns the state of the seal and the stamp of a stored object.
 pub(super) fn state(
     key: &[u8],
     kind: Kind,
@@ -58,7 +59,8 @@ fn milliseconds(time: &Value) -> Option<i64> {
     Some(time.as_millisecond())
 }
 
-/// When anything but the status was last written, by the entries of `managedFields`, in milliseconds since 1970.
+/// Returns the time of the last write outside of the status according to `managedFields`, in
+/// milliseconds since 1970.
 pub(super) fn written(metadata: &Value, now: i64) -> Option<i64> {
     let entries = metadata["managedFields"].as_array()?.iter();
     let times = entries
@@ -67,13 +69,14 @@ pub(super) fn written(metadata: &Value, now: i64) -> Option<i64> {
     last_written(times, now)
 }
 
-/// The text of the stamp annotation.
+/// Returns the text of the stamp annotation.
 pub(super) fn annotation(object: &Value) -> Option<&str> {
     object["metadata"]["annotations"][ANNOTATION_STAMP].as_str()
 }
 
-/// Whether the write sets the annotation with which somebody vouches for exactly the spec that is stored. One that was there before does not count:
-/// whoever writes something else would vouch without knowing.
+/// Returns true if the write sets the annotation that admits exactly the stored spec. An annotation
+/// that was set before is ignored: a user who writes something else would admit the spec
+/// unknowingly.
 pub(super) fn admits(key: &[u8], kind: Kind, name: &str, old: &Value, new: &Value) -> bool {
     let set = |object: &Value| object["metadata"]["annotations"][ANNOTATION_ADMIT].clone();
     let uid = old["metadata"]["uid"].as_str().unwrap_or_default();
@@ -84,7 +87,8 @@ pub(super) fn admits(key: &[u8], kind: Kind, name: &str, old: &Value, new: &Valu
         && value == admit_token(key, kind.as_str(), name, uid, &new["spec"])
 }
 
-/// The BundleDeployment that a Bundle says it is made for: name and uid of its controller, and the hash of the template.
+/// The BundleDeployment that a Bundle names as its owner: name and uid of its controller, and the
+/// hash of the template.
 pub(super) struct MadeFor<'a> {
     pub(super) name: &'a str,
     uid: &'a str,
@@ -109,7 +113,8 @@ impl<'a> MadeFor<'a> {
         })
     }
 
-    /// Whose request it is, if that BundleDeployment is vouched for and its template asks for just this Bundle.
+    /// Returns the requesters of that BundleDeployment, if its stamp or seal is valid and its
+    /// template requests this Bundle.
     pub(super) fn asked_for(
         &self,
         key: &[u8],
@@ -135,30 +140,30 @@ impl<'a> MadeFor<'a> {
     }
 }
 
-/// What a Bundle has from its BundleDeployment.
+/// The facts that a Bundle inherits from its BundleDeployment.
 pub(super) struct Inherited {
     parts: PartRequesters,
     from: GeneratedFor,
 }
 
-/// What an admitted object has to carry.
+/// The stamp that an admitted object must have.
 pub(super) enum WantedStamp {
     /// Exactly this annotation, or none.
     Exactly(Option<String>),
-    /// A stamp that says this, of about this time.
+    /// A stamp with this content, of approximately this time.
     Stamp(Box<Stamp>),
 }
 
-/// Everything that a stamp is made from.
+/// All inputs of a stamp.
 pub(super) struct StampInput<'a> {
     pub(super) subject: &'a Subject<'a>,
     pub(super) requester: &'a Requester,
-    /// What vouches for the object as it was.
+    /// The facts that the stamp or seal of the stored object proves.
     pub(super) vouched: Option<&'a Vouched>,
-    /// Whether that is its seal.
+    /// True if the stored object has a seal.
     pub(super) is_sealed: bool,
     pub(super) inherited: Option<&'a Inherited>,
-    /// When the review began.
+    /// Start of the review.
     pub(super) began: Timestamp,
 }
 
@@ -166,8 +171,8 @@ impl StampInput<'_> {
     pub(super) fn wanted(&self, stamping: &Stamping) -> WantedStamp {
         let all = PartRequesters::all(self.requester);
         let (parts, approves, generated_for) = match (stamping, self.vouched, self.inherited) {
-            // The object was not sealed yet. A stamp is for the last write, so it follows this one, and says the same as before. It is made anew too where
-            // the owner references change.
+            // The object has no seal yet, or its owner references change. A stamp is only valid for
+            // the last write, so it is created again with the same content.
             (Stamping::Keep, Some(vouched), _)
                 if self.subject.spec_is_untouched()
                     && (!self.is_sealed || self.owners() != vouched.owners) =>
@@ -207,8 +212,9 @@ impl StampInput<'_> {
         }))
     }
 
-    /// The owner references that the stamp vouches for: those that the write leaves behind, if those before it were vouched for. Owners that nobody was asked
-    /// about stay so until they are removed.
+    /// Returns the digest of the owner references that the stamp covers: those of the new object if
+    /// the previous ones were covered. Owner references that were never reviewed stay uncovered
+    /// until they are removed.
     fn owners(&self) -> Option<Digest> {
         let written = || owners_digest(self.subject.new);
         match (self.subject.old, self.vouched) {
@@ -223,7 +229,7 @@ impl StampInput<'_> {
             let changed = self.subject.changed_parts();
             vouched.parts.changed_by(self.requester, changed)
         } else {
-            // Their specs do not change.
+            // The specs of other kinds do not change.
             vouched.parts.clone()
         }
     }
@@ -243,7 +249,7 @@ impl StampInput<'_> {
 }
 
 impl WantedStamp {
-    /// The annotation, as the mutating call sets it.
+    /// Returns the annotation that the mutating call sets.
     pub(super) fn into_annotation(self, key: &[u8]) -> Option<String> {
         match self {
             Self::Exactly(text) => text,
@@ -251,7 +257,8 @@ impl WantedStamp {
         }
     }
 
-    /// Whether the annotation that came to the validating call is what a mutating call made for this write, in whichever replica.
+    /// Returns true if the annotation is one that a mutating call of any replica created for this
+    /// write.
     pub(super) fn is(&self, key: &[u8], found: Option<&str>) -> bool {
         match self {
             Self::Exactly(text) => text.as_deref() == found,
@@ -270,7 +277,7 @@ impl WantedStamp {
     }
 }
 
-/// The patch that makes `object` carry that stamp and no other.
+/// Returns the patch that gives `object` this stamp and no other.
 pub(super) fn patch(object: &Value, wanted: Option<&str>) -> Option<Value> {
     let path = format!(
         "/metadata/annotations/{}",
@@ -289,8 +296,8 @@ pub(super) fn patch(object: &Value, wanted: Option<&str>) -> Option<Value> {
     }
 }
 
-/// The name that an object gets whose name the API server was asked to generate. The stamp is over the name, so it is made here, and as there: the
-/// prefix, cut to leave room, and five characters that spell no words.
+/// Returns a generated name for an object with `generateName`. The stamp covers the name, so it is
+/// generated here as in Kubernetes: the truncated prefix, and five characters that form no words.
 pub(super) fn generated(
     object: &Value,
     kind: Kind,
@@ -299,7 +306,7 @@ pub(super) fn generated(
     const LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
     const LENGTH: usize = 5;
     let prefix = object["metadata"]["generateName"].as_str()?;
-    // Kubernetes cuts at 63 characters whatever the kind.
+    // Kubernetes truncates at 63 characters for all kinds.
     let room = kind.name_limit().min(63) - LENGTH;
     let mut name: String = prefix.chars().take(room).collect();
     name.extend(

@@ -1,6 +1,7 @@
-//! The time of an update in `metadata.managedFields`, where the API server notes none: for a manager that owns no field any more, and in an object whose list
-//! somebody has emptied. Without it, a stamp that is sealed late cannot be told from one that was obtained at another time.
-//! Not here: what the time decides (bundle_core::review::seal).
+//! The time of an update in `metadata.managedFields`, in cases where the API server records none:
+//! for a manager without fields, and for an object whose list was emptied. Without the time, a late
+//! seal could not distinguish the stamp from one of another time. `bundle_core::review::seal` uses
+//! the time.
 
 use bundle_api::names::{ANNOTATION_STAMP, API_VERSION};
 use bundle_core::review::{Stamp, is_written_with};
@@ -12,9 +13,11 @@ use super::stamping;
 /// The field manager of the entry.
 const MANAGER: &str = "bundle-webhook-admission";
 
-/// Returns the operation of a JSON patch that notes the time of the update which leads to `object` and gets `stamp`; `None` if an entry shows it.
+/// Returns the JSON patch operation that records the time of the update of `object`, which gets
+/// `stamp`. Returns `None` if an entry already shows the time.
 ///
-/// Whoever writes an object can make up entries, so an entry proves no more than those do: a stamp counts only if the registrations have been intact since.
+/// Entries can be forged by users who write the object. Therefore a stamp is only valid if the
+/// registrations have been intact since.
 pub(super) fn patch(object: &Value, stamp: &Stamp) -> Option<Value> {
     stamp.target.as_ref()?;
     let metadata = &object["metadata"];
@@ -83,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn update_that_no_entry_shows_gets_one() {
+    fn update_without_managed_fields_entry_gets_one() {
         let patched = patch(&json!({"metadata": {}}), &stamp()).unwrap();
         assert_eq!(patched["path"], "/metadata/managedFields");
         let noted = &patched["value"][0];
@@ -107,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn create_and_update_that_an_entry_shows_get_none() {
+    fn creation_and_update_with_managed_fields_entry_get_no_patch() {
         let create = Stamp {
             target: None,
             ..stamp()

@@ -1,5 +1,4 @@
-//! One write: what its stamps are worth, what the judge says, and the stamp that it gets.
-//! Not here: how it arrives and is answered (mod), and who else is asked (lookups).
+//! The review of one write: its stamps, the verdict, and the new stamp.
 
 use bundle_cluster::review;
 use bundle_core::diagnostic::{Finding, Findings, codes};
@@ -17,22 +16,22 @@ use super::review::Request;
 use super::stamping::{self, Inherited, MadeFor, StampInput, WantedStamp};
 use super::{Admission, Lookups, configuration, deletions, write_time};
 
-/// A request of one of the three kinds that are judged, with what its stamps say.
+/// The write of one of the reviewed kinds, with the facts that its stamps prove.
 struct Standings<'a> {
     subject: Subject<'a>,
     requester: Requester,
-    /// What vouches for the object as it was.
+    /// The facts that the stamp or seal of the stored object proves.
     vouched: Option<Vouched>,
-    /// Whether that is its seal.
+    /// True if the stored object has a seal.
     is_sealed: bool,
-    /// What a Bundle inherits.
+    /// The facts that a Bundle inherits.
     inherited: Option<Inherited>,
-    /// When the review began.
+    /// Start of the review.
     began: Timestamp,
 }
 
 impl<L: Lookups> Admission<L> {
-    /// What the validating call answers.
+    /// Returns the verdict of the validating call.
     pub(super) async fn validated(&self, request: &Request) -> Verdict {
         if let Some(kind) = deletions::kind(request) {
             return self.deletion(request, kind).await;
@@ -59,7 +58,8 @@ impl<L: Lookups> Admission<L> {
         self.stamp_unchanged(verdict, &standings)
     }
 
-    /// The patch. Refused is only what would never come to the validating call.
+    /// Returns the patch of the mutating call. Rejects only requests that would never reach the
+    /// validating call.
     pub(super) async fn mutated(&self, request: &Request) -> Result<Vec<Value>, Refusal> {
         let Some(kind) = kind(request) else {
             return Ok(Vec::new());
@@ -83,14 +83,15 @@ impl<L: Lookups> Admission<L> {
         let verdict = self
             .judged(&standings.subject, &request.requester, until)
             .await;
-        // The schema says this too, before the validating call, and in other words on every version of the API server.
+        // The schema rejects such names before the validating call, with a message that depends on
+        // the version of the API server.
         let too_long = |finding: &Finding| finding.code == codes::review::NAME_TOO_LONG;
         if verdict.findings().errors().any(too_long) {
             return text::refusal(&verdict).map_or(Ok(Vec::new()), Err);
         }
         let stamping = match &verdict {
             Verdict::Admit { stamp, .. } => stamp,
-            // The validating call refuses it.
+            // The validating call rejects it.
             Verdict::Refuse(_) | Verdict::CannotTell(_) => &Stamping::None,
         };
         let wanted = Self::wanted(stamping, &standings);
@@ -106,7 +107,7 @@ impl<L: Lookups> Admission<L> {
         Ok(patch)
     }
 
-    /// What the stamps on the objects say about this write.
+    /// Collects the facts that the stamps on the objects prove about this write.
     async fn standings<'a>(
         &self,
         request: &'a Request,
@@ -152,7 +153,7 @@ impl<L: Lookups> Admission<L> {
                 new: &request.object,
                 standing,
                 admits,
-                // Run by a person, with that person's rights, it is that person who asks.
+                // A person who runs the pod with their own credentials is the requester.
                 own: own && request.requester.user.starts_with("system:serviceaccount:"),
             },
             requester: request.requester.clone(),
@@ -163,7 +164,8 @@ impl<L: Lookups> Admission<L> {
         }
     }
 
-    /// When a stamp is looked at, and since when the registrations prove that every write was reviewed.
+    /// Returns the current time, and the time since when intact registrations prove that every
+    /// write was reviewed.
     pub(super) fn seal_moment(&self, now: Timestamp) -> SealMoment {
         SealMoment {
             now: now.as_millisecond(),
@@ -171,15 +173,15 @@ impl<L: Lookups> Admission<L> {
         }
     }
 
-    /// What a Bundle that the pod creates inherits.
+    /// Returns the facts that a Bundle inherits if the pod creates it.
     async fn inherited(&self, bundle: &Value, moment: &SealMoment) -> Option<Inherited> {
         let made_for = MadeFor::read(bundle)?;
-        // The reference is whatever the requester wrote.
+        // The requester controls this reference.
         let name = made_for.name.parse().ok()?;
         let deployment = match self.lookups.deployment(&name).await {
             Ok(found) => found?,
             Err(error) => {
-                tracing::warn!(%error, deployment = made_for.name, "cannot read the BundleDeployment that a Bundle is made for");
+                tracing::warn!(%error, deployment = made_for.name, "cannot read the BundleDeployment of a Bundle");
                 return None;
             }
         };
@@ -187,7 +189,7 @@ impl<L: Lookups> Admission<L> {
             .with_stamp_key(|key| made_for.asked_for(key, bundle, &deployment, moment))
     }
 
-    /// Gathers what is needed, and judges, within the time that there is.
+    /// Collects the facts and computes the verdict, within the deadline.
     async fn judged(
         &self,
         subject: &Subject<'_>,
@@ -222,8 +224,8 @@ impl<L: Lookups> Admission<L> {
         .wanted(stamping)
     }
 
-    /// An admitted object carries the stamp that a mutating call made for this write, or none where it gets none. Another one, though valid once, was
-    /// brought along; and without one nothing would ever be done with the object.
+    /// Rejects an admitted object whose stamp was not created for this write. A foreign stamp could
+    /// have been valid earlier, and an object without a stamp would never be reconciled.
     fn stamp_unchanged(&self, verdict: Verdict, standings: &Standings<'_>) -> Verdict {
         let Verdict::Admit { stamp, .. } = &verdict else {
             return verdict;
@@ -241,21 +243,22 @@ impl<L: Lookups> Admission<L> {
         let finding = if found.is_some() {
             Finding::error(
                 codes::review::NOT_ADMITTED,
-                "the admission stamp is not the one that this write was given",
+                "the admission stamp was not created for this write",
             )
             .hint("remove the annotation; the webhook sets it")
         } else {
             Finding::error(
                 codes::review::NOT_ADMITTED,
-                "this write came without an admission stamp, and nothing would be done with the object",
+                "the write has no admission stamp, and the object would never be reconciled",
             )
-            .hint("try again; if that does not help, the mutating webhook is not registered")
+            .hint("try again; if the error persists, register the mutating webhook")
         };
         Verdict::Refuse(finding.at_field(field).into())
     }
 }
 
-/// The kind of a request that is judged: not one about a subresource, of which the spec is no part.
+/// Returns the kind of a reviewed request. Requests for subresources do not contain the spec, and
+/// are not reviewed.
 pub(super) fn kind(request: &Request) -> Option<Kind> {
     let known = request.kind.group == bundle_api::names::GROUP
         && request.kind.version == bundle_api::names::VERSION
@@ -266,7 +269,7 @@ pub(super) fn kind(request: &Request) -> Option<Kind> {
         .find(|kind| known && kind.as_str() == request.kind.kind)
 }
 
-/// What is said about everything else.
+/// Returns the verdict on all other requests.
 fn unjudged(request: &Request) -> Verdict {
     let ours = request.kind.group == bundle_api::names::GROUP;
     let writes = request.sub_resource.is_empty() && request.operation != "DELETE";

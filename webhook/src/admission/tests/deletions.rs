@@ -1,4 +1,4 @@
-//! Deletions and guarded updates through the router; the rule itself has its own tests.
+//! Deletions and guarded updates through the router. The rule itself has its own tests.
 
 use super::*;
 
@@ -10,7 +10,7 @@ fn deletion(user: &str, old: &Value) -> Value {
 }
 
 #[tokio::test]
-async fn only_the_recorded_requester_may_delete() {
+async fn only_the_recorded_requester_can_delete() {
     let server = server(Fake::default());
     let (_, stored) = server.write("ana", None, &bundle()).await;
     let answer = server.ask("/validate", &deletion("ana", &stored)).await;
@@ -19,13 +19,13 @@ async fn only_the_recorded_requester_may_delete() {
     assert_eq!(answer["status"]["code"], 403);
     let reasons = answer["auditAnnotations"]["codes"].as_str().unwrap();
     assert!(reasons.starts_with("BUNDLE-REVIEW-040"), "{reasons}");
-    // Nothing vouches for this one, and ana has not verb `manage`.
+    // The object has no stamp or seal, and ana does not have verb `manage`.
     let answer = server.ask("/validate", &deletion("ana", &bundle())).await;
     assert_eq!(answer["status"]["code"], 403);
 }
 
 #[tokio::test]
-async fn owners_and_our_finalizer_are_changed_only_by_who_may_delete_or_the_pod() {
+async fn only_the_pod_and_users_with_permission_to_delete_change_owners_and_the_finalizer() {
     let server = server(Fake::default());
     let (_, stored) = server.write("ana", None, &bundle()).await;
     let mut owned = stored.clone();

@@ -1,4 +1,4 @@
-//! The router as the API server calls it, over lookups that answer from memory.
+//! The router with calls like those of the API server, and lookups that answer from memory.
 
 mod deletions;
 mod signatures;
@@ -36,25 +36,26 @@ const KEY: &[u8] = b"stamp key";
 const OWN: &str = "system:serviceaccount:bundle-system:bundle-webhook";
 const DIGEST: &str = "sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08";
 
-/// A cluster in which ana may use the classes `plain` and `strict`, and the BundleDeployment that there is.
+/// A cluster in which ana has permission to use the classes `plain` and `strict`, with a
+/// BundleDeployment.
 #[derive(Default)]
 struct Fake {
     deployment: Option<Value>,
     questions: AtomicUsize,
-    /// How often the registry was asked.
+    /// Number of requests to the registry.
     looks: AtomicUsize,
-    /// The registry never answers.
+    /// True if the registry never responds.
     stalled: AtomicBool,
-    /// The policies were not read yet.
+    /// True if the policies are not loaded yet.
     early: bool,
     world: Mutex<World>,
     examinations: proof::Memory,
 }
 
-/// What changes under reviews.
+/// State that tests change between reviews.
 struct World {
     policies: (Policies, u64),
-    /// What the registry says of signatures; nothing at all where it is an error.
+    /// The signatures of the registry, or its error.
     signatures: Result<Vec<RawSignature>, Finding>,
     now: Timestamp,
     intact_since: Option<Timestamp>,
@@ -73,7 +74,7 @@ impl Default for World {
     }
 }
 
-/// The lookups of an admission, which the test holds too.
+/// The lookups of an admission, shared with the test.
 struct SharedFake(Arc<Fake>);
 
 impl Deref for SharedFake {
@@ -166,7 +167,7 @@ impl Lookups for SharedFake {
         if self.stalled.load(Ordering::SeqCst) {
             std::future::pending::<()>().await;
         }
-        // As long as an answer takes: whoever asks the same comes meanwhile.
+        // Simulates the time of a response, in which concurrent calls arrive.
         for _ in 0..10 {
             tokio::task::yield_now().await;
         }
@@ -226,8 +227,8 @@ impl Server {
         answer["response"].clone()
     }
 
-    /// As the API server does it: mutate, apply the patch, fill in what it knows, validate. The answer of the validating call, and the object as it would
-    /// be stored.
+    /// Simulates the API server: mutates, applies the patch, adds its own fields, and validates.
+    /// Returns the response of the validating call, and the object that would be stored.
     async fn write(&self, user: &str, old: Option<&Value>, new: &Value) -> (Value, Value) {
         let mut object = new.clone();
         let mutated = self.ask("/mutate", &review(user, old, &object)).await;
@@ -311,7 +312,7 @@ fn requester(object: &Value) -> Option<String> {
 }
 
 #[tokio::test]
-async fn a_bundle_is_stamped_for_whoever_creates_it_and_judged_once() {
+async fn bundle_is_stamped_for_its_creator_and_judged_once() {
     let server = server(Fake::default());
     let (answer, stored) = server.write("ana", None, &bundle()).await;
     assert_eq!(answer["allowed"], true, "{answer}");
@@ -322,15 +323,15 @@ async fn a_bundle_is_stamped_for_whoever_creates_it_and_judged_once() {
             .unwrap()
             .starts_with("BUNDLE-TRUST-005: ")
     );
-    // One right and one image, though there were two calls.
+    // One access review and one image lookup, although there were two calls.
     assert_eq!(server.questions(), 2);
-    // A verdict serves once: the next try is judged again.
+    // A verdict is used once: the next attempt is judged again.
     server.ask("/validate", &review("ana", None, &stored)).await;
     assert_eq!(server.questions(), 2);
 }
 
 #[tokio::test]
-async fn a_refusal_is_the_validating_calls_and_says_what_to_do() {
+async fn validating_call_rejects_with_the_next_step() {
     let server = server(Fake::default());
     let (answer, stored) = server.write("ben", None, &bundle()).await;
     assert_eq!(answer["allowed"], false);
@@ -349,7 +350,7 @@ async fn a_refusal_is_the_validating_calls_and_says_what_to_do() {
 }
 
 #[tokio::test]
-async fn nobody_without_rights_makes_us_call_a_registry() {
+async fn requester_without_permission_causes_no_registry_request() {
     let server = server(Fake::default());
     server.fake.stalled.store(true, Ordering::SeqCst);
     assert_eq!(
@@ -360,7 +361,7 @@ async fn nobody_without_rights_makes_us_call_a_registry() {
 }
 
 #[tokio::test]
-async fn before_the_policies_are_known_nothing_is_let_in() {
+async fn rejects_objects_before_the_policies_are_loaded() {
     let server = server(Fake {
         early: true,
         ..Fake::default()
@@ -374,12 +375,12 @@ async fn before_the_policies_are_known_nothing_is_let_in() {
         answer["status"]["message"]
             .as_str()
             .unwrap()
-            .contains("the SignaturePolicies are not known yet")
+            .contains("the SignaturePolicies are not loaded yet")
     );
 }
 
 #[tokio::test]
-async fn a_long_name_is_refused_before_the_schema_words_it_differently() {
+async fn rejects_long_name_before_the_schema_does() {
     let server = server(Fake::default());
     let mut object = bundle();
     object["metadata"]["name"] = "x".repeat(53).into();
@@ -392,7 +393,7 @@ async fn a_long_name_is_refused_before_the_schema_words_it_differently() {
 }
 
 #[tokio::test]
-async fn the_spec_does_not_change_and_kubectl_shows_the_known_text() {
+async fn rejects_changed_spec_with_the_text_of_rukpak() {
     let server = server(Fake::default());
     let (_, stored) = server.write("ana", None, &bundle()).await;
     server.questions();
@@ -406,7 +407,7 @@ async fn the_spec_does_not_change_and_kubectl_shows_the_known_text() {
 }
 
 #[tokio::test]
-async fn a_write_that_leaves_the_spec_alone_keeps_the_stamp_and_asks_nobody() {
+async fn write_without_change_of_the_spec_keeps_the_stamp_without_lookups() {
     let server = server(Fake::default());
     let (_, stored) = server.write("ana", None, &bundle()).await;
     server.questions();
@@ -426,14 +427,14 @@ async fn a_write_that_leaves_the_spec_alone_keeps_the_stamp_and_asks_nobody() {
 }
 
 #[tokio::test]
-async fn a_stamp_that_was_brought_along_does_nothing() {
+async fn foreign_stamp_is_ignored() {
     let server = server(Fake::default());
     let (_, stored) = server.write("ana", None, &bundle()).await;
-    // Ben creates it again with ana's stamp: it goes, and he is refused.
+    // Ben creates it again with ana's stamp: the stamp is removed, and the request is rejected.
     let (answer, object) = server.write("ben", None, &stored).await;
     assert_eq!(answer["allowed"], false);
     assert_eq!(stamp(&object), None);
-    // Without the mutating call, too.
+    // The same without the mutating call.
     let other = stored.to_string().replace("\"ana\"", "\"eve\"");
     let other: Value = serde_json::from_str(&other).unwrap();
     let answer = server.ask("/validate", &review("ana", None, &other)).await;
@@ -451,7 +452,7 @@ async fn a_stamp_that_was_brought_along_does_nothing() {
 }
 
 #[tokio::test]
-async fn a_generated_name_is_made_here_since_the_stamp_is_over_it() {
+async fn name_of_an_object_with_generate_name_is_part_of_the_stamp() {
     let server = server(Fake::default());
     let mut object = bundle();
     object["metadata"] = json!({"generateName": "web-"});
@@ -472,7 +473,7 @@ async fn a_generated_name_is_made_here_since_the_stamp_is_over_it() {
 }
 
 #[tokio::test]
-async fn a_bundle_of_a_template_inherits_the_stamp_of_its_deployment() {
+async fn bundle_of_a_template_inherits_the_stamp_of_its_deployment() {
     let mut deployment = json!({
         "apiVersion": "core.rukpak.io/v1alpha1",
         "kind": "BundleDeployment",
@@ -504,7 +505,7 @@ async fn a_bundle_of_a_template_inherits_the_stamp_of_its_deployment() {
     assert_eq!(requester(&stored).as_deref(), Some("ana"));
     assert_eq!(there.questions(), 0);
 
-    // Somebody else gets no more than what is theirs.
+    // Another user only gets their own permissions.
     let (answer, stored) = there.write("ana", None, &child).await;
     assert_eq!(
         (&answer["allowed"], requester(&stored).as_deref()),
@@ -512,7 +513,8 @@ async fn a_bundle_of_a_template_inherits_the_stamp_of_its_deployment() {
     );
     assert_eq!(there.write("ben", None, &child).await.0["allowed"], false);
 
-    // Nor does the pod, for a deployment of another uid, without a stamp, or with another template.
+    // The pod inherits nothing for a deployment with another uid, without a stamp, or with another
+    // template.
     let mut other_uid = deployment.clone();
     other_uid["metadata"]["uid"] = "u2".into();
     let mut unstamped = deployment.clone();
@@ -535,7 +537,7 @@ async fn a_bundle_of_a_template_inherits_the_stamp_of_its_deployment() {
 }
 
 #[tokio::test]
-async fn object_written_while_admission_was_off_is_vouched_for_by_its_own_annotation_only() {
+async fn object_written_while_admission_was_off_is_admitted_only_by_its_own_annotation() {
     let server = server(Fake::default());
     let mut old = bundle();
     old["metadata"]["uid"] = "u1".into();
@@ -561,7 +563,8 @@ async fn object_written_while_admission_was_off_is_vouched_for_by_its_own_annota
             "{user}"
         );
     }
-    // The class is not enough: nothing says that the object is theirs, so verb `manage` is asked.
+    // The permission for the class is not sufficient: nothing proves that the object is theirs, so
+    // verb `manage` is required.
     for user in ["ana", "ben"] {
         let (answer, _) = server.write(user, Some(&old), &annotated(&token)).await;
         assert_eq!(answer["status"]["code"], 403, "{user}");
@@ -569,7 +572,7 @@ async fn object_written_while_admission_was_off_is_vouched_for_by_its_own_annota
     let (answer, object) = server.write("eve", Some(&old), &annotated(&token)).await;
     assert_eq!(answer["allowed"], true, "{answer}");
     assert_eq!(requester(&object).as_deref(), Some("eve"));
-    // One that was there before is nobody's word.
+    // An annotation that was set before is ignored.
     let there = annotated(&token);
     let mut again = there.clone();
     again["metadata"]["labels"] = json!({"a": "b"});
@@ -578,14 +581,14 @@ async fn object_written_while_admission_was_off_is_vouched_for_by_its_own_annota
 }
 
 #[tokio::test]
-async fn stamp_of_another_time_or_before_a_gap_does_not_count() {
+async fn stamp_of_another_time_or_before_a_gap_is_invalid() {
     let server = server(Fake::default());
     let (_, stored) = server.write("ana", None, &bundle()).await;
     let later = |seconds: i64| {
         let then = Timestamp::constant(1_800_000_000 + seconds, 0);
         server.fake.world.lock().unwrap().now = then;
     };
-    // The validating call of a later write, without the mutating one.
+    // The validating call of a later write, without the mutating call.
     later(61);
     let answer = server.ask("/validate", &review("ana", None, &stored)).await;
     assert_eq!(
@@ -599,7 +602,7 @@ async fn stamp_of_another_time_or_before_a_gap_does_not_count() {
         answer["status"]["details"]["causes"][0]["reason"],
         "BUNDLE-REVIEW-025"
     );
-    // An object that was never sealed, in a gap: a change of it carries nothing on.
+    // An object without a seal, in a gap: a change of it carries no stamp.
     later(1);
     let mut changed = stored.clone();
     changed["spec"]["source"]["git"] = Value::Null;
@@ -649,7 +652,7 @@ async fn each_part_of_a_deployment_keeps_its_requester_until_it_changes() {
 }
 
 #[tokio::test]
-async fn stamp_that_is_not_sealed_yet_follows_writes_of_metadata() {
+async fn unsealed_stamp_is_renewed_by_writes_of_metadata() {
     let server = server(Fake::default());
     let (_, stored) = server.write("ana", None, &bundle()).await;
     let later = Timestamp::constant(1_800_000_020, 0);
@@ -668,7 +671,7 @@ async fn stamp_that_is_not_sealed_yet_follows_writes_of_metadata() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_review_ends_in_time_whoever_stalls() {
+async fn review_ends_at_its_deadline_if_a_dependency_stalls() {
     let server = server(Fake::default());
     server.fake.stalled.store(true, Ordering::SeqCst);
     let (answer, stored) = server.write("ana", None, &bundle()).await;
@@ -683,7 +686,7 @@ async fn a_review_ends_in_time_whoever_stalls() {
             && message.contains("try again"),
         "{message}"
     );
-    // It is not remembered.
+    // The result is not cached.
     server.fake.stalled.store(false, Ordering::SeqCst);
     assert_eq!(
         server.write("ana", None, &bundle()).await.0["allowed"],
@@ -692,7 +695,7 @@ async fn a_review_ends_in_time_whoever_stalls() {
 }
 
 #[tokio::test]
-async fn classes_and_policies_are_let_in_if_they_can_be_read() {
+async fn admits_only_valid_classes_and_policies() {
     let server = server(Fake::default());
     let object = |kind: &str, spec: Value| json!({"apiVersion": "core.rukpak.io/v1alpha1", "kind": kind, "metadata": {"name": "x"}, "spec": spec});
     for (object, code) in [
@@ -729,7 +732,7 @@ async fn classes_and_policies_are_let_in_if_they_can_be_read() {
             code
         );
         assert_eq!(stamp(&stored), None);
-        // What is stored already can still be labelled, and deleted.
+        // A stored invalid object can still be labelled and deleted.
         let mut labelled = object.clone();
         labelled["metadata"]["labels"] = json!({"a": "b"});
         assert_eq!(
@@ -740,7 +743,7 @@ async fn classes_and_policies_are_let_in_if_they_can_be_read() {
 }
 
 #[tokio::test]
-async fn malformed_reviews_are_answered_as_reviews() {
+async fn malformed_reviews_get_an_admission_response() {
     let server = server(Fake::default());
     let mut no_object = review("ana", None, &bundle());
     no_object["request"]["object"] = Value::Null;
@@ -780,7 +783,7 @@ async fn malformed_reviews_are_answered_as_reviews() {
 }
 
 #[tokio::test]
-async fn a_huge_review_is_read_up_to_the_limit() {
+async fn rejects_reviews_above_the_size_limit() {
     let server = server(Fake::default());
     let mut large = bundle();
     large["metadata"]["managedFields"] = json!("x".repeat(5 << 20));
@@ -794,7 +797,7 @@ async fn a_huge_review_is_read_up_to_the_limit() {
 }
 
 #[tokio::test]
-async fn subresources_and_strangers_are_none_of_our_business() {
+async fn admits_subresources_and_other_groups_without_review() {
     let server = server(Fake::default());
     let mut status = review("ben", Some(&bundle()), &bundle());
     status["request"]["subResource"] = "status".into();
@@ -815,7 +818,7 @@ async fn subresources_and_strangers_are_none_of_our_business() {
 }
 
 #[tokio::test]
-async fn objects_of_many_tiny_values_are_refused_before_they_are_parsed() {
+async fn rejects_objects_with_many_small_values_before_they_are_parsed() {
     let server = server(Fake::default());
     for tiny in ["[]", "{\"\":0}", "[[0]]"] {
         let mut large = bundle();
@@ -838,7 +841,7 @@ async fn objects_of_many_tiny_values_are_refused_before_they_are_parsed() {
 }
 
 #[tokio::test]
-async fn an_update_of_two_objects_of_three_mebibytes_is_reviewed() {
+async fn reviews_update_with_two_objects_of_three_mebibytes() {
     let server = server(Fake::default());
     let mut large = bundle();
     let fields: Vec<Value> = (0..2_700)

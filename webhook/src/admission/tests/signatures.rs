@@ -1,5 +1,5 @@
-//! What is remembered of signatures between reviews, and that nothing of it outlives what it was concluded from.
-//! Not here: what signatures are worth, and the memory of examinations itself (bundle_trust).
+//! Caching of signatures between reviews: no result outlives the state that it depends on.
+//! `bundle_trust` has the rules and the cache of examinations.
 
 use std::collections::BTreeMap;
 
@@ -49,7 +49,7 @@ fn by_key(key: &PrivateKey) -> Policy {
     policy(&json!({"name": "release", "key": {"data": key.public().to_pem()}}))
 }
 
-/// The key is in a Secret, which was found like this.
+/// The key is in a Secret, with this result of reading it.
 fn by_secret(found: Named) -> Policy {
     policy(&json!({"name": "release", "key": {"secretRef": {"name": "release"}}}))
         .with_secrets(&BTreeMap::from([("release".to_owned(), found)]))
@@ -83,7 +83,7 @@ impl Server {
         self.fake.world.lock().unwrap().signatures = signatures;
     }
 
-    /// The first code of the refusal; empty where it is let in.
+    /// Returns the first code of the rejection; empty for an admitted object.
     async fn code(&self, object: &Value) -> String {
         let (answer, _) = self.write("ana", None, object).await;
         if answer["allowed"] == true {
@@ -103,7 +103,7 @@ fn id(code: bundle_core::diagnostic::Code) -> &'static str {
 }
 
 #[tokio::test]
-async fn a_policy_that_changes_or_goes_takes_effect_on_the_next_review() {
+async fn changed_or_deleted_policy_takes_effect_on_the_next_review() {
     let server = server(Fake::default());
     let (key, other) = (key(), key());
     let object = bundle_of(&content(), "strict");
@@ -123,7 +123,7 @@ async fn a_policy_that_changes_or_goes_takes_effect_on_the_next_review() {
 }
 
 #[tokio::test]
-async fn a_secret_that_changes_goes_or_cannot_be_read_takes_effect_on_the_next_review() {
+async fn changed_deleted_or_unreadable_secret_takes_effect_on_the_next_review() {
     let server = server(Fake::default());
     let (key, other) = (key(), key());
     let object = bundle_of(&content(), "plain");
@@ -148,7 +148,7 @@ async fn a_secret_that_changes_goes_or_cannot_be_read_takes_effect_on_the_next_r
 }
 
 #[tokio::test]
-async fn what_cannot_be_told_is_asked_again_and_so_is_what_is_not_signed_yet() {
+async fn unknown_and_unsigned_results_are_not_cached() {
     let server = server(Fake::default());
     let key = key();
     let object = bundle_of(&content(), "plain");
@@ -175,7 +175,7 @@ async fn what_cannot_be_told_is_asked_again_and_so_is_what_is_not_signed_yet() {
 }
 
 #[tokio::test]
-async fn a_root_that_ends_ends_what_was_let_in_under_it() {
+async fn expired_root_invalidates_cached_results() {
     let server = server(Fake::default());
     let made: Value = serde_json::from_str(UNTIMED).unwrap();
     let logged = &made["verificationMaterial"]["tlogEntries"][0]["integratedTime"];
@@ -197,7 +197,7 @@ async fn a_root_that_ends_ends_what_was_let_in_under_it() {
     at(end);
     assert_eq!(server.code(&object).await, "");
     at(end + SignedDuration::from_secs(1));
-    // The image is still remembered, and the policies are the same.
+    // The image is still cached, and the policies are the same.
     assert_eq!(
         server.code(&object).await,
         id(codes::trust::POLICY_UNREADABLE)
@@ -206,7 +206,7 @@ async fn a_root_that_ends_ends_what_was_let_in_under_it() {
 }
 
 #[tokio::test]
-async fn a_hundred_reviews_of_one_digest_make_one_look_and_one_examination() {
+async fn hundred_reviews_of_one_digest_cause_one_lookup_and_one_examination() {
     let server = server(Fake::default());
     let key = key();
     server.set_policies([by_key(&key)]);
@@ -224,7 +224,7 @@ async fn a_hundred_reviews_of_one_digest_make_one_look_and_one_examination() {
 }
 
 #[tokio::test]
-async fn a_proof_spares_the_look_and_one_that_is_not_enough_asks_no_right_twice() {
+async fn sufficient_proof_saves_the_lookup_and_an_insufficient_one_repeats_no_access_review() {
     const PROOF: &str = bundle_api::names::ANNOTATION_PROOF;
     let server = server(Fake::default());
     let (key, other) = (key(), key());
@@ -240,14 +240,15 @@ async fn a_proof_spares_the_look_and_one_that_is_not_enough_asks_no_right_twice(
     assert_eq!((server.looks(), server.questions()), (0, 1));
     assert_eq!(server.code(&carrying(&other)).await, "");
     assert_eq!((server.looks(), server.questions()), (1, 2));
-    // A proof that is none is told, and changes nothing.
+    // An invalid proof is reported, and changes nothing.
     let mut damaged = carrying(&key);
     damaged["metadata"]["annotations"][PROOF] = "%%%".into();
     let (answer, _) = server.write("ana", None, &damaged).await;
     assert_eq!(answer["allowed"], true);
     let warnings = answer["warnings"].to_string();
     assert!(warnings.contains("BUNDLE-TRUST-016"), "{warnings}");
-    // What was carried is never what the registry said: without the proof, and without the signature, it is refused.
+    // Signatures of a proof do not count as signatures of the registry: without the proof and
+    // without a signature in the registry, the object is rejected.
     server.set_policies([by_key(&key)]);
     server.set_signatures(Ok(Vec::new()));
     assert_eq!(server.code(&carrying(&key)).await, "");

@@ -1,4 +1,4 @@
-//! Reviews that wait for the memory that other reviews of their requester hold.
+//! Reviews that wait for memory that other reviews of their requester hold.
 
 use std::sync::atomic::Ordering;
 
@@ -6,7 +6,8 @@ use tokio::time::Instant;
 
 use super::*;
 
-/// A Bundle that takes `text` bytes of text, and more than half of the memory of reviews if it `is_heavy`.
+/// Returns a Bundle with `text` bytes of text, which needs more than half of the memory of reviews
+/// if it `is_heavy`.
 fn large(text: usize, is_heavy: bool) -> Value {
     let mut object = bundle();
     object["spec"]["other"] = "x".repeat(text).into();
@@ -24,7 +25,7 @@ fn is_busy(answer: &Value) -> bool {
 }
 
 #[tokio::test(start_paused = true)]
-async fn large_review_does_not_wait_for_others_of_its_requester() {
+async fn large_review_does_not_wait_for_other_reviews_of_its_requester() {
     let server = Arc::new(server(Fake::default()));
     server.fake.stalled.store(true, Ordering::SeqCst);
     let ask = |user: &'static str, object: Value| {
@@ -35,12 +36,12 @@ async fn large_review_does_not_wait_for_others_of_its_requester() {
     while server.fake.looks.load(Ordering::SeqCst) == 0 {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
-    // It would hold memory that the bodies of others arrive in.
+    // It would hold memory that the bodies of other requesters need.
     let asked = Instant::now();
     let second = ask("ana", large(100 << 10, false)).await;
     assert!(is_busy(&second), "{second}");
     assert!(asked.elapsed() < Duration::from_secs(1));
-    // A small body has memory of its own to wait in, but not for any number of them.
+    // Small bodies have separate memory for waiting, which is limited too.
     let mut small: Vec<_> = (0..20)
         .map(|_| Box::pin(ask("ana", large(40 << 10, false))))
         .collect();
@@ -52,7 +53,7 @@ async fn large_review_does_not_wait_for_others_of_its_requester() {
         }
     }
     assert!((10..20).contains(&refused), "{refused}");
-    // Others are served meanwhile.
+    // Reviews of other requesters are served meanwhile.
     server.fake.stalled.store(false, Ordering::SeqCst);
     let other = ask("bob", large(100 << 10, false)).await;
     assert!(!is_busy(&other), "{other}");
