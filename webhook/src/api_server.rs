@@ -1,5 +1,4 @@
-//! The API server itself: which version it reports, and whether it serves our kinds.
-//! Not here: any object.
+//! The API server: its version, and the served kinds of the project.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,24 +20,26 @@ const KINDS: [&str; 5] = [
     "BundleApproval",
 ];
 const CRDS_AGAIN: Duration = Duration::from_secs(1);
-/// Every so many looks the message about missing CRDs is said again.
+/// Number of checks after which the message about missing CustomResourceDefinitions is repeated.
 const CRDS_SAID: u32 = 60;
-/// An upgrade of the control plane is noticed within this time.
+/// Interval of version checks, which detect an upgrade of the control plane.
 const VERSION_AGAIN: Duration = Duration::from_secs(60);
 
-/// Waits until the API server has told its version and serves our kinds; says what is missing.
+/// Waits until the version of the API server is known and it serves the project's own kinds. Logs
+/// which kinds are missing.
 pub(crate) async fn wait(shared: &Shared) {
-    crate::retry("ask the API server for its version", || version(shared)).await;
+    crate::retry("read the version of the API server", || version(shared)).await;
     for look in 0u32.. {
         let client = shared.client();
-        let missing = crate::retry("ask the API server for our kinds", || missing(&client)).await;
+        let missing =
+            crate::retry("discover the kinds of {API_VERSION}", || missing(&client)).await;
         if missing.is_empty() {
             break;
         }
         if look % CRDS_SAID == 0 {
             tracing::error!(
                 missing = missing.join(", "),
-                "the custom resources of {API_VERSION} are not installed; waiting for `kubectl apply --server-side -f crds/` of this version"
+                "the CustomResourceDefinitions of {API_VERSION} are not installed: run `kubectl apply --server-side -f crds/` of this version"
             );
         }
         tokio::time::sleep(CRDS_AGAIN).await;
@@ -46,7 +47,7 @@ pub(crate) async fn wait(shared: &Shared) {
     shared.readiness.open(Gate::Api);
 }
 
-/// Asks for the version again and again until `shutdown`.
+/// Reads the version periodically until `shutdown`.
 pub(crate) async fn refresh(shared: Arc<Shared>, shutdown: CancellationToken) {
     loop {
         tokio::select! {
@@ -56,18 +57,18 @@ pub(crate) async fn refresh(shared: Arc<Shared>, shutdown: CancellationToken) {
         if let Err(error) = version(&shared).await {
             tracing::warn!(
                 error = crate::chain(&error),
-                "cannot ask the API server for its version; the last one stays in use"
+                "cannot read the version of the API server; the last known version is used"
             );
         }
     }
 }
 
-/// Why the version is not known.
+/// The reason why the version is unknown.
 #[derive(Debug, thiserror::Error)]
 enum VersionError {
-    #[error("no answer")]
+    #[error("the request failed")]
     Request(#[source] kube::Error),
-    #[error("the answer is unreadable")]
+    #[error("the version is invalid")]
     Unreadable(#[source] Finding),
 }
 
@@ -80,13 +81,13 @@ async fn version(shared: &Shared) -> Result<(), VersionError> {
     let version = ServerVersion::parse(&answer.git_version).map_err(VersionError::Unreadable)?;
     let before = shared.server_version();
     if before.is_none_or(|before| before.as_reported() != version.as_reported()) {
-        tracing::info!(version = version.as_reported(), "the API server's version");
+        tracing::info!(version = version.as_reported(), "version of the API server");
         shared.set_server_version(version);
     }
     Ok(())
 }
 
-/// Those of our kinds that the server does not serve.
+/// Returns those of the project's own kinds that the server does not serve.
 async fn missing(client: &Client) -> Result<Vec<&'static str>, kube::Error> {
     let served = match client.list_api_group_resources(API_VERSION).await {
         Ok(list) => list.resources,

@@ -1,5 +1,4 @@
-//! What was typed: the flags of `bundle-webhook` and their help.
-//! Not here: what follows from them and from the environment (settings).
+//! The flags of `bundle-webhook` and their help. `settings` evaluates them.
 
 use std::net::{Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
@@ -9,10 +8,10 @@ use jiff::SignedDuration;
 
 use crate::budget::limit::Bytes;
 
-/// Admission for bundles, and the reconciler that installs them.
+/// Admission webhook and reconciler for bundles
 ///
-/// Every replica serves admission; the one that holds the lease reconciles. Runs in a pod as its ServiceAccount, or
-/// anywhere with --kubeconfig.
+/// Every replica serves admission; the replica that holds the lease reconciles. Runs in a pod as
+/// its ServiceAccount, or anywhere with --kubeconfig.
 #[derive(Debug, Clone, Parser)]
 #[command(name = "bundle-webhook", version, max_term_width = 120)]
 pub struct Args {
@@ -20,15 +19,16 @@ pub struct Args {
     #[arg(long, value_name = "FILE", env = "KUBECONFIG")]
     pub kubeconfig: Option<PathBuf>,
 
-    /// Where admission is served, over TLS
+    /// Address of the admission endpoint, over TLS
     #[arg(long, value_name = "ADDR", default_value_t = any(9443))]
     pub listen: SocketAddr,
 
-    /// Where /healthz, /readyz and /metrics are served, over plain HTTP
+    /// Address of /healthz, /readyz and /metrics, over plain HTTP
     #[arg(long, value_name = "ADDR", default_value_t = any(8080))]
     pub health_listen: SocketAddr,
 
-    /// The system namespace: the lease of this program, and the Secrets and ConfigMaps that sources and policies name
+    /// System namespace: contains the lease, and the Secrets and ConfigMaps that sources and
+    /// policies name
     #[arg(
         long,
         value_name = "NAME",
@@ -37,106 +37,116 @@ pub struct Args {
     )]
     pub namespace: String,
 
-    /// The namespace of this program's own keys and records [default: the system namespace with `-state`]
+    /// Namespace of the keys and inventories of this program [default: the system namespace with
+    /// `-state`]
     ///
-    /// Has to differ from the system namespace, so that nobody who manages pull secrets can read the keys.
+    /// Must differ from the system namespace, so that users who manage pull secrets cannot read the
+    /// keys.
     #[arg(long, value_name = "NAME")]
     pub state_namespace: Option<String>,
 
-    /// One more DNS name or IP address for the serving certificate; may be repeated
+    /// Additional DNS name or IP address of the serving certificate; can be repeated
     ///
-    /// The names of the Service are always in it.
+    /// The certificate always contains the names of the Service.
     #[arg(long, value_name = "NAME")]
     pub san: Vec<String>,
 
-    /// The Service in front of this program
+    /// Name of the Service of this program
     #[arg(long, value_name = "NAME", default_value = "bundle-webhook")]
     pub service: String,
 
-    /// Name of the validating and the mutating webhook configuration, in which caBundle and path are kept right
+    /// Name of the validating and the mutating webhook configuration, whose caBundle and path this
+    /// program updates
     #[arg(long, value_name = "NAME", default_value = "bundle-webhook")]
     pub registration: String,
 
-    /// How long a path with its unguessable last segment is used before another replaces it; 0s: until the next start
+    /// Interval after which the secret last segment of the webhook path is replaced; 0s: only at a
+    /// start
     ///
-    /// The path before it is accepted for a minute longer.
+    /// The previous path is accepted for one more minute.
     #[arg(long, value_name = "DURATION", default_value = "1h")]
     pub path_rotation_interval: SignedDuration,
 
-    /// Certificate authorities (PEM): only API servers that present a client certificate of one of them are answered
+    /// Certificate authorities (PEM) of client certificates; other API servers are rejected
     ///
-    /// Read again when it changes. The AdmissionConfiguration of the API server says which certificate it presents.
+    /// The file is read again when it changes. The AdmissionConfiguration of the API server names
+    /// the certificate that it presents.
     #[arg(long, value_name = "FILE")]
     pub client_ca_file: Option<PathBuf>,
 
-    /// Where unpacked content is kept; may be lost at any time
+    /// Directory of the content cache, which can be lost at any time
     #[arg(long, value_name = "DIR", default_value = "/var/cache/bundles")]
     pub cache_dir: PathBuf,
 
-    /// The memory that the process may use, such as 128Mi [default: the limit of its cgroup, or 128Mi where there is none]
+    /// Memory limit of the process, such as 128Mi [default: the limit of its cgroup, or 128Mi
+    /// without one]
     ///
-    /// Reviews, transfers and content share it out, so that they wait for each other instead of exceeding it.
+    /// Reviews, transfers and content share the memory, and wait for each other instead of
+    /// exceeding it.
     #[arg(long, value_name = "BYTES", env = "BUNDLE_MEMORY_LIMIT")]
     pub memory_limit: Option<Bytes>,
 
-    /// The most that is kept in --cache-dir; what was used least recently goes first
+    /// Maximum size of --cache-dir; the least recently used content is removed first
     #[arg(long, value_name = "BYTES", default_value = "512Mi")]
     pub cache_limit: Bytes,
 
-    /// One more certificate authority (PEM) that registries may be signed by
+    /// Additional certificate authority (PEM) for registries
     #[arg(long, value_name = "FILE")]
     pub registry_ca: Option<PathBuf>,
 
-    /// Mirrors of registries, and those that are blocked: a file as containers-registries.conf(5) describes it
+    /// Mirrors and blocked registries: a file as in containers-registries.conf(5)
     ///
-    /// Names stay what they are, for policies too; only the place that is asked differs. Read once, at the start.
+    /// References keep their names, also for policies; only the requests go to another host. Read
+    /// once, at the start.
     #[arg(long, value_name = "FILE")]
     pub registries_conf: Option<PathBuf>,
 
-    /// How often a source with a tag is asked whether the tag has moved; 0s: never
+    /// Interval of checks whether the tag of a source has moved; 0s: never
     #[arg(long, value_name = "DURATION", default_value = "5m")]
     pub source_check_interval: SignedDuration,
 
-    /// How often the rights of those who asked for what is installed are asked again
+    /// Interval of permission checks for the requesters of installed content
     ///
-    /// Before every change they are asked in any case.
+    /// Permissions are also checked before every change.
     #[arg(long, value_name = "DURATION", default_value = "10m")]
     pub rights_check_interval: SignedDuration,
 
-    /// How long a review may take; below the timeoutSeconds of the registration, so that the answer is ours
+    /// Time limit of a review; must be below the timeoutSeconds of the registration, so that the
+    /// response has a reason
     #[arg(long, value_name = "DURATION", default_value = "8s")]
     pub review_deadline: SignedDuration,
 
-    /// Who this replica is when it holds the lease [default: the host's name, which in a pod is the pod's]
+    /// Identity of this replica in the lease [default: the host name, which in a pod is the name of
+    /// the pod]
     ///
-    /// Has to differ between replicas. A process that finds the lease held by its own identity takes it at once:
-    /// it is its own predecessor.
+    /// Must differ between replicas. A process that finds its own identity in the lease acquires it
+    /// immediately: it is a restart of the holder.
     #[arg(long, value_name = "NAME", env = "POD_NAME")]
     pub identity: Option<String>,
 
-    /// How long the lease outlives a holder that died without giving it back
+    /// Time after which the lease of a failed holder expires
     #[arg(long, value_name = "DURATION", default_value = "15s")]
     pub lease_duration: SignedDuration,
 
-    /// Reconcile without a lease; right only where one replica can ever run
+    /// Reconcile without a lease; only correct if exactly one replica can run
     #[arg(long)]
     pub no_leader_election: bool,
 
-    /// How long to serve on after SIGTERM, while the API server learns that this replica is going
+    /// Time to serve requests after SIGTERM, until the API server knows that this replica ends
     ///
     /// [default: 5s in a pod, 0s elsewhere]
     #[arg(long, value_name = "DURATION")]
     pub drain_delay: Option<SignedDuration>,
 
-    /// How long reviews in flight may take to finish after that
+    /// Time limit after that for reviews in flight
     #[arg(long, value_name = "DURATION", default_value = "10s")]
     pub drain_timeout: SignedDuration,
 
-    /// Format of the log, on stderr
+    /// Format of the log on stderr
     #[arg(long, value_name = "FORMAT", value_enum, default_value_t = LogFormat::Json)]
     pub log_format: LogFormat,
 
-    /// What to log: a level, or directives such as `info,bundle_webhook=debug`
+    /// Log filter: a level, or directives such as `info,bundle_webhook=debug`
     #[arg(
         long,
         value_name = "FILTER",
@@ -146,16 +156,16 @@ pub struct Args {
     pub log_level: String,
 }
 
-/// How log lines look.
+/// Format of log lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum LogFormat {
-    /// One JSON object a line.
+    /// One JSON object per line.
     Json,
-    /// For people.
+    /// Human-readable text.
     Text,
 }
 
-/// All addresses of the host, both families.
+/// Returns the address of all interfaces, for IPv4 and IPv6.
 fn any(port: u16) -> SocketAddr {
     SocketAddr::from((Ipv6Addr::UNSPECIFIED, port))
 }
@@ -167,7 +177,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_flags_are_consistent() {
+    fn flags_are_consistent() {
         Args::command().debug_assert();
     }
 }

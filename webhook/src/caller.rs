@@ -1,5 +1,6 @@
-//! The paths under which the API server calls us: `/validate/TOKEN` and `/mutate/TOKEN`. A token is unguessable and lives for about an hour.
-//! It is no long-term secret: error messages of API servers contain the URL. Storing and rotating tokens is the task of `certs::path`.
+//! The secret paths of the webhook: `/validate/TOKEN` and `/mutate/TOKEN`. A token is random and
+//! expires after about an hour. It is no long-term secret, because error messages of API servers
+//! contain the URL. `certs::path` stores and rotates tokens.
 
 use std::fmt;
 use std::time::Duration;
@@ -14,24 +15,24 @@ use tokio::time::Instant;
 
 /// 256 bits.
 const TOKEN_BYTES: usize = 32;
-/// Characters of a token: base64url of `TOKEN_BYTES` without padding.
+/// Length of a token: `TOKEN_BYTES` in base64url without padding.
 const TOKEN_LENGTH: usize = 43;
-/// How long the previous token is accepted after the registrations have been seen with the current one.
+/// Time for which the previous token is accepted after the registrations have the current one.
 pub(crate) const OVERLAP: Duration = Duration::from_secs(60);
 
-/// The last segment of the path under which the API server calls us. `Debug` never shows it.
+/// The last segment of the path of the webhook. `Debug` never shows it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Token(String);
 
 impl Token {
-    /// A new one.
+    /// Returns a new random token.
     pub(crate) fn random() -> Self {
         let mut bytes = [0; TOKEN_BYTES];
         rand::rng().fill_bytes(&mut bytes);
         Self(URL_SAFE_NO_PAD.encode(bytes))
     }
 
-    /// Reads one; `None` for text that no token of ours can be.
+    /// Parses a token. Returns `None` for text that cannot be a token.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let fits = text.len() == TOKEN_LENGTH
             && text
@@ -40,7 +41,7 @@ impl Token {
         fits.then(|| Self(text.to_owned()))
     }
 
-    /// Its text, for the path in a registration.
+    /// Returns the text for the path of a registration.
     pub(crate) fn as_str(&self) -> &str {
         &self.0
     }
@@ -60,16 +61,16 @@ impl fmt::Debug for Token {
 /// The tokens that all replicas share.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Tokens {
-    /// The one that registrations get.
+    /// The token for registrations.
     pub(crate) current: Token,
-    /// The one before it, which reviews in flight still use.
+    /// The previous token, which reviews in flight can still use.
     pub(crate) previous: Option<Token>,
-    /// When `current` was made.
+    /// Creation time of `current`.
     pub(crate) rotated: Timestamp,
 }
 
 impl Tokens {
-    /// The tokens after a rotation of `before` at `now`.
+    /// Returns the tokens after a rotation of `before` at `now`.
     pub(crate) fn rotate(before: Option<Self>, now: Timestamp) -> Self {
         Self {
             current: Token::random(),
@@ -82,16 +83,16 @@ impl Tokens {
 #[derive(Debug)]
 struct Accepted {
     tokens: Tokens,
-    /// When the registrations were first seen with the current token.
+    /// Time at which the registrations were first observed with the current token.
     in_use: Option<Instant>,
 }
 
-/// The tokens that this process accepts. Nothing is accepted before [`Paths::set`].
+/// The tokens that this process accepts. No token is accepted before [`Paths::set`].
 #[derive(Debug, Default)]
 pub struct Paths(ArcSwapOption<Accepted>);
 
 impl Paths {
-    /// Takes tokens into use.
+    /// Replaces the accepted tokens.
     pub(crate) fn set(&self, tokens: Tokens) {
         if self.tokens().as_ref() != Some(&tokens) {
             let in_use = None;
@@ -99,7 +100,8 @@ impl Paths {
         }
     }
 
-    /// The registrations have the current token since `now`: from here on the previous one ends.
+    /// Records that the registrations have the current token since `now`. The previous token
+    /// expires after [`OVERLAP`].
     pub(crate) fn set_in_use(&self, now: Instant) {
         if let Some(accepted) = self.0.load_full().filter(|known| known.in_use.is_none()) {
             let tokens = accepted.tokens.clone();
@@ -108,12 +110,12 @@ impl Paths {
         }
     }
 
-    /// The tokens in use.
+    /// Returns the current tokens.
     pub(crate) fn tokens(&self) -> Option<Tokens> {
         self.0.load().as_ref().map(|known| known.tokens.clone())
     }
 
-    /// Whether a caller with this token is an API server, as far as a path can show that.
+    /// Returns true if a caller with this token is accepted.
     pub(crate) fn accepts(&self, token: &Token, now: Instant) -> bool {
         let Some(known) = self.0.load_full() else {
             return false;
@@ -132,7 +134,7 @@ mod tests {
     const NOW: Timestamp = Timestamp::constant(1_800_000_000, 0);
 
     #[test]
-    fn tokens_are_unguessable_url_safe_and_not_shown_in_logs() {
+    fn tokens_are_random_url_safe_and_not_logged() {
         let (one, other) = (Token::random(), Token::random());
         assert_ne!(one, other);
         assert_eq!(Token::parse(one.as_str()), Some(one.clone()));

@@ -1,5 +1,5 @@
-//! The pod: admission for bundles, and the reconciler that installs them. Each long-lived task has its own module.
-//! Not here: any rule about bundles, policies or rights (bundle-core, bundle-trust); these are the shells around them.
+//! The pod: the admission webhook for bundles, and the reconciler that installs them. Each
+//! long-running task has its own module. The rules are in `bundle-core` and `bundle-trust`.
 
 pub mod admission;
 mod api_server;
@@ -32,10 +32,10 @@ pub use bundle_cluster::chain;
 use bundle_cluster::{dry_run, heavy};
 use bundle_core::plan::backoff::Pauses;
 
-/// An error whose kind no caller tells apart: it ends a task and is told.
+/// An error that ends a task and is only logged.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// Does `work` until it succeeds, ever more slowly; says each time why it did not.
+/// Repeats `work` with growing pauses until it succeeds. Logs each failure as "cannot `what`".
 async fn retry<T, E, F>(what: impl Display, work: impl Fn() -> F) -> T
 where
     E: std::error::Error + 'static,
@@ -48,7 +48,10 @@ where
         match work().await {
             Ok(value) => return value,
             Err(error) => {
-                tracing::warn!(error = chain(&error), "cannot {what}; trying again");
+                tracing::warn!(
+                    error = chain(&error),
+                    "cannot {what}; the operation is retried"
+                );
                 tokio::time::sleep(pauses.next_pause()).await;
             }
         }

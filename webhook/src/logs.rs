@@ -1,8 +1,10 @@
-//! Where log lines go: stderr, as JSON or text, filtered. Dependencies log nothing.
+//! Logging to stderr, as JSON or text, with a filter. Log lines of dependencies are dropped.
 //!
-//! Some dependencies log what they carry: `kube_client::client` writes bodies of the API server that it cannot parse, at `warn`, and failures of requests at
-//! `debug`; HTTP libraries write frames and heads at `trace`. Such a body can hold Secrets, and a user can cause it. So no directive of `--log-level` reaches
-//! anything but our own crates, and the `log` crate is not connected at all. What dependencies fail at comes back as an error, which we log.
+//! Some dependencies log data: `kube_client::client` logs bodies of the API server that it cannot
+//! parse, at `warn`, and failed requests at `debug`; HTTP libraries log frames and headers at
+//! `trace`. Such a body can contain Secrets, and a user can cause it. Therefore no directive of
+//! `--log-level` enables targets outside of this workspace, and the `log` crate is not connected.
+//! Errors of dependencies are returned and logged by the caller.
 
 use std::io;
 
@@ -15,24 +17,24 @@ use tracing_subscriber::{EnvFilter, Layer, Registry};
 
 use crate::args::LogFormat;
 
-/// What the targets of our own crates begin with.
+/// Prefix of the targets of this workspace.
 const OWN: &str = "bundle_";
 
-/// Why logging could not start.
+/// The error of starting the log.
 #[derive(Debug, thiserror::Error)]
 pub enum LogError {
-    /// A filter that cannot be read.
-    #[error("--log-level {filter} is no level and no directives")]
+    /// An invalid filter.
+    #[error("invalid --log-level {filter}: use a level or directives")]
     Filter {
-        /// What was given.
+        /// The value of the flag.
         filter: String,
-        /// Why not.
+        /// The cause.
         source: ParseError,
     },
-    /// The process logs already.
+    /// A log was started before.
     #[error("logging was started twice")]
     Twice {
-        /// Why not.
+        /// The cause.
         source: tracing::subscriber::SetGlobalDefaultError,
     },
 }
@@ -43,7 +45,7 @@ pub fn start(format: LogFormat, filter: &str) -> Result<(), LogError> {
     tracing::subscriber::set_global_default(subscriber).map_err(|source| LogError::Twice { source })
 }
 
-/// Lines of our own crates that `filter` lets through, to `writer`.
+/// Returns a subscriber that writes lines of this workspace that match `filter` to `writer`.
 fn subscriber<W>(
     format: LogFormat,
     filter: &str,
@@ -76,7 +78,7 @@ where
     tracing_subscriber::fmt::layer()
 }
 
-/// Whether an event or span is ours, whatever the directives say.
+/// Returns true if an event or span belongs to this workspace, independent of the directives.
 fn is_own(metadata: &Metadata<'_>) -> bool {
     metadata.target().starts_with(OWN)
 }
@@ -87,7 +89,7 @@ mod tests {
 
     use std::sync::{Arc, Mutex};
 
-    /// What was written.
+    /// The written bytes.
     #[derive(Clone, Default)]
     struct Lines(Arc<Mutex<Vec<u8>>>);
 
@@ -103,16 +105,16 @@ mod tests {
     }
 
     #[test]
-    fn a_filter_that_is_none_is_named() {
+    fn rejects_invalid_filter_and_names_it() {
         let error = start(LogFormat::Text, "bundle_webhook=loud").unwrap_err();
         assert_eq!(
             error.to_string(),
-            "--log-level bundle_webhook=loud is no level and no directives"
+            "invalid --log-level bundle_webhook=loud: use a level or directives"
         );
     }
 
     #[test]
-    fn bodies_that_dependencies_log_are_dropped_whatever_the_directives_say() {
+    fn log_lines_of_dependencies_are_dropped_for_all_directives() {
         for filter in [
             "info",
             "trace",
@@ -137,7 +139,7 @@ mod tests {
                 });
                 let text = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
                 assert!(!text.contains("hidden"), "{filter}: {text}");
-                // A directive for spans alone lets nothing outside of them through.
+                // A directive for spans enables only events inside of them.
                 let expected = usize::from(!filter.starts_with('['));
                 assert_eq!(text.matches("seen").count(), expected, "{filter}: {text}");
             }

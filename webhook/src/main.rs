@@ -1,5 +1,4 @@
-//! `bundle-webhook`: reads its arguments and runs the pod.
-//! Not here: anything else (lib).
+//! `bundle-webhook`: parses its arguments and runs the pod.
 
 use std::process::ExitCode;
 
@@ -14,11 +13,12 @@ use clap::{CommandFactory as _, Parser as _};
 use tokio::runtime::Builder;
 use tokio_util::sync::CancellationToken;
 
-/// Admission is short work and reconciling mostly waits; each thread costs memory.
+/// Number of worker threads. Reviews are short and reconciles mostly wait; each thread needs
+/// memory.
 const WORKERS: usize = 2;
 
 fn main() -> ExitCode {
-    // First of all: one TLS provider for every connection of the process. It fails only where one is installed.
+    // All connections need one TLS provider. The call only fails if one is installed already.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let settings = match Settings::from_args(Args::parse()) {
         Ok(settings) => settings,
@@ -29,11 +29,11 @@ fn main() -> ExitCode {
     }
     match live(settings) {
         Ok(()) => {
-            tracing::info!("ended");
+            tracing::info!("bundle-webhook has stopped");
             ExitCode::SUCCESS
         }
         Err(error) => {
-            tracing::error!(error = chain(error.as_ref()), "bundle-webhook ends");
+            tracing::error!(error = chain(error.as_ref()), "bundle-webhook failed");
             ExitCode::FAILURE
         }
     }
@@ -54,10 +54,10 @@ fn live(settings: Settings) -> Result<(), BoxError> {
         let shutdown = CancellationToken::new();
         tokio::select! {
             ended = run::run(settings, clients, registries, shutdown.clone()) => Ok(ended?),
-            () = signals.second(shutdown) => Err("a second signal came before the end".into()),
+            () = signals.second(shutdown) => Err("a second signal stopped the shutdown".into()),
         }
     });
-    // What does not end is not waited for.
+    // Tasks that do not end are aborted.
     runtime.shutdown_background();
     ended
 }

@@ -1,26 +1,27 @@
-//! Whether this replica can be asked: the gates that must have opened, and the end that begins.
-//! Not here: the page that shows it (server::health).
+//! Readiness of this replica: its gates, and whether it is shutting down. `server::health` serves
+//! it.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use crate::registrations::Integrity;
 
-/// What must have happened once before the first review. None closes again: what was learnt stays in use while it is refreshed.
-/// The registrations are no such gate, since they can be altered at any time: see [`Readiness::registrations`].
+/// A condition that must be met once before the first review. A gate never closes again, because
+/// loaded data stays in use while it is refreshed. The registrations are no gate, because they can
+/// change at any time: see [`Readiness::registrations`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Gate {
-    /// The API server has told its version, and serves our kinds.
+    /// The version of the API server is known, and it serves the project's own kinds.
     Api,
-    /// A certificate is served.
+    /// A serving certificate is loaded.
     Certificate,
-    /// All ProvisionerClasses have been read.
+    /// All ProvisionerClasses are loaded.
     Classes,
-    /// All SignaturePolicies have been read.
+    /// All SignaturePolicies are loaded.
     Policies,
 }
 
-/// All of them, with what a person calls them.
+/// All gates with their names in the report.
 const GATES: [(Gate, &str); 4] = [
     (Gate::Api, "api"),
     (Gate::Certificate, "certificate"),
@@ -43,34 +44,35 @@ impl Readiness {
         self.gates.fetch_or(1 << gate as u8, Ordering::AcqRel);
     }
 
-    /// Whether that gate is open.
+    /// Returns true if the gate is open.
     pub fn is_open(&self, gate: Gate) -> bool {
         self.gates.load(Ordering::Acquire) & (1 << gate as u8) != 0
     }
 
-    /// From now on: not ready, because the process ends.
+    /// Reports not ready from now on, because the process ends.
     pub fn drain(&self) {
         self.gates.fetch_or(DRAINING, Ordering::AcqRel);
     }
 
-    /// Whether the process is ending.
+    /// Returns true if the process is ending.
     pub fn is_draining(&self) -> bool {
         self.gates.load(Ordering::Acquire) & DRAINING != 0
     }
 
-    /// Whether our registrations are intact. Not ready while they are not: no review is answered then.
+    /// Returns the integrity of the webhook registrations. The replica is not ready while they are
+    /// altered, because it answers no review then.
     pub fn registrations(&self) -> &Integrity {
         &self.registrations
     }
 
-    /// Whether reviews should be sent here.
+    /// Returns true if this replica can answer reviews.
     pub fn is_ready(&self) -> bool {
         !self.is_draining()
             && self.registrations.intact_since().is_some()
             && GATES.iter().all(|(gate, _)| self.is_open(*gate))
     }
 
-    /// One line a gate, as Kubernetes components show theirs.
+    /// Returns one line per gate, in the format of Kubernetes components.
     pub fn report(&self) -> String {
         let mut lines: Vec<String> = GATES
             .iter()
@@ -98,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ready_is_every_gate_open_and_no_end_in_sight() {
+    fn replica_is_ready_with_all_gates_open_and_without_shutdown() {
         let readiness = Readiness::default();
         for (gate, name) in GATES {
             assert!(!readiness.is_ready());

@@ -1,5 +1,4 @@
-//! Registry clients: one pool of connections, and for each pull secret the logins in it.
-//! Not here: what is asked of a registry.
+//! Registry clients with one connection pool: an anonymous one, and one for each pull secret.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -15,25 +14,26 @@ use bundle_oci::registry::{
 use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
 
-/// The type of Secrets that hold logins.
+/// The type of Secrets with registry credentials.
 const PULL_SECRET: &str = "kubernetes.io/dockerconfigjson";
-/// The entry of a Secret of type `kubernetes.io/dockerconfigjson`.
+/// The data key of a Secret of type `kubernetes.io/dockerconfigjson`.
 const DOCKER_CONFIG: &str = ".dockerconfigjson";
-/// How long the transfer of one bundle may take.
+/// Time limit of the transfer of one bundle.
 const TRANSFER: Duration = Duration::from_secs(300);
-/// Bytes a second that a registry has to bring. A transfer holds one of few places.
+/// Minimum transfer rate, in bytes per second. A transfer holds one of few slots.
 const SLOWEST: u64 = 32 << 10;
-/// Pull secrets whose tokens are remembered; beyond that all are forgotten, which costs requests and nothing else.
+/// Maximum number of cached clients. When it is reached, all are removed, which only costs extra
+/// requests.
 const REMEMBERED: usize = 64;
 
 /// A pull secret cannot be used.
 ///
-/// The text is the same whatever the reason, and names no more than the requester wrote: who writes names must not learn which Secrets exist. The
-/// reason goes to the log.
+/// The text is the same for all reasons, and contains only the name that the requester wrote. A
+/// requester must not learn which Secrets exist. The log has the reason.
 #[derive(Debug, thiserror::Error)]
 #[error("pull secret {name}: {UNUSABLE_PULL_SECRET}")]
 pub struct PullSecretError {
-    /// The name, as the source has it.
+    /// The name in the source.
     name: KubeName,
 }
 
@@ -43,20 +43,20 @@ impl PullSecretError {
             namespace,
             name = name.as_str(),
             reason,
-            "a pull secret cannot be used"
+            "cannot use a pull secret"
         );
         Self { name: name.clone() }
     }
 
-    /// The finding for whoever asked for the content.
+    /// Returns the finding for the requester of the content.
     pub fn finding(&self) -> Finding {
         Finding::error(codes::registry::BAD_CREDENTIALS, self.to_string()).hint(
-            "ask an administrator; the reason is in the log of the pod, and `kubectl create secret docker-registry` in the system namespace makes one",
+            "ask an administrator: the log of the pod has the reason, and `kubectl create secret docker-registry` in the system namespace creates a pull secret",
         )
     }
 }
 
-/// The logins in a pull secret, or why it has none that can be read.
+/// Returns the credentials in a pull secret, or the reason why it has none.
 fn config_of(secret: Option<Secret>) -> Result<Vec<u8>, &'static str> {
     let secret = secret.ok_or("there is no such Secret")?;
     if secret.type_.as_deref() != Some(PULL_SECRET) {
@@ -71,20 +71,21 @@ fn config_of(secret: Option<Secret>) -> Result<Vec<u8>, &'static str> {
     }
 }
 
-/// The clients of this process.
+/// The registry clients of this process.
 pub struct Registries {
     anonymous: Client,
     by_secret: Mutex<HashMap<String, Known>>,
 }
 
-/// A client and the bytes that it was made from: a changed Secret makes another.
+/// A client and the data that it was created from. A changed Secret gets a new client.
 struct Known {
     config: Vec<u8>,
     client: Client,
 }
 
 impl Registries {
-    /// Trusts the system's authorities, and those in `authorities` (PEM); reads from the mirrors that `mirrors` (registries.conf) names.
+    /// Creates the clients. They trust the system's certificate authorities and those in
+    /// `authorities` (PEM), and use the mirrors of `mirrors` (registries.conf).
     pub fn new(authorities: Option<PathBuf>, mirrors: &[PathBuf]) -> Result<Self, RegistryError> {
         let anonymous = Client::new(ClientOptions {
             mirrors: Mirrors::read(mirrors)?,
@@ -103,12 +104,12 @@ impl Registries {
         })
     }
 
-    /// In nobody's name.
+    /// Returns the client without credentials.
     pub fn anonymous(&self) -> &Client {
         &self.anonymous
     }
 
-    /// In the name that the Secret `name` gives.
+    /// Returns the client with the credentials of the Secret `name`.
     pub async fn with_secret(
         &self,
         secrets: &Api<Secret>,
@@ -117,7 +118,8 @@ impl Registries {
         let namespace = secrets.namespace().unwrap_or_default().to_owned();
         let unusable = |reason: &str| PullSecretError::new(&namespace, name, reason);
         let found = ByName(secrets).get_opt(name).await.map_err(|error| {
-            // A body that is no Secret may hold others: of such an error only the kind is told.
+            // A body that cannot be parsed can contain other data, so only the kind of error is
+            // logged.
             match &error {
                 kube::Error::Api(status) => unusable(&status.message),
                 kube::Error::SerdeError(_) => unusable("the API server answered with no Secret"),
@@ -163,7 +165,7 @@ mod tests {
 
     use super::*;
 
-    /// What the requester is told where the API server answers so.
+    /// Returns the finding for the requester after this response of the API server.
     async fn told(status: StatusCode, body: Value) -> String {
         let (service, mut server) = tower_test::mock::pair::<Request<Body>, Response<Body>>();
         let serving = tokio::spawn(async move {
@@ -182,7 +184,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn every_unusable_pull_secret_is_answered_with_the_same_text() {
+    async fn all_unusable_pull_secrets_lead_to_the_same_message() {
         let failure = |code: u16, reason: &str| json!({"kind": "Status", "status": "Failure", "code": code, "reason": reason, "message": "m"});
         let secret = |kind: &str, data: Value| json!({"metadata": {"name": "regcred"}, "type": kind, "data": data});
         let answers = [

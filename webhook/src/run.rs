@@ -1,5 +1,4 @@
-//! The pod's life: what starts in which order, what is joined, how it ends.
-//! Not here: what each task does.
+//! The life cycle of the pod: start, join and shutdown of its tasks.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
@@ -26,12 +25,12 @@ use crate::settings::Settings;
 use crate::shared::Shared;
 use crate::{BoxError, api_server, certs, reconcile, watches};
 
-/// A request may be cut off by its outer deadline only after the review's own has passed.
+/// Time between the deadline of a review and the deadline of its HTTP request.
 const DEADLINE_MARGIN: Duration = Duration::from_secs(2);
-/// What tasks may take to end beyond the time for reviews in flight.
+/// Time limit for tasks to end, in addition to the time for reviews in flight.
 const END_MARGIN: Duration = Duration::from_secs(5);
 
-/// Why the process ends, if not because it was asked to.
+/// The reason why the process ends early.
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say what the fields hold")]
 pub enum RunError {
@@ -45,17 +44,17 @@ pub enum RunError {
         task: &'static str,
         source: BoxError,
     },
-    #[error("the {task} task ended without being asked")]
+    #[error("the {task} task ended unexpectedly")]
     Ended { task: &'static str },
     #[error("a task panicked or was cancelled")]
     Joined { source: tokio::task::JoinError },
-    #[error("tasks did not end in time: {left} left")]
+    #[error("tasks did not end in time: {left} remain")]
     Late { left: usize },
 }
 
 type Tasks = JoinSet<(&'static str, Result<(), BoxError>)>;
 
-/// The ways in which tasks end.
+/// The result types of tasks.
 trait Ended {
     fn result(self) -> Result<(), BoxError>;
 }
@@ -72,7 +71,7 @@ impl<E: Into<BoxError>> Ended for Result<(), E> {
     }
 }
 
-/// `None`: it never began.
+/// `None` if the task never started.
 impl<T: Ended> Ended for Option<T> {
     fn result(self) -> Result<(), BoxError> {
         self.map_or(Ok(()), Ended::result)
@@ -86,7 +85,7 @@ where
     tasks.spawn(async move { (name, task.await.result()) });
 }
 
-/// Runs until `shutdown` or until a task ends, and then ends all others in order.
+/// Runs until `shutdown` or until a task ends, then ends all other tasks in order.
 pub async fn run(
     settings: Settings,
     clients: Clients,
@@ -97,7 +96,7 @@ pub async fn run(
     let metrics = Metrics::default();
     let end = settings.drain_delay + settings.drain_timeout + END_MARGIN;
     let mut tasks = Tasks::new();
-    // Probes are answered from the first moment to the last.
+    // The health endpoint is available until the end.
     let last = CancellationToken::new();
     let health_listener = listen(settings.health_listen).await?;
     let admission_listener = listen(settings.listen).await?;
@@ -124,7 +123,7 @@ pub async fn run(
     join(tasks, &readiness, &shutdown, &last, end).await
 }
 
-/// What every task needs. Waits for an API server that is not there yet.
+/// Creates the shared state. Waits until the API server is reachable.
 async fn prepare(
     settings: Settings,
     clients: Clients,
@@ -132,7 +131,7 @@ async fn prepare(
     metrics: Metrics,
     readiness: Arc<Readiness>,
 ) -> Arc<Shared> {
-    let key = crate::retry("read or make the stamp key", || {
+    let key = crate::retry("read or create the stamp key", || {
         certs::stamp_key(clients.own(), &settings.state_namespace)
     })
     .await;
@@ -166,7 +165,7 @@ fn start(
         admission_listener::serve(listener, router, access, deadline, drain, shutdown.clone());
     spawn(tasks, "admission", serving);
 
-    // What reads our kinds waits until they are served.
+    // Tasks that read the project's own kinds wait until these are served.
     let served = CancellationToken::new();
     let asking = {
         let (shared, shutdown, served) = (shared.clone(), shutdown.clone(), served.clone());
@@ -190,12 +189,12 @@ fn start(
     spawn(tasks, "reconciler", reconciling);
 }
 
-/// The router of admission, for known callers only.
+/// Returns the router of admission, for authenticated callers only.
 fn admission(shared: &Arc<Shared>) -> Router {
     guard::guarded(shared.clone(), crate::admission::router(shared))
 }
 
-/// Reconciles while this replica leads.
+/// Reconciles while this replica is the leader.
 async fn lead(shared: Arc<Shared>, shutdown: CancellationToken) -> Result<(), BoxError> {
     let settings = &shared.settings;
     let Some(duration) = settings.lease_duration else {
@@ -209,7 +208,7 @@ async fn lead(shared: Arc<Shared>, shutdown: CancellationToken) -> Result<(), Bo
         .await
 }
 
-/// What only one replica does, until `stop`.
+/// Runs the tasks of the leader until `stop`.
 async fn act(shared: Arc<Shared>, stop: CancellationToken) -> Result<(), BoxError> {
     tokio::select! {
         ended = reconcile::run(shared.clone(), stop) => ended,
@@ -217,7 +216,7 @@ async fn act(shared: Arc<Shared>, stop: CancellationToken) -> Result<(), BoxErro
     }
 }
 
-/// Runs `task` once `before` has come; `None` if `shutdown` came first.
+/// Runs `task` after `before`. Returns `None` if `shutdown` came first.
 async fn after<T>(
     before: CancellationToken,
     shutdown: CancellationToken,
@@ -229,7 +228,7 @@ async fn after<T>(
     }
 }
 
-/// Where a host has no IPv6, "every address" means every address of IPv4.
+/// Binds the listener. On a host without IPv6, the unspecified address means all IPv4 addresses.
 async fn listen(address: SocketAddr) -> Result<TcpListener, RunError> {
     let told = |source| RunError::Listen { address, source };
     match TcpListener::bind(address).await {
@@ -241,7 +240,8 @@ async fn listen(address: SocketAddr) -> Result<TcpListener, RunError> {
     }
 }
 
-/// Joins all tasks. The first that ends, or `shutdown`, ends all others; health is the last. The first reason is kept.
+/// Joins all tasks. The first task that ends, or `shutdown`, ends all others, and health last.
+/// Returns the first error.
 async fn join(
     mut tasks: Tasks,
     readiness: &Readiness,
@@ -260,7 +260,7 @@ async fn join(
         };
         tokio::select! {
             () = shutdown.cancelled(), if late.is_none() => {
-                tracing::info!("ending");
+                tracing::info!("shutting down");
                 readiness.drain();
                 late = Some(Instant::now() + end);
             }
@@ -291,13 +291,13 @@ mod tests {
 
     const LONG: Duration = Duration::from_secs(60);
 
-    /// A task that ends when it is asked to.
+    /// Spawns a task that ends with its token.
     fn obedient(tasks: &mut Tasks, name: &'static str, token: &CancellationToken) {
         spawn(tasks, name, token.clone().cancelled_owned());
     }
 
     #[tokio::test]
-    async fn when_asked_all_end_and_health_is_the_last() {
+    async fn shutdown_ends_all_tasks_and_health_last() {
         let (shutdown, last) = (CancellationToken::new(), CancellationToken::new());
         let readiness = Readiness::default();
         let mut tasks = Tasks::new();
@@ -311,13 +311,13 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_first_task_to_end_ends_all_and_is_the_reason() {
+    async fn first_task_that_ends_stops_all_and_is_the_error() {
         for (result, reason) in [
             (
                 Err::<(), BoxError>("disk on fire".into()),
                 "the watcher task failed",
             ),
-            (Ok(()), "the watcher task ended without being asked"),
+            (Ok(()), "the watcher task ended unexpectedly"),
         ] {
             let (shutdown, last) = (CancellationToken::new(), CancellationToken::new());
             let mut tasks = Tasks::new();
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_task_that_does_not_end_is_not_waited_for_for_ever() {
+    async fn shutdown_fails_if_a_task_does_not_end() {
         let (shutdown, last) = (CancellationToken::new(), CancellationToken::new());
         let mut tasks = Tasks::new();
         spawn(&mut tasks, "stubborn", std::future::pending::<()>());
@@ -340,6 +340,6 @@ mod tests {
         let error = join(tasks, &Readiness::default(), &shutdown, &last, LONG)
             .await
             .unwrap_err();
-        assert_eq!(error.to_string(), "tasks did not end in time: 1 left");
+        assert_eq!(error.to_string(), "tasks did not end in time: 1 remain");
     }
 }

@@ -1,5 +1,5 @@
-//! What follows from flags and environment: checked once, then plain values for the whole program.
-//! Not here: the flags themselves (args). No other module reads the environment.
+//! The settings of the program, from flags and environment, validated once. No other module reads
+//! the environment.
 
 use std::env;
 use std::net::SocketAddr;
@@ -14,10 +14,10 @@ use rand::Rng as _;
 use crate::args::{Args, LogFormat};
 use crate::budget::{self, limit};
 
-/// Where Linux tells the host's name without a system call of our own.
+/// The file with the host name on Linux.
 const HOSTNAME_FILE: &str = "/proc/sys/kernel/hostname";
 
-/// Everything that can be set, in its final form.
+/// All settings in their final form.
 #[derive(Debug, Clone)]
 #[expect(
     missing_docs,
@@ -28,9 +28,9 @@ pub struct Settings {
     pub listen: SocketAddr,
     pub health_listen: SocketAddr,
     pub namespace: String,
-    /// Holds what only the pod reads: its keys and its inventories. Never the system namespace.
+    /// Namespace of the keys and inventories, which only the pod reads. Never the system namespace.
     pub state_namespace: String,
-    /// DNS names and IP addresses of the serving certificate, the Service's first.
+    /// DNS names and IP addresses of the serving certificate. Those of the Service come first.
     pub names: Vec<String>,
     pub service: String,
     pub registration: String,
@@ -58,44 +58,44 @@ pub struct Settings {
     pub log_level: String,
 }
 
-/// A flag or variable that cannot be used.
+/// A flag or variable has an invalid value.
 #[derive(Debug, thiserror::Error)]
 pub enum SettingsError {
-    /// A duration outside of what makes sense.
+    /// A duration is out of range.
     #[error("--{flag} {given:#} {reason}")]
     Duration {
         /// The flag without dashes.
         flag: &'static str,
-        /// What was given.
+        /// The value of the flag.
         given: SignedDuration,
-        /// Why not.
+        /// The reason.
         reason: &'static str,
     },
-    /// A name that no namespace can have, or one namespace for both purposes.
+    /// An invalid namespace name, or one namespace for both purposes.
     #[error("--{flag} {given:?} {reason}")]
     Namespace {
         /// The flag without dashes.
         flag: &'static str,
         /// The name.
         given: String,
-        /// Why not.
+        /// The reason.
         reason: &'static str,
     },
-    /// Less memory than the process needs.
+    /// The memory limit is too small.
     #[error(
         "a memory limit of {given} bytes is too small: at least {least} bytes are needed ({} MiB)",
         .least >> 20
     )]
     Memory {
-        /// What was given, or what the cgroup says.
+        /// The value of the flag, or the limit of the cgroup.
         given: u64,
-        /// What is needed.
+        /// The minimum.
         least: u64,
     },
 }
 
 impl Settings {
-    /// Settles what was typed with what the environment says.
+    /// Validates the flags and combines them with the environment.
     pub fn from_args(args: Args) -> Result<Self, SettingsError> {
         let in_pod = args.kubeconfig.is_none() && env::var_os("KUBERNETES_SERVICE_HOST").is_some();
         let default_drain = SignedDuration::from_secs(if in_pod { 5 } else { 0 });
@@ -105,7 +105,7 @@ impl Settings {
             return Err(SettingsError::Duration {
                 flag: "lease-duration",
                 given: args.lease_duration,
-                reason: "is too short: a Lease counts whole seconds, from 1",
+                reason: "is too short: the minimum of a Lease is 1 s",
             });
         }
         let path_rotation_interval =
@@ -114,7 +114,7 @@ impl Settings {
             return Err(SettingsError::Duration {
                 flag: "path-rotation-interval",
                 given: args.path_rotation_interval,
-                reason: "is too short: the API server must learn each path, which takes up to a second",
+                reason: "is too short: the API server needs up to 1 s to use a new path",
             });
         }
         let review_deadline = unsigned("review-deadline", args.review_deadline)?;
@@ -122,7 +122,7 @@ impl Settings {
             return Err(SettingsError::Duration {
                 flag: "review-deadline",
                 given: args.review_deadline,
-                reason: "leaves no time for any review",
+                reason: "must be greater than 0 s",
             });
         }
         let state_namespace = state_namespace(&args.namespace, args.state_namespace)?;
@@ -142,7 +142,7 @@ impl Settings {
             return Err(SettingsError::Duration {
                 flag: "rights-check-interval",
                 given: args.rights_check_interval,
-                reason: "is too short: each deployment takes several questions",
+                reason: "is too short: the minimum is 1 s",
             });
         }
         Ok(Self {
@@ -176,7 +176,7 @@ impl Settings {
     }
 }
 
-/// The names by which the API server can call the Service, then those that were asked for.
+/// Returns the DNS names of the Service, then the additional names.
 fn names(service: &str, namespace: &str, more: Vec<String>) -> Vec<String> {
     let mut names = vec![
         format!("{service}.{namespace}.svc"),
@@ -191,14 +191,15 @@ fn names(service: &str, namespace: &str, more: Vec<String>) -> Vec<String> {
     names
 }
 
-/// The namespace of keys and records: `given`, else the one beside `system`. Both names are checked.
+/// Returns the namespace of keys and inventories: `given`, or the default for `system`. Validates
+/// both names.
 fn state_namespace(system: &str, given: Option<String>) -> Result<String, SettingsError> {
     let named = |flag, given: &str, reason| SettingsError::Namespace {
         flag,
         given: given.to_owned(),
         reason,
     };
-    let no_name = "cannot be the name of a namespace";
+    let no_name = "is no valid namespace name";
     if !is_dns_label(system) {
         return Err(named("namespace", system, no_name));
     }
@@ -207,7 +208,7 @@ fn state_namespace(system: &str, given: Option<String>) -> Result<String, Settin
         return Err(named("state-namespace", &state, no_name));
     }
     if state == system {
-        let reason = "is the system namespace, whose Secrets others manage";
+        let reason = "is the system namespace, whose Secrets other users can read";
         return Err(named("state-namespace", &state, reason));
     }
     Ok(state)
@@ -221,7 +222,7 @@ fn unsigned(flag: &'static str, given: SignedDuration) -> Result<Duration, Setti
     })
 }
 
-/// The host's name; where there is none to be had, one that no other replica has.
+/// Returns the host name, or a random name if it is unknown.
 fn host_name() -> String {
     fs_err::read_to_string(HOSTNAME_FILE)
         .ok()
@@ -242,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn the_service_is_always_named_and_nothing_twice() {
+    fn names_of_the_service_are_always_included_without_duplicates() {
         let settings = settings(&[
             "--namespace",
             "sys",
@@ -280,19 +281,19 @@ mod tests {
         for (flags, message) in [
             (
                 ["--namespace", "sys?watch=true"],
-                r#"--namespace "sys?watch=true" cannot be the name of a namespace"#.to_owned(),
+                r#"--namespace "sys?watch=true" is no valid namespace name"#.to_owned(),
             ),
             (
                 ["--state-namespace", "../sys"],
-                r#"--state-namespace "../sys" cannot be the name of a namespace"#.to_owned(),
+                r#"--state-namespace "../sys" is no valid namespace name"#.to_owned(),
             ),
             (
                 ["--namespace", &long],
-                format!(r#"--state-namespace "{long}-state" cannot be the name of a namespace"#),
+                format!(r#"--state-namespace "{long}-state" is no valid namespace name"#),
             ),
             (
                 ["--state-namespace", "bundle-system"],
-                r#"--state-namespace "bundle-system" is the system namespace, whose Secrets others manage"#
+                r#"--state-namespace "bundle-system" is the system namespace, whose Secrets other users can read"#
                     .to_owned(),
             ),
         ] {
@@ -301,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn durations_are_read_as_people_write_them() {
+    fn parses_durations_with_units() {
         let settings = settings(&[
             "--source-check-interval",
             "2000ms",
@@ -314,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn a_memory_limit_that_is_too_small_is_refused() {
+    fn rejects_memory_limit_that_is_too_small() {
         assert_eq!(
             settings(&["--memory-limit", "16Mi"])
                 .unwrap_err()
@@ -326,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn zero_means_never_and_no_election_means_no_lease() {
+    fn zero_interval_disables_checks_and_no_election_disables_the_lease() {
         let settings =
             settings(&["--source-check-interval", "0s", "--no-leader-election"]).unwrap();
         assert_eq!(settings.source_check_interval, None);
@@ -334,15 +335,15 @@ mod tests {
     }
 
     #[test]
-    fn impossible_durations_are_refused_by_flag() {
+    fn rejects_durations_out_of_range() {
         for (flags, message) in [
             (
                 ["--lease-duration", "100ms"],
-                "--lease-duration 100ms is too short: a Lease counts whole seconds, from 1",
+                "--lease-duration 100ms is too short: the minimum of a Lease is 1 s",
             ),
             (
                 ["--review-deadline", "0s"],
-                "--review-deadline 0s leaves no time for any review",
+                "--review-deadline 0s must be greater than 0 s",
             ),
             (
                 ["--drain-timeout", "5s ago"],
@@ -350,7 +351,7 @@ mod tests {
             ),
             (
                 ["--rights-check-interval", "0s"],
-                "--rights-check-interval 0s is too short: each deployment takes several questions",
+                "--rights-check-interval 0s is too short: the minimum is 1 s",
             ),
         ] {
             assert_eq!(settings(&flags).unwrap_err().to_string(), message);

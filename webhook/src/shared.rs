@@ -1,5 +1,4 @@
-//! What admission and reconciler share: ways to the cluster, keys, caches, metrics, settings.
-//! Not here: the tasks that keep these fresh (certs, watches, version) and any decision.
+//! The state that admission and reconciler share: clients, keys, caches, metrics and settings.
 
 use std::sync::Arc;
 
@@ -25,40 +24,41 @@ use crate::registries::{PullSecretError, Registries};
 use crate::settings::Settings;
 use crate::shelf::Shelf;
 
-/// The key of the admission stamp; never printed, wiped when dropped.
+/// The key of admission stamps. It is never printed, and wiped when dropped.
 pub struct StampKey(zeroize::Zeroizing<Vec<u8>>);
 
 impl StampKey {
-    /// Takes key material.
+    /// Creates a key from its bytes.
     pub fn new(bytes: Vec<u8>) -> Self {
         Self(zeroize::Zeroizing::new(bytes))
     }
 
-    /// The key material, for the HMAC alone.
+    /// Returns the key for an HMAC.
     pub fn bytes(&self) -> &[u8] {
         &self.0
     }
 }
 
-/// One per process, behind an `Arc`.
+/// The shared state. One exists per process, behind an `Arc`.
 pub struct Shared {
-    /// What was set.
+    /// The settings.
     pub settings: Settings,
-    /// What is counted.
+    /// The metrics.
     pub metrics: Metrics,
-    /// What must have happened before this replica can be asked.
+    /// The readiness of this replica.
     pub readiness: Arc<Readiness>,
-    /// Whether the API server asks us about every write, and since when.
+    /// The integrity of the webhook registrations, and since when they have been intact.
     pub registrations: Integrity,
-    /// The tokens of callers that are answered.
+    /// The accepted tokens of webhook paths.
     pub paths: Paths,
-    /// The ProvisionerClasses of the cluster, or why one cannot be read.
+    /// The ProvisionerClasses of the cluster, or the findings of an invalid one.
     pub classes: Shelf<Result<Class, Findings>>,
-    /// The SignaturePolicies of the cluster, with the keys of their Secrets filled in; also those with problems.
+    /// The SignaturePolicies of the cluster, with the keys of their Secrets; also those with
+    /// problems.
     pub policies: Shelf<Policy>,
-    /// The examinations of signatures that admission and reconciler have made.
+    /// The cached examinations of signatures.
     pub examinations: proof::Memory,
-    /// What reviews and reconciles take of the memory.
+    /// The memory budget of reviews and reconciles.
     pub budget: Arc<Budget>,
     clients: Clients,
     registries: Registries,
@@ -67,7 +67,7 @@ pub struct Shared {
 }
 
 impl Shared {
-    /// Puts it together; the caches are empty until their watches run.
+    /// Creates the state. The caches are empty until their watches run.
     pub fn new(
         settings: Settings,
         clients: Clients,
@@ -93,27 +93,28 @@ impl Shared {
         }
     }
 
-    /// The pod's own identity. It can do nothing to the objects of bundles.
+    /// Returns the client of the pod. It has no permissions on the objects of bundles.
     pub fn client(&self) -> Client {
         self.clients.own()
     }
 
-    /// Acts as a ServiceAccount; all clients share one pool of connections.
+    /// Returns a client that impersonates a ServiceAccount. All clients share one connection pool.
     pub fn client_as(&self, account: &ServiceAccount) -> Result<Client, ClusterError> {
         self.clients.acting_as(account)
     }
 
-    /// Sends dry runs as a requester, and nothing else.
+    /// Returns a client that sends only dry runs, as a requester.
     pub fn dry_run_as(&self, requester: &Requester) -> Result<RequesterDryRun, IdentityError> {
         RequesterDryRun::new(self.client(), requester)
     }
 
-    /// The registry client in nobody's name; clones share connections.
+    /// Returns the registry client without credentials. Clones share connections.
     pub fn registry(&self) -> &registry::Client {
         self.registries.anonymous()
     }
 
-    /// The registry client for a source: with the pull secret that it names, which is in the system namespace.
+    /// Returns the registry client for a source, with the credentials of its pull secret in the
+    /// system namespace.
     pub async fn registry_for(
         &self,
         pull_secret: Option<&KubeName>,
@@ -127,22 +128,22 @@ impl Shared {
         }
     }
 
-    /// The key that stamps are made and checked with.
+    /// Returns the key of stamps.
     pub fn stamp_key(&self) -> Arc<StampKey> {
         self.stamp_key.load_full()
     }
 
-    /// Takes another key into use: the Secret was changed, by an administrator or another replica.
+    /// Replaces the key of stamps, after the Secret was changed.
     pub fn set_stamp_key(&self, key: StampKey) {
         self.stamp_key.store(Arc::new(key));
     }
 
-    /// The server's version; `None` until it has told one that can be read.
+    /// Returns the version of the API server, or `None` until it is known.
     pub fn server_version(&self) -> Option<Arc<ServerVersion>> {
         self.server_version.load_full()
     }
 
-    /// Remembers what the server reported.
+    /// Sets the version of the API server.
     pub fn set_server_version(&self, version: ServerVersion) {
         self.server_version.store(Some(Arc::new(version)));
     }

@@ -1,5 +1,5 @@
-//! A shelf: the objects of one small kind, kept in memory by a watch and looked up by name.
-//! Not here: what the objects mean; a reader turns each into a value once, when it changes.
+//! A cache of the objects of one small kind, filled by a watch and indexed by name. Each object is
+//! parsed once when it changes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use arc_swap::ArcSwap;
 use tokio::sync::watch;
 
-/// What is on it. Readers never wait.
+/// The cached objects. Readers never block.
 pub struct Shelf<T> {
     items: ArcSwap<BTreeMap<String, Arc<T>>>,
     generation: watch::Sender<u64>,
@@ -26,38 +26,38 @@ impl<T> Default for Shelf<T> {
 }
 
 impl<T> Shelf<T> {
-    /// The one of that name.
+    /// Returns the object with this name.
     pub fn get(&self, name: &str) -> Option<Arc<T>> {
         self.items.load().get(name).cloned()
     }
 
-    /// All of them by name, as they are now.
+    /// Returns all objects by name.
     pub fn all(&self) -> Arc<BTreeMap<String, Arc<T>>> {
         self.items.load_full()
     }
 
-    /// Grows with every change: what was concluded from another generation has to be concluded again.
+    /// Returns a number that grows with every change.
     pub fn generation(&self) -> u64 {
         *self.generation.borrow()
     }
 
-    /// Told of every change.
+    /// Returns a receiver of the generation, which is notified of every change.
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.generation.subscribe()
     }
 
-    /// Whether everything that the server had has been read once. Before that, "not there" cannot be told.
+    /// Returns true if all objects were loaded once. Before that, a missing object can exist.
     pub fn is_synced(&self) -> bool {
         self.synced.load(Ordering::Acquire)
     }
 
-    /// Puts `items` in the place of all that was there.
+    /// Replaces all objects.
     pub fn replace(&self, items: BTreeMap<String, Arc<T>>) {
         self.items.store(Arc::new(items));
         self.generation.send_modify(|generation| *generation += 1);
     }
 
-    /// Says that what is on it now is all there is.
+    /// Records that all objects are loaded.
     pub fn set_synced(&self) {
         self.synced.store(true, Ordering::Release);
     }
@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_change_is_seen_and_moves_the_generation() {
+    fn change_is_visible_and_increments_the_generation() {
         let shelf: Shelf<u8> = Shelf::default();
         assert!(!shelf.is_synced());
         let before = shelf.generation();

@@ -1,5 +1,5 @@
-//! SIGTERM and SIGINT: the first asks for an end in order, the second ends at once.
-//! Not here: what an end in order is (run).
+//! SIGTERM and SIGINT: the first starts a graceful shutdown, the second ends the process
+//! immediately.
 
 use std::io;
 
@@ -13,7 +13,7 @@ pub struct Signals {
 }
 
 impl Signals {
-    /// Takes them over from the operating system's default, which is to end at once.
+    /// Replaces the default handlers, which end the process.
     pub fn listen() -> io::Result<Self> {
         Ok(Self {
             terminate: signal(SignalKind::terminate())?,
@@ -21,7 +21,7 @@ impl Signals {
         })
     }
 
-    /// Cancels `shutdown` at the first signal and returns at the second.
+    /// Cancels `shutdown` at the first signal, and returns at the second.
     pub async fn second(mut self, shutdown: CancellationToken) {
         self.next().await;
         shutdown.cancel();

@@ -1,12 +1,12 @@
-//! Spans around reviews and reconciles: each log line within one carries the object, its uid, the requester, the code and the outcome.
-//! They hold names, uids and codes, never content or credentials.
+//! Tracing spans of reviews and reconciles. Each log line has the object, its uid, the requester,
+//! the code and the outcome. Spans never contain content or credentials.
 
 use kube::ResourceExt as _;
 use kube::api::DynamicObject;
 use tracing::field::Empty;
 use tracing::{Instrument as _, Span};
 
-/// The span of one review, by what the API server sent. Its uid is that of the review, which audit logs have as well.
+/// Returns the span of one review. Its uid is that of the AdmissionReview, as in audit logs.
 pub(crate) fn review(kind: &str, operation: &str, name: &str, uid: &str, requester: &str) -> Span {
     tracing::info_span!(
         "review",
@@ -20,7 +20,7 @@ pub(crate) fn review(kind: &str, operation: &str, name: &str, uid: &str, request
     )
 }
 
-/// Runs one reconcile of `object` in its span. Requester and code are recorded once they are known.
+/// Runs a reconcile of `object` in its span. Requester and code are recorded later.
 pub(crate) async fn reconcile<T, E>(
     kind: &'static str,
     object: &DynamicObject,
@@ -47,17 +47,17 @@ pub(crate) async fn reconcile<T, E>(
     .await
 }
 
-/// Records who asked, as the stamp or seal of the object has it.
+/// Records the requester in the current span.
 pub(crate) fn requester(name: &str) {
     Span::current().record("requester", name);
 }
 
-/// Records the diagnostic code of a refusal or failure.
+/// Records the diagnostic code in the current span.
 pub(crate) fn code(id: &str) {
     Span::current().record("code", id);
 }
 
-/// Records how it ended.
+/// Records the outcome in the current span.
 pub(crate) fn outcome(text: &'static str) {
     Span::current().record("outcome", text);
 }

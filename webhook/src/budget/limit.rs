@@ -1,17 +1,16 @@
-//! How much memory the process may use: what was set, else what its cgroup says.
-//! Not here: what is done with it (mod).
+//! The memory limit of the process: the configured one, or that of its cgroup.
 
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-/// Where cgroups are mounted.
+/// The mount point of cgroups.
 const ROOT: &str = "/sys/fs/cgroup";
-/// Where the kernel tells to which cgroups a process belongs.
+/// The file with the cgroups of this process.
 const MEMBERSHIP: &str = "/proc/self/cgroup";
-/// Limits above this mean "none", in bytes: version 1 writes the largest page-aligned number.
+/// Smallest value that means no limit, in bytes. Version 1 uses the largest page-aligned number.
 const NO_LIMIT: u64 = 1 << 50;
 
-/// An amount of memory in bytes, written as in manifests: `128Mi`, `1Gi`, `134217728`.
+/// An amount of memory in bytes, in the notation of manifests: `128Mi`, `1Gi`, `134217728`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Bytes(pub u64);
 
@@ -36,11 +35,11 @@ impl FromStr for Bytes {
             .ok()
             .and_then(|count| count.checked_mul(unit))
             .map(Self)
-            .ok_or_else(|| "an amount of bytes is needed, such as 128Mi or 134217728".to_owned())
+            .ok_or_else(|| "use an amount of bytes, such as 128Mi or 134217728".to_owned())
     }
 }
 
-/// The limit of the cgroup that this process is in, in bytes; `None` where there is none.
+/// Returns the memory limit of the cgroup of this process in bytes, or `None` without one.
 pub fn of_cgroup() -> Option<u64> {
     let membership = fs_err::read_to_string(MEMBERSHIP).ok()?;
     files(Path::new(ROOT), &membership)
@@ -50,7 +49,8 @@ pub fn of_cgroup() -> Option<u64> {
         .min()
 }
 
-/// The files that may hold the limit: of version 2 and version 1, in the process's own folder, and in the root where a container sees only its own folder.
+/// Returns the files that can contain the limit: for cgroup versions 1 and 2, in the folder of the
+/// process, and in the root, because a container sees only its own folder.
 fn files(root: &Path, membership: &str) -> Vec<PathBuf> {
     let mut files = vec![
         root.join("memory.max"),
@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn amounts_are_read_as_manifests_write_them() {
+    fn parses_amounts_in_the_notation_of_manifests() {
         for (text, bytes) in [
             ("134217728", Some(128 << 20)),
             ("128Mi", Some(128 << 20)),
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn both_versions_of_cgroups_are_looked_at() {
+    fn reads_limits_of_both_cgroup_versions() {
         let found = files(
             Path::new("/c"),
             "5:cpu,memory:/kubepods/a\n0::/kubepods/b\n",

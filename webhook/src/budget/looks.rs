@@ -1,5 +1,5 @@
-//! Memory for what registries answer to looks at images: a review may ask for an image of anybody's making.
-//! Not here: how shares are taken (pool), which answers there are (`bundle_oci::registry`).
+//! Memory of registry responses in image lookups of reviews. A requester can name any image, so its
+//! size is untrusted. `bundle_oci::registry` reserves the memory.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -11,10 +11,10 @@ use tokio::sync::Mutex;
 
 use super::{Cap, Pool, Share, within};
 
-/// Bytes of a look that need no share: the manifest and the signatures of an ordinary image.
+/// Size of a lookup that needs no share, in bytes: manifest and signatures of an ordinary image.
 const SMALL: u64 = 256 << 10;
 
-/// The memory of one look, reserved in the memory of reviews and given back when it is dropped.
+/// The memory of one image lookup, in the pool of reviews. It is released on drop.
 #[derive(Debug)]
 pub struct LookMemory {
     pool: Pool,
@@ -31,7 +31,7 @@ struct Held {
 }
 
 impl LookMemory {
-    /// For a look that `requester` causes. It waits for each share for as long as `patience` says.
+    /// Creates the memory of a lookup of `requester`. Each share is awaited for at most `patience`.
     pub fn new(pool: &Pool, requester: &str, patience: Duration) -> Self {
         Self {
             pool: pool.clone(),
@@ -42,12 +42,13 @@ impl LookMemory {
         }
     }
 
-    /// True once there was no memory for an answer.
+    /// Returns true after a response was rejected for lack of memory.
     pub fn is_refused(&self) -> bool {
         self.refused.load(Ordering::Relaxed)
     }
 
-    /// A requester's half is that of all shares in the pool. Looks leave a quarter to the objects of reviews.
+    /// Returns the limits of a lookup: half of the pool for one requester, and three quarters for
+    /// all lookups, so that a quarter remains for the objects of reviews.
     fn caps(&self) -> Vec<Cap> {
         let mut caps = super::Budget::half(&self.pool, &self.requester);
         caps.push(Cap {
@@ -89,14 +90,14 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn large_answers_of_one_requester_wait_and_others_are_served() {
+    async fn large_responses_of_one_requester_wait_and_those_of_others_do_not() {
         let pool = Pool::new(16 * MIB);
         let first = look(&pool, "ana");
         assert!(first.grow(8 * MIB).await);
         let second = look(&pool, "ana");
         assert!(!second.grow(8 * MIB).await);
         assert!(second.is_refused() && !first.is_refused());
-        // Ordinary images do not wait.
+        // Ordinary images need no share.
         assert!(look(&pool, "ana").grow(SMALL).await);
         assert!(look(&pool, "bob").grow(4 * MIB).await);
         drop(first);
@@ -105,7 +106,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn looks_leave_a_part_to_the_objects_of_reviews() {
+    async fn lookups_leave_memory_for_the_objects_of_reviews() {
         let pool = Pool::new(16 * MIB);
         let looks = ["ana", "bob"].map(|name| look(&pool, name));
         assert!(looks[0].grow(6 * MIB).await);

@@ -1,5 +1,5 @@
-//! What the process shares out: its memory, the transfers from registries, and the processor for long work. Work takes its share before it allocates.
-//! Not here: how a share is taken (pool), how much memory there is (limit).
+//! The limits of the process: memory, transfers from registries, and threads for long work. Work
+//! reserves its share before it allocates.
 
 pub mod limit;
 pub mod looks;
@@ -14,43 +14,48 @@ pub use pool::{Cap, NeverFits, Pool, Share};
 
 const MIB: u64 = 1 << 20;
 
-/// What the process needs beside all shares, in bytes: code and runtime, connections, watches, caches, and requests to the API server (`requests`). Idle it has
-/// 14 MiB, and after the installation of 3,000 objects 25 MiB.
+/// Memory that the process needs in addition to all shares, in bytes: code and runtime,
+/// connections, watches, caches, and requests to the API server (`requests`). An idle process needs
+/// 14 MiB, and 25 MiB after the installation of 3,000 objects.
 const RESERVE: u64 = 32 * MIB;
-/// The least that is left to share out, in bytes. Below, no review of the largest object fits.
+/// Minimum memory for shares, in bytes. With less, no review of the largest object fits.
 const LEAST: u64 = 64 * MIB;
-/// The most that is shared out, in bytes: more than this is no help to anybody.
+/// Maximum memory for shares, in bytes. More has no effect.
 const MOST: u64 = 1024 * MIB;
-/// Large bodies of reviews as they arrive, in bytes: one of the largest size, and another one beside it.
+/// Large bodies of reviews, in bytes: one of the maximum size, and a smaller one.
 const BODIES: u64 = 9 * MIB;
-/// Small bodies of reviews, in bytes: large ones do not keep them waiting.
+/// Small bodies of reviews, in bytes. Large bodies do not delay them.
 const SMALL_BODIES: u64 = MIB;
-/// Bodies of up to so many bytes are small.
+/// Maximum size of a small body, in bytes.
 pub const SMALL_BODY: usize = 64 << 10;
-/// What one transfer may hold, in bytes: pieces that wait for the unpacker, its buffers, and the list of files (`bundle_oci::limits::NAMES`).
+/// Memory of one transfer, in bytes: received data before it is unpacked, buffers, and the list of
+/// files (`bundle_oci::limits::NAMES`).
 pub const TRANSFER: u64 = 3 * MIB;
-/// Transfers from one registry at a time.
+/// Concurrent transfers from one registry.
 const PER_REGISTRY: u64 = 2;
-/// Threads for long work at a time: one, so that reviews and the reconciler have the other of the two cores that a pod usually has.
+/// Concurrent threads for long work. One, so that a core remains for reviews and the reconciler on
+/// the usual two cores.
 const HEAVY: usize = 1;
 
-/// The smallest limit that the process starts with, in bytes.
+/// Minimum memory limit of the process, in bytes.
 pub const SMALLEST_LIMIT: u64 = RESERVE + LEAST;
-/// The limit that is assumed where none is set, in bytes: that of the shipped Deployment.
+/// Default memory limit, in bytes: that of the shipped Deployment.
 pub const DEFAULT_LIMIT: u64 = 128 * MIB;
 
-/// The shares of one process.
+/// The limits of one process.
 #[derive(Debug)]
 pub struct Budget {
-    /// Large bodies of reviews, in bytes, from their first byte until they are parsed. Taken before [`Budget::trees`], never after.
+    /// Large bodies of reviews, in bytes, until they are parsed. Reserved before [`Budget::trees`],
+    /// never after it.
     pub bodies: Pool,
-    /// The same for small bodies.
+    /// Small bodies of reviews, in bytes.
     pub small_bodies: Pool,
-    /// Those of the small bodies that wait for other reviews of their requester, in bytes, by requester.
+    /// Small bodies that wait for other reviews of their requester, in bytes, by requester.
     pub waiting_bodies: Pool,
-    /// The parsed objects of reviews, and what registries answer about their images (`looks`), in bytes, by requester.
+    /// Parsed objects of reviews, and registry responses about their images (`looks`), in bytes, by
+    /// requester.
     pub trees: Pool,
-    /// The parsed content of bundles and the files that it is read from, in bytes, by requester.
+    /// Parsed content of bundles and its files, in bytes, by requester.
     pub content: Pool,
     /// Transfers from registries, by requester and by registry.
     pub transfers: Pool,
@@ -74,12 +79,12 @@ impl Budget {
         }
     }
 
-    /// The caps of a requester in a pool: half of it.
+    /// Returns the limit of a requester: half of the pool.
     pub fn half(pool: &Pool, requester: &str) -> Vec<Cap> {
         Self::part(pool, requester, 2)
     }
 
-    /// The caps of a requester in a pool: one of so many equal parts.
+    /// Returns the limit of a requester: the pool divided by `parts`.
     pub fn part(pool: &Pool, requester: &str, parts: u64) -> Vec<Cap> {
         vec![Cap {
             key: format!("requester {requester}"),
@@ -87,7 +92,8 @@ impl Budget {
         }]
     }
 
-    /// The caps of a transfer: a quarter of all for one requester, and two for one registry.
+    /// Returns the limits of a transfer: a quarter of all transfers for one requester, and two for
+    /// one registry.
     pub fn transfer_caps(&self, requester: &str, registry: &str) -> Vec<Cap> {
         vec![
             Cap {
@@ -101,7 +107,8 @@ impl Budget {
         ]
     }
 
-    /// Runs `work` on a thread that may be busy, when it is its turn. `None`: the thread ended early.
+    /// Runs `work` on a thread for blocking work, when one is free. Returns `None` if the thread
+    /// panicked.
     pub async fn blocking<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,
@@ -111,7 +118,7 @@ impl Budget {
     }
 }
 
-/// Waits for a share, but not for longer than `patience`; `None` then.
+/// Waits for a share for at most `patience`. Returns `None` after that time.
 pub async fn within(
     patience: Duration,
     share: impl Future<Output = Result<Share, NeverFits>>,
@@ -124,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_shares_together_stay_below_the_limit() {
+    fn shares_and_reserve_equal_the_limit() {
         for limit in [SMALLEST_LIMIT, DEFAULT_LIMIT, 512 * MIB] {
             let budget = Budget::new(limit);
             let bodies = [&budget.bodies, &budget.small_bodies];
@@ -136,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn the_shipped_limit_takes_the_largest_review_and_several_transfers() {
+    fn default_limit_fits_the_largest_review_and_several_transfers() {
         let budget = Budget::new(DEFAULT_LIMIT);
         assert!(budget.bodies.capacity() >= 8 * MIB);
         assert!(budget.trees.capacity() >= 30 * MIB);

@@ -1,21 +1,22 @@
-//! A weighted semaphore that is fair between keys: bytes of memory, or slots of a queue, with a cap for each requester or registry.
-//! Not here: how much there is of what (mod).
+//! A weighted semaphore that is fair between keys: bytes of memory or slots, with a limit for each
+//! requester or registry.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::oneshot;
 
-/// What one key may hold at a time.
+/// The limit of one key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cap {
-    /// A requester, a registry, or another name under which shares are counted.
+    /// A requester, a registry, or another name for which shares are counted.
     pub key: String,
-    /// The most that its shares may weigh together. A single share may weigh more: nothing would fit otherwise.
+    /// Maximum weight of its shares together. A single share can exceed it; otherwise it would
+    /// never fit.
     pub most: u64,
 }
 
-/// Clones share the same capacity.
+/// A pool of units. Clones share the same capacity.
 #[derive(Debug, Clone)]
 pub struct Pool {
     capacity: u64,
@@ -28,7 +29,7 @@ struct State {
     held: HashMap<String, u64>,
     waiting: VecDeque<Waiter>,
     next: u64,
-    /// The number of the last grant to each first key that holds something or waits.
+    /// The number of the last grant, for each first key with a share or a waiter.
     served: HashMap<String, u64>,
     grants: u64,
 }
@@ -41,7 +42,7 @@ struct Waiter {
     granted: oneshot::Sender<Share>,
 }
 
-/// A part of a pool; given back when dropped.
+/// A part of a pool. It is returned on drop.
 #[derive(Debug)]
 pub struct Share {
     weight: u64,
@@ -50,22 +51,22 @@ pub struct Share {
     state: Arc<Mutex<State>>,
 }
 
-/// More was asked for than the pool will ever have.
+/// The requested weight exceeds the capacity of the pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("{wanted} is more than there is ({capacity})")]
+#[error("{wanted} exceeds the capacity of {capacity}")]
 pub struct NeverFits {
-    /// What was asked for.
+    /// The requested weight.
     pub wanted: u64,
-    /// What there is.
+    /// The capacity.
     pub capacity: u64,
 }
 
 fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
-    // Its numbers are changed together, without anything between that could panic.
+    // The fields change together, and nothing between the changes can panic.
     state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Takes itself out of the queue when the wait is given up.
+/// A place in the queue. It is removed from the queue on drop.
 struct Place<'a> {
     pool: &'a Pool,
     number: u64,
@@ -88,7 +89,7 @@ impl Drop for Place<'_> {
 }
 
 impl Pool {
-    /// A pool of so many units.
+    /// Creates a pool with `capacity` units.
     pub fn new(capacity: u64) -> Self {
         Self {
             capacity,
@@ -96,24 +97,25 @@ impl Pool {
         }
     }
 
-    /// How much there is in all.
+    /// Returns the capacity.
     pub fn capacity(&self) -> u64 {
         self.capacity
     }
 
-    /// How much is handed out now.
+    /// Returns the units that are in use.
     pub fn used(&self) -> u64 {
         lock(&self.state).used
     }
 
-    /// Returns whether a share of this weight has to wait for others under its own caps, whatever else is free.
+    /// Returns true if a share of this weight must wait because of its own limits, even if units
+    /// are free.
     pub fn is_capped(&self, weight: u64, caps: &[Cap]) -> bool {
         !lock(&self.state).fits(weight, caps)
     }
 
-    /// Waits for a share of this weight under these caps. Those whose first key holds least come first; of these, those whose first key was granted a share
-    /// longest ago; within a key, whoever asked first.
-    /// Whoever gives up the wait by dropping the future leaves the queue.
+    /// Waits for a share of this weight under these limits. Waiters are served in this order: the
+    /// first key with the smallest share, then the one that was served longest ago, then the oldest
+    /// waiter. Dropping the future leaves the queue.
     pub async fn take(&self, weight: u64, caps: Vec<Cap>) -> Result<Share, NeverFits> {
         if weight > self.capacity {
             return Err(NeverFits {
@@ -138,7 +140,8 @@ impl Pool {
         deliver(ready);
         let share = (&mut share).await;
         drop(place);
-        // The sender is only dropped after it has sent, or with its place, which is ours.
+        // The sender is dropped only after a send, or with its place in the queue, which this
+        // function holds.
         share.map_err(|_| NeverFits {
             wanted: weight,
             capacity: self.capacity,
@@ -162,7 +165,7 @@ impl State {
             .unwrap_or_default()
     }
 
-    /// Returns when the first key was last granted a share; 0 if never.
+    /// Returns the number of the last grant to the first key; 0 if there was none.
     fn last_served(&self, waiter: &Waiter) -> u64 {
         let first = waiter.caps.first();
         first
@@ -171,7 +174,7 @@ impl State {
             .unwrap_or_default()
     }
 
-    /// Forgets when a key was served that neither holds anything nor waits.
+    /// Removes the last grant of a key without shares and waiters.
     fn forget_if_idle(&mut self, key: &str) {
         let is_first = |waiter: &Waiter| waiter.caps.first().is_some_and(|cap| cap.key == key);
         if !self.held.contains_key(key) && !self.waiting.iter().any(is_first) {
@@ -179,8 +182,9 @@ impl State {
         }
     }
 
-    /// Grants what can be granted. Whoever is next by right and does not fit yet is not overtaken, except by those whom only their own cap stops.
-    /// The shares are delivered by the caller, without the lock.
+    /// Grants as many shares as possible. The next waiter in order is not overtaken if the pool has
+    /// too few units for it. Only waiters that their own limit blocks are overtaken. The caller
+    /// delivers the shares after it has released the lock.
     fn grant(
         &mut self,
         shared: &Arc<Mutex<Self>>,
@@ -232,13 +236,13 @@ impl State {
 
 fn deliver(granted: Vec<(oneshot::Sender<Share>, Share)>) {
     for (waiter, share) in granted {
-        // Whoever has gone meanwhile gives it back: it is in the error, and dropped.
+        // If the receiver is gone, the share is in the error and is dropped.
         drop(waiter.send(share));
     }
 }
 
 impl Share {
-    /// What it weighs.
+    /// Returns the weight.
     pub fn weight(&self) -> u64 {
         self.weight
     }
@@ -278,7 +282,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn shares_are_given_back_when_they_are_dropped() {
+    async fn dropped_shares_are_returned() {
         let pool = Pool::new(10);
         let first = pool.take(8, by("a", 10)).await.unwrap();
         let mut second = Box::pin(pool.take(8, by("b", 10)));
@@ -289,13 +293,13 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_share_that_can_never_fit_is_refused_at_once() {
+    async fn share_above_the_capacity_is_rejected() {
         let error = Pool::new(10).take(11, Vec::new()).await.unwrap_err();
         assert_eq!((error.wanted, error.capacity), (11, 10));
     }
 
     #[tokio::test]
-    async fn a_key_at_its_cap_waits_and_others_overtake_it() {
+    async fn key_at_its_limit_waits_and_other_keys_overtake_it() {
         let pool = Pool::new(10);
         let one = pool.take(3, by("a", 4)).await.unwrap();
         assert!(pool.is_capped(3, &by("a", 4)) && !pool.is_capped(3, &by("b", 4)));
@@ -304,12 +308,12 @@ mod tests {
         assert!(pool.take(3, by("b", 4)).now_or_never().is_some());
         drop(one);
         assert!(two.now_or_never().is_some());
-        // A single share may be larger than the cap.
+        // A single share can exceed the limit.
         assert!(pool.take(9, by("a", 4)).now_or_never().is_some());
     }
 
     #[tokio::test]
-    async fn whoever_holds_least_comes_first() {
+    async fn key_with_the_smallest_share_is_served_first() {
         let pool = Pool::new(4);
         let held = [
             pool.take(2, by("a", 4)).await.unwrap(),
@@ -328,12 +332,12 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_wait_that_is_given_up_leaves_the_queue() {
+    async fn dropped_wait_leaves_the_queue() {
         let pool = Pool::new(4);
         let held = pool.take(1, by("a", 4)).await.unwrap();
         let mut large = Box::pin(pool.take(4, by("b", 4)));
         assert!(large.as_mut().now_or_never().is_none());
-        // Behind it by right.
+        // It is behind the other in the queue.
         let mut small = Box::pin(pool.take(1, by("c", 4)));
         assert!(small.as_mut().now_or_never().is_none());
         drop(large);
@@ -343,7 +347,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn keys_take_turns_however_many_shares_each_waits_for() {
+    async fn keys_are_served_in_turn_for_any_number_of_waiters() {
         let pool = Pool::new(2);
         let held = [
             pool.take(1, by("a", 1)).await.unwrap(),

@@ -1,6 +1,5 @@
-//! Large requests to the API server take a share of the memory: sixteen objects of a content are applied at a time, and each is there as text on its way and
-//! once more in its answer. The user that a request acts as has at most half of it.
-//! Not here: which requests are made (reconcile, cluster).
+//! Memory of large requests to the API server. Sixteen objects are applied at a time, and each
+//! exists as a request and as its response. Each impersonated user gets at most half of the memory.
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -20,17 +19,18 @@ use super::Budget;
 use super::pool::{Pool, Share};
 use bundle_cluster::connection::IMPERSONATE_USER;
 
-/// What all large requests may take together, in bytes: one object of the largest size (3 MiB) in its three forms.
+/// Memory of all large requests, in bytes: one object of the maximum size (3 MiB) in its three
+/// forms.
 const CAPACITY: u64 = 10 << 20;
-/// Requests below this are not counted, in bytes.
+/// Size from which requests are counted, in bytes.
 const SMALL: u64 = 64 << 10;
-/// How often the bytes of a request are there: as sent, as answered, and as read from the answer.
+/// Number of copies of a request: as sent, as received, and as parsed from the response.
 const FORMS: u64 = 3;
-/// How long a request holds its share without an answer. By then it is sent, and its bytes are gone: an API server that waits for somebody's webhook
-/// answers only after that, and must not hold up the requests of others meanwhile.
+/// Time that a request holds its share without a response. Afterwards its bytes are sent. An API
+/// server that waits for a slow webhook must not block requests of other users.
 const UNANSWERED: Duration = Duration::from_secs(2);
 
-/// Makes clients whose large requests wait for each other.
+/// A layer for clients whose large requests wait for each other.
 #[derive(Debug, Clone)]
 pub struct RequestMemory {
     pool: Pool,
@@ -55,7 +55,7 @@ impl<S> Layer<S> for RequestMemory {
     }
 }
 
-/// The client's service with that.
+/// A service with this layer.
 #[derive(Debug, Clone)]
 pub struct Counted<S> {
     inner: S,
@@ -63,7 +63,7 @@ pub struct Counted<S> {
 }
 
 type Frame<B> = http_body::Frame<<B as HttpBody>::Data>;
-/// An answer that holds the share until it is read or dropped.
+/// A response body that holds the share until it is read or dropped.
 type Holding<B> = MapFrame<B, Box<dyn FnMut(Frame<B>) -> Frame<B> + Send>>;
 
 impl<S, B> Service<Request<Body>> for Counted<S>
@@ -87,7 +87,7 @@ where
             &self.pool,
             user.map_or("", |user| user.to_str().unwrap_or_default()),
         );
-        // It begins when it is first polled.
+        // The request is sent when the future is first polled.
         let answer = self.inner.call(request);
         let pool = self.pool.clone();
         async move {
@@ -95,7 +95,8 @@ where
                 let response = answer.await.map_err(Into::into)?;
                 return Ok(response.map(|body| body.map_frame(holding::<B>(None))));
             }
-            // Beyond any object that an API server takes: it says so itself, and gets all of it for the time.
+            // The API server rejects larger requests itself. Until then, such a request holds all
+            // of the memory.
             let weight = bytes.saturating_mul(FORMS).min(CAPACITY);
             let mut share = pool.take(weight, caps.clone()).await?;
             let mut answer = std::pin::pin!(answer);
@@ -116,7 +117,7 @@ where
 
 fn holding<B: HttpBody>(share: Option<Arc<Share>>) -> Box<dyn FnMut(Frame<B>) -> Frame<B> + Send> {
     Box::new(move |frame| {
-        // Held by this closure, which goes with the body.
+        // The closure owns the share, and is dropped with the body.
         let _held = &share;
         frame
     })
@@ -130,7 +131,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_large_request_holds_memory_until_its_answer_is_read() {
+    async fn large_request_holds_memory_until_its_response_is_read() {
         let memory = RequestMemory::default();
         let pool = memory.pool.clone();
         let mut service = ServiceBuilder::new().layer(memory).service(service_fn(
@@ -149,7 +150,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn unanswered_requests_of_one_user_hold_up_nobody() {
+    async fn unanswered_requests_of_one_user_block_no_other_user() {
         let memory = RequestMemory::default();
         let service = ServiceBuilder::new().layer(memory).service(service_fn(
             |request: Request<Body>| async move {
@@ -171,7 +172,7 @@ mod tests {
                 answer.into_body().collect().await.unwrap().to_bytes().len()
             }
         };
-        // Conversion webhooks that do not answer.
+        // Requests that conversion webhooks do not answer.
         let hanging: Vec<_> = (0..6).map(|_| tokio::spawn(ask("ana", "/hangs"))).collect();
         let more: Vec<_> = (0..6).map(|_| tokio::spawn(ask("eve", "/hangs"))).collect();
         tokio::time::sleep(Duration::from_millis(100)).await;

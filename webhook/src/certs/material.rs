@@ -1,9 +1,10 @@
-//! The authority and the serving certificate: what they hold, when they are due, how they are renewed. Pure but for key generation.
-//! Not here: where they are stored (secret) and how they are served (resolver).
+//! The certificate authority and the serving certificate: contents, expiry and renewal. All
+//! functions except key generation are pure. `secret` stores the certificates, and `resolver`
+//! serves them.
 //!
-//! An authority is replaced in two steps, so that no API server ever meets a certificate whose authority it has not been
-//! told: the new authority first joins the trusted ones; the serving certificate follows it after `OVERLAP`. The old
-//! authority stays trusted until it ends.
+//! An authority is replaced in two steps, so that each API server trusts the authority of a
+//! certificate before it is served. First, the new authority is added to the trusted ones. After
+//! `OVERLAP`, it issues the serving certificate. The old authority stays trusted until it expires.
 
 use std::time::Duration as StdDuration;
 
@@ -18,62 +19,64 @@ use super::x509::{Facts, NotACertificate};
 const DAY: SignedDuration = SignedDuration::from_hours(24);
 const AUTHORITY_LIFE: SignedDuration = SignedDuration::from_hours(24 * 365 * 3);
 const SERVING_LIFE: SignedDuration = SignedDuration::from_hours(24 * 90);
-/// How long a new authority is announced before a certificate of it is served.
+/// Time between the announcement of a new authority and the first certificate that it issues.
 const OVERLAP: SignedDuration = SignedDuration::from_hours(1);
-/// Certificates begin this much in the past, for API servers whose clock is behind.
+/// Time by which certificates are backdated, for API servers whose clock is late.
 const SKEW: SignedDuration = SignedDuration::from_mins(5);
 
-/// What is stored, all of it PEM.
+/// The stored data, all as PEM.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct Material {
-    /// The current authority's key: PKCS#8.
+    /// Key of the current authority, as PKCS#8.
     pub(super) authority_key: String,
     /// The current authority.
     pub(super) authority: String,
-    /// All authorities to trust, the current one first.
+    /// All trusted authorities, the current one first.
     pub(super) trusted: String,
-    /// The serving key: PKCS#8.
+    /// Serving key, as PKCS#8.
     pub(super) key: String,
-    /// The serving certificate.
+    /// Serving certificate.
     pub(super) certificate: String,
 }
 
-/// What has to be made anew.
+/// The parts that must be renewed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Due {
     Nothing,
-    /// The serving certificate, for exactly our names.
+    /// The serving certificate, with exactly the configured names.
     Serving,
-    /// The serving certificate, for its names and the missing ones: another replica may want those.
+    /// The serving certificate, with the configured names in addition to its own: another replica
+    /// can need those.
     Names,
-    /// The authority joins the trusted ones; the serving certificate stays.
+    /// The authority, which is added to the trusted ones. The serving certificate stays.
     Authority,
-    /// All of it at once: there is nothing left that is valid.
+    /// Everything, because no part is valid any more.
     Everything,
 }
 
-/// Material that cannot be used or made.
+/// Stored certificates are invalid, or new ones cannot be created.
 #[derive(Debug, thiserror::Error)]
 pub enum MaterialError {
-    /// A certificate in it does not parse.
-    #[error("the stored {what} is unreadable")]
+    /// A stored certificate cannot be parsed.
+    #[error("the stored {what} cannot be parsed")]
     Unreadable {
-        /// Which.
+        /// The certificate.
         what: &'static str,
-        /// Why.
+        /// The cause.
         source: NotACertificate,
     },
-    /// A key could not be generated or a certificate not signed.
-    #[error("cannot make the {what}")]
+    /// A key cannot be generated, or a certificate cannot be signed.
+    #[error("cannot create the {what}")]
     Make {
-        /// Which.
+        /// The certificate.
         what: &'static str,
-        /// Why.
+        /// The cause.
         source: rcgen::Error,
     },
 }
 
-/// What there is to do about `material` at `now`, where the serving certificate shall bear `names`.
+/// Returns the parts of `material` that must be renewed at `now`. The serving certificate must
+/// contain `names`.
 pub(super) fn due(
     material: &Material,
     names: &[String],
@@ -86,7 +89,7 @@ pub(super) fn due(
     } else if past_two_thirds(&authority, now) {
         Due::Authority
     } else if past_two_thirds(&serving, now)
-        // The announced authority takes over, once the API servers know it.
+        // After the overlap, the announced authority issues the certificates.
         || (serving.issuer != authority.subject && authority.not_before + SKEW + OVERLAP <= now)
     {
         Due::Serving
@@ -97,7 +100,7 @@ pub(super) fn due(
     })
 }
 
-/// Makes all of it anew.
+/// Creates an authority and a serving certificate.
 pub(super) fn create(names: &[String], now: Timestamp) -> Result<Material, MaterialError> {
     let (authority, authority_key) = new_authority(now)?;
     let issuer = issuer(&authority, &authority_key)?;
@@ -111,7 +114,7 @@ pub(super) fn create(names: &[String], now: Timestamp) -> Result<Material, Mater
     })
 }
 
-/// Makes what is due.
+/// Renews the parts in `due`.
 pub(super) fn renew(
     old: &Material,
     due: Due,
@@ -158,7 +161,7 @@ pub(super) fn renew(
     }
 }
 
-/// When the serving certificate ends.
+/// Returns the expiry of the serving certificate.
 pub(super) fn ends(material: &Material) -> Result<Timestamp, MaterialError> {
     Ok(facts(&material.certificate, "serving certificate")?.not_after)
 }
@@ -172,7 +175,7 @@ fn past_two_thirds(facts: &Facts, now: Timestamp) -> bool {
     now >= facts.not_before + life / 3 * 2
 }
 
-/// Those of `trusted` that have not ended.
+/// Returns those of `trusted` that have not expired.
 fn still_valid(trusted: &str, now: Timestamp) -> String {
     trusted
         .split_inclusive("-----END CERTIFICATE-----")
@@ -188,7 +191,8 @@ fn new_authority(now: Timestamp) -> Result<(String, String), MaterialError> {
     };
     let key = KeyPair::generate().map_err(told)?;
     let mut params = params(now, AUTHORITY_LIFE);
-    // Its name is its own: certificates are told apart by the name of their issuer.
+    // Each authority has a unique name, because certificates are matched by the name of their
+    // issuer.
     params.distinguished_name.push(
         DnType::CommonName,
         format!("bundle-webhook-ca {:016x}", rand::random::<u64>()),
@@ -264,7 +268,7 @@ mod tests {
             .count()
     }
 
-    /// Does what is due until nothing is, and says what it was.
+    /// Renews until nothing is due. Returns the renewed parts.
     fn settle(material: &mut Material, names: &[String], now: Timestamp) -> Vec<Due> {
         let mut done = Vec::new();
         loop {
@@ -280,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_certificate_bears_its_names_and_is_not_due() {
+    fn new_certificate_has_its_names_and_is_not_due() {
         let material = create(&names(), NOW).unwrap();
         let facts = Facts::of(&material.certificate).unwrap();
         assert_eq!(facts.names, names());
@@ -290,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn the_serving_certificate_is_renewed_after_two_thirds_of_its_life_by_the_same_authority() {
+    fn serving_certificate_is_renewed_after_two_thirds_of_its_lifetime() {
         let mut material = create(&names(), NOW).unwrap();
         let before = material.clone();
         assert_eq!(settle(&mut material, &names(), NOW + DAY * 59), []);
@@ -304,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_name_joins_those_that_another_replica_wanted() {
+    fn missing_name_is_added_to_those_of_another_replica() {
         let mut material = create(&names(), NOW).unwrap();
         let other = vec!["hook.sys.svc".to_owned(), "hook.example.com".to_owned()];
         assert_eq!(settle(&mut material, &other, NOW), [Due::Names]);
@@ -312,10 +316,10 @@ mod tests {
     }
 
     #[test]
-    fn a_new_authority_is_trusted_long_before_it_signs_what_is_served() {
+    fn new_authority_is_trusted_before_it_issues_the_serving_certificate() {
         let mut material = create(&names(), NOW).unwrap();
         let day = NOW + DAY * (365 * 2 + 1);
-        // The serving certificate has been renewed all along.
+        // The serving certificate was renewed regularly until then.
         material = renew(&material, Due::Serving, &names(), day - DAY).unwrap();
         let before = material.clone();
 
@@ -338,14 +342,14 @@ mod tests {
         );
         assert_eq!(trusted(&material), 2);
 
-        // The old one is forgotten once it has ended, with the next renewal.
+        // The expired authority is removed with the next renewal.
         let later = NOW + DAY * (365 * 3 + 1);
         assert_eq!(settle(&mut material, &names(), later), [Due::Serving]);
         assert_eq!(trusted(&material), 1);
     }
 
     #[test]
-    fn material_that_slept_past_its_end_is_made_anew() {
+    fn expired_certificates_are_created_again() {
         let mut material = create(&names(), NOW).unwrap();
         let late = NOW + DAY * 365 * 4;
         assert_eq!(settle(&mut material, &names(), late), [Due::Everything]);
@@ -353,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_certificate_is_named() {
+    fn error_names_the_invalid_certificate() {
         let material = Material {
             certificate: "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n".into(),
             ..create(&names(), NOW).unwrap()
@@ -361,7 +365,7 @@ mod tests {
         let error = due(&material, &names(), NOW).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "the stored serving certificate is unreadable"
+            "the stored serving certificate cannot be parsed"
         );
     }
 }

@@ -1,5 +1,5 @@
-//! The keeper of our own certificates, stamp key and webhook registrations: looks after them all the time, never stops serving on an error.
-//! Not here: the TLS listener (server::admission_listener).
+//! Certificates, stamp key and webhook registrations of this installation: checks them
+//! periodically, and renews or repairs them. An error never stops the listener.
 
 mod material;
 mod path;
@@ -26,14 +26,15 @@ use crate::readiness::Gate;
 use crate::registrations::RegistrationError;
 use crate::shared::{Shared, StampKey};
 
-/// How often the Secrets are looked at. By content: a mounted file is not watched, and neither are these.
+/// Interval of checks. Neither mounted files nor Secrets are watched; their contents are compared.
 const LOOK: Duration = Duration::from_secs(15);
-/// How soon after a look that failed.
+/// Delay after a failed check.
 const AGAIN: Duration = Duration::from_secs(2);
-/// How soon at most after somebody touched a registration: two programs that disagree must not race.
+/// Minimum delay after another client changed a registration, so that two programs that disagree do
+/// not compete at full speed.
 const SETTLE: Duration = Duration::from_millis(200);
 
-/// Why a look failed.
+/// The error of a check.
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "each wraps the error that says it")]
 pub enum KeeperError {
@@ -47,18 +48,18 @@ pub enum KeeperError {
     Serve(#[from] ServeError),
 }
 
-/// The stamp key in the state namespace, made if there is none.
+/// Returns the stamp key of the state namespace. Creates it if it does not exist.
 pub async fn stamp_key(client: Client, namespace: &str) -> Result<StampKey, SecretError> {
     secret::stamp(&Api::namespaced(client, namespace)).await
 }
 
-/// The tokens of callers as they are stored now: another replica may have rotated them.
+/// Reads the current tokens. Another replica can have rotated them.
 pub(crate) async fn read_tokens(shared: &Shared) -> Result<Tokens, SecretError> {
     let secrets = Api::namespaced(shared.client(), &shared.settings.state_namespace);
     path::tokens(&secrets, path::Rotation::default()).await
 }
 
-/// Looks after everything until `shutdown`.
+/// Checks and renews everything until `shutdown`.
 pub async fn keep(shared: Arc<Shared>, resolver: Arc<Resolver>, shutdown: CancellationToken) {
     let mut registrar = Registrar::new(&shared);
     loop {
@@ -70,7 +71,7 @@ pub async fn keep(shared: Arc<Shared>, resolver: Arc<Resolver>, shutdown: Cancel
                 shared.metrics.refresh_failed();
                 tracing::warn!(
                     error = crate::chain(&error),
-                    "certificates and registrations: trying again soon"
+                    "check of certificates and registrations failed; it is retried"
                 );
                 AGAIN
             }
@@ -104,7 +105,8 @@ async fn look(
     let settings = &shared.settings;
     let secrets: Api<Secret> = Api::namespaced(shared.client(), &settings.state_namespace);
     let material = secret::tls(&secrets, &settings.names, Timestamp::now()).await?;
-    // First who is to be trusted, then what is served; but a first certificate is better served than not.
+    // The authority is registered before its certificate is served. Only the first certificate is
+    // served in any case.
     let registered = registrar.look(shared, &secrets, &material.trusted).await;
     if registered.is_ok() || !shared.readiness.is_open(Gate::Certificate) {
         resolver.serve(&material)?;
@@ -116,15 +118,13 @@ async fn look(
     registered?;
     let key = secret::stamp(&secrets).await?;
     if key.bytes() != shared.stamp_key().bytes() {
-        tracing::warn!(
-            "the stamp key was changed; what was stamped with the old one counts as not stamped"
-        );
+        tracing::warn!("the stamp key was changed; stamps of the old key are invalid");
         shared.set_stamp_key(key);
     }
     Ok(())
 }
 
-/// For tests of the listener: a resolver that serves for `names`, and who signed it (PEM).
+/// Returns a resolver that serves for `names`, and its authority (PEM). For tests of the listener.
 #[cfg(test)]
 pub(crate) fn serving(names: &[&str]) -> (Arc<Resolver>, String) {
     let resolver = Arc::new(Resolver::default());
@@ -132,7 +132,7 @@ pub(crate) fn serving(names: &[&str]) -> (Arc<Resolver>, String) {
     (resolver, trusted)
 }
 
-/// For tests of the listener: another certificate of another authority, from now on.
+/// Serves another certificate of another authority. For tests of the listener.
 #[cfg(test)]
 pub(crate) fn serve_anew(resolver: &Resolver, names: &[&str]) -> String {
     let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();

@@ -1,5 +1,5 @@
-//! The Secret with the tokens of our paths: read, made, and replaced when a rotation is due. All replicas share it.
-//! Not here: which callers are accepted (caller), and the registrations that get the path (registrations).
+//! The Secret with the tokens of webhook paths: reads, creates and rotates them. All replicas share
+//! it. `caller` checks callers, and `registrations` sets the path.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,30 +12,31 @@ use kube::Api;
 use super::secret::{Next, SecretError, settle};
 use crate::caller::{OVERLAP, Token, Tokens};
 
-/// The Secret.
+/// Name of the Secret.
 const PATH: &str = "bundle-webhook-path";
 const CURRENT: &str = "current";
 const PREVIOUS: &str = "previous";
 const ROTATED: &str = "rotated";
 
-/// What makes a rotation due.
+/// The reasons for a rotation.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Rotation {
-    /// This process has just started.
+    /// True if this process has just started.
     pub(super) at_start: bool,
-    /// How long a token is used; `None`: as long as nothing else happens.
+    /// Lifetime of a token. `None`: unlimited.
     pub(super) interval: Option<Duration>,
-    /// When a gap in the registrations began that has ended.
+    /// Start of a gap in the registrations that has ended.
     pub(super) gap: Option<Timestamp>,
 }
 
 impl Rotation {
-    /// Whether tokens that were made at `rotated` have to be replaced at `now`. One rotation answers a gap for all replicas. Replicas that start together rotate
-    /// once, since each rotation ends the token before the previous one.
+    /// Returns true if tokens from `rotated` must be replaced at `now`. One rotation per gap is
+    /// sufficient for all replicas. Replicas that start together rotate once, because each rotation
+    /// invalidates the token before the previous one.
     pub(super) fn is_due(&self, rotated: Timestamp, now: Timestamp) -> bool {
         let age = Duration::try_from(now.duration_since(rotated)).unwrap_or_default();
         let is_older = |limit: Duration| age >= limit;
-        // Made by a clock that is far ahead of ours.
+        // The clock of the replica that created them was far ahead.
         let is_ahead = rotated.duration_since(now) > SignedDuration::from_hours(1);
         is_ahead
             || self.gap.is_some_and(|began| rotated < began)
@@ -44,7 +45,7 @@ impl Rotation {
     }
 }
 
-/// The tokens as they are stored, made if there are none, and rotated if that is due.
+/// Returns the stored tokens. Creates or rotates them if necessary.
 pub(super) async fn tokens(
     secrets: &Api<Secret>,
     rotation: Rotation,
@@ -91,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn tokens_are_read_back_as_they_were_written_and_spoilt_ones_are_not() {
+    fn written_tokens_are_read_back_and_invalid_ones_are_ignored() {
         let first = Tokens::rotate(None, ROTATED_AT);
         let second = Tokens::rotate(Some(first.clone()), after(1));
         for tokens in [first, second] {

@@ -1,5 +1,5 @@
-//! Keeps our registrations right: our authority and the current path in both, and rotation of that path.
-//! Not here: what is wrong with a registration and since when it is intact (registrations).
+//! Maintains the webhook registrations: sets the authority and the current path in both, and
+//! rotates the path. `registrations` detects faults.
 
 use std::time::Duration;
 
@@ -15,12 +15,12 @@ use crate::registrations::{Change, Identity, Keeper};
 use crate::settings::Settings;
 use crate::shared::Shared;
 
-/// One per process.
+/// Registration maintenance of one process.
 pub(super) struct Registrar {
     keeper: Keeper,
-    /// The authorities to trust, PEM.
+    /// The trusted authorities (PEM).
     trusted: String,
-    /// No path has been rotated since this process started.
+    /// True until this process has rotated a path.
     at_start: bool,
 }
 
@@ -34,12 +34,12 @@ impl Registrar {
         }
     }
 
-    /// The next change of a registration; may be dropped and asked again.
+    /// Returns the next change of a registration. It is cancel-safe.
     pub(super) async fn changed(&mut self) -> Change {
         self.keeper.changed().await
     }
 
-    /// Takes a change into account. Returns whether [`Registrar::look`] has something to do.
+    /// Evaluates a change. Returns true if [`Registrar::look`] must run.
     pub(super) async fn observe(&mut self, shared: &Shared, change: Change) -> bool {
         let settings = &shared.settings;
         let Some(tokens) = shared.paths.tokens() else {
@@ -49,10 +49,10 @@ impl Registrar {
         if !change.may_be_ours(&settings.registration, &identity) {
             return self.keeper.observe(&change, &identity, Timestamp::now());
         }
-        // What looks altered may be what another replica has renewed.
+        // Another replica can have renewed the tokens or the authority.
         if let Err(error) = self.refresh(shared).await {
             let error = crate::chain(&error);
-            tracing::warn!(error, "cannot read our own Secrets again");
+            tracing::warn!(error, "cannot read the Secrets of tokens and certificates");
         }
         let tokens = shared.paths.tokens().unwrap_or(tokens);
         let identity = self::identity(settings, &self.trusted, &tokens);
@@ -69,7 +69,8 @@ impl Registrar {
         Ok(())
     }
 
-    /// Reads both registrations and puts right what is ours in them. As long as something else is wrong, nothing is changed, and the path is not rotated.
+    /// Reads both registrations, and repairs the fields that belong to the webhook. If other fields
+    /// are wrong, nothing is changed and the path is not rotated.
     pub(super) async fn look(
         &mut self,
         shared: &Shared,
@@ -95,7 +96,7 @@ impl Registrar {
         if rotation.is_due(tokens.rotated, Timestamp::now()) {
             tokens = path::tokens(secrets, rotation).await?;
             shared.paths.set(tokens.clone());
-            tracing::info!("the path of the registrations is rotated");
+            tracing::info!("rotated the path of the registrations");
         }
         let identity = identity(settings, &self.trusted, &tokens);
         self.keeper.repair(&identity).await?;
@@ -105,7 +106,8 @@ impl Registrar {
         Ok(())
     }
 
-    /// How long until the path has to be rotated; `None` as long as nothing but a repaired registration leads to that.
+    /// Returns the time until the next rotation of the path. `None` if only a repaired registration
+    /// leads to one.
     pub(super) fn rotates_in(&self, shared: &Shared) -> Option<Duration> {
         let interval = shared.settings.path_rotation_interval;
         let interval = interval.filter(|_| self.keeper.is_repairable())?;

@@ -1,5 +1,5 @@
-//! The certificate that TLS handshakes are answered with; replaced while serving.
-//! Not here: where it comes from (secret) and when it is renewed (material).
+//! The certificate for TLS handshakes. It can be replaced at any time. `secret` loads it, and
+//! `material` decides about its renewal.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,31 +13,32 @@ use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 
 use super::material::Material;
 
-/// Why material cannot be served.
+/// The reason why a certificate cannot be served.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
-    /// One of the two is not what its name says.
-    #[error("the {what} is not readable PEM")]
+    /// The certificate or the key cannot be parsed.
+    #[error("the {what} is invalid PEM")]
     Pem {
-        /// Which.
+        /// The part.
         what: &'static str,
-        /// Why.
+        /// The cause.
         source: rustls_pki_types::pem::Error,
     },
-    /// The key is of a kind that we do not serve, or belongs to another certificate.
-    #[error("the serving key does not fit its certificate")]
+    /// The type of the key is not supported, or the key belongs to another certificate.
+    #[error("the serving key does not match its certificate")]
     Key {
-        /// Why.
+        /// The cause.
         source: rustls::Error,
     },
 }
 
-/// Holds the certificate in use. Before the first one every handshake fails.
+/// Holds the current certificate. Without one, every handshake fails.
 #[derive(Default)]
 pub struct Resolver(ArcSwapOption<CertifiedKey>);
 
 impl Resolver {
-    /// Serves `material` from the next handshake on; on an error, what was served before stays.
+    /// Serves `material` from the next handshake on. After an error, the previous certificate stays
+    /// in use.
     pub(super) fn serve(&self, material: &Material) -> Result<(), ServeError> {
         let chain = CertificateDer::pem_slice_iter(material.certificate.as_bytes())
             .collect::<Result<Vec<_>, _>>()
@@ -79,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_of_another_certificate_is_refused_and_what_was_served_stays() {
+    fn rejects_key_of_another_certificate_and_keeps_the_previous_one() {
         let now = Timestamp::UNIX_EPOCH;
         let names = ["hook.sys.svc".to_owned()];
         let good = create(&names, now).unwrap();

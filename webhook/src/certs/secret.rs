@@ -1,5 +1,5 @@
-//! Our two Secrets: read, created if absent, replaced when due. Races between replicas are settled by the API server.
-//! Not here: what a certificate is and when it is due (material).
+//! The Secrets of certificates and stamp key: reads, creates and replaces them. The API server
+//! detects conflicts between replicas. `material` decides about renewals.
 
 use std::collections::BTreeMap;
 
@@ -15,9 +15,9 @@ use rand::RngCore as _;
 use super::material::{Due, Material, MaterialError, create, due, renew};
 use crate::shared::StampKey;
 
-/// Authority and serving certificate.
+/// Name of the Secret with authority and serving certificate.
 const TLS: &str = "bundle-webhook-tls";
-/// The key of the admission stamp.
+/// Name of the Secret with the key of admission stamps.
 const STAMP: &str = "bundle-webhook-stamp";
 
 const AUTHORITY_KEY: &str = "ca.key";
@@ -28,40 +28,41 @@ const CERTIFICATE: &str = "tls.crt";
 const STAMP_KEY: &str = "key";
 
 const STAMP_KEY_BYTES: usize = 32;
-/// Others win a race at most as often as there are replicas.
+/// Maximum number of attempts. Each replica can cause one conflict.
 const ATTEMPTS: usize = 10;
 
-/// Why a Secret of ours is not in order.
+/// The reason why a Secret is not usable.
 #[derive(Debug, thiserror::Error)]
 pub enum SecretError {
-    /// The API server refused or was not to be reached.
+    /// A request to the API server failed.
     #[error("cannot {action} Secret {name}")]
     Api {
         /// `read`, `create` or `replace`.
         action: &'static str,
-        /// Which.
+        /// Name of the Secret.
         name: &'static str,
-        /// Why.
+        /// The cause.
         source: kube::Error,
     },
-    /// What is in it cannot be used, or nothing could be made.
+    /// Its content is invalid, or new content cannot be created.
     #[error(transparent)]
     Material(#[from] MaterialError),
-    /// Somebody else changed it each time that we had read it.
-    #[error("Secret {name} changed under our hands {ATTEMPTS} times")]
+    /// Another client changed it after each read.
+    #[error("Secret {name} was changed by another client {ATTEMPTS} times")]
     Contended {
-        /// Which.
+        /// Name of the Secret.
         name: &'static str,
     },
 }
 
-/// What to do with a Secret after a look at it.
+/// The decision after reading a Secret.
 pub(super) enum Next<T> {
     Keep(T),
     Write(BTreeMap<String, ByteString>),
 }
 
-/// The certificate material that all replicas share, made or renewed if that is due at `now`.
+/// Returns the certificates that all replicas share. Creates or renews them if they are due at
+/// `now`.
 pub(super) async fn tls(
     secrets: &Api<Secret>,
     names: &[String],
@@ -71,7 +72,7 @@ pub(super) async fn tls(
         let Some(old) = data.map(read) else {
             return Ok(Next::Write(write(create(names, now)?)));
         };
-        // What somebody has spoilt is made anew: serving no certificate helps nobody.
+        // An invalid Secret is replaced, because the listener needs a certificate.
         let step = old.as_ref().map(|old| due(old, names, now));
         match (old, step) {
             (Some(old), Some(Ok(Due::Nothing))) => Ok(Next::Keep(old)),
@@ -80,7 +81,7 @@ pub(super) async fn tls(
                 Ok(Next::Write(write(renew(&old, step, names, now)?)))
             }
             _ => {
-                tracing::warn!("Secret {TLS} is incomplete or unreadable; making it anew");
+                tracing::warn!("Secret {TLS} is incomplete or invalid; it is created again");
                 Ok(Next::Write(write(create(names, now)?)))
             }
         }
@@ -88,7 +89,7 @@ pub(super) async fn tls(
     .await
 }
 
-/// The stamp key that all replicas share, made if there is none.
+/// Returns the stamp key that all replicas share. Creates it if it does not exist.
 pub(super) async fn stamp(secrets: &Api<Secret>) -> Result<StampKey, SecretError> {
     settle(secrets, STAMP, |data| {
         let key = data.and_then(|data| data.get(STAMP_KEY));
@@ -97,7 +98,7 @@ pub(super) async fn stamp(secrets: &Api<Secret>) -> Result<StampKey, SecretError
         }
         if data.is_some() {
             tracing::warn!(
-                "Secret {STAMP} holds no key of {STAMP_KEY_BYTES} bytes; making one: what was stamped before must be written again"
+                "Secret {STAMP} has no key of {STAMP_KEY_BYTES} bytes; a new one is created: objects that were stamped before must be written again"
             );
         }
         let mut key = vec![0; STAMP_KEY_BYTES];
@@ -110,7 +111,8 @@ pub(super) async fn stamp(secrets: &Api<Secret>) -> Result<StampKey, SecretError
     .await
 }
 
-/// Reads, decides, writes; and reads again, so that what is returned is always what is stored.
+/// Reads a Secret, and writes the decided content until the stored content is accepted. So the
+/// returned value is always stored.
 pub(super) async fn settle<T>(
     secrets: &Api<Secret>,
     name: &'static str,
@@ -146,7 +148,7 @@ pub(super) async fn settle<T>(
                 let created = secrets.create(&PostParams::default(), &secret).await;
                 ("create", created)
             }
-            // The resourceVersion goes along: who comes second is told so.
+            // The resourceVersion makes the second writer fail with a conflict.
             Some(secret) => {
                 let secret = Secret {
                     data: Some(data),
@@ -197,7 +199,7 @@ mod tests {
 
     use super::*;
 
-    /// An API server that expects these requests in this order, and gives these answers.
+    /// Returns an API server that expects these requests in this order, and sends these responses.
     fn scripted(
         script: Vec<(Method, &'static str, StatusCode, Value)>,
     ) -> (Api<Secret>, tokio::task::JoinHandle<()>) {
@@ -228,7 +230,7 @@ mod tests {
     const TLS_ONE: &str = "/api/v1/namespaces/sys/secrets/bundle-webhook-tls";
 
     #[tokio::test]
-    async fn of_two_replicas_that_start_at_once_both_use_what_the_first_has_stored() {
+    async fn replicas_that_start_together_use_the_key_that_was_stored_first() {
         let first = BTreeMap::from([(STAMP_KEY.to_owned(), ByteString(vec![7; 32]))]);
         let (secrets, serving) = scripted(vec![
             (
@@ -251,7 +253,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_key_that_is_too_short_is_replaced() {
+    async fn key_that_is_too_short_is_replaced() {
         let short = BTreeMap::from([(STAMP_KEY.to_owned(), ByteString(vec![7; 8]))]);
         let long = BTreeMap::from([(STAMP_KEY.to_owned(), ByteString(vec![8; 32]))]);
         let (secrets, serving) = scripted(vec![
@@ -264,7 +266,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn spoilt_certificates_are_made_anew_and_good_ones_kept() {
+    async fn invalid_certificates_are_created_again_and_valid_ones_kept() {
         let now = Timestamp::now();
         let names = ["hook.sys.svc".to_owned()];
         let good = write(create(&names, now).unwrap());
@@ -296,7 +298,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_refusal_names_the_action_and_the_secret() {
+    async fn error_names_the_action_and_the_secret() {
         let (secrets, serving) = scripted(vec![(
             Method::GET,
             ONE,

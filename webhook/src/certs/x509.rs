@@ -1,5 +1,4 @@
-//! Facts of a certificate that we decide by: when it is valid, for which names, who issued it.
-//! Not here: what follows from them (material).
+//! The properties of a certificate that decisions use: validity, names and issuer.
 
 use std::net::IpAddr;
 
@@ -9,19 +8,19 @@ use rustls_pki_types::pem::PemObject as _;
 use x509_parser::extensions::GeneralName;
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
-/// What we look at.
+/// The properties of a certificate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Facts {
     pub(super) not_before: Timestamp,
     pub(super) not_after: Timestamp,
-    /// DNS names and addresses, as text.
+    /// DNS names and IP addresses, as text.
     pub(super) names: Vec<String>,
-    /// DER of the names, to compare.
+    /// Subject and issuer in DER, for comparison.
     pub(super) subject: Vec<u8>,
     pub(super) issuer: Vec<u8>,
 }
 
-/// A certificate that cannot be read.
+/// A certificate that cannot be parsed.
 #[derive(Debug, thiserror::Error)]
 #[error("not a certificate: {reason}")]
 pub struct NotACertificate {
@@ -29,7 +28,7 @@ pub struct NotACertificate {
 }
 
 impl Facts {
-    /// Of the first certificate in `pem`.
+    /// Reads the first certificate in `pem`.
     pub(super) fn of(pem: &str) -> Result<Self, NotACertificate> {
         let unreadable = |reason: String| NotACertificate { reason };
         let der = CertificateDer::from_pem_slice(pem.as_bytes())

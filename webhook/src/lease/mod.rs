@@ -1,5 +1,5 @@
-//! Who reconciles: a Lease of coordination.k8s.io, taken, renewed and given back; the reconciler runs only while it is held.
-//! Not here: the rules of taking (rules) and what the reconciler does.
+//! Leader election with a Lease of coordination.k8s.io. The reconciler runs only on the leader.
+//! `rules` has the rules.
 
 mod rules;
 
@@ -19,12 +19,12 @@ use self::rules::{Candidate, INSTANCE, Sighting, Step};
 use crate::BoxError;
 use crate::metrics::Metrics;
 
-/// The Lease's name, in the system namespace.
+/// Name of the Lease in the system namespace.
 const NAME: &str = "bundle-webhook";
-/// How long a reconciler that has lost the lease may take to stop, before it is dropped where it stands.
+/// Time limit for the reconciler to stop after the lease was lost. Afterwards it is dropped.
 const STOP: Duration = Duration::from_secs(3);
 
-/// This replica's part in the election.
+/// The leader election of this replica.
 pub struct Election {
     leases: Api<Lease>,
     candidate: Candidate,
@@ -33,7 +33,7 @@ pub struct Election {
 }
 
 impl Election {
-    /// A candidate of that identity, which has to differ between replicas.
+    /// Creates a candidate. The identity must differ between replicas.
     pub fn new(leases: Api<Lease>, identity: String, duration: Duration, metrics: Metrics) -> Self {
         Self {
             leases,
@@ -43,8 +43,8 @@ impl Election {
         }
     }
 
-    /// Runs `work` whenever the lease is held, with a token that ends when it is lost; returns when `work` ends by
-    /// itself or after `shutdown`, and then gives the lease back.
+    /// Runs `work` while this replica is the leader. The token of `work` is cancelled when the
+    /// lease is lost. Returns when `work` ends or after `shutdown`, and then releases the lease.
     pub async fn lead<W, F>(mut self, shutdown: CancellationToken, work: W) -> Result<(), BoxError>
     where
         W: Fn(CancellationToken) -> F,
@@ -55,7 +55,10 @@ impl Election {
                 lease = self.acquire() => lease,
                 () = shutdown.cancelled() => return Ok(()),
             };
-            tracing::info!(identity = self.candidate.identity(), "leading");
+            tracing::info!(
+                identity = self.candidate.identity(),
+                "acquired the lease: this replica is the leader"
+            );
             self.metrics.leading(true);
             let stop = shutdown.child_token();
             let mut running = Box::pin(work(stop.clone()));
@@ -68,16 +71,16 @@ impl Election {
                 self.give_back().await;
                 return ended;
             }
-            tracing::warn!("the lease is lost; this replica stops reconciling");
+            tracing::warn!("lost the lease; this replica stops reconciling");
             stop.cancel();
-            // Dropping it ends it in any case.
+            // Dropping the future ends it after the time limit.
             if let Ok(ended) = timeout(STOP, running).await {
                 ended?;
             }
         }
     }
 
-    /// Until the lease is ours.
+    /// Waits until this replica holds the lease.
     async fn acquire(&mut self) -> Lease {
         let mut seen: Option<Sighting> = None;
         loop {
@@ -86,7 +89,7 @@ impl Election {
                 Ok(None) => {}
                 Err(error) => tracing::warn!(
                     error = crate::chain(&error),
-                    "cannot look at the lease; trying again"
+                    "cannot read the lease; the request is retried"
                 ),
             }
             sleep(rules::retry(self.duration)).await;
@@ -117,7 +120,8 @@ impl Election {
         }
     }
 
-    /// Renews until the lease is lost: somebody else has it, or nobody was reached for so long that somebody may.
+    /// Renews the lease until it is lost: another replica holds it, or the API server was
+    /// unreachable for so long that another replica can acquire it.
     async fn keep(&self, mut lease: Lease) {
         let mut renewed = Instant::now();
         loop {
@@ -138,7 +142,7 @@ impl Election {
                     Ok(None) => return,
                     Err(error) => tracing::warn!(
                         error = crate::chain(&error),
-                        "cannot renew the lease; trying again"
+                        "cannot renew the lease; the request is retried"
                     ),
                 }
                 tokio::select! {
@@ -149,13 +153,13 @@ impl Election {
         }
     }
 
-    /// One renewal; `None` if the lease is somebody else's.
+    /// Renews the lease once. Returns `None` if another replica holds it.
     async fn renew(&self, lease: &Lease) -> Result<Option<Lease>, kube::Error> {
         let mut lease = lease.clone();
         rules::touch(&mut lease, now());
         match ByName(&self.leases).replace(NAME, &lease).await {
             Ok(lease) => Ok(Some(lease)),
-            // Somebody wrote to it; perhaps only a label.
+            // Another client changed the object, possibly only a label.
             Err(kube::Error::Api(status)) if status.code == 409 => {
                 let found = ByName(&self.leases).get(NAME).await?;
                 if !self.candidate.holds(&found) {
@@ -169,7 +173,8 @@ impl Election {
         }
     }
 
-    /// So that another replica need not wait. If it fails, the lease runs out.
+    /// Releases the lease, so that another replica can acquire it immediately. If that fails, the
+    /// lease expires.
     async fn give_back(&self) {
         let outcome = async {
             let Some(mut lease) = ByName(&self.leases).get_opt(NAME).await? else {
@@ -188,17 +193,17 @@ impl Election {
             ByName(&self.leases).replace(NAME, &lease).await.map(drop)
         };
         match timeout(STOP, outcome).await {
-            Ok(Ok(())) => tracing::info!("the lease is given back"),
+            Ok(Ok(())) => tracing::info!("released the lease"),
             Ok(Err(error)) => {
                 let error: kube::Error = error;
-                tracing::warn!(error = crate::chain(&error), "cannot give the lease back");
+                tracing::warn!(error = crate::chain(&error), "cannot release the lease");
             }
-            Err(_) => tracing::warn!("cannot give the lease back in time"),
+            Err(_) => tracing::warn!("cannot release the lease in time"),
         }
     }
 }
 
-/// Who writes second has lost the race, which is no error.
+/// A conflict means that another replica was faster.
 fn won(outcome: Result<Lease, kube::Error>) -> Result<Option<Lease>, kube::Error> {
     match outcome {
         Ok(lease) => Ok(Some(lease)),
@@ -234,7 +239,7 @@ mod tests {
         (election, server)
     }
 
-    /// Expects a request, gives the answer, and returns what was sent.
+    /// Expects a request, sends the response, and returns the body of the request.
     async fn exchange(
         server: &mut Server,
         method: Method,
@@ -265,7 +270,7 @@ mod tests {
         lease
     }
 
-    /// Takes a lease that is not there yet.
+    /// Acquires a lease that does not exist yet.
     async fn take(server: &mut Server) -> Value {
         let missing = failure(StatusCode::NOT_FOUND);
         exchange(server, Method::GET, StatusCode::NOT_FOUND, missing).await;
@@ -279,7 +284,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn work_begins_with_the_lease_and_the_lease_is_given_back_with_its_end() {
+    async fn work_starts_with_the_lease_which_is_released_at_its_end() {
         let (election, mut server) = election();
         let shutdown = CancellationToken::new();
         let leading = tokio::spawn(election.lead(shutdown.clone(), |stop| async move {
@@ -298,7 +303,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn work_stops_when_somebody_else_has_the_lease() {
+    async fn work_stops_when_another_replica_holds_the_lease() {
         let (election, mut server) = election();
         let running = Arc::new(AtomicUsize::new(0));
         let shutdown = CancellationToken::new();
@@ -319,7 +324,7 @@ mod tests {
         lease["spec"]["holderIdentity"] = "other".into();
         let others = stored(lease, "7");
         exchange(&mut server, Method::GET, StatusCode::OK, others.clone()).await;
-        // From here it is a candidate like any other.
+        // From here on it is a normal candidate.
         exchange(&mut server, Method::GET, StatusCode::OK, others).await;
         assert_eq!(running.load(Ordering::SeqCst), 0);
         shutdown.cancel();
@@ -327,7 +332,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn work_stops_before_others_may_begin_when_nobody_is_reached() {
+    async fn work_stops_before_the_lease_expires_if_the_api_server_is_unreachable() {
         let (election, mut server) = election();
         let (stopped, mut told) = tokio::sync::mpsc::channel(1);
         let shutdown = CancellationToken::new();

@@ -1,8 +1,8 @@
-//! The rules of the election: when a lease may be taken, and what is written into it. Pure; times are arguments.
-//! Not here: the requests (mod).
+//! The rules of leader election: when a lease can be acquired, and its content. All functions are
+//! pure.
 //!
-//! Clocks of other replicas are never trusted: a lease has run out when this replica has seen it unchanged for its
-//! whole duration.
+//! Clocks of other replicas are not trusted: a lease has expired when this replica has observed it
+//! unchanged for its whole duration.
 
 use std::time::Duration;
 
@@ -10,26 +10,27 @@ use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use tokio::time::Instant;
 
-/// Annotation that tells two processes of one identity apart.
+/// Annotation that distinguishes two processes with the same identity.
 pub(super) const INSTANCE: &str = "core.rukpak.io/holder-instance";
 
-/// One process that would hold the lease.
+/// A process that takes part in the election.
 #[derive(Debug)]
 pub(super) struct Candidate {
     identity: String,
     instance: String,
-    /// Only a process that has just started may say of a holder of its identity that it is dead.
+    /// True until the first check. Only a new process can assume that a holder with its own
+    /// identity has ended.
     young: bool,
 }
 
-/// The lease as it was when this replica first saw it so.
+/// The last observed version of the lease, with the time of its first observation.
 #[derive(Debug, Clone)]
 pub(super) struct Sighting {
     version: Option<String>,
     since: Instant,
 }
 
-/// What to do after a look.
+/// The decision after reading the lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Step {
     Take,
@@ -49,7 +50,7 @@ impl Candidate {
         &self.identity
     }
 
-    /// Whether the lease may be taken. `seen` carries the last sighting from one look to the next.
+    /// Decides whether to acquire the lease. `seen` keeps the last observation between calls.
     pub(super) fn look(
         &mut self,
         lease: &Lease,
@@ -81,7 +82,7 @@ impl Candidate {
         }
     }
 
-    /// Writes this candidate into the lease as its new holder.
+    /// Sets this candidate as the new holder.
     pub(super) fn take(&mut self, lease: &mut Lease, duration: Duration, now: MicroTime) {
         self.young = false;
         let before = lease.spec.take().unwrap_or_default();
@@ -100,7 +101,7 @@ impl Candidate {
             .insert(INSTANCE.to_owned(), self.instance.clone());
     }
 
-    /// Whether it is this very process that holds it.
+    /// Returns true if this process is the holder.
     pub(super) fn holds(&self, lease: &Lease) -> bool {
         let holder = lease
             .spec
@@ -115,22 +116,23 @@ impl Candidate {
     }
 }
 
-/// Writes that the holder lives.
+/// Updates the renew time.
 pub(super) fn touch(lease: &mut Lease, now: MicroTime) {
     lease.spec.get_or_insert_default().renew_time = Some(now);
 }
 
-/// How often the holder renews.
+/// Returns the renew interval of the holder.
 pub(super) fn renew(duration: Duration) -> Duration {
     duration / 3
 }
 
-/// How often others look, and how soon a failed request is tried again.
+/// Returns the retry interval of candidates, and after failed requests.
 pub(super) fn retry(duration: Duration) -> Duration {
     (duration / 7).min(Duration::from_secs(2))
 }
 
-/// How long a holder that reaches nobody goes on: shorter than the others wait, so that two never reconcile at once.
+/// Returns the time after which a holder without a connection stops. It is shorter than the lease
+/// duration, so that two replicas never reconcile at the same time.
 pub(super) fn give_up(duration: Duration) -> Duration {
     duration * 2 / 3
 }
@@ -155,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_of_another_is_taken_when_it_was_seen_unchanged_for_its_duration() {
+    fn lease_of_another_replica_is_acquired_after_it_was_unchanged_for_its_duration() {
         let mut other = candidate("a", "1");
         let mut me = candidate("b", "2");
         let (mut seen, start) = (None, Instant::now());
@@ -170,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_that_was_given_back_is_taken_at_once() {
+    fn released_lease_is_acquired_immediately() {
         let mut lease = held_by(&mut candidate("a", "1"), "1");
         lease.spec.get_or_insert_default().holder_identity = None;
         let step = candidate("b", "2").look(&lease, &mut None, Instant::now());
@@ -178,17 +180,17 @@ mod tests {
     }
 
     #[test]
-    fn a_process_takes_over_from_its_own_predecessor_at_once_but_only_when_it_starts() {
+    fn process_acquires_the_lease_of_its_predecessor_only_at_its_start() {
         let lease = held_by(&mut candidate("a", "1"), "1");
         let mut restarted = candidate("a", "2");
         let (mut seen, now) = (None, Instant::now());
         assert_eq!(restarted.look(&lease, &mut seen, now), Step::Take);
-        // Two living processes of one identity must not take it from each other for ever.
+        // Two running processes with one identity must not alternate as holders.
         assert_eq!(restarted.look(&lease, &mut seen, now), Step::Wait);
     }
 
     #[test]
-    fn another_process_of_the_same_identity_is_another_holder() {
+    fn another_process_with_the_same_identity_is_another_holder() {
         let (mut old, mut new) = (candidate("a", "1"), candidate("a", "2"));
         let mut lease = held_by(&mut old, "1");
         assert!(old.holds(&lease));
@@ -200,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn a_holder_gives_up_before_others_take_over_and_renews_more_than_once_until_then() {
+    fn holder_renews_more_than_once_and_stops_before_the_lease_expires() {
         assert!(give_up(DURATION) < DURATION);
         assert!(renew(DURATION) + retry(DURATION) < give_up(DURATION));
     }

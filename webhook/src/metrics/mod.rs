@@ -1,5 +1,4 @@
-//! What is counted, and the page that `/metrics` shows.
-//! Not here: when to count; the tasks do that through the methods of `Metrics`.
+//! The metrics of the process, and the page `/metrics`.
 
 mod process;
 
@@ -22,19 +21,19 @@ pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; cha
 const REVIEW_BUCKETS: [f64; 11] = [
     0.0005, 0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 2.0, 10.0,
 ];
-/// From a no-op to a thousand objects over a slow line.
+/// From a reconcile without changes to a thousand objects over a slow connection.
 const RECONCILE_BUCKETS: [f64; 9] = [0.005, 0.02, 0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0];
 
-/// How a review ended.
+/// The outcome of a review.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReviewOutcome {
-    /// Admitted, perhaps with warnings.
+    /// Admitted, with or without warnings.
     Admitted,
-    /// Refused by a rule.
+    /// Rejected by a rule.
     Refused,
-    /// Could not be told now.
+    /// Unknown, because a dependency did not respond.
     CannotTell,
-    /// The request was not a review that we understand.
+    /// The request was not a valid review.
     Invalid,
 }
 
@@ -54,7 +53,7 @@ struct ReviewLabels {
     kind: String,
     operation: String,
     outcome: &'static str,
-    /// The first finding's code, or empty.
+    /// Code of the first finding, or empty.
     code: &'static str,
 }
 
@@ -69,7 +68,7 @@ struct KindLabel {
     kind: &'static str,
 }
 
-/// All metrics of the process; cheap to clone.
+/// All metrics of the process. Cloning is cheap.
 #[derive(Debug, Clone)]
 pub struct Metrics {
     registry: Arc<Registry>,
@@ -93,77 +92,77 @@ impl Default for Metrics {
         let reviews = Family::default();
         registry.register(
             "bundle_reviews",
-            "Admission reviews, by what was asked and how it ended",
+            "Admission reviews by kind, operation, outcome and code",
             reviews.clone(),
         );
         let review_duration = Histogram::new(REVIEW_BUCKETS);
         registry.register_with_unit(
             "bundle_review_duration",
-            "Time from a review's last byte to its answer",
+            "Time from the last byte of a review to its response",
             Unit::Seconds,
             review_duration.clone(),
         );
         let reconciles = Family::default();
         registry.register(
             "bundle_reconciles",
-            "Reconciles, by kind and how they ended",
+            "Reconciles by kind and outcome",
             reconciles.clone(),
         );
         let reconcile_duration: Family<_, _, fn() -> Histogram> =
             Family::new_with_constructor(|| Histogram::new(RECONCILE_BUCKETS));
         registry.register_with_unit(
             "bundle_reconcile_duration",
-            "Time that a reconcile took",
+            "Duration of a reconcile",
             Unit::Seconds,
             reconcile_duration.clone(),
         );
         let drift_corrections = Counter::default();
         registry.register(
             "bundle_drift_corrections",
-            "Objects put right after somebody else changed or deleted them",
+            "Objects restored after another actor changed or deleted them",
             drift_corrections.clone(),
         );
         let authorization_disagreements = Counter::default();
         registry.register(
             "bundle_authorization_disagreements",
-            "Objects about which access reviews and RBAC in the dry run as the requester disagree",
+            "Objects for which access reviews and RBAC in the dry run as the requester disagree",
             authorization_disagreements.clone(),
         );
         let unreadable = Family::default();
         registry.register(
             "bundle_unreadable_objects",
-            "Objects of our kinds that are stored and cannot be read",
+            "Stored objects of the project's own kinds that are invalid",
             unreadable.clone(),
         );
         let certificate_not_after = Gauge::default();
         registry.register_with_unit(
             "tls_certificate_not_after",
-            "When the serving certificate ends, as Unix time",
+            "Expiry of the serving certificate, as Unix time",
             Unit::Seconds,
             certificate_not_after.clone(),
         );
         let refresh_errors = Counter::default();
         registry.register(
             "bundle_refresh_errors",
-            "Failed looks after certificates, keys and webhook registrations",
+            "Failed checks of certificates, keys and webhook registrations",
             refresh_errors.clone(),
         );
         let unknown_callers = Counter::default();
         registry.register(
             "bundle_unknown_callers",
-            "Requests to the admission port that no API server of ours sends, answered with 404",
+            "Unauthenticated requests to the admission port, answered with 404",
             unknown_callers.clone(),
         );
         let is_leader = Gauge::default();
         registry.register(
             "bundle_is_leader",
-            "1 while this replica reconciles",
+            "1 while this replica is the leader",
             is_leader.clone(),
         );
         let resident_memory = Gauge::default();
         registry.register_with_unit(
             "process_resident_memory",
-            "Memory of this process that is in RAM",
+            "Resident memory of this process",
             Unit::Bytes,
             resident_memory.clone(),
         );
@@ -186,7 +185,8 @@ impl Default for Metrics {
 }
 
 impl Metrics {
-    /// Counts one review. `kind` and `operation` come from a request: give only those that we know, and "other" else.
+    /// Counts one review. `kind` and `operation` must be known values or "other", because they come
+    /// from a request.
     pub fn review(
         &self,
         kind: &str,
@@ -217,44 +217,44 @@ impl Metrics {
             .observe(took.as_secs_f64());
     }
 
-    /// Counts objects that were put right.
+    /// Counts restored objects.
     pub fn drift_corrected(&self, objects: u64) {
         self.drift_corrections.inc_by(objects);
     }
 
-    /// Counts objects about which access reviews and dry runs disagree.
+    /// Counts objects for which access reviews and dry runs disagree.
     pub fn authorization_disagreed(&self, objects: u64) {
         self.authorization_disagreements.inc_by(objects);
     }
 
-    /// Tells how many stored objects of `kind` cannot be read.
+    /// Sets the number of stored objects of `kind` that cannot be read.
     pub fn unreadable(&self, kind: &'static str, objects: usize) {
         self.unreadable
             .get_or_create(&KindLabel { kind })
             .set(i64::try_from(objects).unwrap_or(i64::MAX));
     }
 
-    /// Tells when the certificate in use ends (Unix seconds).
+    /// Sets the expiry of the current certificate, in Unix seconds.
     pub fn certificate_ends(&self, unix_seconds: i64) {
         self.certificate_not_after.set(unix_seconds);
     }
 
-    /// Counts a failed look after our own secrets and registrations.
+    /// Counts a failed check of Secrets and registrations.
     pub fn refresh_failed(&self) {
         self.refresh_errors.inc();
     }
 
-    /// Counts a request that no API server of ours sends.
+    /// Counts a request that does not come from an API server of this installation.
     pub fn unknown_caller(&self) {
         self.unknown_callers.inc();
     }
 
-    /// Tells whether this replica reconciles.
+    /// Sets whether this replica is the leader.
     pub fn leading(&self, leads: bool) {
         self.is_leader.set(i64::from(leads));
     }
 
-    /// The page, in OpenMetrics text.
+    /// Returns the page in OpenMetrics text format.
     pub fn page(&self) -> String {
         if let Some(bytes) = process::resident_memory() {
             self.resident_memory.set(bytes);
@@ -262,7 +262,7 @@ impl Metrics {
         let mut page = String::new();
         match text::encode(&mut page, &self.registry) {
             Ok(()) => page,
-            // A String takes everything; what is left is an encoder that cannot write a value.
+            // Writing to a String cannot fail, so only the encoder can.
             Err(std::fmt::Error) => String::from("# EOF\n"),
         }
     }
@@ -275,7 +275,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_page_names_what_was_counted_and_ends_as_openmetrics_wants() {
+    fn page_has_all_metrics_and_the_end_marker_of_openmetrics() {
         let metrics = Metrics::default();
         let took = Duration::from_millis(3);
         metrics.review("Bundle", "UPDATE", ReviewOutcome::Admitted, None, took);
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn the_memory_of_this_process_is_told() {
+    fn page_has_the_resident_memory() {
         let page = Metrics::default().page();
         let line = page
             .lines()

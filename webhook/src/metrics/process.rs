@@ -1,10 +1,9 @@
-//! Figures of this process that the operating system keeps.
-//! Not here: anything that we count ourselves.
+//! Process metrics of the operating system.
 
-/// Where Linux tells the memory of the process that asks.
+/// The file with the memory of the current process on Linux.
 const STATUS: &str = "/proc/self/status";
 
-/// Bytes in RAM; `None` where the system does not tell.
+/// Returns the resident memory in bytes, or `None` if it is unknown.
 pub(super) fn resident_memory() -> Option<u64> {
     parse(&fs_err::read_to_string(STATUS).ok()?)
 }
@@ -22,7 +21,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn kibibytes_are_found_among_other_lines() {
+    fn parses_resident_memory_among_other_lines() {
         assert_eq!(
             parse("Name:\tx\nVmRSS:\t    8500 kB\nThreads:\t3\n"),
             Some(8500 * 1024)

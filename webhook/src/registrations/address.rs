@@ -1,5 +1,5 @@
-//! `clientConfig` of a webhook: the path in it, with our token as last segment, and the JSON patch that puts the token and our authority there.
-//! All other fields belong to the administrator.
+//! The `clientConfig` of a webhook: its path with the token as the last segment, and the JSON patch
+//! that sets token and authority. All other fields belong to the administrator.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -14,7 +14,7 @@ fn split_url(url: &str) -> (&str, &str) {
     url.split_at(path.map_or(url.len(), |path| host + path))
 }
 
-/// The path of a `clientConfig`, from `service` or from `url`.
+/// Returns the path of a `clientConfig`, from `service` or from `url`.
 fn path_of(client: &Value) -> &str {
     match client["url"].as_str() {
         Some(url) => split_url(url).1,
@@ -22,14 +22,15 @@ fn path_of(client: &Value) -> &str {
     }
 }
 
-/// The token in a `clientConfig`: the last segment, if the one before it is `action`.
+/// Returns the token of a `clientConfig`: the last segment, if the previous one is `action`.
 pub(super) fn token_of<'a>(client: &'a Value, action: &str) -> Option<&'a str> {
     let (before, token) = path_of(client).rsplit_once('/')?;
     before.rsplit('/').next().filter(|last| *last == action)?;
     Some(token)
 }
 
-/// `path` with the segments `action` and `token` at its end; what the administrator wrote before them stays.
+/// Returns `path` with the segments `action` and `token` at its end. The prefix of the
+/// administrator stays.
 fn with_token(path: &str, action: &str, token: &str) -> String {
     let path = path.trim_end_matches('/');
     let ends_with_action = |path: &str| path.rsplit('/').next() == Some(action);
@@ -41,8 +42,9 @@ fn with_token(path: &str, action: &str, token: &str) -> String {
     format!("{prefix}/{token}")
 }
 
-/// The JSON patch that gives each webhook of `object` that calls us the current token and our authority. Empty where all have them. It fails if the
-/// object has changed since.
+/// Returns the JSON patch that sets the current token and the authority in each webhook of `object`
+/// that calls this installation. It is empty without a difference. Applying it fails if the object
+/// has changed since.
 pub(super) fn corrections(
     object: &Value,
     resource_version: &str,
@@ -89,7 +91,7 @@ mod tests {
     use crate::caller::Token;
 
     #[test]
-    fn the_token_is_the_last_segment_and_the_prefix_of_the_administrator_stays() {
+    fn token_becomes_the_last_segment_and_the_prefix_stays() {
         for (path, expected) in [
             ("", "/validate/new"),
             ("/", "/validate/new"),
@@ -105,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn the_token_is_read_from_service_and_url() {
+    fn token_is_read_from_service_and_url() {
         for (client, expected) in [
             (
                 json!({"service": {"path": "/a/validate/token"}}),
@@ -125,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn corrects_only_what_differs_in_webhooks_that_call_us_and_only_if_nothing_has_changed() {
+    fn corrects_only_differences_in_own_webhooks_of_an_unchanged_object() {
         let token = Token::random();
         let identity = Identity {
             namespace: "sys",

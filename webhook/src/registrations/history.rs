@@ -1,8 +1,9 @@
-//! Since when the registrations have been intact without interruption, from what has been observed of them. A pure state machine.
-//! What an intact registration looks like is in `shape`.
+//! The time since when the registrations have been intact without interruption, computed from
+//! observations. A pure state machine; `shape` defines an intact registration.
 //!
-//! An event of a watch follows directly on the one before it. A listing or a read does not: something may have happened in between. It proves that nothing has,
-//! if the generation is still the same, or if it has grown by one and everybody but our own field manager left the object alone.
+//! A watch event directly follows the previous one. A list or a read does not: changes in between
+//! are possible. It proves that there were none if the generation is unchanged, or if it has
+//! increased by one and all other field managers are unchanged.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +12,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectM
 
 use super::Registration;
 
-/// The field manager of our own patches.
+/// The field manager of the webhook's own patches.
 pub(super) const MANAGER: &str = "bundle-webhook-registration";
 
 /// One state of the webhooks of a registration.
@@ -21,14 +22,15 @@ pub(super) struct Version {
     generation: i64,
 }
 
-/// What is remembered of a registration that exists.
+/// The facts about a registration that are kept.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Snapshot {
     uid: String,
     generation: i64,
-    /// When somebody else than we wrote it last, as its own times show. They are whole seconds, so it is the end of that second.
+    /// End of the second in which another client wrote it last, according to its managed fields,
+    /// which have whole seconds.
     changed: Option<Timestamp>,
-    /// The entries of others in `managedFields`.
+    /// The `managedFields` entries of other managers.
     others: Vec<ManagedFieldsEntry>,
 }
 
@@ -53,7 +55,7 @@ impl Snapshot {
         }
     }
 
-    /// What tells whether the webhooks have changed.
+    /// Returns uid and generation, which show whether the webhooks have changed.
     pub(super) fn version(&self) -> Version {
         Version {
             uid: self.uid.clone(),
@@ -61,7 +63,7 @@ impl Snapshot {
         }
     }
 
-    /// Whether nobody but us can have changed the webhooks since `before`.
+    /// Returns true if no other client can have changed the webhooks since `before`.
     fn follows(&self, before: &Self) -> bool {
         let ours = self.generation == before.generation + 1 && self.others == before.others;
         self.uid == before.uid && (self.generation == before.generation || ours)
@@ -75,31 +77,32 @@ impl Snapshot {
 /// One observation of one registration.
 #[derive(Debug, Clone)]
 pub(super) enum Observation {
-    /// A watch has shown this object, with all that happened before.
+    /// A watch event for this object, without gaps.
     Event(Snapshot),
-    /// A watch has shown that the object with this uid was deleted.
+    /// A watch event: the object with this uid was deleted.
     Deleted(String),
-    /// A read or listing has shown this object.
+    /// A read or a list returned this object.
     Read(Snapshot),
-    /// A read or listing has shown that there is none.
+    /// A read or a list returned no object.
     Absent,
 }
 
 #[derive(Debug)]
 struct Known {
-    /// The object that was seen last, also after its deletion.
+    /// The last observed object, also after its deletion.
     last: Option<Snapshot>,
     exists: bool,
     intact_since: Option<Timestamp>,
 }
 
-/// All that was observed.
+/// All observations.
 #[derive(Debug, Default)]
 pub(super) struct History(BTreeMap<Registration, Known>);
 
 impl History {
-    /// Takes an observation at `now`. `intact` says whether that object has no fault, and `enforced` whether it has none that could let a write by without a
-    /// review: with a wrong path or authority, calls of the API server fail. Returns whether it is news: not an event about an older state.
+    /// Records an observation at `now`. `intact` is true if the object has no fault. `enforced` is
+    /// true if it has no fault that could let a write pass without a review: with a wrong path or
+    /// authority, calls of the API server fail. Returns false for an event about an older state.
     pub(super) fn observe(
         &mut self,
         registration: Registration,
@@ -116,7 +119,7 @@ impl History {
                 if let Some(known) = &mut known {
                     let last = known.last.as_ref();
                     if known.exists && last.is_some_and(|last| last.uid != uid) {
-                        // An older one, since made anew.
+                        // An older object, which was created again since.
                         known.raise(now);
                         return false;
                     }
@@ -146,7 +149,8 @@ impl History {
         if let (true, Some(last)) = (is_event, &known.last) {
             let is_deleted = !known.exists && last.uid == found.uid;
             if is_deleted || found.is_older_than(last) {
-                // An event of our own last rotation has not the present token, and let nothing by. If it counted, it would cause the next rotation.
+                // An event of the last own rotation lacks the current token, and let no write pass.
+                // If it were a fault, it would cause the next rotation.
                 if !enforced {
                     known.raise(now);
                 }
@@ -164,19 +168,20 @@ impl History {
         true
     }
 
-    /// Since when both are intact; `None` if one is not, or has not been observed yet.
+    /// Returns the time since when both are intact, or `None` if one is not, or was not observed
+    /// yet.
     pub(super) fn intact_since(&self) -> Option<Timestamp> {
         let since = |registration| self.0.get(&registration)?.intact_since;
         let [one, other] = Registration::ALL.map(since);
         Some(one?.max(other?))
     }
 
-    /// Whether both have been observed.
+    /// Returns true if both have been observed.
     pub(super) fn is_complete(&self) -> bool {
         self.0.len() == Registration::ALL.len()
     }
 
-    /// The states of both that were seen last; `None` if one does not exist.
+    /// Returns the last observed versions of both, or `None` if one does not exist.
     pub(super) fn versions(&self) -> Option<[Version; 2]> {
         let version = |registration| {
             let known = self.0.get(&registration)?;
@@ -188,7 +193,7 @@ impl History {
 }
 
 impl Known {
-    /// It was not intact for a while that is over.
+    /// Records an interruption that has ended.
     fn raise(&mut self, now: Timestamp) {
         self.intact_since = self.intact_since.map(|since| since.max(now));
     }
@@ -223,7 +228,8 @@ mod tests {
         })
     }
 
-    /// The object of a generation that an administrator wrote at second 10 and we at 60.
+    /// Returns the object of a generation that an administrator wrote at second 10 and the webhook
+    /// at second 60.
     fn one(generation: i64) -> Snapshot {
         snapshot(
             "one",
@@ -232,7 +238,7 @@ mod tests {
         )
     }
 
-    /// Both read as intact at second 100, so since 11.
+    /// Returns a history in which both were read as intact at second 100, and so since second 11.
     fn intact() -> History {
         let mut history = History::default();
         assert_eq!(history.intact_since(), None);
@@ -249,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn at_start_the_latest_time_of_others_counts_and_both_must_be_intact() {
+    fn first_read_uses_the_last_foreign_write_and_requires_both_registrations() {
         let mut history = History::default();
         history.observe(Validating, Observation::Read(one(3)), (true, true), at(100));
         assert_eq!(history.intact_since(), None);
@@ -268,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn an_alteration_ends_it_and_the_return_begins_it_anew() {
+    fn alteration_interrupts_integrity_until_the_repair() {
         let mut history = intact();
         history.observe(
             Mutating,
@@ -282,12 +288,12 @@ mod tests {
     }
 
     #[test]
-    fn a_deletion_ends_it_and_the_next_object_begins_it_anew() {
+    fn deletion_interrupts_integrity_until_the_next_object() {
         let mut history = intact();
         let deleted = Observation::Deleted("one".to_owned());
         history.observe(Validating, deleted, (false, false), at(200));
         assert_eq!(history.intact_since(), None);
-        // What a watch shows late of the object that is gone.
+        // A late event of the deleted object.
         assert!(!history.observe(
             Validating,
             Observation::Event(one(3)),
@@ -298,14 +304,14 @@ mod tests {
         let two = || snapshot("two", 1, Vec::new());
         history.observe(Validating, Observation::Event(two()), (true, true), at(300));
         assert_eq!(history.intact_since(), Some(at(300)));
-        // Shown late as well.
+        // Another late event.
         let deleted = Observation::Deleted("one".to_owned());
         assert!(!history.observe(Validating, deleted, (false, false), at(301)));
         assert_eq!(history.intact_since(), Some(at(301)));
     }
 
     #[test]
-    fn our_own_patches_and_metadata_of_others_change_nothing() {
+    fn own_patches_and_foreign_metadata_do_not_interrupt_integrity() {
         let mut history = intact();
         history.observe(Mutating, Observation::Event(one(4)), (true, true), at(200));
         history.observe(Mutating, Observation::Read(one(5)), (true, true), at(300));
@@ -315,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn a_listing_that_may_hide_an_alteration_begins_it_anew() {
+    fn list_that_can_hide_an_alteration_restarts_integrity() {
         let by_others = snapshot("one", 4, vec![entry("kubectl", 150), entry(MANAGER, 60)]);
         let recreated = snapshot("two", 3, vec![entry("kubectl", 10)]);
         for found in [one(5), by_others, recreated] {
@@ -347,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn an_alteration_that_is_shown_late_is_not_overlooked() {
+    fn late_event_of_an_alteration_restarts_integrity() {
         let mut history = intact();
         history.observe(Mutating, Observation::Read(one(3)), (true, true), at(150));
         assert!(!history.observe(
@@ -366,7 +372,7 @@ mod tests {
         let mut history = intact();
         history.observe(Validating, Observation::Read(one(5)), (true, true), at(120));
         let since = history.intact_since();
-        // It has the path of the rotation before, which is a fault that lets nothing by.
+        // It has the path of the previous rotation, which is a fault that lets no write pass.
         let late = Observation::Event(one(4));
         assert!(!history.observe(Validating, late.clone(), (false, true), at(130)));
         assert_eq!(history.intact_since(), since);

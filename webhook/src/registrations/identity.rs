@@ -1,5 +1,5 @@
-//! The address, authority and tokens of this installation, as registrations have to name them.
-//! Not here: what else a registration has to say (shape).
+//! The address, authority and tokens of this installation, as registrations must contain them.
+//! `shape` checks the other fields.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -9,22 +9,23 @@ use serde_json::Value;
 
 use crate::caller::Token;
 
-/// Who the API server must call, and how it must recognise us.
+/// The endpoint that the API server calls, and its trusted authority.
 pub(crate) struct Identity<'a> {
-    /// Namespace of our Service.
+    /// Namespace of the Service.
     pub(crate) namespace: &'a str,
-    /// Name of our Service.
+    /// Name of the Service.
     pub(crate) service: &'a str,
-    /// The authorities to trust, PEM.
+    /// The trusted authorities (PEM).
     pub(crate) trusted: &'a str,
     /// The token that registrations must have.
     pub(crate) current: &'a Token,
-    /// The token before it.
+    /// The previous token.
     pub(crate) previous: Option<&'a Token>,
 }
 
 impl Identity<'_> {
-    /// Whether a `clientConfig` names our Service or a URL. A URL is ours as long as it has our authority, which vouches for nobody else.
+    /// Returns true if a `clientConfig` names the Service of this installation or a URL. A URL
+    /// belongs to this installation if it has its authority, which certifies no other server.
     pub(super) fn is_called_by(&self, client: &Value) -> bool {
         let service = &client["service"];
         client["url"].is_string()
@@ -39,7 +40,8 @@ impl Identity<'_> {
             .any(|known| known.as_str() == token)
     }
 
-    /// Whether `bundle` (base64 of PEM) has at least one authority, and ours only.
+    /// Returns true if `bundle` (base64 of PEM) contains at least one authority, and only those of
+    /// this installation.
     pub(super) fn trusts(&self, bundle: &Value) -> bool {
         let ours = certificates(self.trusted.as_bytes());
         let theirs = bundle
@@ -51,7 +53,7 @@ impl Identity<'_> {
     }
 }
 
-/// What cannot be read is no certificate of ours: an empty one.
+/// An entry that cannot be parsed becomes an empty certificate, which matches none.
 fn certificates(pem: &[u8]) -> Vec<CertificateDer<'static>> {
     CertificateDer::pem_slice_iter(pem)
         .map(|certificate| certificate.unwrap_or_else(|_| CertificateDer::from(Vec::new())))

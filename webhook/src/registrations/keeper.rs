@@ -1,5 +1,5 @@
-//! Follows our registrations by watch, repairs `caBundle` and path in them, and reports everything else that is wrong.
-//! Not here: when tokens are rotated, and where tokens and authorities come from (certs).
+//! Watches the webhook registrations, repairs `caBundle` and path, and reports all other faults.
+//! `certs` rotates tokens and renews authorities.
 
 use std::fmt::Write as _;
 
@@ -18,36 +18,36 @@ use super::shape::{self, Fault};
 use super::{Integrity, Registration, address};
 use crate::cluster::watch_events;
 
-/// Faults of two registrations can be many; `/readyz` and logs show the first.
+/// Maximum number of faults in logs and on `/readyz`.
 const FAULTS_SHOWN: usize = 8;
 
-/// How far the clocks of the API server and the pod may be apart.
+/// Maximum clock difference between the API server and the pod.
 const CLOCK_SKEW: SignedDuration = SignedDuration::from_secs(5);
 
-/// Why a registration could not be kept right.
+/// The reason why a registration cannot be maintained.
 #[derive(Debug, thiserror::Error)]
 pub enum RegistrationError {
-    /// The API server refused or was not to be reached.
+    /// A request to the API server failed.
     #[error("cannot {action} {kind}/{name}")]
     Api {
         /// `read` or `patch`.
         action: &'static str,
-        /// Which of the two kinds.
+        /// The kind.
         kind: String,
         /// Its name.
         name: String,
-        /// Why.
+        /// The cause.
         source: kube::Error,
     },
-    /// Our own patch has a form that the library does not take.
-    #[error("cannot write the patch of a registration")]
+    /// The webhook's own patch cannot be encoded.
+    #[error("cannot encode the patch of a registration")]
     Patch {
-        /// Why.
+        /// The cause.
         source: serde_json::Error,
     },
 }
 
-/// What a watch shows.
+/// A change that a watch or a read reports.
 pub(crate) struct Change {
     registration: Registration,
     event: Event,
@@ -60,7 +60,7 @@ enum Event {
 }
 
 impl Change {
-    /// The object as it is now; `None` if there is none.
+    /// Returns the current object, or `None` if it does not exist.
     fn object(&self) -> Option<&Value> {
         match &self.event {
             Event::Listed(object) => object.as_ref().map(|object| &object.data),
@@ -69,32 +69,34 @@ impl Change {
         }
     }
 
-    /// Whether another replica may have renewed our token or authority, so that both have to be read again before this change is observed.
+    /// Returns true if another replica can have renewed token or authority, so that both must be
+    /// read again first.
     pub(crate) fn may_be_ours(&self, name: &str, identity: &Identity<'_>) -> bool {
         let faults = shape::faults(self.registration, name, self.object(), identity);
         !faults.is_empty() && faults.iter().all(|fault| fault.is_repaired)
     }
 }
 
-/// One per process.
+/// Registration maintenance of one process.
 pub(crate) struct Keeper {
     client: Client,
     name: String,
     integrity: Integrity,
     events: BoxStream<'static, Change>,
     history: History,
-    /// The same, without gaps where only what we repair is wrong: the API server cannot call us then, and refuses writes. What the clock of the pod
-    /// tells is later here, so that it holds for times of the API server too.
+    /// Like `history`, but without gaps for faults that the webhook repairs itself: the API server
+    /// cannot call it then, and rejects writes. Times of the pod's clock are shifted, so that they
+    /// are valid for the clock of the API server too.
     enforcement: History,
     faults: [Vec<Fault>; 2],
-    /// What the last read has shown.
+    /// The objects of the last read.
     read: [Option<DynamicObject>; 2],
-    /// When the gap began that has not been answered with a rotation yet.
+    /// Start of a gap without a rotation since.
     gap: Option<Timestamp>,
 }
 
 impl Keeper {
-    /// Follows the registrations of that name, and publishes what it finds in `integrity`.
+    /// Watches the registrations with this name, and publishes their state in `integrity`.
     pub(crate) fn new(client: Client, name: &str, integrity: Integrity) -> Self {
         let watches = Registration::ALL.map(|registration| watch(&client, name, registration));
         Self {
@@ -110,7 +112,7 @@ impl Keeper {
         }
     }
 
-    /// The next change; may be dropped and asked again.
+    /// Returns the next change. It is cancel-safe.
     pub(crate) async fn changed(&mut self) -> Change {
         match self.events.next().await {
             Some(change) => change,
@@ -119,7 +121,7 @@ impl Keeper {
         }
     }
 
-    /// Takes a change into account, and publishes what follows. Returns whether [`Keeper::repair`] has something to do.
+    /// Evaluates a change, and publishes the result. Returns true if [`Keeper::repair`] must run.
     pub(crate) fn observe(
         &mut self,
         change: &Change,
@@ -175,22 +177,23 @@ impl Keeper {
         self.publish();
     }
 
-    /// Whether the registrations are as they should be, but for what we repair.
+    /// Returns true if the registrations have no faults, or only faults that the webhook repairs.
     pub(crate) fn is_repairable(&self) -> bool {
         self.faults.iter().flatten().all(|fault| fault.is_repaired)
     }
 
-    /// When a gap began that no rotation has answered yet.
+    /// Returns the start of a gap without a rotation since.
     pub(crate) fn gap(&self) -> Option<Timestamp> {
         self.gap
     }
 
-    /// The gap has been answered.
+    /// Records that a rotation followed the gap.
     pub(crate) fn end_gap(&mut self) {
         self.gap = None;
     }
 
-    /// Reads both registrations. What is returned has to be observed; it is what [`Keeper::repair`] works on.
+    /// Reads both registrations. The caller must observe the returned changes. [`Keeper::repair`]
+    /// uses the read objects.
     pub(crate) async fn read(&mut self) -> Result<Vec<Change>, RegistrationError> {
         let mut changes = Vec::new();
         for registration in Registration::ALL {
@@ -207,7 +210,8 @@ impl Keeper {
         Ok(changes)
     }
 
-    /// Puts `caBundle` and path right in what was read last. It fails if a registration has changed since.
+    /// Repairs `caBundle` and path in the objects of the last read. Fails if a registration has
+    /// changed since.
     pub(crate) async fn repair(
         &mut self,
         identity: &Identity<'_>,
@@ -231,7 +235,7 @@ impl Keeper {
                 .patch(&self.name, &params, &Patch::<()>::Json(patch))
                 .await;
             let patched = patched.map_err(|source| self.error("patch", registration, source))?;
-            tracing::info!(kind = %registration, name = self.name, "caBundle and path set");
+            tracing::info!(kind = %registration, name = self.name, "set caBundle and path of a registration");
             let event = Event::Applied(patched);
             let change = Change {
                 registration,
@@ -247,12 +251,12 @@ impl Keeper {
         let mut faults: Vec<String> = all().take(FAULTS_SHOWN).map(ToString::to_string).collect();
         let left = all().count().saturating_sub(FAULTS_SHOWN);
         if let (true, Some(last)) = (left > 0, faults.last_mut()) {
-            // Writing to a String does not fail.
+            // Writing to a String cannot fail.
             let _ = write!(last, "; and {left} more");
         }
         let since = self.history.intact_since();
         if since.is_none() && faults.is_empty() {
-            faults.push("the webhook registrations have not been read yet".to_owned());
+            faults.push("the webhook registrations were not read yet".to_owned());
         }
         if self.enforcement.is_complete() {
             let enforced = self.enforcement.intact_since();
@@ -265,7 +269,7 @@ impl Keeper {
             } else {
                 tracing::error!(
                     faults = self.integrity.faults(),
-                    "the webhook registrations are missing or altered; reviews are not answered until they are as in webhook/deploy/admission"
+                    "the webhook registrations are missing or altered; reviews are rejected until they match webhook/deploy/admission"
                 );
             }
         }
@@ -319,7 +323,7 @@ fn watch(client: &Client, name: &str, registration: Registration) -> BoxStream<'
                 Ok(watcher::Event::Delete(object)) => Some(Event::Deleted(object)),
                 Err(error) => {
                     let error = crate::chain(&error);
-                    tracing::warn!(kind = %registration, error, "the watch is interrupted; the registration is read every few seconds");
+                    tracing::warn!(kind = %registration, error, "the watch of a registration was interrupted; the registration is read periodically");
                     None
                 }
             };

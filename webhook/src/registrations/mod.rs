@@ -1,5 +1,6 @@
-//! Our two webhook registrations: whether the API server asks us about every write, and since when that can be proven.
-//! While one is missing or altered, no review is answered, and nothing is stamped or sealed.
+//! The two webhook registrations: whether the API server requests a review for every write, and
+//! since when. While one is missing or altered, no review is answered, and nothing is stamped or
+//! sealed.
 
 mod address;
 mod history;
@@ -35,7 +36,7 @@ pub(crate) enum Registration {
 impl Registration {
     pub(crate) const ALL: [Self; 2] = [Self::Validating, Self::Mutating];
 
-    /// The kind, for the client.
+    /// Returns the API resource.
     fn resource(self) -> ApiResource {
         match self {
             Self::Validating => ApiResource::erase::<ValidatingWebhookConfiguration>(&()),
@@ -43,7 +44,7 @@ impl Registration {
         }
     }
 
-    /// The segment before the token in the path of its webhooks.
+    /// Returns the segment before the token in the path of its webhooks.
     fn action(self) -> &'static str {
         match self {
             Self::Validating => "validate",
@@ -64,38 +65,39 @@ impl fmt::Display for Registration {
 #[derive(Debug)]
 struct State {
     since: Option<Timestamp>,
-    /// Why not, if not.
+    /// The faults, if they are not intact.
     faults: Vec<String>,
 }
 
-/// Since when the API server can have stored nothing without a review, by its own clock, and the states of the registrations that this was seen of.
+/// The time since when the API server must have reviewed all writes, by its own clock, and the
+/// observed versions of the registrations.
 type Enforcement = (Timestamp, [Version; 2]);
 
-/// Whether the registrations are intact, as this process knows it. Clones share it.
+/// The integrity of the registrations, as this process has observed it. Clones share it.
 #[derive(Debug, Clone)]
 pub struct Integrity {
     state: Arc<ArcSwap<State>>,
-    /// Outer `None`: not read yet. Inner: one is missing or altered.
+    /// Outer `None`: not read yet. Inner `None`: one is missing or altered.
     enforcement: Arc<ArcSwapOption<Option<Enforcement>>>,
 }
 
-/// Why it is not known whether a write was reviewed.
+/// The reason why it is unknown whether a write was reviewed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum EnforcementError {
-    #[error("the webhook registrations cannot be read")]
+    #[error("cannot read the webhook registrations")]
     Api(#[from] kube::Error),
-    #[error("the webhook registrations have just been changed")]
+    #[error("the webhook registrations were changed just now")]
     Changed,
-    #[error("the webhook registrations have not been read yet")]
+    #[error("the webhook registrations were not read yet")]
     Unread,
 }
 
 impl Default for Integrity {
-    /// Nothing is known yet.
+    /// No registration was read yet.
     fn default() -> Self {
         let state = State {
             since: None,
-            faults: vec!["the webhook registrations have not been read yet".to_owned()],
+            faults: vec!["the webhook registrations were not read yet".to_owned()],
         };
         Self {
             state: Arc::new(ArcSwap::from_pointee(state)),
@@ -105,8 +107,10 @@ impl Default for Integrity {
 }
 
 impl Integrity {
-    /// Since when both registrations have been intact without interruption, as far as this process can prove. `None` while one is missing or altered,
-    /// and in the second in which somebody else changed one: times of objects have whole seconds, so a stamp of that second would be worth nothing.
+    /// Returns the time since when both registrations have been intact without interruption, as far
+    /// as it is proven. `None` while one is missing or altered, and in the second in which another
+    /// client changed one. Times of objects have whole seconds, so a stamp of that second proves
+    /// nothing.
     pub fn intact_since(&self) -> Option<Timestamp> {
         self.state
             .load()
@@ -114,19 +118,20 @@ impl Integrity {
             .filter(|since| *since <= Timestamp::now())
     }
 
-    /// What is wrong, in one line; empty while they are intact.
+    /// Returns the faults in one line; empty while there are none.
     pub fn faults(&self) -> String {
         let state = self.state.load();
         match state.since {
             Some(since) if since > Timestamp::now() => {
-                format!("they were changed just now, and count from {since}")
+                format!("they were changed just now, and are valid from {since}")
             }
             _ => state.faults.join("; "),
         }
     }
 
-    /// Since when the API server can have carried out nothing without a review, by its own clock, up to now: both registrations are read, since a watch may be
-    /// behind. `None` while one is missing or altered. An API server that has not learned of a registration yet is not noticed.
+    /// Returns the time since when the API server must have reviewed all writes, by its own clock.
+    /// Reads both registrations, because a watch can be late. `None` while one is missing or
+    /// altered. An API server that has not loaded a registration yet is not detected.
     pub(crate) async fn enforced_since(
         &self,
         client: &Client,
@@ -151,7 +156,7 @@ impl Integrity {
         Ok(Some(*since))
     }
 
-    /// Returns the same as [`Integrity::enforced_since`], as the watches last told it.
+    /// Like [`Integrity::enforced_since`], from the last events of the watches.
     pub(crate) fn last_enforced_since(&self) -> Option<Timestamp> {
         let known = self.enforcement.load_full()?;
         known.as_ref().as_ref().map(|(since, _)| *since)
@@ -161,7 +166,7 @@ impl Integrity {
         self.enforcement.store(Some(Arc::new(enforcement)));
     }
 
-    /// Takes what was observed. Returns whether something has changed.
+    /// Sets the observed state. Returns true if it has changed.
     pub(crate) fn set(&self, since: Option<Timestamp>, faults: Vec<String>) -> bool {
         let before = self.state.load();
         let changed = before.since.is_some() != since.is_some() || before.faults != faults;

@@ -1,5 +1,5 @@
-//! The TLS listener that admission is served on: limits, deadlines, and an end that finishes reviews in flight.
-//! Not here: which certificate (certs) and which answer (admission).
+//! The TLS listener of admission: limits, deadlines, and graceful shutdown. `certs` provides the
+//! certificate.
 
 use std::io;
 use std::net::SocketAddr;
@@ -25,49 +25,55 @@ use super::client_authority::ClientAuthority;
 use super::connections::{Connections, Limits};
 use crate::certs::Resolver;
 
-/// A review of an update carries two objects of up to 3 MiB each, with their managed fields.
+/// Maximum size of a body. The review of an update has two objects of up to 3 MiB each, with their
+/// managed fields.
 const BODY_LIMIT: usize = 8 * 1024 * 1024;
-/// How long a client may take to send the head of a request.
+/// Time limit for the head of a request.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
-/// The largest head of a request, in bytes; with HTTP/1, what is held of a body as well. API servers send a path of 60 bytes, a dozen of short headers, and
-/// a token of a few KiB where they are configured to.
+/// Maximum size of the head of a request, in bytes; with HTTP/1 also of the buffered body. API
+/// servers send a path of 60 bytes, about twelve short headers, and, if configured, a token of a
+/// few KiB.
 const HEAD_BYTES: u16 = 32 << 10;
-/// Strangers are all who have not named a path of ours yet; each may hold [`HEAD_BYTES`] and as much in TLS.
+/// Connection limits. Unauthenticated clients have not sent a valid path yet; each can hold
+/// [`HEAD_BYTES`], and the same amount in TLS.
 const CONNECTIONS: Limits = Limits {
     strangers: 128,
     patience: Duration::from_secs(5),
     known: 512,
     waiting: 4,
 };
-/// Requests of one connection at a time.
+/// Concurrent requests of one connection.
 const STREAMS: u32 = 100;
-/// What a client may send of all requests of a connection before they are read, in bytes. Bodies wait there for their share of the memory.
+/// HTTP/2 flow-control window of a connection, in bytes. Bodies wait there for their share of
+/// memory.
 const CONNECTION_WINDOW: u32 = 1 << 20;
-/// The same for one request. An API server has one connection for the reviews of all users: bodies that wait must not fill its window, or no other arrives.
+/// HTTP/2 flow-control window of a request, in bytes. An API server uses one connection for the
+/// reviews of all users, so waiting bodies must not fill the window of the connection.
 const STREAM_WINDOW: u32 = CONNECTION_WINDOW / STREAMS;
-/// A silent connection is asked whether it lives.
+/// Interval of keep-alive pings.
 const KEEP_ALIVE: Duration = Duration::from_secs(30);
 
-/// Who is served, and with which certificate.
+/// The serving certificate, and the accepted clients.
 #[derive(Debug)]
 pub struct Access {
     /// The serving certificate.
     pub resolver: Arc<Resolver>,
-    /// Clients must present a certificate of an authority in this file (PEM). `None`: clients need no certificate.
+    /// Clients must present a certificate of an authority in this file (PEM). `None`: no client
+    /// certificate is required.
     pub client_ca_file: Option<PathBuf>,
 }
 
-/// How to end.
+/// The phases of a graceful shutdown.
 #[derive(Debug, Clone, Copy)]
 pub struct Drain {
-    /// How long to serve on, while the API server learns that we go.
+    /// Time to serve requests until the API server knows that this replica ends.
     pub delay: Duration,
-    /// How long reviews in flight may take after that.
+    /// Time limit after that for reviews in flight.
     pub timeout: Duration,
 }
 
-/// Serves `router` until `shutdown`, and then for as long as `drain` says. `deadline` bounds each request from its first
-/// byte: the review's own deadline has to be shorter, so that its answer is an answer.
+/// Serves `router` until `shutdown`, then drains as configured. `deadline` limits each request from
+/// its first byte. The deadline of a review must be shorter, so that the response has a reason.
 pub async fn serve(
     listener: TcpListener,
     router: Router,
@@ -102,7 +108,7 @@ pub async fn serve(
         shutdown.cancelled().await;
         tokio::time::sleep(drain.delay).await;
         handle.graceful_shutdown(Some(drain.timeout));
-        // The server ends by itself from here.
+        // The server ends after its connections.
         std::future::pending::<()>().await;
     };
     let following = async {
@@ -118,7 +124,7 @@ pub async fn serve(
     }
 }
 
-/// The limits that hold for every request.
+/// Adds the limits for all requests.
 fn limited(router: Router, deadline: Duration) -> Router {
     router
         .layer(DefaultBodyLimit::max(BODY_LIMIT))
@@ -130,7 +136,11 @@ fn limited(router: Router, deadline: Duration) -> Router {
 async fn within(deadline: Duration, request: Request, next: Next) -> Response {
     match tokio::time::timeout(deadline, next.run(request)).await {
         Ok(response) => response,
-        Err(_) => (StatusCode::REQUEST_TIMEOUT, "the request took too long\n").into_response(),
+        Err(_) => (
+            StatusCode::REQUEST_TIMEOUT,
+            "the request exceeded its deadline\n",
+        )
+            .into_response(),
     }
 }
 
@@ -148,7 +158,7 @@ fn tls(
             let mut config = builder
                 .with_client_cert_verifier(clients)
                 .with_cert_resolver(resolver);
-            // A resumed session would not be held against authorities that have changed since.
+            // A resumed session would skip the check against changed authorities.
             config.session_storage = Arc::new(NoServerSessionStorage {});
             config.send_tls13_tickets = 0;
             config
@@ -199,7 +209,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (resolver, trusted) = certs::serving(&[NAME]);
-        // As the guard does, which is not part of these tests.
+        // The guard does this, and is not part of these tests.
         let welcomed = middleware::from_fn(|request: Request, next: Next| async {
             let client = request.extensions().get::<Arc<Client>>();
             client.unwrap().welcome();
@@ -232,7 +242,8 @@ mod tests {
         timeout: LONG,
     };
 
-    /// Trusts only `trusted`, and has the Service's name for the address, as an API server has.
+    /// Returns a client that trusts only `trusted`, and resolves the name of the Service to the
+    /// address, like an API server.
     fn client(address: SocketAddr, trusted: &str) -> reqwest::Client {
         let authority = reqwest::Certificate::from_pem(trusted.as_bytes()).unwrap();
         reqwest::Client::builder()
@@ -255,7 +266,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn large_reviews_pass_and_huge_ones_are_refused() {
+    async fn accepts_large_reviews_and_rejects_larger_ones() {
         let running = start(echo_length(), LONG, AT_ONCE).await;
         let client = client(running.address, &running.trusted);
         let url = url(running.address);
@@ -276,7 +287,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_client_authority_lets_in_only_clients_with_its_certificates() {
+    async fn client_authority_accepts_only_clients_with_its_certificates() {
         let folder = tempfile::tempdir().unwrap();
         let authority = |name: &str| {
             let mut params = rcgen::CertificateParams::new([name.to_owned()]).unwrap();
@@ -315,7 +326,8 @@ mod tests {
         }
     }
 
-    /// Opens a TLS connection, sends the beginning of a head of so many bytes, and reads what comes until the other side closes.
+    /// Opens a TLS connection, sends an unfinished head of `bytes` bytes, and reads until the
+    /// server closes the connection.
     fn unfinished_head(address: SocketAddr, trusted: &str, bytes: usize) -> Vec<u8> {
         let mut roots = rustls::RootCertStore::empty();
         for authority in CertificateDer::pem_slice_iter(trusted.as_bytes()) {
@@ -329,7 +341,7 @@ mod tests {
         stream.set_read_timeout(Some(LONG)).unwrap();
         let mut stream = rustls::StreamOwned::new(client.unwrap(), stream);
         let head = format!("POST / HTTP/1.1\r\nHost: a\r\nx: {}", "a".repeat(bytes));
-        // It may be closed before all of it is sent.
+        // The connection can be closed before all of it is sent.
         drop(stream.write_all(head.as_bytes()));
         let mut answer = Vec::new();
         match stream.read_to_end(&mut answer) {
@@ -341,7 +353,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn unfinished_heads_are_closed_after_a_while_and_long_ones_at_once() {
+    async fn unfinished_heads_are_closed_after_the_timeout_and_long_ones_immediately() {
         let running = start(echo_length(), LONG, AT_ONCE).await;
         let (address, trusted) = (running.address, running.trusted.clone());
         let long = tokio::task::spawn_blocking(move || {
@@ -356,7 +368,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_request_that_stalls_is_cut_off() {
+    async fn stalled_request_ends_at_its_deadline() {
         let router = Router::new().route("/", post(std::future::pending::<()>));
         let running = start(router, SHORT, AT_ONCE).await;
         let client = client(running.address, &running.trusted);
@@ -365,13 +377,13 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_renewed_certificate_is_served_to_the_next_connection() {
+    async fn renewed_certificate_is_served_to_the_next_connection() {
         let running = start(echo_length(), LONG, AT_ONCE).await;
         let url = url(running.address);
         let before = client(running.address, &running.trusted);
         assert!(before.post(&url).send().await.is_ok());
         let trusted = certs::serve_anew(&running.resolver, &[NAME]);
-        // The connection that stands is not disturbed; a new one needs the new authority.
+        // The existing connection continues; a new one needs the new authority.
         assert!(before.post(&url).send().await.is_ok());
         assert!(
             client(running.address, &running.trusted)
@@ -385,7 +397,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn reviews_in_flight_are_finished_and_new_connections_refused() {
+    async fn shutdown_finishes_reviews_in_flight_and_rejects_new_connections() {
         let (arrived, go) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
         let router = {
             let (arrived, go) = (arrived.clone(), go.clone());
@@ -425,7 +437,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_review_that_never_ends_does_not_keep_the_process() {
+    async fn shutdown_ends_despite_a_review_that_never_ends() {
         let arrived = Arc::new(Notify::new());
         let router = {
             let arrived = arrived.clone();

@@ -1,5 +1,6 @@
-//! Client certificates: with `--client-ca-file`, the listener requires one that an authority in that file has signed. The file is read again by content.
-//! Which certificate an API server presents is set in its AdmissionConfiguration (docs/reference/webhook.md).
+//! Client certificates: with `--client-ca-file`, the listener requires a certificate of an
+//! authority in that file. The file is read again periodically. The AdmissionConfiguration of the
+//! API server names the certificate that it presents (docs/reference/webhook.md).
 
 use std::fmt;
 use std::io;
@@ -16,7 +17,7 @@ use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::{DigitallySignedStruct, DistinguishedName, Error, RootCertStore, SignatureScheme};
 use rustls_pki_types::pem::PemObject as _;
 
-/// How often the file is read.
+/// Interval of reading the file.
 const LOOK: Duration = Duration::from_secs(15);
 
 struct Loaded {
@@ -24,7 +25,7 @@ struct Loaded {
     verifier: Arc<dyn ClientCertVerifier>,
 }
 
-/// Verifies client certificates by the authorities in a file.
+/// Verifies client certificates with the authorities of a file.
 pub struct ClientAuthority {
     file: PathBuf,
     provider: Arc<CryptoProvider>,
@@ -32,7 +33,7 @@ pub struct ClientAuthority {
 }
 
 impl ClientAuthority {
-    /// Reads the file. It is an error if it has no certificate.
+    /// Reads the file. Fails if it has no certificate.
     pub fn load(file: PathBuf, provider: Arc<CryptoProvider>) -> io::Result<Self> {
         let loaded = ArcSwap::from_pointee(read(&file, &provider)?);
         Ok(Self {
@@ -42,7 +43,7 @@ impl ClientAuthority {
         })
     }
 
-    /// Reads the file again and again. After an error, the authorities that were read before stay in use.
+    /// Reads the file periodically. After an error, the previous authorities stay in use.
     pub(super) async fn follow(&self) {
         loop {
             tokio::time::sleep(LOOK).await;
@@ -50,11 +51,11 @@ impl ClientAuthority {
                 Ok(loaded) if loaded.bytes == self.loaded.load().bytes => {}
                 Ok(loaded) => {
                     self.loaded.store(Arc::new(loaded));
-                    tracing::info!(file = %self.file.display(), "authorities of client certificates replaced");
+                    tracing::info!(file = %self.file.display(), "replaced the authorities of client certificates");
                 }
                 Err(error) => tracing::warn!(
                     error = crate::chain(&error),
-                    "the authorities of client certificates that were read before stay in use"
+                    "cannot read the authorities of client certificates; the previous ones stay in use"
                 ),
             }
         }
@@ -87,7 +88,7 @@ impl fmt::Debug for ClientAuthority {
 }
 
 impl ClientCertVerifier for ClientAuthority {
-    // Without hints a client presents the certificate that it has.
+    // Without hints, a client presents its certificate.
     fn root_hint_subjects(&self) -> &[DistinguishedName] {
         &[]
     }

@@ -1,5 +1,5 @@
-//! Connections of strangers: how many there may be, for how long, and which one makes room for the next.
-//! Not here: who is no stranger (guard), and what a request may take (`admission_listener`, health).
+//! Limits for connections of unauthenticated clients: their number and age. A new connection closes
+//! the oldest one. `guard` authenticates clients.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::future::Ready;
@@ -20,7 +20,7 @@ use tokio::time::{Sleep, sleep};
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 use tower::Layer as _;
 
-/// The connections of one listener; clones share them.
+/// The connections of one listener. Clones share them.
 #[derive(Debug, Clone)]
 pub struct Connections {
     limits: Limits,
@@ -30,20 +30,23 @@ pub struct Connections {
 /// The limits of a listener.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// Connections of strangers at a time. One more closes the oldest of the address that has the most.
+    /// Unauthenticated connections at the same time. An additional one closes the oldest connection
+    /// of the address with the most connections.
     pub strangers: usize,
-    /// Time that a stranger's connection may last.
+    /// Maximum age of an unauthenticated connection.
     pub patience: Duration,
-    /// Connections at a time whose client is known. Beyond that, clients are answered, and stay strangers.
+    /// Authenticated connections at the same time. Further clients are served, but stay subject to
+    /// the limits of unauthenticated ones.
     pub known: usize,
-    /// Requests of a stranger's connection that may wait at a time until it is known who sends them.
+    /// Requests of an unauthenticated connection that can wait for their authentication at the same
+    /// time.
     pub waiting: usize,
 }
 
 #[derive(Debug, Default)]
 struct State {
     next: u64,
-    /// By number, so oldest first.
+    /// Ordered by number, so the oldest comes first.
     strangers: BTreeMap<u64, Stranger>,
     known: BTreeSet<u64>,
 }
@@ -55,7 +58,8 @@ struct Stranger {
 }
 
 impl State {
-    /// Takes out the oldest connection of the address that has the most; of several such addresses, that with the oldest.
+    /// Removes the oldest connection of the address with the most connections. Of several such
+    /// addresses, the one with the oldest connection.
     fn evict(&mut self) -> Option<Stranger> {
         let mut counts: HashMap<IpAddr, usize> = HashMap::new();
         for stranger in self.strangers.values() {
@@ -70,12 +74,12 @@ impl State {
 }
 
 fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
-    // Nothing panics while it is held.
+    // Nothing panics while the lock is held.
     state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Connections {
-    /// Of a listener with these limits.
+    /// Creates the connections of a listener with these limits.
     pub fn new(limits: Limits) -> Self {
         Self {
             limits,
@@ -83,14 +87,14 @@ impl Connections {
         }
     }
 
-    /// Takes in a connection from that address, as a stranger's.
+    /// Adds a connection from this address as an unauthenticated one.
     pub fn admit<S>(&self, stream: S, from: IpAddr) -> Connection<S> {
         let close = CancellationToken::new();
         let mut state = lock(&self.state);
         let number = state.next;
         state.next += 1;
         let stranger = Stranger {
-            // The same address, whether the listener has one protocol or both.
+            // The same address for IPv4 and IPv4-mapped IPv6.
             from: from.to_canonical(),
             close: close.clone(),
         };
@@ -117,7 +121,7 @@ impl Connections {
     }
 }
 
-/// The client of one connection, told from the stream so that its requests can carry it.
+/// The client of one connection. Requests carry it as an extension.
 #[derive(Debug)]
 pub struct Client {
     number: u64,
@@ -126,14 +130,15 @@ pub struct Client {
     waiting: Semaphore,
 }
 
-/// A request that may wait, until this is dropped.
+/// A request that waits for its authentication, until this is dropped.
 #[derive(Debug)]
 pub struct Waiting<'a> {
     _place: Option<SemaphorePermit<'a>>,
 }
 
 impl Client {
-    /// Lets a request wait until it is known who sends it. Returns `None` if as many of this stranger's requests wait already: they are to be refused at once.
+    /// Lets a request wait for its authentication. Returns `None` if too many requests of this
+    /// unauthenticated client wait already; the request must be rejected then.
     pub fn wait(&self) -> Option<Waiting<'_>> {
         let place = match self.waiting.try_acquire() {
             Ok(place) => Some(place),
@@ -143,7 +148,8 @@ impl Client {
         Some(Waiting { _place: place })
     }
 
-    /// Marks it as known: its connection is not closed for its age or for others any more.
+    /// Marks the client as authenticated. Its connection is no longer closed because of its age or
+    /// of other connections.
     pub fn welcome(&self) {
         let mut state = lock(&self.state);
         if state.known.len() < self.limits.known && state.strangers.remove(&self.number).is_some() {
@@ -156,7 +162,7 @@ impl Client {
     }
 }
 
-/// A stream that ends by itself as long as its client is a stranger.
+/// A stream that ends early while its client is not authenticated.
 #[derive(Debug)]
 pub struct Connection<S> {
     stream: S,
@@ -167,12 +173,12 @@ pub struct Connection<S> {
 }
 
 impl<S> Connection<S> {
-    /// Its client, for the requests that come over it.
+    /// Returns the client for the requests of the connection.
     pub fn client(&self) -> Arc<Client> {
         self.client.clone()
     }
 
-    /// An error once it has to end.
+    /// Returns an error if the connection must end.
     fn check(&mut self, context: &mut Context<'_>) -> io::Result<()> {
         if !self.is_watched {
             return Ok(());
@@ -180,7 +186,7 @@ impl<S> Connection<S> {
         if self.closed.as_mut().poll(context).is_ready() {
             return Err(io::Error::new(
                 io::ErrorKind::ConnectionAborted,
-                "closed for newer connections",
+                "closed in favor of newer connections",
             ));
         }
         if self.deadline.as_mut().poll(context).is_ready() {
@@ -278,14 +284,14 @@ mod tests {
             }
         }
 
-        /// True while reading waits for bytes.
+        /// Returns true while reading waits for data.
         fn is_open(&mut self) -> bool {
             self.connection.read_u8().now_or_never().is_none()
         }
     }
 
     #[tokio::test]
-    async fn one_too_many_closes_the_oldest_of_the_address_with_most() {
+    async fn additional_connection_closes_the_oldest_of_the_address_with_the_most() {
         let connections = Connections::new(LIMITS);
         let mut peers: Vec<_> = [1, 2, 2]
             .map(|address| Peer::from(&connections, address))
@@ -298,13 +304,13 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn few_requests_of_a_stranger_wait_at_a_time_and_any_number_of_a_known_client() {
+    async fn waiting_requests_are_limited_only_for_unauthenticated_clients() {
         let connections = Connections::new(LIMITS);
         let peer = Peer::from(&connections, 1);
         let client = peer.connection.client();
         let waiting = [client.wait(), client.wait()];
         assert!(waiting.iter().all(Option::is_some) && client.wait().is_none());
-        // Those of others do not count.
+        // Requests of other connections are counted separately.
         let other = Peer::from(&connections, 1);
         assert!(other.connection.client().wait().is_some());
         drop(waiting);
@@ -315,7 +321,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn room_is_there_again_when_a_connection_ends() {
+    async fn ended_connections_are_not_counted() {
         let connections = Connections::new(LIMITS);
         let mut first = Peer::from(&connections, 1);
         for _ in 0..10 {
@@ -326,19 +332,19 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn strangers_are_closed_after_a_while_and_known_clients_are_not() {
+    async fn only_unauthenticated_connections_are_closed_for_their_age() {
         let connections = Connections::new(LIMITS);
         let mut known = Peer::from(&connections, 1);
         let mut second = Peer::from(&connections, 1);
         let mut stranger = Peer::from(&connections, 1);
         known.connection.client().welcome();
-        // One more than may be known.
+        // One more than the limit of authenticated clients.
         second.connection.client().welcome();
         let error = stranger.connection.read_u8().await.unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
         assert!(!second.is_open());
         assert!(known.is_open());
-        // Known ones make no room either.
+        // Authenticated connections are not closed for new ones.
         let _others: Vec<_> = (0..9).map(|_| Peer::from(&connections, 1)).collect();
         assert!(known.is_open());
         drop(known);

@@ -1,6 +1,6 @@
-//! What stands before admission: only callers with a current token in the path, only while our registrations are intact. Anybody else is answered before the
-//! body is read.
-//! Not here: rotation of tokens (certs), the state of the registrations (registrations), the answer to a review (admission).
+//! Authentication in front of admission: only callers with a current token in the path are served,
+//! and only while the registrations are intact. Other requests are answered before their body is
+//! read. `certs` rotates the tokens.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,21 +21,23 @@ use crate::metrics::ReviewOutcome;
 use crate::shared::Shared;
 use crate::{certs, chain};
 
-/// Unknown tokens make this replica read the Secret at most this often: another replica may have rotated.
+/// Minimum interval of reads of the Secret after unknown tokens. Another replica can have rotated
+/// the tokens.
 const REFRESH: Duration = Duration::from_secs(1);
-/// How long such a read may take.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// Time limit of such a read.
+const TOKEN_READ_TIMEOUT: Duration = Duration::from_secs(2);
 /// The routes behind the guard.
 const ROUTES: [&str; 2] = ["/validate", "/mutate"];
 
 struct Guard {
     shared: Arc<Shared>,
     admission: Router,
-    /// When the last read of the Secret began.
+    /// Start of the last read of the Secret.
     refreshed: Mutex<Option<Instant>>,
 }
 
-/// The router that is served: `/validate/TOKEN` and `/mutate/TOKEN` of `admission`, and 404 for everything else.
+/// Returns the served router: `/validate/TOKEN` and `/mutate/TOKEN` of `admission`, and 404 for all
+/// other paths.
 pub fn guarded(shared: Arc<Shared>, admission: Router) -> Router {
     let guard = Arc::new(Guard {
         shared,
@@ -48,7 +50,8 @@ pub fn guarded(shared: Arc<Shared>, admission: Router) -> Router {
     })
 }
 
-/// The route and the token that a request is for; `None` for every request that no API server of ours sends.
+/// Returns route and token of a request, or `None` if no API server of this installation can have
+/// sent it.
 fn called(request: &Request) -> Option<(&'static str, Token)> {
     let (route, token) = request.uri().path().rsplit_once('/')?;
     let route = ROUTES.into_iter().find(|known| *known == route)?;
@@ -56,13 +59,14 @@ fn called(request: &Request) -> Option<(&'static str, Token)> {
     (request.method() == Method::POST).then_some((route, token))
 }
 
-/// Leaves of a head what admission reads: the route, and length and kind of the body.
+/// Removes everything from the head that admission does not read. Keeps the route, and length and
+/// type of the body.
 fn strip(request: &mut Request, route: &'static str) {
     *request.uri_mut() = Uri::from_static(route);
     let headers = std::mem::take(request.headers_mut());
     for name in [header::CONTENT_LENGTH, header::CONTENT_TYPE] {
         if let Some(value) = headers.get(&name) {
-            // A copy: the value may be a part of all that arrived.
+            // Copied, because the value can reference the whole received buffer.
             if let Ok(value) = HeaderValue::from_bytes(value.as_bytes()) {
                 request.headers_mut().insert(name, value);
             }
@@ -76,7 +80,7 @@ impl Guard {
         let Some((route, token)) = called(&request) else {
             return self.unknown();
         };
-        // The rest of the head is a stranger's, and may have to wait.
+        // Unauthenticated headers are dropped, because the request can wait.
         strip(&mut request, route);
         let client = request.extensions().get::<Arc<Client>>();
         if !self.knows(&token, client.map(Arc::as_ref)).await {
@@ -89,7 +93,7 @@ impl Guard {
             return self.refused();
         };
         let Ok(response) = self.admission.clone().oneshot(request).await;
-        // A gap that began meanwhile: nothing that was stamped in it leaves this process.
+        // A response whose stamp was created in a gap must not leave the process.
         if shared.registrations.intact_since() == Some(since) {
             response
         } else {
@@ -97,7 +101,8 @@ impl Guard {
         }
     }
 
-    /// Returns whether the token is one of ours. One that is not known yet makes the request wait, if `client` has not too many that wait.
+    /// Returns true if the token is valid. A request with an unknown token waits for the next read
+    /// of the Secret, unless too many requests of `client` wait already.
     async fn knows(&self, token: &Token, client: Option<&Client>) -> bool {
         let paths = &self.shared.paths;
         let arrived = Instant::now();
@@ -109,17 +114,19 @@ impl Guard {
             return false;
         }
         let mut refreshed = self.refreshed.lock().await;
-        // Whoever waited for somebody else's read shares it.
+        // Concurrent requests share one read.
         if refreshed.is_none_or(|began| began < arrived) {
             if let Some(began) = *refreshed {
                 tokio::time::sleep_until(began + REFRESH).await;
             }
             *refreshed = Some(Instant::now());
-            let read = tokio::time::timeout(PATIENCE, certs::read_tokens(&self.shared));
+            let read = tokio::time::timeout(TOKEN_READ_TIMEOUT, certs::read_tokens(&self.shared));
             match read.await {
                 Ok(Ok(tokens)) => paths.set(tokens),
                 Ok(Err(error)) => tracing::warn!(error = chain(&error), "cannot read the tokens"),
-                Err(_) => tracing::warn!("cannot read the tokens: no answer within {PATIENCE:?}"),
+                Err(_) => tracing::warn!(
+                    "cannot read the tokens: no response within {TOKEN_READ_TIMEOUT:?}"
+                ),
             }
         }
         drop(refreshed);
@@ -131,7 +138,7 @@ impl Guard {
         StatusCode::NOT_FOUND.into_response()
     }
 
-    /// A `Status`, which API servers repeat to the requester.
+    /// Returns an error `Status`, whose message API servers return to the requester.
     fn refused(&self) -> Response {
         let code = codes::review::REGISTRATIONS_ALTERED;
         let outcome = ReviewOutcome::CannotTell;
@@ -139,7 +146,7 @@ impl Guard {
         metrics.review("other", "other", outcome, Some(code), Duration::ZERO);
         let faults = self.shared.registrations.faults();
         let message = format!(
-            "{code}: no review is answered while the registrations of bundle-webhook are missing or altered: {faults}"
+            "{code}: reviews are rejected while the registrations of bundle-webhook are missing or altered: {faults}"
         );
         let status = json!({
             "apiVersion": "v1",
@@ -165,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_of_a_head_is_kept_but_what_admission_reads() {
+    fn strip_keeps_only_route_and_content_headers() {
         let mut request = request(Method::POST, &format!("/validate/x?{}", "a".repeat(9000)));
         for (name, value) in [
             ("content-length", "5"),
@@ -186,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_post_to_one_of_two_routes_with_a_token_is_a_call() {
+    fn accepts_only_post_requests_to_the_two_routes_with_a_token() {
         let token = Token::random();
         let text = token.as_str();
         for route in ROUTES {

@@ -1,5 +1,4 @@
 //! `/healthz`, `/readyz` and `/metrics`, over plain HTTP for the kubelet and Prometheus.
-//! Not here: what readiness means (readiness) and what is counted (metrics).
 
 use std::io;
 use std::sync::Arc;
@@ -24,21 +23,21 @@ use super::connections::{Connections, Limits};
 use crate::metrics::{CONTENT_TYPE, Metrics};
 use crate::readiness::Readiness;
 
-/// Time that a client may take to send the head of its request.
+/// Time limit for the head of a request.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
-/// The largest head of a request, in bytes.
+/// Maximum size of the head of a request, in bytes.
 const HEAD_BYTES: usize = 16 << 10;
-/// Nobody is known here.
+/// No client is authenticated here.
 const CONNECTIONS: Limits = Limits {
     strangers: 32,
     patience: Duration::from_secs(10),
     known: 0,
     waiting: 0,
 };
-/// Time to wait where no connection can be accepted: the process may have too many open files.
+/// Delay after a connection could not be accepted. The process can have too many open files.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// What the pages show.
+/// The state that the pages show.
 #[derive(Clone)]
 pub struct Health {
     /// Shown on `/readyz`.
@@ -47,7 +46,8 @@ pub struct Health {
     pub metrics: Metrics,
 }
 
-/// Serves until `shutdown`, on a thread with a runtime of its own: whatever keeps the others busy, probes are answered.
+/// Serves until `shutdown`, on a thread with its own runtime. So probes are answered even if all
+/// other threads are busy.
 pub async fn serve(
     listener: TcpListener,
     health: Health,
@@ -58,11 +58,14 @@ pub async fn serve(
     thread::Builder::new()
         .name("health".to_owned())
         .spawn(move || {
-            // Nobody waits any more where the process ends without it.
+            // If the process ends, the receiver is gone.
             drop(ended.send(serve_here(listener, health, shutdown)));
         })?;
-    end.await
-        .unwrap_or_else(|_| Err(io::Error::other("the thread of the health pages panicked")))
+    end.await.unwrap_or_else(|_| {
+        Err(io::Error::other(
+            "the thread of the health endpoint panicked",
+        ))
+    })
 }
 
 fn serve_here(
@@ -78,7 +81,7 @@ fn serve_here(
     })
 }
 
-/// One request for each connection: nobody keeps a place that others need.
+/// Serves one request per connection, so that no client holds a connection that others need.
 async fn answer(listener: TcpListener, router: Router, shutdown: CancellationToken) {
     let connections = Connections::new(CONNECTIONS);
     let mut http = http_builder::Builder::new(TokioExecutor::new()).http1_only();
@@ -100,14 +103,14 @@ async fn answer(listener: TcpListener, router: Router, shutdown: CancellationTok
                     let http = http.clone();
                     open.spawn(async move {
                         let serving = http.serve_connection(TokioIo::new(connection), service);
-                        // Whoever has gone needs no answer.
+                        // Errors of clients that have disconnected are ignored.
                         drop(serving.await);
                     });
-                    // Its turn, before others come that it may have to make room for.
+                    // The task starts before further connections can evict this one.
                     tokio::task::yield_now().await;
                 }
                 Err(error) => {
-                    tracing::warn!(%error, "cannot accept a connection to the health pages");
+                    tracing::warn!(%error, "cannot accept a connection to the health endpoint");
                     tokio::time::sleep(PAUSE).await;
                 }
             },
@@ -115,13 +118,13 @@ async fn answer(listener: TcpListener, router: Router, shutdown: CancellationTok
     }
     drop(listener);
     let finished = async { while open.join_next().await.is_some() {} };
-    // The rest are those who have not asked anything.
+    // The remaining clients have not sent a request.
     drop(tokio::time::timeout(HEAD_TIMEOUT, finished).await);
 }
 
-/// The three pages; `/livez` is `/healthz` under its newer name.
+/// Returns the router. `/livez` is the newer name of `/healthz`.
 pub fn router(health: Health) -> Router {
-    // That this answers at all shows that the process is scheduled.
+    // A response proves that the process is scheduled.
     let alive = || async { "ok\n" };
     Router::new()
         .route("/healthz", get(alive))
@@ -168,7 +171,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn alive_is_not_ready_and_readiness_ends_before_life_does() {
+    async fn liveness_is_independent_of_readiness() {
         let health = Health {
             readiness: Arc::default(),
             metrics: Metrics::default(),
@@ -192,7 +195,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn pages_are_answered_while_every_thread_of_the_main_runtime_is_busy() {
+    async fn health_is_served_while_all_threads_of_the_main_runtime_are_busy() {
         let health = Health {
             readiness: Arc::default(),
             metrics: Metrics::default(),
@@ -202,7 +205,7 @@ mod tests {
         let shutdown = CancellationToken::new();
         let serving = tokio::spawn(serve(listener, health, shutdown.clone()));
         tokio::task::yield_now().await;
-        // This is the only thread of this runtime, and it does not come back to it before the page is there.
+        // This is the only thread of this runtime, and it blocks until the page was received.
         let mut stream = std::net::TcpStream::connect(address).unwrap();
         stream
             .write_all(b"GET /livez HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
@@ -215,7 +218,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn pages_are_answered_while_more_connections_than_there_are_places_stay_silent() {
+    async fn health_is_served_despite_silent_connections_above_the_limit() {
         let health = Health {
             readiness: Arc::default(),
             metrics: Metrics::default(),
@@ -235,14 +238,14 @@ mod tests {
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();
         assert!(answer.ends_with("ok\n"), "{answer}");
-        // The oldest had to make room.
+        // The oldest connection was closed for newer ones.
         assert!(matches!(silent[0].read(&mut [0]), Ok(0) | Err(_)));
         shutdown.cancel();
         serving.await.unwrap().unwrap();
     }
 
     #[tokio::test]
-    async fn metrics_are_shown_and_other_pages_are_not_there() {
+    async fn serves_metrics_and_rejects_other_paths() {
         let health = Health {
             readiness: Arc::default(),
             metrics: Metrics::default(),

@@ -1,5 +1,5 @@
-//! The two listeners: admission over TLS, health and metrics over plain HTTP; and how they end.
-//! Not here: what is answered to a review (admission).
+//! The two listeners: admission over TLS, health and metrics over plain HTTP, and their graceful
+//! shutdown.
 
 pub mod admission_listener;
 pub mod client_authority;

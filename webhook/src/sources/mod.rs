@@ -1,5 +1,5 @@
-//! Sources of content: resolve a source to exact content, fetch that content, and compare it with what the source names now. One file for each kind.
-//! Not here: what is done with content (reconcile), and whether it may be used (admission).
+//! Sources of content: resolve a source to exact content, fetch that content, and compare it with
+//! the content that the source names now. Each kind has its own module.
 
 mod config_maps;
 mod image;
@@ -20,7 +20,7 @@ use crate::budget::looks::LookMemory;
 use crate::registries::PullSecretError;
 use crate::shared::Shared;
 
-/// Why a source could not be resolved or fetched.
+/// The reason why a source could not be resolved or fetched.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SourceError {
     /// No provisioner of this version fetches this kind of source.
@@ -29,23 +29,23 @@ pub(crate) enum SourceError {
     /// The pull secret cannot be used.
     #[error(transparent)]
     PullSecret(#[from] PullSecretError),
-    /// The registry failed, or what it sent is not what was asked for.
+    /// The registry failed, or returned other content than requested.
     #[error(transparent)]
     Registry(#[from] RegistryError),
-    /// The ConfigMaps are missing, can change, or are no content.
+    /// The ConfigMaps are missing, not immutable or no valid content.
     #[error(transparent)]
     ConfigMaps(#[from] ConfigMapsError),
 }
 
-/// The files of fetched content by path, as the sink keeps them, and the sink.
+/// The files of fetched content by path, in the representation of the sink, and the sink.
 pub(crate) type FetchedFiles<S> = (BTreeMap<String, <S as FileSink>::File>, S);
 
-/// One source that is open: its credentials are read, and nothing is fetched yet.
+/// An open source: its credentials are read, and no content is fetched yet.
 pub(crate) trait ContentSource: Send + Sync {
     /// Resolves the source to the content that it names now.
     fn resolve(&self) -> impl Future<Output = Result<ContentId, SourceError>> + Send;
 
-    /// Returns what the source names now if that is other content than `recorded`; `None` if it is the same.
+    /// Returns the content that the source names now, or `None` if it is `recorded`.
     fn changed(
         &self,
         recorded: &ContentId,
@@ -56,7 +56,8 @@ pub(crate) trait ContentSource: Send + Sync {
         }
     }
 
-    /// Fetches exactly `content` into `sink` while it is received, within the limits of a bundle. Fails if the source has other content now.
+    /// Fetches exactly `content` into `sink`, within the limits of a bundle. Fails if the source
+    /// has other content now.
     fn fetch<S>(
         &self,
         content: &ContentId,
@@ -65,7 +66,7 @@ pub(crate) trait ContentSource: Send + Sync {
     where
         S: FileSink<File: Send> + Send + 'static;
 
-    /// Returns the signatures of `content`. Only images have any.
+    /// Returns the signatures of `content`. Only images have signatures.
     fn signatures(
         &self,
         content: &ContentId,
@@ -86,7 +87,8 @@ pub(crate) fn is_supported(source: &Source) -> Result<(), SourceError> {
     }
 }
 
-/// Opens `source`, and reads the credentials that it names. What a registry returns beside layers is held in `memory`.
+/// Opens `source`, and reads the credentials that it names. Responses of a registry other than
+/// layers are held in `memory`.
 pub(crate) async fn open(
     shared: &Shared,
     source: &Source,

@@ -1,5 +1,5 @@
-//! Follows all objects of one small kind of ours: a snapshot after each change, whatever happens to the connection.
-//! Not here: what a snapshot is used for.
+//! Watches all objects of one small kind, and returns a snapshot after each change. The watch
+//! survives connection errors.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,18 +15,18 @@ use serde_json::Value;
 
 use crate::cluster::watch_events;
 
-/// The `spec` of all objects at one time, by name; `null` where there is none.
+/// The `spec` of all objects by name; `null` for an object without one.
 pub(super) type Specs = BTreeMap<String, Arc<Value>>;
 
-/// Untyped: a stored object that does not read as its kind must neither stop the watch nor be overlooked.
+/// Untyped: an invalid object must neither stop the watch nor be skipped.
 type Item = DynamicObject;
 
-/// The watch and what it has shown so far.
+/// The watch, and the objects that it has reported.
 pub(super) struct Follower {
     events: BoxStream<'static, watcher::Result<Event<Item>>>,
     kind: &'static str,
     specs: Specs,
-    /// During a new listing: what it has shown.
+    /// The objects of a list that is not complete yet.
     listing: Option<Specs>,
 }
 
@@ -48,7 +48,7 @@ impl Follower {
         }
     }
 
-    /// The next snapshot; may be dropped and asked again.
+    /// Returns the next snapshot. It is cancel-safe.
     pub(super) async fn next(&mut self) -> Specs {
         loop {
             match self.events.next().await {
@@ -60,7 +60,7 @@ impl Follower {
                 Some(Err(error)) => tracing::warn!(
                     kind = self.kind,
                     error = crate::chain(&error),
-                    "the watch is interrupted; what was known stays in use"
+                    "the watch was interrupted; known objects stay in use"
                 ),
                 // This watch never ends.
                 None => std::future::pending().await,
@@ -68,7 +68,7 @@ impl Follower {
         }
     }
 
-    /// Whether there is something new to show.
+    /// Evaluates an event. Returns true if the snapshot has changed.
     fn take(&mut self, event: Event<Item>) -> bool {
         match event {
             Event::Init => self.listing = Some(Specs::new()),
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn changes_follow_the_first_listing() {
+    async fn snapshot_has_changes_after_the_first_list() {
         let specs = last(vec![
             Event::Init,
             Event::InitApply(class("a", "one")),
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_new_listing_forgets_what_has_gone_but_not_before_it_is_complete() {
+    async fn complete_list_removes_deleted_objects() {
         let begun = last(vec![
             Event::Init,
             Event::InitApply(class("a", "one")),
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_no_class_at_all_is_still_there_and_stops_nothing() {
+    async fn invalid_object_is_kept_and_does_not_stop_the_watch() {
         let broken = item(json!({
             "apiVersion": "core.rukpak.io/v1alpha1", "kind": "ProvisionerClass",
             "metadata": { "name": "broken" },

@@ -1,5 +1,4 @@
-//! The watches that keep the shelves filled: ProvisionerClasses and SignaturePolicies.
-//! Not here: what they mean (bundle-core), or the watches of the reconciler.
+//! The watches that fill the caches of ProvisionerClasses and SignaturePolicies.
 
 mod follow;
 mod named;
@@ -18,7 +17,7 @@ pub(crate) use self::standing::tell as tell_standing;
 use crate::readiness::Gate;
 use crate::shared::Shared;
 
-/// Keeps the ProvisionerClasses on their shelf until `shutdown`.
+/// Updates the cache of ProvisionerClasses until `shutdown`.
 pub(crate) async fn classes(shared: Arc<Shared>, shutdown: CancellationToken) {
     let mut follower = Follower::new(shared.client(), "ProvisionerClass", "provisionerclasses");
     loop {

@@ -1,5 +1,6 @@
-//! Watches the ConfigMaps that policies name, one by one and by name, for metadata alone: that one has changed is all that is told.
-//! Reading them is in `policies`. Secrets are never watched: whoever may watch one Secret of a namespace may watch all of them.
+//! Watches the ConfigMaps that policies name, each by its name, and only their metadata. `policies`
+//! reads them after a change. Secrets are never watched: the permission to watch one Secret of a
+//! namespace is the permission to watch all.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -14,7 +15,7 @@ use serde::de::DeserializeOwned;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
-/// After a watch has ended, or could not begin. What is missed meanwhile is seen when they are read again.
+/// Delay after a watch has ended or failed. The periodic read covers changes in between.
 const PAUSE: Duration = Duration::from_secs(5);
 
 /// The watches. They end when dropped.
@@ -37,7 +38,7 @@ impl Watched {
         }
     }
 
-    /// From now on these are watched, and no others.
+    /// Replaces the watched ConfigMaps.
     pub(super) fn watch(&mut self, config_maps: BTreeSet<KubeName>) {
         if config_maps == self.config_maps {
             return;
@@ -52,7 +53,7 @@ impl Watched {
         self.config_maps = config_maps;
     }
 
-    /// When one of them was changed, created or deleted; also when a watch begins, which shows what is there.
+    /// Waits until one of them was changed, created or deleted, or a watch started.
     pub(super) async fn changed(&self) {
         self.changed.notified().await;
     }
@@ -75,7 +76,7 @@ async fn follow<K: Clone + DeserializeOwned + std::fmt::Debug>(
             Err(error) => tracing::debug!(
                 name = name.as_str(),
                 error = crate::chain(&error),
-                "what a policy names cannot be watched; it is read again from time to time"
+                "cannot watch a ConfigMap of a policy; it is read periodically"
             ),
         }
         tokio::time::sleep(PAUSE).await;

@@ -1,6 +1,6 @@
-//! SignaturePolicies on their shelf, with the keys of the Secrets and the trust roots of the ConfigMaps that they name;
-//! read again every few seconds, and ConfigMaps when a watch tells of a change.
-//! Not here: what a policy means (bundle_core::policy).
+//! The cache of SignaturePolicies, with the keys of the Secrets and the trust roots of the
+//! ConfigMaps that they name. Both are read periodically, and ConfigMaps also after a watch event.
+//! `bundle_core::policy` has the rules.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -18,12 +18,13 @@ use super::follow::{Follower, Specs};
 use crate::readiness::Gate;
 use crate::shared::Shared;
 
-/// How often the Secrets and ConfigMaps are read again. They are few and read by name. Nothing watches Secrets: a changed key counts after this time.
+/// Interval of reading the Secrets and ConfigMaps. They are few. Secrets are not watched, so a
+/// changed key takes effect after this time.
 const NAMED_AGAIN: Duration = Duration::from_secs(15);
-/// After one could not be read.
+/// Delay after one could not be read.
 const NAMED_SOON: Duration = Duration::from_secs(2);
 
-/// What policies name, as it was found in the system namespace.
+/// The Secrets and ConfigMaps that policies name, as found in the system namespace.
 #[derive(Debug, Default)]
 pub(super) struct Found {
     secrets: BTreeMap<String, Named>,
@@ -31,7 +32,7 @@ pub(super) struct Found {
 }
 
 impl Found {
-    /// Looks up what these policies name.
+    /// Reads the Secrets and ConfigMaps of these policies.
     pub(super) async fn look_up(shared: &Shared, policies: &[Policy]) -> Self {
         let named = |names: fn(&Policy) -> BTreeSet<&KubeName>| -> BTreeSet<KubeName> {
             let each = policies.iter().flat_map(names);
@@ -43,14 +44,14 @@ impl Found {
         }
     }
 
-    /// The policy with what it names in its place.
+    /// Returns the policy with the keys and trust roots that it names.
     pub(super) fn complete(&self, policy: Policy) -> Policy {
         policy
             .with_secrets(&self.secrets)
             .with_config_maps(&self.config_maps)
     }
 
-    /// When to look again.
+    /// Returns the time until the next read.
     fn again(&self) -> Option<Duration> {
         let mut named = self
             .secrets
@@ -66,7 +67,7 @@ impl Found {
     }
 }
 
-/// Keeps the SignaturePolicies on their shelf until `shutdown`.
+/// Updates the cache of SignaturePolicies until `shutdown`.
 pub(crate) async fn policies(shared: Arc<Shared>, shutdown: CancellationToken) {
     let mut follower = Follower::new(shared.client(), "SignaturePolicy", "signaturepolicies");
     let mut specs: Option<Specs> = None;
@@ -121,7 +122,7 @@ fn completed(policies: Vec<Policy>, found: &Found) -> BTreeMap<String, Arc<Polic
         .collect()
 }
 
-/// The keys in those Secrets of the system namespace.
+/// Returns the keys in these Secrets of the system namespace.
 async fn secrets(shared: &Shared, names: &BTreeSet<KubeName>) -> BTreeMap<String, Named> {
     let namespace = &shared.settings.namespace;
     let api: Api<Secret> = Api::namespaced(shared.client(), namespace);
@@ -137,9 +138,10 @@ async fn secrets(shared: &Shared, names: &BTreeSet<KubeName>) -> BTreeMap<String
                 key_of_secret(name, &data)
             }
             Ok(None) => Named::Missing(format!("Secret {namespace}/{name} does not exist")),
-            // The text of a body that is no Secret stays out of findings and logs.
+            // A body that cannot be parsed can contain secret data, so it must not appear in
+            // findings and logs.
             Err(kube::Error::SerdeError(_)) => Named::Unavailable(
-                Finding::error(codes::cluster::BAD_ANSWER, "the answer is no Secret")
+                Finding::error(codes::cluster::BAD_ANSWER, "the response is no Secret")
                     .about(format!("Secret/{namespace}/{name}")),
             ),
             Err(error) => Named::Unavailable(
@@ -152,7 +154,7 @@ async fn secrets(shared: &Shared, names: &BTreeSet<KubeName>) -> BTreeMap<String
     found
 }
 
-/// The trust roots in those ConfigMaps of the system namespace.
+/// Returns the trust roots in these ConfigMaps of the system namespace.
 async fn config_maps(shared: &Shared, names: &BTreeSet<KubeName>) -> BTreeMap<String, Named> {
     let namespace = &shared.settings.namespace;
     let api: Api<ConfigMap> = Api::namespaced(shared.client(), namespace);
@@ -178,7 +180,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_named_is_put_in_its_place_and_unreadable_policies_stay_on_the_shelf() {
+    fn policies_get_their_keys_and_roots_and_invalid_ones_stay_in_the_cache() {
         let key = json!({
             "images": [{ "glob": "registry.example.com/**" }],
             "authorities": [{ "name": "key", "key": { "secretRef": { "name": "release-key" } } }],

@@ -1,5 +1,5 @@
-//! Tells in the status of each ProvisionerClass and SignaturePolicy whether it can be used: `Ready`, which kstatus and people read.
-//! Not here: what makes one unusable (bundle-core); nothing reads this status to decide.
+//! The condition `Ready` of each ProvisionerClass and SignaturePolicy, for kstatus and users. No
+//! decision uses this status.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,12 +20,12 @@ use serde_json::{Value, json};
 use super::policies::Found;
 use crate::shared::Shared;
 
-/// How long a change that time alone brings may stay untold after a clock was set.
+/// Maximum delay of a status change that only depends on time, after a clock was changed.
 const AT_LATEST: Duration = Duration::from_mins(10);
-/// The end of a root itself still counts.
+/// Delay after a point in time, because a root is still valid at its end.
 const AFTER: Duration = Duration::from_millis(100);
 
-/// What `Ready` says.
+/// The content of the condition `Ready`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Standing {
     status: &'static str,
@@ -33,7 +33,7 @@ struct Standing {
     message: String,
 }
 
-/// Tells for ever; only the replica that leads does.
+/// Writes the status of all classes and policies forever. Runs only on the leader.
 pub(crate) async fn tell(shared: Arc<Shared>) {
     let (mut classes, mut policies) = (shared.classes.changes(), shared.policies.changes());
     loop {
@@ -59,7 +59,8 @@ pub(crate) async fn tell(shared: Arc<Shared>) {
     }
 }
 
-/// How long to wait for a time at which a trust root begins to count or ends. Looked at again before long in any case: clocks are set.
+/// Returns the time until a trust root becomes valid or expires. It is limited, because clocks can
+/// be changed.
 fn until(at: Option<Timestamp>, now: Timestamp) -> Duration {
     let wait = at.and_then(|at| Duration::try_from(at.duration_since(now)).ok());
     wait.map_or(AT_LATEST, |wait| wait + AFTER).min(AT_LATEST)
@@ -75,7 +76,7 @@ async fn each(
     let resource = ApiResource::from_gvk_with_plural(&gvk, plural);
     let api: Api<DynamicObject> = Api::all_with(shared.client(), &resource);
     for name in names {
-        // A listed object has a name that the API server accepted.
+        // The API server accepted the name of a listed object.
         let Ok(name) = name.parse::<KubeName>() else {
             continue;
         };
@@ -86,7 +87,7 @@ async fn each(
     }
 }
 
-/// Judges what is stored now, so that `observedGeneration` never says too much.
+/// Writes the status of the stored object, so that `observedGeneration` matches the evaluated spec.
 async fn one(
     shared: &Shared,
     api: &Api<DynamicObject>,
@@ -121,7 +122,7 @@ async fn one(
         .patch_status(name, &as_us, &Patch::Apply(patch))
         .await
     {
-        // Gone meanwhile, or made anew.
+        // It was deleted, or created again with another uid.
         Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(()),
         outcome => outcome.map(drop),
     }
@@ -129,7 +130,7 @@ async fn one(
 
 fn of_class(class: &Result<Class, Findings>) -> Standing {
     match class {
-        Ok(_) => usable("people with verb `use` on it can name it"),
+        Ok(_) => usable("users with verb `use` on it can name it"),
         Err(findings) => unusable(findings),
     }
 }
@@ -142,7 +143,7 @@ async fn of_policy(shared: &Shared, name: &str, spec: &Value) -> Standing {
     if ready.problems.has_errors() {
         unusable(&ready.problems)
     } else if ready.unavailable.is_empty() {
-        usable("it is applied to the references that it matches")
+        usable("it applies to the references that it matches")
     } else {
         Standing {
             status: "Unknown",
@@ -176,7 +177,7 @@ fn told(findings: &[Finding]) -> String {
     lines.join("; ")
 }
 
-/// The status to write; `None` if it says so already.
+/// Returns the status to write, or `None` if it is unchanged.
 fn status(
     before: &Value,
     generation: Option<i64>,
@@ -197,7 +198,7 @@ fn status(
     {
         return None;
     }
-    // Seconds, as the API has them.
+    // Whole seconds, as in the Kubernetes API.
     let now = Timestamp::from_second(now.as_second())
         .unwrap_or(now)
         .to_string();
@@ -222,7 +223,7 @@ mod tests {
     const NOW: Timestamp = Timestamp::constant(1_800_000_000, 5);
 
     #[test]
-    fn what_is_said_already_is_not_written_again() {
+    fn unchanged_status_is_not_written_again() {
         let standing = usable("fine");
         let written = status(&Value::Null, Some(3), &standing, NOW).unwrap();
         assert_eq!(written["observedGeneration"], 3);
@@ -234,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_a_root_is_waited_for_and_no_clock_is_trusted_for_long() {
+    fn waits_for_the_expiry_of_a_root_within_the_maximum_delay() {
         let in_a_minute = NOW + jiff::SignedDuration::from_mins(1);
         assert_eq!(
             until(Some(in_a_minute), NOW),
@@ -247,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn the_time_of_a_transition_stays_while_the_status_does() {
+    fn transition_time_is_kept_while_the_status_is_unchanged() {
         let later = NOW + jiff::SignedDuration::from_secs(60);
         let first = status(&Value::Null, Some(1), &usable("fine"), NOW).unwrap();
         let second = status(&first, Some(2), &usable("better"), later).unwrap();

@@ -1,5 +1,5 @@
-//! What a registration must say so that the API server asks us about every write, and what is wrong with one that is there.
-//! The table is what webhook/deploy/admission ships; a test keeps them equal.
+//! The required content of a registration, and the faults of an existing one. The table corresponds
+//! to webhook/deploy/admission; a test compares them.
 
 use std::fmt;
 
@@ -9,11 +9,11 @@ use serde_json::Value;
 use super::identity::Identity;
 use super::{Registration, address};
 
-/// What is wrong with a registration.
+/// A fault of a registration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Fault {
     message: String,
-    /// Whether the webhook itself repairs it: our token and our authority, which other replicas may have renewed.
+    /// True if the webhook repairs it: token and authority, which other replicas can have renewed.
     pub(super) is_repaired: bool,
 }
 
@@ -78,9 +78,11 @@ const MUTATING: &[ExpectedWebhook] = &[
     expected("mbundleapprovals.core.rukpak.io", "bundleapprovals", WRITES),
 ];
 
-/// Everything that keeps the API server from asking us about some write. Empty for a registration that is intact. `object` is `None` where there is none.
+/// Returns all faults because of which the API server could skip the review of a write. Empty for
+/// an intact registration. `object` is `None` if it does not exist.
 ///
-/// `timeoutSeconds`, `reinvocationPolicy`, labels and annotations are the administrator's: none of them lets a write pass unasked.
+/// `timeoutSeconds`, `reinvocationPolicy`, labels and annotations belong to the administrator: they
+/// let no write pass without a review.
 pub(crate) fn faults(
     registration: Registration,
     name: &str,
@@ -128,7 +130,7 @@ pub(crate) fn faults(
             ("matchPolicy", &["Equivalent"]),
             ("sideEffects", &["None", "NoneOnDryRun"]),
         ] {
-            // The API server fills in what is left out; the defaults of the first two are the allowed values.
+            // The API server sets defaults, which for the first two fields are the allowed values.
             let value = found[field].as_str().unwrap_or(allowed[0]);
             if !allowed.contains(&value) {
                 fault(&format!("{field} is {value}, not {}", allowed[0]), false);
@@ -137,11 +139,11 @@ pub(crate) fn faults(
         for field in ["namespaceSelector", "objectSelector"] {
             let selector = &found[field];
             if !is_empty(&selector["matchLabels"]) || !is_empty(&selector["matchExpressions"]) {
-                fault(&format!("{field} leaves objects out"), false);
+                fault(&format!("{field} excludes objects"), false);
             }
         }
         if !is_empty(&found["matchConditions"]) {
-            fault("matchConditions leave writes out", false);
+            fault("matchConditions exclude writes", false);
         }
         let client = &found["clientConfig"];
         if !identity.is_called_by(client) {
@@ -154,10 +156,10 @@ pub(crate) fn faults(
         }
         let token = address::token_of(client, registration.action());
         if !token.is_some_and(|token| identity.knows(token)) {
-            fault("the path has not the current token", true);
+            fault("the path does not contain the current token", true);
         }
         if !identity.trusts(&client["caBundle"]) {
-            fault("caBundle is not our authority", true);
+            fault("caBundle is not the authority of this installation", true);
         }
     }
     faults
@@ -172,7 +174,7 @@ fn is_empty(value: &Value) -> bool {
     }
 }
 
-/// Whether one of `rules` makes the API server ask about that operation on all objects of that resource.
+/// Returns true if one of `rules` covers this operation for all objects of this resource.
 fn is_asked(rules: &Value, resource: &str, operation: &str) -> bool {
     let names = |list: &Value, wanted: &[&str]| {
         let listed = list.as_array().into_iter().flatten();

@@ -1,4 +1,5 @@
-//! The shipped registrations are intact, and each alteration that lets a write pass unasked is named.
+//! The shipped registrations are intact, and each alteration that lets a write pass without a
+//! review is a fault.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -27,7 +28,7 @@ fn authority() -> String {
         .pem()
 }
 
-/// Alters the shipped registration after our corrections, and returns what is found wrong with it.
+/// Alters the corrected shipped registration, and returns its faults.
 fn altered(registration: Registration, alter: impl Fn(&mut Value)) -> Vec<String> {
     let (current, previous) = (Token::random(), Token::random());
     let (old, trusted) = (authority(), authority());
@@ -40,7 +41,7 @@ fn altered(registration: Registration, alter: impl Fn(&mut Value)) -> Vec<String
         previous: Some(&previous),
     };
     let mut object = shipped(registration);
-    // The previous token and one of two authorities: what another replica is about to renew.
+    // The previous token and one of two authorities: another replica will renew both.
     for webhook in object["webhooks"].as_array_mut().unwrap() {
         let path = format!("/{}/{}", registration.action(), previous.as_str());
         webhook["clientConfig"]["service"]["path"] = path.into();
@@ -74,7 +75,7 @@ fn shipped_registrations_are_intact_and_the_table_has_all_of_their_webhooks() {
 }
 
 #[test]
-fn names_each_alteration_that_lets_a_write_pass_unasked() {
+fn names_each_alteration_that_lets_a_write_pass_without_review() {
     let set = |field: &'static str, value: Value| {
         altered(Registration::Validating, move |object| {
             object["webhooks"][0][field] = value.clone();
@@ -105,21 +106,21 @@ fn names_each_alteration_that_lets_a_write_pass_unasked() {
         ),
         (
             set("namespaceSelector", json!({"matchLabels": {"a": "b"}})),
-            "namespaceSelector leaves objects out",
+            "namespaceSelector excludes objects",
         ),
         (
             set(
                 "objectSelector",
                 json!({"matchExpressions": [{"key": "a", "operator": "Exists"}]}),
             ),
-            "objectSelector leaves objects out",
+            "objectSelector excludes objects",
         ),
         (
             set(
                 "matchConditions",
                 json!([{"name": "never", "expression": "false"}]),
             ),
-            "matchConditions leave writes out",
+            "matchConditions exclude writes",
         ),
         (
             set("rules", json!([])),
@@ -151,11 +152,11 @@ fn names_each_alteration_that_lets_a_write_pass_unasked() {
         ),
         (
             client(json!({"service": {"namespace": "bundle-system", "name": "bundle-webhook"}})),
-            "the path has not the current token",
+            "the path does not contain the current token",
         ),
         (
             client(json!({"url": "https://hook.example.com/validate/guess"})),
-            "caBundle is not our authority",
+            "caBundle is not the authority of this installation",
         ),
     ] {
         let whole = format!(
@@ -167,7 +168,7 @@ fn names_each_alteration_that_lets_a_write_pass_unasked() {
 }
 
 #[test]
-fn admits_what_is_the_administrators_and_wider_rules() {
+fn accepts_fields_of_the_administrator_and_wider_rules() {
     let wide = json!([{"apiGroups": ["*"], "apiVersions": ["*"], "operations": ["*"], "resources": ["*/*"], "scope": "*"}]);
     let found = altered(Registration::Mutating, |object| {
         object["metadata"]["labels"]["team"] = "platform".into();
@@ -184,7 +185,7 @@ fn admits_what_is_the_administrators_and_wider_rules() {
 }
 
 #[test]
-fn an_authority_that_is_not_ours_or_unreadable_is_a_fault_even_beside_ours() {
+fn foreign_or_invalid_authority_is_a_fault() {
     for extra in [authority(), "-----BEGIN CERTIFICATE-----\n!\n".to_owned()] {
         let found = altered(Registration::Mutating, |object| {
             let bundle = &mut object["webhooks"][0]["clientConfig"]["caBundle"];
@@ -195,7 +196,7 @@ fn an_authority_that_is_not_ours_or_unreadable_is_a_fault_even_beside_ours() {
         assert_eq!(
             found,
             [format!(
-                "{} {NAME}: mbundles.core.rukpak.io: caBundle is not our authority",
+                "{} {NAME}: mbundles.core.rukpak.io: caBundle is not the authority of this installation",
                 Registration::Mutating
             )]
         );
@@ -203,7 +204,7 @@ fn an_authority_that_is_not_ours_or_unreadable_is_a_fault_even_beside_ours() {
 }
 
 #[test]
-fn a_registration_that_is_not_there_is_named() {
+fn missing_registration_is_a_fault() {
     let token = Token::random();
     let identity = Identity {
         namespace: "a",

@@ -1,5 +1,4 @@
-//! The entries of ConfigMaps as files: which paths they get, how many there may be, and the digest over them.
-//! Not here: reading ConfigMaps.
+//! The entries of ConfigMaps as files: their paths, their limits, and the digest of all files.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -13,7 +12,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::ConfigMapsError;
 
-/// Keeps nothing.
+/// A sink that discards all data.
 pub(super) struct Discarded;
 
 impl io::Write for Discarded {
@@ -39,7 +38,7 @@ pub(super) struct Collected<S: FileSink> {
     pub(super) sink: S,
     pub(super) files: BTreeMap<String, S::File>,
     pub(super) index: FileIndex,
-    /// The ConfigMap that has the file of this path.
+    /// The ConfigMap of each path.
     origins: BTreeMap<String, String>,
     limits: Limits,
     bytes: u64,
@@ -59,7 +58,8 @@ impl<S: FileSink> Collected<S> {
         }
     }
 
-    /// Adds the entries of the ConfigMap `name` as files in each of `folders`. Fails at the first path that another one has too.
+    /// Adds the entries of the ConfigMap `name` as files in each of `folders`. Fails at the first
+    /// path that another ConfigMap has too.
     pub(super) fn add(
         &mut self,
         name: &str,
@@ -92,7 +92,7 @@ impl<S: FileSink> Collected<S> {
         };
         let safe = match key {
             // The API server accepts no such keys.
-            _ if key.contains('/') => Err("is not named by a plain key"),
+            _ if key.contains('/') => Err("has an invalid key"),
             _ => unpack::check_path(&path),
         };
         safe.map_err(|why| ConfigMapsError::UnsafePath {
@@ -101,7 +101,7 @@ impl<S: FileSink> Collected<S> {
             why,
         })?;
         if let Some(first) = self.origins.get(&path) {
-            // At once: the entries that follow would be read and counted nowhere.
+            // Fails immediately, because the following entries would be read in vain.
             let names: BTreeSet<&str> = [first.as_str(), name].into();
             let names: Vec<&str> = names.into_iter().collect();
             return Err(ConfigMapsError::Duplicates(format!(
@@ -137,7 +137,7 @@ impl<S: FileSink> Collected<S> {
         Err(ConfigMapsError::TooLarge(what))
     }
 
-    /// Fails if a path is a file and a folder.
+    /// Fails if a path is both a file and a folder.
     pub(super) fn check(&self) -> Result<(), ConfigMapsError> {
         for (path, name) in &self.origins {
             let mut inner = path.as_str();
@@ -146,7 +146,7 @@ impl<S: FileSink> Collected<S> {
                     return Err(ConfigMapsError::UnsafePath {
                         name: name.clone(),
                         path: path.clone(),
-                        why: "lies inside of a path that is a file",
+                        why: "is inside of a path that is a file",
                     });
                 }
                 inner = folder;

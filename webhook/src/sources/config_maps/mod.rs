@@ -1,5 +1,5 @@
-//! Content from ConfigMaps of the system namespace: each entry is a file. ConfigMaps have no digest, so they are read to resolve them, and again to fetch them.
-//! Not here: the rule that they are immutable when a Bundle is written (bundle_core::review).
+//! Content from ConfigMaps of the system namespace: each entry is a file. ConfigMaps have no
+//! digest, so they are read once to resolve the source, and again to fetch it.
 
 mod files;
 
@@ -25,52 +25,52 @@ use super::{ContentSource, FetchedFiles, SourceError};
 use crate::heavy;
 use crate::shared::Shared;
 
-/// ConfigMaps that the process holds at a time: each may have a mebibyte, and one spec may name hundreds.
+/// Limits the ConfigMaps in memory. Each can have a mebibyte, and one spec can name hundreds.
 static TURNS: Semaphore = Semaphore::const_new(2);
 
-/// Why ConfigMaps are no content. The texts begin as those of RukPak.
+/// The reason why ConfigMaps are no valid content. The messages start like those of RukPak.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ConfigMapsError {
-    /// There is no such ConfigMap.
+    /// The ConfigMap does not exist.
     #[error(
         "source bundle content: get configmap {namespace}/{name}: ConfigMap {name:?} not found"
     )]
     Missing { namespace: String, name: String },
-    /// The API server did not return it.
+    /// The request to the API server failed.
     #[error("source bundle content: get configmap {namespace}/{name}")]
     Unreadable {
         namespace: String,
         name: String,
         source: kube::Error,
     },
-    /// Its data can change.
+    /// The ConfigMap is not immutable.
     #[error("source bundle content: configmap {name:?} is not immutable")]
     Mutable { namespace: String, name: String },
-    /// Several ConfigMaps have a file of the same path.
+    /// Several ConfigMaps have a file with the same path.
     #[error("source bundle content: {0}")]
     Duplicates(String),
-    /// A path that no bundle has.
+    /// The path is not allowed in a bundle.
     #[error("source bundle content: the file {path:?} of configmap {name:?} {why}")]
     UnsafePath {
         name: String,
         path: String,
         why: &'static str,
     },
-    /// More than a bundle may have.
+    /// The files exceed a limit of bundles.
     #[error("source bundle content: the configmaps have {0}")]
     TooLarge(String),
-    /// The data is not what was resolved.
+    /// The files differ from the recorded content.
     #[error(
         "source bundle content: the configmaps have {found} now, and {expected} was recorded: only that content is accepted under this name"
     )]
     Changed { expected: Digest, found: Digest },
     /// The sink failed.
-    #[error("the content cannot be stored in the cache")]
+    #[error("cannot store the content in the cache")]
     Unstorable(#[source] io::Error),
 }
 
 impl ConfigMapsError {
-    /// Returns the finding for whoever asked for the content.
+    /// Returns the finding for the requester of the content.
     pub(crate) fn finding(&self) -> Finding {
         let (code, hint) = match self {
             Self::Missing { namespace, .. } => (
@@ -79,7 +79,7 @@ impl ConfigMapsError {
             ),
             Self::Unreadable { .. } => (
                 codes::cluster::UNREACHABLE,
-                "it is tried again by itself".to_owned(),
+                "the request is retried automatically".to_owned(),
             ),
             Self::Mutable { namespace, name } => (
                 codes::review::CONFIGMAP_MUTABLE,
@@ -87,29 +87,30 @@ impl ConfigMapsError {
             ),
             Self::Duplicates(_) | Self::UnsafePath { .. } | Self::TooLarge(_) => (
                 codes::install::SOURCE_FILES,
-                "create other ConfigMaps, and a Bundle that names them".to_owned(),
+                "create other ConfigMaps and a Bundle that names them".to_owned(),
             ),
             Self::Changed { .. } => (
                 codes::install::CONTENT_CHANGED,
-                "create another Bundle, or change the template of the BundleDeployment, to install what the ConfigMaps have now".to_owned(),
+                "create another Bundle, or change the template of the BundleDeployment, to install the current data of the ConfigMaps".to_owned(),
             ),
             Self::Unstorable(_) => (
                 codes::install::CACHE_FULL,
-                "it is tried again by itself".to_owned(),
+                "the operation is retried automatically".to_owned(),
             ),
         };
         Finding::error(code, crate::chain(self)).hint(hint)
     }
 }
 
-/// A ConfigMap, and one of the few turns to hold one.
+/// A ConfigMap with its permit to be in memory.
 pub(crate) struct HeldConfigMap {
     map: ConfigMap,
     _turn: SemaphorePermit<'static>,
 }
 
 impl HeldConfigMap {
-    /// Reads a ConfigMap of the system namespace when it is its turn; `None` if there is none.
+    /// Reads a ConfigMap of the system namespace. Waits until few enough are in memory. Returns
+    /// `None` if it does not exist.
     pub(crate) async fn read(
         api: &Api<ConfigMap>,
         name: &KubeName,

@@ -1,4 +1,4 @@
-//! ConfigMaps as files: which are accepted, the digest over them, and what the API server returns meanwhile.
+//! ConfigMaps as files: which ones are accepted, their digest, and the requests to the API server.
 
 use bundle_oci::unpack::InMemory;
 use http::{Request, Response, StatusCode};
@@ -103,13 +103,13 @@ fn first_duplicate_path_ends_the_reading_of_entries() {
 }
 
 #[test]
-fn rejects_paths_that_no_bundle_has() {
+fn rejects_paths_that_are_not_allowed_in_bundles() {
     let deep = ["a"; 40].join("/");
     for (folder, key, part) in [
         ("manifests", "..", "`..`"),
-        ("manifests", "../x", "plain key"),
-        ("", "/etc/passwd", "plain key"),
-        ("", "a/b", "plain key"),
+        ("manifests", "../x", "invalid key"),
+        ("", "/etc/passwd", "invalid key"),
+        ("", "a/b", "invalid key"),
         ("manifests", ".", "`.`"),
         ("manifests", "", "empty component"),
         ("a\\b", "x", "backslash"),
@@ -130,7 +130,7 @@ fn rejects_paths_that_no_bundle_has() {
 }
 
 #[test]
-fn rejects_more_than_a_bundle_may_have() {
+fn rejects_files_above_the_limits_of_bundles() {
     let limits = Limits {
         file: 4,
         total: 8,
@@ -159,7 +159,7 @@ fn rejects_more_than_a_bundle_may_have() {
     assert!(error.err().unwrap().to_string().contains("512 KiB"));
 }
 
-/// A source with `parts`, and an API server that answers these requests in this order.
+/// Returns a source with `parts`, and an API server that sends these responses in this order.
 async fn served<T>(
     parts: &[(&str, &str)],
     answers: Vec<(&'static str, StatusCode, Value)>,
@@ -206,7 +206,7 @@ fn with(
 }
 
 #[tokio::test]
-async fn each_config_map_is_read_once_however_often_it_is_named() {
+async fn each_config_map_is_read_once_for_any_number_of_references() {
     let answers = vec![with("one", stored("one", Some(true), "1"))];
     let parts = [("one", "manifests"), ("one", "manifests"), ("one", "more")];
     let read = async |source: ConfigMapsSource| source.read(InMemory::default()).await;
@@ -216,7 +216,7 @@ async fn each_config_map_is_read_once_however_often_it_is_named() {
 }
 
 #[tokio::test]
-async fn config_maps_that_are_missing_or_can_change_are_no_content() {
+async fn rejects_missing_and_mutable_config_maps() {
     let failure = |code: u16, reason: &str| json!({"kind": "Status", "status": "Failure", "code": code, "reason": reason, "message": "not allowed"});
     for (answer, code, told) in [
         (
@@ -251,7 +251,7 @@ async fn config_maps_that_are_missing_or_can_change_are_no_content() {
 }
 
 #[tokio::test]
-async fn config_maps_made_anew_with_other_data_are_not_the_content_that_was_resolved() {
+async fn rejects_config_maps_that_were_created_again_with_other_data() {
     let answers = ["1", "1", "2", "2"];
     let answers = answers.map(|text| with("one", stored("one", Some(true), text)));
     let check = async |source: ConfigMapsSource| {

@@ -1,5 +1,5 @@
-//! Content from an image in a registry: a tag is resolved to a digest, and everything is fetched by digest.
-//! Not here: logins and connections (registries), and who must have signed (reconcile).
+//! Content from an image in a registry: a tag is resolved to a digest, and everything is fetched by
+//! digest. `registries` has the credentials.
 
 use bundle_core::content::ContentId;
 use bundle_core::names::KubeName;
@@ -12,7 +12,7 @@ use bundle_oci::unpack::FileSink;
 
 use super::{ContentSource, FetchedFiles, SourceError};
 
-/// An image, with a client that has the logins of its pull secret.
+/// An image, and a client with the credentials of its pull secret.
 pub(crate) struct ImageSource {
     registry: Client,
     reference: Reference,
@@ -20,7 +20,7 @@ pub(crate) struct ImageSource {
 }
 
 impl ImageSource {
-    /// An image that `registry` returns, whose client has the logins of `pull_secret`.
+    /// Creates the source. `registry` has the credentials of `pull_secret`.
     pub(super) fn new(
         registry: Client,
         reference: &Reference,

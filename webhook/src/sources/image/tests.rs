@@ -1,4 +1,4 @@
-//! Memory that reads of images hold in the name of their requester, on registries that answer with as much as is read.
+//! Memory of image lookups by requester, with registries that send as much as is read.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,7 +27,8 @@ fn document(layers: &[Value], text: usize) -> String {
     .to_string()
 }
 
-/// Puts an image there that has the largest manifest and no content. Returns its reference and the length of the manifest.
+/// Stores an image with the largest manifest and no content. Returns its reference and the length
+/// of the manifest.
 fn put(registry: &Registry) -> (Reference, u64) {
     let layer = json!({"mediaType": "application/vnd.oci.image.layer.v1.tar+gzip", "digest": Digest::of(b"a"), "size": 10});
     let manifest = document(&[layer], 4_100_000);
@@ -37,7 +38,7 @@ fn put(registry: &Registry) -> (Reference, u64) {
     (reference.parse().unwrap(), manifest.len() as u64)
 }
 
-/// An image as the reconciler opens it for `requester`.
+/// Opens an image as the reconciler does for `requester`.
 fn open(pool: &Pool, requester: &str, reference: &Reference) -> (ImageSource, Arc<LookMemory>) {
     let memory = Arc::new(LookMemory::new(pool, requester, Duration::from_millis(50)));
     let registries = Registries::new(None, &[]).unwrap();
@@ -51,7 +52,7 @@ async fn fetch(source: &ImageSource) -> Result<(), SourceError> {
 }
 
 #[tokio::test]
-async fn largest_manifests_are_held_in_half_of_the_memory_and_leave_the_rest_to_other_requesters() {
+async fn largest_manifests_of_one_requester_use_at_most_half_of_the_memory() {
     let registry = Registry::honest().await.unwrap();
     let (reference, length) = put(&registry);
     let pool = Budget::new(DEFAULT_LIMIT).trees;
@@ -66,7 +67,7 @@ async fn largest_manifests_are_held_in_half_of_the_memory_and_leave_the_rest_to_
         held.push(source);
         assert!(pool.used() <= half, "{} bytes", pool.used());
     }
-    // As it came, and as it was read; what is asked beside it is small.
+    // As received and as parsed; the other responses are small.
     let manifests = held.len() as u64 * 2 * length;
     assert_eq!(held.len() as u64, half / (2 * length));
     assert!((manifests..manifests + (64 << 10)).contains(&pool.used()));
@@ -78,7 +79,7 @@ async fn largest_manifests_are_held_in_half_of_the_memory_and_leave_the_rest_to_
 }
 
 #[tokio::test]
-async fn manifest_of_unknown_length_takes_no_more_than_the_largest() {
+async fn manifest_of_unknown_length_reserves_at_most_the_largest_size() {
     let registry = Registry::honest().await.unwrap();
     let (reference, _) = put(&registry);
     registry.set_fault(Some(Fault::HugeManifest));
@@ -90,7 +91,7 @@ async fn manifest_of_unknown_length_takes_no_more_than_the_largest() {
 }
 
 #[tokio::test]
-async fn signatures_beyond_the_memory_of_their_requester_are_not_read() {
+async fn rejects_signatures_above_the_memory_of_their_requester() {
     let registry = Registry::honest().await.unwrap();
     let (reference, _) = put(&registry);
     let layers: Vec<Value> = (0..16)
