@@ -1,5 +1,5 @@
-//! `cargo xtask gen`: writes generated files, or checks that they are up to date: CRDs from
-//! bundle-api, and diagnostics and the schema of bundle.yaml from bundle-core.
+//! `cargo xtask gen`: writes generated files, or checks that they are up to date: CRDs and the API
+//! reference from bundle-api, and diagnostics and the schema of bundle.yaml from bundle-core.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -73,7 +73,12 @@ fn write(root: &Path, files: &BTreeMap<PathBuf, String>, check: bool) -> Result<
 /// Returns the text of each generated file, by its path from the repository's root.
 fn files() -> Result<BTreeMap<PathBuf, String>> {
     let mut files = BTreeMap::new();
-    for crd in bundle_api::crds::all()? {
+    let crds = bundle_api::crds::all()?;
+    files.insert(
+        "docs/reference/api.md".into(),
+        crate::api_reference::page(&crds)?,
+    );
+    for crd in crds {
         let plural = crd["spec"]["names"]["plural"]
             .as_str()
             .context("a CRD without a plural")?;
@@ -103,10 +108,16 @@ fn health() -> String {
          # Health of installed objects\n\n\
          The condition `Healthy` of a BundleDeployment is `True` when every installed object is ready. The rules are those of\n\
          [kstatus](https://github.com/kubernetes-sigs/cli-utils/tree/master/pkg/kstatus), which Flux and kpt use too.\n\n\
-         For every object: one that is being deleted is not ready. Nor is one whose `status.observedGeneration` differs from\n\
-         `metadata.generation`, or whose condition `Reconciling` is `True`. One whose condition `Stalled` is `True` has failed.\n\n\
-         A custom resource is ready if it has no condition `Ready`, or if that condition is `True`. A kind of Kubernetes that\n\
-         is not in the table is ready as soon as it exists.\n\n\
+         These rules apply first:\n\n\
+         | Object | Health |\n|---|---|\n\
+         | it is being deleted | not ready |\n\
+         | `status.observedGeneration` differs from `metadata.generation` | not ready |\n\
+         | condition `Reconciling` is `True` | not ready |\n\
+         | condition `Stalled` is `True` | failed |\n\
+         | a custom resource with condition `Ready` | ready if the condition is `True` |\n\
+         | a custom resource without condition `Ready` | ready |\n\
+         | a kind of Kubernetes that is not in the next table | ready once it exists |\n\n\
+         ## Kinds of Kubernetes\n\n\
          | Kind | Ready | Failed |\n|---|---|---|\n",
     );
     let name = |entry: &KindRule| match entry.group {

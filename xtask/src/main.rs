@@ -5,8 +5,10 @@
     reason = "a chore's results go to stdout and its talk to stderr; it has no printer"
 )]
 
+mod api_reference;
 mod apis;
 mod bench;
+mod book;
 mod chart;
 mod cluster;
 mod demo;
@@ -38,6 +40,8 @@ enum Command {
     Apis,
     /// Measure speed and memory compared with baselines and other tools in the same run.
     Bench(bench::Arguments),
+    /// Build the documentation as a book in target/book, and check its spelling.
+    Book(book::Arguments),
     /// Start a real Kubernetes on loopback and run it until Ctrl-C.
     #[command(subcommand)]
     Cluster(cluster::Command),
@@ -81,6 +85,7 @@ fn run(arguments: Arguments) -> anyhow::Result<()> {
         match arguments.command {
             Command::Apis => apis::run(),
             Command::Bench(arguments) => bench::run(&arguments).await,
+            Command::Book(arguments) => book::run(&arguments),
             Command::Cluster(command) => cluster::run(command).await,
             Command::Demo(arguments) => demo::run(arguments).await,
             Command::Fixtures(arguments) => fixtures::run(arguments).await,

@@ -115,18 +115,3 @@ async fn console_blocks_of_the_readme_have_the_shown_output() {
     }
     assert!(steps > 20, "only {steps} steps were found");
 }
-
-#[test]
-fn links_to_files_are_valid() {
-    for path in pages() {
-        let folder = path.parent().unwrap();
-        let text = fs_err::read_to_string(&path).unwrap();
-        for target in text.split("](").skip(1) {
-            let target = target.split([')', '#']).next().unwrap_or_default();
-            if !target.is_empty() && !target.contains("://") {
-                let there = folder.join(target).exists();
-                assert!(there, "{}: {target} is not there", path.display());
-            }
-        }
-    }
-}

@@ -30,10 +30,11 @@ pub(super) fn check(root: &Path, sources: &[PathBuf]) -> Result<Vec<String>> {
         known.add(file.strip_prefix(root).unwrap_or(file), &text);
     }
     let mut wrong = Vec::new();
-    for page in pages(&root.join("docs"))? {
-        let text = fs_err::read_to_string(&page)?;
+    let pages = pages(&root.join("docs"))?;
+    for page in &pages {
+        let text = fs_err::read_to_string(page)?;
         let has_modules = page.ends_with(MODULES);
-        let shown = page.strip_prefix(root).unwrap_or(&page).display();
+        let shown = page.strip_prefix(root).unwrap_or(page).display();
         for (number, line) in (1..).zip(text.lines()) {
             for name in known.missing(line, has_modules, root) {
                 wrong.push(format!(
@@ -42,6 +43,7 @@ pub(super) fn check(root: &Path, sources: &[PathBuf]) -> Result<Vec<String>> {
             }
         }
     }
+    wrong.extend(super::links::check(root, pages)?);
     Ok(wrong)
 }
 
@@ -99,14 +101,18 @@ impl Known {
         missing
     }
 
-    /// Returns `true` if the code has this word. An ellipsis at the end stands for the rest of it. Counters end in `_total` in metrics alone.
+    /// Returns `true` if the code has this word. An ellipsis at the end stands for the rest of it.
+    /// `_total` and `_seconds` are added to the names of metrics when they are served.
     fn has(&self, name: &str) -> bool {
         if let Some(start) = name.strip_suffix('…') {
             let from = self.words.range(start.to_owned()..);
             return from.take(1).any(|word| word.starts_with(start));
         }
-        let counter = name.strip_suffix("_total").unwrap_or(name);
-        self.words.contains(name) || self.words.contains(counter) || FOREIGN.contains(&name)
+        let metric = name.strip_suffix("_total");
+        let metric = metric.or_else(|| name.strip_suffix("_seconds"));
+        self.words.contains(name)
+            || metric.is_some_and(|metric| self.words.contains(metric))
+            || FOREIGN.contains(&name)
     }
 
     /// Returns `true` if there is a module of this path. The beginning may be left out.

@@ -4,6 +4,7 @@
 mod cycles;
 mod docs;
 mod headers;
+mod links;
 mod reader;
 mod tree;
 
