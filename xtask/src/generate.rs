@@ -10,6 +10,8 @@ use bundle_core::diagnostic::{Outcome, all_codes};
 use bundle_core::plan::health::kinds::{KINDS, KindRule};
 use clap::Args;
 
+use crate::examples::Examples;
+
 /// Write or check generated files.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
@@ -22,7 +24,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"))
         .parent()
         .context("xtask is in the repository")?;
-    let mut stale = write(root, &files()?, arguments.check)?;
+    let mut stale = write(root, &files(root)?, arguments.check)?;
     // After the templates that it renders.
     let plain = crate::chart::plain_manifests(root)?;
     stale.extend(write(root, &plain, arguments.check)?);
@@ -71,7 +73,7 @@ fn write(root: &Path, files: &BTreeMap<PathBuf, String>, check: bool) -> Result<
 }
 
 /// Returns the text of each generated file, by its path from the repository's root.
-fn files() -> Result<BTreeMap<PathBuf, String>> {
+fn files(root: &Path) -> Result<BTreeMap<PathBuf, String>> {
     let mut files = BTreeMap::new();
     let crds = bundle_api::crds::all()?;
     files.insert(
@@ -93,7 +95,10 @@ fn files() -> Result<BTreeMap<PathBuf, String>> {
         let (template, text) = crate::chart::crd_template(plural, &text)?;
         files.insert(template, text);
     }
-    files.insert("docs/reference/diagnostics.md".into(), diagnostics());
+    files.insert(
+        "docs/reference/diagnostics.md".into(),
+        diagnostics(&Examples::read(root)?),
+    );
     files.insert("docs/reference/health.md".into(), health());
     files.insert(
         "docs/reference/bundle.schema.json".into(),
@@ -140,12 +145,15 @@ fn health() -> String {
     text
 }
 
-fn diagnostics() -> String {
+fn diagnostics(examples: &Examples) -> String {
     let mut text = String::from(
         "<!-- Written by `cargo xtask gen` from crates/bundle-core/src/diagnostic/catalog. -->\n\
          # Diagnostics\n\n\
-         The same code stands in the output of `kubectl bundle`, in the webhook's answers, in conditions, Events and metrics. A code keeps its meaning.\n\n\
-         *Exit* is the status of `kubectl bundle`: 1 failed, 2 usage error, 3 refused by a rule, 4 cannot tell: a dependency did not respond; retry later.\n",
+         Find the code of a message here, with its reason and the next step. The output of `kubectl bundle`, admission responses, conditions, Events and\n\
+         metrics use the same codes. The meaning of a code never changes.\n\n\
+         *Exit* is the exit code of `kubectl bundle`: 1 failed, 2 usage error, 3 rejected by a rule, 4 unknown, because a dependency did not respond;\n\
+         retry later. A warning does not change the exit code. The examples are messages that tests compare, with `[REGISTRY]` and the\n\
+         like in the place of values that differ between runs.\n",
     );
     let mut area = "";
     for code in all_codes() {
@@ -165,6 +173,9 @@ fn diagnostics() -> String {
             "\n### {}: {}\n\n{}\n\nExit {exit}.\n",
             code.id, code.title, code.help
         );
+        if let Some(example) = examples.get(code.id) {
+            let _ = write!(text, "\n```text\n{example}\n```\n");
+        }
     }
     text
 }

@@ -12,6 +12,7 @@ mod book;
 mod chart;
 mod cluster;
 mod demo;
+mod examples;
 mod fixtures;
 mod fuzz;
 mod generate;
