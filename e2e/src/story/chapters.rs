@@ -395,7 +395,7 @@ async fn refusals(t: &mut Teller<'_>) -> Result<()> {
     t.until(
         "going back is refused, and 1.1.0 stays",
         "kubectl get bundledeployment shop -o jsonpath='{.status.installed.version} stays: {range .status.conditions[?(@.type==\"Ready\")]}{.message}{\"\\n\"}{end}'",
-        |out| out.starts_with("1.1.0 stays") && out.contains("forbids to go back"),
+        |out| out.starts_with("1.1.0 stays") && out.contains("forbids downgrades"),
     )
     .await?;
     t.run(&format!(

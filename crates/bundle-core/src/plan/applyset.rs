@@ -1,18 +1,18 @@
-//! Names of the ApplySet convention (KEP-3659), by which other tools understand what belongs to a BundleDeployment.
-//! Not here: what has to be pruned (inventory), or the names of its labels and annotations (bundle-api).
+//! Identifiers and lists of the ApplySet specification (KEP-3659), from which other tools read the
+//! objects of a BundleDeployment. Label and annotation names are in `bundle_api::names`.
 
 use std::collections::BTreeSet;
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use sha2::{Digest as _, Sha256};
 
-/// The id of the set whose parent is this object; a label value.
+/// Returns the ApplySet id for this parent object; a label value.
 pub fn id(name: &str, namespace: &str, kind: &str, group: &str) -> String {
     let hash = Sha256::digest(format!("{name}.{namespace}.{kind}.{group}"));
     format!("applyset-{}-v1", URL_SAFE_NO_PAD.encode(hash))
 }
 
-/// A group and a kind, `Deployment.apps` or `ConfigMap`.
+/// API group and kind: `Deployment.apps` or `ConfigMap`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct GroupKind {
     /// API group; empty for the core group.
@@ -22,7 +22,7 @@ pub struct GroupKind {
 }
 
 impl GroupKind {
-    /// From its parts.
+    /// Returns the pair of group and kind.
     pub fn new(group: impl Into<String>, kind: impl Into<String>) -> Self {
         Self {
             group: group.into(),
@@ -30,7 +30,7 @@ impl GroupKind {
         }
     }
 
-    /// Reads `Kind.group` or `Kind`.
+    /// Parses `Kind.group` or `Kind`.
     pub fn parse(text: &str) -> Self {
         let (kind, group) = text.split_once('.').unwrap_or((text, ""));
         Self::new(group, kind)
@@ -47,27 +47,28 @@ impl std::fmt::Display for GroupKind {
     }
 }
 
-/// The value of the parent's annotation `applyset.kubernetes.io/contains-group-kinds`.
+/// Returns the value of the parent's annotation `applyset.kubernetes.io/contains-group-kinds`.
 pub fn write_group_kinds(kinds: &BTreeSet<GroupKind>) -> String {
     let mut texts: Vec<_> = kinds.iter().map(ToString::to_string).collect();
     texts.sort();
     texts.join(",")
 }
 
-/// More kinds than any content has. Whoever may write the annotation shall not make us look for a hundred thousand that do not exist.
+/// Largest number of kinds that are read. A user with write permission on the annotation could
+/// otherwise cause requests for any number of kinds.
 const KINDS: usize = 1000;
 
-/// Reads what [`write_group_kinds`] wrote.
+/// Parses the result of [`write_group_kinds`].
 pub fn read_group_kinds(text: &str) -> BTreeSet<GroupKind> {
     list(text).take(KINDS).map(GroupKind::parse).collect()
 }
 
-/// Reads what [`write_namespaces`] wrote.
+/// Parses the result of [`write_namespaces`].
 pub fn read_namespaces(text: &str) -> BTreeSet<String> {
     list(text).map(str::to_owned).collect()
 }
 
-/// The value of the parent's annotation `applyset.kubernetes.io/additional-namespaces`.
+/// Returns the value of the parent's annotation `applyset.kubernetes.io/additional-namespaces`.
 pub fn write_namespaces(namespaces: &BTreeSet<String>) -> String {
     namespaces.iter().cloned().collect::<Vec<_>>().join(",")
 }
@@ -78,7 +79,8 @@ fn list(text: &str) -> impl Iterator<Item = &str> {
         .filter(|part| !part.is_empty())
 }
 
-/// Kind, namespace and name in a key: the text of a [`crate::object::ObjectId`], such as `Deployment.apps/team-a/web`.
+/// Returns kind, namespace and name of a key: the text of a [`crate::object::ObjectId`], such as
+/// `Deployment.apps/team-a/web`.
 pub fn parts(key: &str) -> Option<(GroupKind, Option<&str>, &str)> {
     let mut parts = key.split('/');
     let kind = GroupKind::parse(parts.next()?);
@@ -97,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_id_is_that_of_the_convention() {
+    fn id_matches_the_applyset_specification() {
         // base64url(sha256("web..BundleDeployment.core.rukpak.io")), computed with coreutils.
         assert_eq!(
             id("web", "", "BundleDeployment", "core.rukpak.io"),
@@ -107,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_are_written_sorted_and_read_back() {
+    fn lists_are_sorted_and_round_trip() {
         let kinds: BTreeSet<_> = ["Role.rbac.authorization.k8s.io", "ConfigMap"]
             .map(GroupKind::parse)
             .into();

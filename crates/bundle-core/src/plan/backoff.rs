@@ -1,25 +1,27 @@
-//! Pauses before another attempt at what failed, and before an object is restored that somebody keeps changing.
-//! Not here: clocks and random numbers; the caller brings both.
+//! Backoff after failures, and before the restoration of an object that another actor changes
+//! repeatedly. The caller provides time and random values.
 
 use std::time::Duration;
 
-/// Restores in a row that are not delayed.
+/// Number of consecutive restores without a delay.
 const AT_ONCE: u32 = 10;
-/// The pause after them; it doubles with each restore.
+/// First delay after them; it doubles with each restore.
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
-/// The longest pause before an object is restored that was restored before.
+/// Longest delay before an object is restored again.
 pub const LONGEST_PAUSE: Duration = Duration::from_secs(30);
-/// After so long without a restore of an object, the next one is the first again. Longer than the longest pause.
+/// Time without a restore after which the history of an object is reset. It is longer than the
+/// longest delay.
 const QUIET: Duration = Duration::from_secs(60);
 
-/// Doubles from `first` with each failure in a row up to `most`, then spreads by up to a fifth either way.
+/// Returns a delay that doubles from `first` with each consecutive failure, up to `most`, with a
+/// jitter of ±20 %.
 ///
-/// `spread` is a number from 0 to 1 that the caller drew; `failures` counts from 1.
+/// `spread` is a random number from 0 to 1; `failures` counts from 1.
 pub fn delay(first: Duration, most: Duration, failures: u32, spread: f64) -> Duration {
     doubled(first, most, failures).mul_f64(0.8 + 0.4 * spread.clamp(0.0, 1.0))
 }
 
-/// Pauses between attempts that follow each other at once: each is twice as long as the one before, up to a limit.
+/// Delays between consecutive attempts: each is twice the previous one, up to a limit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pauses {
     next: Duration,
@@ -27,12 +29,12 @@ pub struct Pauses {
 }
 
 impl Pauses {
-    /// Pauses from `first` to `most`.
+    /// Returns delays from `first` to `most`.
     pub const fn new(first: Duration, most: Duration) -> Self {
         Self { next: first, most }
     }
 
-    /// Returns the next pause.
+    /// Returns the next delay.
     pub fn next_pause(&mut self) -> Duration {
         let pause = self.next;
         self.next = doubled(pause, self.most, 2);
@@ -46,22 +48,23 @@ fn doubled(first: Duration, most: Duration, times: u32) -> Duration {
         .min(most)
 }
 
-/// The failed attempts in a row at one work on one generation of an object.
+/// Consecutive failed attempts for one generation of an object.
 ///
-/// Times are durations since a moment that the caller chooses once.
+/// Times are durations since a fixed moment of the caller.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct FailedAttempts {
     generation: i64,
     count: u32,
-    /// When the next attempt is due; `None` if something has to change first.
+    /// Time of the next attempt; `None` if a change must come first.
     due: Option<Duration>,
 }
 
 impl FailedAttempts {
-    /// After an attempt failed at `now`. `pause` gives the time until the next attempt after so many failures; `None` if something has to change first.
+    /// Returns the state after an attempt failed at `now`. `pause` returns the delay after this
+    /// number of failures; `None` if a change must come first.
     ///
-    /// An attempt that was made before it was due, because something in the cluster changed, neither makes the pause longer nor puts the next attempt off. A new
-    /// generation of the object begins anew: its failures are those of the new spec.
+    /// An attempt before its due time, after a change in the cluster, neither increases the delay
+    /// nor postpones the next attempt. A new generation of the object resets the count.
     #[must_use]
     pub fn failed(
         self,
@@ -84,20 +87,21 @@ impl FailedAttempts {
         }
     }
 
-    /// Returns the time until the next attempt; `None` if something has to change first.
+    /// Returns the time until the next attempt; `None` if a change must come first.
     pub fn wait(&self, now: Duration) -> Option<Duration> {
         self.due.map(|due| due.saturating_sub(now))
     }
 }
 
-/// Reason for which an object could not be restored.
+/// Failure to restore an object; it selects the longest delay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RestoreFailure {
-    /// The API server is busy or out of reach: up to 30 s.
+    /// The API server is busy or unreachable: up to 30 s.
     Passing,
-    /// It is refused, for example for want of rights: up to five minutes.
+    /// The API server rejected the request, for example because of missing permissions: up to 5
+    /// min.
     Refused,
-    /// The API server cannot store the object with these values: up to ten minutes.
+    /// The object is invalid with these values: up to 10 min.
     Invalid,
 }
 
@@ -112,9 +116,10 @@ impl RestoreFailure {
     }
 }
 
-/// The restores of one object and the attempts that failed. It counts what the reconciler did, and not how often the object was changed.
+/// Restores of one object and failed attempts. It counts the actions of the reconciler, not the
+/// changes by others.
 ///
-/// Times are durations since a moment that the caller chooses once.
+/// Times are durations since a fixed moment of the caller.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RestoreBackoff {
     restores: u32,
@@ -123,7 +128,7 @@ pub struct RestoreBackoff {
 }
 
 impl RestoreBackoff {
-    /// After the object was restored.
+    /// Returns the state after the object was restored.
     #[must_use]
     pub fn restored(self, now: Duration) -> Self {
         let restores = if self.is_quiet(now) { 0 } else { self.restores };
@@ -134,7 +139,7 @@ impl RestoreBackoff {
         }
     }
 
-    /// After an attempt to restore the object failed.
+    /// Returns the state after a failed attempt to restore the object.
     #[must_use]
     pub fn failed(self, failure: RestoreFailure, now: Duration) -> Self {
         let before = self.failures.map_or(0, |(_, times)| times);
@@ -145,7 +150,8 @@ impl RestoreBackoff {
         }
     }
 
-    /// After somebody changed the object: an attempt that failed may succeed now, and is due within [`LONGEST_PAUSE`] of the last one.
+    /// Returns the state after another actor changed the object: a new attempt may now succeed, and
+    /// is due at most [`LONGEST_PAUSE`] after the last one.
     #[must_use]
     pub fn changed(self) -> Self {
         Self {
@@ -156,7 +162,8 @@ impl RestoreBackoff {
         }
     }
 
-    /// After the object was deleted, or the values changed that are applied: earlier failures count no more.
+    /// Returns the state after the object was deleted, or its desired values changed: earlier
+    /// failures no longer count.
     #[must_use]
     pub fn without_failures(self) -> Self {
         Self {
@@ -179,17 +186,18 @@ impl RestoreBackoff {
             .saturating_sub(now.saturating_sub(self.last))
     }
 
-    /// Returns whether the last attempt failed.
+    /// Returns true if the last attempt failed.
     pub fn has_failed(&self) -> bool {
         self.failures.is_some()
     }
 
-    /// Returns whether somebody keeps changing the object back, so that it is restored after a pause.
+    /// Returns true if another actor changes the object repeatedly, so that its restoration is
+    /// delayed.
     pub fn is_fight(&self, now: Duration) -> bool {
         self.restores > AT_ONCE && !self.is_quiet(now)
     }
 
-    /// Returns whether nothing happened for so long that the history counts no more.
+    /// Returns true if the history is old enough to be reset.
     pub fn is_quiet(&self, now: Duration) -> bool {
         self.failures.is_none() && now.saturating_sub(self.last) >= QUIET
     }
@@ -200,7 +208,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_doubles_stays_below_the_limit_and_spreads() {
+    fn delay_doubles_up_to_the_limit_with_jitter() {
         let at = |failures, spread| {
             delay(
                 Duration::from_secs(1),
@@ -217,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn pauses_double_up_to_the_limit() {
+    fn delays_double_up_to_the_limit() {
         let mut pauses = Pauses::new(Duration::from_millis(50), Duration::from_millis(150));
         let found: Vec<u128> = (0..4).map(|_| pauses.next_pause().as_millis()).collect();
         assert_eq!(found, [50, 100, 150, 150]);
@@ -238,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn restore_waits_by_its_own_history() {
+    fn restore_delay_depends_on_the_history_of_the_object() {
         use RestoreFailure::{Invalid, Passing, Refused};
         // History, milliseconds since the last attempt, milliseconds to wait.
         let table = [
@@ -276,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn restore_is_the_first_again_after_a_quiet_minute() {
+    fn history_of_restores_is_reset_after_a_quiet_minute() {
         let fight = restored(100);
         assert!(fight.is_fight(START));
         assert!(!fight.is_fight(START + QUIET));
@@ -287,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn attempts_before_the_time_neither_lengthen_the_pause_nor_put_it_off() {
+    fn early_attempts_neither_increase_nor_postpone_the_delay() {
         let pause = |count: u32| Some(Duration::from_secs(2) * 2_u32.pow(count - 1));
         let first = FailedAttempts::default().failed(1, START, pause);
         assert_eq!(first.wait(START), Some(Duration::from_secs(2)));
@@ -305,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn failures_of_another_generation_are_the_first() {
+    fn new_generation_resets_the_number_of_failures() {
         let pause = |count: u32| Some(Duration::from_secs(u64::from(count)));
         let mut attempts = FailedAttempts::default();
         let mut now = START;
@@ -324,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn attempt_is_due_sooner_if_its_failure_passes_sooner() {
+    fn earlier_due_time_of_two_failures_counts() {
         let slowly = |_| Some(Duration::from_secs(300));
         let soon = |_| Some(Duration::from_secs(1));
         let never = |_| None;

@@ -1,46 +1,47 @@
-//! Conditions of a status: when one counts as changed.
-//! Not here: which conditions a kind has (bundle-api), or what is said in them.
+//! Conditions of a status: their values, changes, and rules for `lastTransitionTime`. The condition
+//! types of each kind are in `bundle_api::names`.
 
 use serde::{Deserialize, Serialize};
 
-/// Longest message that is kept; the API server refuses more than 32,768 bytes.
+/// Longest stored message in bytes. The API server rejects more than 32,768 bytes.
 pub const MESSAGE_LIMIT: usize = 16_384;
 
 /// The value of a condition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum State {
-    /// It holds.
+    /// `True`.
     True,
-    /// It does not.
+    /// `False`.
     False,
-    /// It cannot be told.
+    /// `Unknown`.
     Unknown,
 }
 
-/// One condition, as it stands in a status.
+/// One condition of a status.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Condition {
-    /// What it is about.
+    /// Type of the condition.
     #[serde(rename = "type")]
     pub kind: String,
-    /// Whether it holds.
+    /// Status of the condition.
     pub status: State,
-    /// Why, in one CamelCase word.
+    /// Reason, as one CamelCase word.
     pub reason: String,
-    /// Why, for people.
+    /// Message for users.
     #[serde(default)]
     pub message: String,
-    /// The generation that it was told about.
+    /// `metadata.generation` of the object that the condition describes.
     #[serde(default)]
     pub observed_generation: i64,
-    /// When `status` last changed; RFC 3339.
+    /// Time of the last change of `status`, in RFC 3339.
     pub last_transition_time: String,
 }
 
-/// Sets one condition: appended if it is new, otherwise in its place. Its time moves only when its status does.
+/// Sets one condition. A new type is appended; an existing condition is replaced, and keeps its
+/// transition time if its status is unchanged.
 ///
-/// `now` is RFC 3339 with a precision of seconds, as Kubernetes writes it.
+/// `now` is an RFC 3339 time in whole seconds, as Kubernetes writes it.
 pub fn set(
     conditions: &mut Vec<Condition>,
     kind: &str,
@@ -76,20 +77,20 @@ pub fn set(
 /// A change of one condition.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConditionChange {
-    /// The type of the condition.
+    /// Condition type.
     pub kind: &'static str,
-    /// Its status.
+    /// New status.
     pub state: State,
-    /// Its reason.
+    /// New reason.
     pub reason: String,
-    /// Its message.
+    /// New message.
     pub message: String,
-    /// True if it is set only where nothing is said of it yet.
+    /// True if the change is ignored when the condition already exists.
     pub is_default: bool,
 }
 
 impl ConditionChange {
-    /// Sets the condition, whatever was said of it.
+    /// Returns a change that replaces an existing condition.
     pub fn new(
         kind: &'static str,
         state: State,
@@ -105,7 +106,7 @@ impl ConditionChange {
         }
     }
 
-    /// Sets the condition if nothing is said of it yet.
+    /// Returns a change that is ignored if the condition already exists.
     pub fn default(
         kind: &'static str,
         state: State,
@@ -119,7 +120,8 @@ impl ConditionChange {
     }
 }
 
-/// `text`, cut at a character boundary so that it has at most `limit` bytes, with a mark where it was cut.
+/// Returns `text`, cut at a character boundary to at most `limit` bytes. The mark ` …` shows the
+/// cut.
 pub fn bounded(text: &str, limit: usize) -> String {
     const MARK: &str = " …";
     if text.len() <= limit {
@@ -132,7 +134,7 @@ pub fn bounded(text: &str, limit: usize) -> String {
     format!("{}{MARK}", &text[..end])
 }
 
-/// The first `most` of `items`, separated by commas, and how many more there are.
+/// Returns the first `most` of `items`, separated by commas, and the number of the others.
 pub fn some_of<T: std::fmt::Display>(items: &[T], most: usize) -> String {
     let shown: Vec<_> = items.iter().take(most).map(ToString::to_string).collect();
     let rest = items.len().saturating_sub(most);
@@ -148,7 +150,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn time_moves_with_the_status_alone() {
+    fn transition_time_changes_only_with_the_status() {
         let mut conditions = Vec::new();
         set(&mut conditions, "Ready", State::False, "A", "one", 1, "t1");
         set(&mut conditions, "Ready", State::False, "B", "two", 2, "t2");
@@ -174,14 +176,14 @@ mod tests {
     }
 
     #[test]
-    fn long_messages_are_cut_between_characters() {
+    fn long_messages_are_cut_at_character_boundaries() {
         let cut = bounded(&"ü".repeat(20), 15);
         assert!(cut.len() <= 15 && cut.ends_with('…'), "{cut}");
         assert_eq!(bounded("short", 15), "short");
     }
 
     #[test]
-    fn long_lists_say_how_much_is_left_out() {
+    fn long_lists_end_with_the_number_of_omitted_items() {
         assert_eq!(some_of(&[1, 2, 3], 3), "1, 2, 3");
         assert_eq!(some_of(&[1, 2, 3], 1), "1 and 2 more");
     }

@@ -1,67 +1,70 @@
-//! The consent that it takes to write or delete one object: none, that of those who asked for the content, or none that anybody could give.
-//! The questions are in `crate::rights` and `webhook::reconcile`; where the content of a class may land is in [`super::targets`].
+//! Authorization of a single write or deletion: none required, the permissions of the requesters of
+//! the content, or denied for all. `crate::rights` and `webhook::reconcile` check the permissions;
+//! [`super::targets`] has the target restrictions of a class.
 
 use super::decision::DecidedObjects;
 use super::targets;
 use crate::object::ObjectId;
 use crate::review::class::{Authorization, Class, RequesterCheck};
 
-/// Something that is done with one object.
+/// Write or deletion of one object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Act {
-    /// New content, or new settings, apply it.
+    /// Apply from new content or with new settings.
     Install,
-    /// It was installed before, and is put right or created again.
+    /// Restoration or new creation of an object that was installed before.
     Restore,
-    /// The content does not have it any more, and it is deleted.
+    /// Deletion of an object that is no longer part of the content.
     Prune,
-    /// It is deleted with its BundleDeployment.
+    /// Deletion together with the BundleDeployment.
     Remove,
 }
 
-/// The ServiceAccount that acts, as far as it matters for the rights that it lends.
+/// ServiceAccount of the request, and the permissions that it delegates.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ActingAccount {
-    /// The class names it, or `spec.serviceAccount` does and everybody who asked for the content may impersonate it.
+    /// Named by the class, or by `spec.serviceAccount` with the permission of all requesters to
+    /// impersonate it.
     Granted,
-    /// Neither names it: it is the one that installed under an earlier class.
+    /// Named by neither: the ServiceAccount that installed under an earlier class.
     Former,
-    /// `spec.serviceAccount` names it, and somebody who asked for the content may not impersonate it: who, in words.
+    /// Named by `spec.serviceAccount`, and a requester has no permission to impersonate it. The
+    /// text names these requesters.
     Withdrawn(String),
 }
 
-/// The consent that an act takes.
+/// Required authorization of an [`Act`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Consent {
-    /// None: the class decides about this object.
+    /// No permission of a requester: the class delegates its own.
     Delegated,
-    /// That of everybody who asked for a part of the content, asked in this way.
+    /// Permissions of all requesters of the content, checked in this way.
     Requesters(RequesterCheck),
-    /// Nobody can give it.
+    /// Denied for all requesters.
     Refused(Refusal),
 }
 
-/// Reason for which an act is refused whoever asks for it.
+/// Reason for a denial that no permission of a requester changes.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// The class does not let content land there.
-    #[error("the class does not let content land there")]
+    /// The class does not allow this target.
+    #[error("the class does not allow this target")]
     OutsideTargets,
-    /// The ServiceAccount may not be used any more.
+    /// A requester has no permission to impersonate the ServiceAccount any more.
     #[error("{0}")]
     AccountWithdrawn(String),
 }
 
-/// The rule for the objects of one BundleDeployment.
+/// Authorization rule for the objects of one BundleDeployment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConsentRule {
-    /// `None` where the class is gone, cannot be read or belongs to another provisioner.
+    /// `None` if the class does not exist, is invalid or belongs to another provisioner.
     class: Option<Terms>,
     account: ActingAccount,
     decided: DecidedObjects,
 }
 
-/// The fields of a class that the rule depends on.
+/// Fields of a class that the rule depends on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Terms {
     authorization: Authorization,
@@ -71,8 +74,9 @@ struct Terms {
 }
 
 impl ConsentRule {
-    /// The rule under `class`, which is `None` where it is gone, cannot be read or belongs to another provisioner.
-    /// `decided` are the objects that this class, with the terms that it has, decided about when they were installed.
+    /// Returns the rule for `class`, which is `None` if the class does not exist, is invalid or
+    /// belongs to another provisioner. `decided` are the objects that this class, with its current
+    /// terms, decided about when they were installed.
     pub fn new(class: Option<&Class>, account: ActingAccount, decided: DecidedObjects) -> Self {
         let class = class.map(|class| Terms {
             authorization: class.authorization,
@@ -87,10 +91,12 @@ impl ConsentRule {
         }
     }
 
-    /// The consent that `act` on the object takes.
+    /// Returns the required authorization of `act` on the object.
     ///
-    /// A class decides only for a ServiceAccount that it, or the spec under it, names, and only about objects inside of its targets. What is installed it
-    /// restores and deletes only if it decided about that when it was installed. About all others those who asked for the content are asked, by dry run as well.
+    /// A class delegates only to a ServiceAccount that the class or the spec names, and only for
+    /// objects inside its targets. It restores and deletes installed objects without the requesters
+    /// only if it decided about them at installation. In all other cases the requesters need the
+    /// permissions, which are also checked by dry run.
     pub fn consent(&self, act: Act, id: &ObjectId) -> Consent {
         if let ActingAccount::Withdrawn(why) = &self.account {
             return Consent::Refused(Refusal::AccountWithdrawn(why.clone()));
@@ -115,7 +121,8 @@ impl ConsentRule {
         }
     }
 
-    /// Returns `true` if the object takes the consent of the requesters only because it lies outside of the targets of a class that decides for its users.
+    /// Returns true if the requesters need permissions for the object only because it is outside of
+    /// the targets of a class that delegates.
     pub fn exceeds_delegation(&self, id: &ObjectId) -> bool {
         self.account == ActingAccount::Granted
             && self.class.as_ref().is_some_and(|class| {
@@ -123,7 +130,7 @@ impl ConsentRule {
             })
     }
 
-    /// The reason why the ServiceAccount may not be used, if it may not.
+    /// Returns the reason why the ServiceAccount must not be used, if any.
     pub fn account_withdrawn(&self) -> Option<&str> {
         match &self.account {
             ActingAccount::Withdrawn(why) => Some(why),
@@ -180,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn consent_follows_from_class_account_place_and_act() {
+    fn consent_depends_on_class_account_target_and_act() {
         use Act::{Install, Prune, Remove, Restore};
         use ActingAccount::{Former, Granted};
         let dry_run = Consent::Requesters(RequesterCheck::DryRun);
@@ -190,7 +197,8 @@ mod tests {
         let strict = class("Requester", "DryRun");
         let reviewed = class("Requester", "AccessReview");
         let lends = class("Class", "DryRun");
-        // How requesters are asked under `authorization: Requester` is no term of a class that decides itself.
+        // `requesterCheck` belongs to `authorization: Requester`; it is no term of a class that
+        // delegates.
         let lends_reviewed = class("Class", "AccessReview");
         let deletions_and_repairs: &[Act] = &[Restore, Prune, Remove];
         let table: [Row<'_>; 18] = [
@@ -249,13 +257,14 @@ mod tests {
     }
 
     #[test]
-    fn class_that_did_not_decide_about_installed_objects_lends_nothing_for_them() {
+    fn class_without_decision_about_installed_objects_delegates_nothing_for_them() {
         let (lends, reviewed) = (class("Class", "DryRun"), class("Requester", "AccessReview"));
         let (id, other) = (object(Some("team-a")), object(Some("team-b")));
         let all_but_other = DecidedObjects::AllBut([other.to_string()].into());
         let dry_run = Consent::Requesters(RequesterCheck::DryRun);
         let review = Consent::Requesters(RequesterCheck::AccessReview);
-        // Class, objects that it decided about, object; consent to install it, and to everything else.
+        // Class, objects that it decided about, object, consent for installation, consent for all
+        // other acts.
         let table = [
             (
                 &lends,
@@ -292,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_done_as_an_account_that_may_not_be_impersonated() {
+    fn denies_all_acts_as_an_account_that_a_requester_cannot_impersonate() {
         let classes = [class("Class", "DryRun"), class("Requester", "DryRun")];
         for class in classes.iter().map(Some).chain([None]) {
             let rule = ConsentRule::new(class, withdrawn(), DecidedObjects::ALL);
@@ -309,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn objects_outside_of_what_a_class_delegates_are_told_apart() {
+    fn exceeds_delegation_only_outside_of_targets_of_a_delegating_class() {
         let lends = class("Class", "DryRun");
         let rule = ConsentRule::new(Some(&lends), ActingAccount::Granted, DecidedObjects::ALL);
         assert!(rule.exceeds_delegation(&object(None)));

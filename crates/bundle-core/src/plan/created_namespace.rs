@@ -1,27 +1,27 @@
-//! The target namespace that is created with the content: when it becomes one of its objects, and when it is empty enough to be deleted with them.
-//! Not here: reading the cluster, or what is recorded of the namespace (inventory).
+//! Target namespace that is created with the content: rules for when it is an object of the
+//! installation, and for when it is empty and can be deleted.
 
 use serde_json::json;
 
 use super::conditions::some_of;
 use crate::object::{Manifest, ObjectId};
 
-/// Most objects that a message names.
+/// Largest number of objects in a message.
 const NAMED: usize = 3;
 
-/// The target namespace as the cluster has it.
+/// State of the target namespace on the cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NamespaceState {
-    /// There is none of this name.
+    /// The namespace does not exist.
     Absent,
-    /// It is the one that is recorded, or that we created and did not record yet.
+    /// The namespace is recorded, or was created by this project and not recorded yet.
     Ours,
-    /// Somebody else created it.
+    /// Another client created the namespace.
     Foreign,
 }
 
-/// Returns the target namespace as an object of the content, or `None` if it is not one: nobody asks for that, the content has it itself, or it exists and
-/// is somebody else's.
+/// Returns the target namespace as an object to install. Returns `None` if its creation is not
+/// requested, if the content contains it, or if another client created it.
 pub fn created_namespace(
     target: Option<&str>,
     is_asked: bool,
@@ -40,13 +40,13 @@ pub fn created_namespace(
     })
 }
 
-/// Returns whether the content has the namespace `name` itself.
+/// Returns true if the content contains the namespace `name`.
 pub fn has_namespace(objects: &[Manifest], name: &str) -> bool {
     let mut ids = objects.iter().map(|object| &object.id);
     ids.any(|id| id.group.is_empty() && id.kind == "Namespace" && id.name == name)
 }
 
-/// The id of the namespace `name`.
+/// Returns the id of the namespace `name`.
 pub fn namespace_id(name: &str) -> ObjectId {
     ObjectId {
         group: String::new(),
@@ -57,35 +57,38 @@ pub fn namespace_id(name: &str) -> ObjectId {
     }
 }
 
-/// The next step for a person, if `message` of the API server is about the missing namespace `target`.
+/// Returns the next step for the user if `message` of the API server says that the namespace
+/// `target` is missing.
 pub fn missing_namespace_hint(message: &str, target: &str) -> Option<String> {
     message
         .contains(&format!("namespaces \"{target}\" not found"))
         .then(|| {
             format!(
-                "create namespace {target}, or let it be created with spec.createNamespace: true (deploy --create-namespace)"
+                "create namespace {target}, or set spec.createNamespace: true (deploy --create-namespace)"
             )
         })
 }
 
-/// An object in a namespace.
+/// Object in a namespace.
 #[derive(Debug, Clone, Copy)]
 pub struct Occupant<'a> {
-    /// API group of its kind.
+    /// API group.
     pub group: &'a str,
-    /// Its kind.
+    /// Kind.
     pub kind: &'a str,
-    /// Its name.
+    /// Name.
     pub name: &'a str,
-    /// True if the inventory records just this object.
+    /// True if the inventory records this object.
     pub is_recorded: bool,
-    /// True if it is being deleted.
+    /// True if the object is being deleted.
     pub is_leaving: bool,
-    /// True if one of its owners is of a namespaced kind, and so in the same namespace: that owner counts instead, or garbage collection takes this object.
+    /// True if an owner is of a namespaced kind, and so in the same namespace. Then that owner
+    /// counts instead, or garbage collection deletes this object.
     pub is_dependent: bool,
 }
 
-/// Returns whether all objects of a kind come and go by themselves, so that they need not be listed: Events, and the Endpoints that controllers keep for Services.
+/// Returns true if controllers create and delete all objects of this kind, so that they do not
+/// count: Events, and Endpoints of Services.
 pub fn is_transient(group: &str, kind: &str) -> bool {
     matches!(
         (group, kind),
@@ -94,7 +97,7 @@ pub fn is_transient(group: &str, kind: &str) -> bool {
 }
 
 impl Occupant<'_> {
-    /// Returns whether the namespace must not be deleted while this object is in it.
+    /// Returns true if the namespace must not be deleted while it contains this object.
     pub fn keeps_namespace(&self) -> bool {
         let is_of_every_namespace = matches!(
             (self.group, self.kind, self.name),
@@ -108,18 +111,19 @@ impl Occupant<'_> {
     }
 }
 
-/// The reason why a namespace stays: the objects in it, and why it could not be listed completely. `None` if it is empty.
+/// Returns the reason why a namespace is not deleted: its objects, and the kinds that could not be
+/// listed. `None` if it is empty.
 pub fn in_use(objects: &[String], unlisted: &[String]) -> Option<String> {
     let mut parts = Vec::new();
     if !objects.is_empty() {
         parts.push(format!(
-            "objects that were not installed by this deployment are in it: {}",
+            "it contains objects that this deployment did not install: {}",
             some_of(objects, NAMED)
         ));
     }
     if !unlisted.is_empty() {
         parts.push(format!(
-            "it is not known whether anything else is in it: {}",
+            "these kinds could not be listed in it: {}",
             some_of(unlisted, NAMED)
         ));
     }
@@ -140,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn namespace_is_part_of_content_only_if_asked_for_and_not_of_others() {
+    fn namespace_is_installed_only_if_requested_and_not_foreign() {
         use NamespaceState::{Absent, Foreign, Ours};
         let own = vec![manifest(namespace_id("web"))];
         let other = vec![manifest(namespace_id("other"))];
@@ -164,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn object_keeps_its_namespace_unless_it_goes_by_itself() {
+    fn object_keeps_its_namespace_unless_it_is_recorded_or_removed_by_controllers() {
         let none = Occupant {
             group: "",
             kind: "ConfigMap",
@@ -229,14 +233,14 @@ mod tests {
         let objects = texts(&["a", "b", "c", "d"]);
         let message = in_use(&objects, &texts(&["secrets: forbidden"])).unwrap();
         assert!(
-            message.contains("in it: a, b, c and 1 more; it is not known"),
+            message.contains("did not install: a, b, c and 1 more; these kinds"),
             "{message}"
         );
         assert!(message.ends_with("secrets: forbidden"), "{message}");
     }
 
     #[test]
-    fn hint_is_given_for_the_missing_target_alone() {
+    fn hint_requires_the_message_about_the_missing_target() {
         let message = "ConfigMap/web/x: namespaces \"web\" not found";
         assert!(missing_namespace_hint(message, "web").is_some());
         assert_eq!(missing_namespace_hint(message, "other"), None);

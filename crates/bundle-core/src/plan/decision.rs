@@ -1,6 +1,7 @@
-//! Which class decided that content may be installed, and for which objects that decision counts later. A decision under one class, or under terms
-//! that a class had before, is none under another.
-//! The consent that follows is in [`super::consent`]; decisions are stored with the inventory ([`super::inventory::InstallationRecord`]).
+//! Decisions of ProvisionerClasses: the class and the terms under which content was admitted for
+//! installation, and the objects that the decision covers. A decision of one class, or of earlier
+//! terms of a class, has no effect under another. Decisions are stored in the inventory
+//! ([`super::inventory::InstallationRecord`]).
 
 use std::collections::BTreeSet;
 
@@ -12,23 +13,24 @@ use crate::policy::ClassSignatures;
 use crate::reference::Digest;
 use crate::review::class::{Approval, Authorization, Class};
 
-/// The class and the terms of a decision.
+/// Class and terms of a decision.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Decider {
     /// Name of the ProvisionerClass.
     class: String,
-    /// Its uid.
+    /// Uid of the class.
     uid: String,
-    /// Digest of the fields of the class that decide what is let in and for whom.
+    /// Digest of the fields of the class that restrict content and requesters.
     terms: Digest,
-    /// [`approval_terms`](crate::review::approval_terms) of the BundleDeployment, where the class asks for approval.
+    /// [`approval_terms`](crate::review::approval_terms) of the BundleDeployment, if the class
+    /// requires approval.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     approved: Option<Digest>,
 }
 
 impl Decider {
-    /// The decider under `class`, for a BundleDeployment with these approval terms.
+    /// Returns the decider for `class` and a BundleDeployment with these approval terms.
     pub fn new(class: &Class, approval_terms: &Digest) -> Self {
         let account = class.service_account.as_ref();
         let terms = json!({
@@ -56,13 +58,14 @@ impl Decider {
     }
 }
 
-/// A decision about one content.
+/// Decision about one content.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Decision {
-    /// Content, ServiceAccount and namespace, as the beginning of [`super::inventory::Inventory::installation`].
+    /// Content, ServiceAccount and namespace, as in the first part of
+    /// [`super::inventory::Inventory::installation`].
     content: String,
-    /// `None` where an earlier version installed it and recorded none.
+    /// `None` if an earlier version of this project installed the content and recorded no decider.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     by: Option<Decider>,
 }
@@ -73,25 +76,28 @@ impl Decision {
     }
 }
 
-/// The decisions about the content of one BundleDeployment. Empty in inventories of earlier versions: nobody is known to have decided.
+/// Decisions about the content of one BundleDeployment. Empty in inventories of earlier versions of
+/// this project.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Decisions {
-    /// The newest last: of the installed content, of the content whose installation began last, and one by another decider that came between.
+    /// Newest last: the decision about the installed content, one by another decider since then,
+    /// and the decision about the content whose installation started last.
     #[serde(default)]
     of_content: Vec<Decision>,
-    /// Keys of objects that the installed content does not have, and that are left from content that its class did not decide about.
+    /// Keys of recorded objects that are not part of the installed content, from content that
+    /// another decider admitted.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     leftovers: BTreeSet<String>,
 }
 
-/// The objects that the present class decided about.
+/// Objects that the current class decided about.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum DecidedObjects {
-    /// None of them.
+    /// No objects.
     #[default]
     None,
-    /// All but those with these keys.
+    /// All objects except those with these keys.
     AllBut(BTreeSet<String>),
 }
 
@@ -109,7 +115,7 @@ impl DecidedObjects {
 }
 
 impl Decisions {
-    /// Returns `true` if there are none.
+    /// Returns true if no decision is recorded.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
@@ -120,7 +126,7 @@ impl Decisions {
         of_content.any(|decision| decision.content == content && decision.is_by(by))
     }
 
-    /// The objects of the whole inventory that `by` decided about.
+    /// Returns the recorded objects that `by` decided about.
     pub fn objects(&self, by: &Decider) -> DecidedObjects {
         let is_decided = !self.of_content.is_empty()
             && self.of_content.iter().all(|decision| decision.is_by(by));
@@ -131,8 +137,9 @@ impl Decisions {
         }
     }
 
-    /// Records that `by` decided about `content`, before its first object is applied. `installed` is the content that is installed completely, and
-    /// `has_objects` says that the inventory records any object.
+    /// Records that `by` decided about `content`, before its first object is applied. `installed`
+    /// is the completely installed content; `has_objects` is true if the inventory records any
+    /// object.
     pub fn begin(
         &mut self,
         content: &str,
@@ -151,7 +158,7 @@ impl Decisions {
             .partition(|decision| {
                 Some(decision.content.as_str()) == installed && decision.content != content
             });
-        // One is enough to say that not all objects are of the same decider.
+        // One of them shows that not all objects have the same decider.
         let other = others.into_iter().find(|decision| !decision.is_by(by));
         kept.extend(other);
         kept.push(Decision {
@@ -161,8 +168,8 @@ impl Decisions {
         self.of_content = kept;
     }
 
-    /// Records that `content`, which `by` decided about, is installed completely. `inventory` are the keys of all recorded objects, and `wanted` those of the
-    /// content.
+    /// Records that `content` of the decider `by` is installed completely. `inventory` has the keys
+    /// of all recorded objects, and `wanted` those of the content.
     pub fn conclude<'k>(
         &mut self,
         content: &str,

@@ -1,13 +1,14 @@
-//! Whether content may follow what is installed, where a SignaturePolicy forbids to go back.
-//! Not here: which policies cover the content (policy::decide), or that its version is part of what was signed (package).
+//! Rule for lower versions: rejects content with a lower version than the installed content if a
+//! SignaturePolicy forbids downgrades.
 
 use semver::Version;
 
 use crate::diagnostic::{Finding, codes};
 
-/// Why `wanted` may not follow `installed`, both versions from inside the content, if a policy of `forbidden_by` says so.
+/// Returns a finding if `wanted` must not replace `installed`. Both versions are from inside the
+/// content. `forbidden_by` has the names of the policies that forbid a downgrade.
 ///
-/// Content without a version, or with one that cannot be read, may not follow content that has one: nobody could tell whether it goes back.
+/// Content without a valid version must not replace content with one, because the order is unknown.
 pub fn refusal(
     installed: Option<&str>,
     wanted: Option<&str>,
@@ -20,10 +21,10 @@ pub fn refusal(
         // Build metadata has no order: semver.org, section 10.
         Some(after) if after.cmp_precedence(&before).is_ge() => return None,
         Some(after) => format!(
-            "version {after} would follow {before}, and SignaturePolicy {policy} forbids to go back"
+            "version {after} is lower than the installed version {before}, and SignaturePolicy {policy} forbids downgrades"
         ),
         None => format!(
-            "content without a version would follow {before}, and SignaturePolicy {policy} forbids to go back"
+            "the content has no valid version, version {before} is installed, and SignaturePolicy {policy} forbids downgrades"
         ),
     };
     Some(Finding::error(codes::install::DOWNGRADE, message).hint(format!(
@@ -36,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_lower_or_unknown_version_is_refused_and_only_where_a_policy_says_so() {
+    fn rejects_lower_and_unknown_versions_only_if_a_policy_forbids_downgrades() {
         let policies = ["releases".to_owned()];
         for (installed, wanted, refused) in [
             (Some("1.4.0"), Some("1.4.0"), false),

@@ -1,6 +1,5 @@
-//! Comparison of an object on a cluster with what our last apply left: by its metadata, or by
-//! comparing fields where metadata cannot tell.
-//! Not here: watching, or applying again.
+//! Drift detection: compares an object on the cluster with its state after the last apply, by its
+//! metadata, or by its fields if the API server stores no `managedFields`.
 
 use std::collections::BTreeMap;
 
@@ -9,32 +8,35 @@ use sha2::{Digest as _, Sha256};
 
 use crate::reference::Digest;
 
-/// A hash of our own entry in `managedFields` and of our labels.
+/// Hash of this project's entry in `managedFields` and of its labels.
 ///
-/// With server-side apply a field of ours that somebody else changes or removes leaves our entry, and a value that is changed by an apply under our own name
-/// gives the entry another time. The time has whole seconds, and whoever may write the object can write `managedFields`: [`Revision`] covers both.
+/// With server-side apply, a field that another actor changes or removes disappears from the entry
+/// of this project. An apply under the same manager name changes the time of the entry. That time
+/// has whole seconds, and any user with write permission can write `managedFields`: [`Revision`]
+/// covers both gaps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Fingerprint([u8; 16]);
 
-/// One entry of `managedFields`, as far as it counts here.
+/// One entry of `metadata.managedFields`.
 #[derive(Debug, Clone, Copy)]
 pub struct Entry<'a> {
-    /// Its field manager.
+    /// Name of the field manager.
     pub manager: &'a str,
     /// `Apply` or `Update`.
     pub operation: &'a str,
-    /// The subresource it was written through; empty for the object itself.
+    /// Subresource of the write; empty for the object itself.
     pub subresource: &'a str,
-    /// The version of the API that its fields are of.
+    /// API version of the fields.
     pub api_version: &'a str,
-    /// When the manager last changed a field, in whole seconds since 1970.
+    /// Time of the manager's last change, in whole seconds since 1970.
     pub time: Option<i64>,
-    /// The fields that it owns.
+    /// Owned fields, as `fieldsV1`.
     pub fields: &'a Value,
 }
 
-/// The field manager that wrote the object last, other than through a subresource; none if that was `ours`, or more than one wrote in the last second. Anybody who
-/// may write an object chooses the name, so it is for people to read and decides nothing.
+/// Returns the field manager of the last write that was not made through a subresource. Returns
+/// `None` if that is `ours`, or if several managers wrote in the last second. Users choose the name
+/// of a field manager, so this name is shown and never used for a decision.
 pub fn last_writer<'a>(
     ours: &str,
     entries: impl IntoIterator<Item = Entry<'a>>,
@@ -56,8 +58,9 @@ pub fn last_writer<'a>(
 }
 
 impl Fingerprint {
-    /// Of an object's metadata. None where `manager` does not have exactly one entry of its own: its fields were all taken, the server keeps none, or
-    /// somebody wrote a second one. Updates and entries of subresources are never ours.
+    /// Returns the fingerprint of an object's metadata. Returns `None` unless `manager` has exactly
+    /// one `Apply` entry for the object itself: other managers own all of its fields, the API
+    /// server stores no entries, or another client wrote a second entry under the same name.
     pub fn of<'a>(
         manager: &str,
         entries: impl IntoIterator<Item = Entry<'a>>,
@@ -84,14 +87,16 @@ impl Fingerprint {
     }
 }
 
-/// Tells one state of an object's own fields from the next: what a status update leaves alone and every other write changes.
+/// Hash that changes with every write of the object except status updates.
 ///
-/// For kinds whose `metadata.generation` counts each change outside of metadata and status, that number and a hash of the rest of the metadata; for all others
-/// the resource version. An object with the revision of our last apply has not been written by anybody since, whatever its `managedFields` say.
+/// For kinds whose `metadata.generation` counts every change outside of metadata and status, it
+/// covers that number and the rest of the metadata; for other kinds, the resource version. An
+/// object with the same hash as after the last apply was not written since, even if its
+/// `managedFields` differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Revision([u8; 16]);
 
-/// The parts of an object's metadata that a [`Revision`] is made of.
+/// Metadata fields that a [`Revision`] covers.
 #[derive(Debug, Clone, Copy)]
 pub struct RevisionParts<'a> {
     /// API group.
@@ -102,12 +107,12 @@ pub struct RevisionParts<'a> {
     pub generation: Option<i64>,
     /// `metadata.resourceVersion`.
     pub resource_version: &'a str,
-    /// Labels, annotations, finalizers and owner references, in any encoding that is the same for the same values.
+    /// Labels, annotations, finalizers and owner references, in a deterministic encoding.
     pub rest: &'a str,
 }
 
 impl Revision {
-    /// Of an object's metadata.
+    /// Returns the hash of an object's metadata.
     pub fn of(parts: RevisionParts<'_>) -> Self {
         let mut hash = Sha256::new();
         match parts.generation {
@@ -124,8 +129,9 @@ impl Revision {
     }
 }
 
-/// Whether the API server raises `metadata.generation` with each change of the kind outside of metadata and status, by the strategies of Kubernetes' own
-/// kinds and, for custom resources, of apiextensions. Kinds that are not listed here set it once or not at all.
+/// Returns true if the API server increases `metadata.generation` with each change of this kind
+/// outside of metadata and status. Source: the strategies of the built-in kinds in Kubernetes, and
+/// of custom resources in apiextensions. Kinds that are not listed set it once or never.
 fn counts_generations(group: &str, kind: &str) -> bool {
     match group {
         "apps" => matches!(
@@ -147,8 +153,8 @@ fn first_half(hash: Sha256) -> [u8; 16] {
     first
 }
 
-/// One digest over the fingerprints and revisions of many objects, whatever order they come in: what a status keeps, so that after a restart one comparison
-/// tells whether all is in place.
+/// Returns one digest over the fingerprints and revisions of all objects, in any order. It is
+/// stored in the inventory: after a restart, one comparison shows that no object has drifted.
 pub fn combined(objects: impl IntoIterator<Item = (String, Fingerprint, Revision)>) -> Digest {
     let sorted: BTreeMap<String, ([u8; 16], [u8; 16])> = objects
         .into_iter()
@@ -164,31 +170,34 @@ pub fn combined(objects: impl IntoIterator<Item = (String, Fingerprint, Revision
     Digest::from_hash(&hash.finalize())
 }
 
-/// The state of one object, as one look at its metadata has it.
+/// State of one object, from its metadata.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ObjectState {
-    /// None if our entry is not there.
+    /// `None` if the object has no entry of this project.
     pub fingerprint: Option<Fingerprint>,
-    /// Tells it from the object after any other write.
+    /// Hash that differs after any other write.
     pub revision: Revision,
 }
 
-/// What a look at the metadata of an installed object says.
+/// Drift of an installed object, from its metadata.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DriftState {
-    /// As our last apply left it.
+    /// Unchanged since the last apply.
     InPlace,
-    /// Something of it was written, and it does not show that this was ours: applying again tells, and changes nothing if it was not.
+    /// The object was written, and its metadata does not show by which client. Another apply
+    /// restores it, and changes nothing if there was no drift.
     MustVerify,
-    /// Somebody has a field or label that we set, or changed one under our name.
+    /// Another actor owns a field or label of the content, or changed one under the same manager
+    /// name.
     Drifted,
-    /// It does not exist.
+    /// The object does not exist.
     Gone,
-    /// The server keeps no `managedFields` for it: only reading the object tells.
+    /// The API server stores no `managedFields` for this kind: the object itself must be read.
     MustRead,
 }
 
-/// Compares what our last apply left with what is seen now; no `seen`: the object does not exist.
+/// Compares the object after the last apply with its observed state. If `seen` is `None`, the
+/// object does not exist.
 pub fn drift_state(applied: ObjectState, seen: Option<ObjectState>) -> DriftState {
     let Some(seen) = seen else {
         return DriftState::Gone;
@@ -202,13 +211,14 @@ pub fn drift_state(applied: ObjectState, seen: Option<ObjectState>) -> DriftStat
     }
 }
 
-/// The shortest pause between two verifications of one object.
+/// Shortest pause between two verifications of one object, in milliseconds.
 const FIRST_PAUSE_MS: u64 = 500;
-/// The longest one.
+/// Longest pause between two verifications of one object, in milliseconds.
 const LONGEST_PAUSE_MS: u64 = 60_000;
 
-/// How many milliseconds to wait before an object is verified that was verified so many times in a row without having drifted: others may write fields of
-/// theirs as often as they like.
+/// Returns the pause in milliseconds before the next verification of an object that was verified
+/// `times` times in a row without drift. Other controllers may write their own fields of it at any
+/// rate.
 pub fn verification_pause_ms(times: u32) -> u64 {
     match times {
         0 => 0,
@@ -218,7 +228,8 @@ pub fn verification_pause_ms(times: u32) -> u64 {
     }
 }
 
-/// Whether `live` has everything that `desired` says: for objects without `managedFields`.
+/// Returns true if `live` has every field value of `desired`. It is used for objects without
+/// `managedFields`.
 pub fn covers(live: &Value, desired: &Value) -> bool {
     match (live, desired) {
         (_, Value::Null) => true,
@@ -262,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn last_writer_is_named_only_where_it_is_known() {
+    fn last_writer_is_returned_only_if_it_is_unambiguous() {
         let fields = json!({});
         let at = |manager, time, subresource| Entry {
             time: Some(time),
@@ -288,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn fingerprint_covers_our_one_entry_and_our_labels() {
+    fn fingerprint_covers_own_apply_entry_and_own_labels() {
         let fields = json!({ "f:data": { "f:a": {} } });
         let ours = entry("ours", &fields);
         let expected = fingerprint(&[ours], "web");

@@ -1,5 +1,5 @@
-//! Fields that a deployment leaves to others: what of an object is not applied, because a person said whose it is.
-//! Not here: reading these rules from a spec (review), or the live object.
+//! Rules of `spec.drift.ignore`: fields that a BundleDeployment does not apply because another
+//! manager owns them. `review` parses the rules.
 
 use serde_json::{Map, Value};
 
@@ -7,24 +7,25 @@ use crate::object::ObjectId;
 
 use super::{applyset::GroupKind, drift::Entry};
 
-/// One rule of `spec.drift.ignore`. A part that is not given fits everything.
+/// One rule of `spec.drift.ignore`. An absent property matches all objects.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Rule {
-    /// The kind of the objects.
+    /// Kind of the objects.
     pub kind: Option<GroupKind>,
-    /// Their namespace.
+    /// Namespace of the objects.
     pub namespace: Option<String>,
-    /// Their name.
+    /// Name of the objects.
     pub name: Option<String>,
-    /// Fields, as JSON pointers, that keep the value which they have on the cluster.
+    /// Fields that keep their value on the cluster, as JSON pointers.
     pub fields: Vec<String>,
-    /// A field manager that keeps every field which it has.
+    /// Field manager that keeps all fields that it owns.
     pub manager: Option<String>,
 }
 
 impl Rule {
-    /// Whether it is about this object. None is about roles and bindings: what the requester may hand on was asked of what the content says, so it is the
-    /// content that has to be applied, and not the rules or the role that stand on the cluster.
+    /// Returns true if the rule applies to this object. No rule applies to roles and bindings:
+    /// permissions were checked for the rules in the content, so these must be applied, and not the
+    /// rules on the cluster.
     pub fn fits(&self, id: &ObjectId) -> bool {
         id.group != "rbac.authorization.k8s.io"
             && self
@@ -39,7 +40,8 @@ impl Rule {
     }
 }
 
-/// Changes `desired` so that applying it leaves to others what the rules give them, given the object as it is on the cluster.
+/// Removes from `desired` all fields that the rules exclude, or sets them to their value in `live`,
+/// the object on the cluster.
 pub fn leave(desired: &mut Value, live: &Value, entries: &[Entry<'_>], rules: &[&Rule]) {
     for rule in rules {
         for pointer in &rule.fields {
@@ -56,7 +58,8 @@ pub fn leave(desired: &mut Value, live: &Value, entries: &[Entry<'_>], rules: &[
     }
 }
 
-/// Returns the reasons for which parts of `rules`, in the order of `spec.drift.ignore`, have no effect on these objects of a content: one line for each.
+/// Returns a message for each part of `rules`, in the order of `spec.drift.ignore`, that has no
+/// effect on these objects.
 pub fn without_effect(rules: &[Rule], objects: &[(&ObjectId, &Value)]) -> Vec<String> {
     let mut lines = Vec::new();
     for (index, rule) in rules.iter().enumerate() {
@@ -68,16 +71,14 @@ pub fn without_effect(rules: &[Rule], objects: &[(&ObjectId, &Value)]) -> Vec<St
             .collect();
         if fitting.is_empty() {
             lines.push(format!(
-                "{path} fits no object of the content, or only roles and bindings, of which nothing is left to others"
+                "{path} matches no object of the content, or only roles and bindings, to which no rule applies"
             ));
             continue;
         }
         for pointer in &rule.fields {
             let is_set = fitting.iter().any(|value| value.pointer(pointer).is_some());
             if !is_set {
-                lines.push(format!(
-                    "{path} names {pointer}, which no object that it fits sets"
-                ));
+                lines.push(format!("{path}: no matching object sets {pointer}"));
             }
         }
     }
@@ -125,7 +126,8 @@ fn remove(target: &mut Value, pointer: &str) {
     }
 }
 
-/// Takes from `target` each leaf that `fields`, a `fieldsV1`, names. Names and what identifies a list entry stay.
+/// Removes from `target` each leaf that `fields`, a `fieldsV1`, contains. Names and keys of list
+/// items stay.
 fn drop_fields(target: &mut Value, fields: &Value) {
     let Some(fields) = fields.as_object() else {
         return;
@@ -191,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_is_about_what_it_names() {
+    fn rule_matches_kind_namespace_and_name() {
         let rule = Rule {
             kind: Some(GroupKind::parse("Deployment.apps")),
             name: Some("web".to_owned()),
@@ -199,7 +201,7 @@ mod tests {
         };
         assert!(rule.fits(&id()));
         assert!(Rule::default().fits(&id()));
-        // Whoever binds a role shall bind the one that they brought.
+        // A binding must refer to the role of the content, which was authorized.
         assert!(!Rule::default().fits(&ObjectId {
             group: "rbac.authorization.k8s.io".to_owned(),
             kind: "RoleBinding".to_owned(),
@@ -216,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn a_field_keeps_its_live_value() {
+    fn ignored_field_keeps_its_live_value() {
         let rule = Rule {
             fields: vec![
                 "/spec/replicas".to_owned(),
@@ -239,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_manager_has_is_not_applied() {
+    fn fields_of_an_ignored_manager_are_not_applied() {
         let rule = Rule {
             manager: Some("keda".to_owned()),
             ..Rule::default()
@@ -271,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn rules_without_effect_are_named() {
+    fn returns_rules_without_effect() {
         let id = |group: &str, kind: &str| ObjectId {
             group: group.to_owned(),
             version: "v1".to_owned(),
@@ -290,13 +292,13 @@ mod tests {
             fields: fields.iter().map(|&field| field.to_owned()).collect(),
             ..Rule::default()
         };
-        let fits_none = "spec.drift.ignore[0] fits no object of the content, or only roles and bindings, of which nothing is left to others";
+        let fits_none = "spec.drift.ignore[0] matches no object of the content, or only roles and bindings, to which no rule applies";
         for (rule, expected) in [
             (rule("Deployment.apps", &["/spec/replicas"]), vec![]),
             (rule("Deployment.apps", &[]), vec![]),
             (
                 rule("Deployment.apps", &["/spec/replicas", "/spec/paused"]),
-                vec!["spec.drift.ignore[0] names /spec/paused, which no object that it fits sets"],
+                vec!["spec.drift.ignore[0]: no matching object sets /spec/paused"],
             ),
             (rule("StatefulSet.apps", &[]), vec![fits_none]),
             (rule("Role.rbac.authorization.k8s.io", &[]), vec![fits_none]),

@@ -1,6 +1,6 @@
-//! The inventory of a BundleDeployment: which objects on a cluster are its own, by uid, and in which namespaces they live.
-//! Labels and annotations of objects never decide that: whoever may write an object can write them.
-//! Not here: where the inventory is stored, or asking the cluster what exists.
+//! Inventory of a BundleDeployment: the objects on the cluster that belong to it, by uid, and the
+//! uids of their namespaces. Labels and annotations never decide ownership, because users with
+//! write permission on an object can set them.
 
 mod record;
 
@@ -17,31 +17,35 @@ mod creation;
 
 pub use creation::{CreationKey, CreationMark};
 
-/// The most objects of one inventory, those that are still to be pruned included.
+/// Largest number of objects in one inventory, including objects that are still to be pruned.
 pub const MAX_OBJECTS: usize = 25_000;
-/// The most namespaces of one inventory.
+/// Largest number of namespaces in one inventory.
 pub const MAX_NAMESPACES: usize = 10_000;
-/// The longest encoding, in bytes before compression.
+/// Largest encoding in bytes, before compression.
 pub const MAX_BYTES: usize = 8 * 1024 * 1024;
-/// The format of the encoding.
+/// Version of the encoding.
 const VERSION: u32 = 1;
-/// How many seconds before the intent an object may have been created, by the clock of the API server: clocks differ.
+/// Tolerance for clock differences in seconds: an object may have been created this long before its
+/// intent, by the clock of the API server.
 const CLOCK_TOLERANCE: i64 = 2;
 
-/// What is recorded of one object.
+/// Record of one object.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub enum Record {
-    /// The object with this uid is ours, and no other of the same name.
+    /// The object with this uid belongs to the BundleDeployment; another object of the same name
+    /// does not.
     Uid(String),
-    /// It did not exist at this time (seconds since 1970), and we were about to create it. A crash may have come between: what exists since is ours if it
-    /// carries our mark.
+    /// The object did not exist at this time, in seconds since 1970, and its creation was about to
+    /// be sent. After a crash, an object that was created since belongs to the BundleDeployment if
+    /// it has the creation mark.
     Intent(i64),
-    /// The object with this uid is somebody else's, and we were about to take it over. A crash may have come between: it is ours once it carries our mark.
+    /// The object with this uid belongs to another owner, and an adopting apply was about to be
+    /// sent. After a crash it belongs to the BundleDeployment if it has the creation mark.
     Adoption(String),
 }
 
-/// An object that is about to be taken over.
+/// Object that is about to be adopted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Adoption {
     key: String,
@@ -50,111 +54,116 @@ pub struct Adoption {
 }
 
 impl Adoption {
-    /// The key of the object.
+    /// Returns the key of the object.
     pub fn key(&self) -> &str {
         &self.key
     }
 
-    /// The uid of the object.
+    /// Returns the uid of the object.
     pub fn uid(&self) -> &str {
         &self.uid
     }
 }
 
-/// What belongs to one BundleDeployment.
+/// Objects and namespaces of one BundleDeployment.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Inventory {
     version: u32,
-    /// Name of the BundleDeployment, for people; its uid is in the name of the ConfigMap.
+    /// Name of the BundleDeployment, for users. Its uid is part of the name of the ConfigMap.
     pub deployment: String,
-    /// Content, identity and settings that the namespaces were recorded for; empty before the first installation.
+    /// Content, identity and settings at the time when the namespaces were recorded; empty before
+    /// the first installation.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub installation: String,
-    /// True once the deletion of the BundleDeployment was reviewed, or admitted afterwards. It is never reset.
+    /// True once the deletion of the BundleDeployment was reviewed, or admitted afterwards. Never
+    /// reset.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_deletion_accepted: bool,
-    /// What was installed; `None` before the first installation, and in inventories that an earlier version wrote.
+    /// Record of the installation; `None` before the first installation, and in inventories of
+    /// earlier versions of this project.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub record: Option<InstallationRecord>,
-    /// By [`crate::object::ObjectId`] in text.
+    /// Keys are [`crate::object::ObjectId`] as text.
     #[serde(default)]
     objects: BTreeMap<String, Record>,
-    /// The uid of each namespace that objects live in, by name.
+    /// Uid of each namespace with recorded objects, by name.
     #[serde(default)]
     namespaces: BTreeMap<String, String>,
-    /// The Namespaces among the objects that were created as `spec.targetNamespace`, by key: the content does not have them.
+    /// Keys of recorded Namespaces that were created as `spec.targetNamespace` and are not part of
+    /// the content.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     created_namespaces: BTreeSet<String>,
-    /// What the marks of objects are made with.
+    /// Key of the creation marks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     creation_key: Option<CreationKey>,
-    /// The content that each Job was last applied from, and whether that Job has run and expired.
+    /// Content from which each Job was last applied, and whether that Job has finished and expired.
     #[serde(default, skip_serializing_if = "JobRuns::is_empty")]
     pub job_runs: JobRuns,
 }
 
-/// An object that exists, as far as it matters for whose it is.
+/// Properties of an existing object that decide its ownership.
 #[derive(Debug, Clone, Copy)]
 pub struct LiveObject<'a> {
-    /// Its uid.
+    /// Uid of the object.
     pub uid: &'a str,
-    /// Its `creationTimestamp`, in seconds since 1970.
+    /// `creationTimestamp` in seconds since 1970.
     pub created: Option<i64>,
-    /// Whether our field manager has exactly one `Apply` entry in its `managedFields`.
+    /// True if this project's field manager has exactly one `Apply` entry in `managedFields`.
     pub applied_by_us: bool,
-    /// The mark in its annotations.
+    /// Creation mark in the annotations.
     pub mark: Option<CreationMark>,
 }
 
-/// Whose an object that exists is.
+/// Ownership of an existing object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Claim {
-    /// It is recorded with this uid, or we created it and crashed before its uid was recorded.
+    /// Recorded with this uid, or created before a crash that prevented the record of its uid.
     Ours,
-    /// Another object of the same name was ours; somebody deleted it and created this one.
+    /// An object of the same name was recorded; another actor deleted it and created this one.
     Replaced,
-    /// It is not recorded.
+    /// Not recorded.
     Unrecorded,
 }
 
-/// The way in which an inventory keeps an object from other BundleDeployments.
+/// Reservation of an object, which no other BundleDeployment may then install.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reservation {
-    /// It records the object, or takes it over at this moment.
+    /// The object is recorded or is being adopted.
     Owned,
-    /// It is about to create an object of this name: whatever exists under it may be the work of a request that is not recorded yet.
+    /// The object is about to be created: an existing object of this name may be the result of a
+    /// request that is not recorded yet.
     Installing,
 }
 
-/// Why an inventory cannot be used.
+/// Error of encoding or decoding an inventory.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InventoryError {
-    /// More objects or namespaces than can be recorded.
+    /// More objects or namespaces than an inventory may have.
     #[error("{count} {what} are more than an inventory records ({most})")]
     TooMany {
-        /// How many.
+        /// Number found.
         count: usize,
-        /// Objects or namespaces.
+        /// `objects` or `namespaces`.
         what: &'static str,
-        /// The limit.
+        /// Limit.
         most: usize,
     },
-    /// More bytes than can be recorded.
+    /// The encoding exceeds the limit.
     #[error("the inventory has {bytes} bytes, {most} at most are recorded")]
     TooLarge {
-        /// How many.
+        /// Number found.
         bytes: usize,
-        /// The limit.
+        /// Limit.
         most: usize,
     },
-    /// The encoding is not one that this version writes.
+    /// The encoding is invalid.
     #[error("the inventory cannot be read: {0}")]
     Malformed(String),
 }
 
 impl Inventory {
-    /// An empty one.
+    /// Returns an empty inventory.
     pub fn new(deployment: impl Into<String>) -> Self {
         Self {
             version: VERSION,
@@ -163,7 +172,7 @@ impl Inventory {
         }
     }
 
-    /// Reads what [`Self::encode`] wrote.
+    /// Decodes the result of [`Self::encode`].
     pub fn decode(bytes: &[u8]) -> Result<Self, InventoryError> {
         if bytes.len() > MAX_BYTES {
             return Err(InventoryError::TooLarge {
@@ -183,7 +192,7 @@ impl Inventory {
         Ok(inventory)
     }
 
-    /// The same bytes for the same inventory.
+    /// Returns a deterministic encoding.
     pub fn encode(&self) -> Result<Vec<u8>, InventoryError> {
         self.check_counts()?;
         let bytes = serde_json::to_vec(self)
@@ -209,24 +218,25 @@ impl Inventory {
         Ok(())
     }
 
-    /// Makes sure that there is a key for marks; `random` is called if there is none.
+    /// Sets the key of creation marks if there is none; `random` is then called for it.
     pub fn ensure_creation_key(&mut self, random: impl FnOnce() -> [u8; 32]) {
         self.creation_key
             .get_or_insert_with(|| CreationKey::new(random()));
     }
 
-    /// Whether there is a key for marks.
+    /// Returns true if a key of creation marks exists.
     pub fn has_creation_key(&self) -> bool {
         self.creation_key.is_some()
     }
 
-    /// The mark that every apply of the object `key` carries; `None` if there is no key yet.
+    /// Returns the creation mark that each apply of the object `key` contains; `None` without a key
+    /// of creation marks.
     pub fn mark(&self, key: &str) -> Option<CreationMark> {
         Some(self.creation_key.as_ref()?.mark(key))
     }
 
-    /// Whose the object `key` is, which exists as `live`. An intent counts only together with our mark, which nobody else can put on an object that does not
-    /// exist yet.
+    /// Returns the ownership of the object `key`, which exists as `live`. An intent requires the
+    /// creation mark, which no other client can set on an object before it exists.
     pub fn claim(&self, key: &str, live: LiveObject<'_>) -> Claim {
         match self.objects.get(key) {
             Some(Record::Uid(uid)) if !uid.is_empty() && uid == live.uid => Claim::Ours,
@@ -248,22 +258,22 @@ impl Inventory {
         }
     }
 
-    /// Returns whether an apply of ours has reached an object.
+    /// Returns true if an apply of this project has reached the object.
     fn is_applied(&self, key: &str, live: LiveObject<'_>) -> bool {
         live.applied_by_us && live.mark.is_some() && live.mark == self.mark(key)
     }
 
-    /// What is recorded of the object `key`.
+    /// Returns the record of the object `key`.
     pub fn get(&self, key: &str) -> Option<&Record> {
         self.objects.get(key)
     }
 
-    /// Whether the object `key` is, or is about to be, ours.
+    /// Returns true if the object `key` is recorded, as owned or about to be.
     pub fn has(&self, key: &str) -> bool {
         self.objects.contains_key(key)
     }
 
-    /// The recorded uid of the object `key`.
+    /// Returns the recorded uid of the object `key`.
     pub fn uid(&self, key: &str) -> Option<&str> {
         match self.objects.get(key)? {
             Record::Uid(uid) => Some(uid),
@@ -271,8 +281,8 @@ impl Inventory {
         }
     }
 
-    /// Returns how the object `key` with this uid is reserved: no other deployment may have it. Until an installation is recorded, each of its objects is an
-    /// intent, whose uid nobody knows.
+    /// Returns the reservation of the object `key` with this uid, if any. While an installation is
+    /// not recorded, its objects are intents without a known uid.
     pub fn reserves(&self, key: &str, uid: &str) -> Option<Reservation> {
         match self.objects.get(key)? {
             Record::Uid(recorded) | Record::Adoption(recorded) => {
@@ -282,29 +292,30 @@ impl Inventory {
         }
     }
 
-    /// Whether exactly this object is recorded.
+    /// Returns true if the object with this uid is recorded under `key`.
     pub fn owns(&self, key: &str, uid: &str) -> bool {
         !uid.is_empty() && self.uid(key) == Some(uid)
     }
 
-    /// Everything that is recorded.
+    /// Returns all records.
     pub fn objects(&self) -> impl Iterator<Item = (&str, &Record)> {
         self.objects
             .iter()
             .map(|(key, record)| (key.as_str(), record))
     }
 
-    /// Whether no object is recorded.
+    /// Returns true if no object is recorded.
     pub fn is_empty(&self) -> bool {
         self.objects.is_empty()
     }
 
-    /// Records that the object with this uid is ours.
+    /// Records the object with this uid as owned.
     pub fn record(&mut self, key: impl Into<String>, uid: impl Into<String>) {
         self.objects.insert(key.into(), Record::Uid(uid.into()));
     }
 
-    /// Records that the object is about to be created. An earlier intent keeps its time, since the object may be of that.
+    /// Records that the object is about to be created. An earlier intent keeps its time, because
+    /// its request may have created the object.
     pub fn intend(&mut self, key: impl Into<String>, now: i64) {
         let record = self
             .objects
@@ -315,8 +326,8 @@ impl Inventory {
         }
     }
 
-    /// Records that the object with this uid is about to be applied to, and so taken over where it is not ours yet. Returns what [`Self::forget_adoption`]
-    /// has to know; `None` if the object is ours.
+    /// Records that an apply is about to adopt the object with this uid. Returns the argument for
+    /// [`Self::forget_adoption`]; `None` if the object is already owned.
     pub fn adopt(&mut self, key: &str, uid: &str) -> Option<Adoption> {
         if self.owns(key, uid) {
             return None;
@@ -330,7 +341,8 @@ impl Inventory {
         })
     }
 
-    /// Forgets that an object was about to be taken over: the apply was not sent, or definitely refused. What was recorded before counts again.
+    /// Reverts [`Self::adopt`] after an apply that was not sent, or that the API server definitely
+    /// rejected.
     pub fn forget_adoption(&mut self, adoption: &Adoption) {
         let Adoption { key, uid, before } = adoption;
         if !matches!(self.objects.get(key), Some(Record::Adoption(adopted)) if adopted == uid) {
@@ -342,21 +354,23 @@ impl Inventory {
         };
     }
 
-    /// Forgets the intent of the time `since` to create an object: the creation was not sent, or definitely refused. An earlier intent stays, since a
-    /// request that was sent then may still have done its work.
+    /// Removes the intent of the time `since`, after a creation that was not sent, or that the API
+    /// server definitely rejected. An earlier intent stays, because its request may still have
+    /// created the object.
     pub fn forget_intent(&mut self, key: &str, since: i64) {
         if self.objects.get(key) == Some(&Record::Intent(since)) {
             self.objects.remove(key);
         }
     }
 
-    /// Forgets an object that is gone or let go.
+    /// Removes an object that was deleted or released.
     pub fn forget(&mut self, key: &str) {
         self.objects.remove(key);
         self.created_namespaces.remove(key);
     }
 
-    /// Records whether the Namespace `key` is created because it is the target namespace, and not as an object of the content.
+    /// Records whether the Namespace `key` is created as the target namespace, and is not part of
+    /// the content.
     pub fn set_created_namespace(&mut self, key: &str, is_created: bool) {
         if is_created {
             self.created_namespaces.insert(key.to_owned());
@@ -365,12 +379,13 @@ impl Inventory {
         }
     }
 
-    /// Returns whether the object `key` is a Namespace that was created because it was the target namespace, and not as an object of the content.
+    /// Returns true if the object `key` is a Namespace that was created as the target namespace,
+    /// and is not part of the content.
     pub fn is_created_namespace(&self, key: &str) -> bool {
         self.created_namespaces.contains(key)
     }
 
-    /// Those recorded objects that `wanted` does not name.
+    /// Returns the keys of recorded objects that are not in `wanted`.
     pub fn unwanted(&self, wanted: &HashSet<&str>) -> Vec<String> {
         self.objects
             .keys()
@@ -379,24 +394,25 @@ impl Inventory {
             .collect()
     }
 
-    /// The uid that namespace `name` had when objects were installed into it.
+    /// Returns the uid of namespace `name` at the time of installation.
     pub fn namespace(&self, name: &str) -> Option<&str> {
         self.namespaces.get(name).map(String::as_str)
     }
 
-    /// The recorded namespaces.
+    /// Returns names and uids of the recorded namespaces.
     pub fn namespaces(&self) -> impl Iterator<Item = (&str, &str)> {
         self.namespaces
             .iter()
             .map(|(name, uid)| (name.as_str(), uid.as_str()))
     }
 
-    /// Records which namespace of this name objects are installed into.
+    /// Records the uid of the namespace that objects are installed into.
     pub fn record_namespace(&mut self, name: impl Into<String>, uid: impl Into<String>) {
         self.namespaces.insert(name.into(), uid.into());
     }
 
-    /// Forgets the namespaces that no recorded object lives in, and the created ones that are not recorded.
+    /// Removes namespaces without recorded objects, and created target namespaces that are not
+    /// recorded.
     pub fn shrink_namespaces(&mut self) {
         let used: BTreeSet<String> = self
             .objects

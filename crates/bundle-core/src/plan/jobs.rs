@@ -1,5 +1,5 @@
-//! Jobs that Kubernetes deletes once they have finished: each runs once for each content, and is not created again as drift.
-//! Not here: watching or looking at Jobs.
+//! Jobs with a TTL, which Kubernetes deletes after they finish. Each runs once for each content;
+//! its deletion is not drift.
 
 use std::collections::BTreeMap;
 
@@ -10,30 +10,34 @@ use super::drift::Entry;
 use super::replace::is_job;
 use crate::object::ObjectId;
 
-/// Seconds by which the clocks of the API server, the controller manager and the pod may differ.
+/// Tolerance for differences between the clocks of API server, controller manager and pod, in
+/// seconds.
 const CLOCK_TOLERANCE: i64 = 2;
 
-/// State of a Job when it was last seen.
+/// Last observed state of a Job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum JobEnd {
-    /// Nobody saw it.
+    /// Never observed.
     Unseen,
-    /// It had not finished.
+    /// Not finished.
     Running,
-    /// It had completed or failed at this time, in seconds since 1970.
+    /// Completed or failed at this time, in seconds since 1970.
     Finished(i64),
 }
 
-/// Returns `spec.ttlSecondsAfterFinished` of an object in the content, in seconds; `None` if it is no Job or has none.
+/// Returns `spec.ttlSecondsAfterFinished` of an object in seconds; `None` if it is not a Job or has
+/// no TTL.
 pub fn ttl(id: &ObjectId, value: &Value) -> Option<i64> {
     is_job(&id.group, &id.kind).then_some(())?;
     value.pointer("/spec/ttlSecondsAfterFinished")?.as_i64()
 }
 
-/// Returns the state of a Job by its metadata: the Job controller writes `completionTime` as it completes, and `conditions` as it fails.
+/// Returns the state of a Job, from its metadata: the Job controller writes `completionTime` when
+/// the Job completes, and `conditions` when it fails.
 ///
-/// `conditions` is one field, whatever is in it, so that of a suspended Job looks the same. But a suspended Job has no `startTime`, and one that runs again has
-/// `active` Pods (`syncJob` of the Job controller).
+/// `managedFields` shows `conditions` as one field, so a suspended Job looks the same. But a
+/// suspended Job has no `startTime`, and a resumed Job has `active` Pods (`syncJob` of the Job
+/// controller).
 pub fn end_of<'a>(entries: impl IntoIterator<Item = Entry<'a>>) -> JobEnd {
     entries
         .into_iter()
@@ -47,9 +51,11 @@ pub fn end_of<'a>(entries: impl IntoIterator<Item = Entry<'a>>) -> JobEnd {
         .map_or(JobEnd::Running, JobEnd::Finished)
 }
 
-/// Returns whether a Job that has finished has failed, by its metadata: the Job controller writes `completionTime` only if it completes.
+/// Returns true if a finished Job has failed, from its metadata: the Job controller writes
+/// `completionTime` only when a Job completes.
 ///
-/// Source: `validateJobStatus` of Kubernetes' `pkg/apis/batch/validation` ("cannot set completionTime when there is no Complete=True condition").
+/// Source: `validateJobStatus` of Kubernetes' `pkg/apis/batch/validation` ("cannot set
+/// completionTime when there is no Complete=True condition").
 pub fn has_failed<'a>(entries: impl IntoIterator<Item = Entry<'a>>) -> bool {
     let mut entries = entries
         .into_iter()
@@ -57,7 +63,7 @@ pub fn has_failed<'a>(entries: impl IntoIterator<Item = Entry<'a>>) -> bool {
     !entries.any(|entry| entry.fields["f:status"].get("f:completionTime").is_some())
 }
 
-/// Returns whether a Job with this `status` has completed or failed.
+/// Returns true if a Job with this `status` has completed or failed.
 pub fn has_ended(status: &Value) -> bool {
     let conditions = status["conditions"].as_array().into_iter().flatten();
     conditions
@@ -65,8 +71,8 @@ pub fn has_ended(status: &Value) -> bool {
         .any(|condition| condition["type"] == "Complete" || condition["type"] == "Failed")
 }
 
-/// Returns whether Kubernetes deleted a Job with this TTL because it had finished, as far as that can be told. A deletion that nobody saw counts as such: a Job that
-/// has run must not run again.
+/// Returns true if Kubernetes deleted a Job with this TTL in seconds because it had finished. A
+/// deletion that was not observed counts as such, because a Job must not run twice.
 pub fn has_expired(ttl: i64, end: JobEnd, now: i64) -> bool {
     match end {
         JobEnd::Running => false,
@@ -79,28 +85,30 @@ pub fn has_expired(ttl: i64, end: JobEnd, now: i64) -> bool {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct JobRun {
-    /// Digest of the content that it was last applied from.
+    /// Digest of the content from which the Job was last applied.
     digest: String,
-    /// True if it has finished and was deleted by its TTL.
+    /// True if the Job finished and its TTL deleted it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     is_expired: bool,
-    /// True if it had failed by then. False if it had completed, or nobody saw its end.
+    /// True if it had failed at that time. False if it had completed, or if its end was not
+    /// observed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     has_failed: bool,
 }
 
-/// The content that each Job was last applied from, by key of the object.
+/// Content from which each Job was last applied, by key of the object.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct JobRuns(BTreeMap<String, JobRun>);
 
 impl JobRuns {
-    /// Returns whether nothing is recorded.
+    /// Returns true if no Job is recorded.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Records that the Jobs among `keys` were applied from the content `digest`, and forgets those of other content.
+    /// Records that the Jobs among `keys` were applied from the content `digest`, and removes the
+    /// records of other content.
     pub fn applied<'a>(&mut self, digest: &str, keys: impl IntoIterator<Item = &'a str>) {
         self.0.retain(|_, run| run.digest == digest);
         for key in keys.into_iter().filter(|key| is_job_key(key)) {
@@ -112,12 +120,12 @@ impl JobRuns {
         }
     }
 
-    /// Returns whether the Job `key` was applied from the content `digest`.
+    /// Returns true if the Job `key` was applied from the content `digest`.
     pub fn has_run(&self, key: &str, digest: &str) -> bool {
         self.0.get(key).is_some_and(|run| run.digest == digest)
     }
 
-    /// Records that the Job `key` has expired, and whether it had failed by then.
+    /// Records that the Job `key` has expired; `has_failed` is true if it had failed before that.
     pub fn expire(&mut self, key: &str, has_failed: bool) {
         if let Some(run) = self.0.get_mut(key) {
             run.is_expired = true;
@@ -125,7 +133,7 @@ impl JobRuns {
         }
     }
 
-    /// Returns the Jobs of the content `digest` that had failed when they expired.
+    /// Returns the keys of Jobs of the content `digest` that had failed when they expired.
     pub fn failed<'a>(&'a self, digest: &'a str) -> impl Iterator<Item = &'a str> {
         let failed = self
             .0
@@ -134,7 +142,7 @@ impl JobRuns {
         failed.map(|(key, _)| key.as_str())
     }
 
-    /// Returns whether the Job `key` of the content `digest` has run and expired.
+    /// Returns true if the Job `key` of the content `digest` has run and expired.
     pub fn has_expired(&self, key: &str, digest: &str) -> bool {
         self.0
             .get(key)
@@ -142,7 +150,7 @@ impl JobRuns {
     }
 }
 
-/// Returns whether an object with this key is a Job.
+/// Returns true if `key` is the key of a Job.
 pub fn is_job_key(key: &str) -> bool {
     super::applyset::parts(key).is_some_and(|(kind, _, _)| is_job(&kind.group, &kind.kind))
 }
@@ -154,7 +162,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn deletion_is_an_expiry_by_ttl_and_end() {
+    fn deletion_counts_as_expiry_depending_on_ttl_and_end() {
         use JobEnd::{Finished, Running, Unseen};
         for (ttl, end, now, expected) in [
             (60, Running, 1000, false),
@@ -174,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn end_is_read_from_the_entry_of_the_status() {
+    fn end_is_read_from_the_managed_fields_entry_of_the_status() {
         let started = json!({"f:status": {"f:active": {}, "f:startTime": {}}});
         let complete = json!({"f:status": {"f:completionTime": {}, "f:conditions": {}}});
         let failed = json!({"f:status": {"f:conditions": {}, "f:failed": {}, "f:startTime": {}}});
@@ -219,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn failure_is_told_by_the_missing_time_of_completion() {
+    fn finished_job_without_completion_time_has_failed() {
         let complete = json!({"f:status": {"f:completionTime": {}, "f:conditions": {}}});
         let failed = json!({"f:status": {"f:conditions": {}, "f:failed": {}}});
         let entry = |fields, subresource| Entry {
@@ -240,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn failure_is_remembered_after_the_job_has_expired_until_other_content_comes() {
+    fn failure_of_an_expired_job_stays_recorded_until_other_content_is_applied() {
         let (one, two) = ("Job.batch/x/one", "Job.batch/x/two");
         let mut runs = JobRuns::default();
         runs.applied("sha256:a", [one, two]);
@@ -255,14 +263,14 @@ mod tests {
         assert!(failed(&runs, "sha256:b").is_empty());
         runs.applied("sha256:b", [one]);
         assert!(failed(&runs, "sha256:b").is_empty());
-        // As earlier versions wrote it.
+        // Encoding of earlier versions of this project.
         let earlier = r#"{"Job.batch/x/one":{"digest":"sha256:a","isExpired":true}}"#;
         let earlier: JobRuns = serde_json::from_str(earlier).unwrap();
         assert!(earlier.has_expired(one, "sha256:a") && failed(&earlier, "sha256:a").is_empty());
     }
 
     #[test]
-    fn run_is_remembered_for_one_content() {
+    fn run_is_recorded_for_one_content() {
         let mut runs = JobRuns::default();
         runs.applied("sha256:a", ["Job.batch/x/one", "ConfigMap/x/two"]);
         assert!(runs.has_run("Job.batch/x/one", "sha256:a"));
@@ -271,7 +279,7 @@ mod tests {
         runs.expire("Job.batch/x/other", true);
         assert!(runs.has_expired("Job.batch/x/one", "sha256:a"));
         assert!(!runs.has_expired("Job.batch/x/one", "sha256:b"));
-        // Another object was applied again: the Job is as it was.
+        // Another object was applied again: the record of the Job is unchanged.
         runs.applied("sha256:a", ["ConfigMap/x/two"]);
         assert!(runs.has_expired("Job.batch/x/one", "sha256:a"));
         runs.applied("sha256:b", []);

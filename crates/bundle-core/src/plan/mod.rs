@@ -1,5 +1,6 @@
-//! What to do next with a bundle on a cluster: order, readiness, drift, what to prune, which Bundle to keep, what to say.
-//! Not here: reading the cluster or writing to it (webhook::reconcile); every function takes what was seen as an argument.
+//! Plans of reconciles as pure functions: steps, order of objects, health, drift, removal, retries
+//! and conditions. All observed facts are arguments; `webhook::reconcile` reads and writes the
+//! cluster.
 
 pub mod applyset;
 pub mod backoff;

@@ -1,46 +1,48 @@
-//! Changes to `metadata.managedFields` before an apply, so that the apply also removes what the content does not have: server-side apply removes a field only if
-//! nobody but its manager owns it.
-//! Not here: sending them (webhook::reconcile::install::apply).
+//! Changes to `metadata.managedFields` before an apply, so that the apply also removes fields that
+//! the content does not have: server-side apply removes a field only if no other manager owns it.
+//! `webhook::reconcile::install::apply` sends them.
 
 use serde_json::{Map, Value, json};
 
 use crate::object::ObjectId;
 
-/// The managers whose fields go over to us with an object that is taken over, and by which operations they own them. The names are those that
-/// `kubectl apply`, `kubectl apply --server-side` and helm use unless they are told otherwise.
+/// Managers whose fields this project takes over when it adopts an object, with the operations of
+/// their entries. These are the default names of `kubectl apply`, `kubectl apply --server-side` and
+/// helm.
 pub const FORMER_MANAGERS: [(&str, &[&str]); 3] = [
     ("kubectl-client-side-apply", &["Update"]),
     ("kubectl", &["Apply"]),
     ("helm", &["Update", "Apply"]),
 ];
 
-/// The most lists of one answer that are looked at.
+/// Largest number of lists that are read from one response.
 const MAX_LISTS: usize = 20;
 
-/// A change of owners before an apply.
+/// Change of field owners before an apply.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct OwnershipChange {
-    /// The object is taken over: fields of [`FORMER_MANAGERS`] become ours.
+    /// True if the object is adopted: fields of [`FORMER_MANAGERS`] become owned by this project.
     pub takes_over: bool,
-    /// It is a Secret: what an earlier apply of ours owns as `stringData` is owned as `data`.
+    /// True for a Secret: fields that an earlier apply of this project owns as `stringData` become
+    /// owned as `data`.
     pub folds_string_data: bool,
-    /// These lists become ours, whoever owns parts of them.
+    /// Lists that become owned by this project, regardless of their owners.
     pub lists: Vec<ListPath>,
 }
 
-/// The place of a list in an object.
+/// Path of a list in an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ListPath(Vec<Segment>);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Segment {
     Field(String),
-    /// Each item of a list that we own ourselves.
+    /// Each item of a list that this project owns.
     OwnItems,
 }
 
 impl ListPath {
-    /// The innermost list in the field path of an error, such as `spec.ports[1].name`.
+    /// Returns the innermost list in the field path of an error, such as `spec.ports[1].name`.
     fn parse(field: &str) -> Option<Self> {
         let mut segments = Vec::new();
         let mut list = None;
@@ -54,7 +56,7 @@ impl ListPath {
             segments.push(Segment::Field(name.to_owned()));
             if let Some(indices) = indices {
                 let index = indices.strip_suffix(']')?;
-                // A list of lists has no keys, and text in brackets is the key of a map.
+                // A list of lists has no keys. Text in brackets is the key of a map.
                 index.parse::<u32>().ok()?;
                 list = Some(segments.len());
                 segments.push(Segment::OwnItems);
@@ -65,11 +67,13 @@ impl ListPath {
     }
 }
 
-/// The lists that an apply cannot be merged into: items of ours and of others are there, and together they are invalid. `causes` are those of the `Status`
-/// with which the API server answers 422, as reason and field.
+/// Returns the lists that an apply cannot be merged into, because the items of this project and of
+/// other managers are invalid together. `causes` are reason and field of the causes in the `Status`
+/// of a 422 response.
 ///
-/// `FieldValueDuplicate` says that in general. A Service with several ports needs their names, so that a port without a name, which somebody changed, is
-/// answered with `FieldValueRequired`.
+/// The general reason is `FieldValueDuplicate`. Ports of a Service with several ports need names:
+/// for a port without a name that another actor changed, the API server answers
+/// `FieldValueRequired`.
 pub fn contested_lists<'a>(
     id: &ObjectId,
     causes: impl IntoIterator<Item = (&'a str, &'a str)>,
@@ -91,14 +95,16 @@ pub fn contested_lists<'a>(
 }
 
 impl OwnershipChange {
-    /// Returns `true` if there is nothing to change, whatever the object is like.
+    /// Returns true if no object needs a change.
     pub fn is_empty(&self) -> bool {
         !self.takes_over && !self.folds_string_data && self.lists.is_empty()
     }
 
-    /// Returns the `managedFields` as they have to be before `manager` applies with `api_version`; `None` if they may stay as they are.
+    /// Returns the `managedFields` to write before `manager` applies with `api_version`; `None` if
+    /// no change is needed.
     ///
-    /// Fields of another version of the API cannot be compared with ours. As with `kubectl apply --server-side` a former manager keeps none of them.
+    /// Fields of another API version cannot be compared. As with `kubectl apply --server-side`, a
+    /// former manager loses all of them.
     pub fn applied(
         &self,
         entries: &[Value],
@@ -191,7 +197,7 @@ fn is_own(entry: &Value, manager: &str, api_version: &str) -> bool {
     is_by(entry, manager, "Apply") && entry["apiVersion"] == api_version
 }
 
-/// Our entry, made if there is none.
+/// Returns the entry of `manager`, and creates it if necessary.
 fn own_entry<'e>(entries: &'e mut Vec<Value>, manager: &str, api_version: &str) -> &'e mut Value {
     let found = entries
         .iter()
@@ -209,7 +215,7 @@ fn own_entry<'e>(entries: &'e mut Vec<Value>, manager: &str, api_version: &str) 
     &mut entries[index]
 }
 
-/// Takes what is at `path` out of a set of fields, with the path to it.
+/// Removes the fields at `path` from a set of fields, and returns them with their path.
 fn take(
     fields: &mut Map<String, Value>,
     own: Option<&Value>,

@@ -1,16 +1,15 @@
-//! In which order objects are installed, and in which they are taken away.
-//! Not here: whether one is ready (health) or how it is applied.
+//! Order in which objects are installed and removed.
 
 use serde_json::Value;
 
 use crate::object::{Manifest, ObjectId};
 
-/// One step of an installation; those before it are applied before it starts.
+/// Phase of an installation. A phase starts after all earlier phases are applied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Phase {
-    /// Namespaces: everything else may live in them.
+    /// Namespaces, which contain other objects.
     Namespaces,
-    /// What limits workloads before they start.
+    /// Policies and limits for workloads.
     Policies,
     /// ServiceAccounts.
     Identity,
@@ -18,28 +17,30 @@ pub enum Phase {
     Configuration,
     /// Volumes, claims and storage classes.
     Storage,
-    /// CustomResourceDefinitions: established before anything that may be of their kinds.
+    /// CustomResourceDefinitions, which must be established before their custom resources.
     Crds,
     /// Roles.
     Roles,
-    /// Bindings of roles.
+    /// RoleBindings and ClusterRoleBindings.
     Bindings,
-    /// Services, issuers and certificates that workloads expect.
+    /// Services, issuers and certificates that workloads use.
     Infrastructure,
-    /// Workloads, and every kind that has no better place: custom resources too.
+    /// Workloads, and all kinds without another phase, such as custom resources.
     Deploy,
-    /// What scales workloads.
+    /// Autoscalers.
     Scaling,
-    /// What makes workloads reachable or seen from outside.
+    /// Routes and monitors of workloads.
     Publish,
-    /// Admission and aggregated APIs: last, since they can stop everything before them.
+    /// Admission webhooks, admission policies and aggregated APIs. They come last because they can
+    /// block requests of all other phases.
     Admission,
-    /// Bindings of admission policies: who may bind one is asked of the policy as it stands then.
+    /// Bindings of admission policies. The API server checks the permission to bind against the
+    /// current policy, which must exist.
     AdmissionBindings,
 }
 
 impl Phase {
-    /// The phase of a kind.
+    /// Returns the phase of a kind.
     pub fn of(group: &str, kind: &str) -> Self {
         match (group, kind) {
             ("", "Namespace") => Self::Namespaces,
@@ -89,13 +90,15 @@ impl Phase {
         }
     }
 
-    /// Whether the next phase waits until everything of this one is ready: only where later objects could not even be stored.
+    /// Returns true if the next phase waits until all objects of this phase are ready, because the
+    /// API server cannot store later objects before that.
     pub fn gates(self) -> bool {
         matches!(self, Self::Namespaces | Self::Crds)
     }
 }
 
-/// The objects by phase, in the order of installation; within a phase in the order given. Empty phases are left out.
+/// Returns the objects by phase, in the order of installation, and within a phase in the given
+/// order. Empty phases are omitted.
 pub fn phases(objects: &[Manifest]) -> Vec<(Phase, Vec<&Manifest>)> {
     let mut by_phase = std::collections::BTreeMap::<Phase, Vec<&Manifest>>::new();
     for object in objects {
@@ -107,9 +110,10 @@ pub fn phases(objects: &[Manifest]) -> Vec<(Phase, Vec<&Manifest>)> {
     by_phase.into_iter().collect()
 }
 
-/// A step of taking away: every object of it may go at the same time, and the next step waits until they have gone.
+/// Returns the steps of a removal. The objects of one step are deleted at the same time, and the
+/// next step waits until they are gone.
 ///
-/// Custom resources go first of all, while the controllers that must answer their finalizers still run.
+/// Custom resources come first, while the controllers that handle their finalizers still run.
 pub fn removal<'a>(
     objects: impl IntoIterator<Item = &'a ObjectId>,
     is_custom: impl Fn(&ObjectId) -> bool,
@@ -125,23 +129,25 @@ pub fn removal<'a>(
     steps.into_values().collect()
 }
 
-/// A custom resource definition of a bundle: what its custom resources are called, known before the API server serves them.
+/// Kind that a CustomResourceDefinition of the content defines, known before the API server serves
+/// it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct CustomKind {
     /// API group.
     pub group: String,
     /// Kind.
     pub kind: String,
-    /// Plural, as in paths.
+    /// Plural name, as in URL paths.
     pub plural: String,
-    /// Whether objects of it live in namespaces.
+    /// True if objects of the kind are namespaced.
     pub namespaced: bool,
-    /// Versions that are served.
+    /// Served versions.
     pub versions: Vec<String>,
 }
 
 impl CustomKind {
-    /// Reads `value`, a CustomResourceDefinition of apiextensions.k8s.io/v1; none if a field that must be there is not.
+    /// Reads a CustomResourceDefinition of apiextensions.k8s.io/v1; `None` if a required field is
+    /// missing.
     pub fn of(value: &Value) -> Option<Self> {
         let spec = value.get("spec")?;
         let text = |pointer: &str| spec.pointer(pointer)?.as_str().map(str::to_owned);
@@ -160,7 +166,7 @@ impl CustomKind {
         })
     }
 
-    /// Those that `objects` define.
+    /// Returns the kinds that `objects` define.
     pub fn all(objects: &[Manifest]) -> Vec<Self> {
         objects
             .iter()
@@ -197,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_need_comes_before_them() {
+    fn dependencies_come_before_dependents() {
         let order = [
             ("", "Namespace"),
             ("policy", "PodDisruptionBudget"),
@@ -230,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_kinds_and_look_alikes_go_with_the_workloads() {
+    fn unknown_kinds_and_kinds_of_other_groups_are_applied_with_workloads() {
         for (group, kind) in [
             ("example.com", "Widget"),
             ("example.com", "Namespace"),
@@ -241,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn custom_resources_leave_before_their_controllers_and_definitions() {
+    fn custom_resources_are_removed_before_their_controllers_and_definitions() {
         let ids = [
             id("apiextensions.k8s.io", "CustomResourceDefinition"),
             id("apps", "Deployment"),
@@ -269,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn a_definition_says_how_its_resources_are_reached() {
+    fn reads_plural_scope_and_served_versions_of_a_definition() {
         let value = json!({ "spec": {
             "group": "example.com", "scope": "Namespaced", "names": { "kind": "Widget", "plural": "widgets" },
             "versions": [{ "name": "v1", "served": true }, { "name": "v0", "served": false }],

@@ -1,4 +1,4 @@
-//! The history of revisions, and the old Bundles that are deleted after an upgrade.
+//! History of revisions, and the old Bundles that are deleted after an upgrade.
 
 use serde::{Deserialize, Serialize};
 
@@ -24,7 +24,8 @@ pub const ACTIVE: &str = "Active";
 /// The state of every other one.
 pub const SUPERSEDED: &str = "Superseded";
 
-/// The history after `bundle` has been installed: it comes first and is the only active one; the newest `history` superseded ones follow.
+/// Returns the history after `bundle` is installed. `bundle` comes first and is the only active
+/// revision; the newest `history` superseded revisions follow.
 pub fn installed(
     revisions: &[Revision],
     bundle: &str,
@@ -54,22 +55,24 @@ pub fn installed(
     std::iter::once(active).chain(older).collect()
 }
 
-/// A Bundle that a deployment owns.
+/// Bundle that a BundleDeployment owns.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Owned {
-    /// Its name.
+    /// Name of the Bundle.
     pub name: String,
-    /// When it was made; sorts by time (RFC 3339).
+    /// Creation time in RFC 3339, so that text order is time order.
     pub created: String,
 }
 
-/// How many Bundles that never got installed may pile up while people try templates.
+/// Largest number of retained Bundles that were never installed.
 pub const NEVER_INSTALLED_LIMIT: usize = 4;
 
-/// Which of the Bundles that a deployment owns are no longer needed.
+/// Returns the names of owned Bundles to delete.
 ///
-/// Kept are the wanted one, the active one and those of the history. Of the rest, all go once the wanted one is installed, and before that the oldest beyond
-/// [`NEVER_INSTALLED_LIMIT`], so that a series of broken templates cannot fill the cluster.
+/// The wanted Bundle, the active Bundle and the Bundles of the history are retained. Once the
+/// wanted Bundle is installed, all others are deleted. Before that, only the oldest beyond
+/// [`NEVER_INSTALLED_LIMIT`] are deleted, so that a series of invalid templates does not fill the
+/// cluster.
 pub fn to_delete<'a>(
     owned: &'a [Owned],
     wanted: &str,
@@ -123,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_comes_first_and_history_is_bounded() {
+    fn newest_revision_comes_first_and_history_is_bounded() {
         let mut revisions = Vec::new();
         for (index, bundle) in ["a", "b", "c", "d"].into_iter().enumerate() {
             revisions = installed(
@@ -143,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn installing_the_same_again_changes_nothing_and_going_back_moves_it_up() {
+    fn reinstallation_keeps_the_history_and_rollback_moves_the_revision_to_the_top() {
         let once = installed(&[], "a", "1", None, 5, "t0");
         assert_eq!(installed(&once, "a", "1", None, 5, "t1"), once);
         let back = installed(
@@ -159,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_nobody_needs_is_deleted() {
+    fn deletes_only_bundles_outside_of_history_wanted_and_active() {
         let revisions = installed(
             &installed(&[], "a", "1", None, 5, "t0"),
             "b",
@@ -181,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn a_series_of_broken_templates_is_bounded() {
+    fn bundles_of_a_series_of_invalid_templates_are_bounded() {
         let owned = owned(&["x1", "x2", "x3", "x4", "x5", "x6", "now"]);
         assert_eq!(to_delete(&owned, "now", None, &[], false), ["x1", "x2"]);
     }

@@ -1,7 +1,8 @@
-//! Answers of an API server to an apply that will be the same as long as the values are: the object is invalid.
-//! Not here: refusals for want of rights, by policies or webhooks (rights), which may change.
+//! Responses to an apply that depend only on the values of the object, so that the same request
+//! always fails. Rejections because of permissions, policies and webhooks can change; they are in
+//! `rights`.
 
-/// A refused apply, as its `Status` has it.
+/// Rejected apply, from its `Status`.
 #[derive(Debug, Clone, Copy)]
 pub struct Rejection<'a> {
     /// HTTP status code.
@@ -14,21 +15,24 @@ pub struct Rejection<'a> {
     pub fields: &'a [&'a str],
 }
 
-/// Begins the message of a server-side apply whose own values do not fit the schema; the values that the object has do not matter. The API server answers with
-/// status 500 and no reason.
+/// Prefix of the message about values that do not match the schema. The values on the cluster do
+/// not matter. The API server answers with status 500 and without a reason.
 ///
-/// Source: `k8s.io/apimachinery` `pkg/util/managedfields/internal/structuredmerge.go`, `Apply`; the rest of the message is from
+/// Source: `k8s.io/apimachinery` `pkg/util/managedfields/internal/structuredmerge.go`, `Apply`; the
+/// rest of the message is from `sigs.k8s.io/structured-merge-diff` (`duplicate entries for key`,
+/// `field not declared in schema`, `expected list, got …`).
 /// `sigs.k8s.io/structured-merge-diff` (`duplicate entries for key`, `field not declared in schema`, `expected list, got …`).
 const NOT_TYPED: &str = "failed to create typed patch object (";
 
-/// The reason that an object is invalid with these values, with the path of the field; none if the same request may succeed another time.
+/// Returns the reason why an object is invalid with these values, with the path of the field;
+/// `None` if the same request may succeed later.
 ///
 /// | Status | Structure | Cause |
 /// |---|---|---|
 /// | 400, 500 | message begins with `failed to create typed patch object (` | unknown field, wrong type, duplicate keys of a list |
 /// | 422 | reason `Invalid`, and each cause names a field | validation of the kind, or of a CustomResourceDefinition |
 ///
-/// Policies answer with status 422 as well, but name no field.
+/// Admission policies also answer with status 422, but without a field.
 pub fn invalid(rejection: Rejection<'_>) -> Option<String> {
     if let Some(why) = not_typed(rejection.code, rejection.message) {
         return Some(why);
@@ -39,28 +43,30 @@ pub fn invalid(rejection: Rejection<'_>) -> Option<String> {
     is_validation.then(|| rejection.message.to_owned())
 }
 
-/// The same for values that do not fit the schema, which needs nothing but status code and message.
+/// Returns the reason why values do not match the schema, from status code and message only.
 pub fn not_typed(code: u16, message: &str) -> Option<String> {
     if !matches!(code, 400 | 500) {
         return None;
     }
-    // Name and kind of the object stand in parentheses, and neither has one.
+    // The message has name and kind of the object in parentheses; both contain no parenthesis.
     let (_, why) = message.strip_prefix(NOT_TYPED)?.split_once("): ")?;
     let lines: Vec<&str> = why.split_whitespace().collect();
     Some(lines.join(" "))
 }
 
-/// The whole message if etcd refuses a request of more than `--max-request-bytes`. The API server answers with status 500.
+/// Message if etcd rejects a request of more than `--max-request-bytes`. The API server answers
+/// with status 500.
 ///
 /// Source: `go.etcd.io/etcd/api/v3/v3rpc/rpctypes/error.go`, `ErrGRPCRequestTooLarge`.
 const ETCD_REFUSAL: &str = "etcdserver: request is too large";
-/// Begins the message if the client of etcd does not send a request because of its size.
+/// Prefix of the message if the etcd client does not send a request because of its size.
 ///
 /// Source: `google.golang.org/grpc/stream.go`, `prepareMsg` and `SendMsg`.
 const NOT_SENT: &str =
     "rpc error: code = ResourceExhausted desc = trying to send message larger than max";
 
-/// Returns `true` if the object was not stored because it is larger than etcd accepts: the request did nothing, and does nothing another time either.
+/// Returns true if the object was not stored because it exceeds the size limit of etcd: the same
+/// request always fails, and has no effect.
 pub fn exceeds_storage_limit(code: u16, message: &str) -> bool {
     code == 500 && (message == ETCD_REFUSAL || message.starts_with(NOT_SENT))
 }
@@ -77,7 +83,7 @@ mod tests {
         for (code, message, expected) in [
             (500, "etcdserver: request is too large", true),
             (500, not_sent, true),
-            // The answer was lost, and the object may have been stored.
+            // The response was lost, and the object may have been stored.
             (500, received, false),
             (500, webhook, false),
             (500, "etcdserver: request timed out", false),
@@ -91,7 +97,7 @@ mod tests {
     type Row<'a> = (u16, &'a str, &'a str, &'a [&'a str], Option<&'a str>);
 
     #[test]
-    fn rejection_is_permanent_only_where_the_values_alone_cause_it() {
+    fn rejection_is_permanent_only_if_its_cause_is_the_values() {
         let typed = |why: &str| {
             format!("failed to create typed patch object (n/web; apps/v1, Kind=Deployment): {why}")
         };

@@ -1,5 +1,6 @@
-//! The removal of what a BundleDeployment installed: whether its deletion counts, which of the objects go next, and the message about those that stay.
-//! Not here: who has to be asked (consent), or access reviews, dry runs and deletions (webhook::reconcile).
+//! Removal of the objects of a BundleDeployment: the rule that accepts its deletion, the order of
+//! deletions, and the message about remaining objects. [`super::consent`] has the required
+//! permissions; `webhook::reconcile` sends the requests.
 
 mod account;
 mod failure;
@@ -18,31 +19,37 @@ use super::conditions::some_of;
 use super::phases::{self, Phase};
 use crate::object::ObjectId;
 
-/// How much later than a deletion the stamp of the write must be that admits it, in milliseconds. The API server keeps the time of a deletion in whole
-/// seconds, and its clock and that of the pod may differ.
+/// Shortest time in milliseconds between a deletion and the stamp of the write that admits it. The
+/// API server stores the time of a deletion in whole seconds, and its clock can differ from that of
+/// the pod.
 pub const ADMITTED_AFTER: i64 = 6_000;
-/// How many objects a message names.
+/// Largest number of objects in a message.
 const OBJECTS: usize = 10;
-/// How many finalizers of one object a message names.
+/// Largest number of finalizers of one object in a message.
 const FINALIZERS: usize = 3;
-/// The finalizer of the API server itself. A CustomResourceDefinition has it until its custom resources are gone.
+/// Finalizer that the API server sets on a CustomResourceDefinition until its custom resources are
+/// deleted.
 const CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
 
-/// A deletion, and what proves that somebody was asked about it. All times are in milliseconds since 1970.
+/// Deletion of a BundleDeployment, and the evidence of its review. All times are in milliseconds
+/// since 1970.
 #[derive(Debug, Clone, Copy)]
 pub struct ObservedDeletion {
-    /// `metadata.deletionTimestamp`, by the clock of the API server: the begin of the second.
+    /// `metadata.deletionTimestamp`, by the clock of the API server: the start of the second.
     pub deleted: i64,
-    /// Whether the inventory records that the deletion was accepted before.
+    /// True if the inventory records that the deletion was accepted.
     pub is_recorded: bool,
-    /// Since when the API server can have carried out no deletion without a review; `None` while it can.
+    /// Time since which the API server cannot delete an object without a review; `None` while it
+    /// can.
     pub enforced_since: Option<i64>,
-    /// The time of the stamp of an object that is vouched for and has the annotation `core.rukpak.io/admit` for its present spec.
+    /// Time of the stamp of a sealed object with the annotation `core.rukpak.io/admit` for its
+    /// current spec.
     pub admitted: Option<i64>,
 }
 
 impl ObservedDeletion {
-    /// Whether the deletion was reviewed, or somebody who may delete the object has admitted it since.
+    /// Returns true if the deletion was reviewed, or admitted later by a user who may delete the
+    /// object.
     pub(crate) fn is_accepted(&self) -> bool {
         self.is_recorded
             || self
@@ -51,7 +58,8 @@ impl ObservedDeletion {
             || self.admitted.is_some_and(|time| self.can_be_admitted(time))
     }
 
-    /// Fails if nobody was asked about the deletion. `admit` is the command with which somebody admits it, once that can be done; `now` is in milliseconds.
+    /// Fails if the deletion was not reviewed. `admit` is the command that admits it, once
+    /// possible; `now` is in milliseconds.
     pub fn check(&self, now: i64, admit: &str) -> Result<(), RemovalFailure> {
         if self.is_accepted() {
             Ok(())
@@ -62,33 +70,38 @@ impl ObservedDeletion {
         }
     }
 
-    /// Whether a stamp that is made at `time` can admit the deletion.
+    /// Returns true if a stamp of `time` can admit the deletion.
     fn can_be_admitted(&self, time: i64) -> bool {
         time >= self.deleted.saturating_add(ADMITTED_AFTER)
     }
 }
 
-/// Why an object stays.
+/// Reason why an object remains.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Obstacle {
-    /// It may not be deleted: the requesters who may not, with the words of the API server; or, before a prune, the objects that need it.
+    /// The deletion is not allowed: the requesters without permission, with the message of the API
+    /// server; or, before a prune, the objects that depend on it.
     NotAllowed(String),
-    /// It is being deleted, and these finalizers hold it.
+    /// The object is being deleted, and these finalizers block it.
     Finalizers(Vec<String>),
 }
 
 impl Obstacle {
-    /// Whether it is a definition whose custom resources the API server still deletes. Nobody else holds it.
+    /// Returns true for a CustomResourceDefinition whose custom resources the API server is still
+    /// deleting, without other finalizers.
     pub fn is_cleanup(&self) -> bool {
         matches!(self, Self::Finalizers(names) if !names.is_empty() && names.iter().all(|name| name == CLEANUP))
     }
 }
 
-/// Returns those of `objects` to delete next. They may go at the same time. Objects with an obstacle stay, and so does what depends on them:
+/// Returns the objects to delete next, all at the same time. Objects with an obstacle remain, and
+/// so do:
 /// - the namespace of such an object;
-/// - everything but custom resources, if it is a custom resource of a definition among `objects`: a controller has to answer its finalizers, and
-///   its definition must not take it along;
-/// - everything of earlier phases but custom resources, if it is an admission registration or an aggregated API: without its backend it stops other requests.
+/// - all objects except custom resources, if the obstacle is on a custom resource of a definition
+///   among `objects`: a controller must handle its finalizers, and the definition must not delete
+///   it;
+/// - all objects of earlier phases except custom resources, if the obstacle is on an admission
+///   registration or an aggregated API: without its backend, it blocks other requests.
 fn next_step<'a>(
     objects: impl IntoIterator<Item = &'a ObjectId>,
     obstacles: &BTreeMap<ObjectId, Obstacle>,
@@ -124,7 +137,8 @@ fn next_step<'a>(
         .unwrap_or_default()
 }
 
-/// Returns whether any of `objects` goes as soon as those are gone that are `going` now, such as those that finalizers hold; the others stay for good.
+/// Returns true if an object can be deleted as soon as the objects of `going` are deleted, such as
+/// those that finalizers block.
 fn waits_for<'a>(
     objects: impl IntoIterator<Item = &'a ObjectId>,
     going: impl Fn(&ObjectId) -> bool,
@@ -136,8 +150,8 @@ fn waits_for<'a>(
     !next_step(rest, &stay).is_empty()
 }
 
-/// Returns the message about `left` objects that stay for now, of which `obstacles` names those that the others wait for. `admit` is the command with which
-/// somebody takes the deployment over.
+/// Returns the message about `left` remaining objects. `obstacles` has the objects that block the
+/// others. `admit` is the command that makes its user the requester of the BundleDeployment.
 fn message(left: usize, obstacles: &BTreeMap<ObjectId, Obstacle>, admit: &str) -> String {
     let mut refused = Vec::new();
     let mut held = Vec::new();
@@ -157,26 +171,26 @@ fn message(left: usize, obstacles: &BTreeMap<ObjectId, Obstacle>, admit: &str) -
     }];
     if !held.is_empty() {
         parts.push(format!(
-            "waiting for finalizers of others: {}",
+            "waiting for finalizers of other controllers: {}",
             some_of(&held, OBJECTS)
         ));
     }
     if !emptied.is_empty() {
         parts.push(format!(
-            "custom resources are still being deleted, which the API server waits for: {}",
+            "waiting until the API server has deleted all custom resources: {}",
             some_of(&emptied, OBJECTS)
         ));
     }
     if !refused.is_empty() {
         parts.push(format!(
-            "those who asked for the content may not delete these, so they stay: {} (grant the rights; or somebody who has them and verb manage takes the deployment over with {admit}; or delete these objects by hand; or set spec.deletion.objects: Orphan, which leaves behind what is left)",
+            "requesters of the content lack permission to delete these objects: {} (grant the permissions; or let a user with the permissions and verb manage become the requester with {admit}; or delete these objects by hand; or set spec.deletion.objects: Orphan to keep the remaining objects)",
             list(&refused)
         ));
     }
     parts.join("; ")
 }
 
-/// Up to ten of `refused`, which have commas of their own.
+/// Joins up to ten items, which contain commas.
 fn list(refused: &[String]) -> String {
     let rest = refused.len().saturating_sub(OBJECTS);
     let shown = refused[..refused.len() - rest].join("; ");

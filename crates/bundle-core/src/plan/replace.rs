@@ -1,5 +1,6 @@
-//! Objects that the API server does not let anybody change: which refusals say so, and which objects an upgrade deletes and creates anew.
-//! Not here: the requests, or the rights that they need.
+//! Replacement of objects with immutable fields: detection from the API server's response, and the
+//! policy that decides which objects an upgrade deletes and creates again.
+//! `webhook::reconcile::install` sends the requests.
 
 use crate::diagnostic::codes;
 use crate::object::ObjectId;
@@ -8,23 +9,23 @@ use super::conditions::some_of;
 
 /// The annotation of an object in the content that overrides `spec.rollout.replace`.
 pub const ANNOTATION: &str = "core.rukpak.io/replace";
-/// Most fields that a message names.
+/// Largest number of fields in a message.
 const FIELDS: usize = 5;
 
-/// When an object with immutable fields is replaced.
+/// Policy for the replacement of objects with immutable fields.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum ReplacePolicy {
-    /// Whenever such a field changes.
+    /// Replace whenever such a field changes.
     Always,
-    /// If it is a Job that has completed or failed.
+    /// Replace only Jobs that have completed or failed.
     #[default]
     IfCompleted,
-    /// Not at all.
+    /// Never replace.
     Never,
 }
 
 impl ReplacePolicy {
-    /// Reads the annotation; `None` if the value is not one of the three.
+    /// Parses the annotation; `None` if the value is invalid.
     pub fn parse(text: &str) -> Option<Self> {
         match text {
             "Always" => Some(Self::Always),
@@ -34,14 +35,15 @@ impl ReplacePolicy {
         }
     }
 
-    /// Returns whether an object of this kind may be replaced in some state of it. Only these are asked about before an upgrade.
+    /// Returns true if an object of this kind is replaced in any of its states. Permissions for a
+    /// replacement are checked only for these objects.
     pub fn may_replace(self, id: &ObjectId) -> bool {
         [true, false]
             .into_iter()
             .any(|is_finished| self.decide(id, is_finished) == Replacement::Replace)
     }
 
-    /// Decides about one object with a field that changes and cannot be changed.
+    /// Decides about one object of which an immutable field changes.
     pub fn decide(self, id: &ObjectId, is_finished: bool) -> Replacement {
         let is_job = is_job(&id.group, &id.kind);
         match self {
@@ -57,32 +59,32 @@ impl ReplacePolicy {
 /// Decision on the replacement of an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Replacement {
-    /// It is.
+    /// The object is replaced.
     Replace,
-    /// It stays, and the upgrade is refused.
+    /// The object is kept, and the upgrade fails.
     Keep(KeepReason),
 }
 
-/// Reason for which an object is not replaced.
+/// Reason why an object is not replaced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KeepReason {
-    /// It is a Job that runs.
+    /// The Job is still running.
     Unfinished,
-    /// Neither its annotation nor the spec asks for it.
+    /// Neither its annotation nor the spec requests a replacement.
     NotAsked,
-    /// Data or other objects would go with it.
+    /// Its deletion would also delete data or other objects.
     Protected,
 }
 
 impl KeepReason {
-    /// The next step for a person.
+    /// Returns the next step for the user.
     pub fn next_step(self) -> String {
         match self {
             Self::Unfinished => format!(
-                "the Job has not finished and is replaced once it has; to replace it at once, annotate it with {ANNOTATION}: Always"
+                "the Job has not finished and is replaced after that; to replace it now, annotate it with {ANNOTATION}: Always"
             ),
             Self::NotAsked => format!(
-                "to delete it and create it anew, annotate it with {ANNOTATION}: Always or set spec.rollout.replace: Always"
+                "to delete it and create it again, annotate it with {ANNOTATION}: Always or set spec.rollout.replace: Always"
             ),
             Self::Protected => {
                 "objects of this kind are never replaced; give it another name in the content"
@@ -92,12 +94,12 @@ impl KeepReason {
     }
 }
 
-/// Returns whether it is a Job.
+/// Returns true if group and kind are those of a Job.
 pub fn is_job(group: &str, kind: &str) -> bool {
     (group, kind) == ("batch", "Job")
 }
 
-/// The kinds whose deletion takes data or other objects along.
+/// Returns true for kinds whose deletion also deletes data or other objects.
 fn is_protected(id: &ObjectId) -> bool {
     matches!(
         (id.group.as_str(), id.kind.as_str()),
@@ -108,21 +110,23 @@ fn is_protected(id: &ObjectId) -> bool {
     )
 }
 
-/// A cause in the `details` of a `Status`.
+/// Cause in the `details` of a `Status`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cause<'a> {
-    /// Its `reason`, such as `FieldValueInvalid`.
+    /// Reason, such as `FieldValueInvalid`.
     pub reason: &'a str,
-    /// The field.
+    /// Path of the field.
     pub field: &'a str,
-    /// The message, which may hold the whole value of the field.
+    /// Message. It may contain the whole value of the field.
     pub message: &'a str,
 }
 
-/// Returns the fields that cannot be changed if that is all that a `Status` complains about; else `None`.
+/// Returns the immutable fields if a `Status` reports only changes of immutable fields; otherwise
+/// `None`.
 ///
-/// The API server gives no other mark than the words of each cause. Source: `ValidateImmutableField` of `k8s.io/apimachinery` ("field is immutable", also for
-/// Jobs and selectors) and `pkg/apis/{core,apps,rbac,storage}/validation` of Kubernetes.
+/// Only the message of each cause shows that. Source: `ValidateImmutableField` of
+/// `k8s.io/apimachinery` ("field is immutable", also for Jobs and selectors) and
+/// `pkg/apis/{core,apps,rbac,storage}/validation` of Kubernetes.
 pub fn immutable_fields<'a>(
     code: u16,
     reason: &str,
@@ -159,7 +163,8 @@ fn is_immutability(cause: Cause<'_>) -> bool {
     }
 }
 
-/// One sentence about an object with such fields. The values, which the API server repeats, are left out.
+/// Returns a message about an object with changed immutable fields. It omits the values, which the
+/// API server repeats.
 pub fn sentence(fields: &[&str], reason: KeepReason) -> String {
     let mut fields = fields.to_vec();
     fields.sort_unstable();
@@ -251,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_the_annotation_and_nothing_like_it() {
+    fn parses_only_exact_values_of_the_annotation() {
         let read = ["Always", "IfCompleted", "Never", "always", "true", ""];
         let read = read.map(ReplacePolicy::parse);
         let [always, completed, never, ..] = read;
@@ -262,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn recognises_immutable_fields_if_nothing_else_is_wrong() {
+    fn returns_immutable_fields_only_if_no_other_cause_is_reported() {
         let cause = |reason, field, message| Cause {
             reason,
             field,
@@ -305,10 +310,10 @@ mod tests {
 
     #[test]
     fn sentence_names_each_field_once_and_no_value() {
-        let told = sentence(&["spec.b", "spec.a", "spec.a"], KeepReason::NotAsked);
+        let text = sentence(&["spec.b", "spec.a", "spec.a"], KeepReason::NotAsked);
         assert_eq!(
-            told,
-            "spec.a, spec.b cannot be changed while the object exists (BUNDLE-INSTALL-055): to delete it and create it anew, annotate it with \
+            text,
+            "spec.a, spec.b cannot be changed while the object exists (BUNDLE-INSTALL-055): to delete it and create it again, annotate it with \
              core.rukpak.io/replace: Always or set spec.rollout.replace: Always"
         );
     }

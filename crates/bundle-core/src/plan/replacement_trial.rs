@@ -1,15 +1,17 @@
-//! The creation of an object that is replaced, as it can be tried while the former object is still there.
-//! Not here: sending it, or which objects are replaced ([`super::replace`]).
+//! Dry run for the creation of an object that replaces an existing one ([`super::replace`]), while
+//! the former object still exists.
 
 use serde_json::Value;
 
 use crate::object::ObjectId;
 use crate::rights::concerns_rights;
 
-/// Leaves the node ports out of a Service that the object `live` of the same name has: nobody else can have them until it is gone. Others stay, since a dry run
-/// finds out whether they are free.
+/// Removes node ports from a Service that the existing object `live` of the same name holds: they
+/// are not free until it is deleted. Other ports stay, because the dry run checks that they are
+/// free.
 ///
-/// Cluster addresses stay as well: a dry run does not look at whether they are taken. Sources: `pkg/registry/core/service/{portallocator,ipallocator}` of Kubernetes.
+/// Cluster IPs also stay: a dry run does not check them. Sources:
+/// `pkg/registry/core/service/{portallocator,ipallocator}` of Kubernetes.
 pub fn leave_out_held(id: &ObjectId, value: &mut Value, live: &Value) {
     if !is_service(id) {
         return;
@@ -32,19 +34,22 @@ pub fn leave_out_held(id: &ObjectId, value: &mut Value, live: &Value) {
     }
 }
 
-/// Returns whether the API server refuses the trial only because a quota has no place for one more object. The former object leaves its place when it is deleted.
+/// Returns true if the API server rejects the dry run only because a quota is exhausted. The
+/// deletion of the former object frees its share.
 ///
-/// Quotas are the last that admission looks at, so everything else has passed. Source: `AllOrderedPlugins` of Kubernetes' `pkg/kubeapiserver/options`.
+/// Quotas are the last admission plugin, so all other plugins have accepted the request. Source:
+/// `AllOrderedPlugins` of Kubernetes' `pkg/kubeapiserver/options`.
 pub fn is_full_quota(message: &str) -> bool {
     message.contains("is forbidden: exceeded quota: ") && !concerns_rights(message, false)
 }
 
-/// Returns whether the creation of an object of this kind depends on what the former object holds.
+/// Returns true if the creation of an object of this kind depends on resources that the former
+/// object holds.
 pub fn is_service(id: &ObjectId) -> bool {
     (id.group.as_str(), id.kind.as_str()) == ("", "Service")
 }
 
-/// The node ports of a Service.
+/// Returns the node ports of a Service.
 fn held(spec: &Value) -> Vec<&Value> {
     let ports = spec["ports"].as_array().into_iter().flatten();
     let ports = ports.map(|port| &port["nodePort"]);
@@ -81,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn node_ports_of_the_former_service_are_left_out_one_by_one() {
+    fn removes_only_node_ports_that_the_former_service_holds() {
         let spec =
             json!({"ports": [{"port": 8080, "nodePort": 30080}, {"port": 443, "nodePort": 30443}]});
         let expected = json!({"ports": [{"port": 8080}, {"port": 443, "nodePort": 30443}]});
@@ -97,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn only_quotas_themselves_are_left_to_the_deletion() {
+    fn accepts_only_rejections_by_quotas() {
         let quota = "services \"web-0000000a\" is forbidden: exceeded quota: one, requested: services=1, used: services=1, limited: services=1";
         assert!(is_full_quota(quota));
         for other in [
@@ -110,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn other_kinds_stay_as_they_are() {
+    fn other_kinds_are_unchanged() {
         let value = json!({"spec": {"healthCheckNodePort": 32000}});
         let mut other = value.clone();
         leave_out_held(&id("ConfigMap"), &mut other, &value);

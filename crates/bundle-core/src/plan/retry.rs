@@ -1,29 +1,32 @@
-//! The policy after a failure: whether it is tried again by itself, and the pauses before that.
-//! Not here: counting the failures in a row (backoff), clocks or random numbers.
+//! Retry policy after a failure: the delays before the next attempts. The number of consecutive
+//! failures is counted in [`backoff`].
 
 use std::time::Duration;
 
 use super::backoff;
 
-/// The time until another attempt at what failed.
+/// Delay before the next attempt after a failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RetryPolicy {
-    /// Something passing is in the way: soon, then less and less often, up to half a minute.
+    /// Temporary failure: exponential delay up to 30 s.
     Soon,
-    /// Somebody has to do something about it, and no watch shows that it was done: up to every five minutes.
+    /// Failure that a user must resolve, without a watch that shows it: exponential delay up to 5
+    /// min.
     Slowly,
-    /// The same request fails each time: up to every ten minutes.
+    /// The same request fails each time: exponential delay up to 10 min.
     Rarely,
     /// After this time.
     At(Duration),
-    /// A change of the object, or of what it names, comes with an event.
+    /// No delay: a change of the object, or of an object that it references, triggers the next
+    /// attempt.
     OnChange,
 }
 
 impl RetryPolicy {
-    /// Returns the time until the next attempt after `failures` in a row, which count from 1; `None` if something has to change first.
+    /// Returns the time until the next attempt after this number of consecutive failures, counted
+    /// from 1; `None` if a change must come first.
     ///
-    /// `spread` is a number from 0 to 1 that the caller drew.
+    /// `spread` is a random number from 0 to 1.
     pub fn after(self, failures: u32, spread: f64) -> Option<Duration> {
         let (first, most) = match self {
             Self::Soon => (Duration::from_millis(500), Duration::from_secs(30)),
@@ -41,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pauses_grow_up_to_the_limit_of_each_policy() {
+    fn delays_grow_up_to_the_limit_of_each_policy() {
         let seconds = Duration::from_secs;
         for (policy, failures, least, most) in [
             (RetryPolicy::Soon, 1, Duration::ZERO, seconds(1)),
@@ -60,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn attempt_that_needs_a_change_is_not_repeated_by_itself() {
+    fn attempt_that_requires_a_change_is_not_repeated_after_a_delay() {
         assert_eq!(RetryPolicy::OnChange.after(3, 0.5), None);
     }
 }

@@ -1,51 +1,53 @@
-//! The plan of applying content: in rounds of at most [`ROUND`] objects of one phase. An installation can take minutes, and what was allowed when it began may not
-//! be any more, so between rounds everything is asked again whose answer is too old.
-//! Not here: the steps before the first object (steps), or the order of phases (phases).
+//! Plan of an apply: rounds of at most [`ROUND`] objects of one phase. An installation can last
+//! minutes, and permissions may change meanwhile. Between rounds, all checks whose results are too
+//! old are repeated.
 
 use std::collections::BTreeSet;
 
 use super::phases::Phase;
 use crate::review::Class;
 
-/// Most objects of one round.
+/// Largest number of objects in one round.
 pub const ROUND: usize = 100;
 
-/// A step of one round.
+/// Step of one round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum RoundStep {
-    /// Watch all kinds of the content: those that it defines itself are served by now.
+    /// Watch all kinds of the content. Kinds that the content defines are served by now.
     WatchAll,
-    /// Check that the installation was planned from what still holds.
+    /// Check that the basis of the installation still holds.
     CheckBasis,
-    /// Ask again whether the content is approved.
+    /// Check the approval again.
     AskApproval,
-    /// Ask again whether the requesters may do what is left of the installation, and record what it will write.
+    /// Check the requesters' permissions for the rest of the installation again, and record the
+    /// planned writes.
     Authorize,
-    /// Delete the objects of the round that have to be replaced.
+    /// Delete the objects of the round that must be replaced.
     Replace,
-    /// Try the applies of the round as the requesters, where they depend on earlier phases.
+    /// Dry-run those applies of the round as the requesters that depend on earlier phases.
     Try,
-    /// Check that the namespaces of the round are those that were asked about.
+    /// Check that the namespaces of the round are the same as at the permission check.
     CheckNamespaces,
-    /// Apply the objects of the round, and record what was applied.
+    /// Apply the objects of the round, and record them.
     Apply,
 }
 
 /// Facts of a round.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ObservedRound {
-    /// The phase of the objects that are next; `None`: all are applied.
+    /// Phase of the next objects; `None` if all are applied.
     pub phase: Option<Phase>,
     /// True if all kinds of the content are watched.
     pub is_watched: bool,
-    /// True if the answer about rights is too old for a write.
+    /// True if the result of the permission check is too old for a write.
     pub is_authorization_old: bool,
-    /// The steps of this round that were done.
+    /// Completed steps of this round.
     pub done: BTreeSet<RoundStep>,
 }
 
 impl ObservedRound {
-    /// Returns the steps of this round that are left, in their order; none of them follows a step that failed.
+    /// Returns the remaining steps of this round, in order. A step runs only if all earlier steps
+    /// succeeded.
     pub fn steps(&self) -> Vec<RoundStep> {
         let mut steps = Vec::new();
         if !self.is_watched && self.phase.is_none_or(|phase| phase > Phase::Crds) {
@@ -72,7 +74,8 @@ impl ObservedRound {
     }
 }
 
-/// Returns how many of the objects that are left belong to the next round: objects of one phase, from the first on. `phases` are theirs, in order.
+/// Returns the number of objects in the next round: objects of the first phase. `phases` are those
+/// of the remaining objects, in order.
 pub fn round(phases: impl IntoIterator<Item = Phase>) -> usize {
     let mut phases = phases.into_iter().peekable();
     let first = phases.peek().copied();
@@ -82,21 +85,22 @@ pub fn round(phases: impl IntoIterator<Item = Phase>) -> usize {
         .count()
 }
 
-/// The facts that an installation was planned from, and that others may change while it goes on.
+/// Facts on which an installation is based, and that may change while it runs.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Basis<'a> {
     /// Uid of the BundleDeployment.
     pub uid: Option<&'a str>,
-    /// Its generation.
+    /// Generation of the BundleDeployment.
     pub generation: Option<i64>,
-    /// True if it is being deleted.
+    /// True if the BundleDeployment is being deleted.
     pub is_deleted: bool,
-    /// Its class; `None` where it is gone, cannot be read or belongs to another provisioner.
+    /// Class; `None` if it does not exist, is invalid or belongs to another provisioner.
     pub class: Option<&'a Class>,
 }
 
 impl Basis<'_> {
-    /// Returns `true` if an installation that was planned from this may go on with what is known `now`; `None`: the BundleDeployment is gone.
+    /// Returns true if an installation with this basis may continue with the facts `now`; `None` if
+    /// the BundleDeployment does not exist any more.
     pub fn still_holds(&self, now: Option<&Self>) -> bool {
         now.is_some_and(|now| self == now && !now.is_deleted && now.class.is_some())
     }
@@ -123,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn steps_of_a_round_follow_from_phase_watches_and_the_age_of_the_answer() {
+    fn steps_of_a_round_depend_on_phase_watches_and_age_of_the_permission_check() {
         let writes = vec![Replace, Try, CheckNamespaces, Apply];
         let asks = vec![CheckBasis, AskApproval, Authorize];
         let early = Some(Phase::Configuration);
@@ -163,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn answer_that_gets_old_within_a_round_is_asked_for_before_the_next_one() {
+    fn permission_check_that_expires_within_a_round_is_repeated_before_the_next_round() {
         let mut round = observed(Some(Phase::Deploy), true, false);
         round.done.insert(Replace);
         round.is_authorization_old = true;
@@ -174,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn round_ends_with_its_phase_or_after_so_many_objects() {
+    fn round_ends_with_its_phase_or_at_the_object_limit() {
         use Phase::{Deploy, Namespaces};
         assert_eq!(round([]), 0);
         assert_eq!(round([Namespaces, Namespaces, Deploy]), 2);
@@ -182,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn installation_goes_on_only_while_deployment_and_class_are_the_same() {
+    fn installation_continues_only_while_deployment_and_class_are_unchanged() {
         let class = |name| {
             let spec = json!({"provisioner": "core.rukpak.io/plain"});
             Class::parse(name, &spec).unwrap()

@@ -1,5 +1,4 @@
-//! Objects whose number of replicas belongs to an autoscaler, of the same content or on the cluster.
-//! Looking at the cluster is not here.
+//! Objects whose number of replicas an autoscaler owns, in the same content or on the cluster.
 
 use serde_json::Value;
 
@@ -7,19 +6,19 @@ use crate::object::{Manifest, ObjectId};
 
 use super::drift::Entry;
 
-/// The field that autoscalers write, through the subresource `scale`.
+/// Field that autoscalers write, through the subresource `scale`.
 pub const REPLICAS: &str = "/spec/replicas";
 
-/// An object with `spec.replicas` and the autoscaler that scales it.
+/// Object with `spec.replicas`, and the autoscaler that scales it.
 #[derive(Debug, Clone, Copy)]
 pub struct Scaled<'a> {
-    /// The HorizontalPodAutoscaler, or the ScaledObject of KEDA that makes one.
+    /// HorizontalPodAutoscaler, or ScaledObject of KEDA.
     pub scaler: &'a Manifest,
-    /// The object that it scales.
+    /// Scaled object.
     pub target: &'a Manifest,
 }
 
-/// All objects that set their number of replicas while an autoscaler among the objects scales them.
+/// Returns all objects that set `spec.replicas` and that an autoscaler among the objects scales.
 pub fn scaled(objects: &[Manifest]) -> Vec<Scaled<'_>> {
     let mut found = Vec::new();
     for scaler in objects.iter().filter(|object| is_scaler(object)) {
@@ -44,7 +43,8 @@ fn is_scaler(object: &Manifest) -> bool {
     )
 }
 
-/// Returns whether a reference of an autoscaler names `target` of its namespace. KEDA's may leave out the kind of a Deployment, and both the API version.
+/// Returns true if the reference of an autoscaler matches `target` in its namespace. The kind is
+/// optional for KEDA, where it defaults to Deployment; the API version is optional for both.
 fn names(reference: &Value, target: &ObjectId) -> bool {
     let text = |key: &str| reference.get(key).and_then(Value::as_str);
     let group = text("apiVersion").map(|api| api.split_once('/').map_or("", |(group, _)| group));
@@ -53,21 +53,21 @@ fn names(reference: &Value, target: &ObjectId) -> bool {
         && group.is_none_or(|group| group == target.group)
 }
 
-/// Returns whether an object of the content says how many replicas there are.
+/// Returns true if the object sets `spec.replicas`.
 pub fn sets_replicas(value: &Value) -> bool {
     value
         .pointer(REPLICAS)
         .is_some_and(|replicas| !replicas.is_null())
 }
 
-/// Leaves the number out of what is applied.
+/// Removes `spec.replicas`.
 pub fn remove_replicas(value: &mut Value) {
     if let Some(spec) = value.get_mut("spec").and_then(Value::as_object_mut) {
         spec.remove("replicas");
     }
 }
 
-/// Returns the field and the rule of a BundleDeployment that leave the replicas of `target` to others from the start.
+/// Returns the rule of `spec.drift.ignore` that never applies the replicas of `target`.
 pub fn ignore_rule(target: &ObjectId) -> String {
     let namespace = target.namespace.as_ref();
     let namespace = namespace.map_or_else(String::new, |name| format!(", namespace: {name}"));
@@ -81,16 +81,17 @@ pub fn ignore_rule(target: &ObjectId) -> String {
     )
 }
 
-/// Owner of the replicas of an object on the cluster.
+/// Owner of `spec.replicas` of an object on the cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReplicasOwner<'a> {
-    /// A HorizontalPodAutoscaler has scaled the object; it may be gone since.
+    /// A HorizontalPodAutoscaler, which may have been deleted since.
     Autoscaler,
-    /// Another controller scales it.
+    /// Another controller, with this field manager.
     Manager(&'a str),
 }
 
-/// Returns who owns the replicas of an object through its subresource `scale`. A person with kubectl does not: that is a change like any other.
+/// Returns the owner of the replicas of an object through its subresource `scale`. A change with
+/// kubectl does not count, because it is drift.
 pub fn replicas_owner<'a>(
     entries: impl IntoIterator<Item = Entry<'a>>,
 ) -> Option<ReplicasOwner<'a>> {
@@ -105,7 +106,8 @@ pub fn replicas_owner<'a>(
     })
 }
 
-/// Returns the name of the autoscaler among `scalers`, which are of the namespace of `target`, that scales it.
+/// Returns the name of the autoscaler among `scalers` that scales `target`. All of them are in the
+/// namespace of `target`.
 pub fn scaler_of<'a>(scalers: &'a [Value], target: &ObjectId) -> Option<&'a str> {
     let found = scalers.iter().find(|scaler| {
         scaler
@@ -132,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn finds_replicas_that_an_autoscaler_of_the_content_owns() {
+    fn finds_objects_that_an_autoscaler_of_the_content_scales() {
         let objects = objects(
             "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: a, namespace: x}\nspec: {replicas: 2}\n---\n\
              apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: a, namespace: y}\nspec: {replicas: 2}\n---\n\
@@ -157,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn replicas_belong_to_controllers_that_scale_and_not_to_people() {
+    fn replicas_owner_is_a_controller_and_never_kubectl() {
         let replicas = json!({"f:spec": {"f:replicas": {}}});
         let status = json!({"f:status": {"f:replicas": {}}});
         let owner = |manager, subresource, fields| {
@@ -185,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn finds_the_autoscaler_that_names_the_object() {
+    fn finds_the_autoscaler_that_references_the_object() {
         let objects = objects(
             "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: a, namespace: x}\nspec: {replicas: 2}\n",
         );

@@ -1,9 +1,9 @@
-//! An object of the content in the form in which it is applied: with its namespace, with our labels, and without what a server fills in.
-//! Not here: which namespace that is, or whether a kind has one.
+//! Normalization of an object before it is applied: sets namespace and labels, and removes fields
+//! that the API server sets.
 
 use serde_json::{Map, Value};
 
-/// The fields of `metadata` that a server fills in; exports of live objects have them.
+/// Fields of `metadata` that the API server sets. Exported objects contain them.
 const SERVER: [&str; 5] = [
     "managedFields",
     "resourceVersion",
@@ -12,7 +12,8 @@ const SERVER: [&str; 5] = [
     "creationTimestamp",
 ];
 
-/// Puts an object into `namespace`, or into none, adds `labels`, and removes what a server fills in.
+/// Sets or removes the namespace of an object, adds `labels`, and removes fields that the API
+/// server sets.
 pub fn settle(value: &mut Value, namespace: Option<&str>, labels: &[(&str, &str)]) {
     let metadata = member(value, "metadata");
     match namespace {
@@ -39,7 +40,8 @@ pub fn settle(value: &mut Value, namespace: Option<&str>, labels: &[(&str, &str)
     }
 }
 
-/// A member of an object, made if it is not there. What is no object becomes one.
+/// Returns a member of an object, and creates it if necessary. A value of another type becomes an
+/// object.
 fn member<'a>(value: &'a mut Value, name: &str) -> &'a mut Value {
     if !value.is_object() {
         *value = Value::Object(Map::new());

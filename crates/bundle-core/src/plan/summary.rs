@@ -1,44 +1,43 @@
-//! The conditions of a BundleDeployment that follow from what is known of its objects: `Drifted`, `Healthy`, `Progressing` and `Ready`. Nothing is claimed of
-//! objects that were not looked at.
-//! Not here: finding it out, or how conditions are kept (conditions).
+//! Conditions `Drifted`, `Healthy`, `Progressing` and `Ready` of a BundleDeployment, computed from
+//! the observed state of its objects. Objects that were not observed make a condition `Unknown`.
 
 use std::collections::BTreeMap;
 
 use super::conditions::{State, some_of};
 use super::names::reason;
 
-/// Reasons, which are those of the API.
+/// Reasons of conditions.
 const BLIND: &str = reason::CREATE_DYNAMIC_WATCH_FAILED;
 const INSTALLED: &str = reason::INSTALLATION_SUCCEEDED;
 const INSTALLING: &str = "Installing";
 const PAUSED: &str = reason::PAUSED;
-/// Messages.
+/// Messages of conditions.
 const NOTHING_CHANGED: &str = "spec.paused is true: nothing is changed";
-const NOT_IN_PLACE: &str = "the content is not in place yet";
-/// Most objects that a message names.
+const NOT_IN_PLACE: &str = "the content is not installed yet";
+/// Largest number of objects in a message.
 const NAMED: usize = 20;
 
-/// Of which objects it is known how they are.
+/// Objects whose state is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Coverage {
-    /// Nothing was installed.
+    /// No content was installed.
     Nothing,
-    /// Something was installed, and has not been looked at since the process started.
+    /// Content is installed, and its objects were not observed since the process started.
     NotLookedAt,
-    /// An installation ended half-way. Objects that were applied are looked at, and others are not.
+    /// An installation was interrupted. Only the objects that were applied are observed.
     Partly,
-    /// Every object of the content.
+    /// All objects of the content.
     All,
 }
 
 /// Handling of objects that drifted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Correction {
-    /// They are restored.
+    /// Drifted objects are restored.
     Restored,
     /// `spec.paused` is true.
     Paused,
-    /// The requester lost rights.
+    /// The requester lost required permissions.
     RightsWithdrawn,
     /// `spec.drift.mode` is `Report`.
     Reported,
@@ -47,30 +46,30 @@ pub enum Correction {
 /// Observed state of the objects.
 #[derive(Debug, Clone, Copy)]
 pub struct Observed<'a> {
-    /// Of which objects it is known.
+    /// Objects whose state is known.
     pub coverage: Coverage,
     /// Handling of drift.
     pub correction: Correction,
-    /// The objects that drifted, those that are missing included.
+    /// Drifted objects, including missing objects.
     pub drifted: &'a [String],
-    /// The objects that do not exist.
+    /// Missing objects.
     pub missing: &'a [String],
-    /// The objects that somebody keeps changing back.
+    /// Objects that another actor changes back repeatedly.
     pub fought: &'a [String],
-    /// The objects that are not healthy, and why.
+    /// Unhealthy objects, with the reason.
     pub unhealthy: &'a BTreeMap<String, String>,
-    /// Reason for which drift may go unseen.
+    /// Reason why drift may remain undetected.
     pub blind: Option<&'a str>,
 }
 
-/// The value of a condition.
+/// Value of a condition.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Told {
-    /// Its status.
+    /// Status of the condition.
     pub state: State,
-    /// Its reason.
+    /// Reason of the condition.
     pub reason: String,
-    /// Its message.
+    /// Message of the condition.
     pub message: String,
 }
 
@@ -89,16 +88,17 @@ impl Told {
 pub struct Installation<'a> {
     /// `spec.paused`.
     pub is_paused: bool,
-    /// Reason and message of what went wrong, and whether it is tried again by itself.
+    /// Reason and message of the failure; true if the reconciler retries it without a change.
     pub error: Option<(&'a str, &'a str, bool)>,
-    /// Reason for which the Bundle cannot be installed, and whether that may change by itself.
+    /// Reason and message of a Bundle that cannot be installed; true if that can change without a
+    /// user's action.
     pub bundle: Option<(&'a str, &'a str, bool)>,
-    /// True if the content of the present generation is installed.
+    /// True if the content of the current generation is installed.
     pub is_installed: bool,
 }
 
 impl Observed<'_> {
-    /// The condition `Drifted`.
+    /// Returns the condition `Drifted`.
     pub fn drifted(&self) -> Told {
         if !self.drifted.is_empty() {
             return Told::new(State::True, "OutOfLine", self.drift_message());
@@ -118,24 +118,24 @@ impl Observed<'_> {
         let list = some_of(self.drifted, NAMED);
         let mut message = match self.correction {
             Correction::Restored => format!("being restored: {list}"),
-            Correction::Paused => format!("not restored, since spec.paused is true: {list}"),
+            Correction::Paused => format!("not restored, because spec.paused is true: {list}"),
             Correction::RightsWithdrawn => {
-                format!("not restored, since the requester has lost rights: {list}")
+                format!("not restored, because the requester lost required permissions: {list}")
             }
             Correction::Reported => {
-                format!("not restored, since spec.drift.mode is Report: {list}")
+                format!("not restored, because spec.drift.mode is Report: {list}")
             }
         };
         if self.correction == Correction::Restored && !self.fought.is_empty() {
             let fought = some_of(self.fought, NAMED);
             message = format!(
-                "{message}; restored with pauses of up to 30 s, since somebody keeps changing it back: {fought}"
+                "{message}; restored with a delay of up to 30 s, because another client changes them back: {fought}"
             );
         }
         message
     }
 
-    /// The condition `Healthy`.
+    /// Returns the condition `Healthy`.
     pub fn healthy(&self) -> Told {
         if !self.unhealthy.is_empty() {
             let list: Vec<String> = self
@@ -156,7 +156,7 @@ impl Observed<'_> {
         }
     }
 
-    /// The condition `Progressing`.
+    /// Returns the condition `Progressing`.
     pub fn progressing(&self, installation: &Installation<'_>) -> Told {
         let (goes_on, found, message) = match *installation {
             Installation {
@@ -186,7 +186,8 @@ impl Observed<'_> {
         Told::new(state, found, message)
     }
 
-    /// The condition `Ready`: the worst of installation, objects that are missing, drift that is to be corrected, and health.
+    /// Returns the condition `Ready`: the worst of installation, missing objects, drift that is
+    /// corrected, and health.
     pub fn ready(&self, installation: &Installation<'_>) -> Told {
         if let Some((found, message, _)) = installation.error.or(installation.bundle) {
             return Told::new(State::False, found, message);
@@ -239,11 +240,11 @@ impl Coverage {
             Self::Nothing => ("NotInstalled", "nothing is installed yet"),
             Self::NotLookedAt => (
                 "NotLookedAt",
-                "the installed objects have not been looked at since bundle-webhook started",
+                "the installed objects were not read since bundle-webhook started",
             ),
             Self::Partly | Self::All => (
                 INSTALLING,
-                "the installation is not complete: objects that were not applied yet are not looked at",
+                "the installation is not complete: only objects that were applied are read",
             ),
         };
         Told::new(State::Unknown, found, message)

@@ -1,11 +1,12 @@
-//! Where the content of a class may land.
-//! Not here: who may use the class (review), or what the requester may do there (rights).
+//! Targets of a class: the namespaces and scopes that its content may use.
 
 use crate::object::ObjectId;
 
-/// The objects that lie outside of what a class allows: in a namespace that no pattern names, or without one where cluster-scoped objects are denied.
+/// Returns the objects outside of the targets of a class: in a namespace that no pattern matches,
+/// or cluster-scoped while cluster-scoped objects are denied.
 ///
-/// A Namespace counts as part of itself: where a class lets content into `team-*`, it may bring the namespace `team-a` too, even if cluster-scoped objects are denied.
+/// A Namespace belongs to itself: a class that allows `team-*` also allows the object Namespace
+/// `team-a`, even if it denies cluster-scoped objects.
 pub fn outside<'a>(
     objects: impl IntoIterator<Item = &'a ObjectId>,
     namespaces: &[String],
@@ -22,7 +23,7 @@ pub fn outside<'a>(
         .collect()
 }
 
-/// Whether `name` is what `pattern` says, where `*` stands for any number of characters.
+/// Returns true if `name` matches `pattern`, in which `*` matches any run of characters.
 fn fits(pattern: &str, name: &str) -> bool {
     match pattern.split_once('*') {
         None => pattern == name,
@@ -49,7 +50,7 @@ mod tests {
     }
 
     #[test]
-    fn content_stays_where_the_class_lets_it() {
+    fn returns_objects_outside_of_the_targets() {
         let objects = [
             object("ConfigMap", Some("team-a"), "in"),
             object("ConfigMap", Some("kube-system"), "out"),
@@ -77,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn a_star_stands_for_anything() {
+    fn star_matches_any_run_of_characters() {
         for (pattern, name, expected) in [
             ("*", "", true),
             ("a*c", "abbc", true),

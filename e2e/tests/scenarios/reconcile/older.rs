@@ -85,7 +85,11 @@ async fn versions_written_into_a_status_let_nothing_older_follow() {
     let lower = json!({"installed": {"version": "0.1.0"}, "revisions": null});
     patch_status(&cluster, "bundledeployment greeting", &lower).await;
     deploy(&cluster, &old.to_string()).await;
-    is_refused(&cluster, "version 1.0.0 would follow 2.0.0").await;
+    is_refused(
+        &cluster,
+        "version 1.0.0 is lower than the installed version 2.0.0",
+    )
+    .await;
 
     let bundles = get(&cluster, "bundles -l app=greeting").await.unwrap();
     let mut bundles = bundles["items"].as_array().into_iter().flatten();
@@ -95,7 +99,11 @@ async fn versions_written_into_a_status_let_nothing_older_follow() {
     let higher = json!({"content": {"version": "3.0.0"}});
     patch_status(&cluster, &older, &higher).await;
     until_status(&cluster, &older, "/content/version", &json!("1.0.0")).await;
-    is_refused(&cluster, "version 1.0.0 would follow 2.0.0").await;
+    is_refused(
+        &cluster,
+        "version 1.0.0 is lower than the installed version 2.0.0",
+    )
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -121,11 +129,19 @@ async fn rejects_older_content_under_a_newer_tag() {
         .await
         .unwrap();
     deploy(&cluster, &format!("{host}/greeting:2.1.0")).await;
-    is_refused(&cluster, "version 1.0.0 would follow 2.0.0").await;
+    is_refused(
+        &cluster,
+        "version 1.0.0 is lower than the installed version 2.0.0",
+    )
+    .await;
 
     // A release candidate comes before its release.
     deploy(&cluster, &candidate.to_string()).await;
-    is_refused(&cluster, "version 2.0.0-rc.1 would follow 2.0.0").await;
+    is_refused(
+        &cluster,
+        "version 2.0.0-rc.1 is lower than the installed version 2.0.0",
+    )
+    .await;
 
     // The old content with the new version in its manifest is other content, and the old signature is not about it.
     let mut document: Value = serde_json::from_slice(&manifest.bytes).unwrap();

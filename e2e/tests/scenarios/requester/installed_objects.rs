@@ -170,8 +170,8 @@ async fn rule_of_drift_ignore_without_effect_is_a_warning_that_status_shows() {
     let shown = cluster.kubectl_bundle(line).await.unwrap();
     let shown = shown.success().unwrap();
     for text in [
-        "spec.drift.ignore[0] fits no object of the content",
-        "spec.drift.ignore[1] names /data/missing, which no object that it fits sets",
+        "spec.drift.ignore[0] matches no object of the content",
+        "spec.drift.ignore[1]: no matching object sets /data/missing",
     ] {
         let told = warnings.as_array().into_iter().flatten();
         let told: Vec<_> = told.filter_map(Value::as_str).collect();

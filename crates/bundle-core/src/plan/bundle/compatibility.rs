@@ -1,4 +1,4 @@
-//! The condition `Compatible`: whether the content supports the Kubernetes version of the server.
+//! Condition `Compatible`: true if the content supports the Kubernetes version of the server.
 
 use crate::diagnostic::{Finding, Severity};
 use crate::package::Package;
@@ -8,15 +8,16 @@ use crate::version::{ServerVersion, fits_named};
 /// The condition `Compatible`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Compatibility {
-    /// Its status.
+    /// Status of the condition.
     pub state: State,
-    /// Its reason.
+    /// Reason of the condition.
     pub reason: &'static str,
-    /// Its message.
+    /// Message of the condition.
     pub message: String,
 }
 
-/// Returns the condition for content of `package`; `None` if it depends on the version of the server, and that is not known.
+/// Returns the condition for content of `package`; `None` if the content requires a version range
+/// and the server version is unknown.
 pub fn compatibility(
     package: Option<&Package>,
     server: Option<&ServerVersion>,
@@ -49,7 +50,7 @@ pub fn compatibility(
     })
 }
 
-/// The finding in one line, its hint included.
+/// Returns the finding with its hint, in one line.
 fn line(finding: &Finding) -> String {
     match &finding.hint {
         Some(hint) => format!("{finding} ({hint})"),
@@ -69,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn compatibility_follows_from_range_and_server() {
+    fn compatibility_depends_on_range_and_server_version() {
         let without = package("");
         let strict = package("kubernetes:\n  supported: '>=1.30'\n");
         let lenient = package("kubernetes:\n  supported: '>=1.30'\n  unsupported: Warn\n");

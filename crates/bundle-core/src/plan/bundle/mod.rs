@@ -1,6 +1,6 @@
-//! The plan of a reconcile of a Bundle whose class is ours: its content is unpacked once, and afterwards only compared with what its source names. From what is known, the steps that
-//! are left, in their order; it is made again after each step.
-//! Not here: doing a step (webhook::reconcile), or which Bundle a BundleDeployment wants (pivot).
+//! Plan of a reconcile of a Bundle: its remaining steps in order, computed from the observed facts.
+//! The plan is computed again after each step. Content is unpacked once; after that, its source is
+//! only compared. The steps are executed in webhook::reconcile.
 
 mod compatibility;
 mod status;
@@ -12,39 +12,40 @@ pub use status::{
     BundleFailure, BundleOutcome, Phase, SourceAnswer, StatusPlan, UnpackedContent, VerifiedFailure,
 };
 
-/// The record of the content that was first unpacked under the name of a Bundle, which is in its seal.
+/// Record in the seal of a Bundle about the content that was unpacked first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum SealedRecord {
-    /// Nothing was unpacked yet.
+    /// No content was unpacked.
     None,
-    /// Content was unpacked from the spec that the Bundle has.
+    /// Content was unpacked from the current spec.
     SameSpec,
     /// Content was unpacked from another spec.
     OtherSpec,
 }
 
-/// A step of a reconcile of a Bundle.
+/// Step of a reconcile of a Bundle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum BundleStep {
     /// Delete the copy of the content, unless another Bundle needs it.
     RemoveCachedContent,
-    /// Take RukPak's finalizer off the Bundle.
+    /// Remove RukPak's finalizer from the Bundle.
     RemoveFinalizer,
-    /// Read from the seal who asked for the Bundle, and parse its spec.
+    /// Read the requesters of the Bundle from its seal, and parse its spec.
     CheckAdmission,
-    /// Check that the provisioner of the class is built.
+    /// Check that this build has the provisioner of the class.
     CheckProvisioner,
     /// Check that sources of this kind are supported.
     CheckSourceKind,
-    /// Fail: the spec was changed after its content was unpacked, and only that content is accepted under this name.
+    /// Fail: the spec changed after its content was unpacked, and only that content is accepted
+    /// under this name.
     TellContentChanged,
-    /// Check that the class takes content from this source.
+    /// Check that the class allows this source.
     CheckSource,
     /// Fetch, verify and read the content, and seal it.
     Unpack,
-    /// Show the content that is sealed, whatever others have written into the status.
+    /// Write the sealed content into the status, even if another client changed the status.
     ShowSealedContent,
-    /// Ask what the source names now. The answer changes a condition and nothing else.
+    /// Resolve the source again. The result changes only a condition.
     AskSource,
 }
 
@@ -53,16 +54,17 @@ pub enum BundleStep {
 pub struct ObservedBundle {
     /// True if the Bundle is being deleted.
     pub is_deleted: bool,
-    /// The outcome of [`BundleStep::CheckAdmission`]: the record of its content.
+    /// Result of [`BundleStep::CheckAdmission`]: the record of the content.
     pub sealed: Option<SealedRecord>,
-    /// The outcome of [`BundleStep::CheckAdmission`]: true if the source names exactly one content for ever, such as a digest.
+    /// Result of [`BundleStep::CheckAdmission`]: true if the source always refers to the same
+    /// content, such as a digest.
     pub is_source_fixed: bool,
-    /// The steps that were done.
+    /// Completed steps.
     pub done: BTreeSet<BundleStep>,
 }
 
 impl ObservedBundle {
-    /// Returns the steps that are left, as far as they are known: none of them follows a step that failed.
+    /// Returns the remaining steps that are known. A step runs only if all earlier steps succeeded.
     pub fn steps(&self) -> Vec<BundleStep> {
         let mut steps = self.whole();
         steps.retain(|step| !self.done.contains(step));

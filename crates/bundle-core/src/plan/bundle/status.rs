@@ -1,4 +1,4 @@
-//! Phase and conditions of a Bundle that follow from the outcome of its reconcile.
+//! Phase and conditions of a Bundle, from the outcome of its reconcile.
 
 use crate::diagnostic::{Code, codes};
 use crate::plan::conditions::{ConditionChange, State};
@@ -10,14 +10,14 @@ use crate::reference::Digest;
 pub enum Phase {
     /// The content is being fetched for the first time.
     Unpacking,
-    /// The content could not be fetched, or is refused.
+    /// The content could not be fetched, or was rejected.
     Failing,
-    /// The content is there.
+    /// The content is available.
     Unpacked,
 }
 
 impl Phase {
-    /// Returns it as the API has it.
+    /// Returns the value of `status.phase`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Unpacking => phase::UNPACKING,
@@ -27,86 +27,87 @@ impl Phase {
     }
 }
 
-/// A reconcile that could not go on.
+/// Failure of a reconcile.
 #[derive(Debug, Clone, Copy)]
 pub struct BundleFailure<'a> {
-    /// Its entry in the catalogue.
+    /// Diagnostic code.
     pub code: Code,
     /// The reason of the condition.
     pub reason: &'a str,
     /// The message of the condition.
     pub message: &'a str,
-    /// The condition `Verified`, if it failed there.
+    /// Condition `Verified`, if the verification failed.
     pub verified: Option<VerifiedFailure<'a>>,
     /// True if content was unpacked before.
     pub is_unpacked: bool,
 }
 
-/// Content that was not verified.
+/// Failed verification.
 #[derive(Debug, Clone, Copy)]
 pub struct VerifiedFailure<'a> {
-    /// True if it is not known, since somebody did not answer.
+    /// True if the result is unknown because a dependency did not respond.
     pub is_unknown: bool,
     /// The message of the condition.
     pub message: &'a str,
 }
 
-/// Content that was unpacked.
+/// Unpacked content.
 #[derive(Debug, Clone, Copy)]
 pub struct UnpackedContent<'a> {
-    /// Its digest.
+    /// Digest of the content.
     pub digest: &'a Digest,
     /// Reason and message of the condition `Verified`.
     pub verified: (&'a str, &'a str),
-    /// State, reason and message of the condition `Compatible`. A server that is not supported does not stop the unpacking: a BundleDeployment may accept it.
+    /// State, reason and message of the condition `Compatible`. An unsupported server does not
+    /// prevent unpacking, because a BundleDeployment may accept it.
     pub compatible: (State, &'a str, &'a str),
     /// Warnings about the content.
     pub warnings: &'a [String],
 }
 
-/// The answer to the question what the source of an unpacked Bundle names now.
+/// Result of a comparison of an unpacked Bundle with its source.
 #[derive(Debug, Clone, Copy)]
 pub enum SourceAnswer<'a> {
-    /// There is none yet.
+    /// The comparison is not complete.
     Pending,
-    /// What was unpacked.
+    /// The source still refers to the unpacked content.
     Unchanged,
-    /// Other content.
+    /// The source now refers to other content.
     Moved {
-        /// The source, in words.
+        /// Description of the source.
         source: &'a str,
-        /// The digest that it names now.
+        /// Digest to which the source now refers.
         now: &'a Digest,
     },
-    /// The source did not answer, for this reason. That changes nothing that runs.
+    /// The source did not respond, for this reason. Installed content is not affected.
     Unknown(&'a str),
 }
 
-/// The outcome of a reconcile of a Bundle.
+/// Outcome of a reconcile of a Bundle.
 #[derive(Debug, Clone, Copy)]
 pub enum BundleOutcome<'a> {
     /// The content is being fetched.
     Pending {
-        /// True if the status says that an earlier attempt has failed for the same generation. It
-        /// says so until the next attempt has ended.
+        /// True if the status reports that an earlier attempt failed for the same generation. It
+        /// keeps that report until the next attempt ends.
         is_retry: bool,
     },
-    /// It could not go on.
+    /// The reconcile failed.
     Failed(BundleFailure<'a>),
     /// The content was unpacked.
     Unpacked(UnpackedContent<'a>),
-    /// The content with this digest was unpacked before.
+    /// Content with this digest was unpacked before.
     Sealed(&'a Digest, SourceAnswer<'a>),
 }
 
-/// A change of the status of a Bundle.
+/// Change of the status of a Bundle.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StatusPlan {
-    /// The phase; `None`: it stays.
+    /// New phase; `None` if it is unchanged.
     pub phase: Option<Phase>,
-    /// True if the status does not name what the source was resolved to any more, nor where the content is served.
+    /// True if the resolved source and the content URL are removed from the status.
     pub forgets_source: bool,
-    /// The changes of conditions, in their order.
+    /// Changes of conditions, in order.
     pub conditions: Vec<ConditionChange>,
 }
 
@@ -127,17 +128,20 @@ impl BundleOutcome<'_> {
         }
     }
 
-    /// Returns `true` if it deserves an Event that the content is unpacked. `was_unpacked`: the status said so before.
+    /// Returns true if an Event about the unpacked content is due. `was_unpacked` is true if the
+    /// status already reported it.
     pub fn is_news(&self, was_unpacked: bool) -> bool {
         !was_unpacked && matches!(self, Self::Unpacked(_) | Self::Sealed(..))
     }
 
-    /// Returns `true` if what failed before counts no more. While the content is on its way it still counts.
+    /// Returns true if earlier failures no longer count. They still count while the content is
+    /// being fetched.
     pub fn has_succeeded(&self) -> bool {
         matches!(self, Self::Unpacked(_) | Self::Sealed(..))
     }
 
-    /// Returns `true` if the source is to be asked again after a while. Never if it is fixed, and not while an answer is on its way, which wakes the Bundle.
+    /// Returns true if the source must be resolved again after an interval. Returns false for a
+    /// fixed source, and while a comparison runs, because its end triggers a reconcile.
     pub fn asks_source_again(&self, is_source_fixed: bool) -> bool {
         let is_answered = matches!(
             self,
@@ -151,14 +155,14 @@ impl BundleOutcome<'_> {
     }
 }
 
-/// `Verified` and `Compatible` where nothing is said of them yet.
+/// Returns `Verified` and `Compatible` as `Unknown`, unless they exist.
 fn not_looked_at() -> [ConditionChange; 2] {
     [condition::VERIFIED, condition::COMPATIBLE].map(|kind| {
         ConditionChange::default(
             kind,
             State::Unknown,
             reason::UNPACK_PENDING,
-            "not looked at yet",
+            "not checked yet",
         )
     })
 }
@@ -168,7 +172,7 @@ fn pending() -> Vec<ConditionChange> {
         condition::UNPACKED,
         State::False,
         reason::UNPACKING,
-        "the content is being fetched, or waits for its turn",
+        "the content is being fetched, or is queued",
     )];
     conditions.extend(not_looked_at());
     conditions
@@ -242,13 +246,13 @@ fn unchanged(digest: &Digest) -> ConditionChange {
         condition::SOURCE_MOVED,
         State::False,
         reason::SOURCE_UNCHANGED,
-        format!("the source names {digest}"),
+        format!("the source refers to {digest}"),
     )
 }
 
 impl SourceAnswer<'_> {
     fn conditions(&self, digest: &Digest) -> Vec<ConditionChange> {
-        // A status that somebody emptied in part is made whole again.
+        // Restores a status that another client partly removed.
         let mut conditions = vec![ConditionChange::default(
             condition::UNPACKED,
             State::True,
@@ -264,7 +268,7 @@ impl SourceAnswer<'_> {
                 State::True,
                 reason::SOURCE_MOVED,
                 format!(
-                    "{source} names {now} now; {digest} was unpacked and stays what this Bundle is"
+                    "{source} now refers to {now}; this Bundle keeps {digest}, which was unpacked first"
                 ),
             )),
             Self::Unknown(why) => conditions.push(ConditionChange::new(

@@ -25,7 +25,7 @@ fn observed(facts: &str) -> ObservedBundle {
 }
 
 #[test]
-fn steps_follow_from_what_is_known() {
+fn steps_depend_on_observed_facts() {
     let with = |more: &[BundleStep]| [&CHECKS[..], more].concat();
     let removal = vec![RemoveCachedContent, RemoveFinalizer];
     for (facts, expected) in [
@@ -50,7 +50,7 @@ fn steps_follow_from_what_is_known() {
 }
 
 #[test]
-fn steps_that_were_done_are_not_repeated_and_the_order_stays() {
+fn completed_steps_are_not_repeated_and_the_order_is_unchanged() {
     for facts in ["n", "s", "sx", "c", "d"] {
         let mut now = observed(facts);
         let planned = now.steps();
@@ -95,7 +95,7 @@ fn told(plan: &StatusPlan) -> Vec<String> {
 }
 
 #[test]
-fn status_follows_from_the_outcome() {
+fn status_depends_on_the_outcome() {
     use BundleOutcome::{Failed, Pending, Sealed, Unpacked};
     let (old, new) = (digest('a'), digest('b'));
     let content = UnpackedContent {
@@ -134,7 +134,7 @@ fn status_follows_from_the_outcome() {
         // What failed before is shown until the next attempt has ended: nothing but default conditions is written.
         (Pending { is_retry: true }, None, false, not_looked_at.to_vec(), [false, false, false]),
         (Failed(failure(lost, false)), Some(Phase::Failing), true, failed.clone(), [false, false, false]),
-        // Content that was unpacked stays unpacked, unless it may not be believed.
+        // Content that was unpacked stays unpacked, unless its record is not trusted.
         (Failed(failure(lost, true)), None, false, not_looked_at.to_vec(), [false, false, false]),
         (Failed(failure(changed, true)), Some(Phase::Failing), true, failed.clone(), [false, false, false]),
         (Failed(failure(admitted, true)), Some(Phase::Failing), true, failed.clone(), [false, false, false]),
@@ -162,7 +162,7 @@ fn status_follows_from_the_outcome() {
 }
 
 #[test]
-fn messages_name_both_digests_and_the_warnings() {
+fn messages_contain_both_digests_and_warnings() {
     let (old, new) = (digest('a'), digest('b'));
     let moved = SourceAnswer::Moved {
         source: "registry.example.com/web:1",
@@ -173,7 +173,7 @@ fn messages_name_both_digests_and_the_warnings() {
     assert_eq!(
         *message,
         format!(
-            "registry.example.com/web:1 names {new} now; {old} was unpacked and stays what this Bundle is"
+            "registry.example.com/web:1 now refers to {new}; this Bundle keeps {old}, which was unpacked first"
         )
     );
     let warnings = ["one".to_owned(), "two".to_owned()];

@@ -1,4 +1,5 @@
-//! The mark that an object carries which we created: it tells ours from one that somebody else created under the same name.
+//! Creation mark: an annotation that distinguishes objects that this project created from objects
+//! of the same name that another client created.
 
 use std::fmt::{self, Write as _};
 
@@ -9,7 +10,7 @@ use sha2::Sha256;
 /// Length of a mark in bytes.
 const LENGTH: usize = 16;
 
-/// The secret of one inventory, which its marks are made with.
+/// Secret key of one inventory for its creation marks.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct CreationKey(String);
@@ -21,12 +22,13 @@ impl fmt::Debug for CreationKey {
 }
 
 impl CreationKey {
-    /// Makes a key from random bytes.
+    /// Returns a key from random bytes.
     pub fn new(random: [u8; 32]) -> Self {
         Self(hex(&random))
     }
 
-    /// Returns the mark of the object `key`. Nobody can tell it before the object exists; afterwards it can be read in the object.
+    /// Returns the mark of the object `key`. It is secret until the object exists; afterwards it is
+    /// readable in the object.
     pub fn mark(&self, key: &str) -> CreationMark {
         // HMAC takes keys of any length.
         let mut mac = Hmac::<Sha256>::new_from_slice(self.0.as_bytes())
@@ -40,12 +42,12 @@ impl CreationKey {
     }
 }
 
-/// What an annotation of an object says about who created it: 32 hexadecimal digits.
+/// Creation mark of an object: 32 hexadecimal digits in an annotation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CreationMark([u8; LENGTH]);
 
 impl CreationMark {
-    /// Reads the value of the annotation; `None` if it is no mark.
+    /// Parses the value of the annotation; `None` if it is invalid.
     pub fn parse(text: &str) -> Option<Self> {
         if text.len() != 2 * LENGTH || !text.is_ascii() {
             return None;
@@ -78,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_mark_is_for_one_object_of_one_inventory_and_reads_back() {
+    fn mark_is_specific_to_object_and_inventory_and_round_trips() {
         let (one, two) = (CreationKey::new([1; 32]), CreationKey::new([2; 32]));
         let mark = one.mark("ConfigMap/a/b");
         assert_eq!(mark, one.mark("ConfigMap/a/b"));

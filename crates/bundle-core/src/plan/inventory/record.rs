@@ -1,6 +1,6 @@
-//! What an inventory records about the installation itself: what was installed last, the history, and the seals of the objects it came from. The status shows
-//! the same for people; whoever may write a status cannot change what is decided.
-//! Not here: which objects belong to it ([`super::Inventory`]).
+//! Record of the installation in an inventory: the installed content, the history, and seals. The
+//! status shows the same to users, but a user who writes the status cannot change decisions.
+//! Recorded objects are in [`super::Inventory`].
 
 use std::collections::BTreeMap;
 
@@ -9,31 +9,32 @@ use serde::{Deserialize, Serialize};
 use crate::plan::decision::Decisions;
 use crate::plan::pivot::Revision;
 
-/// The longest seal that is remembered, in bytes.
+/// Largest size of recorded seals of one object, in bytes.
 const MAX_SEAL: usize = 32 * 1024;
 
-/// What is known of the installation of one BundleDeployment.
+/// Record of the installation of one BundleDeployment.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct InstallationRecord {
-    /// What was installed completely, if anything was.
+    /// Completely installed content, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub installed: Option<InstalledContent>,
-    /// True from before the first object of an installation is applied until it is recorded as complete.
+    /// True while an installation is not recorded as complete; set before its first object is
+    /// applied.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_unfinished: bool,
-    /// What is and was installed, newest first.
+    /// Installed and earlier revisions, newest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub revisions: Vec<Revision>,
-    /// The class that decided about the content.
+    /// Decisions of classes about the content.
     #[serde(default, skip_serializing_if = "Decisions::is_empty")]
     pub decisions: Decisions,
-    /// By uid of the BundleDeployment and of its Bundles.
+    /// Seals by uid of the BundleDeployment and of its Bundles.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     seals: BTreeMap<String, RememberedSeals>,
 }
 
-/// What was installed completely.
+/// Completely installed content.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct InstalledContent {
@@ -48,23 +49,24 @@ pub struct InstalledContent {
     /// Version of the package.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
-    /// How many objects were applied.
+    /// Number of applied objects.
     pub objects: u64,
     /// Namespace of the ServiceAccount that applied them.
     pub account_namespace: String,
     /// Name of the ServiceAccount that applied them.
     pub account_name: String,
-    /// Who asked for it.
+    /// Requesters of the content.
     pub requested_by: String,
-    /// Who approved it, where the class asks for that.
+    /// Approver of the content, if the class requires approval.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub approved_by: Option<String>,
-    /// [`crate::plan::drift::combined`] of all objects after the last apply, if that is known of each.
+    /// [`crate::plan::drift::combined`] of all objects after the last apply, if known for each.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fields_digest: Option<String>,
 }
 
-/// The seals of one object, for the case that somebody removes them from its status. They are under a MAC, and count for that object alone.
+/// Seals of one object, in case that a user removes them from its status. Each has a MAC and is
+/// valid for that object only.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct RememberedSeals {
@@ -76,12 +78,13 @@ pub struct RememberedSeals {
 }
 
 impl InstallationRecord {
-    /// The seals of the object with this uid.
+    /// Returns the seals of the object with this uid.
     pub fn seals(&self, uid: &str) -> Option<&RememberedSeals> {
         self.seals.get(uid)
     }
 
-    /// Remembers the seals of these objects and of the Bundle that is installed, and forgets all others. Seals that are too long are not remembered.
+    /// Records the seals of these objects, retains those of the installed Bundle, and removes all
+    /// others. Seals that exceed the size limit are not recorded.
     pub fn remember<'a>(&mut self, objects: impl IntoIterator<Item = (&'a str, RememberedSeals)>) {
         let installed = self
             .installed
@@ -111,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn remembers_the_wanted_and_the_installed_bundle_and_nothing_else() {
+    fn retains_only_seals_of_the_given_objects_and_of_the_installed_bundle() {
         let mut record = InstallationRecord::default();
         record.remember([("deployment", seals("a")), ("first", seals("b"))]);
         record.installed = Some(InstalledContent {
@@ -127,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn remembers_no_seal_that_is_too_long() {
+    fn ignores_seals_beyond_the_size_limit() {
         let mut record = InstallationRecord::default();
         record.remember([("deployment", seals(&"a".repeat(MAX_SEAL + 1)))]);
         assert_eq!(record.seals("deployment"), None);

@@ -24,7 +24,7 @@ fn inventory() -> Inventory {
 }
 
 #[test]
-fn only_the_recorded_uid_is_ours() {
+fn owns_only_the_object_with_the_recorded_uid() {
     let mut inventory = Inventory::new("web");
     assert_eq!(
         inventory.claim(KEY, live("a", 100, true)),
@@ -42,7 +42,7 @@ fn only_the_recorded_uid_is_ours() {
 }
 
 #[test]
-fn an_intent_claims_what_we_created_after_it() {
+fn intent_claims_objects_that_were_created_after_it() {
     let mut inventory = inventory();
     inventory.intend(KEY, 100);
     for (created, applied_by_us, claim) in [
@@ -63,7 +63,7 @@ fn an_intent_claims_what_we_created_after_it() {
 }
 
 #[test]
-fn a_second_intent_keeps_the_first_time_and_one_after_a_deletion_is_new() {
+fn repeated_intent_keeps_its_time_and_intent_after_a_deletion_is_new() {
     let mut inventory = inventory();
     inventory.intend(KEY, 100);
     inventory.intend(KEY, 200);
@@ -77,7 +77,7 @@ fn a_second_intent_keeps_the_first_time_and_one_after_a_deletion_is_new() {
 }
 
 #[test]
-fn an_intent_claims_nothing_without_the_mark_of_this_object_in_this_inventory() {
+fn intent_requires_the_mark_of_object_and_inventory() {
     let mut own = inventory();
     own.intend(KEY, 100);
     own.intend("ConfigMap/team-a/other", 100);
@@ -103,7 +103,7 @@ fn an_intent_claims_nothing_without_the_mark_of_this_object_in_this_inventory() 
 }
 
 #[test]
-fn a_refused_intent_is_forgotten_and_an_earlier_one_stays() {
+fn rejected_intent_is_removed_and_an_earlier_one_stays() {
     let mut inventory = inventory();
     inventory.intend(KEY, 100);
     inventory.intend(KEY, 200);
@@ -117,7 +117,7 @@ fn a_refused_intent_is_forgotten_and_an_earlier_one_stays() {
 }
 
 #[test]
-fn an_adoption_makes_nothing_ours_before_an_apply_has_reached_the_object() {
+fn adoption_claims_the_object_only_after_an_apply_has_reached_it() {
     let mut inventory = inventory();
     assert!(inventory.adopt(KEY, "a").is_some());
     let untouched = LiveObject {
@@ -139,7 +139,7 @@ fn an_adoption_makes_nothing_ours_before_an_apply_has_reached_the_object() {
 }
 
 #[test]
-fn intent_reserves_whatever_exists_under_its_key_until_it_is_recorded_or_forgotten() {
+fn intent_reserves_its_key_until_it_is_recorded_or_removed() {
     let mut inventory = inventory();
     assert_eq!(inventory.reserves(KEY, "a"), None);
     inventory.intend(KEY, 100);
@@ -153,7 +153,7 @@ fn intent_reserves_whatever_exists_under_its_key_until_it_is_recorded_or_forgott
 }
 
 #[test]
-fn a_refused_adoption_leaves_what_was_recorded_before() {
+fn rejected_adoption_restores_the_previous_record() {
     for before in [
         None,
         Some(Record::Intent(100)),
@@ -216,7 +216,7 @@ fn encoding_is_canonical_strict_and_bounded() {
 }
 
 #[test]
-fn namespaces_are_kept_while_objects_live_in_them() {
+fn namespaces_stay_recorded_while_they_contain_recorded_objects() {
     let mut inventory = Inventory::new("web");
     inventory.record(KEY, "a");
     inventory.record("ClusterRole.rbac.authorization.k8s.io/team-b", "b");
@@ -230,7 +230,7 @@ fn namespaces_are_kept_while_objects_live_in_them() {
 }
 
 #[test]
-fn a_key_is_the_text_of_an_id() {
+fn key_is_the_text_of_an_object_id() {
     let id = |group: &str, namespace: Option<&str>| ObjectId {
         group: group.to_owned(),
         version: "v1".to_owned(),
@@ -256,7 +256,7 @@ fn a_key_is_the_text_of_an_id() {
 
 proptest! {
     #[test]
-    fn pruning_names_all_that_is_recorded_and_not_wanted(
+    fn unwanted_returns_all_recorded_objects_that_are_not_wanted(
         recorded in proptest::collection::btree_set("[a-c]{1,3}", 0..20),
         wanted in proptest::collection::btree_set("[a-c]{1,3}", 0..20),
     ) {
@@ -271,7 +271,7 @@ proptest! {
 }
 
 #[test]
-fn created_namespace_is_remembered_as_long_as_it_is_recorded() {
+fn created_namespace_is_marked_while_it_is_recorded() {
     let key = "Namespace/web";
     let mut inventory = Inventory::new("web");
     inventory.record(key, "u");

@@ -23,7 +23,7 @@ fn id(group: &str, kind: &str) -> ObjectId {
 }
 
 #[test]
-fn fields_of_named_managers_become_ours_and_those_of_others_stay() {
+fn adoption_transfers_fields_of_former_managers_only() {
     let change = OwnershipChange {
         takes_over: true,
         ..OwnershipChange::default()
@@ -69,7 +69,7 @@ fn fields_of_named_managers_become_ours_and_those_of_others_stay() {
 }
 
 #[test]
-fn fields_of_another_version_go_to_nobody() {
+fn fields_of_another_api_version_become_unowned() {
     let change = OwnershipChange {
         takes_over: true,
         ..OwnershipChange::default()
@@ -100,7 +100,7 @@ fn string_data_of_an_earlier_apply_is_owned_as_data() {
 }
 
 #[test]
-fn contested_list_becomes_ours_and_nothing_beside_it() {
+fn only_the_contested_list_changes_its_owner() {
     let port = |n: u16| format!(r#"k:{{"port":{n},"protocol":"TCP"}}"#);
     let lists = contested_lists(
         &id("", "Service"),
@@ -139,7 +139,7 @@ fn contested_list_becomes_ours_and_nothing_beside_it() {
 }
 
 #[test]
-fn contested_list_inside_of_items_is_taken_only_of_our_own_items() {
+fn contested_list_inside_of_items_changes_its_owner_only_in_own_items() {
     let lists = contested_lists(
         &id("apps", "Deployment"),
         [("FieldValueDuplicate", "spec.containers[0].ports[1].name")],

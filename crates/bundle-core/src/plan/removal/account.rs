@@ -1,19 +1,20 @@
-//! The ServiceAccount that removes, and on whose authority.
+//! ServiceAccount for a removal, and the permissions that it delegates.
 
 use crate::plan::consent::ActingAccount;
 use crate::service_account::ServiceAccount;
 
-/// The ServiceAccount that removes.
+/// ServiceAccount for a removal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RemovingAccount {
-    /// The spec names it, which somebody vouched for: those who asked for the content have to be asked whether they may impersonate it.
+    /// Named by the spec of a sealed object. The requesters of the content need permission to
+    /// impersonate it.
     OfSpec(ServiceAccount),
-    /// It is recorded that it installed, or the class names it; with the rights that it lends.
+    /// Recorded as the installer, or named by the class; with the permissions that it delegates.
     Known(ServiceAccount, ActingAccount),
 }
 
-/// Returns the ServiceAccount that removes: the one that the spec names; else the one that installed, as it is recorded; before that, the one that would have
-/// installed. `None` if nobody names one.
+/// Returns the ServiceAccount for a removal: the one of the spec; else the recorded installer; else
+/// the one of the class. `None` if there is none.
 pub fn removing_account(
     of_spec: Option<ServiceAccount>,
     recorded: Option<ServiceAccount>,
@@ -45,7 +46,7 @@ mod tests {
     }
 
     #[test]
-    fn account_of_the_spec_comes_before_the_recorded_one_and_that_of_the_class() {
+    fn account_of_the_spec_precedes_the_recorded_one_and_that_of_the_class() {
         use ActingAccount::{Former, Granted};
         let account = |name| Some(named(name));
         let spec = || Some(RemovingAccount::OfSpec(named("spec")));

@@ -1,12 +1,13 @@
-//! Objects that a prune keeps because objects of the content would go with them.
+//! Objects that a prune keeps because their deletion would also delete objects of the content.
 
 use std::collections::BTreeSet;
 
 use crate::object::ObjectId;
 use crate::plan::phases::Phase;
 
-/// Returns those of `unwanted` that may not go because objects of the content would go with them, with the reason: their namespaces and definitions.
-/// `content` are the objects of the content, each with the plural of its kind.
+/// Returns the namespaces and definitions among `unwanted` that contain objects of the content,
+/// with the reason to keep them. `content` has the objects of the content, each with the plural of
+/// its kind.
 pub fn needed<'a>(
     unwanted: impl IntoIterator<Item = &'a ObjectId>,
     content: &[(&ObjectId, &str)],
@@ -22,9 +23,9 @@ pub fn needed<'a>(
     let needed = unwanted.into_iter().filter_map(|id| {
         let why = match Phase::of(&id.group, &id.kind) {
             Phase::Namespaces if namespaces.contains(id.name.as_str()) => {
-                "objects of the content live in it"
+                "it contains objects of the content"
             }
-            Phase::Crds if definitions.contains(&id.name) => "objects of the content are of it",
+            Phase::Crds if definitions.contains(&id.name) => "it defines objects of the content",
             _ => return None,
         };
         Some((id.clone(), why))
@@ -47,7 +48,7 @@ mod tests {
     }
 
     #[test]
-    fn namespace_and_definition_of_objects_of_the_content_stay() {
+    fn namespaces_and_definitions_of_objects_of_the_content_are_kept() {
         let crd = ("apiextensions.k8s.io", "CustomResourceDefinition");
         let unwanted = [
             id(("", "Namespace"), None, "team-a"),
@@ -61,8 +62,8 @@ mod tests {
         assert_eq!(
             kept,
             [
-                (unwanted[0].clone(), "objects of the content live in it"),
-                (unwanted[2].clone(), "objects of the content are of it"),
+                (unwanted[0].clone(), "it contains objects of the content"),
+                (unwanted[2].clone(), "it defines objects of the content"),
             ]
         );
         assert!(needed(&unwanted, &[]).is_empty());

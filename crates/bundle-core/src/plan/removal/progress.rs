@@ -1,5 +1,5 @@
-//! Objects that are to go: which are deleted next, which are waited for, and the result. A removal and a prune share it.
-//! Not here: who has to be asked about them (consent), or requests (webhook::reconcile).
+//! Progress of a removal or prune: the remaining objects, the next deletions, and the result.
+//! [`crate::plan::consent`] has the required permissions; `webhook::reconcile` sends the requests.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,31 +10,33 @@ use crate::plan::conditions::some_of;
 use crate::plan::consent::ConsentRule;
 use crate::plan::retry::RetryPolicy;
 
-/// Most objects that a message names.
+/// Largest number of objects in a message.
 const NAMED: usize = 10;
-/// Most finalizers of one object that a warning names.
+/// Largest number of finalizers of one object in a warning.
 const FINALIZERS: usize = 3;
 
-/// Objects that are to go and are still there.
+/// Objects to delete that still exist.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Progress {
     left: BTreeSet<ObjectId>,
     obstacles: BTreeMap<ObjectId, Obstacle>,
 }
 
-/// The next thing to do.
+/// Next action of a removal or prune.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Next {
-    /// Delete these at the same time, and look at them until they are gone.
+    /// Delete these objects at the same time, and wait until they are gone.
     Delete(Vec<ObjectId>),
-    /// Look at these again, which finalizers hold: nothing else can be done before they are gone.
+    /// Read these objects again. Finalizers block them, and no other object can be deleted before
+    /// them.
     Await(Vec<ObjectId>),
-    /// Nothing: all are gone, or stay for now.
+    /// Nothing: all objects are gone or remain for now.
     End,
 }
 
 impl Progress {
-    /// All of `objects`, each with the finalizers that have held it since an earlier try, if any. Those that are `kept` stay, each for a reason.
+    /// Returns the state for `objects`, each with the finalizers that blocked it in an earlier
+    /// attempt. The objects of `kept` remain, each for a reason.
     pub fn new(
         objects: impl IntoIterator<Item = (ObjectId, Vec<String>)>,
         kept: impl IntoIterator<Item = (ObjectId, String)>,
@@ -62,7 +64,7 @@ impl Progress {
         progress
     }
 
-    /// Returns the next thing to do.
+    /// Returns the next action.
     pub fn next(&self) -> Next {
         let step: Vec<ObjectId> = next_step(&self.left, &self.obstacles)
             .into_iter()
@@ -84,7 +86,7 @@ impl Progress {
         }
     }
 
-    /// Notes which objects are `gone`, and which ones finalizers hold.
+    /// Records the objects that are `gone`, and those that finalizers block.
     pub fn observe(
         &mut self,
         gone: &BTreeSet<ObjectId>,
@@ -102,12 +104,12 @@ impl Progress {
         });
     }
 
-    /// The objects that are still there.
+    /// Returns the objects that still exist.
     pub fn left(&self) -> &BTreeSet<ObjectId> {
         &self.left
     }
 
-    /// Those of `step` that are still going and that no finalizer holds.
+    /// Returns the objects of `step` that still exist and that no finalizer blocks.
     pub fn going(&self, step: &[ObjectId]) -> Vec<ObjectId> {
         step.iter()
             .filter(|id| self.left.contains(id) && !self.obstacles.contains_key(id))
@@ -119,12 +121,13 @@ impl Progress {
         matches!(self.obstacles.get(id), Some(Obstacle::Finalizers(_)))
     }
 
-    /// Returns whether it is being deleted: a finalizer holds it, or it is among `going`.
+    /// Returns true if the object is being deleted: a finalizer blocks it, or it is in `going`.
     fn is_going(&self, id: &ObjectId, going: &[ObjectId]) -> bool {
         self.is_held(id) || going.contains(id)
     }
 
-    /// Fails if a removal is not complete, because objects are still `going` or stay. `admit` is the command with which somebody takes the deployment over.
+    /// Fails if a removal is not complete: objects are being deleted (`going`) or remain. `admit`
+    /// is the command that makes its user the requester of the BundleDeployment.
     pub fn removal_result(
         &self,
         going: &[ObjectId],
@@ -176,17 +179,18 @@ impl Progress {
         })
     }
 
-    /// Names what a prune left, and why; not what is only `going`.
+    /// Returns a warning for each object that a prune left, with the reason. Objects in `going` are
+    /// omitted.
     pub fn prune_warnings(&self, going: &[ObjectId]) -> Vec<String> {
         let stays = self.left.iter().filter_map(|id| {
             let why = match self.obstacles.get(id) {
                 Some(Obstacle::NotAllowed(why)) => why.clone(),
                 Some(Obstacle::Finalizers(names)) => {
                     let names = some_of(names, FINALIZERS);
-                    format!("it is being deleted, and finalizers of others hold it: {names}")
+                    format!("it is being deleted, and waits for finalizers of other controllers: {names}")
                 }
                 None if going.contains(id) => return None,
-                None => "objects that stay need it".to_owned(),
+                None => "remaining objects depend on it".to_owned(),
             };
             Some(format!(
                 "{id} is no longer part of the content and stays: {why}"
@@ -195,7 +199,8 @@ impl Progress {
         stays.collect()
     }
 
-    /// Returns the message about a prune that is not complete: others wait for what is going, and are pruned soon after. `None` if nothing waits.
+    /// Returns the message about a prune that is not complete because objects wait for the deletion
+    /// of others; `None` if no object waits.
     pub fn unpruned(&self, going: &[ObjectId]) -> Option<String> {
         let is_going = |id: &ObjectId| self.is_going(id, going);
         if !waits_for(&self.left, is_going, &self.obstacles) {

@@ -1,101 +1,105 @@
-//! The plan of the end of a BundleDeployment: from what is known, the steps that are left, in their order. The outcome of a step may change the plan, so it is
-//! made again after each.
-//! Not here: the order in which objects go (super), one step of deleting them (progress), or doing a step (webhook::reconcile).
+//! Plan of the removal of a BundleDeployment: its remaining steps in order, computed from the
+//! observed facts. The outcome of a step can change the plan, so it is computed again after each
+//! step. The parent module has the order of objects; `progress` deletes one step of them;
+//! webhook::reconcile executes the steps.
 
 use std::collections::BTreeSet;
 
 use crate::review::deployment::CustomResources;
 
-/// The record of the objects that a BundleDeployment installed.
+/// Record of the objects that a BundleDeployment installed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum RecordedObjects {
-    /// There is no inventory, and nothing says that anything was ever applied.
+    /// No inventory exists, and nothing indicates an installation.
     None,
-    /// There is no inventory although something may have been applied: by the status, or by what other tools are told.
+    /// No inventory exists, but objects may have been applied, according to the status or the
+    /// ApplySet annotations.
     Lost,
-    /// The inventory names no objects, or none that still exist.
+    /// The inventory has no objects, or none that still exist.
     Empty,
-    /// The inventory names objects.
+    /// The inventory has objects.
     Some,
 }
 
-/// The ServiceAccount that removes.
+/// ServiceAccount for the removal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Account {
-    /// Nobody names one: the class is gone, and it is not recorded who installed.
+    /// None: the class does not exist, and no installer is recorded.
     None,
-    /// It may be used.
+    /// All requesters may use it.
     Usable,
-    /// Somebody who asked for the content may not impersonate it any more.
+    /// A requester of the content has no permission to impersonate it any more.
     Withdrawn,
 }
 
-/// A step of the end of a BundleDeployment.
+/// Step of a removal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum RemovalStep {
-    /// Fail: it is not known which objects are to be removed.
+    /// Fail: the objects to remove are unknown.
     TellInventoryLost,
-    /// Forget recorded objects whose namespaces are gone, or have been created anew since.
+    /// Remove records of objects whose namespaces were deleted, or created again since.
     ForgetReplacedNamespaces,
-    /// Check that somebody was asked about the deletion.
+    /// Check that the deletion was reviewed.
     CheckDeletion,
-    /// Record that the deletion is accepted. A gap in admission that comes later does not count.
+    /// Record that the deletion is accepted. A later gap in admission does not count.
     RecordAcceptance,
-    /// Read from the seal who asked for the content.
+    /// Read the requesters of the content from the seal.
     ReadRequesters,
-    /// Find the ServiceAccount that removes, and ask whether it may be used.
+    /// Find the ServiceAccount for the removal, and check that the requesters may use it.
     FindAccount,
-    /// Fail: there is no ServiceAccount to remove as.
+    /// Fail: no ServiceAccount exists for the removal.
     TellNoAccount,
-    /// Find out which recorded objects exist, and forget the others.
+    /// Find the recorded objects that exist, and remove the records of others.
     FindObjects,
-    /// Take our labels off all objects, which stay.
+    /// Remove this project's labels from all objects, which stay.
     ReleaseObjects,
     /// Find definitions with custom resources that were not installed by the deployment.
     FindDefinitionsInUse,
     /// Fail: custom resources would be lost.
     TellDefinitionsInUse,
-    /// Take our labels off definitions that are in use, which stay.
+    /// Remove this project's labels from definitions in use, which stay.
     ReleaseDefinitionsInUse,
-    /// Delete everything but the namespaces that were created with the content.
+    /// Delete all objects except the namespaces that were created with the content.
     DeleteObjects,
-    /// Take our labels off created namespaces with objects of others, which stay.
+    /// Remove this project's labels from created namespaces with foreign objects, which stay.
     ReleaseNamespacesInUse,
     /// Delete the namespaces that were created with the content.
     DeleteCreatedNamespaces,
-    /// Take our finalizer off the BundleDeployment.
+    /// Remove this project's finalizer from the BundleDeployment.
     RemoveFinalizer,
-    /// Delete the inventory. Last: while the BundleDeployment exists, a removal without it would be refused.
+    /// Delete the inventory. This is the last step, because a removal without an inventory fails
+    /// while the BundleDeployment exists.
     RemoveInventory,
 }
 
-/// Facts of the end of a BundleDeployment.
+/// Facts of a removal.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ObservedRemoval {
-    /// True if the BundleDeployment has our finalizer.
+    /// True if the BundleDeployment has this project's finalizer.
     pub has_finalizer: bool,
     /// True if `spec.deletion.objects` is `Orphan`.
     pub is_orphan: bool,
-    /// `spec.deletion.customResources`; `Refuse` if the spec is unreadable.
+    /// `spec.deletion.customResources`; `Refuse` if the spec is invalid.
     pub custom_resources: Handling,
-    /// The record of its objects.
+    /// Record of the objects.
     pub recorded: RecordedObjects,
-    /// The outcome of [`RemovalStep::FindAccount`].
+    /// Result of [`RemovalStep::FindAccount`].
     pub account: Option<Account>,
-    /// The outcome of [`RemovalStep::FindDefinitionsInUse`]: true if there are any.
+    /// Result of [`RemovalStep::FindDefinitionsInUse`]: true if there are any.
     pub definitions_in_use: Option<bool>,
-    /// The steps that were done.
+    /// Completed steps.
     pub done: BTreeSet<RemovalStep>,
 }
 
-/// Handling of definitions with custom resources that the deployment did not install: `spec.deletion.customResources`.
+/// Handling of definitions with custom resources that the BundleDeployment did not install:
+/// `spec.deletion.customResources`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Handling {
     /// The removal waits.
     Refuse,
     /// The definition stays.
     Orphan,
-    /// Both go.
+    /// The definition and its custom resources are deleted.
     Delete,
 }
 
@@ -109,12 +113,13 @@ impl From<CustomResources> for Handling {
     }
 }
 
-/// The steps after everything is gone or let go.
+/// Steps after all objects are deleted or released.
 const COMPLETION: [RemovalStep; 2] = [RemovalStep::RemoveFinalizer, RemovalStep::RemoveInventory];
 
 impl ObservedRemoval {
-    /// Returns the steps that are left, as far as they are known: none of them follows a step that failed, and the list ends with the step whose outcome decides
-    /// what follows. It is empty once nothing is left to do.
+    /// Returns the remaining steps. A step runs only if all earlier steps succeeded. The list ends
+    /// with a step whose result decides the following ones, and is empty when the removal is
+    /// complete.
     pub fn steps(&self) -> Vec<RemovalStep> {
         let mut steps = self.whole();
         steps.retain(|step| !self.done.contains(step));
@@ -122,7 +127,8 @@ impl ObservedRemoval {
     }
 
     fn whole(&self) -> Vec<RemovalStep> {
-        // Removed by an earlier reconcile, which ended before the inventory was deleted: that is swept.
+        // An earlier reconcile completed the removal, and ended before it deleted the inventory.
+        // The cleanup of inventories deletes that.
         if !self.has_finalizer && !self.done.contains(&RemovalStep::RemoveFinalizer) {
             return Vec::new();
         }
@@ -152,7 +158,7 @@ impl ObservedRemoval {
                 steps.push(RemovalStep::TellNoAccount);
                 return steps;
             }
-            // Whoever asked for the objects to be left behind is not kept waiting for labels that nobody may take off.
+            // An orphaning deletion does not wait for labels that no ServiceAccount can remove.
             Some(Account::None | Account::Withdrawn) if self.is_orphan => {
                 steps.extend(COMPLETION);
                 return steps;
@@ -165,7 +171,7 @@ impl ObservedRemoval {
             return steps;
         }
         steps.push(RemovalStep::FindObjects);
-        // As a ServiceAccount that may not be used nothing is let go either.
+        // Without a usable ServiceAccount, no object is released either.
         if self.custom_resources != Handling::Delete && !is_withdrawn {
             steps.push(RemovalStep::FindDefinitionsInUse);
             match self.definitions_in_use {
@@ -179,7 +185,7 @@ impl ObservedRemoval {
             }
         }
         steps.push(RemovalStep::DeleteObjects);
-        // Last, and only now: what was installed into them is gone.
+        // Last, because the objects in these namespaces are deleted now.
         if !is_withdrawn {
             steps.push(RemovalStep::ReleaseNamespacesInUse);
         }

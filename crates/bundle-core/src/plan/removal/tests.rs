@@ -62,7 +62,7 @@ fn rest(stay: &[&ObjectId], obstacle: &Obstacle) -> Vec<String> {
 }
 
 #[test]
-fn object_that_stays_keeps_only_what_depends_on_it() {
+fn remaining_object_keeps_only_its_dependencies() {
     let all = content();
     for obstacle in [held(), refused()] {
         let rest = |index: usize| rest(&[&all[index]], &obstacle);
@@ -86,7 +86,7 @@ fn object_that_stays_keeps_only_what_depends_on_it() {
 }
 
 #[test]
-fn only_what_needs_an_object_that_is_going_waits_for_it() {
+fn only_dependencies_wait_for_an_object_that_is_being_deleted() {
     let all = content();
     let waits = |left: &[usize], going: &[usize], refused: &[usize]| {
         let ids = |picks: &[usize]| -> Vec<&ObjectId> { picks.iter().map(|&n| &all[n]).collect() };
@@ -108,7 +108,7 @@ fn only_what_needs_an_object_that_is_going_waits_for_it() {
 }
 
 #[test]
-fn without_obstacles_the_order_is_that_of_the_phases() {
+fn order_without_obstacles_is_the_reverse_of_the_phases() {
     let all = content();
     let first: Vec<String> = next_step(&all, &BTreeMap::new())
         .into_iter()
@@ -124,7 +124,7 @@ fn without_obstacles_the_order_is_that_of_the_phases() {
 }
 
 #[test]
-fn deletion_counts_if_it_was_reviewed_recorded_or_admitted_later() {
+fn deletion_is_accepted_if_reviewed_recorded_or_admitted_later() {
     let unknown = ObservedDeletion {
         deleted: DELETED,
         is_recorded: false,
@@ -182,33 +182,33 @@ fn unreviewed_deletion_names_the_command_once_it_can_be_admitted() {
 }
 
 #[test]
-fn message_names_objects_finalizers_and_the_ways_out() {
+fn message_has_objects_finalizers_and_next_steps() {
     let all = content();
     let mut obstacles = BTreeMap::from([(all[3].clone(), held())]);
     let admit = "`kubectl annotate …`";
     assert_eq!(
         message(1, &obstacles, admit),
-        "1 object is left; waiting for finalizers of others: ConfigMap/team-a/web (example.com/hold)"
+        "1 object is left; waiting for finalizers of other controllers: ConfigMap/team-a/web (example.com/hold)"
     );
-    // The API server's own finalizer is nobody's to remove: it goes with the custom resources.
+    // The API server removes its own finalizer together with the custom resources.
     let widgets = id(CRD, None, "widgets.example.com");
     let cleanup = Obstacle::Finalizers(vec![CLEANUP.to_owned()]);
     let emptied = BTreeMap::from([(widgets, cleanup)]);
     assert_eq!(
         message(1, &emptied, admit),
-        "1 object is left; custom resources are still being deleted, which the API server waits for: CustomResourceDefinition.apiextensions.k8s.io/widgets.example.com"
+        "1 object is left; waiting until the API server has deleted all custom resources: CustomResourceDefinition.apiextensions.k8s.io/widgets.example.com"
     );
     let mixed = Obstacle::Finalizers(vec![CLEANUP.to_owned(), "example.com/hold".to_owned()]);
     assert!(!mixed.is_cleanup() && !Obstacle::Finalizers(Vec::new()).is_cleanup());
     obstacles.insert(all[7].clone(), refused());
-    let told = message(3, &obstacles, admit);
+    let text = message(3, &obstacles, admit);
     for part in [
         "3 objects are left",
         "Deployment.apps/team-a/web: ana may not delete it",
         admit,
         "spec.deletion.objects: Orphan",
     ] {
-        assert!(told.contains(part), "{part} is not in {told}");
+        assert!(text.contains(part), "{part} is not in {text}");
     }
     let many = (0..12)
         .map(|n| {
@@ -223,7 +223,7 @@ fn message_names_objects_finalizers_and_the_ways_out() {
 
 proptest! {
     #[test]
-    fn every_object_without_dependants_goes_and_none_with_an_obstacle(picks in proptest::collection::vec(0_usize..9, 0..6)) {
+    fn deletes_objects_without_dependants_and_none_with_an_obstacle(picks in proptest::collection::vec(0_usize..9, 0..6)) {
         let all = content();
         let stay: Vec<&ObjectId> = picks.iter().map(|&pick| &all[pick]).collect();
         let left = rest(&stay, &held());

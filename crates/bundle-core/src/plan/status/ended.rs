@@ -1,11 +1,13 @@
-//! The conditions of a BundleDeployment for which no installation is looked at: it was not admitted, its class is missing, or it is being deleted.
+//! Conditions of a BundleDeployment without an installation: it was not admitted, its class is
+//! missing, or it is being deleted.
 
 use super::NOT_LOOKED_AT;
 use crate::plan::conditions::{ConditionChange, State};
 use crate::plan::names::condition;
 use crate::plan::removal::REMOVING;
 
-/// The conditions of an object that was written while admission was off, or that cannot be read. `is_installed`: its status says that something is installed.
+/// Returns the conditions of an object that was written while admission was off, or that cannot be
+/// read. `is_installed` is true if its status reports installed content.
 pub fn not_admitted(reason: &str, message: &str, is_installed: bool) -> Vec<ConditionChange> {
     let mut conditions = vec![ConditionChange::new(
         condition::HAS_VALID_BUNDLE,
@@ -29,7 +31,8 @@ pub fn not_admitted(reason: &str, message: &str, is_installed: bool) -> Vec<Cond
     conditions
 }
 
-/// The conditions of an object whose class is gone or cannot be read. What is installed stays.
+/// Returns the conditions of an object whose class does not exist or cannot be read. Installed
+/// content stays.
 pub fn class_missing(reason: &str, message: &str) -> Vec<ConditionChange> {
     stopped(reason, message)
 }
@@ -46,7 +49,7 @@ fn stopped(reason: &str, message: &str) -> Vec<ConditionChange> {
     ]
 }
 
-/// The conditions of an object that is being deleted, while something is left to do.
+/// Returns the conditions of an object whose deletion is not complete.
 pub fn removing(reason: &str, message: &str) -> Vec<ConditionChange> {
     let progressing = if reason == REMOVING {
         State::True

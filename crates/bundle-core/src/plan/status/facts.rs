@@ -1,4 +1,4 @@
-//! What a reconcile of a BundleDeployment found out.
+//! Facts of a reconcile of a BundleDeployment.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use crate::plan::conditions::{ConditionChange, State};
 use crate::plan::names::{condition, reason};
 use crate::plan::summary::Coverage;
 
-/// Facts of one reconcile. The default is that nothing was looked at.
+/// Facts of one reconcile. By default, nothing was observed.
 #[derive(Debug, Clone, Default)]
 pub struct DeploymentFacts {
     /// `spec.paused`.
@@ -16,52 +16,52 @@ pub struct DeploymentFacts {
     pub corrects_drift: bool,
     /// Name of the Bundle that is recorded as installed.
     pub active_bundle: Option<String>,
-    /// The Bundle of the present template; `None`: it was not looked at.
+    /// Bundle of the current template; `None` if it was not observed.
     pub bundle: Option<BundleFact>,
-    /// The approval; `None`: nobody was asked.
+    /// Approval of the content; `None` if it was not checked.
     pub approval: Option<ApprovalFact>,
-    /// The rights of the requesters; `None`: nobody was asked.
+    /// Permissions of the requesters; `None` if they were not checked.
     pub rights: Option<RightsFact>,
-    /// True if the content of the Bundle of the template is in place.
+    /// True if the content of the Bundle of the template is applied completely.
     pub is_in_place: bool,
-    /// The failure that ended the reconcile.
+    /// Failure that ended the reconcile.
     pub failure: Option<Failure>,
-    /// The installed objects.
+    /// Installed objects.
     pub objects: ObjectFacts,
 }
 
-/// The failure of a reconcile.
+/// Failure of a reconcile.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
-    /// Its entry in the catalogue.
+    /// Diagnostic code.
     pub code: Code,
-    /// The reason of the conditions.
+    /// Reason of the conditions.
     pub reason: &'static str,
-    /// The message of the conditions.
+    /// Message of the conditions.
     pub message: String,
-    /// True if it is not known whether anything is wrong.
+    /// True if the result is unknown because a dependency did not respond.
     pub is_unknown: bool,
-    /// True if it is tried again by itself.
+    /// True if the reconciler retries it without a change.
     pub is_retried: bool,
 }
 
-/// The Bundle of the present template.
+/// Bundle of the current template.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BundleFact {
-    /// It could not be made, for this reason and with this message.
+    /// The Bundle could not be created: reason and message.
     NotMade(&'static str, String),
     /// The Bundle with this name is unpacked.
     Unpacked(String),
-    /// It cannot be unpacked.
+    /// The Bundle could not be unpacked.
     Failing {
-        /// Its name.
+        /// Name of the Bundle.
         name: String,
-        /// The message of its condition `Unpacked`.
+        /// Message of its condition `Unpacked`.
         message: String,
     },
-    /// The content of the Bundle with this name is on its way.
+    /// The content of the Bundle with this name is being fetched.
     Unpacking(String),
-    /// Nothing was done yet for the Bundle with this name.
+    /// The Bundle with this name was not reconciled yet.
     Pending(String),
 }
 
@@ -77,7 +77,7 @@ impl BundleFact {
         }
     }
 
-    /// The condition `HasValidBundle`.
+    /// Returns the condition `HasValidBundle`.
     pub(super) fn condition(&self) -> ConditionChange {
         let waiting = |name: &str| format!("Waiting for the {name} Bundle to be unpacked");
         let (state, found, message) = match self {
@@ -99,26 +99,26 @@ impl BundleFact {
     }
 }
 
-/// The approval of the content.
+/// Approval of the content.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ApprovalFact {
-    /// Somebody approved it.
+    /// The content is approved.
     Approved {
-        /// Who.
+        /// Name of the approver.
         by: String,
-        /// The digest of the content.
+        /// Digest of the content.
         digest: String,
     },
-    /// The class with this name asks for none.
+    /// The class with this name requires no approval.
     NotRequired(String),
-    /// Nobody approved it, or it is not known: the message.
+    /// The content is not approved, or its approval is unknown: the message.
     NotApproved(String),
-    /// The class with this name asks for one, and the content is not known yet.
+    /// The class with this name requires an approval, and the content is not unpacked yet.
     ContentUnknown(String),
 }
 
 impl ApprovalFact {
-    /// The condition `Approved`.
+    /// Returns the condition `Approved`.
     pub(super) fn condition(&self) -> ConditionChange {
         let (state, found, message) = match self {
             Self::Approved { by, digest } => {
@@ -127,32 +127,33 @@ impl ApprovalFact {
             Self::NotRequired(class) => (
                 State::True,
                 "NotRequired",
-                format!("class {class} asks for no approval"),
+                format!("class {class} requires no approval"),
             ),
             Self::NotApproved(message) => (State::False, "NotApproved", message.clone()),
             Self::ContentUnknown(class) => (
                 State::Unknown,
                 "NotAsked",
-                format!("class {class} asks for an approval, and the content is not unpacked yet"),
+                format!("class {class} requires an approval, and the content is not unpacked yet"),
             ),
         };
         ConditionChange::new(condition::APPROVED, state, found, message)
     }
 }
 
-/// The rights of the requesters.
+/// Permissions of the requesters.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RightsFact {
-    /// The class with this name decides for whoever may use it.
+    /// The class with this name delegates its permissions to all its users.
     Delegated(String),
-    /// These users may do all that the content does.
+    /// These requesters have all permissions that the content requires.
     Allowed(Vec<String>),
-    /// They may not, or it is not known: state, reason and message.
+    /// Permissions are missing or unknown: status, reason and message.
     Refused(State, &'static str, String),
 }
 
 impl RightsFact {
-    /// Returns what a failure with `code` and `message` says of the rights; `None` if it is not about rights.
+    /// Returns the permission fact of a failure with `code` and `message`; `None` if the failure
+    /// has another subject.
     pub fn of_failure(code: Code, message: &str) -> Option<Self> {
         let about_rights = [
             (
@@ -197,18 +198,21 @@ impl RightsFact {
             .map(|(_, state, found)| Self::Refused(state, found, message.to_owned()))
     }
 
-    /// The condition `Authorized`.
+    /// Returns the condition `Authorized`.
     pub(super) fn condition(&self) -> ConditionChange {
         let (state, found, message) = match self {
             Self::Delegated(class) => (
                 State::True,
                 "Delegated",
-                format!("class {class} decides for whoever may use it"),
+                format!("class {class} delegates its permissions to all its users"),
             ),
             Self::Allowed(users) => (
                 State::True,
                 "RequesterMay",
-                format!("{} may do all that the content does", users.join(", ")),
+                format!(
+                    "all required permissions are granted to {}",
+                    users.join(", ")
+                ),
             ),
             Self::Refused(state, found, message) => (*state, *found, message.clone()),
         };
@@ -216,20 +220,20 @@ impl RightsFact {
     }
 }
 
-/// The installed objects.
+/// Installed objects.
 #[derive(Debug, Clone)]
 pub struct ObjectFacts {
-    /// Of which objects it is known how they are.
+    /// Objects whose state is known.
     pub coverage: Coverage,
-    /// The objects that drifted, those that are missing included.
+    /// Drifted objects, including missing objects.
     pub drifted: Vec<String>,
-    /// The objects that do not exist.
+    /// Missing objects.
     pub missing: Vec<String>,
-    /// The objects that somebody keeps changing back.
+    /// Objects that another actor changes back repeatedly.
     pub fought: Vec<String>,
-    /// The objects that are not healthy, and why.
+    /// Unhealthy objects, with the reason.
     pub unhealthy: BTreeMap<String, String>,
-    /// Reason for which drift may go unseen.
+    /// Reason why drift may remain undetected.
     pub blind: Option<String>,
 }
 

@@ -1,6 +1,6 @@
-//! The complete set of conditions of a BundleDeployment, from what a reconcile found out: `HasValidBundle`, `Approved`, `Authorized`, `Installed`, `Drifted`,
-//! `Healthy`, `Progressing` and `Ready`. What was not looked at keeps what was said before, or says so.
-//! Not here: finding it out (webhook::reconcile), or how conditions are kept (conditions).
+//! Conditions of a BundleDeployment, computed from the facts of a reconcile: `HasValidBundle`,
+//! `Approved`, `Authorized`, `Installed`, `Drifted`, `Healthy`, `Progressing` and `Ready`. A
+//! condition without new facts keeps its value.
 
 mod ended;
 mod facts;
@@ -12,23 +12,23 @@ use super::conditions::{Condition, ConditionChange, State};
 use super::names::{condition, reason};
 use super::summary::{Correction, Installation, Observed};
 
-/// The message of conditions that nothing is known for.
-const NOT_LOOKED_AT: &str = "not looked at";
+/// Message of conditions without facts.
+const NOT_LOOKED_AT: &str = "not checked";
 
-/// Conditions as they were, with the changes of this reconcile.
+/// Previous conditions, with the changes of this reconcile.
 struct Changes<'a> {
     before: &'a [Condition],
     generation: i64,
     made: Vec<ConditionChange>,
 }
 
-/// The value of a condition.
+/// Value of a condition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Value<'a> {
     state: State,
     reason: &'a str,
     message: &'a str,
-    /// True if it is about the present generation.
+    /// True if the condition describes the current generation.
     is_present: bool,
 }
 
@@ -72,8 +72,8 @@ impl Changes<'_> {
 }
 
 impl DeploymentFacts {
-    /// Returns the conditions that change, in the order in which they are set, at most one of each type. `before` are the conditions as the status has them;
-    /// `generation` is that of the object.
+    /// Returns the changes of conditions in order, at most one of each type. `before` are the
+    /// conditions of the stored status; `generation` is that of the object.
     pub fn conditions(&self, before: &[Condition], generation: i64) -> Vec<ConditionChange> {
         let mut changes = Changes {
             before,
@@ -91,16 +91,17 @@ impl DeploymentFacts {
         }
         self.set_installed(&mut changes);
         for kind in [condition::AUTHORIZED, condition::APPROVED] {
-            let message = "the content has not been looked at yet";
+            let message = "the content was not checked yet";
             changes.set_default(kind, "NotAsked", message);
         }
         let kind = condition::HAS_VALID_BUNDLE;
-        changes.set_default(kind, reason::UNPACK_PENDING, "not looked at yet");
+        changes.set_default(kind, reason::UNPACK_PENDING, "not checked yet");
         self.set_object_conditions(&mut changes);
         changes.made
     }
 
-    /// Returns whether the requesters have the rights, as far as was found out in this reconcile or `before`.
+    /// Returns true if the requesters have the required permissions, by the result of this
+    /// reconcile or of the stored conditions.
     pub fn is_authorized(&self, before: &[Condition]) -> bool {
         let changed = self.rights.as_ref().map(|rights| rights.condition().state);
         let before = before
@@ -131,7 +132,7 @@ impl DeploymentFacts {
             }
             return;
         };
-        // What is installed stays so.
+        // Installed content stays installed.
         if failure.reason == reason::RIGHTS_WITHDRAWN {
             return;
         }
@@ -197,7 +198,8 @@ impl DeploymentFacts {
             (condition::READY, observed.ready(&installation)),
         ];
         for (kind, told) in told {
-            // The code that `--wait` and scripts decide by. Messages of RukPak's own conditions stay as RukPak has them.
+            // `--wait` and scripts read the code. Messages of RukPak's own conditions are
+            // unchanged.
             let message = match failure {
                 Some(failure) if kind == condition::READY && !self.is_paused => {
                     format!("{} [{}]", told.message, failure.code.id)

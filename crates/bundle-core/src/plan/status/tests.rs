@@ -168,7 +168,7 @@ fn after(facts: &DeploymentFacts, before: &[Condition]) -> Vec<String> {
 
 #[test]
 #[rustfmt::skip]
-fn conditions_follow_from_what_was_found_out() {
+fn conditions_depend_on_facts() {
     let (unpacked, succeeded) = ("True UnpackSuccessful", "True InstallationSucceeded");
     let (unasked, allowed) = ("Unknown NotAsked", "True RequesterMay");
     let (approved, none) = ("True Approved", "True NotRequired");
@@ -215,7 +215,7 @@ fn conditions_follow_from_what_was_found_out() {
 }
 
 #[test]
-fn conditions_that_nobody_looked_at_stay_as_they_were() {
+fn conditions_without_facts_are_unchanged() {
     let stands = [
         before(
             condition::HAS_VALID_BUNDLE,
@@ -250,13 +250,13 @@ fn conditions_that_nobody_looked_at_stay_as_they_were() {
             "True Approved"
         ]
     );
-    // What was found out before about the rights decides what becomes of drift.
+    // The stored permission result decides the correction of drift.
     let changes = failed.conditions(&stands, GENERATION);
     let drifted = changes
         .iter()
         .find(|change| change.kind == condition::DRIFTED);
     let message = &drifted.unwrap().message;
-    assert!(message.contains("has lost rights"), "{message}");
+    assert!(message.contains("lost required permissions"), "{message}");
     // A failure before the Bundle was looked at is one of what is installed.
     let found = after(&facts("sI"), &stands);
     assert_eq!(found[1], "False UpgradeFailed");
@@ -285,7 +285,7 @@ fn installation_of_an_earlier_generation_is_not_ready() {
 }
 
 #[test]
-fn rights_of_this_reconcile_count_before_those_of_the_status() {
+fn permission_result_of_this_reconcile_overrides_the_stored_condition() {
     let authorized = [before(condition::AUTHORIZED, State::True, "Delegated", 1)];
     let refused = [before(
         condition::AUTHORIZED,
@@ -334,7 +334,7 @@ fn at_most_one_change_of_each_condition() {
 
 #[test]
 #[rustfmt::skip]
-fn stopped_objects_say_why_and_claim_nothing() {
+fn stopped_objects_have_a_reason_and_unknown_health() {
     let told = |changes: Vec<ConditionChange>| -> Vec<String> {
         changes
             .iter()

@@ -1,87 +1,91 @@
-//! The plan of a reconcile of a BundleDeployment: from what is known, the steps that are left, in their order. The outcome of a step may change the plan, so it
-//! is made again after each; it is also what a client can show without doing anything.
-//! Not here: doing a step (webhook::reconcile), or what the conditions tell (summary).
+//! Plan of a reconcile of a BundleDeployment: its remaining steps in order, computed from the
+//! observed facts. The outcome of a step can change the plan, so it is computed again after each
+//! step. Clients can show the same plan. The steps are executed in webhook::reconcile; `status`
+//! computes the conditions.
 
 use std::collections::BTreeSet;
 
-/// Content that the process knows to be in place. After a restart it knows nothing of it.
+/// Content whose objects are applied, as far as this process knows. Unknown after a restart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub enum InPlace {
-    /// Nothing is known.
+    /// Unknown.
     #[default]
     Unknown,
-    /// Other content, or the same with other settings.
+    /// Other content, or the same content with other settings.
     Other,
-    /// The content that is wanted, with the settings of the spec.
+    /// The wanted content, with the settings of the spec.
     Wanted,
 }
 
-/// A step towards the wanted content.
+/// Step of an installation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum InstallStep {
-    /// Tell the error of the last attempt, which is not repeated yet.
+    /// Report the error of the last attempt, which is not repeated yet.
     TellHeldError,
-    /// Compare the content with what was installed from the same template before.
+    /// Compare the content with the content that was installed from the same template.
     CheckContent,
-    /// Read the content, and prepare its objects.
+    /// Read the content, and render its objects.
     Render,
-    /// Check that the class lets the objects land where they would.
+    /// Check that the objects are inside the targets of the class.
     CheckTargets,
-    /// Ask whether the content is approved, if the class asks for an approval.
+    /// Check the approval, if the class requires one.
     AskApproval,
-    /// Check that the class takes content from its source.
+    /// Check that the class allows the source.
     CheckSource,
-    /// Verify the signatures of the content by the present policies.
+    /// Verify the signatures of the content against the current policies.
     Verify,
-    /// Ask whether the requesters may do what the installation does, and try it.
+    /// Check the requesters' permissions for the installation, by access reviews and dry runs.
     Authorize,
-    /// Ask about the requesters' permissions again, since the answer is too old for a write.
+    /// Check the requesters' permissions again, because the last result is too old for a write.
     AuthorizeAgain,
-    /// Check that spec, class and policies are still those that the decision is made from, and ask
-    /// again whether the content is approved.
+    /// Check that spec, class and policies are unchanged since the decision, and check the approval
+    /// again.
     CheckBasisOfDecision,
-    /// Record that the class, with its present terms, decided about content that is installed already.
+    /// Record that the class, with its current terms, decided about content that is already
+    /// installed.
     RecordDecision,
-    /// Watch the kinds of the content that are served.
+    /// Watch the kinds of the content that are already served.
     Watch,
-    /// Read the objects one by one. Those that are not as the content says have drifted.
+    /// Read each object. Objects that differ from the content have drifted.
     FindDrift,
-    /// Compare the objects with what is recorded that the last apply left.
+    /// Compare the objects with the fingerprints that were recorded after the last apply.
     Compare,
-    /// Take the objects to be as they are recorded.
+    /// Use the recorded fingerprints as the state of the objects.
     TakeAsRecorded,
-    /// Check spec, class, policies and approval again right before the first write, however recent the
-    /// answer about permissions is: a registry can stall the steps before it.
+    /// Check spec, class, policies and approval immediately before the first write, even if the
+    /// permission check is recent: a slow registry can delay the steps before it.
     CheckBasis,
     /// Record the objects, then apply them phase by phase. Phases after Namespaces and
-    /// CustomResourceDefinitions begin once those are established.
+    /// CustomResourceDefinitions start once those are established.
     Apply,
-    /// Delete recorded objects that the content does not have.
+    /// Delete recorded objects that are not part of the content.
     Prune,
     /// Record that the content is installed.
     RecordInstalled,
-    /// Watch all kinds of the content, and no others.
+    /// Watch all kinds of the content, and stop all other watches.
     WatchAll,
 }
 
-/// A step after the installation: of keeping what is installed.
+/// Step of the maintenance of installed content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum UpkeepStep {
-    /// Tell whether the content is approved. Nothing depends on it.
+    /// Report the approval of the content. It has no other effect.
     TellApproval,
-    /// Restore what drifted from the wanted content, and look at health.
+    /// Restore drift from the wanted content, and check health.
     Keep,
-    /// Restore objects that an interrupted installation applied, and all others as they were installed before.
+    /// Restore the objects that an interrupted installation applied to the new content, and all
+    /// others to the previously installed content.
     KeepPartly,
-    /// Restore what drifted from the content that was installed before.
+    /// Restore drift from the previously installed content.
     KeepFormer,
-    /// Ask, if it is time, whether the requesters may still do what the installation does.
+    /// Check, if it is due, that the requesters still have the permissions for the installation.
     CheckRights,
-    /// Delete Bundles that nothing needs any more.
+    /// Delete Bundles that are no longer needed.
     DeleteOldBundles,
 }
 
-/// Facts of a reconcile, known once class, requesters, inventory and the Bundle of the template are read.
+/// Facts of a reconcile, known after class, requesters, inventory and the Bundle of the template
+/// are read.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[expect(
     clippy::struct_excessive_bools,
@@ -92,40 +96,42 @@ pub struct Observed {
     pub is_paused: bool,
     /// True if `spec.drift.mode` is `Correct`.
     pub corrects_drift: bool,
-    /// True if the content of the Bundle of the template is known.
+    /// True if the Bundle of the template is unpacked.
     pub is_unpacked: bool,
-    /// The content that was in place when the reconcile began.
+    /// Applied content at the start of the reconcile.
     pub in_place: InPlace,
-    /// True if the inventory recorded then that the wanted content was installed completely, by the same ServiceAccount and into the same namespace.
+    /// True if the inventory recorded at the start that the wanted content was installed
+    /// completely, by the same ServiceAccount and into the same namespace.
     pub is_installed: bool,
-    /// True if the inventory recorded then that an installation had begun, and not that it was complete.
+    /// True if the inventory recorded at the start an installation that is not complete.
     pub is_unfinished: bool,
-    /// True if the inventory recorded then that the class, with its present terms, decided about the wanted content.
+    /// True if the inventory recorded at the start that the class, with its current terms, decided
+    /// about the wanted content.
     pub is_decided: bool,
-    /// True if the Bundle of the template is the one that the inventory named then as installed.
+    /// True if the inventory recorded at the start the Bundle of the template as installed.
     pub is_active: bool,
-    /// True if the same attempt failed before and is not repeated yet.
+    /// True if the same attempt failed before and is not due yet.
     pub is_held: bool,
-    /// The outcome of [`InstallStep::Compare`].
+    /// Result of [`InstallStep::Compare`].
     pub is_as_recorded: Option<bool>,
-    /// True if the answer of [`InstallStep::Authorize`] is too old for a write.
+    /// True if the result of [`InstallStep::Authorize`] is too old for a write.
     pub is_authorization_old: bool,
-    /// The steps of this reconcile that were done.
+    /// Completed steps of this reconcile.
     pub done: BTreeSet<InstallStep>,
 }
 
-/// Facts that are known once the steps of [`Observed::installation`] were done, or one of them failed.
+/// Facts that are known after the steps of [`Observed::installation`] succeeded or one failed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Outcome {
-    /// True if the wanted content is in place.
+    /// True if the wanted content is applied completely.
     pub is_in_place: bool,
     /// True if an installation ended before all objects were applied.
     pub is_partly_applied: bool,
-    /// True if this reconcile changed something to get the content in place.
+    /// True if this reconcile changed the cluster to apply the content.
     pub has_changed: bool,
 }
 
-/// The steps after everything was applied.
+/// Steps after the apply.
 const COMPLETION: [InstallStep; 3] = [
     InstallStep::Prune,
     InstallStep::RecordInstalled,
@@ -133,18 +139,20 @@ const COMPLETION: [InstallStep; 3] = [
 ];
 
 impl Observed {
-    /// True if everything about the wanted content was decided, done and recorded before.
+    /// Returns true if the wanted content is completely installed, decided and recorded.
     fn is_recorded(&self) -> bool {
         self.is_installed && self.is_decided && self.is_active && !self.is_unfinished
     }
 
-    /// True if the class, with its present terms, has not decided yet about this content, or it was never installed.
+    /// Returns true if the content was never installed, or if the class, with its current terms,
+    /// has not decided about it.
     pub fn is_first(&self) -> bool {
         !self.is_decided || !self.is_installed
     }
 
-    /// Returns the steps that are left until the wanted content is in place, as far as they are known: none of them follows a step that failed, and the list
-    /// ends with [`InstallStep::Compare`] if its outcome decides what follows.
+    /// Returns the remaining steps until the wanted content is applied. A step runs only if all
+    /// earlier steps succeeded. The list ends with [`InstallStep::Compare`] if the following steps
+    /// depend on its result.
     pub fn installation(&self) -> Vec<InstallStep> {
         let mut steps = self.whole_installation();
         steps.retain(|step| !self.done.contains(step));
@@ -161,12 +169,12 @@ impl Observed {
         }
         let mut steps = vec![InstallStep::CheckContent, InstallStep::Render];
         if is_in_place && self.is_decided {
-            // The last time it went wrong after everything had been applied. Rights may have been withdrawn since.
+            // The last attempt failed after the apply. Permissions may have been withdrawn since.
             steps.push(InstallStep::Authorize);
             steps.extend(COMPLETION);
             return steps;
         }
-        // A registry decides how long it takes: it is asked before the rights.
+        // A registry can respond slowly, so it is contacted before the permission check.
         steps.extend([InstallStep::CheckTargets, InstallStep::AskApproval]);
         if self.is_first() {
             steps.extend([
@@ -188,7 +196,7 @@ impl Observed {
             }
         }
         steps.push(InstallStep::Watch);
-        // What an interrupted installation left beside the recorded content is not compared.
+        // Objects of an interrupted installation are not compared with the recorded content.
         if self.in_place == InPlace::Unknown && self.is_installed && !self.is_unfinished {
             if !self.corrects_drift {
                 steps.push(InstallStep::FindDrift);
@@ -216,14 +224,15 @@ impl Observed {
 }
 
 impl Outcome {
-    /// Returns the steps after the installation. [`UpkeepStep::CheckRights`] follows only if nothing failed before it.
+    /// Returns the steps after the installation. [`UpkeepStep::CheckRights`] runs only if all
+    /// earlier steps succeeded.
     pub fn upkeep(self) -> Vec<UpkeepStep> {
         let keep = if self.is_in_place {
             UpkeepStep::Keep
         } else if self.is_partly_applied {
             UpkeepStep::KeepPartly
         } else {
-            // While new content is on its way, or may not be installed, the old is kept as it was.
+            // While new content is not applied, the previous content is maintained.
             UpkeepStep::KeepFormer
         };
         let mut steps = vec![UpkeepStep::TellApproval, keep];

@@ -43,7 +43,7 @@ fn steps(parts: &[&[InstallStep]]) -> Vec<InstallStep> {
 }
 
 #[test]
-fn installation_follows_from_what_is_known() {
+fn installation_steps_depend_on_observed_facts() {
     let all = steps(&[&BEGIN, &ASK, &FIRST, &[Watch], &INSTALL]);
     let again = steps(&[&BEGIN, &ASK, &[Watch, Authorize], &INSTALL]);
     let found_again = steps(&[&BEGIN, &ASK, &[Watch, Compare]]);
@@ -206,7 +206,7 @@ fn installation_follows_from_what_is_known() {
 }
 
 #[test]
-fn steps_that_were_done_are_not_repeated_and_the_order_stays() {
+fn completed_steps_are_not_repeated_and_the_order_is_unchanged() {
     for facts in ["u", "uoid", "uidac", "uiacn", "uwd", "ut"] {
         let mut now = observed(facts);
         let planned = now.installation();
@@ -219,7 +219,7 @@ fn steps_that_were_done_are_not_repeated_and_the_order_stays() {
 }
 
 #[test]
-fn outcome_of_the_comparison_decides_what_follows() {
+fn steps_after_the_comparison_depend_on_its_result() {
     let mut now = observed("uidac");
     now.done.extend(now.installation());
     for (outcome, expected) in [
@@ -232,7 +232,7 @@ fn outcome_of_the_comparison_decides_what_follows() {
 }
 
 #[test]
-fn upkeep_follows_from_the_outcome_of_the_installation() {
+fn maintenance_depends_on_the_outcome_of_the_installation() {
     for (in_place, partly, changed, expected) in [
         (true, false, false, vec![TellApproval, Keep, CheckRights]),
         (true, true, false, vec![TellApproval, Keep, CheckRights]),
@@ -310,7 +310,7 @@ fn everything() -> impl Iterator<Item = Observed> {
 }
 
 #[test]
-fn every_plan_keeps_the_order_that_security_needs() {
+fn every_plan_has_the_order_that_security_requires() {
     for observed in everything() {
         let plan = observed.installation();
         let at = |step| plan.iter().position(|found| *found == step);

@@ -42,7 +42,7 @@ type Row = (
 );
 
 #[test]
-fn conditions_follow_from_what_is_known() {
+fn conditions_depend_on_observed_objects() {
     use Correction::{Paused, Reported, Restored, RightsWithdrawn};
     use Coverage::{All, NotLookedAt, Nothing, Partly};
     use State::{False, True, Unknown};
@@ -138,7 +138,7 @@ fn ready_is_never_true_while_an_object_is_missing() {
 }
 
 #[test]
-fn message_names_what_is_fought_over() {
+fn message_has_objects_that_another_actor_changes_back() {
     let drifted = keys(&["ConfigMap/n/a", "ConfigMap/n/b"]);
     let observed = Observed {
         coverage: Coverage::All,
@@ -151,6 +151,6 @@ fn message_names_what_is_fought_over() {
     };
     assert_eq!(
         observed.drifted().message,
-        "being restored: ConfigMap/n/a, ConfigMap/n/b; restored with pauses of up to 30 s, since somebody keeps changing it back: ConfigMap/n/b"
+        "being restored: ConfigMap/n/a, ConfigMap/n/b; restored with a delay of up to 30 s, because another client changes them back: ConfigMap/n/b"
     );
 }

@@ -50,7 +50,7 @@ fn rule(account: ActingAccount, authorization: &str) -> ConsentRule {
 }
 
 #[test]
-fn objects_go_step_by_step_and_the_next_step_waits_for_those_before() {
+fn each_step_waits_until_the_objects_of_the_previous_step_are_gone() {
     let mut progress = Progress::new([free(&namespace()), free(&config("a"))], []);
     assert_eq!(progress.next(), Next::Delete(vec![config("a")]));
     assert_eq!(progress.going(&[config("a")]), [config("a")]);
@@ -67,7 +67,7 @@ fn objects_go_step_by_step_and_the_next_step_waits_for_those_before() {
 }
 
 #[test]
-fn reasons_to_stay_are_joined_and_a_finalizer_counts_before_them() {
+fn reasons_are_joined_and_finalizers_override_them() {
     let (first, second) = (config("a"), config("b"));
     let progress = Progress::new(
         [free(&first), held(&second)],
@@ -85,7 +85,7 @@ fn reasons_to_stay_are_joined_and_a_finalizer_counts_before_them() {
 }
 
 #[test]
-fn result_of_a_removal_follows_from_what_is_left() {
+fn result_of_a_removal_depends_on_remaining_objects() {
     use ActingAccount::{Former, Granted, Withdrawn};
     let inside = config("a");
     let outside = id("ConfigMap", Some("other"), "a");
@@ -129,7 +129,7 @@ fn result_of_a_removal_follows_from_what_is_left() {
 }
 
 #[test]
-fn prune_names_what_stays_and_waits_only_for_what_is_going() {
+fn prune_warns_about_remaining_objects_and_waits_only_for_deletions() {
     let (config, namespace) = (config("web"), namespace());
     let progress = |held_by: Vec<String>, kept| {
         Progress::new([(config.clone(), held_by), free(&namespace)], kept)
@@ -140,7 +140,7 @@ fn prune_names_what_stays_and_waits_only_for_what_is_going() {
         refused.prune_warnings(&[]),
         [
             "ConfigMap/team-a/web is no longer part of the content and stays: ana may not delete it",
-            "Namespace/team-a is no longer part of the content and stays: objects that stay need it",
+            "Namespace/team-a is no longer part of the content and stays: remaining objects depend on it",
         ]
     );
     let waiting = progress(vec!["example.com/hold".to_owned()], vec![]);
@@ -149,8 +149,8 @@ fn prune_names_what_stays_and_waits_only_for_what_is_going() {
         message.ends_with("to go: ConfigMap/team-a/web"),
         "{message}"
     );
-    assert!(waiting.prune_warnings(&[])[0].contains("finalizers of others hold it"));
-    // Nothing needs that it goes.
+    assert!(waiting.prune_warnings(&[])[0].contains("waits for finalizers of other controllers"));
+    // No other object waits for its deletion.
     let last = Progress::new([free(&namespace)], []);
     let going = [namespace.clone()];
     assert_eq!(last.unpruned(&going), None);

@@ -47,7 +47,7 @@ fn observed(facts: &str) -> ObservedRemoval {
 }
 
 #[test]
-fn removal_follows_from_what_is_known() {
+fn removal_steps_depend_on_observed_facts() {
     let accepted = |parts: &[&[RemovalStep]]| [&ACCEPT[..], &parts.concat()].concat();
     let empty = [&[ForgetReplacedNamespaces][..], &END].concat();
     let asks = accepted(&[&[FindObjects, FindDefinitionsInUse]]);
@@ -121,7 +121,7 @@ fn removal_follows_from_what_is_known() {
 }
 
 #[test]
-fn steps_that_were_done_are_not_repeated_and_the_order_stays() {
+fn completed_steps_are_not_repeated_and_the_order_is_unchanged() {
     for facts in ["f", "fe", "fsux", "fsuky", "fsud", "fsw", "fsou", "fson"] {
         let mut now = observed(facts);
         let planned = now.steps();
@@ -156,7 +156,7 @@ fn everything() -> impl Iterator<Item = ObservedRemoval> {
 }
 
 #[test]
-fn every_plan_keeps_the_order_that_security_needs() {
+fn every_plan_has_the_order_that_security_requires() {
     let deletions = [DeleteObjects, DeleteCreatedNamespaces];
     let releases = [
         ReleaseObjects,
