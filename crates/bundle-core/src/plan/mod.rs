@@ -15,7 +15,6 @@ pub mod health;
 pub mod ignore;
 pub mod inventory;
 pub mod jobs;
-pub mod names;
 pub mod ownership;
 pub mod phases;
 pub mod pivot;

@@ -1,28 +1,7 @@
 //! History of revisions, and the old Bundles that are deleted after an upgrade.
 
-use serde::{Deserialize, Serialize};
-
-/// One content that was installed.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Revision {
-    /// Name of its Bundle.
-    pub bundle: String,
-    /// Digest of its content.
-    pub digest: String,
-    /// Version that its package states.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub version: Option<String>,
-    /// When it was first installed completely; RFC 3339.
-    pub installed_at: String,
-    /// `Active` or `Superseded`.
-    pub state: String,
-}
-
-/// The state of the revision that is installed.
-pub const ACTIVE: &str = "Active";
-/// The state of every other one.
-pub const SUPERSEDED: &str = "Superseded";
+use bundle_api::deployment_status::{Revision, RevisionState};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 /// Returns the history after `bundle` is installed. `bundle` comes first and is the only active
 /// revision; the newest `history` superseded revisions follow.
@@ -32,24 +11,24 @@ pub fn installed(
     digest: &str,
     version: Option<&str>,
     history: usize,
-    now: &str,
+    now: &Time,
 ) -> Vec<Revision> {
-    let same = revisions
-        .first()
-        .filter(|first| first.bundle == bundle && first.digest == digest && first.state == ACTIVE);
+    let same = revisions.first().filter(|first| {
+        first.bundle == bundle && first.digest == digest && first.state == RevisionState::Active
+    });
     let active = Revision {
         bundle: bundle.to_owned(),
         digest: digest.to_owned(),
         version: version.map(str::to_owned),
-        installed_at: same.map_or_else(|| now.to_owned(), |first| first.installed_at.clone()),
-        state: ACTIVE.to_owned(),
+        installed_at: same.map_or_else(|| Some(now.clone()), |first| first.installed_at.clone()),
+        state: RevisionState::Active,
     };
     let older = revisions
         .iter()
         .filter(|revision| revision.bundle != bundle)
         .take(history)
         .map(|revision| Revision {
-            state: SUPERSEDED.to_owned(),
+            state: RevisionState::Superseded,
             ..revision.clone()
         });
     std::iter::once(active).chain(older).collect()
@@ -105,12 +84,19 @@ pub fn to_delete<'a>(
 
 #[cfg(test)]
 mod tests {
+    use RevisionState::{Active, Superseded};
+    use k8s_openapi::jiff::Timestamp;
+
     use super::*;
 
-    fn names(revisions: &[Revision]) -> Vec<(&str, &str)> {
+    fn at(second: i64) -> Time {
+        Time(Timestamp::from_second(second).unwrap())
+    }
+
+    fn names(revisions: &[Revision]) -> Vec<(&str, RevisionState)> {
         revisions
             .iter()
-            .map(|revision| (revision.bundle.as_str(), revision.state.as_str()))
+            .map(|revision| (revision.bundle.as_str(), revision.state))
             .collect()
     }
 
@@ -128,55 +114,48 @@ mod tests {
     #[test]
     fn newest_revision_comes_first_and_history_is_bounded() {
         let mut revisions = Vec::new();
-        for (index, bundle) in ["a", "b", "c", "d"].into_iter().enumerate() {
-            revisions = installed(
-                &revisions,
-                bundle,
-                bundle,
-                Some("1.0.0"),
-                2,
-                &format!("t{index}"),
-            );
+        for (index, bundle) in (0..).zip(["a", "b", "c", "d"]) {
+            revisions = installed(&revisions, bundle, bundle, Some("1.0.0"), 2, &at(index));
         }
         assert_eq!(
             names(&revisions),
-            [("d", ACTIVE), ("c", SUPERSEDED), ("b", SUPERSEDED)]
+            [("d", Active), ("c", Superseded), ("b", Superseded)]
         );
-        assert_eq!(revisions[0].installed_at, "t3");
+        assert_eq!(revisions[0].installed_at, Some(at(3)));
     }
 
     #[test]
     fn reinstallation_keeps_the_history_and_rollback_moves_the_revision_to_the_top() {
-        let once = installed(&[], "a", "1", None, 5, "t0");
-        assert_eq!(installed(&once, "a", "1", None, 5, "t1"), once);
+        let once = installed(&[], "a", "1", None, 5, &at(0));
+        assert_eq!(installed(&once, "a", "1", None, 5, &at(1)), once);
         let back = installed(
-            &installed(&once, "b", "2", None, 5, "t1"),
+            &installed(&once, "b", "2", None, 5, &at(1)),
             "a",
             "1",
             None,
             5,
-            "t2",
+            &at(2),
         );
-        assert_eq!(names(&back), [("a", ACTIVE), ("b", SUPERSEDED)]);
-        assert_eq!(back[0].installed_at, "t2");
+        assert_eq!(names(&back), [("a", Active), ("b", Superseded)]);
+        assert_eq!(back[0].installed_at, Some(at(2)));
     }
 
     #[test]
     fn deletes_only_bundles_outside_of_history_wanted_and_active() {
         let revisions = installed(
-            &installed(&[], "a", "1", None, 5, "t0"),
+            &installed(&[], "a", "1", None, 5, &at(0)),
             "b",
             "2",
             None,
             5,
-            "t1",
+            &at(1),
         );
         let owned = owned(&["a", "b", "broken", "c"]);
         assert_eq!(
             to_delete(&owned, "c", Some("b"), &revisions, false),
             Vec::<&str>::new()
         );
-        let revisions = installed(&revisions, "c", "3", None, 1, "t2");
+        let revisions = installed(&revisions, "c", "3", None, 1, &at(2));
         assert_eq!(
             to_delete(&owned, "c", Some("c"), &revisions, true),
             ["a", "broken"]

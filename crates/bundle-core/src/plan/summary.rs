@@ -3,8 +3,9 @@
 
 use std::collections::BTreeMap;
 
+use bundle_api::names::reason;
+
 use super::conditions::{State, some_of};
-use super::names::reason;
 
 /// Reasons of conditions.
 const BLIND: &str = reason::CREATE_DYNAMIC_WATCH_FAILED;

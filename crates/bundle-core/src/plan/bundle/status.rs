@@ -1,8 +1,9 @@
 //! Phase and conditions of a Bundle, from the outcome of its reconcile.
 
+use bundle_api::names::{self, condition, reason};
+
 use crate::diagnostic::{Code, codes};
 use crate::plan::conditions::{ConditionChange, State};
-use crate::plan::names::{condition, phase, reason};
 use crate::reference::Digest;
 
 /// `status.phase` of a Bundle.
@@ -20,9 +21,9 @@ impl Phase {
     /// Returns the value of `status.phase`.
     pub fn as_str(self) -> &'static str {
         match self {
-            Self::Unpacking => phase::UNPACKING,
-            Self::Failing => phase::FAILING,
-            Self::Unpacked => phase::UNPACKED,
+            Self::Unpacking => names::PHASE_UNPACKING,
+            Self::Failing => names::PHASE_FAILING,
+            Self::Unpacked => names::PHASE_UNPACKED,
         }
     }
 }

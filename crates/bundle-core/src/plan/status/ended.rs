@@ -1,9 +1,10 @@
 //! Conditions of a BundleDeployment without an installation: it was not admitted, its class is
 //! missing, or it is being deleted.
 
+use bundle_api::names::condition;
+
 use super::NOT_LOOKED_AT;
 use crate::plan::conditions::{ConditionChange, State};
-use crate::plan::names::condition;
 use crate::plan::removal::REMOVING;
 
 /// Returns the conditions of an object that was written while admission was off, or that cannot be

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use bundle_api::names::{condition, reason};
+
 use crate::diagnostic::{Code, codes};
 use crate::plan::conditions::{ConditionChange, State};
-use crate::plan::names::{condition, reason};
 use crate::plan::summary::Coverage;
 
 /// Facts of one reconcile. By default, nothing was observed.

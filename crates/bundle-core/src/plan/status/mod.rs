@@ -8,8 +8,10 @@ mod facts;
 pub use ended::{class_missing, not_admitted, removing};
 pub use facts::{ApprovalFact, BundleFact, DeploymentFacts, Failure, ObjectFacts, RightsFact};
 
-use super::conditions::{Condition, ConditionChange, State};
-use super::names::{condition, reason};
+use bundle_api::names::{condition, reason};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+
+use super::conditions::{ConditionChange, State};
 use super::summary::{Correction, Installation, Observed};
 
 /// Message of conditions without facts.
@@ -34,12 +36,12 @@ struct Value<'a> {
 
 impl Changes<'_> {
     fn get(&self, kind: &str) -> Option<Value<'_>> {
-        let before = self.before.iter().find(|before| before.kind == kind);
+        let before = self.before.iter().find(|before| before.type_ == kind);
         let before = before.map(|before| Value {
-            state: before.status,
+            state: State::of(before),
             reason: &before.reason,
             message: &before.message,
-            is_present: before.observed_generation == self.generation,
+            is_present: before.observed_generation == Some(self.generation),
         });
         let mut changes = self.made.iter().rev();
         changes
@@ -106,8 +108,8 @@ impl DeploymentFacts {
         let changed = self.rights.as_ref().map(|rights| rights.condition().state);
         let before = before
             .iter()
-            .find(|before| before.kind == condition::AUTHORIZED)
-            .map(|before| before.status);
+            .find(|before| before.type_ == condition::AUTHORIZED)
+            .map(State::of);
         changed.or(before) == Some(State::True)
     }
 

@@ -1,5 +1,8 @@
 //! Truth tables: what a reconcile found out, and the conditions that follow.
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::Timestamp;
+
 use super::*;
 use crate::diagnostic::codes;
 use crate::plan::summary::Coverage;
@@ -9,12 +12,12 @@ const NAME: &str = "web-abc";
 
 fn before(kind: &str, status: State, found: &str, generation: i64) -> Condition {
     Condition {
-        kind: kind.to_owned(),
-        status,
+        type_: kind.to_owned(),
+        status: status.as_str().to_owned(),
         reason: found.to_owned(),
         message: "before".to_owned(),
-        observed_generation: generation,
-        last_transition_time: "t".to_owned(),
+        observed_generation: Some(generation),
+        last_transition_time: Time(Timestamp::UNIX_EPOCH),
     }
 }
 
@@ -156,10 +159,10 @@ fn after(facts: &DeploymentFacts, before: &[Condition]) -> Vec<String> {
         .iter()
         .map(|kind| {
             let after = changes.iter().find(|change| change.kind == *kind);
-            let before = before.iter().find(|before| before.kind == *kind);
+            let before = before.iter().find(|before| before.type_ == *kind);
             match (after, before) {
                 (Some(change), _) => format!("{:?} {}", change.state, change.reason),
-                (None, Some(before)) => format!("{:?} {}", before.status, before.reason),
+                (None, Some(before)) => format!("{} {}", before.status, before.reason),
                 (None, None) => "-".to_owned(),
             }
         })
