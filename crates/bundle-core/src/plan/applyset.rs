@@ -6,45 +6,12 @@ use std::collections::BTreeSet;
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use sha2::{Digest as _, Sha256};
 
+use crate::object::GroupKind;
+
 /// Returns the ApplySet id for this parent object; a label value.
 pub fn id(name: &str, namespace: &str, kind: &str, group: &str) -> String {
     let hash = Sha256::digest(format!("{name}.{namespace}.{kind}.{group}"));
     format!("applyset-{}-v1", URL_SAFE_NO_PAD.encode(hash))
-}
-
-/// API group and kind: `Deployment.apps` or `ConfigMap`.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct GroupKind {
-    /// API group; empty for the core group.
-    pub group: String,
-    /// Kind.
-    pub kind: String,
-}
-
-impl GroupKind {
-    /// Returns the pair of group and kind.
-    pub fn new(group: impl Into<String>, kind: impl Into<String>) -> Self {
-        Self {
-            group: group.into(),
-            kind: kind.into(),
-        }
-    }
-
-    /// Parses `Kind.group` or `Kind`.
-    pub fn parse(text: &str) -> Self {
-        let (kind, group) = text.split_once('.').unwrap_or((text, ""));
-        Self::new(group, kind)
-    }
-}
-
-impl std::fmt::Display for GroupKind {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.kind)?;
-        if !self.group.is_empty() {
-            write!(f, ".{}", self.group)?;
-        }
-        Ok(())
-    }
 }
 
 /// Returns the value of the parent's annotation `applyset.kubernetes.io/contains-group-kinds`.

@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn message_names_some_objects_and_what_could_not_be_listed() {
+    fn message_has_some_objects_and_kinds_that_could_not_be_listed() {
         let texts = |texts: &[&str]| {
             texts
                 .iter()

@@ -379,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn revision_ignores_status_updates_where_generations_count() {
+    fn revision_ignores_status_updates_of_kinds_with_generations() {
         for (group, kind, counts) in [
             ("apps", "Deployment", true),
             ("batch", "CronJob", true),

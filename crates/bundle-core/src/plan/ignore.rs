@@ -5,22 +5,8 @@ use serde_json::{Map, Value};
 
 use crate::object::ObjectId;
 
-use super::{applyset::GroupKind, drift::Entry};
-
-/// One rule of `spec.drift.ignore`. An absent property matches all objects.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Rule {
-    /// Kind of the objects.
-    pub kind: Option<GroupKind>,
-    /// Namespace of the objects.
-    pub namespace: Option<String>,
-    /// Name of the objects.
-    pub name: Option<String>,
-    /// Fields that keep their value on the cluster, as JSON pointers.
-    pub fields: Vec<String>,
-    /// Field manager that keeps all fields that it owns.
-    pub manager: Option<String>,
-}
+use super::drift::Entry;
+pub use crate::review::deployment::IgnoreRule as Rule;
 
 impl Rule {
     /// Returns true if the rule applies to this object. No rule applies to roles and bindings:
@@ -181,6 +167,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::object::GroupKind;
 
     fn id() -> ObjectId {
         ObjectId {

@@ -18,7 +18,6 @@ pub mod jobs;
 pub mod ownership;
 pub mod phases;
 pub mod pivot;
-pub mod rejection;
 pub mod removal;
 pub mod replace;
 pub mod replacement_trial;

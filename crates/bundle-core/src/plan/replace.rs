@@ -6,23 +6,12 @@ use crate::diagnostic::codes;
 use crate::object::ObjectId;
 
 use super::conditions::some_of;
+pub use crate::review::deployment::ReplacePolicy;
 
 /// The annotation of an object in the content that overrides `spec.rollout.replace`.
 pub const ANNOTATION: &str = "core.rukpak.io/replace";
 /// Largest number of fields in a message.
 const FIELDS: usize = 5;
-
-/// Policy for the replacement of objects with immutable fields.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum ReplacePolicy {
-    /// Replace whenever such a field changes.
-    Always,
-    /// Replace only Jobs that have completed or failed.
-    #[default]
-    IfCompleted,
-    /// Never replace.
-    Never,
-}
 
 impl ReplacePolicy {
     /// Parses the annotation; `None` if the value is invalid.

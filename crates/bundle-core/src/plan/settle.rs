@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn object_gets_namespace_and_labels_and_loses_what_a_server_fills_in() {
+    fn sets_namespace_and_labels_and_removes_fields_of_the_server() {
         let exported =
             json!({"metadata": {"name": "x", "uid": "1", "labels": {"app": "a"}}, "status": {}});
         let settled = |namespace, labels: &[(&str, &str)]| {

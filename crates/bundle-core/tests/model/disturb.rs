@@ -4,7 +4,7 @@ use bundle_core::plan::removal::steps::Handling;
 
 use super::state::{Drift, Objects, Reconcile, State};
 
-/// A change that somebody or something makes.
+/// Change by another actor.
 type Disturbance = fn(&mut State);
 
 /// Changes that anybody may undo: each is a disturbance of its own.
@@ -29,7 +29,7 @@ const DISTURBANCES: [Disturbance; 24] = [
     |state| state.cluster.is_allowed = !state.cluster.is_allowed,
     |state| state.cluster.is_approved = !state.cluster.is_approved,
     |state| state.cluster.is_impersonated = !state.cluster.is_impersonated,
-    // A tag moved, and somebody deleted the Bundle, so that it was made anew.
+    // A tag moved, and a user deleted the Bundle, so that it was created again.
     |state| {
         for content in 0..2 {
             if state.record.was_installed[content] {

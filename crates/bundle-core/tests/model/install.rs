@@ -10,7 +10,7 @@ impl Run {
     pub(crate) fn begin(state: &State) -> Self {
         let (cluster, record) = (&state.cluster, &state.record);
         let wanted = cluster.wanted;
-        // A Bundle that was made anew has another digest and the same name.
+        // A Bundle that was created again has another digest and the same name.
         let is_moved = cluster.is_moved[usize::from(wanted)];
         let is_active = record.installed == Some(wanted);
         Self {
@@ -105,7 +105,7 @@ impl State {
         })
     }
 
-    /// Asks about the rights, and notes the answer.
+    /// Checks the permissions, and records the result.
     fn authorize(&self, run: &mut Run) -> bool {
         let is_allowed = self.cluster.is_allowed && self.cluster.is_impersonated;
         run.was_allowed = is_allowed;
@@ -148,7 +148,7 @@ impl State {
                 true
             }
             InstallStep::Compare => {
-                // Nobody looks for objects of other contents.
+                // Objects of other contents are not read.
                 let is_complete = self.cluster.objects[wanted] == Objects::All;
                 let is_as_left = self.cluster.drift == Drift::None;
                 run.is_as_recorded = Some(is_complete && is_as_left);
@@ -183,7 +183,7 @@ impl State {
                     Objects::All,
                     "pruned before the successor was applied: {self:?}"
                 );
-                assert!(run.was_allowed, "pruned without rights: {self:?}");
+                assert!(run.was_allowed, "pruned without permissions: {self:?}");
                 state.delete(other);
                 true
             }
@@ -229,7 +229,7 @@ impl State {
 
     /// Records all objects, before the first one is applied.
     fn begin_apply(&mut self, run: &Run) {
-        assert!(run.was_allowed, "applied without rights: {self:?}");
+        assert!(run.was_allowed, "applied without permissions: {self:?}");
         let wanted = usize::from(run.wanted);
         let is_other_content = self.cluster.is_moved[wanted] && self.record.was_installed[wanted];
         assert!(
@@ -334,7 +334,7 @@ impl State {
                 };
             }
             Some(UpkeepStep::Keep) => state.keep(&mut run),
-            // Rights are asked again only if nothing failed before.
+            // Permissions are checked again only if no step failed before.
             Some(UpkeepStep::CheckRights) if !run.has_failed => {
                 if self.cluster.is_allowed && self.cluster.is_impersonated {
                     run.rights = Answer::Yes;

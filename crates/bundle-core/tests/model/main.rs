@@ -64,7 +64,7 @@ fn a_million_states_on_long_paths_keep_the_invariants_and_converge() {
 
 /// The search of `cargo xtask model`.
 #[test]
-#[ignore = "takes minutes: cargo xtask model runs it"]
+#[ignore = "runs for minutes: cargo xtask model runs it"]
 fn states_within_the_limits_keep_the_invariants_and_converge() {
     let text = |name| std::env::var(name).unwrap_or_default();
     explored(Limits {

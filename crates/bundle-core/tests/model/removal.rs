@@ -106,13 +106,13 @@ impl State {
         }
     }
 
-    /// Deletes half of the objects and then the others. Without rights, and as a ServiceAccount
-    /// that may not be used, all stay.
+    /// Deletes half of the objects and then the rest. Without permissions, or with a withdrawn
+    /// ServiceAccount, all objects remain.
     fn delete_objects(&self, mut teardown: Teardown, next: &mut Vec<Self>) {
         let mut state = *self;
         assert!(
             self.record.is_deletion_accepted,
-            "deleted although nobody was asked: {self:?}"
+            "deleted without a review: {self:?}"
         );
         assert!(!teardown.is_orphan, "deleted what was to stay: {self:?}");
         assert!(

@@ -232,7 +232,7 @@ impl State {
         }
     }
 
-    /// A hash that tells states apart.
+    /// Hash of the state.
     pub(crate) fn key(&self) -> u64 {
         use std::hash::Hash as _;
         let mut hasher = StateHasher::default();
@@ -294,7 +294,7 @@ pub(crate) fn bits(flags: &[bool]) -> u64 {
     bits.map(|(bit, flag)| u64::from(*flag) << bit).sum()
 }
 
-/// A flag that may not be known, as two bits.
+/// Encodes an optional flag as two bits.
 pub(crate) fn known(flag: Option<bool>) -> [bool; 2] {
     [flag.is_some(), flag == Some(true)]
 }
@@ -429,7 +429,7 @@ pub(crate) fn removal_bit(step: RemovalStep) -> u32 {
     1 << step as u32
 }
 
-/// A fast hash for values that nobody chooses.
+/// Fast hash, for values that no attacker chooses.
 #[derive(Default)]
 pub(crate) struct StateHasher(u64);
 

@@ -1,6 +1,6 @@
 //! What changes objects while they are written: the mutating webhooks and policies that are registered in the cluster.
 
-use bundle_core::plan::applyset::GroupKind;
+use bundle_core::object::GroupKind;
 use bundle_core::rights::MutatedKinds;
 use kube::Client;
 use kube::api::{DynamicObject, ListParams};

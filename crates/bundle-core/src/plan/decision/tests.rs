@@ -28,7 +28,7 @@ fn object(name: &str) -> ObjectId {
 }
 
 #[test]
-fn decision_counts_for_the_same_class_and_terms_alone() {
+fn decision_counts_only_for_the_same_class_and_terms() {
     let approval = json!({"approval": {"mode": "Required"}});
     let one = plain("u");
     for more in [
@@ -46,14 +46,14 @@ fn decision_counts_for_the_same_class_and_terms_alone() {
         assert_ne!(decider("u", &more, &json!({})), one, "{more}");
     }
     assert_ne!(plain("v"), one);
-    // What it says by default is no other term, and neither is how requesters are asked, which every change asks anew.
+    // Default values are the same terms, and so is `requesterCheck`, which applies to each change.
     for more in [
         json!({"authorization": "Requester", "targets": {}}),
         json!({"requesterCheck": "AccessReview"}),
     ] {
         assert_eq!(decider("u", &more, &json!({})), one, "{more}");
     }
-    // Settings count where somebody approves them.
+    // Settings of the BundleDeployment are terms if the class requires approval.
     let adopt = json!({"collision": "Adopt"});
     assert_eq!(decider("u", &json!({}), &adopt), one);
     let approved = decider("u", &approval, &json!({}));
@@ -64,7 +64,7 @@ fn decision_counts_for_the_same_class_and_terms_alone() {
 type Row<'a> = (Option<Option<&'a Decider>>, &'a [&'a Decider], bool);
 
 #[test]
-fn class_decided_about_objects_only_where_all_content_that_left_any_is_its_own() {
+fn class_decided_about_objects_only_if_it_decided_about_all_their_content() {
     let (one, two) = (plain("1"), plain("2"));
     let table: [Row<'_>; 11] = [
         (None, &[], false),
@@ -98,7 +98,7 @@ fn class_decided_about_objects_only_where_all_content_that_left_any_is_its_own()
 }
 
 #[test]
-fn objects_that_stay_from_content_of_another_class_stay_undecided() {
+fn objects_from_content_of_another_class_stay_undecided() {
     let (one, two) = (plain("1"), plain("2"));
     let keys = ["ConfigMap/a/new", "ConfigMap/a/old"];
     let wanted = BTreeSet::from(["ConfigMap/a/new"]);
@@ -123,7 +123,7 @@ fn objects_that_stay_from_content_of_another_class_stay_undecided() {
 }
 
 #[test]
-fn decisions_are_read_as_they_were_written() {
+fn decisions_round_trip() {
     let mut decisions = Decisions::default();
     decisions.begin("a", &plain("1"), None, true);
     let text = serde_json::to_string(&decisions).unwrap();

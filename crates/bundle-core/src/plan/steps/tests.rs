@@ -310,7 +310,7 @@ fn everything() -> impl Iterator<Item = Observed> {
 }
 
 #[test]
-fn every_plan_has_the_order_that_security_requires() {
+fn every_plan_keeps_the_order_that_security_needs() {
     for observed in everything() {
         let plan = observed.installation();
         let at = |step| plan.iter().position(|found| *found == step);

@@ -156,7 +156,7 @@ fn everything() -> impl Iterator<Item = ObservedRemoval> {
 }
 
 #[test]
-fn every_plan_has_the_order_that_security_requires() {
+fn every_plan_keeps_the_order_that_security_needs() {
     let deletions = [DeleteObjects, DeleteCreatedNamespaces];
     let releases = [
         ReleaseObjects,
