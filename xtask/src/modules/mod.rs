@@ -109,7 +109,7 @@ fn described(root: &Path, name: &str, cycle: &ImportCycle) -> String {
 }
 
 /// Folders with modules of the other style.
-const LEFT: [&str; 2] = ["crates/bundle-core/src/plan", "webhook/src/reconcile"];
+const LEFT: [&str; 1] = ["webhook/src/reconcile"];
 
 /// Returns files `foo.rs` next to a folder `foo`; this repository uses `foo/mod.rs`.
 fn two_styles(root: &Path, sources: &[PathBuf]) -> Vec<String> {

@@ -218,7 +218,10 @@ impl State {
         if claims.authorized == Some(true) {
             let is_answered = run.rights == Answer::Yes
                 || run.rights == Answer::None && self.shown.authorized == Answer::Yes;
-            assert!(is_answered, "claims permissions that were not confirmed: {self:?}");
+            assert!(
+                is_answered,
+                "claims permissions that were not confirmed: {self:?}"
+            );
         }
         assert_eq!(
             claims.approved == Some(true),

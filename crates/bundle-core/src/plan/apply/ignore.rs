@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 
 use crate::object::ObjectId;
 
-use super::drift::Entry;
+use crate::plan::drift::Entry;
 pub use crate::review::deployment::IgnoreRule as Rule;
 
 impl Rule {

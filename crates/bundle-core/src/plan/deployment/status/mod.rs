@@ -11,8 +11,8 @@ pub use facts::{ApprovalFact, BundleFact, DeploymentFacts, Failure, ObjectFacts,
 use bundle_api::names::{condition, reason};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
-use super::conditions::{ConditionChange, State};
-use super::summary::{Correction, Installation, Observed};
+use crate::plan::conditions::{ConditionChange, State};
+use crate::plan::summary::{Correction, Installation, Observed};
 
 /// Message of conditions without facts.
 const NOT_LOOKED_AT: &str = "not checked";

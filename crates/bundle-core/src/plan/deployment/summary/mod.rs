@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use bundle_api::names::reason;
 
-use super::conditions::{State, some_of};
+use crate::plan::conditions::{State, some_of};
 
 /// Reasons of conditions.
 const BLIND: &str = reason::CREATE_DYNAMIC_WATCH_FAILED;

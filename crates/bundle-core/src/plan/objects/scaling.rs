@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::object::{Manifest, ObjectId};
 
-use super::drift::Entry;
+use crate::plan::drift::Entry;
 
 /// Field that autoscalers write, through the subresource `scale`.
 pub const REPLICAS: &str = "/spec/replicas";

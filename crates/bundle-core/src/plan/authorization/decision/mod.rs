@@ -1,7 +1,7 @@
 //! Decisions of ProvisionerClasses: the class and the terms under which content was admitted for
 //! installation, and the objects that the decision covers. A decision of one class, or of earlier
 //! terms of a class, has no effect under another. Decisions are stored in the inventory
-//! ([`super::inventory::InstallationRecord`]).
+//! ([`crate::plan::inventory::InstallationRecord`]).
 
 use std::collections::BTreeSet;
 
@@ -63,7 +63,7 @@ impl Decider {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Decision {
     /// Content, ServiceAccount and namespace, as in the first part of
-    /// [`super::inventory::Inventory::installation`].
+    /// [`crate::plan::inventory::Inventory::installation`].
     content: String,
     /// `None` if an earlier version of this project installed the content and recorded no decider.
     #[serde(default, skip_serializing_if = "Option::is_none")]

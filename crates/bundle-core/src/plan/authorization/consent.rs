@@ -1,10 +1,10 @@
 //! Authorization of a single write or deletion: none required, the permissions of the requesters of
 //! the content, or denied for all. `crate::rights` and `webhook::reconcile` check the permissions;
-//! [`super::targets`] has the target restrictions of a class.
+//! [`crate::plan::targets`] has the target restrictions of a class.
 
-use super::decision::DecidedObjects;
-use super::targets;
 use crate::object::ObjectId;
+use crate::plan::decision::DecidedObjects;
+use crate::plan::targets;
 use crate::review::class::{Authorization, Class, RequesterCheck};
 
 /// Write or deletion of one object.

@@ -3,8 +3,8 @@
 
 use serde_json::json;
 
-use super::conditions::some_of;
 use crate::object::{Manifest, ObjectId};
+use crate::plan::conditions::some_of;
 
 /// Largest number of objects in a message.
 const NAMED: usize = 3;

@@ -1,9 +1,9 @@
 //! Retry policy after a failure: the delays before the next attempts. The number of consecutive
 //! failures is counted in [`backoff`].
 
-use std::time::Duration;
+pub mod backoff;
 
-use super::backoff;
+use std::time::Duration;
 
 /// Delay before the next attempt after a failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

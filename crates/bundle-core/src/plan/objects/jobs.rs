@@ -6,9 +6,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::drift::Entry;
-use super::replace::is_job;
 use crate::object::ObjectId;
+use crate::plan::drift::Entry;
 
 /// Tolerance for differences between the clocks of API server, controller manager and pod, in
 /// seconds.
@@ -23,6 +22,11 @@ pub enum JobEnd {
     Running,
     /// Completed or failed at this time, in seconds since 1970.
     Finished(i64),
+}
+
+/// Returns true if group and kind are those of a Job.
+pub fn is_job(group: &str, kind: &str) -> bool {
+    (group, kind) == ("batch", "Job")
 }
 
 /// Returns `spec.ttlSecondsAfterFinished` of an object in seconds; `None` if it is not a Job or has
@@ -152,7 +156,7 @@ impl JobRuns {
 
 /// Returns true if `key` is the key of a Job.
 pub fn is_job_key(key: &str) -> bool {
-    super::applyset::parts(key).is_some_and(|(kind, _, _)| is_job(&kind.group, &kind.kind))
+    crate::plan::applyset::parts(key).is_some_and(|(kind, _, _)| is_job(&kind.group, &kind.kind))
 }
 
 #[cfg(test)]

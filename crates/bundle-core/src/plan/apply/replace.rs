@@ -5,7 +5,8 @@
 use crate::diagnostic::codes;
 use crate::object::ObjectId;
 
-use super::conditions::some_of;
+use crate::plan::conditions::some_of;
+use crate::plan::jobs::is_job;
 pub use crate::review::deployment::ReplacePolicy;
 
 /// The annotation of an object in the content that overrides `spec.rollout.replace`.
@@ -81,11 +82,6 @@ impl KeepReason {
             }
         }
     }
-}
-
-/// Returns true if group and kind are those of a Job.
-pub fn is_job(group: &str, kind: &str) -> bool {
-    (group, kind) == ("batch", "Job")
 }
 
 /// Returns true for kinds whose deletion also deletes data or other objects.

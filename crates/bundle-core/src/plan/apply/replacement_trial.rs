@@ -1,4 +1,4 @@
-//! Dry run for the creation of an object that replaces an existing one ([`super::replace`]), while
+//! Dry run for the creation of an object that replaces an existing one ([`crate::plan::replace`]), while
 //! the former object still exists.
 
 use serde_json::Value;

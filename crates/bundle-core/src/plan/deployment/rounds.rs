@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 
-use super::phases::Phase;
+use crate::plan::phases::Phase;
 use crate::review::Class;
 
 /// Largest number of objects in one round.

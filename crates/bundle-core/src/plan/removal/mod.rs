@@ -1,5 +1,5 @@
 //! Removal of the objects of a BundleDeployment: the rule that accepts its deletion, the order of
-//! deletions, and the message about remaining objects. [`super::consent`] has the required
+//! deletions, and the message about remaining objects. [`crate::plan::consent`] has the required
 //! permissions; `webhook::reconcile` sends the requests.
 
 mod account;
@@ -15,9 +15,9 @@ pub use failure::{REFUSED, REMOVING, RemovalFailure};
 pub use keep::needed;
 pub use progress::{Next, Progress};
 
-use super::conditions::some_of;
-use super::phases::{self, Phase};
 use crate::object::ObjectId;
+use crate::plan::conditions::some_of;
+use crate::plan::phases::{self, Phase};
 pub use crate::review::deletion::{ADMITTED_AFTER, ObservedDeletion};
 
 /// Largest number of objects in a message.

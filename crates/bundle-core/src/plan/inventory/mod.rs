@@ -9,9 +9,9 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 pub use record::{InstallationRecord, InstalledContent, RememberedSeals};
 use serde::{Deserialize, Serialize};
 
-pub use super::applyset::parts;
+pub use crate::plan::applyset::parts;
 
-use super::jobs::JobRuns;
+use crate::plan::jobs::JobRuns;
 
 mod creation;
 
