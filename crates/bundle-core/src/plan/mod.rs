@@ -15,6 +15,6 @@ pub mod retry;
 
 pub use apply::{ignore, ownership, replace, replacement_trial, settle};
 pub use authorization::{consent, decision, downgrade, targets};
-pub use deployment::{pivot, rounds, status, steps, summary};
+pub use deployment::{revisions, rounds, status, steps, summary};
 pub use objects::{applyset, created_namespace, drift, jobs, phases, scaling};
 pub use retry::backoff;

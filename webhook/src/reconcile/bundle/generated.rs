@@ -1,5 +1,5 @@
 //! The Bundle of a template: found or made, and those of earlier templates cleared away.
-//! Not here: what becomes of the Bundle (bundle::controller), or which ones are kept (bundle_core::plan::pivot).
+//! Not here: what becomes of the Bundle (bundle::controller), or which ones are kept (bundle_core::plan::revisions).
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use bundle_api::deployment_status::Revision;
 use bundle_api::names::{self, reason};
 use bundle_cluster::ByName;
 use bundle_core::diagnostic::codes;
-use bundle_core::plan::pivot::{Owned, to_delete};
+use bundle_core::plan::revisions::{Owned, to_delete};
 use bundle_core::review::deployment::Template;
 use bundle_core::review::stamp::alternative_hash;
 use bundle_core::review::{Kind, SealedContent, same, spec_digest};

@@ -1,8 +1,8 @@
 //! The history of a BundleDeployment, between its inventory, the rules about it, and the status that shows it.
-//! Not here: the rules (bundle_core::plan::pivot).
+//! Not here: the rules (bundle_core::plan::revisions).
 
 use bundle_api::deployment_status::Revision;
-use bundle_core::plan::pivot;
+use bundle_core::plan::revisions;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use crate::reconcile::deployment::controller::DeploymentReconcile;
@@ -23,7 +23,7 @@ impl DeploymentReconcile<'_> {
     ) -> Vec<Revision> {
         let now = Time(condition_set::now());
         let history = self.spec.rollout.history;
-        pivot::installed(
+        revisions::installed(
             &self.core_revisions(),
             bundle,
             digest,

@@ -1,6 +1,6 @@
 //! Reconciles of a BundleDeployment: steps, rounds of an apply, revisions and conditions.
 
-pub mod pivot;
+pub mod revisions;
 pub mod rounds;
 pub mod status;
 pub mod steps;
