@@ -73,7 +73,9 @@ const DISTURBANCES: [Disturbance; 24] = [
     |state| state.memory.is_held = false,
     // A request of the step that is next fails.
     |state| match state.reconcile {
-        Reconcile::Install(run) if run.upkeep.is_none() => *state = state.fail_installation(run),
+        Reconcile::Install(run) if run.maintenance.is_none() => {
+            *state = state.fail_installation(run)
+        }
         Reconcile::Remove(_) => state.reconcile = Reconcile::None,
         Reconcile::Install(_) | Reconcile::None => {}
     },

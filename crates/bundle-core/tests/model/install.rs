@@ -2,7 +2,7 @@
 
 use bundle_core::plan::phases::Phase;
 use bundle_core::plan::rounds::{ObservedRound, RoundStep};
-use bundle_core::plan::steps::{InPlace, InstallStep, Outcome, UpkeepStep};
+use bundle_core::plan::steps::{InPlace, InstallStep, MaintenanceStep, Outcome};
 
 use super::state::{Answer, Drift, Objects, Plans, Reconcile, Run, State, bit};
 
@@ -40,7 +40,7 @@ impl Run {
             has_failed: false,
             rights: Answer::None,
             approval: Answer::None,
-            upkeep: None,
+            maintenance: None,
         }
     }
 
@@ -57,7 +57,7 @@ impl Run {
 
 impl State {
     pub(crate) fn install_step(&self, run: &Run, plans: &mut Plans, next: &mut Vec<Self>) {
-        if let Some(number) = run.upkeep {
+        if let Some(number) = run.maintenance {
             return next.push(self.upkeep_step(run, number, plans));
         }
         let has_answer = run.was_allowed && !run.has_done(InstallStep::Apply);
@@ -92,7 +92,7 @@ impl State {
     /// After the last step of the installation.
     fn end_installation(&self, run: Run) -> Self {
         self.with(Run {
-            upkeep: Some(0),
+            maintenance: Some(0),
             ..run
         })
     }
@@ -135,14 +135,14 @@ impl State {
             InstallStep::CheckContent => {
                 !(self.cluster.is_moved[wanted] && self.record.was_installed[wanted])
             }
-            InstallStep::AskApproval
+            InstallStep::CheckApproval
             | InstallStep::CheckBasisOfDecision
             | InstallStep::CheckBasis => self.ask_approval(&mut run),
             InstallStep::Verify => {
                 run.was_verified = self.cluster.is_verified;
                 run.was_verified
             }
-            InstallStep::Authorize | InstallStep::AuthorizeAgain => self.authorize(&mut run),
+            InstallStep::Authorize | InstallStep::Reauthorize => self.authorize(&mut run),
             InstallStep::Watch | InstallStep::WatchAll => {
                 state.memory.is_blind = false;
                 true
@@ -154,7 +154,7 @@ impl State {
                 run.is_as_recorded = Some(is_complete && is_as_left);
                 true
             }
-            InstallStep::FindDrift | InstallStep::TakeAsRecorded => {
+            InstallStep::FindDrift | InstallStep::UseRecordedState => {
                 state.memory.known = Some(run.wanted);
                 state.memory.seen = self.cluster.drift;
                 true
@@ -195,7 +195,7 @@ impl State {
                 state.record.is_unfinished = false;
                 true
             }
-            InstallStep::TellHeldError => false,
+            InstallStep::ReportHeldError => false,
             InstallStep::Render | InstallStep::CheckTargets | InstallStep::CheckSource => true,
         };
         if succeeds {
@@ -266,7 +266,7 @@ impl State {
                         && !cluster.is_deleted
                         && !cluster.is_class_gone
                 }
-                RoundStep::AskApproval => self.ask_approval(run),
+                RoundStep::CheckApproval => self.ask_approval(run),
                 RoundStep::Authorize => {
                     round.is_authorization_old = false;
                     self.authorize(run)
@@ -316,26 +316,26 @@ impl State {
         };
         let mut state = *self;
         let mut run = Run {
-            upkeep: Some(number + 1),
+            maintenance: Some(number + 1),
             ..*run
         };
-        let step = outcome.upkeep().get(usize::from(number)).copied();
+        let step = outcome.maintenance().get(usize::from(number)).copied();
         match step {
             None => {
                 state.reconcile = Reconcile::None;
                 state.conclude(&run, outcome.is_in_place, plans);
                 return state;
             }
-            Some(UpkeepStep::TellApproval) => {
+            Some(MaintenanceStep::ReportApproval) => {
                 run.approval = if self.cluster.is_approved {
                     Answer::Yes
                 } else {
                     Answer::No
                 };
             }
-            Some(UpkeepStep::Keep) => state.keep(&mut run),
+            Some(MaintenanceStep::Maintain) => state.keep(&mut run),
             // Permissions are checked again only if no step failed before.
-            Some(UpkeepStep::CheckRights) if !run.has_failed => {
+            Some(MaintenanceStep::CheckPermissions) if !run.has_failed => {
                 if self.cluster.is_allowed && self.cluster.is_impersonated {
                     run.rights = Answer::Yes;
                 } else {
@@ -344,10 +344,10 @@ impl State {
                 }
             }
             Some(
-                UpkeepStep::CheckRights
-                | UpkeepStep::KeepPartly
-                | UpkeepStep::KeepFormer
-                | UpkeepStep::DeleteOldBundles,
+                MaintenanceStep::CheckPermissions
+                | MaintenanceStep::MaintainPartial
+                | MaintenanceStep::MaintainPrevious
+                | MaintenanceStep::DeleteOldBundles,
             ) => {}
         }
         state.with(run)

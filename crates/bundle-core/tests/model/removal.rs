@@ -86,9 +86,9 @@ impl State {
                 state.record.objects = [false; 2];
                 true
             }
-            RemovalStep::TellInventoryLost
-            | RemovalStep::TellNoAccount
-            | RemovalStep::TellDefinitionsInUse => false,
+            RemovalStep::ReportInventoryLost
+            | RemovalStep::ReportNoAccount
+            | RemovalStep::ReportDefinitionsInUse => false,
             RemovalStep::ForgetReplacedNamespaces
             | RemovalStep::ReadRequesters
             | RemovalStep::FindObjects

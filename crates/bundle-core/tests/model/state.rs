@@ -140,8 +140,8 @@ pub(crate) struct Run {
     /// Answers that the conditions will show.
     pub(crate) rights: Answer,
     pub(crate) approval: Answer,
-    /// The number of upkeep steps that were done; `None` before the first.
-    pub(crate) upkeep: Option<u8>,
+    /// The number of maintenance steps that were done; `None` before the first.
+    pub(crate) maintenance: Option<u8>,
 }
 
 /// A removal that goes on.
@@ -300,21 +300,21 @@ pub(crate) fn known(flag: Option<bool>) -> [bool; 2] {
 }
 
 const INSTALL_STEPS: [InstallStep; 20] = [
-    InstallStep::TellHeldError,
+    InstallStep::ReportHeldError,
     InstallStep::CheckContent,
     InstallStep::Render,
     InstallStep::CheckTargets,
-    InstallStep::AskApproval,
+    InstallStep::CheckApproval,
     InstallStep::CheckSource,
     InstallStep::Verify,
     InstallStep::Authorize,
-    InstallStep::AuthorizeAgain,
+    InstallStep::Reauthorize,
     InstallStep::CheckBasisOfDecision,
     InstallStep::RecordDecision,
     InstallStep::Watch,
     InstallStep::FindDrift,
     InstallStep::Compare,
-    InstallStep::TakeAsRecorded,
+    InstallStep::UseRecordedState,
     InstallStep::CheckBasis,
     InstallStep::Apply,
     InstallStep::Prune,
@@ -323,17 +323,17 @@ const INSTALL_STEPS: [InstallStep; 20] = [
 ];
 
 const REMOVAL_STEPS: [RemovalStep; 17] = [
-    RemovalStep::TellInventoryLost,
+    RemovalStep::ReportInventoryLost,
     RemovalStep::ForgetReplacedNamespaces,
     RemovalStep::CheckDeletion,
     RemovalStep::RecordAcceptance,
     RemovalStep::ReadRequesters,
     RemovalStep::FindAccount,
-    RemovalStep::TellNoAccount,
+    RemovalStep::ReportNoAccount,
     RemovalStep::FindObjects,
     RemovalStep::ReleaseObjects,
     RemovalStep::FindDefinitionsInUse,
-    RemovalStep::TellDefinitionsInUse,
+    RemovalStep::ReportDefinitionsInUse,
     RemovalStep::ReleaseDefinitionsInUse,
     RemovalStep::DeleteObjects,
     RemovalStep::ReleaseNamespacesInUse,

@@ -199,17 +199,17 @@ impl<'a> DeploymentReconcile<'a> {
                 return Ok(observed.done.contains(&InstallStep::RecordInstalled));
             };
             match step {
-                InstallStep::TellHeldError => return held.map_or(Ok(false), Err),
+                InstallStep::ReportHeldError => return held.map_or(Ok(false), Err),
                 InstallStep::CheckContent => self.is_what_it_was(request)?,
                 InstallStep::Render => {
                     let items = self.prepared_items(request).await?;
                     prepared.get_or_init(|| items);
                 }
                 InstallStep::CheckTargets => self.within_targets(items())?,
-                InstallStep::AskApproval => self.approve(request, first).await?,
+                InstallStep::CheckApproval => self.approve(request, first).await?,
                 InstallStep::CheckSource => self.takes_source()?,
                 InstallStep::Verify => self.verify(request).await?,
-                InstallStep::Authorize | InstallStep::AuthorizeAgain => {
+                InstallStep::Authorize | InstallStep::Reauthorize => {
                     authorized = Some(self.authorize_install(request, items(), first).await?);
                 }
                 InstallStep::CheckBasisOfDecision | InstallStep::CheckBasis => {
@@ -223,7 +223,7 @@ impl<'a> DeploymentReconcile<'a> {
                     seen = self.seen(request, items()).await?;
                     observed.is_as_recorded = Some(self.is_as_left(items(), request, &seen));
                 }
-                InstallStep::TakeAsRecorded => {
+                InstallStep::UseRecordedState => {
                     tracing::info!(
                         deployment = self.name,
                         "everything is in place: nothing is applied"

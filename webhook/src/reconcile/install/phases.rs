@@ -97,7 +97,7 @@ impl<'a> DeploymentReconcile<'a> {
                         is_watched = true;
                     }
                     RoundStep::CheckBasis => self.check_basis(request).await?,
-                    RoundStep::AskApproval => self.approve(request, first).await?,
+                    RoundStep::CheckApproval => self.approve(request, first).await?,
                     RoundStep::Authorize => {
                         *asked = Box::pin(self.authorize_remaining(request, left, first)).await?;
                         intents.push(self.record_targets(asked.plan.targets()).await?);

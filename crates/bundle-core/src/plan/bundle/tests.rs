@@ -35,10 +35,10 @@ fn steps_depend_on_observed_facts() {
         ("n", with(&[CheckSource, Unpack])),
         ("nx", with(&[CheckSource, Unpack])),
         // Content that is sealed is never unpacked again, even if the cache is lost.
-        ("s", with(&[ShowSealedContent, AskSource])),
-        ("sx", with(&[ShowSealedContent])),
-        ("c", with(&[TellContentChanged])),
-        ("cx", with(&[TellContentChanged])),
+        ("s", with(&[RestoreStatus, CompareSource])),
+        ("sx", with(&[RestoreStatus])),
+        ("c", with(&[ReportContentChanged])),
+        ("cx", with(&[ReportContentChanged])),
         // It is being deleted.
         ("d", removal.clone()),
         ("dn", removal.clone()),

@@ -18,7 +18,7 @@ pub enum RoundStep {
     /// Check that the basis of the installation still holds.
     CheckBasis,
     /// Check the approval again.
-    AskApproval,
+    CheckApproval,
     /// Check the requesters' permissions for the rest of the installation again, and record the
     /// planned writes.
     Authorize,
@@ -58,7 +58,7 @@ impl ObservedRound {
             if self.is_authorization_old && !self.done.contains(&RoundStep::Replace) {
                 steps.extend([
                     RoundStep::CheckBasis,
-                    RoundStep::AskApproval,
+                    RoundStep::CheckApproval,
                     RoundStep::Authorize,
                 ]);
             }
@@ -129,7 +129,7 @@ mod tests {
     #[test]
     fn steps_of_a_round_depend_on_phase_watches_and_age_of_the_permission_check() {
         let writes = vec![Replace, Try, CheckNamespaces, Apply];
-        let asks = vec![CheckBasis, AskApproval, Authorize];
+        let asks = vec![CheckBasis, CheckApproval, Authorize];
         let early = Some(Phase::Configuration);
         for (phase, is_watched, is_old, expected) in [
             (None, true, false, vec![]),
@@ -173,7 +173,7 @@ mod tests {
         round.is_authorization_old = true;
         assert_eq!(round.steps(), [Try, CheckNamespaces, Apply]);
         let mut asked = observed(Some(Phase::Deploy), true, true);
-        asked.done.extend([CheckBasis, AskApproval, Authorize]);
+        asked.done.extend([CheckBasis, CheckApproval, Authorize]);
         assert_eq!(asked.steps(), [Replace, Try, CheckNamespaces, Apply]);
     }
 

@@ -21,7 +21,7 @@ pub enum InPlace {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum InstallStep {
     /// Report the error of the last attempt, which is not repeated yet.
-    TellHeldError,
+    ReportHeldError,
     /// Compare the content with the content that was installed from the same template.
     CheckContent,
     /// Read the content, and render its objects.
@@ -29,7 +29,7 @@ pub enum InstallStep {
     /// Check that the objects are inside the targets of the class.
     CheckTargets,
     /// Check the approval, if the class requires one.
-    AskApproval,
+    CheckApproval,
     /// Check that the class allows the source.
     CheckSource,
     /// Verify the signatures of the content against the current policies.
@@ -37,7 +37,7 @@ pub enum InstallStep {
     /// Check the requesters' permissions for the installation, by access reviews and dry runs.
     Authorize,
     /// Check the requesters' permissions again, because the last result is too old for a write.
-    AuthorizeAgain,
+    Reauthorize,
     /// Check that spec, class and policies are unchanged since the decision, and check the approval
     /// again.
     CheckBasisOfDecision,
@@ -51,7 +51,7 @@ pub enum InstallStep {
     /// Compare the objects with the fingerprints that were recorded after the last apply.
     Compare,
     /// Use the recorded fingerprints as the state of the objects.
-    TakeAsRecorded,
+    UseRecordedState,
     /// Check spec, class, policies and approval immediately before the first write, even if the
     /// permission check is recent: a slow registry can delay the steps before it.
     CheckBasis,
@@ -68,18 +68,18 @@ pub enum InstallStep {
 
 /// Step of the maintenance of installed content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum UpkeepStep {
+pub enum MaintenanceStep {
     /// Report the approval of the content. It has no other effect.
-    TellApproval,
+    ReportApproval,
     /// Restore drift from the wanted content, and check health.
-    Keep,
+    Maintain,
     /// Restore the objects that an interrupted installation applied to the new content, and all
     /// others to the previously installed content.
-    KeepPartly,
+    MaintainPartial,
     /// Restore drift from the previously installed content.
-    KeepFormer,
+    MaintainPrevious,
     /// Check, if it is due, that the requesters still have the permissions for the installation.
-    CheckRights,
+    CheckPermissions,
     /// Delete Bundles that are no longer needed.
     DeleteOldBundles,
 }
@@ -165,7 +165,7 @@ impl Observed {
             return Vec::new();
         }
         if self.is_held {
-            return vec![InstallStep::TellHeldError];
+            return vec![InstallStep::ReportHeldError];
         }
         let mut steps = vec![InstallStep::CheckContent, InstallStep::Render];
         if is_in_place && self.is_decided {
@@ -175,7 +175,7 @@ impl Observed {
             return steps;
         }
         // A registry can respond slowly, so it is contacted before the permission check.
-        steps.extend([InstallStep::CheckTargets, InstallStep::AskApproval]);
+        steps.extend([InstallStep::CheckTargets, InstallStep::CheckApproval]);
         if self.is_first() {
             steps.extend([
                 InstallStep::CheckSource,
@@ -206,7 +206,7 @@ impl Observed {
             match self.is_as_recorded {
                 None => return steps,
                 Some(true) => {
-                    steps.push(InstallStep::TakeAsRecorded);
+                    steps.push(InstallStep::UseRecordedState);
                     return steps;
                 }
                 Some(false) => {}
@@ -215,7 +215,7 @@ impl Observed {
         if !self.is_first() {
             steps.push(InstallStep::Authorize);
         } else if self.is_authorization_old && !self.done.contains(&InstallStep::Apply) {
-            steps.push(InstallStep::AuthorizeAgain);
+            steps.push(InstallStep::Reauthorize);
         }
         steps.extend([InstallStep::CheckBasis, InstallStep::Apply]);
         steps.extend(COMPLETION);
@@ -224,23 +224,23 @@ impl Observed {
 }
 
 impl Outcome {
-    /// Returns the steps after the installation. [`UpkeepStep::CheckRights`] runs only if all
+    /// Returns the steps after the installation. [`MaintenanceStep::CheckPermissions`] runs only if all
     /// earlier steps succeeded.
-    pub fn upkeep(self) -> Vec<UpkeepStep> {
+    pub fn maintenance(self) -> Vec<MaintenanceStep> {
         let keep = if self.is_in_place {
-            UpkeepStep::Keep
+            MaintenanceStep::Maintain
         } else if self.is_partly_applied {
-            UpkeepStep::KeepPartly
+            MaintenanceStep::MaintainPartial
         } else {
             // While new content is not applied, the previous content is maintained.
-            UpkeepStep::KeepFormer
+            MaintenanceStep::MaintainPrevious
         };
-        let mut steps = vec![UpkeepStep::TellApproval, keep];
+        let mut steps = vec![MaintenanceStep::ReportApproval, keep];
         if self.is_in_place {
-            steps.push(UpkeepStep::CheckRights);
+            steps.push(MaintenanceStep::CheckPermissions);
         }
         if self.has_changed || !self.is_in_place {
-            steps.push(UpkeepStep::DeleteOldBundles);
+            steps.push(MaintenanceStep::DeleteOldBundles);
         }
         steps
     }

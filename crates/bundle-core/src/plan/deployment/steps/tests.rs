@@ -2,10 +2,10 @@
 
 use super::*;
 use InstallStep::*;
-use UpkeepStep::*;
+use MaintenanceStep::*;
 
 const BEGIN: [InstallStep; 2] = [CheckContent, Render];
-const ASK: [InstallStep; 2] = [CheckTargets, AskApproval];
+const ASK: [InstallStep; 2] = [CheckTargets, CheckApproval];
 const FIRST: [InstallStep; 3] = [CheckSource, Verify, Authorize];
 const DECISION: [InstallStep; 2] = [CheckBasisOfDecision, RecordDecision];
 const INSTALL: [InstallStep; 5] = [CheckBasis, Apply, Prune, RecordInstalled, WatchAll];
@@ -79,19 +79,19 @@ fn installation_steps_depend_on_observed_facts() {
         ("un", all.clone()),
         (
             "ut",
-            steps(&[&BEGIN, &ASK, &FIRST, &[Watch, AuthorizeAgain], &INSTALL]),
+            steps(&[&BEGIN, &ASK, &FIRST, &[Watch, Reauthorize], &INSTALL]),
         ),
         (
             "uot",
-            steps(&[&BEGIN, &ASK, &FIRST, &[Watch, AuthorizeAgain], &INSTALL]),
+            steps(&[&BEGIN, &ASK, &FIRST, &[Watch, Reauthorize], &INSTALL]),
         ),
         // An attempt that failed is not repeated yet.
-        ("uh", vec![TellHeldError]),
-        ("uch", vec![TellHeldError]),
-        ("uoh", vec![TellHeldError]),
-        ("uidah", vec![TellHeldError]),
-        ("uwh", vec![TellHeldError]),
-        ("uwidh", vec![TellHeldError]),
+        ("uh", vec![ReportHeldError]),
+        ("uch", vec![ReportHeldError]),
+        ("uoh", vec![ReportHeldError]),
+        ("uidah", vec![ReportHeldError]),
+        ("uwh", vec![ReportHeldError]),
+        ("uwidh", vec![ReportHeldError]),
         // Settings have changed, or the former content is wanted again: it is installed and decided.
         ("uoid", again.clone()),
         ("uoida", again.clone()),
@@ -104,7 +104,7 @@ fn installation_steps_depend_on_observed_facts() {
         ("uidact", found_again.clone()),
         (
             "uidacy",
-            steps(&[&BEGIN, &ASK, &[Watch, Compare, TakeAsRecorded]]),
+            steps(&[&BEGIN, &ASK, &[Watch, Compare, UseRecordedState]]),
         ),
         (
             "uidacn",
@@ -128,7 +128,7 @@ fn installation_steps_depend_on_observed_facts() {
                 &ASK,
                 &FIRST,
                 &DECISION,
-                &[Watch, Compare, TakeAsRecorded],
+                &[Watch, Compare, UseRecordedState],
             ]),
         ),
         (
@@ -142,7 +142,7 @@ fn installation_steps_depend_on_observed_facts() {
                 &ASK,
                 &FIRST,
                 &DECISION,
-                &[Watch, Compare, AuthorizeAgain],
+                &[Watch, Compare, Reauthorize],
                 &INSTALL,
             ]),
         ),
@@ -223,7 +223,7 @@ fn steps_after_the_comparison_depend_on_its_result() {
     let mut now = observed("uidac");
     now.done.extend(now.installation());
     for (outcome, expected) in [
-        (true, steps(&[&[TakeAsRecorded]])),
+        (true, steps(&[&[UseRecordedState]])),
         (false, steps(&[&[Authorize], &INSTALL])),
     ] {
         now.is_as_recorded = Some(outcome);
@@ -234,43 +234,53 @@ fn steps_after_the_comparison_depend_on_its_result() {
 #[test]
 fn maintenance_depends_on_the_outcome_of_the_installation() {
     for (in_place, partly, changed, expected) in [
-        (true, false, false, vec![TellApproval, Keep, CheckRights]),
-        (true, true, false, vec![TellApproval, Keep, CheckRights]),
+        (
+            true,
+            false,
+            false,
+            vec![ReportApproval, Maintain, CheckPermissions],
+        ),
+        (
+            true,
+            true,
+            false,
+            vec![ReportApproval, Maintain, CheckPermissions],
+        ),
         (
             true,
             false,
             true,
-            vec![TellApproval, Keep, CheckRights, DeleteOldBundles],
+            vec![ReportApproval, Maintain, CheckPermissions, DeleteOldBundles],
         ),
         (
             true,
             true,
             true,
-            vec![TellApproval, Keep, CheckRights, DeleteOldBundles],
+            vec![ReportApproval, Maintain, CheckPermissions, DeleteOldBundles],
         ),
         (
             false,
             true,
             false,
-            vec![TellApproval, KeepPartly, DeleteOldBundles],
+            vec![ReportApproval, MaintainPartial, DeleteOldBundles],
         ),
         (
             false,
             true,
             true,
-            vec![TellApproval, KeepPartly, DeleteOldBundles],
+            vec![ReportApproval, MaintainPartial, DeleteOldBundles],
         ),
         (
             false,
             false,
             false,
-            vec![TellApproval, KeepFormer, DeleteOldBundles],
+            vec![ReportApproval, MaintainPrevious, DeleteOldBundles],
         ),
         (
             false,
             false,
             true,
-            vec![TellApproval, KeepFormer, DeleteOldBundles],
+            vec![ReportApproval, MaintainPrevious, DeleteOldBundles],
         ),
     ] {
         let outcome = Outcome {
@@ -278,7 +288,7 @@ fn maintenance_depends_on_the_outcome_of_the_installation() {
             is_partly_applied: partly,
             has_changed: changed,
         };
-        assert_eq!(outcome.upkeep(), expected, "{outcome:?}");
+        assert_eq!(outcome.maintenance(), expected, "{outcome:?}");
     }
 }
 
@@ -319,7 +329,7 @@ fn every_plan_keeps_the_order_that_security_needs() {
             (None, Some(_)) => false,
             (_, None) => true,
         };
-        for needed in [CheckContent, Render, CheckTargets, AskApproval, Watch] {
+        for needed in [CheckContent, Render, CheckTargets, CheckApproval, Watch] {
             assert!(is_before(needed, Apply), "{needed:?} {observed:?}");
         }
         assert!(is_before(Authorize, Apply), "{observed:?}");

@@ -36,7 +36,7 @@ pub enum Account {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum RemovalStep {
     /// Fail: the objects to remove are unknown.
-    TellInventoryLost,
+    ReportInventoryLost,
     /// Remove records of objects whose namespaces were deleted, or created again since.
     ForgetReplacedNamespaces,
     /// Check that the deletion was reviewed.
@@ -48,7 +48,7 @@ pub enum RemovalStep {
     /// Find the ServiceAccount for the removal, and check that the requesters may use it.
     FindAccount,
     /// Fail: no ServiceAccount exists for the removal.
-    TellNoAccount,
+    ReportNoAccount,
     /// Find the recorded objects that exist, and remove the records of others.
     FindObjects,
     /// Remove this project's labels from all objects, which stay.
@@ -56,7 +56,7 @@ pub enum RemovalStep {
     /// Find definitions with custom resources that were not installed by the deployment.
     FindDefinitionsInUse,
     /// Fail: custom resources would be lost.
-    TellDefinitionsInUse,
+    ReportDefinitionsInUse,
     /// Remove this project's labels from definitions in use, which stay.
     ReleaseDefinitionsInUse,
     /// Delete all objects except the namespaces that were created with the content.
@@ -133,7 +133,7 @@ impl ObservedRemoval {
             return Vec::new();
         }
         match self.recorded {
-            RecordedObjects::Lost if !self.is_orphan => vec![RemovalStep::TellInventoryLost],
+            RecordedObjects::Lost if !self.is_orphan => vec![RemovalStep::ReportInventoryLost],
             RecordedObjects::None | RecordedObjects::Lost => COMPLETION.to_vec(),
             RecordedObjects::Empty => {
                 let mut steps = vec![RemovalStep::ForgetReplacedNamespaces];
@@ -155,7 +155,7 @@ impl ObservedRemoval {
         let is_withdrawn = match self.account {
             None => return steps,
             Some(Account::None) if !self.is_orphan => {
-                steps.push(RemovalStep::TellNoAccount);
+                steps.push(RemovalStep::ReportNoAccount);
                 return steps;
             }
             // An orphaning deletion does not wait for labels that no ServiceAccount can remove.
@@ -177,7 +177,7 @@ impl ObservedRemoval {
             match self.definitions_in_use {
                 None => return steps,
                 Some(true) if self.custom_resources == Handling::Refuse => {
-                    steps.push(RemovalStep::TellDefinitionsInUse);
+                    steps.push(RemovalStep::ReportDefinitionsInUse);
                     return steps;
                 }
                 Some(true) => steps.push(RemovalStep::ReleaseDefinitionsInUse),

@@ -51,7 +51,7 @@ fn removal_steps_depend_on_observed_facts() {
     let accepted = |parts: &[&[RemovalStep]]| [&ACCEPT[..], &parts.concat()].concat();
     let empty = [&[ForgetReplacedNamespaces][..], &END].concat();
     let asks = accepted(&[&[FindObjects, FindDefinitionsInUse]]);
-    let refused = accepted(&[&[FindObjects, FindDefinitionsInUse, TellDefinitionsInUse]]);
+    let refused = accepted(&[&[FindObjects, FindDefinitionsInUse, ReportDefinitionsInUse]]);
     let whole = accepted(&[
         &[FindObjects, FindDefinitionsInUse, DeleteObjects],
         &NAMESPACES,
@@ -85,17 +85,17 @@ fn removal_steps_depend_on_observed_facts() {
         ("feo", empty.clone()),
         ("few", empty),
         // The inventory is lost.
-        ("fl", vec![TellInventoryLost]),
-        ("flk", vec![TellInventoryLost]),
-        ("flu", vec![TellInventoryLost]),
+        ("fl", vec![ReportInventoryLost]),
+        ("flk", vec![ReportInventoryLost]),
+        ("flu", vec![ReportInventoryLost]),
         ("flo", END.to_vec()),
         // Objects are recorded.
         ("fs", ACCEPT.to_vec()),
         ("fso", ACCEPT.to_vec()),
         ("fsd", ACCEPT.to_vec()),
         ("fsy", ACCEPT.to_vec()),
-        ("fsn", accepted(&[&[TellNoAccount]])),
-        ("fsnd", accepted(&[&[TellNoAccount]])),
+        ("fsn", accepted(&[&[ReportNoAccount]])),
+        ("fsnd", accepted(&[&[ReportNoAccount]])),
         ("fsu", asks.clone()),
         ("fsuk", asks),
         ("fsuy", refused),
