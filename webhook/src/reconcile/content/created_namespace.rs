@@ -2,7 +2,7 @@
 //! The rule is in `bundle_core::plan::created_namespace`; whether it is deleted again is in `occupants`.
 
 use bundle_core::object::Manifest;
-use bundle_core::plan::consent::{Act, Consent};
+use bundle_core::plan::consent::{Consent, ObjectAction};
 use bundle_core::plan::created_namespace::{
     NamespaceState, created_namespace, missing_namespace_hint, namespace_id,
 };
@@ -52,7 +52,7 @@ impl DeploymentReconcile<'_> {
         name: &str,
     ) -> Result<bool, ReconcileError> {
         let consent = self.consent_rule(request);
-        if consent.consent(Act::Install, &namespace_id(name)) == Consent::Delegated {
+        if consent.consent(ObjectAction::Install, &namespace_id(name)) == Consent::Delegated {
             return Ok(true);
         }
         for requester in self.parts.content() {

@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 
 use bundle_core::diagnostic::codes;
-use bundle_core::plan::consent::Act;
+use bundle_core::plan::consent::ObjectAction;
 use bundle_core::plan::rounds::{self, Basis, ObservedRound, RoundStep};
 use bundle_core::review::Class;
 use kube::api::DynamicObject;
@@ -32,7 +32,7 @@ impl<'a> DeploymentReconcile<'a> {
         mut asked: AuthorizedInstall<'a, 'i>,
     ) -> Result<HashMap<String, AppliedState>, ReconcileError> {
         let all: Vec<&Item> = items.iter().collect();
-        self.check_namespaces(request, &all, (Act::Install, &asked.namespaces))
+        self.check_namespaces(request, &all, (ObjectAction::Install, &asked.namespaces))
             .await?;
         self.before_record(&all, &asked.namespaces).await?;
         // Recorded before anything is applied: a crash never loses an object.
@@ -144,7 +144,7 @@ impl<'a> DeploymentReconcile<'a> {
     ) -> Result<AuthorizedInstall<'a, 'i>, ReconcileError> {
         let asked = self.authorize_install(request, items, first).await?;
         let all: Vec<&Item> = items.iter().collect();
-        self.check_namespaces(request, &all, (Act::Install, &asked.namespaces))
+        self.check_namespaces(request, &all, (ObjectAction::Install, &asked.namespaces))
             .await?;
         Ok(asked)
     }

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use bundle_core::object::ObjectId;
-use bundle_core::plan::consent::{Act, ActingAccount, Consent, ConsentRule};
+use bundle_core::plan::consent::{ActingAccount, Consent, ConsentRule, ObjectAction};
 use bundle_core::review::Requester;
 use bundle_core::review::class::RequesterCheck;
 use bundle_core::rights::Question;
@@ -50,7 +50,7 @@ pub(in crate::reconcile) async fn named_account(
 pub(in crate::reconcile) struct Deletions<'a> {
     pub(in crate::reconcile) ctx: &'a Context,
     pub(in crate::reconcile) rule: &'a ConsentRule,
-    pub(in crate::reconcile) act: Act,
+    pub(in crate::reconcile) act: ObjectAction,
     /// Everybody who asked for a part of the content.
     pub(in crate::reconcile) requesters: &'a [Requester],
     /// The reason of the condition if they cannot be asked.

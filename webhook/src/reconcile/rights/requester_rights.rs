@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use bundle_api::names::{self, reason};
 use bundle_core::diagnostic::codes;
-use bundle_core::plan::consent::{Act, ActingAccount, Consent, ConsentRule};
+use bundle_core::plan::consent::{ActingAccount, Consent, ConsentRule, ObjectAction};
 use bundle_core::plan::decision::DecidedObjects;
 use bundle_core::plan::status::RightsFact;
 use bundle_core::review::Requester;
@@ -50,7 +50,7 @@ impl<'a> DeploymentReconcile<'a> {
         &mut self,
         request: &InstallRequest<'_>,
         items: &'i [Item],
-        (act, first): (Act, bool),
+        (act, first): (ObjectAction, bool),
     ) -> Result<(RequesterCheck<'a>, ApplyPlan<'i>, Replacements), ReconcileError> {
         let translate = if first {
             std::convert::identity
@@ -72,7 +72,7 @@ impl<'a> DeploymentReconcile<'a> {
         &self,
         request: &InstallRequest<'_>,
         items: &'i [Item],
-        (act, translate): (Act, fn(ReconcileError) -> ReconcileError),
+        (act, translate): (ObjectAction, fn(ReconcileError) -> ReconcileError),
     ) -> Result<(RequesterCheck<'a>, ApplyPlan<'i>, Replacements), ReconcileError> {
         let check = self.ask(request, items, act, (true, translate)).await?;
         // Not before the reviews: whoever may not write an object is not told whether it exists.
@@ -92,7 +92,7 @@ impl<'a> DeploymentReconcile<'a> {
             false,
             withdrawn_from_installed as fn(ReconcileError) -> ReconcileError,
         );
-        self.ask(request, items, Act::Restore, how)
+        self.ask(request, items, ObjectAction::Restore, how)
             .await
             .map_err(withdrawn_from_installed)
     }
@@ -146,7 +146,8 @@ impl<'a> DeploymentReconcile<'a> {
     async fn ask_again(&mut self, request: &InstallRequest<'_>) -> Result<(), ReconcileError> {
         self.ask_terms(request).await?;
         let items = self.items(request).await?;
-        self.ask_reviews(request, &items, Act::Restore).await
+        self.ask_reviews(request, &items, ObjectAction::Restore)
+            .await
     }
 
     /// Runs the checks that need no look at the objects, the cheapest first.
@@ -154,7 +155,7 @@ impl<'a> DeploymentReconcile<'a> {
         &self,
         request: &InstallRequest<'_>,
         items: &[Item],
-        act: Act,
+        act: ObjectAction,
         (remembers, translate): (bool, fn(ReconcileError) -> ReconcileError),
     ) -> Result<RequesterCheck<'a>, ReconcileError> {
         self.ask_terms(request).await?;
@@ -236,7 +237,7 @@ impl<'a> DeploymentReconcile<'a> {
         &self,
         request: &InstallRequest<'_>,
         items: &[Item],
-        act: Act,
+        act: ObjectAction,
     ) -> Result<(), ReconcileError> {
         let rule = self.consent_rule(request);
         let asked: Vec<&Item> = items
@@ -298,7 +299,7 @@ impl<'a> DeploymentReconcile<'a> {
         let deletions = Deletions {
             ctx: self.ctx,
             rule: &ConsentRule::new(Some(self.class), account, self.decided_objects()),
-            act: Act::Prune,
+            act: ObjectAction::Prune,
             requesters: &requesters,
             reason,
         };

@@ -9,7 +9,7 @@ use crate::review::class::{Authorization, Class, RequesterCheck};
 
 /// Write or deletion of one object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Act {
+pub enum ObjectAction {
     /// Apply from new content or with new settings.
     Install,
     /// Restoration or new creation of an object that was installed before.
@@ -33,7 +33,7 @@ pub enum ActingAccount {
     Withdrawn(String),
 }
 
-/// Required authorization of an [`Act`].
+/// Required authorization of an [`ObjectAction`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Consent {
     /// No permission of a requester: the class delegates its own.
@@ -97,7 +97,7 @@ impl ConsentRule {
     /// objects inside its targets. It restores and deletes installed objects without the requesters
     /// only if it decided about them at installation. In all other cases the requesters need the
     /// permissions, which are also checked by dry run.
-    pub fn consent(&self, act: Act, id: &ObjectId) -> Consent {
+    pub fn consent(&self, act: ObjectAction, id: &ObjectId) -> Consent {
         if let ActingAccount::Withdrawn(why) = &self.account {
             return Consent::Refused(Refusal::AccountWithdrawn(why.clone()));
         }
@@ -105,7 +105,7 @@ impl ConsentRule {
             return Consent::Requesters(RequesterCheck::DryRun);
         };
         let is_inside = class.covers(id);
-        if act == Act::Install && !is_inside {
+        if act == ObjectAction::Install && !is_inside {
             return Consent::Refused(Refusal::OutsideTargets);
         }
         match class.authorization {
@@ -113,7 +113,7 @@ impl ConsentRule {
             Authorization::Class
                 if is_inside
                     && self.account == ActingAccount::Granted
-                    && (act == Act::Install || self.decided.has(id)) =>
+                    && (act == ObjectAction::Install || self.decided.has(id)) =>
             {
                 Consent::Delegated
             }
@@ -151,14 +151,19 @@ mod tests {
 
     use super::*;
 
-    const ACTS: [Act; 4] = [Act::Install, Act::Restore, Act::Prune, Act::Remove];
+    const ACTS: [ObjectAction; 4] = [
+        ObjectAction::Install,
+        ObjectAction::Restore,
+        ObjectAction::Prune,
+        ObjectAction::Remove,
+    ];
 
     /// Class, acting account, whether the object is inside of the targets, acts, consent.
     type Row<'a> = (
         Option<&'a Class>,
         ActingAccount,
         bool,
-        &'a [Act],
+        &'a [ObjectAction],
         &'a Consent,
     );
 
@@ -188,8 +193,8 @@ mod tests {
 
     #[test]
     fn consent_depends_on_class_account_target_and_act() {
-        use Act::{Install, Prune, Remove, Restore};
         use ActingAccount::{Former, Granted};
+        use ObjectAction::{Install, Prune, Remove, Restore};
         let dry_run = Consent::Requesters(RequesterCheck::DryRun);
         let review = Consent::Requesters(RequesterCheck::AccessReview);
         let outside = Consent::Refused(Refusal::OutsideTargets);
@@ -200,7 +205,7 @@ mod tests {
         // `requesterCheck` belongs to `authorization: Requester`; it is no term of a class that
         // delegates.
         let lends_reviewed = class("Class", "AccessReview");
-        let deletions_and_repairs: &[Act] = &[Restore, Prune, Remove];
+        let deletions_and_repairs: &[ObjectAction] = &[Restore, Prune, Remove];
         let table: [Row<'_>; 18] = [
             (Some(&strict), Granted, true, &ACTS, &dry_run),
             (Some(&strict), Granted, false, &[Install], &outside),
@@ -294,7 +299,11 @@ mod tests {
         for (class, decided, id, install, others) in table {
             let rule = ConsentRule::new(Some(class), ActingAccount::Granted, decided.clone());
             for act in ACTS {
-                let expected = if act == Act::Install { install } else { others };
+                let expected = if act == ObjectAction::Install {
+                    install
+                } else {
+                    others
+                };
                 assert_eq!(rule.consent(act, id), *expected, "{decided:?} {id} {act:?}");
             }
         }

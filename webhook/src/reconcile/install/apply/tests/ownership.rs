@@ -1,6 +1,6 @@
 //! Fields that become ours before an apply: what is sent, as whom, and what a refusal leaves.
 
-use bundle_core::plan::consent::{Act, ActingAccount, ConsentRule};
+use bundle_core::plan::consent::{ActingAccount, ConsentRule, ObjectAction};
 use bundle_core::plan::decision::DecidedObjects;
 
 use super::*;
@@ -9,7 +9,7 @@ use super::*;
 pub(super) fn by_dry_run() -> TakenConsent {
     TakenConsent {
         rule: ConsentRule::new(None, ActingAccount::Granted, DecidedObjects::None),
-        act: Act::Install,
+        act: ObjectAction::Install,
     }
 }
 
