@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 
 use bundle_api::names;
 use bundle_core::object::ObjectId;
-use bundle_core::plan::drift::{self, Entry, Fingerprint, ObjectState, Revision, RevisionParts};
+use bundle_core::plan::drift::{
+    self, Entry, Fingerprint, ObjectRevision, ObjectRevisionParts, ObjectState,
+};
 use bundle_core::plan::inventory::{CreationMark, LiveObject};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta};
 use kube::Client;
@@ -78,7 +80,7 @@ impl ObservedObject {
                     labels,
                     &LABELS,
                 ),
-                revision: Revision::of(RevisionParts {
+                revision: ObjectRevision::of(ObjectRevisionParts {
                     group: &kind.resource.group,
                     kind: &kind.resource.kind,
                     generation: meta.generation,

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bundle_core::object::ObjectId;
-use bundle_core::plan::drift::{Entry, Fingerprint, Revision, RevisionParts, combined};
+use bundle_core::plan::drift::{Entry, Fingerprint, ObjectRevision, ObjectRevisionParts, combined};
 use bundle_core::review::CheckedBundleSpec;
 use e2e::{Cluster, Webhook, bundles, wait};
 use serde_json::{Value, json};
@@ -286,7 +286,7 @@ fn fields_digest(config: &Value) -> String {
         "applyset.kubernetes.io/part-of",
     ];
     let fingerprint = Fingerprint::of("bundle-webhook", entries, &labels, &ours).unwrap();
-    let revision = Revision::of(RevisionParts {
+    let revision = ObjectRevision::of(ObjectRevisionParts {
         group: "",
         kind: "ConfigMap",
         generation: None,

@@ -12,7 +12,7 @@ use crate::reference::Digest;
 ///
 /// With server-side apply, a field that another actor changes or removes disappears from the entry
 /// of this project. An apply under the same manager name changes the time of the entry. That time
-/// has whole seconds, and any user with write permission can write `managedFields`: [`Revision`]
+/// has whole seconds, and any user with write permission can write `managedFields`: [`ObjectRevision`]
 /// covers both gaps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Fingerprint([u8; 16]);
@@ -94,11 +94,11 @@ impl Fingerprint {
 /// object with the same hash as after the last apply was not written since, even if its
 /// `managedFields` differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Revision([u8; 16]);
+pub struct ObjectRevision([u8; 16]);
 
-/// Metadata fields that a [`Revision`] covers.
+/// Metadata fields that a [`ObjectRevision`] covers.
 #[derive(Debug, Clone, Copy)]
-pub struct RevisionParts<'a> {
+pub struct ObjectRevisionParts<'a> {
     /// API group.
     pub group: &'a str,
     /// Kind.
@@ -111,9 +111,9 @@ pub struct RevisionParts<'a> {
     pub rest: &'a str,
 }
 
-impl Revision {
+impl ObjectRevision {
     /// Returns the hash of an object's metadata.
-    pub fn of(parts: RevisionParts<'_>) -> Self {
+    pub fn of(parts: ObjectRevisionParts<'_>) -> Self {
         let mut hash = Sha256::new();
         match parts.generation {
             Some(generation) if generation > 0 && counts_generations(parts.group, parts.kind) => {
@@ -155,7 +155,9 @@ fn first_half(hash: Sha256) -> [u8; 16] {
 
 /// Returns one digest over the fingerprints and revisions of all objects, in any order. It is
 /// stored in the inventory: after a restart, one comparison shows that no object has drifted.
-pub fn combined(objects: impl IntoIterator<Item = (String, Fingerprint, Revision)>) -> Digest {
+pub fn combined(
+    objects: impl IntoIterator<Item = (String, Fingerprint, ObjectRevision)>,
+) -> Digest {
     let sorted: BTreeMap<String, ([u8; 16], [u8; 16])> = objects
         .into_iter()
         .map(|(key, fingerprint, revision)| (key, (fingerprint.0, revision.0)))
@@ -176,7 +178,7 @@ pub struct ObjectState {
     /// `None` if the object has no entry of this project.
     pub fingerprint: Option<Fingerprint>,
     /// Hash that differs after any other write.
-    pub revision: Revision,
+    pub revision: ObjectRevision,
 }
 
 /// Drift of an installed object, from its metadata.
@@ -368,8 +370,14 @@ mod tests {
         }
     }
 
-    fn revision(group: &str, kind: &str, generation: i64, version: &str, rest: &str) -> Revision {
-        Revision::of(RevisionParts {
+    fn revision(
+        group: &str,
+        kind: &str,
+        generation: i64,
+        version: &str,
+        rest: &str,
+    ) -> ObjectRevision {
+        ObjectRevision::of(ObjectRevisionParts {
             group,
             kind,
             generation: Some(generation),

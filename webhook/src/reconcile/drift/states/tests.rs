@@ -23,7 +23,7 @@ fn state(text: &str, revision: &str) -> ObjectState {
     };
     ObjectState {
         fingerprint: drift::Fingerprint::of("m", [entry], &BTreeMap::new(), &[]),
-        revision: drift::Revision::of(drift::RevisionParts {
+        revision: drift::ObjectRevision::of(drift::ObjectRevisionParts {
             group: "",
             kind: "ConfigMap",
             generation: None,
