@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use bundle_api::names;
 use bundle_core::object::ObjectId;
 use bundle_core::plan::drift::{
-    self, Entry, Fingerprint, ObjectRevision, ObjectRevisionParts, ObjectState,
+    self, FieldsEntry, Fingerprint, ObjectRevision, ObjectRevisionParts, ObjectState,
 };
 use bundle_core::plan::inventory::{CreationMark, LiveObject};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta};
@@ -112,12 +112,12 @@ impl ObservedObject {
 }
 
 /// Returns the complete entries of `managedFields`.
-pub fn entries(metadata: &ObjectMeta) -> impl Iterator<Item = Entry<'_>> + Clone {
+pub fn entries(metadata: &ObjectMeta) -> impl Iterator<Item = FieldsEntry<'_>> + Clone {
     metadata.managed_fields.iter().flatten().filter_map(entry)
 }
 
-fn entry(entry: &ManagedFieldsEntry) -> Option<Entry<'_>> {
-    Some(Entry {
+fn entry(entry: &ManagedFieldsEntry) -> Option<FieldsEntry<'_>> {
+    Some(FieldsEntry {
         manager: entry.manager.as_deref()?,
         operation: entry.operation.as_deref().unwrap_or_default(),
         subresource: entry.subresource.as_deref().unwrap_or_default(),

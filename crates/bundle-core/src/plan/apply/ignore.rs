@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 
 use crate::object::ObjectId;
 
-use crate::plan::drift::Entry;
+use crate::plan::drift::FieldsEntry;
 pub use crate::review::deployment::IgnoreRule as Rule;
 
 impl Rule {
@@ -28,7 +28,7 @@ impl Rule {
 
 /// Removes from `desired` all fields that the rules exclude, or sets them to their value in `live`,
 /// the object on the cluster.
-pub fn leave(desired: &mut Value, live: &Value, entries: &[Entry<'_>], rules: &[&Rule]) {
+pub fn leave(desired: &mut Value, live: &Value, entries: &[FieldsEntry<'_>], rules: &[&Rule]) {
     for rule in rules {
         for pointer in &rule.fields {
             match live.pointer(pointer) {
@@ -241,7 +241,7 @@ mod tests {
             "metadata": { "finalizers": ["x", "y"] },
             "spec": { "replicas": 1, "template": { "containers": [{ "name": "c", "image": "i", "tty": true }, { "name": "d", "image": "j" }] } },
         });
-        let entry = Entry {
+        let entry = FieldsEntry {
             manager: "keda",
             operation: "Update",
             subresource: "",

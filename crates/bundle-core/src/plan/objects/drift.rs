@@ -19,7 +19,7 @@ pub struct Fingerprint([u8; 16]);
 
 /// One entry of `metadata.managedFields`.
 #[derive(Debug, Clone, Copy)]
-pub struct Entry<'a> {
+pub struct FieldsEntry<'a> {
     /// Name of the field manager.
     pub manager: &'a str,
     /// `Apply` or `Update`.
@@ -39,7 +39,7 @@ pub struct Entry<'a> {
 /// of a field manager, so this name is shown and never used for a decision.
 pub fn last_writer<'a>(
     ours: &str,
-    entries: impl IntoIterator<Item = Entry<'a>>,
+    entries: impl IntoIterator<Item = FieldsEntry<'a>>,
 ) -> Option<&'a str> {
     let mut last = None::<(i64, Option<&str>)>;
     for entry in entries {
@@ -63,7 +63,7 @@ impl Fingerprint {
     /// server stores no entries, or another client wrote a second entry under the same name.
     pub fn of<'a>(
         manager: &str,
-        entries: impl IntoIterator<Item = Entry<'a>>,
+        entries: impl IntoIterator<Item = FieldsEntry<'a>>,
         labels: &BTreeMap<String, String>,
         ours: &[&str],
     ) -> Option<Self> {
@@ -258,8 +258,8 @@ mod tests {
 
     use super::*;
 
-    fn entry<'a>(manager: &'a str, fields: &'a Value) -> Entry<'a> {
-        Entry {
+    fn entry<'a>(manager: &'a str, fields: &'a Value) -> FieldsEntry<'a> {
+        FieldsEntry {
             manager,
             operation: "Apply",
             subresource: "",
@@ -269,7 +269,7 @@ mod tests {
         }
     }
 
-    fn fingerprint(entries: &[Entry<'_>], owner: &str) -> Option<Fingerprint> {
+    fn fingerprint(entries: &[FieldsEntry<'_>], owner: &str) -> Option<Fingerprint> {
         let labels = [("owner".to_owned(), owner.to_owned())].into();
         Fingerprint::of("ours", entries.iter().copied(), &labels, &["owner"])
     }
@@ -277,7 +277,7 @@ mod tests {
     #[test]
     fn last_writer_is_returned_only_if_it_is_unambiguous() {
         let fields = json!({});
-        let at = |manager, time, subresource| Entry {
+        let at = |manager, time, subresource| FieldsEntry {
             time: Some(time),
             subresource,
             ..entry(manager, &fields)
@@ -308,11 +308,11 @@ mod tests {
         assert!(expected.is_some());
         let other_fields = json!({ "f:data": {} });
         let theirs = entry("theirs", &other_fields);
-        let update = Entry {
+        let update = FieldsEntry {
             operation: "Update",
             ..ours
         };
-        let status = Entry {
+        let status = FieldsEntry {
             subresource: "status",
             ..ours
         };
@@ -338,17 +338,22 @@ mod tests {
             ),
             (
                 "another time",
-                vec![Entry {
+                vec![FieldsEntry {
                     time: Some(101),
                     ..ours
                 }],
                 "web",
                 false,
             ),
-            ("no time", vec![Entry { time: None, ..ours }], "web", false),
+            (
+                "no time",
+                vec![FieldsEntry { time: None, ..ours }],
+                "web",
+                false,
+            ),
             (
                 "another version",
-                vec![Entry {
+                vec![FieldsEntry {
                     api_version: "v2",
                     ..ours
                 }],

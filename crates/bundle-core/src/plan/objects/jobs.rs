@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::object::ObjectId;
-use crate::plan::drift::Entry;
+use crate::plan::drift::FieldsEntry;
 
 /// Tolerance for differences between the clocks of API server, controller manager and pod, in
 /// seconds.
@@ -42,7 +42,7 @@ pub fn ttl(id: &ObjectId, value: &Value) -> Option<i64> {
 /// `managedFields` shows `conditions` as one field, so a suspended Job looks the same. But a
 /// suspended Job has no `startTime`, and a resumed Job has `active` Pods (`syncJob` of the Job
 /// controller).
-pub fn end_of<'a>(entries: impl IntoIterator<Item = Entry<'a>>) -> JobEnd {
+pub fn end_of<'a>(entries: impl IntoIterator<Item = FieldsEntry<'a>>) -> JobEnd {
     entries
         .into_iter()
         .filter(|entry| entry.subresource == "status")
@@ -60,7 +60,7 @@ pub fn end_of<'a>(entries: impl IntoIterator<Item = Entry<'a>>) -> JobEnd {
 ///
 /// Source: `validateJobStatus` of Kubernetes' `pkg/apis/batch/validation` ("cannot set
 /// completionTime when there is no Complete=True condition").
-pub fn has_failed<'a>(entries: impl IntoIterator<Item = Entry<'a>>) -> bool {
+pub fn has_failed<'a>(entries: impl IntoIterator<Item = FieldsEntry<'a>>) -> bool {
     let mut entries = entries
         .into_iter()
         .filter(|entry| entry.subresource == "status");
@@ -193,7 +193,7 @@ mod tests {
         let suspended = json!({"f:status": {"f:conditions": {}, "f:failed": {}}});
         let resumed = json!({"f:status": {"f:active": {}, "f:conditions": {}, "f:startTime": {}}});
         let spec = json!({"f:spec": {"f:conditions": {}}});
-        let entry = |fields, subresource| Entry {
+        let entry = |fields, subresource| FieldsEntry {
             manager: "kube-controller-manager",
             operation: "Update",
             subresource,
@@ -234,7 +234,7 @@ mod tests {
     fn finished_job_without_completion_time_has_failed() {
         let complete = json!({"f:status": {"f:completionTime": {}, "f:conditions": {}}});
         let failed = json!({"f:status": {"f:conditions": {}, "f:failed": {}}});
-        let entry = |fields, subresource| Entry {
+        let entry = |fields, subresource| FieldsEntry {
             manager: "kube-controller-manager",
             operation: "Update",
             subresource,

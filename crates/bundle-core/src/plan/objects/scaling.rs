@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::object::{Manifest, ObjectId};
 
-use crate::plan::drift::Entry;
+use crate::plan::drift::FieldsEntry;
 
 /// Field that autoscalers write, through the subresource `scale`.
 pub const REPLICAS: &str = "/spec/replicas";
@@ -93,7 +93,7 @@ pub enum ReplicasOwner<'a> {
 /// Returns the owner of the replicas of an object through its subresource `scale`. A change with
 /// kubectl does not count, because it is drift.
 pub fn replicas_owner<'a>(
-    entries: impl IntoIterator<Item = Entry<'a>>,
+    entries: impl IntoIterator<Item = FieldsEntry<'a>>,
 ) -> Option<ReplicasOwner<'a>> {
     let mut owners = entries.into_iter().filter(|entry| {
         entry.subresource == "scale"
@@ -163,7 +163,7 @@ mod tests {
         let replicas = json!({"f:spec": {"f:replicas": {}}});
         let status = json!({"f:status": {"f:replicas": {}}});
         let owner = |manager, subresource, fields| {
-            replicas_owner([Entry {
+            replicas_owner([FieldsEntry {
                 manager,
                 operation: "Update",
                 subresource,

@@ -13,7 +13,7 @@ const KEY: &str = "ConfigMap/n/x";
 /// The state of an object that our entry `text` is in, after the write `revision`.
 fn state(text: &str, revision: &str) -> ObjectState {
     let fields = json!({ text: {} });
-    let entry = drift::Entry {
+    let entry = drift::FieldsEntry {
         manager: "m",
         operation: "Apply",
         subresource: "",
