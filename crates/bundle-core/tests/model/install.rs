@@ -2,7 +2,7 @@
 
 use bundle_core::plan::phases::Phase;
 use bundle_core::plan::rounds::{ObservedRound, RoundStep};
-use bundle_core::plan::steps::{InPlace, InstallStep, MaintenanceStep, Outcome};
+use bundle_core::plan::steps::{AppliedContent, InstallStep, MaintenanceStep, Outcome};
 
 use super::state::{Answer, Drift, Objects, Plans, Reconcile, Run, State, bit};
 
@@ -19,9 +19,9 @@ impl Run {
             is_paused: cluster.is_paused,
             corrects_drift: cluster.corrects_drift,
             in_place: match state.memory.known {
-                None => InPlace::Unknown,
-                Some(known) if known == wanted && !is_moved => InPlace::Wanted,
-                Some(_) => InPlace::Other,
+                None => AppliedContent::Unknown,
+                Some(known) if known == wanted && !is_moved => AppliedContent::Wanted,
+                Some(_) => AppliedContent::Other,
             },
             is_installed: is_active && !is_moved,
             is_unfinished: record.is_unfinished,

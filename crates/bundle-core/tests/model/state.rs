@@ -6,7 +6,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 
 use bundle_core::plan::removal::steps::RecordedObjects;
 use bundle_core::plan::removal::steps::{Account, Handling, ObservedRemoval, RemovalStep};
-use bundle_core::plan::steps::{InPlace, InstallStep, Observed};
+use bundle_core::plan::steps::{AppliedContent, InstallStep, ObservedDeployment};
 
 /// One of two contents, each of a template of its own.
 pub(crate) type Content = u8;
@@ -117,7 +117,7 @@ pub(crate) struct Run {
     pub(crate) terms: Terms,
     pub(crate) is_paused: bool,
     pub(crate) corrects_drift: bool,
-    pub(crate) in_place: InPlace,
+    pub(crate) in_place: AppliedContent,
     pub(crate) is_installed: bool,
     pub(crate) is_unfinished: bool,
     pub(crate) is_decided: bool,
@@ -354,8 +354,8 @@ impl Plans {
         let key = bits(&[
             run.is_paused,
             run.corrects_drift,
-            run.in_place == InPlace::Wanted,
-            run.in_place == InPlace::Other,
+            run.in_place == AppliedContent::Wanted,
+            run.in_place == AppliedContent::Other,
             run.is_installed,
             run.is_unfinished,
             run.is_decided,
@@ -367,7 +367,7 @@ impl Plans {
         ]) | u64::from(run.done) << 16;
         *self.install.entry(key).or_insert_with(|| {
             let done = INSTALL_STEPS.into_iter();
-            let observed = Observed {
+            let observed = ObservedDeployment {
                 is_paused: run.is_paused,
                 corrects_drift: run.corrects_drift,
                 is_unpacked: true,

@@ -12,7 +12,7 @@ use bundle_api::names::{condition, reason};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
 use crate::plan::conditions::{ConditionChange, State};
-use crate::plan::summary::{Correction, Installation, Observed};
+use crate::plan::summary::{Correction, Installation, ObservedObjects};
 
 /// Message of conditions without facts.
 const NOT_LOOKED_AT: &str = "not checked";
@@ -166,7 +166,7 @@ impl DeploymentFacts {
 
     fn set_object_conditions(&self, changes: &mut Changes<'_>) {
         let objects = &self.objects;
-        let observed = Observed {
+        let observed = ObservedObjects {
             coverage: objects.coverage,
             correction: self.correction(changes),
             drifted: &objects.drifted,

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 /// Content whose objects are applied, as far as this process knows. Unknown after a restart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub enum InPlace {
+pub enum AppliedContent {
     /// Unknown.
     #[default]
     Unknown,
@@ -91,7 +91,7 @@ pub enum MaintenanceStep {
     clippy::struct_excessive_bools,
     reason = "each is a fact of its own, and every combination has a plan"
 )]
-pub struct Observed {
+pub struct ObservedDeployment {
     /// `spec.paused`.
     pub is_paused: bool,
     /// True if `spec.drift.mode` is `Correct`.
@@ -99,7 +99,7 @@ pub struct Observed {
     /// True if the Bundle of the template is unpacked.
     pub is_unpacked: bool,
     /// Applied content at the start of the reconcile.
-    pub in_place: InPlace,
+    pub in_place: AppliedContent,
     /// True if the inventory recorded at the start that the wanted content was installed
     /// completely, by the same ServiceAccount and into the same namespace.
     pub is_installed: bool,
@@ -120,7 +120,7 @@ pub struct Observed {
     pub done: BTreeSet<InstallStep>,
 }
 
-/// Facts that are known after the steps of [`Observed::installation`] succeeded or one failed.
+/// Facts that are known after the steps of [`ObservedDeployment::installation`] succeeded or one failed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Outcome {
     /// True if the wanted content is applied completely.
@@ -138,7 +138,7 @@ const COMPLETION: [InstallStep; 3] = [
     InstallStep::WatchAll,
 ];
 
-impl Observed {
+impl ObservedDeployment {
     /// Returns true if the wanted content is completely installed, decided and recorded.
     fn is_recorded(&self) -> bool {
         self.is_installed && self.is_decided && self.is_active && !self.is_unfinished
@@ -160,7 +160,7 @@ impl Observed {
     }
 
     fn whole_installation(&self) -> Vec<InstallStep> {
-        let is_in_place = self.in_place == InPlace::Wanted;
+        let is_in_place = self.in_place == AppliedContent::Wanted;
         if !self.is_unpacked || self.is_paused || (is_in_place && self.is_recorded()) {
             return Vec::new();
         }
@@ -197,7 +197,7 @@ impl Observed {
         }
         steps.push(InstallStep::Watch);
         // Objects of an interrupted installation are not compared with the recorded content.
-        if self.in_place == InPlace::Unknown && self.is_installed && !self.is_unfinished {
+        if self.in_place == AppliedContent::Unknown && self.is_installed && !self.is_unfinished {
             if !self.corrects_drift {
                 steps.push(InstallStep::FindDrift);
                 return steps;

@@ -12,16 +12,16 @@ const INSTALL: [InstallStep; 5] = [CheckBasis, Apply, Prune, RecordInstalled, Wa
 
 /// Facts in short: `u`npacked, `p`aused, `c`orrects drift, `w`anted or `o`ther content in place, `i`nstalled, `d`ecided, `a`ctive, `h`eld, un`f`inished, old `t`ime of the
 /// authorization, as recorded `y`es or `n`o.
-fn observed(facts: &str) -> Observed {
+fn observed(facts: &str) -> ObservedDeployment {
     let is = |fact| facts.contains(fact);
-    Observed {
+    ObservedDeployment {
         is_paused: is('p'),
         corrects_drift: is('c'),
         is_unpacked: is('u'),
         in_place: match (is('w'), is('o')) {
-            (true, _) => InPlace::Wanted,
-            (_, true) => InPlace::Other,
-            _ => InPlace::Unknown,
+            (true, _) => AppliedContent::Wanted,
+            (_, true) => AppliedContent::Other,
+            _ => AppliedContent::Unknown,
         },
         is_installed: is('i'),
         is_decided: is('d'),
@@ -293,29 +293,33 @@ fn maintenance_depends_on_the_outcome_of_the_installation() {
 }
 
 /// All combinations of what can be known.
-fn everything() -> impl Iterator<Item = Observed> {
+fn everything() -> impl Iterator<Item = ObservedDeployment> {
     (0..1_u32 << 9).flat_map(|bits| {
-        [InPlace::Unknown, InPlace::Other, InPlace::Wanted]
-            .into_iter()
-            .flat_map(move |in_place| {
-                [None, Some(true), Some(false)].map(|is_as_recorded| {
-                    let bit = |number: u32| bits & (1 << number) != 0;
-                    Observed {
-                        is_paused: bit(0),
-                        corrects_drift: bit(1),
-                        is_unpacked: bit(2),
-                        in_place,
-                        is_installed: bit(3),
-                        is_decided: bit(4),
-                        is_active: bit(5),
-                        is_held: bit(6),
-                        is_as_recorded,
-                        is_authorization_old: bit(7),
-                        is_unfinished: bit(8),
-                        done: BTreeSet::new(),
-                    }
-                })
+        [
+            AppliedContent::Unknown,
+            AppliedContent::Other,
+            AppliedContent::Wanted,
+        ]
+        .into_iter()
+        .flat_map(move |in_place| {
+            [None, Some(true), Some(false)].map(|is_as_recorded| {
+                let bit = |number: u32| bits & (1 << number) != 0;
+                ObservedDeployment {
+                    is_paused: bit(0),
+                    corrects_drift: bit(1),
+                    is_unpacked: bit(2),
+                    in_place,
+                    is_installed: bit(3),
+                    is_decided: bit(4),
+                    is_active: bit(5),
+                    is_held: bit(6),
+                    is_as_recorded,
+                    is_authorization_old: bit(7),
+                    is_unfinished: bit(8),
+                    done: BTreeSet::new(),
+                }
             })
+        })
     })
 }
 
@@ -349,7 +353,7 @@ fn every_plan_keeps_the_order_that_security_needs() {
             }
         }
         // Nothing is pruned before its successor is applied, and nothing recorded before that.
-        if observed.in_place != InPlace::Wanted {
+        if observed.in_place != AppliedContent::Wanted {
             assert!(is_before(Apply, Prune), "{observed:?}");
             assert!(is_before(Apply, RecordInstalled), "{observed:?}");
         }

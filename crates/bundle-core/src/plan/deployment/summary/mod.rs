@@ -44,9 +44,9 @@ pub enum Correction {
     Reported,
 }
 
-/// Observed state of the objects.
+/// ObservedObjects state of the objects.
 #[derive(Debug, Clone, Copy)]
-pub struct Observed<'a> {
+pub struct ObservedObjects<'a> {
     /// Objects whose state is known.
     pub coverage: Coverage,
     /// Handling of drift.
@@ -65,7 +65,7 @@ pub struct Observed<'a> {
 
 /// Value of a condition.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Told {
+pub struct ConditionValue {
     /// Status of the condition.
     pub state: State,
     /// Reason of the condition.
@@ -74,7 +74,7 @@ pub struct Told {
     pub message: String,
 }
 
-impl Told {
+impl ConditionValue {
     fn new(state: State, reason: &str, message: impl Into<String>) -> Self {
         Self {
             state,
@@ -98,18 +98,18 @@ pub struct Installation<'a> {
     pub is_installed: bool,
 }
 
-impl Observed<'_> {
+impl ObservedObjects<'_> {
     /// Returns the condition `Drifted`.
-    pub fn drifted(&self) -> Told {
+    pub fn drifted(&self) -> ConditionValue {
         if !self.drifted.is_empty() {
-            return Told::new(State::True, "OutOfLine", self.drift_message());
+            return ConditionValue::new(State::True, "OutOfLine", self.drift_message());
         }
         if let Some(why) = self.blind {
-            return Told::new(State::Unknown, BLIND, why);
+            return ConditionValue::new(State::Unknown, BLIND, why);
         }
         match self.coverage {
             Coverage::All => {
-                Told::new(State::False, "InPlace", "every object is as it was applied")
+                ConditionValue::new(State::False, "InPlace", "every object is as it was applied")
             }
             other => other.not_known(),
         }
@@ -137,7 +137,7 @@ impl Observed<'_> {
     }
 
     /// Returns the condition `Healthy`.
-    pub fn healthy(&self) -> Told {
+    pub fn healthy(&self) -> ConditionValue {
         if !self.unhealthy.is_empty() {
             let list: Vec<String> = self
                 .unhealthy
@@ -149,20 +149,20 @@ impl Observed<'_> {
             if rest > 0 {
                 message = format!("{message}; and {rest} more");
             }
-            return Told::new(State::False, "Unhealthy", message);
+            return ConditionValue::new(State::False, "Unhealthy", message);
         }
         match self.coverage {
-            Coverage::All => Told::new(State::True, "Healthy", "every object is healthy"),
+            Coverage::All => ConditionValue::new(State::True, "Healthy", "every object is healthy"),
             other => other.not_known(),
         }
     }
 
     /// Returns the condition `Progressing`.
-    pub fn progressing(&self, installation: &Installation<'_>) -> Told {
+    pub fn progressing(&self, installation: &Installation<'_>) -> ConditionValue {
         let (goes_on, found, message) = match *installation {
             Installation {
                 is_paused: true, ..
-            } => return Told::new(State::False, PAUSED, NOTHING_CHANGED),
+            } => return ConditionValue::new(State::False, PAUSED, NOTHING_CHANGED),
             Installation {
                 error: Some((found, message, retried)),
                 ..
@@ -177,32 +177,32 @@ impl Observed<'_> {
             } => (true, INSTALLING, NOT_IN_PLACE),
             _ => {
                 let ready = self.ready(installation);
-                return Told {
+                return ConditionValue {
                     state: State::False,
                     ..ready
                 };
             }
         };
         let state = if goes_on { State::True } else { State::False };
-        Told::new(state, found, message)
+        ConditionValue::new(state, found, message)
     }
 
     /// Returns the condition `Ready`: the worst of installation, missing objects, drift that is
     /// corrected, and health.
-    pub fn ready(&self, installation: &Installation<'_>) -> Told {
+    pub fn ready(&self, installation: &Installation<'_>) -> ConditionValue {
         if let Some((found, message, _)) = installation.error.or(installation.bundle) {
-            return Told::new(State::False, found, message);
+            return ConditionValue::new(State::False, found, message);
         }
         if !installation.is_installed {
             return if installation.is_paused {
-                Told::new(State::False, PAUSED, NOTHING_CHANGED)
+                ConditionValue::new(State::False, PAUSED, NOTHING_CHANGED)
             } else {
-                Told::new(State::False, INSTALLING, NOT_IN_PLACE)
+                ConditionValue::new(State::False, INSTALLING, NOT_IN_PLACE)
             };
         }
         if !self.missing.is_empty() {
             let list = some_of(self.missing, NAMED);
-            return Told::new(State::False, "ObjectsMissing", format!("missing: {list}"));
+            return ConditionValue::new(State::False, "ObjectsMissing", format!("missing: {list}"));
         }
         let drifted = self.drifted();
         let counts = matches!(
@@ -210,7 +210,7 @@ impl Observed<'_> {
             Correction::Restored | Correction::RightsWithdrawn
         );
         if counts && drifted.state == State::True {
-            return Told {
+            return ConditionValue {
                 state: State::False,
                 ..drifted
             };
@@ -225,9 +225,9 @@ impl Observed<'_> {
             }
         }
         if installation.is_paused {
-            return Told::new(State::True, PAUSED, NOTHING_CHANGED);
+            return ConditionValue::new(State::True, PAUSED, NOTHING_CHANGED);
         }
-        Told::new(
+        ConditionValue::new(
             State::True,
             INSTALLED,
             "the content is installed and healthy",
@@ -236,7 +236,7 @@ impl Observed<'_> {
 }
 
 impl Coverage {
-    fn not_known(self) -> Told {
+    fn not_known(self) -> ConditionValue {
         let (found, message) = match self {
             Self::Nothing => ("NotInstalled", "nothing is installed yet"),
             Self::NotLookedAt => (
@@ -248,7 +248,7 @@ impl Coverage {
                 "the installation is not complete: only objects that were applied are read",
             ),
         };
-        Told::new(State::Unknown, found, message)
+        ConditionValue::new(State::Unknown, found, message)
     }
 }
 

@@ -85,7 +85,7 @@ fn conditions_depend_on_observed_objects() {
         let unhealthy: BTreeMap<String, String> = (0..sick)
             .map(|_| ("Deployment.apps/n/x".to_owned(), "no pod".to_owned()))
             .collect();
-        let observed = Observed {
+        let observed = ObservedObjects {
             coverage,
             correction,
             drifted: &object[..drifted],
@@ -119,7 +119,7 @@ fn ready_is_never_true_while_an_object_is_missing() {
             Correction::RightsWithdrawn,
             Correction::Reported,
         ] {
-            let observed = Observed {
+            let observed = ObservedObjects {
                 coverage,
                 correction,
                 drifted: &missing,
@@ -140,7 +140,7 @@ fn ready_is_never_true_while_an_object_is_missing() {
 #[test]
 fn message_has_objects_that_another_actor_changes_back() {
     let drifted = keys(&["ConfigMap/n/a", "ConfigMap/n/b"]);
-    let observed = Observed {
+    let observed = ObservedObjects {
         coverage: Coverage::All,
         correction: Correction::Restored,
         drifted: &drifted,
