@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub use account::{RemovingAccount, removing_account};
 pub use failure::{REFUSED, REMOVING, RemovalFailure};
 pub use keep::needed;
-pub use progress::{Next, Progress};
+pub use progress::{NextRemoval, RemovalProgress};
 
 use crate::object::ObjectId;
 use crate::plan::conditions::some_of;

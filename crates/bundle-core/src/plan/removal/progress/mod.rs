@@ -1,4 +1,4 @@
-//! Progress of a removal or prune: the remaining objects, the next deletions, and the result.
+//! RemovalProgress of a removal or prune: the remaining objects, the next deletions, and the result.
 //! [`crate::plan::consent`] has the required permissions; `webhook::reconcile` sends the requests.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,14 +17,14 @@ const FINALIZERS: usize = 3;
 
 /// Objects to delete that still exist.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Progress {
+pub struct RemovalProgress {
     left: BTreeSet<ObjectId>,
     obstacles: BTreeMap<ObjectId, Obstacle>,
 }
 
-/// Next action of a removal or prune.
+/// NextRemoval action of a removal or prune.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Next {
+pub enum NextRemoval {
     /// Delete these objects at the same time, and wait until they are gone.
     Delete(Vec<ObjectId>),
     /// Read these objects again. Finalizers block them, and no other object can be deleted before
@@ -34,7 +34,7 @@ pub enum Next {
     End,
 }
 
-impl Progress {
+impl RemovalProgress {
     /// Returns the state for `objects`, each with the finalizers that blocked it in an earlier
     /// attempt. The objects of `kept` remain, each for a reason.
     pub fn new(
@@ -65,13 +65,13 @@ impl Progress {
     }
 
     /// Returns the next action.
-    pub fn next(&self) -> Next {
+    pub fn next(&self) -> NextRemoval {
         let step: Vec<ObjectId> = next_step(&self.left, &self.obstacles)
             .into_iter()
             .cloned()
             .collect();
         if !step.is_empty() {
-            return Next::Delete(step);
+            return NextRemoval::Delete(step);
         }
         let held: Vec<ObjectId> = self
             .left
@@ -80,9 +80,9 @@ impl Progress {
             .cloned()
             .collect();
         if held.is_empty() {
-            Next::End
+            NextRemoval::End
         } else {
-            Next::Await(held)
+            NextRemoval::Await(held)
         }
     }
 
