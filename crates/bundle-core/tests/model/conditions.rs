@@ -6,7 +6,7 @@ use bundle_api::names::{condition, reason};
 use bundle_core::diagnostic::codes;
 use bundle_core::plan::conditions::{self, ConditionChange, State as Status};
 use bundle_core::plan::status::{
-    ApprovalFact, BundleFact, DeploymentFacts, Failure, ObjectFacts, RightsFact,
+    ApprovalFact, BundleFact, DeploymentFacts, Failure, ObjectFacts, PermissionFact,
 };
 use bundle_core::plan::summary::Coverage;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
@@ -35,14 +35,14 @@ fn name(content: Content) -> String {
     format!("web-{content}")
 }
 
-fn rights(answer: Answer) -> Option<RightsFact> {
+fn rights(answer: Answer) -> Option<PermissionFact> {
     let code = match answer {
         Answer::None => return None,
-        Answer::Yes => return Some(RightsFact::Delegated("plain".to_owned())),
+        Answer::Yes => return Some(PermissionFact::Delegated("plain".to_owned())),
         Answer::No => codes::install::NOT_AUTHORIZED,
         Answer::Withdrawn => codes::install::RIGHTS_WITHDRAWN,
     };
-    RightsFact::of_failure(code, "refused")
+    PermissionFact::of_failure(code, "refused")
 }
 
 impl State {
@@ -140,7 +140,7 @@ impl State {
                 },
                 drifted: [drifted(Drift::Changed), missing.clone()].concat(),
                 missing,
-                fought: Vec::new(),
+                contested: Vec::new(),
                 unhealthy: if self.memory.is_unhealthy {
                     BTreeMap::from([("Pod/web/a".to_owned(), "fails".to_owned())])
                 } else {

@@ -7,7 +7,7 @@ use bundle_api::names::{self, reason};
 use bundle_core::diagnostic::codes;
 use bundle_core::plan::consent::{ActingAccount, Consent, ConsentRule, ObjectAction};
 use bundle_core::plan::decision::DecidedObjects;
-use bundle_core::plan::status::RightsFact;
+use bundle_core::plan::status::PermissionFact;
 use bundle_core::review::Requester;
 use bundle_core::review::class::Authorization;
 use bundle_core::rights::Question;
@@ -308,10 +308,10 @@ impl<'a> DeploymentReconcile<'a> {
 
     fn set_authorized(&mut self) {
         self.facts.rights = Some(match self.class.authorization {
-            Authorization::Class => RightsFact::Delegated(self.class.name.clone()),
+            Authorization::Class => PermissionFact::Delegated(self.class.name.clone()),
             Authorization::Requester => {
                 let requesters = self.content_requesters().into_iter();
-                RightsFact::Allowed(requesters.map(|requester| requester.user).collect())
+                PermissionFact::Allowed(requesters.map(|requester| requester.user).collect())
             }
         });
     }

@@ -12,7 +12,7 @@ use crate::rights::concerns_rights;
 ///
 /// Cluster IPs also stay: a dry run does not check them. Sources:
 /// `pkg/registry/core/service/{portallocator,ipallocator}` of Kubernetes.
-pub fn leave_out_held(id: &ObjectId, value: &mut Value, live: &Value) {
+pub fn remove_held_node_ports(id: &ObjectId, value: &mut Value, live: &Value) {
     if !is_service(id) {
         return;
     }
@@ -81,7 +81,7 @@ mod tests {
             "ports": [{"port": 80, "nodePort": 30080}, {"port": 443}],
         }});
         let mut value = json!({ "spec": spec });
-        leave_out_held(&id("Service"), &mut value, &live);
+        remove_held_node_ports(&id("Service"), &mut value, &live);
         value["spec"].take()
     }
 
@@ -118,7 +118,7 @@ mod tests {
     fn other_kinds_are_unchanged() {
         let value = json!({"spec": {"healthCheckNodePort": 32000}});
         let mut other = value.clone();
-        leave_out_held(&id("ConfigMap"), &mut other, &value);
+        remove_held_node_ports(&id("ConfigMap"), &mut other, &value);
         assert_eq!(other, value);
     }
 }

@@ -193,7 +193,7 @@ impl RestoreBackoff {
 
     /// Returns true if another actor changes the object repeatedly, so that its restoration is
     /// delayed.
-    pub fn is_fight(&self, now: Duration) -> bool {
+    pub fn is_contested(&self, now: Duration) -> bool {
         self.restores > AT_ONCE && !self.is_quiet(now)
     }
 
@@ -286,11 +286,11 @@ mod tests {
     #[test]
     fn history_of_restores_is_reset_after_a_quiet_minute() {
         let fight = restored(100);
-        assert!(fight.is_fight(START));
-        assert!(!fight.is_fight(START + QUIET));
+        assert!(fight.is_contested(START));
+        assert!(!fight.is_contested(START + QUIET));
         let next = fight.restored(START + QUIET);
         assert_eq!(next.wait(START + QUIET), Duration::ZERO);
-        assert!(!next.is_fight(START + QUIET));
+        assert!(!next.is_contested(START + QUIET));
         assert!(!failed(RestoreFailure::Invalid, 1).is_quiet(START + QUIET * 9));
     }
 

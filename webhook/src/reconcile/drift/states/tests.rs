@@ -247,7 +247,7 @@ fn object_that_is_fought_over_delays_no_other() {
         );
     }
     assert_eq!(states.restorable("web"), keys(&[OTHER]));
-    assert_eq!(states.fought("web"), [KEY]);
+    assert_eq!(states.contested("web"), [KEY]);
     assert_eq!(states.next_restore("web"), Some(Duration::ZERO));
     states.healed("web", OTHER, left(7, "a"));
     let next = states.next_restore("web").unwrap();

@@ -22,7 +22,7 @@ pub struct DeploymentFacts {
     /// Approval of the content; `None` if it was not checked.
     pub approval: Option<ApprovalFact>,
     /// Permissions of the requesters; `None` if they were not checked.
-    pub rights: Option<RightsFact>,
+    pub rights: Option<PermissionFact>,
     /// True if the content of the Bundle of the template is applied completely.
     pub is_in_place: bool,
     /// Failure that ended the reconcile.
@@ -143,7 +143,7 @@ impl ApprovalFact {
 
 /// Permissions of the requesters.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum RightsFact {
+pub enum PermissionFact {
     /// The class with this name delegates its permissions to all its users.
     Delegated(String),
     /// These requesters have all permissions that the content requires.
@@ -152,7 +152,7 @@ pub enum RightsFact {
     Refused(State, &'static str, String),
 }
 
-impl RightsFact {
+impl PermissionFact {
     /// Returns the permission fact of a failure with `code` and `message`; `None` if the failure
     /// has another subject.
     pub fn of_failure(code: Code, message: &str) -> Option<Self> {
@@ -231,7 +231,7 @@ pub struct ObjectFacts {
     /// Missing objects.
     pub missing: Vec<String>,
     /// Objects that another actor changes back repeatedly.
-    pub fought: Vec<String>,
+    pub contested: Vec<String>,
     /// Unhealthy objects, with the reason.
     pub unhealthy: BTreeMap<String, String>,
     /// Reason why drift may remain undetected.
@@ -244,7 +244,7 @@ impl Default for ObjectFacts {
             coverage: Coverage::Nothing,
             drifted: Vec::new(),
             missing: Vec::new(),
-            fought: Vec::new(),
+            contested: Vec::new(),
             unhealthy: BTreeMap::new(),
             blind: None,
         }

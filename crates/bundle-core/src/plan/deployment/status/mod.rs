@@ -6,7 +6,7 @@ mod ended;
 mod facts;
 
 pub use ended::{class_missing, not_admitted, removing};
-pub use facts::{ApprovalFact, BundleFact, DeploymentFacts, Failure, ObjectFacts, RightsFact};
+pub use facts::{ApprovalFact, BundleFact, DeploymentFacts, Failure, ObjectFacts, PermissionFact};
 
 use bundle_api::names::{condition, reason};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
@@ -171,7 +171,7 @@ impl DeploymentFacts {
             correction: self.correction(changes),
             drifted: &objects.drifted,
             missing: &objects.missing,
-            fought: &objects.fought,
+            contested: &objects.contested,
             unhealthy: &objects.unhealthy,
             blind: objects.blind.as_deref(),
         };

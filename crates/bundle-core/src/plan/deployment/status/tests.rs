@@ -82,18 +82,18 @@ fn facts(letters: &str) -> DeploymentFacts {
         ),
     ];
     let rights = [
-        ('d', RightsFact::Delegated("plain".to_owned())),
+        ('d', PermissionFact::Delegated("plain".to_owned())),
         (
             'a',
-            RightsFact::Allowed(vec!["ana".to_owned(), "bob".to_owned()]),
+            PermissionFact::Allowed(vec!["ana".to_owned(), "bob".to_owned()]),
         ),
         (
             'r',
-            RightsFact::Refused(State::False, "RequesterRefused", "no".to_owned()),
+            PermissionFact::Refused(State::False, "RequesterRefused", "no".to_owned()),
         ),
         (
             'n',
-            RightsFact::Refused(State::Unknown, "RightsUnknown", "timeout".to_owned()),
+            PermissionFact::Refused(State::Unknown, "RightsUnknown", "timeout".to_owned()),
         ),
     ];
     let approvals = [
@@ -127,7 +127,7 @@ fn facts(letters: &str) -> DeploymentFacts {
             .find(|(letter, _)| is(*letter))
             .map(|(_, fact)| fact),
         rights: failed
-            .and_then(|failure| RightsFact::of_failure(failure.code, &failure.message))
+            .and_then(|failure| PermissionFact::of_failure(failure.code, &failure.message))
             .or(rights.map(|(_, fact)| fact)),
         is_in_place: is('i'),
         failure,

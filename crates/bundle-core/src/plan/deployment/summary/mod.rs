@@ -56,7 +56,7 @@ pub struct ObservedObjects<'a> {
     /// Missing objects.
     pub missing: &'a [String],
     /// Objects that another actor changes back repeatedly.
-    pub fought: &'a [String],
+    pub contested: &'a [String],
     /// Unhealthy objects, with the reason.
     pub unhealthy: &'a BTreeMap<String, String>,
     /// Reason why drift may remain undetected.
@@ -127,10 +127,10 @@ impl ObservedObjects<'_> {
                 format!("not restored, because spec.drift.mode is Report: {list}")
             }
         };
-        if self.correction == Correction::Restored && !self.fought.is_empty() {
-            let fought = some_of(self.fought, NAMED);
+        if self.correction == Correction::Restored && !self.contested.is_empty() {
+            let contested = some_of(self.contested, NAMED);
             message = format!(
-                "{message}; restored with a delay of up to 30 s, because another client changes them back: {fought}"
+                "{message}; restored with a delay of up to 30 s, because another client changes them back: {contested}"
             );
         }
         message

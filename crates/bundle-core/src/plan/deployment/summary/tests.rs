@@ -90,7 +90,7 @@ fn conditions_depend_on_observed_objects() {
             correction,
             drifted: &object[..drifted],
             missing: &object[..missing],
-            fought: &[],
+            contested: &[],
             unhealthy: &unhealthy,
             blind: blind.then_some("cannot watch configmaps"),
         };
@@ -124,7 +124,7 @@ fn ready_is_never_true_while_an_object_is_missing() {
                 correction,
                 drifted: &missing,
                 missing: &missing,
-                fought: &[],
+                contested: &[],
                 unhealthy: &BTreeMap::new(),
                 blind: None,
             };
@@ -145,7 +145,7 @@ fn message_has_objects_that_another_actor_changes_back() {
         correction: Correction::Restored,
         drifted: &drifted,
         missing: &[],
-        fought: &drifted[1..],
+        contested: &drifted[1..],
         unhealthy: &BTreeMap::new(),
         blind: None,
     };
