@@ -258,7 +258,8 @@ pub enum OnFailure {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Deletion {
-    /// `Delete` deletes them; `Orphan` keeps them and removes our labels. Default: Delete.
+    /// `Delete` deletes them; `Orphan` keeps them and removes the labels of this project. Default:
+    /// Delete.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub objects: Option<DeleteObjects>,
     /// Handling of a CRD that still has resources: `Refuse` waits and reports it, `Orphan` keeps
@@ -267,7 +268,8 @@ pub struct Deletion {
     pub custom_resources: Option<DeleteCustomResources>,
 }
 
-/// `Delete` deletes them; `Orphan` keeps them and removes our labels. Default: Delete.
+/// `Delete` deletes them; `Orphan` keeps them and removes the labels of this project. Default:
+/// Delete.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum DeleteObjects {
     /// Delete the objects.

@@ -41,7 +41,7 @@ const DISTURBANCES: [Disturbance; 24] = [
     |state| drift(state, Drift::Changed),
     |state| drift(state, Drift::Missing),
     |state| drift(state, Drift::None),
-    // A watch is lost: drift goes unseen from here on.
+    // A watch is lost: drift is not detected from here on.
     |state| state.memory.is_blind = state.memory.known.is_some(),
     |state| state.cluster.has_foreign_resources = !state.cluster.has_foreign_resources,
     |state| state.cluster.is_held = !state.cluster.is_held,

@@ -1,7 +1,7 @@
-//! A model of a cluster, explored state by state: reconciles do the steps of their plans one at a
-//! time, and between any two of them something else happens. Somebody changes the template, the
-//! class, the settings or an object, deletes the BundleDeployment, withdraws rights, an approval or
-//! trust in a signature; a tag moves, a watch is lost, a request fails, or the process dies.
+//! Model of a cluster, explored state by state. Reconciles do the steps of their plans one at a
+//! time, and other events happen between any two steps: a user changes the template, the class, the
+//! settings or an object, deletes the BundleDeployment, withdraws permissions, an approval or trust
+//! in a signature; a tag moves, a watch is lost, a request fails, or the process stops.
 //!
 //! `cargo xtask model` explores it further. Its limits are in the environment: `MODEL_STATES` (most
 //! states), `MODEL_DISTURBANCES` (most disturbances on each path) and `MODEL_ORDER` (`breadth` or

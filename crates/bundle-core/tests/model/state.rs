@@ -96,7 +96,7 @@ pub(crate) struct Memory {
     pub(crate) is_unhealthy: bool,
     /// `true` while the retry of a failed attempt is delayed.
     pub(crate) is_held: bool,
-    /// A watch was lost, so that drift goes unseen.
+    /// A watch was lost, so that drift is not detected.
     pub(crate) is_blind: bool,
 }
 
@@ -105,12 +105,12 @@ pub(crate) struct Memory {
 pub(crate) struct Shown {
     /// `true` if `Installed` is true.
     pub(crate) is_installed: bool,
-    /// `true` if `Installed` is about the current generation.
+    /// `true` if `Installed` describes the current generation.
     pub(crate) is_present: bool,
     pub(crate) authorized: Answer,
 }
 
-/// An installation that goes on.
+/// Installation in progress.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Run {
     pub(crate) wanted: Content,
@@ -144,7 +144,7 @@ pub(crate) struct Run {
     pub(crate) maintenance: Option<u8>,
 }
 
-/// A removal that goes on.
+/// Removal in progress.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Teardown {
     pub(crate) is_orphan: bool,
@@ -156,7 +156,7 @@ pub(crate) struct Teardown {
     pub(crate) is_half_deleted: bool,
 }
 
-/// A reconcile that goes on.
+/// Reconcile in progress.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Reconcile {
     None,

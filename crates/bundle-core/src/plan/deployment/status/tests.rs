@@ -179,7 +179,7 @@ fn conditions_depend_on_facts() {
     let (in_line, healthy) = ("False InPlace", "True Healthy");
     // HasValidBundle, Installed, Authorized, Approved, Drifted, Healthy, Progressing, Ready.
     for (letters, expected) in [
-        // Nothing was looked at, or it failed before anything was.
+        // Nothing was observed, or the reconcile failed before that.
         ("", ["Unknown UnpackPending", "Unknown UnpackPending", unasked, unasked, drift, health, "True Installing", "False Installing"]),
         ("I", ["Unknown UnpackPending", "False UpgradeFailed", unasked, unasked, drift, health, "True UpgradeFailed", "False UpgradeFailed"]),
         ("P", ["Unknown UnpackPending", "Unknown UnpackPending", unasked, unasked, drift, health, "False Paused", "False Paused"]),
@@ -260,7 +260,7 @@ fn conditions_without_facts_are_unchanged() {
         .find(|change| change.kind == condition::DRIFTED);
     let message = &drifted.unwrap().message;
     assert!(message.contains("lost required permissions"), "{message}");
-    // A failure before the Bundle was looked at is one of what is installed.
+    // A failure before the Bundle was read is a failure of the installed content.
     let found = after(&facts("sI"), &stands);
     assert_eq!(found[1], "False UpgradeFailed");
 }

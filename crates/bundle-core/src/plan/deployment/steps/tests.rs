@@ -171,7 +171,7 @@ fn installation_steps_depend_on_observed_facts() {
             "uwidc",
             steps(&[&BEGIN, &[Authorize, Prune, RecordInstalled, WatchAll]]),
         ),
-        // An installation was interrupted: what it left is not compared, and goes.
+        // Objects of an interrupted installation are not compared. They are deleted.
         (
             "uwidaf",
             steps(&[&BEGIN, &[Authorize, Prune, RecordInstalled, WatchAll]]),

@@ -104,12 +104,12 @@ fn removal_steps_depend_on_observed_facts() {
         ("fsuky", without_definitions),
         ("fsud", with_resources.clone()),
         ("fsudy", with_resources),
-        // As a ServiceAccount that may not be used nothing is let go; of the objects it is told why they stay.
+        // Without a usable ServiceAccount no object is released; each object gets a reason.
         ("fsw", withdrawn.clone()),
         ("fswk", withdrawn.clone()),
         ("fswy", withdrawn.clone()),
         ("fswd", withdrawn),
-        // The objects are to stay.
+        // The objects are orphaned.
         ("fsou", released.clone()),
         ("fsouy", released.clone()),
         ("fsoud", released),
@@ -174,11 +174,12 @@ fn every_plan_keeps_the_order_that_security_needs() {
         }
         let deletes = deletions.iter().any(|step| at(*step).is_some());
         assert!(!deletes || !observed.is_orphan, "{observed:?}");
-        // Nothing is done as a ServiceAccount that may not be used but the attempt to delete, which tells why each object stays.
+        // Without a usable ServiceAccount only the deletion is attempted, which returns the reason
+        // for each object.
         if observed.account == Some(Account::Withdrawn) {
             assert!(releases.iter().all(|step| at(*step).is_none()));
         }
-        // Custom resources of others are never lost unless the spec says so.
+        // Foreign custom resources are only deleted if the spec requires it.
         if at(DeleteObjects).is_some()
             && observed.custom_resources != Handling::Delete
             && observed.account == Some(Account::Usable)
