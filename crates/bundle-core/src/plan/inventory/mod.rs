@@ -137,7 +137,7 @@ pub enum Reservation {
 }
 
 /// Error of encoding or decoding an inventory.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, thiserror::Error)]
 pub enum InventoryError {
     /// More objects or namespaces than an inventory may have.
     #[error("{count} {what} are more than an inventory records ({most})")]
@@ -159,7 +159,10 @@ pub enum InventoryError {
     },
     /// The encoding is invalid.
     #[error("the inventory cannot be read: {0}")]
-    Malformed(String),
+    Malformed(#[source] serde_json::Error),
+    /// The encoding has a version that this program does not know.
+    #[error("the inventory cannot be read: version {0} is not known")]
+    UnknownVersion(u32),
 }
 
 impl Inventory {
@@ -180,13 +183,9 @@ impl Inventory {
                 most: MAX_BYTES,
             });
         }
-        let inventory: Self = serde_json::from_slice(bytes)
-            .map_err(|error| InventoryError::Malformed(error.to_string()))?;
+        let inventory: Self = serde_json::from_slice(bytes).map_err(InventoryError::Malformed)?;
         if inventory.version != VERSION {
-            return Err(InventoryError::Malformed(format!(
-                "version {} is not known",
-                inventory.version
-            )));
+            return Err(InventoryError::UnknownVersion(inventory.version));
         }
         inventory.check_counts()?;
         Ok(inventory)
@@ -195,8 +194,7 @@ impl Inventory {
     /// Returns a deterministic encoding.
     pub fn encode(&self) -> Result<Vec<u8>, InventoryError> {
         self.check_counts()?;
-        let bytes = serde_json::to_vec(self)
-            .map_err(|error| InventoryError::Malformed(error.to_string()))?;
+        let bytes = serde_json::to_vec(self).map_err(InventoryError::Malformed)?;
         if bytes.len() > MAX_BYTES {
             return Err(InventoryError::TooLarge {
                 bytes: bytes.len(),

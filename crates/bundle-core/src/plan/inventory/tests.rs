@@ -197,7 +197,10 @@ fn encoding_is_canonical_strict_and_bounded() {
     ] {
         let error = Inventory::decode(malformed.as_bytes());
         assert!(
-            matches!(error, Err(InventoryError::Malformed(_))),
+            matches!(
+                error,
+                Err(InventoryError::Malformed(_) | InventoryError::UnknownVersion(2))
+            ),
             "{malformed}"
         );
     }
