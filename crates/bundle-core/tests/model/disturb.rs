@@ -1,6 +1,6 @@
 //! Disturbances: changes by others between any two steps.
 
-use bundle_core::plan::removal::steps::Handling;
+use bundle_core::plan::removal::steps::CustomResources;
 
 use super::state::{Drift, Objects, Reconcile, State};
 
@@ -61,9 +61,9 @@ const DISTURBANCES: [Disturbance; 24] = [
     },
     |state| {
         state.cluster.handling = match state.cluster.handling {
-            Handling::Refuse => Handling::Orphan,
-            Handling::Orphan => Handling::Delete,
-            Handling::Delete => Handling::Refuse,
+            CustomResources::Refuse => CustomResources::Orphan,
+            CustomResources::Orphan => CustomResources::Delete,
+            CustomResources::Delete => CustomResources::Refuse,
         };
         new_generation(state);
     },

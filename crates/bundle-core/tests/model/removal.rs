@@ -1,6 +1,6 @@
 //! The steps of a removal, as they change the cluster.
 
-use bundle_core::plan::removal::steps::{Account, Handling, RemovalStep};
+use bundle_core::plan::removal::steps::{Account, CustomResources, RemovalStep};
 
 use super::state::{Objects, Plans, Reconcile, State, Teardown, removal_bit};
 
@@ -118,7 +118,7 @@ impl State {
         assert!(
             teardown.account == Some(Account::Withdrawn)
                 || teardown.definitions_in_use == Some(false)
-                || teardown.handling == Handling::Delete
+                || teardown.handling == CustomResources::Delete
                 || teardown.has_done(RemovalStep::ReleaseDefinitionsInUse),
             "custom resources of others would be lost: {self:?}"
         );

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
 use bundle_core::plan::removal::steps::RecordedObjects;
-use bundle_core::plan::removal::steps::{Account, Handling, ObservedRemoval, RemovalStep};
+use bundle_core::plan::removal::steps::{Account, CustomResources, ObservedRemoval, RemovalStep};
 use bundle_core::plan::steps::{AppliedContent, InstallStep, ObservedDeployment};
 
 /// One of two contents, each of a template of its own.
@@ -66,7 +66,7 @@ pub(crate) struct Cluster {
     /// `true` if admission reviewed the deletion.
     pub(crate) is_reviewed: bool,
     pub(crate) is_orphan: bool,
-    pub(crate) handling: Handling,
+    pub(crate) handling: CustomResources,
     pub(crate) has_finalizer: bool,
     /// `true` if the BundleDeployment itself is gone.
     pub(crate) is_gone: bool,
@@ -148,7 +148,7 @@ pub(crate) struct Run {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Teardown {
     pub(crate) is_orphan: bool,
-    pub(crate) handling: Handling,
+    pub(crate) handling: CustomResources,
     pub(crate) account: Option<Account>,
     pub(crate) definitions_in_use: Option<bool>,
     /// Bits of [`RemovalStep`].
@@ -201,7 +201,7 @@ impl State {
                 is_deleted: false,
                 is_reviewed: false,
                 is_orphan: false,
-                handling: Handling::Refuse,
+                handling: CustomResources::Refuse,
                 has_finalizer: false,
                 is_gone: false,
             },
@@ -400,8 +400,8 @@ impl Plans {
             teardown.account == Some(Account::Withdrawn),
             is_found,
             is_in_use,
-            teardown.handling == Handling::Orphan,
-            teardown.handling == Handling::Delete,
+            teardown.handling == CustomResources::Orphan,
+            teardown.handling == CustomResources::Delete,
         ]) | u64::from(teardown.done) << 16;
         *self.removal.entry(key).or_insert_with(|| {
             let done = REMOVAL_STEPS.into_iter();

@@ -11,7 +11,7 @@ use bundle_core::plan::consent::{ActingAccount, ConsentRule};
 use bundle_core::plan::decision::DecidedObjects;
 use bundle_core::plan::inventory::{self, Inventory};
 use bundle_core::plan::removal::steps::{
-    Account, Handling, ObservedRemoval, RecordedObjects, RemovalStep,
+    Account, CustomResources, ObservedRemoval, RecordedObjects, RemovalStep,
 };
 use bundle_core::plan::removal::{REMOVING, RemovalFailure, RemovingAccount, removing_account};
 use bundle_core::plan::status;
@@ -157,8 +157,8 @@ impl<'a> Teardown<'a> {
         ObservedRemoval {
             has_finalizer: entry::has_finalizer(self.object),
             is_orphan: self.deletion.is_some_and(|deletion| deletion.orphan),
-            custom_resources: self.deletion.map_or(Handling::Refuse, |deletion| {
-                deletion.custom_resources.into()
+            custom_resources: self.deletion.map_or(CustomResources::Refuse, |deletion| {
+                deletion.custom_resources
             }),
             recorded: self.recorded(),
             account: None,

@@ -93,7 +93,7 @@ pub struct Deletion {
 }
 
 /// Handling of CRDs that still have resources.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum CustomResources {
     /// Deletion waits.
     Refuse,

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::review::deployment::CustomResources;
+pub use crate::review::deployment::CustomResources;
 
 /// Record of the objects that a BundleDeployment installed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -80,7 +80,7 @@ pub struct ObservedRemoval {
     /// True if `spec.deletion.objects` is `Orphan`.
     pub is_orphan: bool,
     /// `spec.deletion.customResources`; `Refuse` if the spec is invalid.
-    pub custom_resources: Handling,
+    pub custom_resources: CustomResources,
     /// Record of the objects.
     pub recorded: RecordedObjects,
     /// Result of [`RemovalStep::FindAccount`].
@@ -89,28 +89,6 @@ pub struct ObservedRemoval {
     pub definitions_in_use: Option<bool>,
     /// Completed steps.
     pub done: BTreeSet<RemovalStep>,
-}
-
-/// Handling of definitions with custom resources that the BundleDeployment did not install:
-/// `spec.deletion.customResources`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Handling {
-    /// The removal waits.
-    Refuse,
-    /// The definition stays.
-    Orphan,
-    /// The definition and its custom resources are deleted.
-    Delete,
-}
-
-impl From<CustomResources> for Handling {
-    fn from(custom_resources: CustomResources) -> Self {
-        match custom_resources {
-            CustomResources::Refuse => Self::Refuse,
-            CustomResources::Orphan => Self::Orphan,
-            CustomResources::Delete => Self::Delete,
-        }
-    }
 }
 
 /// Steps after all objects are deleted or released.
@@ -172,11 +150,11 @@ impl ObservedRemoval {
         }
         steps.push(RemovalStep::FindObjects);
         // Without a usable ServiceAccount, no object is released either.
-        if self.custom_resources != Handling::Delete && !is_withdrawn {
+        if self.custom_resources != CustomResources::Delete && !is_withdrawn {
             steps.push(RemovalStep::FindDefinitionsInUse);
             match self.definitions_in_use {
                 None => return steps,
-                Some(true) if self.custom_resources == Handling::Refuse => {
+                Some(true) if self.custom_resources == CustomResources::Refuse => {
                     steps.push(RemovalStep::ReportDefinitionsInUse);
                     return steps;
                 }

@@ -21,9 +21,9 @@ fn observed(facts: &str) -> ObservedRemoval {
         has_finalizer: is('f'),
         is_orphan: is('o'),
         custom_resources: match (is('k'), is('d')) {
-            (true, _) => Handling::Orphan,
-            (_, true) => Handling::Delete,
-            _ => Handling::Refuse,
+            (true, _) => CustomResources::Orphan,
+            (_, true) => CustomResources::Delete,
+            _ => CustomResources::Refuse,
         },
         recorded: match (is('l'), is('e'), is('s')) {
             (true, ..) => RecordedObjects::Lost,
@@ -181,7 +181,7 @@ fn every_plan_keeps_the_order_that_security_needs() {
         }
         // Foreign custom resources are only deleted if the spec requires it.
         if at(DeleteObjects).is_some()
-            && observed.custom_resources != Handling::Delete
+            && observed.custom_resources != CustomResources::Delete
             && observed.account == Some(Account::Usable)
         {
             assert!(at(FindDefinitionsInUse) < at(DeleteObjects), "{observed:?}");
