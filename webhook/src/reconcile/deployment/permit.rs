@@ -3,7 +3,7 @@
 
 use bundle_core::diagnostic::codes;
 use bundle_core::plan::conditions::some_of;
-use bundle_core::plan::consent::{ActingAccount, Consent, ConsentRule, ObjectAction, Refusal};
+use bundle_core::plan::consent::{ActingAccount, Consent, ConsentRule, DenialReason, ObjectAction};
 use bundle_core::plan::decision::DecidedObjects;
 use bundle_core::plan::downgrade;
 use bundle_core::plan::status::ApprovalFact;
@@ -47,7 +47,7 @@ impl DeploymentReconcile<'_> {
             ActingAccount::Granted,
             DecidedObjects::None,
         );
-        let refused = Consent::Refused(Refusal::OutsideTargets);
+        let refused = Consent::Denied(DenialReason::OutsideTargets);
         let outside: Vec<_> = items
             .iter()
             .map(|item| &item.id)

@@ -75,7 +75,7 @@ impl Deletions<'_> {
                         tried.push(present);
                     }
                 }
-                Consent::Refused(refusal) => kept.push(KeptObject {
+                Consent::Denied(refusal) => kept.push(KeptObject {
                     id: present.id.clone(),
                     why: refusal.to_string(),
                 }),

@@ -41,12 +41,12 @@ pub enum Consent {
     /// Permissions of all requesters of the content, checked in this way.
     Requesters(RequesterCheck),
     /// Denied for all requesters.
-    Refused(Refusal),
+    Denied(DenialReason),
 }
 
 /// Reason for a denial that no permission of a requester changes.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Refusal {
+pub enum DenialReason {
     /// The class does not allow this target.
     #[error("the class does not allow this target")]
     OutsideTargets,
@@ -99,14 +99,14 @@ impl ConsentRule {
     /// permissions, which are also checked by dry run.
     pub fn consent(&self, act: ObjectAction, id: &ObjectId) -> Consent {
         if let ActingAccount::Withdrawn(why) = &self.account {
-            return Consent::Refused(Refusal::AccountWithdrawn(why.clone()));
+            return Consent::Denied(DenialReason::AccountWithdrawn(why.clone()));
         }
         let Some(class) = &self.class else {
             return Consent::Requesters(RequesterCheck::DryRun);
         };
         let is_inside = class.covers(id);
         if act == ObjectAction::Install && !is_inside {
-            return Consent::Refused(Refusal::OutsideTargets);
+            return Consent::Denied(DenialReason::OutsideTargets);
         }
         match class.authorization {
             Authorization::Requester => Consent::Requesters(class.check),
@@ -197,7 +197,7 @@ mod tests {
         use ObjectAction::{Install, Prune, Remove, Restore};
         let dry_run = Consent::Requesters(RequesterCheck::DryRun);
         let review = Consent::Requesters(RequesterCheck::AccessReview);
-        let outside = Consent::Refused(Refusal::OutsideTargets);
+        let outside = Consent::Denied(DenialReason::OutsideTargets);
         let delegated = Consent::Delegated;
         let strict = class("Requester", "DryRun");
         let reviewed = class("Requester", "AccessReview");
@@ -316,7 +316,7 @@ mod tests {
             let rule = ConsentRule::new(class, withdrawn(), DecidedObjects::ALL);
             for act in ACTS {
                 let found = rule.consent(act, &object(Some("team-a")));
-                let Consent::Refused(refusal) = found else {
+                let Consent::Denied(refusal) = found else {
                     panic!("{class:?} {act:?}: {found:?}")
                 };
                 assert_eq!(refusal.to_string(), "ana may not impersonate it");

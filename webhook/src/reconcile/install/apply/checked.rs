@@ -219,7 +219,7 @@ impl DryRuns<'_> {
                 return Err((prepared, NotAllowed::Verdict(DryRunVerdict::Unknown(words))));
             }
             Consent::Requesters(RequesterCheck::DryRun) => {}
-            Consent::Refused(refusal) => {
+            Consent::Denied(refusal) => {
                 let verdict = DryRunVerdict::Refused {
                     message: refusal.to_string(),
                     by_rbac: false,
