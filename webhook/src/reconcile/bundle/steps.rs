@@ -339,7 +339,7 @@ impl<'a> BundleReconcile<'a> {
         let wait = match error {
             Some(error) => ctx.failures.next(Work::Unpack, object, error.retry),
             None if postponed.is_some() => postponed.map(crate::reconcile::spread),
-            None if outcome.asks_source_again(source.is_none_or(Source::is_fixed)) => {
+            None if outcome.compares_source_again(source.is_none_or(Source::is_fixed)) => {
                 let interval = ctx.shared.settings.source_check_interval;
                 interval.map(crate::reconcile::spread)
             }

@@ -143,7 +143,7 @@ impl BundleOutcome<'_> {
 
     /// Returns true if the source must be resolved again after an interval. Returns false for a
     /// fixed source, and while a comparison runs, because its end triggers a reconcile.
-    pub fn asks_source_again(&self, is_source_fixed: bool) -> bool {
+    pub fn compares_source_again(&self, is_source_fixed: bool) -> bool {
         let is_answered = matches!(
             self,
             Self::Unpacked(_)

@@ -156,8 +156,12 @@ fn status_depends_on_the_outcome() {
         assert_eq!(outcome.is_news(false), is_news, "{outcome:?}");
         assert!(!outcome.is_news(true), "{outcome:?}");
         assert_eq!(outcome.has_succeeded(), has_succeeded, "{outcome:?}");
-        assert_eq!(outcome.asks_source_again(false), asks_again, "{outcome:?}");
-        assert!(!outcome.asks_source_again(true), "{outcome:?}");
+        assert_eq!(
+            outcome.compares_source_again(false),
+            asks_again,
+            "{outcome:?}"
+        );
+        assert!(!outcome.compares_source_again(true), "{outcome:?}");
     }
 }
 

@@ -29,10 +29,10 @@ const VERSION: u32 = 1;
 /// intent, by the clock of the API server.
 const CLOCK_TOLERANCE: i64 = 2;
 
-/// Record of one object.
+/// ObjectRecord of one object.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub enum Record {
+pub enum ObjectRecord {
     /// The object with this uid belongs to the BundleDeployment; another object of the same name
     /// does not.
     Uid(String),
@@ -50,7 +50,7 @@ pub enum Record {
 pub struct Adoption {
     key: String,
     uid: String,
-    before: Option<Record>,
+    before: Option<ObjectRecord>,
 }
 
 impl Adoption {
@@ -80,13 +80,13 @@ pub struct Inventory {
     /// reset.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_deletion_accepted: bool,
-    /// Record of the installation; `None` before the first installation, and in inventories of
+    /// ObjectRecord of the installation; `None` before the first installation, and in inventories of
     /// earlier versions of this project.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub record: Option<InstallationRecord>,
     /// Keys are [`crate::object::ObjectId`] as text.
     #[serde(default)]
-    objects: BTreeMap<String, Record>,
+    objects: BTreeMap<String, ObjectRecord>,
     /// Uid of each namespace with recorded objects, by name.
     #[serde(default)]
     namespaces: BTreeMap<String, String>,
@@ -237,9 +237,9 @@ impl Inventory {
     /// creation mark, which no other client can set on an object before it exists.
     pub fn claim(&self, key: &str, live: LiveObject<'_>) -> Claim {
         match self.objects.get(key) {
-            Some(Record::Uid(uid)) if !uid.is_empty() && uid == live.uid => Claim::Ours,
-            Some(Record::Uid(_)) => Claim::Replaced,
-            Some(Record::Intent(since))
+            Some(ObjectRecord::Uid(uid)) if !uid.is_empty() && uid == live.uid => Claim::Ours,
+            Some(ObjectRecord::Uid(_)) => Claim::Replaced,
+            Some(ObjectRecord::Intent(since))
                 if self.is_applied(key, live)
                     && live.created.is_some_and(|created| {
                         created >= since.saturating_sub(CLOCK_TOLERANCE)
@@ -247,12 +247,12 @@ impl Inventory {
             {
                 Claim::Ours
             }
-            Some(Record::Adoption(uid))
+            Some(ObjectRecord::Adoption(uid))
                 if !uid.is_empty() && uid == live.uid && self.is_applied(key, live) =>
             {
                 Claim::Ours
             }
-            Some(Record::Intent(_) | Record::Adoption(_)) | None => Claim::Unrecorded,
+            Some(ObjectRecord::Intent(_) | ObjectRecord::Adoption(_)) | None => Claim::Unrecorded,
         }
     }
 
@@ -262,7 +262,7 @@ impl Inventory {
     }
 
     /// Returns the record of the object `key`.
-    pub fn get(&self, key: &str) -> Option<&Record> {
+    pub fn get(&self, key: &str) -> Option<&ObjectRecord> {
         self.objects.get(key)
     }
 
@@ -274,8 +274,8 @@ impl Inventory {
     /// Returns the recorded uid of the object `key`.
     pub fn uid(&self, key: &str) -> Option<&str> {
         match self.objects.get(key)? {
-            Record::Uid(uid) => Some(uid),
-            Record::Intent(_) | Record::Adoption(_) => None,
+            ObjectRecord::Uid(uid) => Some(uid),
+            ObjectRecord::Intent(_) | ObjectRecord::Adoption(_) => None,
         }
     }
 
@@ -283,10 +283,10 @@ impl Inventory {
     /// not recorded, its objects are intents without a known uid.
     pub fn reserves(&self, key: &str, uid: &str) -> Option<Reservation> {
         match self.objects.get(key)? {
-            Record::Uid(recorded) | Record::Adoption(recorded) => {
+            ObjectRecord::Uid(recorded) | ObjectRecord::Adoption(recorded) => {
                 (!uid.is_empty() && recorded == uid).then_some(Reservation::Owned)
             }
-            Record::Intent(_) => Some(Reservation::Installing),
+            ObjectRecord::Intent(_) => Some(Reservation::Installing),
         }
     }
 
@@ -296,7 +296,7 @@ impl Inventory {
     }
 
     /// Returns all records.
-    pub fn objects(&self) -> impl Iterator<Item = (&str, &Record)> {
+    pub fn objects(&self) -> impl Iterator<Item = (&str, &ObjectRecord)> {
         self.objects
             .iter()
             .map(|(key, record)| (key.as_str(), record))
@@ -309,7 +309,8 @@ impl Inventory {
 
     /// Records the object with this uid as owned.
     pub fn record(&mut self, key: impl Into<String>, uid: impl Into<String>) {
-        self.objects.insert(key.into(), Record::Uid(uid.into()));
+        self.objects
+            .insert(key.into(), ObjectRecord::Uid(uid.into()));
     }
 
     /// Records that the object is about to be created. An earlier intent keeps its time, because
@@ -318,9 +319,9 @@ impl Inventory {
         let record = self
             .objects
             .entry(key.into())
-            .or_insert(Record::Intent(now));
-        if let Record::Uid(_) | Record::Adoption(_) = record {
-            *record = Record::Intent(now);
+            .or_insert(ObjectRecord::Intent(now));
+        if let ObjectRecord::Uid(_) | ObjectRecord::Adoption(_) = record {
+            *record = ObjectRecord::Intent(now);
         }
     }
 
@@ -330,7 +331,7 @@ impl Inventory {
         if self.owns(key, uid) {
             return None;
         }
-        let record = Record::Adoption(uid.to_owned());
+        let record = ObjectRecord::Adoption(uid.to_owned());
         let before = self.objects.insert(key.to_owned(), record);
         Some(Adoption {
             key: key.to_owned(),
@@ -343,7 +344,8 @@ impl Inventory {
     /// rejected.
     pub fn forget_adoption(&mut self, adoption: &Adoption) {
         let Adoption { key, uid, before } = adoption;
-        if !matches!(self.objects.get(key), Some(Record::Adoption(adopted)) if adopted == uid) {
+        if !matches!(self.objects.get(key), Some(ObjectRecord::Adoption(adopted)) if adopted == uid)
+        {
             return;
         }
         match before {
@@ -356,7 +358,7 @@ impl Inventory {
     /// server definitely rejected. An earlier intent stays, because its request may still have
     /// created the object.
     pub fn forget_intent(&mut self, key: &str, since: i64) {
-        if self.objects.get(key) == Some(&Record::Intent(since)) {
+        if self.objects.get(key) == Some(&ObjectRecord::Intent(since)) {
             self.objects.remove(key);
         }
     }

@@ -71,7 +71,7 @@ pub fn missing_namespace_hint(message: &str, target: &str) -> Option<String> {
 
 /// Object in a namespace.
 #[derive(Debug, Clone, Copy)]
-pub struct Occupant<'a> {
+pub struct NamespaceObject<'a> {
     /// API group.
     pub group: &'a str,
     /// Kind.
@@ -96,7 +96,7 @@ pub fn is_transient(group: &str, kind: &str) -> bool {
     )
 }
 
-impl Occupant<'_> {
+impl NamespaceObject<'_> {
     /// Returns true if the namespace must not be deleted while it contains this object.
     pub fn keeps_namespace(&self) -> bool {
         let is_of_every_namespace = matches!(
@@ -169,7 +169,7 @@ mod tests {
 
     #[test]
     fn object_keeps_its_namespace_unless_it_is_recorded_or_removed_by_controllers() {
-        let none = Occupant {
+        let none = NamespaceObject {
             group: "",
             kind: "ConfigMap",
             name: "x",
@@ -177,7 +177,7 @@ mod tests {
             is_leaving: false,
             is_dependent: false,
         };
-        let of = |group, kind, name| Occupant {
+        let of = |group, kind, name| NamespaceObject {
             group,
             kind,
             name,
@@ -196,21 +196,21 @@ mod tests {
             (of("", "Endpoints", "x"), false),
             (of("", "PersistentVolumeClaim", "x"), true),
             (
-                Occupant {
+                NamespaceObject {
                     is_recorded: true,
                     ..none
                 },
                 false,
             ),
             (
-                Occupant {
+                NamespaceObject {
                     is_leaving: true,
                     ..none
                 },
                 false,
             ),
             (
-                Occupant {
+                NamespaceObject {
                     is_dependent: true,
                     ..none
                 },
