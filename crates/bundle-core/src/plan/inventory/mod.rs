@@ -29,7 +29,7 @@ const VERSION: u32 = 1;
 /// intent, by the clock of the API server.
 const CLOCK_TOLERANCE: i64 = 2;
 
-/// ObjectRecord of one object.
+/// Record of one object.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub enum ObjectRecord {
@@ -80,7 +80,7 @@ pub struct Inventory {
     /// reset.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_deletion_accepted: bool,
-    /// ObjectRecord of the installation; `None` before the first installation, and in inventories of
+    /// Record of the installation; `None` before the first installation, and in inventories of
     /// earlier versions of this project.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub record: Option<InstallationRecord>,

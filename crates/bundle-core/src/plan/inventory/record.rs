@@ -1,4 +1,4 @@
-//! ObjectRecord of the installation in an inventory: the installed content, the history, and seals. The
+//! Record of the installation in an inventory: the installed content, the history, and seals. The
 //! status shows the same to users, but a user who writes the status cannot change decisions.
 //! Recorded objects are in [`super::Inventory`].
 
@@ -12,7 +12,7 @@ use crate::plan::decision::Decisions;
 /// Largest size of recorded seals of one object, in bytes.
 const MAX_SEAL: usize = 32 * 1024;
 
-/// ObjectRecord of the installation of one BundleDeployment.
+/// Record of the installation of one BundleDeployment.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct InstallationRecord {

@@ -96,7 +96,7 @@ impl Fingerprint {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ObjectRevision([u8; 16]);
 
-/// Metadata fields that a [`ObjectRevision`] covers.
+/// Metadata fields that an [`ObjectRevision`] covers.
 #[derive(Debug, Clone, Copy)]
 pub struct ObjectRevisionParts<'a> {
     /// API group.

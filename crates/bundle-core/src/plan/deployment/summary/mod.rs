@@ -44,7 +44,7 @@ pub enum Correction {
     Reported,
 }
 
-/// ObservedObjects state of the objects.
+/// Observed state of the objects.
 #[derive(Debug, Clone, Copy)]
 pub struct ObservedObjects<'a> {
     /// Objects whose state is known.

@@ -1,4 +1,4 @@
-//! RemovalProgress of a removal or prune: the remaining objects, the next deletions, and the result.
+//! Progress of a removal or prune: the remaining objects, the next deletions, and the result.
 //! [`crate::plan::consent`] has the required permissions; `webhook::reconcile` sends the requests.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,7 +22,7 @@ pub struct RemovalProgress {
     obstacles: BTreeMap<ObjectId, Obstacle>,
 }
 
-/// NextRemoval action of a removal or prune.
+/// Next action of a removal or prune.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NextRemoval {
     /// Delete these objects at the same time, and wait until they are gone.
