@@ -1,6 +1,7 @@
 //! `BundleApproval`: a named person's approval of one content digest for one BundleDeployment.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+#[cfg(feature = "resources")]
 use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -9,33 +10,35 @@ use crate::admission_status::AdmissionStatus;
 use crate::names;
 
 /// Approval of one content digest. It is immutable; deleting it withdraws the approval.
-#[derive(
-    Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema, CustomResource,
-)]
-#[kube(
-    group = "core.rukpak.io",
-    version = "v1alpha1",
-    kind = "BundleApproval",
-    plural = "bundleapprovals",
-    status = "BundleApprovalStatus",
-    derive = "Default",
-    derive = "PartialEq",
-    doc = "BundleApproval is a named person's approval of exactly one content digest for one BundleDeployment. Its author needs verb `approve` on the class. It is immutable. Deleting it withdraws the approval: installed content stays, and is not changed any more.",
-    printcolumn(
-        name = "Deployment",
-        type_ = "string",
-        json_path = ".spec.bundleDeployment.name"
-    ),
-    printcolumn(name = "Digest", type_ = "string", json_path = ".spec.digest"),
-    printcolumn(
-        name = "Accepted",
-        type_ = "string",
-        json_path = r#".status.conditions[?(.type=="Accepted")].reason"#
-    ),
-    printcolumn(
-        name = "Age",
-        type_ = "date",
-        json_path = ".metadata.creationTimestamp"
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[cfg_attr(
+    feature = "resources",
+    derive(CustomResource),
+    kube(
+        group = "core.rukpak.io",
+        version = "v1alpha1",
+        kind = "BundleApproval",
+        plural = "bundleapprovals",
+        status = "BundleApprovalStatus",
+        derive = "Default",
+        derive = "PartialEq",
+        doc = "BundleApproval is a named person's approval of exactly one content digest for one BundleDeployment. Its author needs verb `approve` on the class. It is immutable. Deleting it withdraws the approval: installed content stays, and is not changed any more.",
+        printcolumn(
+            name = "Deployment",
+            type_ = "string",
+            json_path = ".spec.bundleDeployment.name"
+        ),
+        printcolumn(name = "Digest", type_ = "string", json_path = ".spec.digest"),
+        printcolumn(
+            name = "Accepted",
+            type_ = "string",
+            json_path = r#".status.conditions[?(.type=="Accepted")].reason"#
+        ),
+        printcolumn(
+            name = "Age",
+            type_ = "date",
+            json_path = ".metadata.creationTimestamp"
+        )
     )
 )]
 #[serde(rename_all = "camelCase")]

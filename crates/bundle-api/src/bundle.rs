@@ -1,6 +1,7 @@
 //! `Bundle`: immutable content that is pulled, verified and cached.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+#[cfg(feature = "resources")]
 use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -8,36 +9,38 @@ use serde::{Deserialize, Serialize};
 use crate::{admission_status::AdmissionStatus, names, source::BundleSource};
 
 /// Content to unpack, and the provisioner class that handles it. Immutable.
-#[derive(
-    Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema, CustomResource,
-)]
-#[kube(
-    group = "core.rukpak.io",
-    version = "v1alpha1",
-    kind = "Bundle",
-    plural = "bundles",
-    status = "BundleStatus",
-    derive = "Default",
-    derive = "PartialEq",
-    doc = "Bundle is content that is pulled from its source, verified, and cached by digest. Its spec is immutable: for other content, create another Bundle. Most Bundles are created from the template of a BundleDeployment.",
-    printcolumn(name = "Type", type_ = "string", json_path = ".spec.source.type"),
-    printcolumn(name = "Phase", type_ = "string", json_path = ".status.phase"),
-    printcolumn(
-        name = "Age",
-        type_ = "date",
-        json_path = ".metadata.creationTimestamp"
-    ),
-    printcolumn(
-        name = "Provisioner",
-        type_ = "string",
-        json_path = ".spec.provisionerClassName",
-        priority = 1
-    ),
-    printcolumn(
-        name = "Resolved Source",
-        type_ = "string",
-        json_path = ".status.resolvedSource",
-        priority = 1
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[cfg_attr(
+    feature = "resources",
+    derive(CustomResource),
+    kube(
+        group = "core.rukpak.io",
+        version = "v1alpha1",
+        kind = "Bundle",
+        plural = "bundles",
+        status = "BundleStatus",
+        derive = "Default",
+        derive = "PartialEq",
+        doc = "Bundle is content that is pulled from its source, verified, and cached by digest. Its spec is immutable: for other content, create another Bundle. Most Bundles are created from the template of a BundleDeployment.",
+        printcolumn(name = "Type", type_ = "string", json_path = ".spec.source.type"),
+        printcolumn(name = "Phase", type_ = "string", json_path = ".status.phase"),
+        printcolumn(
+            name = "Age",
+            type_ = "date",
+            json_path = ".metadata.creationTimestamp"
+        ),
+        printcolumn(
+            name = "Provisioner",
+            type_ = "string",
+            json_path = ".spec.provisionerClassName",
+            priority = 1
+        ),
+        printcolumn(
+            name = "Resolved Source",
+            type_ = "string",
+            json_path = ".status.resolvedSource",
+            priority = 1
+        )
     )
 )]
 #[serde(rename_all = "camelCase")]

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+#[cfg(feature = "resources")]
 use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -10,31 +11,35 @@ use serde::{Deserialize, Serialize};
 use crate::service_account::ServiceAccountName;
 
 /// Provisioner of this class name, and the rules for its content.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema, CustomResource)]
-#[kube(
-    group = "core.rukpak.io",
-    version = "v1alpha1",
-    kind = "ProvisionerClass",
-    plural = "provisionerclasses",
-    status = "ReadyStatus",
-    derive = "Default",
-    derive = "PartialEq",
-    doc = "ProvisionerClass defines the provisioner of a class name, the ServiceAccount that installs content, and the rules for it. Users need verb `use` on it to name it in a Bundle or BundleDeployment, and verb `approve` to approve content for it.",
-    printcolumn(
-        name = "Provisioner",
-        type_ = "string",
-        json_path = ".spec.provisioner"
-    ),
-    printcolumn(name = "Signatures", type_ = "string", json_path = ".spec.signatures"),
-    printcolumn(
-        name = "Authorization",
-        type_ = "string",
-        json_path = ".spec.authorization"
-    ),
-    printcolumn(
-        name = "Age",
-        type_ = "date",
-        json_path = ".metadata.creationTimestamp"
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[cfg_attr(
+    feature = "resources",
+    derive(CustomResource),
+    kube(
+        group = "core.rukpak.io",
+        version = "v1alpha1",
+        kind = "ProvisionerClass",
+        plural = "provisionerclasses",
+        status = "ReadyStatus",
+        derive = "Default",
+        derive = "PartialEq",
+        doc = "ProvisionerClass defines the provisioner of a class name, the ServiceAccount that installs content, and the rules for it. Users need verb `use` on it to name it in a Bundle or BundleDeployment, and verb `approve` to approve content for it.",
+        printcolumn(
+            name = "Provisioner",
+            type_ = "string",
+            json_path = ".spec.provisioner"
+        ),
+        printcolumn(name = "Signatures", type_ = "string", json_path = ".spec.signatures"),
+        printcolumn(
+            name = "Authorization",
+            type_ = "string",
+            json_path = ".spec.authorization"
+        ),
+        printcolumn(
+            name = "Age",
+            type_ = "date",
+            json_path = ".metadata.creationTimestamp"
+        )
     )
 )]
 #[serde(rename_all = "camelCase")]
@@ -162,7 +167,7 @@ pub struct Sources {
     pub hosts: Option<Vec<String>>,
     /// Loopback, link-local and private addresses in `git` and `http` sources. Default: Deny.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "crate::crds::allow_or_deny")]
+    #[schemars(schema_with = "crate::schemas::allow_or_deny")]
     pub private_addresses: Option<AllowDeny>,
 }
 
@@ -175,7 +180,7 @@ pub struct Targets {
     pub namespaces: Option<Vec<String>>,
     /// Cluster-scoped objects in content. Default: Allow.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "crate::crds::allow_or_deny")]
+    #[schemars(schema_with = "crate::schemas::allow_or_deny")]
     pub cluster_scoped: Option<AllowDeny>,
 }
 

@@ -2,21 +2,9 @@
 //! macro cannot express. `cargo xtask gen` writes them to files.
 
 use kube::CustomResourceExt;
-use schemars::{Schema, SchemaGenerator};
 use serde_json::{Map, Value, json};
 
 use crate::{Bundle, BundleApproval, BundleDeployment, ProvisionerClass, SignaturePolicy, names};
-
-/// Schema of a free-form field.
-pub(crate) fn free_form(_: &mut SchemaGenerator) -> Schema {
-    schemars::json_schema!({"type": "object", "x-kubernetes-preserve-unknown-fields": true})
-}
-
-/// Schema of a field that allows or denies something. A derived schema would use the description of
-/// the type instead of that of the field.
-pub(crate) fn allow_or_deny(_: &mut SchemaGenerator) -> Schema {
-    schemars::json_schema!({"type": "string", "enum": ["Allow", "Deny"]})
-}
 
 /// The CRDs of all kinds as objects to apply, ordered by name.
 pub fn all() -> Result<Vec<Value>, serde_json::Error> {

@@ -2,55 +2,59 @@
 
 use std::collections::BTreeMap;
 
+#[cfg(feature = "resources")]
 use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{
-    bundle::BundleSpec, deployment_status::BundleDeploymentStatus, names,
-    service_account::ServiceAccountName,
-};
+#[cfg(feature = "resources")]
+use crate::deployment_status::BundleDeploymentStatus;
+use crate::{bundle::BundleSpec, names, service_account::ServiceAccountName};
 
 /// Content to install, and the options for it.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema, CustomResource)]
-#[kube(
-    group = "core.rukpak.io",
-    version = "v1alpha1",
-    kind = "BundleDeployment",
-    plural = "bundledeployments",
-    shortname = "bd",
-    shortname = "bds",
-    status = "BundleDeploymentStatus",
-    derive = "Default",
-    derive = "PartialEq",
-    label("applyset.kubernetes.io/is-parent-type", "true"),
-    doc = "BundleDeployment keeps the content of a Bundle installed. A change of its template creates a new Bundle. The old content stays until the new content is installed; then objects that the new content does not contain are deleted.",
-    printcolumn(
-        name = "Active Bundle",
-        type_ = "string",
-        json_path = ".status.activeBundle"
-    ),
-    printcolumn(
-        name = "Install State",
-        type_ = "string",
-        json_path = r#".status.conditions[?(.type=="Installed")].reason"#
-    ),
-    printcolumn(
-        name = "Age",
-        type_ = "date",
-        json_path = ".metadata.creationTimestamp"
-    ),
-    printcolumn(
-        name = "Provisioner",
-        type_ = "string",
-        json_path = ".spec.provisionerClassName",
-        priority = 1
-    ),
-    printcolumn(
-        name = "Version",
-        type_ = "string",
-        json_path = ".status.installed.version",
-        priority = 1
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[cfg_attr(
+    feature = "resources",
+    derive(CustomResource),
+    kube(
+        group = "core.rukpak.io",
+        version = "v1alpha1",
+        kind = "BundleDeployment",
+        plural = "bundledeployments",
+        shortname = "bd",
+        shortname = "bds",
+        status = "BundleDeploymentStatus",
+        derive = "Default",
+        derive = "PartialEq",
+        label("applyset.kubernetes.io/is-parent-type", "true"),
+        doc = "BundleDeployment keeps the content of a Bundle installed. A change of its template creates a new Bundle. The old content stays until the new content is installed; then objects that the new content does not contain are deleted.",
+        printcolumn(
+            name = "Active Bundle",
+            type_ = "string",
+            json_path = ".status.activeBundle"
+        ),
+        printcolumn(
+            name = "Install State",
+            type_ = "string",
+            json_path = r#".status.conditions[?(.type=="Installed")].reason"#
+        ),
+        printcolumn(
+            name = "Age",
+            type_ = "date",
+            json_path = ".metadata.creationTimestamp"
+        ),
+        printcolumn(
+            name = "Provisioner",
+            type_ = "string",
+            json_path = ".spec.provisionerClassName",
+            priority = 1
+        ),
+        printcolumn(
+            name = "Version",
+            type_ = "string",
+            json_path = ".status.installed.version",
+            priority = 1
+        )
     )
 )]
 #[serde(rename_all = "camelCase")]
@@ -65,7 +69,7 @@ pub struct BundleDeploymentSpec {
     /// Configuration of the content, in free form; the package documents its keys. A change is
     /// applied in place, without a new Bundle.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "crate::crds::free_form")]
+    #[schemars(schema_with = "crate::schemas::free_form")]
     pub config: Option<serde_json::Value>,
     /// ServiceAccount that installs the content, instead of the one that the class names. The
     /// requester needs verb `impersonate` on it.
@@ -254,7 +258,8 @@ pub enum OnFailure {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Deletion {
-    /// `Delete` deletes them; `Orphan` keeps them and removes our labels. Default: Delete.
+    /// `Delete` deletes them; `Orphan` keeps them and removes the labels of this project. Default:
+    /// Delete.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub objects: Option<DeleteObjects>,
     /// Handling of a CRD that still has resources: `Refuse` waits and reports it, `Orphan` keeps
@@ -263,7 +268,8 @@ pub struct Deletion {
     pub custom_resources: Option<DeleteCustomResources>,
 }
 
-/// `Delete` deletes them; `Orphan` keeps them and removes our labels. Default: Delete.
+/// `Delete` deletes them; `Orphan` keeps them and removes the labels of this project. Default:
+/// Delete.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum DeleteObjects {
     /// Delete the objects.

@@ -1,22 +1,30 @@
 //! Custom resources of `core.rukpak.io/v1alpha1`: types, field docs, constants and condition names.
-//! They contain no rules.
+//! They contain no rules. Feature `resources` adds the types of whole objects for the Kubernetes client,
+//! and the CRDs.
 
 pub mod admission_status;
 pub mod approval;
 pub mod bundle;
 pub mod class;
+#[cfg(feature = "resources")]
 pub mod crds;
 pub mod deployment;
 pub mod deployment_status;
 pub mod names;
 pub mod policy;
+mod schemas;
 pub mod service_account;
 pub mod source;
 
-pub use approval::{BundleApproval, BundleApprovalSpec};
-pub use bundle::{Bundle, BundleSpec, BundleStatus};
-pub use class::{ProvisionerClass, ProvisionerClassSpec};
-pub use deployment::{BundleDeployment, BundleDeploymentSpec, BundleTemplate};
+pub use approval::BundleApprovalSpec;
+pub use bundle::{BundleSpec, BundleStatus};
+pub use class::ProvisionerClassSpec;
+pub use deployment::{BundleDeploymentSpec, BundleTemplate};
 pub use deployment_status::BundleDeploymentStatus;
-pub use policy::{SignaturePolicy, SignaturePolicySpec};
+pub use policy::SignaturePolicySpec;
 pub use service_account::ServiceAccountName;
+#[cfg(feature = "resources")]
+pub use {
+    approval::BundleApproval, bundle::Bundle, class::ProvisionerClass,
+    deployment::BundleDeployment, policy::SignaturePolicy,
+};

@@ -30,7 +30,7 @@ pub const SUBDOMAIN_LIMIT: usize = 253;
 
 /// Field manager of installed objects, for server-side apply.
 pub const FIELD_MANAGER: &str = "bundle-webhook";
-/// Field manager of the status of our kinds.
+/// Field manager of the status of this project's kinds.
 pub const STATUS_MANAGER: &str = "bundle-webhook-status";
 
 /// Label on Bundles and installed objects: the kind of the owner.
@@ -53,9 +53,10 @@ pub const ANNOTATION_APPLYSET_GROUP_KINDS: &str = "applyset.kubernetes.io/contai
 /// Annotation on the parent of an ApplySet: the namespaces of its objects, comma-separated.
 pub const ANNOTATION_APPLYSET_NAMESPACES: &str = "applyset.kubernetes.io/additional-namespaces";
 
-/// Field manager of `status.admission` of our kinds.
+/// Field manager of `status.admission` of this project's kinds.
 pub const SEAL_MANAGER: &str = "bundle-webhook-seal";
-/// Field manager of the conditions of an object of our kinds that is too large to be read.
+/// Field manager of the conditions of an object of this project's kinds that is too large to be
+/// read.
 pub const UNREADABLE_MANAGER: &str = "bundle-webhook-unreadable";
 
 /// Annotation with the admission stamp: the requester of this spec, under a MAC with a key that

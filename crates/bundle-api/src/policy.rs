@@ -1,34 +1,41 @@
 //! `SignaturePolicy`: references that must be signed, and their signers. Field names follow
 //! policy-controller's ClusterImagePolicy.
 
+#[cfg(feature = "resources")]
 use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{class::ReadyStatus, source::LocalName};
+#[cfg(feature = "resources")]
+use crate::class::ReadyStatus;
+use crate::source::LocalName;
 
 /// References that must be signed, and their signers.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema, CustomResource)]
-#[kube(
-    group = "core.rukpak.io",
-    version = "v1alpha1",
-    kind = "SignaturePolicy",
-    plural = "signaturepolicies",
-    status = "ReadyStatus",
-    derive = "Default",
-    derive = "PartialEq",
-    doc = "SignaturePolicy defines the references that must be signed, and the accepted signers. Every policy that matches a reference must be satisfied. An invalid policy rejects every reference that it matches.",
-    printcolumn(name = "Mode", type_ = "string", json_path = ".spec.mode"),
-    printcolumn(name = "Images", type_ = "string", json_path = ".spec.images[*].glob"),
-    printcolumn(
-        name = "Ready",
-        type_ = "string",
-        json_path = r#".status.conditions[?(.type=="Ready")].status"#
-    ),
-    printcolumn(
-        name = "Age",
-        type_ = "date",
-        json_path = ".metadata.creationTimestamp"
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[cfg_attr(
+    feature = "resources",
+    derive(CustomResource),
+    kube(
+        group = "core.rukpak.io",
+        version = "v1alpha1",
+        kind = "SignaturePolicy",
+        plural = "signaturepolicies",
+        status = "ReadyStatus",
+        derive = "Default",
+        derive = "PartialEq",
+        doc = "SignaturePolicy defines the references that must be signed, and the accepted signers. Every policy that matches a reference must be satisfied. An invalid policy rejects every reference that it matches.",
+        printcolumn(name = "Mode", type_ = "string", json_path = ".spec.mode"),
+        printcolumn(name = "Images", type_ = "string", json_path = ".spec.images[*].glob"),
+        printcolumn(
+            name = "Ready",
+            type_ = "string",
+            json_path = r#".status.conditions[?(.type=="Ready")].status"#
+        ),
+        printcolumn(
+            name = "Age",
+            type_ = "date",
+            json_path = ".metadata.creationTimestamp"
+        )
     )
 )]
 #[serde(rename_all = "camelCase")]

@@ -1,4 +1,4 @@
-//! Access reviews: questions to the authorizers of the API server.
+//! Access reviews: permission checks by the authorizers of the API server.
 
 use bundle_core::review::Requester;
 use bundle_core::rights::Question;
@@ -11,7 +11,8 @@ use k8s_openapi::api::authorization::v1::{
 use kube::Client;
 use kube::api::{Api, PostParams};
 
-/// Returns whether `requester` has a right. `client` needs verb `create` on `subjectaccessreviews`.
+/// Returns true if `requester` has a permission. `client` needs verb `create` on
+/// `subjectaccessreviews`.
 pub async fn may(
     client: &Client,
     requester: &Requester,
@@ -34,7 +35,7 @@ pub async fn may(
     Ok(is_allowed(answer.status.as_ref()))
 }
 
-/// Returns whether the identity of `client` has a right.
+/// Returns true if the identity of `client` has a permission.
 pub async fn may_self(client: &Client, question: &Question) -> Result<bool, kube::Error> {
     let (resource_attributes, non_resource_attributes) = attributes(question);
     let review = SelfSubjectAccessReview {
@@ -49,7 +50,8 @@ pub async fn may_self(client: &Client, question: &Question) -> Result<bool, kube
     Ok(is_allowed(answer.status.as_ref()))
 }
 
-/// Returns the identity of `client`, as admission would see it. Its user name is empty if the API server does not say.
+/// Returns the identity of `client`, as admission sees it. Its user name is empty if the API server
+/// does not return it.
 pub async fn own_identity(client: &Client) -> Result<Requester, kube::Error> {
     let api: Api<SelfSubjectReview> = Api::all(client.clone());
     let answer = api
@@ -65,7 +67,7 @@ pub async fn own_identity(client: &Client) -> Result<Requester, kube::Error> {
     })
 }
 
-/// An authorizer that denies outweighs one that allows.
+/// `denied` overrides `allowed`.
 fn is_allowed(status: Option<&SubjectAccessReviewStatus>) -> bool {
     status.is_some_and(|status| status.allowed && status.denied != Some(true))
 }
@@ -112,7 +114,8 @@ mod tests {
 
     use super::*;
 
-    /// Asks `question` about ana on a server that answers with `status`. Returns the answer and the spec that was sent.
+    /// Checks `question` for user ana on a server that returns `status`. Returns the result and the
+    /// spec that was sent.
     async fn asked(question: &Question, status: Value) -> (bool, Value) {
         let (service, mut server) = tower_test::mock::pair::<Request<Body>, Response<Body>>();
         let answering = tokio::spawn(async move {

@@ -13,21 +13,22 @@ use serde::de::DeserializeOwned;
 
 use crate::url::object_name;
 
-/// One resource, whose objects are reached by name. Each method fails before anything is sent if the name cannot be one.
+/// Resource whose objects are accessed by name. All methods fail before a request if the name is
+/// invalid.
 pub struct ByName<'a, K>(pub &'a Api<K>);
 
 impl<K: Clone + DeserializeOwned + Debug> ByName<'_, K> {
-    /// Returns the object. That there is none is an error.
+    /// Returns the object, or an error if it does not exist.
     pub async fn get(&self, name: &str) -> Result<K, kube::Error> {
         self.0.get(&object_name(name)?).await
     }
 
-    /// Returns the object, or `None` if there is none.
+    /// Returns the object, or `None` if it does not exist.
     pub async fn get_opt(&self, name: &str) -> Result<Option<K>, kube::Error> {
         self.0.get_opt(&object_name(name)?).await
     }
 
-    /// Returns the metadata of the object, or `None` if there is none.
+    /// Returns the metadata of the object, or `None` if it does not exist.
     pub async fn get_metadata_opt(
         &self,
         name: &str,
@@ -35,7 +36,7 @@ impl<K: Clone + DeserializeOwned + Debug> ByName<'_, K> {
         self.0.get_metadata_opt(&object_name(name)?).await
     }
 
-    /// Changes the object, or creates it where the patch is an apply.
+    /// Patches the object, or creates it if the patch is an apply.
     pub async fn patch<P: Serialize + Debug>(
         &self,
         name: &str,
@@ -45,7 +46,7 @@ impl<K: Clone + DeserializeOwned + Debug> ByName<'_, K> {
         self.0.patch(&object_name(name)?, parameters, patch).await
     }
 
-    /// Changes the object, and returns its metadata alone.
+    /// Patches the object, and returns only its metadata.
     pub async fn patch_metadata<P: Serialize + Debug>(
         &self,
         name: &str,
@@ -56,7 +57,7 @@ impl<K: Clone + DeserializeOwned + Debug> ByName<'_, K> {
         self.0.patch_metadata(&name, parameters, patch).await
     }
 
-    /// Changes the status of the object.
+    /// Patches the status of the object.
     pub async fn patch_status<P: Serialize + Debug>(
         &self,
         name: &str,
@@ -67,7 +68,7 @@ impl<K: Clone + DeserializeOwned + Debug> ByName<'_, K> {
         self.0.patch_status(&name, parameters, patch).await
     }
 
-    /// Stores `object` in the place of the one that is there.
+    /// Replaces the object with `object`.
     pub async fn replace(&self, name: &str, object: &K) -> Result<K, kube::Error>
     where
         K: Serialize,
@@ -76,7 +77,7 @@ impl<K: Clone + DeserializeOwned + Debug> ByName<'_, K> {
         self.0.replace(&name, &PostParams::default(), object).await
     }
 
-    /// Deletes the object. Success says that the API server has accepted that.
+    /// Deletes the object. Success means that the API server accepted the request.
     pub async fn delete(&self, name: &str, parameters: &DeleteParams) -> Result<(), kube::Error> {
         let name = object_name(name)?;
         self.0.delete(&name, parameters).await.map(drop)
@@ -93,7 +94,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn nothing_is_sent_for_a_name_that_leads_elsewhere() {
+    async fn sends_no_request_for_a_name_that_changes_the_path() {
         let (service, mut server) = tower_test::mock::pair::<Request<Body>, Response<Body>>();
         let api: Api<Secret> = Api::namespaced(Client::new(service, "team-a"), "team-a");
         for name in ["?watch=true&timeoutSeconds=3", "a/b", "..", ""] {

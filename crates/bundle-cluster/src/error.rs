@@ -1,13 +1,13 @@
-//! Errors of requests: what they mean for the same request another time, and their text on one line.
+//! Errors of requests: their classification for retries, and their text in one line.
 
 use std::error::Error;
 
-use bundle_core::plan::rejection::{self, Rejection};
+use bundle_core::object::rejection::{self, Rejection};
 use bundle_core::plan::replace::{self, Cause, KeepReason};
 use kube::core::Status;
 use kube::runtime::watcher;
 
-/// An error with its causes, on one line.
+/// Returns an error with its causes, in one line.
 pub fn chain(error: &(dyn Error + 'static)) -> String {
     let mut text = describe(error);
     let mut next = error.source();
@@ -23,7 +23,7 @@ pub fn chain(error: &(dyn Error + 'static)) -> String {
     text
 }
 
-/// The text of one error, without the dump of the whole answer that some libraries add.
+/// Returns the text of one error, without the dump of the whole response that some libraries add.
 fn describe(error: &(dyn Error + 'static)) -> String {
     let status = |status: &Status| {
         if status.message.is_empty() {
@@ -51,22 +51,23 @@ fn describe(error: &(dyn Error + 'static)) -> String {
     }
 }
 
-/// Returns whether the API server may have refused because the object is not the one that was meant: gone, replaced, or there where it should not be.
+/// Returns true if the API server may have rejected the request because the object is another one:
+/// deleted, replaced, or existing where none is expected.
 pub fn is_conflict(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if matches!(status.code, 409 | 422))
 }
 
-/// Returns whether the API server said that there is no such thing.
+/// Returns true if the object or resource does not exist.
 pub fn is_not_found(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if status.code == 404)
 }
 
-/// Returns whether the API server refused for want of rights.
+/// Returns true if the API server rejected the request because of missing permissions.
 pub fn is_forbidden(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if status.code == 403)
 }
 
-/// Returns whether the same request may succeed a little later: the server is busy, starting, or out of reach.
+/// Returns true if the same request may succeed later: the server is busy, starting or unreachable.
 pub fn is_passing(error: &kube::Error) -> bool {
     match error {
         kube::Error::Api(status) => {
@@ -80,14 +81,15 @@ pub fn is_passing(error: &kube::Error) -> bool {
     }
 }
 
-/// Returns whether the answer says that the request did nothing. Other errors leave open whether it did.
+/// Returns true if the request definitely had no effect. For other errors that is unknown.
 pub fn is_definite(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status)
         if matches!(status.code, 400..=499) && status.code != 408
             || rejection::exceeds_storage_limit(status.code, &status.message))
 }
 
-/// Returns the reason for which the API server cannot store an object with these values; none if the same request may succeed another time.
+/// Returns the reason why the API server cannot store an object with these values; `None` if the
+/// same request may succeed later.
 pub fn invalid(error: &kube::Error) -> Option<String> {
     let kube::Error::Api(status) = error else {
         return None;
@@ -102,7 +104,7 @@ pub fn invalid(error: &kube::Error) -> Option<String> {
     })
 }
 
-/// The text of an error, in one line: of an answer its message alone.
+/// Returns the text of an error in one line: for a response only its message.
 pub fn told(error: &kube::Error) -> String {
     match error {
         kube::Error::Api(status) => status.message.clone(),
@@ -110,7 +112,8 @@ pub fn told(error: &kube::Error) -> String {
     }
 }
 
-/// The sentence about a refusal because of fields that cannot be changed, in the place of the values that the API server repeats; else its own words.
+/// Returns the message about a rejection because of immutable fields, without the values that the
+/// API server repeats; otherwise the message of the API server.
 pub fn words(status: &Status) -> String {
     immutable(status).map_or_else(
         || status.message.clone(),
@@ -118,7 +121,7 @@ pub fn words(status: &Status) -> String {
     )
 }
 
-/// Returns the fields that cannot be changed, if that is all that the API server refused an update for.
+/// Returns the immutable fields, if the API server rejected an update only because of them.
 pub fn immutable(status: &Status) -> Option<Vec<&str>> {
     let causes = status.details.iter().flat_map(|details| &details.causes);
     let causes = causes.map(|cause| Cause {
@@ -163,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_of_the_api_server_is_its_message_told_once() {
+    fn text_of_a_response_is_its_message_once() {
         let status = Status {
             message: "namespaces \"b\" not found".into(),
             reason: "NotFound".into(),

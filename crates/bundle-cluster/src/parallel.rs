@@ -1,15 +1,15 @@
-//! Many requests at a time, and not too many.
-//! Not here: what is asked.
+//! Bounded parallel requests.
 
 use futures::future::BoxFuture;
 use futures::{FutureExt as _, StreamExt as _};
 
-/// Requests in flight for one installation.
+/// Largest number of parallel requests for one installation.
 const AT_A_TIME: usize = 16;
 
-/// Runs all of them and gives the results in the order in which they came.
+/// Runs all futures and returns the results in the order of completion.
 ///
-/// Boxed here, where lifetimes are known: the compiler cannot tell that closures over references may be sent when it sees them inside a controller.
+/// The futures are boxed here, where lifetimes are known: inside a controller, the compiler cannot
+/// prove that closures over references are `Send`.
 pub fn all<'a, I, F>(work: I) -> BoxFuture<'a, Vec<F::Output>>
 where
     I: IntoIterator<Item = F, IntoIter: Send + 'a>,
@@ -21,7 +21,7 @@ where
         .boxed()
 }
 
-/// Runs all of them and gives the results in the order in which they were asked for.
+/// Runs all futures and returns the results in the order of the futures.
 pub fn ordered<'a, I, F>(work: I) -> BoxFuture<'a, Vec<F::Output>>
 where
     I: IntoIterator<Item = F, IntoIter: Send + 'a>,

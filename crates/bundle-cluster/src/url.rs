@@ -1,4 +1,4 @@
-//! Names and namespaces as they go into URLs.
+//! Validated names and namespaces in URLs.
 
 use bundle_core::names::{KubeName, NameKind};
 use kube::api::DynamicObject;
@@ -14,13 +14,14 @@ pub(crate) fn object_name(text: &str) -> Result<KubeName, kube::Error> {
 
 fn parse(kind: NameKind, text: &str) -> Result<KubeName, RequestError> {
     KubeName::parse(kind, text).map_err(|why| {
-        // A name can be as long as the object that it comes from.
+        // A name can be as large as the object that contains it.
         let start: String = text.chars().take(80).collect();
         RequestError::Validation(format!("{start:?} is no name: {why}"))
     })
 }
 
-/// Returns the API of `resource` in `namespace`, or in the whole cluster for `None`. Fails if `namespace` cannot be one.
+/// Returns the API of `resource` in `namespace`, or cluster-wide for `None`. Fails if `namespace`
+/// is invalid.
 pub fn namespaced<K>(
     client: &Client,
     resource: &ApiResource,
@@ -39,7 +40,7 @@ where
     }
 }
 
-/// The URL of one object, of which each part was parsed.
+/// URL of one object, with validated parts.
 #[derive(Debug, Clone)]
 pub struct ObjectUrl {
     collection: String,
@@ -47,7 +48,7 @@ pub struct ObjectUrl {
 }
 
 impl ObjectUrl {
-    /// Parses namespace and name. Fails if one of them cannot be one.
+    /// Parses namespace and name. Fails if one of them is invalid.
     pub fn parse(
         resource: &ApiResource,
         namespace: Option<&str>,
@@ -62,17 +63,17 @@ impl ObjectUrl {
         })
     }
 
-    /// Builds requests for the collection that the object is in.
+    /// Returns a request builder for the collection of the object.
     pub fn requests(&self) -> Request {
         Request::new(self.collection.clone())
     }
 
-    /// The name of the object, for these requests.
+    /// Returns the name of the object, for these requests.
     pub fn name(&self) -> &str {
         self.name.as_str()
     }
 
-    /// The path of the object.
+    /// Returns the path of the object.
     pub fn path(&self) -> String {
         format!("{}/{}", self.collection, self.name)
     }
@@ -100,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn rejects_names_that_lead_elsewhere() {
+    fn rejects_names_that_change_the_path() {
         for (namespace, name) in [
             ("team-a", "?watch=true&timeoutSeconds=3"),
             ("team-a", "web?watch=true"),

@@ -1,15 +1,15 @@
-//! Warnings that the API server adds to answers.
+//! Warnings in responses of the API server.
 
 use http::HeaderMap;
 
-/// The texts of the `Warning` headers of an answer.
+/// Returns the texts of the `Warning` headers of a response.
 pub fn warnings(headers: &HeaderMap) -> impl Iterator<Item = String> {
     let headers = headers.get_all(http::header::WARNING).iter();
-    // Texts are UTF-8 on the wire, which `to_str` does not take.
+    // Texts are UTF-8 on the wire, which `to_str` rejects.
     headers.map(|header| text(&String::from_utf8_lossy(header.as_bytes())))
 }
 
-/// The text of one header: `299 - "text"`.
+/// Returns the text of one header: `299 - "text"`.
 fn text(header: &str) -> String {
     let quoted = header
         .split_once('"')
@@ -23,7 +23,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn warnings_are_read_as_kubectl_shows_them() {
+    fn parses_warnings_like_kubectl() {
         let mut headers = HeaderMap::new();
         for header in [
             r#"299 - "BUNDLE-X-001: class \"x\" is ünknown""#,

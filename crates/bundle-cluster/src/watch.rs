@@ -1,4 +1,5 @@
-//! Watches that list again after an event that was not understood, and wait longer after each failure in a row.
+//! Watches that list again after an event that does not parse, with a delay that grows with
+//! consecutive failures.
 
 use std::fmt::Debug;
 
@@ -11,7 +12,8 @@ use serde::de::DeserializeOwned;
 
 type Events<K> = BoxStream<'static, watcher::Result<Event<K>>>;
 
-/// Watches all objects of `api` that `config` selects, for ever. Only a complete listing or an event ends a row of failures, not the start of a listing.
+/// Watches all objects of `api` that `config` selects, without end. Only a complete list or an
+/// event resets the delay, not the start of a list.
 pub fn watch_events<K>(
     api: Api<K>,
     config: watcher::Config,
@@ -22,7 +24,8 @@ where
     relisting(move || watcher(api.clone(), config.clone()).boxed())
 }
 
-/// The events of a stream that `open` opens, and opens again after an event that was not understood.
+/// Returns the events of a stream that `open` opens, and opens again after an event that does not
+/// parse.
 fn relisting<K: Send + 'static>(
     mut open: impl FnMut() -> Events<K> + Send + 'static,
 ) -> impl Stream<Item = watcher::Result<Event<K>>> + Send + 'static {
@@ -53,8 +56,9 @@ fn relisting<K: Send + 'static>(
     )
 }
 
-/// Returns whether an event was received and not understood. The watcher goes on after it, so that the change would never be seen. The client reads a line that does
-/// not parse as the object of an event as a [`kube::core::Status`] if it can.
+/// Returns true if an event was received that does not parse. The watcher would continue without
+/// that change. The client reads a line that does not parse as the object of an event as a
+/// [`kube::core::Status`] if possible.
 fn is_lost_event(error: &watcher::Error) -> bool {
     matches!(
         error,

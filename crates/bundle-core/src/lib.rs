@@ -19,5 +19,6 @@ pub mod reference;
 pub mod review;
 pub mod rights;
 pub mod service_account;
+pub mod text;
 pub mod version;
 pub mod yaml;

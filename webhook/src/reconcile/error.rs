@@ -153,8 +153,8 @@ mod tests {
             error(InventoryError::TooMany { count, what, most }),
             too_large
         );
-        let malformed = InventoryError::Malformed("no JSON".to_owned());
-        assert_eq!(error(malformed), ("BUNDLE-INSTALL-036", RetryPolicy::Soon));
+        let unknown = InventoryError::UnknownVersion(2);
+        assert_eq!(error(unknown), ("BUNDLE-INSTALL-036", RetryPolicy::Soon));
     }
 
     #[test]

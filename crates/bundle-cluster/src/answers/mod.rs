@@ -1,6 +1,7 @@
-//! The layer under all clients of the process that bounds what an answer of the API server may take. Whoever may write an object decides how large it is, so:
-//! lists are read in pages that fit, objects that are too large or do not parse are read without their contents, and all other answers end at a limit.
-//! Not here: how objects are reduced (reduce).
+//! Layer below all clients that limits the memory of API server responses, because users with write
+//! permission on an object choose its size. Lists are read in pages that fit. Objects that are too
+//! large or invalid are read without their contents. All other responses end at a size limit.
+//! `reduce` reduces objects.
 
 mod readable;
 mod reduce;
@@ -29,39 +30,41 @@ pub use self::weight::{WEIGHT_LIMITS, weigh};
 
 type AnswerBody = UnsyncBoxBody<Bytes, BoxError>;
 
-/// The most that the metadata of one object may take once parsed, in bytes: what an object of ours has of 1.5 MiB, the most that API servers store.
+/// Largest memory for the parsed metadata of one object, in bytes. It fits all objects of this
+/// project's kinds up to 1.5 MiB, the storage limit of API servers.
 const METADATA_LIMIT: usize = 8 << 20;
-/// The most that a whole object of a list or watch may take once parsed, in bytes.
+/// Largest memory for a parsed object of a list or watch, in bytes.
 const WHOLE_LIMIT: usize = 16 << 20;
-/// The longest answer that is neither metadata nor a list or watch, in bytes. The readers of whole objects have limits of their own.
+/// Largest response that is neither metadata nor a list or watch, in bytes. Readers of whole
+/// objects have their own limits.
 const ANSWER_LIMIT: u64 = 8 << 20;
-/// The longest answer that reports a failure, in bytes.
+/// Largest error response, in bytes.
 const FAILURE_LIMIT: u64 = 1 << 20;
-/// Most bytes that an answer may take around its objects.
+/// Largest size of a response without its objects, in bytes.
 const ENVELOPE_LIMIT: usize = 1 << 20;
-/// Answers that take more than this wait for each other, in bytes.
+/// Memory in bytes above which responses are read one at a time.
 const SMALL: usize = 1 << 20;
-/// Time that an answer of metadata or a list may take.
+/// Timeout for a response with metadata or a list.
 const READ_TIMEOUT: Duration = Duration::from_secs(65);
-/// Lists of which a page size is remembered.
+/// Largest number of lists with a recorded page size.
 const REMEMBERED: usize = 256;
-/// A page that does not fit is read again with so many times fewer objects.
+/// Factor by which the page size is reduced after a page that does not fit.
 const SMALLER: u32 = 4;
 
-/// An extension of requests for the metadata of one object whose answer keeps `fieldsV1` of all managers.
+/// Request extension: the metadata response of one object keeps `fieldsV1` of all managers.
 #[derive(Debug, Clone, Copy)]
 pub struct KeepFields;
 
-/// State that all clients share.
+/// Shared state of all clients.
 #[derive(Debug)]
 struct AnswerMemory {
-    /// Taken for an answer that is not small, until it is read.
+    /// Permit for a response that is not small, held until it is read.
     turn: Arc<Semaphore>,
-    /// The objects of a page that fit last time, by path of lists whose pages did not fit.
+    /// Last page size that fitted, by path, for lists whose pages did not fit.
     page_sizes: Mutex<HashMap<String, u32>>,
 }
 
-/// Returns a client that sends through `base` and bounds every answer.
+/// Returns a client that sends through `base` and limits all responses.
 pub fn bounded(base: Client) -> Client {
     let namespace = base.default_namespace().to_owned();
     let memory = Arc::new(AnswerMemory {
@@ -112,7 +115,7 @@ async fn answer(
     }
 }
 
-/// Reads one page of a list. One that takes too much is read again with fewer objects.
+/// Reads one page of a list, and retries with fewer objects if it exceeds the limit.
 async fn page(
     base: &Client,
     memory: &AnswerMemory,
@@ -150,7 +153,7 @@ async fn page(
                     tracing::debug!(
                         path,
                         larger,
-                        "a page of a list takes too much memory and is read again with fewer objects"
+                        "a page of a list exceeds the memory limit and is read again with fewer objects"
                     );
                     size = Some((larger / SMALLER).max(1));
                 }
@@ -161,12 +164,12 @@ async fn page(
 }
 
 enum Read {
-    /// The answer and what it takes once parsed, in bytes.
+    /// Response, and its memory in bytes after parsing.
     Whole(Response<AnswerBody>, usize),
     TooLarge,
 }
 
-/// Reads and reduces an answer. One that reports a failure stays as it is.
+/// Reads and reduces a response. An error response is unchanged.
 async fn read(
     answer: Response<Body>,
     memory: &AnswerMemory,
@@ -211,7 +214,7 @@ async fn read(
     Ok(Read::Whole(Response::from_parts(head, body), weight))
 }
 
-/// An answer that holds its turn until it is read or dropped.
+/// Response that holds its permit until it is read or dropped.
 fn held(bytes: Vec<u8>, turn: Option<OwnedSemaphorePermit>) -> AnswerBody {
     let frame = future::ready(Ok(Frame::data(bytes.into())));
     let frames = futures::stream::once(frame).inspect(move |_| {
@@ -220,7 +223,7 @@ fn held(bytes: Vec<u8>, turn: Option<OwnedSemaphorePermit>) -> AnswerBody {
     StreamBody::new(frames).boxed_unsync()
 }
 
-/// The events of a watch, each reduced.
+/// Returns the events of a watch, each reduced.
 fn lines(body: Body, mut reducer: Reducer, path: String) -> AnswerBody {
     let frames = body.into_data_stream().map(move |data| {
         let data = data?;
@@ -235,7 +238,7 @@ fn lines(body: Body, mut reducer: Reducer, path: String) -> AnswerBody {
     StreamBody::new(frames).boxed_unsync()
 }
 
-/// An answer that fails once it has more bytes than `limit`.
+/// Returns a response that fails after more than `limit` bytes.
 fn limited(body: Body, limit: u64) -> AnswerBody {
     limited_and_reduced(body, limit, None)
 }
@@ -257,7 +260,7 @@ fn limited_and_reduced(body: Body, limit: u64, mut reducer: Option<Reducer>) -> 
     StreamBody::new(frames).boxed_unsync()
 }
 
-/// Logs the objects that were too large or did not parse. Returns whether there are none.
+/// Logs objects that were too large or invalid. Returns true if there are none.
 fn report(reducer: &mut Reducer, path: &str) -> bool {
     let too_large = reducer.take_too_large();
     for name in &too_large {
@@ -273,12 +276,13 @@ fn report(reducer: &mut Reducer, path: &str) -> bool {
 fn too_large(path: &str) -> BoxError {
     Box::new(kube::Error::Api(Box::new(Status {
         code: StatusCode::PAYLOAD_TOO_LARGE.as_u16(),
-        message: format!("the answer of the API server to {path} takes too much memory"),
+        message: format!("the response of the API server to {path} exceeds the memory limit"),
         ..Status::default()
     })))
 }
 
-/// The kind of answers that are reduced: lists, watches, metadata of one object, and whole objects of ours. `None` for all others.
+/// Returns the kind of a response that is reduced: list, watch, metadata of one object, or whole
+/// object of this project's kinds. `None` for all others.
 fn kind_of(method: &Method, uri: &Uri, headers: &HeaderMap) -> Option<AnswerKind> {
     let is_metadata = is_metadata(headers);
     if method == Method::GET {
@@ -296,11 +300,11 @@ fn kind_of(method: &Method, uri: &Uri, headers: &HeaderMap) -> Option<AnswerKind
     is_metadata.then_some(AnswerKind::Object)
 }
 
-/// The treatment of an answer that is reduced.
+/// Rules for a response that is reduced.
 #[derive(Debug, Clone, Copy)]
 struct AnswerRules {
     objects: ObjectRules,
-    /// True if the answer fails if an object of it is too large.
+    /// True if a too large object makes the response fail.
     is_complete: bool,
 }
 
@@ -315,7 +319,8 @@ impl AnswerRules {
                 } else {
                     WHOLE_LIMIT
                 },
-                // The history of our registrations compares all entries, and the entry of the Job controller tells how far a Job is.
+                // The comparison of webhook registrations reads all entries, and the entry of the
+                // Job controller shows the state of a Job.
                 keeps_fields: path.starts_with("/apis/admissionregistration.k8s.io/")
                     || (path.starts_with("/apis/batch/") && path.ends_with("/jobs")),
                 is_checked: true,
@@ -340,7 +345,7 @@ fn is_json(headers: &HeaderMap) -> bool {
         .is_some_and(|kind| kind.starts_with("application/json"))
 }
 
-/// Returns whether the path is that of all objects of a kind, or of all in a namespace.
+/// Returns true if the path lists all objects of a kind, in one or all namespaces.
 fn is_collection(path: &str) -> bool {
     let mut segments = path.trim_matches('/').split('/');
     let skipped = match segments.next() {
@@ -352,7 +357,7 @@ fn is_collection(path: &str) -> bool {
     matches!(rest[..], [_] | ["namespaces", _, _])
 }
 
-/// Returns whether the path is that of an object of ours.
+/// Returns true if the path is that of an object of this project's kinds.
 fn is_own_object(path: &str) -> bool {
     let mut segments = path.trim_matches('/').split('/');
     segments.next() == Some("apis") && segments.next() == Some(GROUP) && segments.count() == 3

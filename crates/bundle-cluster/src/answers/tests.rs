@@ -162,7 +162,7 @@ async fn other_answers_end_at_their_limit_and_failures_keep_their_words() {
 }
 
 #[test]
-fn collections_are_told_from_objects() {
+fn distinguishes_paths_of_collections_and_objects() {
     for (path, expected) in [
         ("/api/v1/configmaps", true),
         ("/api/v1/namespaces", true),
@@ -181,7 +181,7 @@ fn collections_are_told_from_objects() {
 }
 
 #[tokio::test]
-async fn whole_object_whose_times_do_not_parse_is_read() {
+async fn reads_whole_objects_with_invalid_times() {
     let (api, _answering) = server(|_| {
         let entries = json!([{"manager": "x", "time": "9999-12-31T23:59:59Z"}]);
         let metadata = json!({"name": "map-1", "managedFields": entries});

@@ -1,5 +1,6 @@
-//! Weights of objects before they are stored, by the estimate that limits answers: what a review admits can be read afterwards.
-//! Not here: the rule (`bundle_core::review::size`), or limiting answers (answers).
+//! Memory estimates of objects before they are stored, by the same rule that limits responses, so
+//! that each admitted object can be read later. The limits per kind are in
+//! `bundle_core::review::size`.
 
 use std::io::{self, Write};
 
@@ -10,13 +11,14 @@ use serde_json::Value;
 use super::reduce::{AnswerKind, ObjectRules, Reducer};
 use super::{METADATA_LIMIT, WHOLE_LIMIT};
 
-/// The most that a review admits: three quarters of what is read, so that a status and the next entries of `managedFields` fit as well.
+/// Largest weight that a review admits: three quarters of the limit for reads, so that the status
+/// and further entries of `managedFields` also fit.
 pub const WEIGHT_LIMITS: WeightLimits = WeightLimits {
     metadata: METADATA_LIMIT / 4 * 3,
     whole: WHOLE_LIMIT / 4 * 3,
 };
 
-/// Returns the weight that an object of ours would have in a list.
+/// Returns the weight of an object of this project's kinds in a list.
 pub fn weigh(object: &Value) -> ObjectWeight {
     let mut metadata = Scale::new();
     metadata.push(br#"{"metadata":{"#);
@@ -42,7 +44,7 @@ pub fn weigh(object: &Value) -> ObjectWeight {
     }
 }
 
-/// Weighs the text of one object in a list, and keeps none of it.
+/// Computes the weight of one object in a list from its text, without storing the text.
 struct Scale {
     reducer: Reducer,
     weight: usize,
@@ -72,11 +74,11 @@ impl Scale {
 
     /// Writes a value.
     fn value(&mut self, value: &impl Serialize) {
-        // Nothing fails in memory.
+        // Writing to memory does not fail.
         let _written = serde_json::to_writer(&mut *self, value);
     }
 
-    /// Writes an entry of a map, with the comma that may follow it.
+    /// Writes an entry of a map, with the comma that can follow it.
     fn entry(&mut self, key: &str, value: &Value) {
         self.value(&key);
         self.push(b":");
@@ -84,7 +86,8 @@ impl Scale {
         self.push(b",");
     }
 
-    /// Writes `managedFields` with the manager of each entry first, as in answers with metadata alone: our own fields count there.
+    /// Writes `managedFields` with the manager of each entry first, as in metadata-only responses:
+    /// the fields of this project count there.
     fn managed_fields(&mut self, entries: &[Value]) {
         self.push(br#""managedFields":["#);
         for entry in entries {
@@ -174,7 +177,7 @@ mod tests {
             let all = weight.metadata + weight.content;
             let expected = weight_in_list(&object);
             assert!(all >= expected, "{all} {expected}");
-            // Answers with whole objects drop our fields as well.
+            // Responses with whole objects also drop the fields of this project.
             assert!(all < expected * 6 + 5000, "{all} {expected}");
             assert!(!weight.is_too_deep);
         }

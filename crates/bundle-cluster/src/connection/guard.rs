@@ -1,4 +1,5 @@
-//! The layer under all clients of the process. It refuses to send a request that impersonates a person and is not a dry run.
+//! Layer below all clients that only sends dry runs as users: it fails for other requests that
+//! impersonate a user.
 
 use http::{HeaderMap, Method, Request, Uri};
 use kube::Client;
@@ -6,23 +7,24 @@ use kube::client::Body;
 use serde_json::Value;
 use tower::service_fn;
 
-/// The query parameters that a dry run may have.
+/// Allowed query parameters of a dry run.
 const PARAMETERS: [&str; 4] = ["dryRun", "force", "fieldManager", "fieldValidation"];
 
-/// The reason why a request was refused.
+/// Reason why a request was not sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("a request as a person was not sent: {0}")]
+#[error("a request that impersonates a user was not sent: {0}")]
 struct NotDryRun(&'static str);
 
-/// The identity that a request impersonates.
+/// Identity that a request impersonates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Impersonated {
-    Nobody,
+    None,
     ServiceAccount,
     Person,
 }
 
-/// Returns a client that sends through `base` and fails for requests that impersonate a person and are no dry run.
+/// Returns a client that sends through `base` and fails for requests that impersonate a user and
+/// are not dry runs.
 pub(crate) fn guarded(base: Client) -> Client {
     let namespace = base.default_namespace().to_owned();
     let service = service_fn(move |request: Request<Body>| {
@@ -43,7 +45,7 @@ async fn checked(request: Request<Body>) -> Result<Request<Body>, tower::BoxErro
     if request.method() == Method::PATCH {
         return Ok(request);
     }
-    // The API server reads the options of a deletion from its body, and then not from the query.
+    // The API server reads the options of a deletion from its body, and then ignores the query.
     let (head, body) = request.into_parts();
     let body = body.collect_bytes().await?;
     let options: Value = serde_json::from_slice(&body)?;
@@ -53,13 +55,14 @@ async fn checked(request: Request<Body>) -> Result<Request<Body>, tower::BoxErro
     Ok(Request::from_parts(head, Body::from(body.to_vec())))
 }
 
-/// A ServiceAccount is impersonated by user name alone. Groups, uid or extra fields beside it could add rights, so that such a request counts as a person.
+/// Returns the impersonated identity. A ServiceAccount is impersonated by user name only; groups,
+/// uid or extra fields could add permissions, so such a request counts as a user.
 fn impersonated(headers: &HeaderMap) -> Impersonated {
     let mut named = headers
         .iter()
         .filter(|(name, _)| name.as_str().starts_with("impersonate-"));
     match (named.next(), named.next()) {
-        (None, _) => Impersonated::Nobody,
+        (None, _) => Impersonated::None,
         (Some((name, value)), None)
             if name == "impersonate-user"
                 && value.as_bytes().starts_with(b"system:serviceaccount:") =>
@@ -95,7 +98,8 @@ fn is_dry_run(method: &Method, uri: &Uri) -> Result<(), NotDryRun> {
     Ok(())
 }
 
-/// Returns whether the path names one object. Collections are refused, and so are subresources, some of which act in spite of `dryRun`.
+/// Returns true if the path is that of one object. Collections are rejected, and so are
+/// subresources, because some act in spite of `dryRun`.
 fn is_object(path: &str) -> bool {
     let mut segments = path.split('/').collect::<Vec<_>>().into_iter();
     let root = (segments.next(), segments.next());
@@ -134,7 +138,7 @@ mod tests {
         let account = ("impersonate-user", "system:serviceaccount:a:b");
         assert_eq!(
             impersonated(&headers(&[("accept", "a")])),
-            Impersonated::Nobody
+            Impersonated::None
         );
         assert_eq!(
             impersonated(&headers(&[account])),

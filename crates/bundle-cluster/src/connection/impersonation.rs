@@ -1,12 +1,14 @@
-//! What an administrator has to create where the pod may not act as a ServiceAccount.
+//! Commands for an administrator that let the pod impersonate a ServiceAccount.
 
 use bundle_core::names::{KubeName, NameKind};
 
 use super::ServiceAccount;
 
-/// The error with the commands that let the pod act as `account`, if it is the API server's refusal of that.
+/// Returns the error with these commands, if the API server rejected the impersonation of
+/// `account`.
 ///
-/// The shipped Role names the installer alone; each further ServiceAccount needs a Role in its namespace.
+/// The shipped Role contains only the installer. Each further ServiceAccount needs a Role in its
+/// namespace.
 pub fn with_missing_right(mut error: kube::Error, account: &ServiceAccount) -> kube::Error {
     if let kube::Error::Api(status) = &mut error
         && let Some(hint) = missing_right(&status.message, account)
@@ -16,10 +18,11 @@ pub fn with_missing_right(mut error: kube::Error, account: &ServiceAccount) -> k
     error
 }
 
-/// The commands that let the pod act as `account`, if `message` is the API server's refusal of that.
+/// Returns the commands, if `message` is the API server's rejection of the impersonation of
+/// `account`.
 pub fn missing_right(message: &str, account: &ServiceAccount) -> Option<String> {
     let (_, rest) = message.split_once("is forbidden: User \"system:serviceaccount:")?;
-    // Newer API servers ask for a verb such as `impersonate-on:serviceaccount:create` first.
+    // Newer API servers first check a verb such as `impersonate-on:serviceaccount:create`.
     let (pod, _) = rest.split_once("\" cannot impersonate")?;
     let (pod_namespace, pod_name) = pod.split_once(':')?;
     let pod_namespace = KubeName::parse(NameKind::Label, pod_namespace).ok()?;

@@ -1,4 +1,5 @@
-//! Connections to the API server: the process's own identity, and the ServiceAccounts that bundles are installed as.
+//! Connections to the API server: with the identity of the process, and as the ServiceAccounts that
+//! install bundles.
 
 mod guard;
 mod impersonation;
@@ -25,19 +26,21 @@ pub use self::retry::RetryAfter;
 pub use bundle_core::service_account::ServiceAccount;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// Until the head of an answer; also of a watch, whose body may go on. Above the minute that API servers give a request.
+/// Timeout for the head of a response, also of a watch, whose body continues. It exceeds the minute
+/// after which API servers end a request.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(65);
-/// The client library's stack of services, with a limit on the time of an answer.
+/// The client library's stack of services, with a response timeout.
 pub type Transport = Timeout<BoxService<Request<Body>, Response<Box<DynBody>>, BoxError>>;
 
-/// The header with the user that a request acts as.
+/// Header with the impersonated user.
 pub const IMPERSONATE_USER: HeaderName = HeaderName::from_static("impersonate-user");
-/// The most clients for ServiceAccounts that are kept. Those beyond are made again, which costs little.
+/// Largest number of cached clients of ServiceAccounts. Further clients are created again, which is
+/// cheap.
 const ACCOUNTS: usize = 256;
 
-/// The cause for which there is no connection to the API server.
+/// Error of a connection to the API server.
 #[derive(Debug, thiserror::Error)]
-#[expect(missing_docs, reason = "the messages say what the fields hold")]
+#[expect(missing_docs, reason = "the messages describe the fields")]
 pub enum ClusterError {
     #[error("cannot read kubeconfig {path}")]
     Kubeconfig {
@@ -54,7 +57,8 @@ pub enum ClusterError {
     Account { account: ServiceAccount },
 }
 
-/// Returns a builder of clients for the cluster of this kubeconfig, or for the cluster of this pod. Sends nothing.
+/// Returns a builder of clients for the cluster of this kubeconfig, or for the cluster of this pod.
+/// Sends no request.
 pub async fn builder(kubeconfig: Option<&Path>) -> Result<ClientBuilder<Transport>, ClusterError> {
     let mut config = match kubeconfig {
         Some(path) => {
@@ -75,14 +79,15 @@ pub async fn builder(kubeconfig: Option<&Path>) -> Result<ClientBuilder<Transpor
     Ok(builder.with_layer(&TimeoutLayer::new(ANSWER_TIMEOUT)))
 }
 
-/// The clients of this process. All of them share one pool of connections and one credential.
+/// Clients of this process. They share one connection pool and one credential.
 pub struct Clients {
     own: Client,
     by_account: Mutex<HashMap<ServiceAccount, Client>>,
 }
 
 impl Clients {
-    /// Builds on a client that exists. Under all of them lie the guard that sends nothing but dry runs as a person, and the limits of answers.
+    /// Returns clients on top of `own`. All of them pass through the guard that only sends dry runs
+    /// as users, and through the limits of responses.
     pub fn new(own: Client) -> Self {
         Self {
             own: answers::bounded(guarded(own)),
@@ -90,12 +95,14 @@ impl Clients {
         }
     }
 
-    /// The pod's own identity: it can read our own kinds and do nothing to the objects of bundles.
+    /// Returns the client with the pod's own identity. It can read this project's kinds and cannot
+    /// write objects of bundles.
     pub fn own(&self) -> Client {
         self.own.clone()
     }
 
-    /// Acts as `account`; the API server lets us where we may `impersonate` it.
+    /// Returns a client that impersonates `account`. The API server requires verb `impersonate` for
+    /// it.
     pub fn acting_as(&self, account: &ServiceAccount) -> Result<Client, ClusterError> {
         let mut known = self
             .by_account
@@ -117,7 +124,7 @@ impl Clients {
     }
 }
 
-/// Sends everything through `base`, as `user`. The server adds the groups of a ServiceAccount by itself.
+/// Sends all requests through `base`, as `user`. The server adds the groups of a ServiceAccount.
 fn impersonating(base: Client, user: HeaderValue) -> Client {
     let namespace = base.default_namespace().to_owned();
     let service = service_fn(move |mut request: Request<Body>| {

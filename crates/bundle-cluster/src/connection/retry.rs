@@ -1,4 +1,5 @@
-//! Repeats requests after an answer 429, as kubectl does. The client library's own policy would repeat refusals too.
+//! Retries of requests after status 429, as in kubectl. The client library's own policy would also
+//! retry rejections.
 
 use std::time::Duration;
 
@@ -7,12 +8,12 @@ use kube::client::Body;
 use tower::BoxError;
 use tower::retry::Policy;
 
-/// The most repetitions of one request.
+/// Largest number of retries of one request.
 const TRIES: u32 = 5;
-/// The longest pause that is made, whatever the server asks for.
+/// Longest delay before a retry, regardless of the server's `Retry-After`.
 const LONGEST: Duration = Duration::from_secs(5);
 
-/// Repeats requests that were answered 429, after the pause that the server asks for.
+/// Retries requests after status 429, after the delay that the server requires.
 #[derive(Debug, Clone, Default)]
 pub struct RetryAfter {
     tried: u32,
@@ -40,7 +41,7 @@ impl<B> Policy<Request<Body>, Response<B>, BoxError> for RetryAfter {
     }
 
     fn clone_request(&mut self, request: &Request<Body>) -> Option<Request<Body>> {
-        // Only bodies that are whole in memory can be sent again; all of ours are.
+        // Only bodies in memory can be sent again; all bodies here are.
         let mut copy = Request::new(request.body().try_clone()?);
         *copy.method_mut() = request.method().clone();
         *copy.uri_mut() = request.uri().clone();

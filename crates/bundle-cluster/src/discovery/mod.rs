@@ -1,38 +1,39 @@
-//! Which resources the API server has: from a group, version and kind to a path. Remembered, and asked again when something is missing.
-//! Not here: anything about single objects.
+//! Discovery of the API server's resources, from group, version and kind to a path, with a cache
+//! that is refreshed when a kind is missing.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use bundle_core::plan::applyset::GroupKind;
+use bundle_core::object::GroupKind;
 use kube::Client;
 use kube::core::discovery::ApiResource;
 use tokio::sync::Mutex;
 
 use crate::clock;
 
-/// The age of a list from which a kind that it lacks is asked for again.
+/// Age after which a cached list without the requested kind is refreshed.
 const STALE: Duration = Duration::from_millis(500);
-/// The age of a list from which it is asked for again in any case: versions come and go with upgrades of the server.
+/// Age after which a cached list is always refreshed, because upgrades of the server add and remove
+/// versions.
 const OLD: Duration = Duration::from_secs(600);
 
-/// A kind that the server has.
+/// Kind that the server has.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Kind {
     /// Group, version and path of the resource.
     pub resource: ApiResource,
-    /// Returns whether its objects live in namespaces.
+    /// True if objects of the kind are namespaced.
     pub namespaced: bool,
 }
 
 impl Kind {
-    /// Group and kind.
+    /// Returns group and kind.
     pub fn group_kind(&self) -> GroupKind {
         GroupKind::new(&self.resource.group, &self.resource.kind)
     }
 
-    /// `deployments.apps`, as RBAC rules and kubectl name it.
+    /// Returns the resource name `deployments.apps`, as in RBAC rules and kubectl.
     pub fn qualified_plural(&self) -> String {
         match self.resource.group.as_str() {
             "" => self.resource.plural.clone(),
@@ -46,20 +47,20 @@ struct List {
     kinds: Arc<Vec<Kind>>,
 }
 
-/// One list, asked for by one caller at a time.
+/// One list, which one caller at a time requests.
 type ListSlot = Arc<Mutex<Option<List>>>;
 
-/// The versions of each group, the preferred one first.
+/// Versions of each group, the preferred version first.
 type Versions = HashMap<String, Vec<String>>;
 
-/// The kinds that the API server serves, by `apiVersion`.
+/// Served kinds by `apiVersion`.
 pub struct Apis {
     client: Client,
     lists: Mutex<HashMap<String, ListSlot>>,
     groups: Mutex<Option<(Instant, Versions)>>,
 }
 
-/// The groups with a dot that kube-apiserver itself serves.
+/// Groups with a dot that kube-apiserver itself serves.
 const BUILT_IN: [&str; 18] = [
     "admissionregistration.k8s.io",
     "apiextensions.k8s.io",
@@ -81,14 +82,15 @@ const BUILT_IN: [&str; 18] = [
     "storagemigration.k8s.io",
 ];
 
-/// Returns whether the group of `api_version` may be one of CustomResourceDefinitions or of another API server.
+/// Returns true if the group of `api_version` can belong to CustomResourceDefinitions or to another
+/// API server.
 pub fn is_custom(api_version: &str) -> bool {
     let (group, _) = api_version.split_once('/').unwrap_or_default();
     group.contains('.') && !BUILT_IN.contains(&group)
 }
 
 impl Apis {
-    /// Asks through `client`, once something is asked for.
+    /// Returns an empty cache that sends its requests through `client`.
     pub fn new(client: Client) -> Self {
         Self {
             client,
@@ -97,7 +99,7 @@ impl Apis {
         }
     }
 
-    /// The kind, if the server has it.
+    /// Returns the kind, if the server has it.
     pub async fn find(
         &self,
         group: &str,
@@ -113,7 +115,7 @@ impl Apis {
         Ok(None)
     }
 
-    /// The kind, if the server has it, as it answers now.
+    /// Returns the kind, if the server has it, without the cache.
     pub async fn find_now(
         &self,
         group: &str,
@@ -125,7 +127,8 @@ impl Apis {
         Ok(found.cloned())
     }
 
-    /// Forgets all kinds that somebody may have defined, so that they are asked for again: after such a kind came or went, and after anything that failed.
+    /// Clears all kinds that users can define. Call it after such a kind was created or deleted,
+    /// and after a failure.
     pub async fn forget_custom(&self) {
         self.lists
             .lock()
@@ -134,7 +137,7 @@ impl Apis {
         *self.groups.lock().await = None;
     }
 
-    /// The kind in the version that the server prefers, if it has it in any.
+    /// Returns the kind in the preferred version of the server, or in another version that has it.
     pub async fn preferred(&self, kind: &GroupKind) -> Result<Option<Kind>, kube::Error> {
         if kind.group.is_empty() {
             return self.find("", "v1", &kind.kind).await;
@@ -147,7 +150,8 @@ impl Apis {
         Ok(None)
     }
 
-    /// The versions of a group, the preferred one first; none if the server does not have it.
+    /// Returns the versions of a group, the preferred version first; empty if the server does not
+    /// have the group.
     async fn versions(&self, group: &str) -> Result<Vec<String>, kube::Error> {
         let mut groups = self.groups.lock().await;
         let known = groups.as_ref().is_some_and(|(read, versions)| {
@@ -247,7 +251,7 @@ impl Apis {
         Ok(kinds)
     }
 
-    /// Removes a slot without a list: contents may name as many versions as they like.
+    /// Removes a slot without a list. Content can have any number of versions.
     async fn remove(&self, api_version: &str, slot: &ListSlot) {
         let mut lists = self.lists.lock().await;
         if lists

@@ -38,7 +38,7 @@ fn answer(reply: SendResponse<Response<Body>>, code: StatusCode, kind: &str) {
 }
 
 #[test]
-fn groups_of_definitions_are_told_from_those_of_kubernetes() {
+fn distinguishes_groups_of_definitions_and_of_kubernetes() {
     for (api_version, expected) in [
         ("v1", false),
         ("apps/v1", false),

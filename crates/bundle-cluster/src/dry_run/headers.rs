@@ -1,4 +1,5 @@
-//! Impersonation headers for a requester, exactly as the API server authenticated them. Values that cannot be sent are errors and never dropped.
+//! Impersonation headers for a requester, exactly as the API server authenticated it. Values that
+//! cannot be sent are errors and never dropped.
 
 use bundle_core::review::Requester;
 use http::{HeaderMap, HeaderName, HeaderValue};
@@ -9,13 +10,13 @@ const GROUP: HeaderName = HeaderName::from_static("impersonate-group");
 /// Prefix of the headers for extra fields.
 const EXTRA: &str = "impersonate-extra-";
 
-/// A requester that cannot be written as headers.
+/// Requester that cannot be sent as headers.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{what} {value:?} cannot be sent in a header exactly as it is")]
 pub struct IdentityError {
     /// `user name`, `uid`, `group` or `extra field`.
     pub what: &'static str,
-    /// The value that cannot be sent.
+    /// Value that cannot be sent.
     pub value: String,
 }
 
@@ -31,7 +32,7 @@ pub(super) fn of(requester: &Requester) -> Result<HeaderMap, IdentityError> {
     }
     for (key, values) in &requester.extra {
         let name = extra_name(key)?;
-        // A field without values has no header that could stand for it.
+        // A field without values cannot be sent as a header.
         if values.is_empty() {
             return Err(refused("extra field", key));
         }
@@ -56,7 +57,8 @@ fn filled(what: &'static str, text: &str) -> Result<HeaderValue, IdentityError> 
     value(what, text)
 }
 
-/// HTTP servers trim spaces around a value, which would name another identity; such values are refused.
+/// Rejects values with surrounding spaces: HTTP servers trim them, so that they would name another
+/// identity.
 fn value(what: &'static str, text: &str) -> Result<HeaderValue, IdentityError> {
     if text.trim_matches([' ', '\t']).len() != text.len() {
         return Err(refused(what, text));
@@ -64,8 +66,9 @@ fn value(what: &'static str, text: &str) -> Result<HeaderValue, IdentityError> {
     HeaderValue::from_bytes(text.as_bytes()).map_err(|_| refused(what, text))
 }
 
-/// Returns the header name of an extra field. The API server turns the name into lower case and then decodes it; everything but lower case letters,
-/// digits and `-_.` is therefore percent-encoded, capitals too.
+/// Returns the header name of an extra field. The API server converts the name to lower case and
+/// then decodes it. Therefore all characters except lower case letters, digits and `-_.` are
+/// percent-encoded, including capitals.
 fn extra_name(key: &str) -> Result<HeaderName, IdentityError> {
     use std::fmt::Write as _;
     let mut name = EXTRA.to_owned();
@@ -73,7 +76,7 @@ fn extra_name(key: &str) -> Result<HeaderName, IdentityError> {
         if byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-_.".contains(&byte) {
             name.push(char::from(byte));
         } else {
-            // Writing into a String cannot fail.
+            // Writing to a String cannot fail.
             write!(name, "%{byte:02x}").ok();
         }
     }
@@ -117,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_whoever_would_arrive_as_somebody_else() {
+    fn rejects_identities_that_headers_would_change() {
         for user in [
             "",
             " admin",

@@ -1,5 +1,5 @@
-//! Server-side dry runs as a requester. This is the only module that impersonates people, and it can send nothing else.
-//! `bundle_core::rights` decides what an answer means.
+//! Server-side dry runs as a requester. This is the only module that impersonates users, and it
+//! sends only dry runs. `bundle_core::rights` interprets the responses.
 
 mod headers;
 
@@ -24,41 +24,42 @@ use crate::object::whole::ObjectText;
 
 pub use headers::IdentityError;
 
-/// The bytes of an answer that is no `Status` that appear in messages.
+/// Largest part of a response without a `Status` in a message, in bytes.
 const WORDS: usize = 512;
 
-/// Sends dry runs as one requester; it can send nothing else.
+/// Client that sends only dry runs as one requester.
 pub struct RequesterDryRun {
     client: Client,
     headers: HeaderMap,
-    /// The requester, if it is a ServiceAccount: the pod needs a Role for each of those.
+    /// Requester, if it is a ServiceAccount: the pod needs a Role for each of them.
     account: Option<ServiceAccount>,
 }
 
-/// The answer to a dry run.
+/// Response to a dry run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DryRunAnswer {
-    /// Returns whether the API server allows it.
+    /// Verdict of the API server.
     pub verdict: DryRunVerdict,
-    /// The HTTP status code; 0 if there was no answer.
+    /// HTTP status code; 0 without a response.
     pub code: u16,
-    /// The causes in the `Status`, as reason and field.
+    /// Causes in the `Status`, as reason and field.
     pub causes: Vec<(String, String)>,
-    /// The object as it would be, if it is allowed and was asked for with [`Detail::Object`].
+    /// Resulting object, if the dry run is allowed and [`Detail::Object`] was requested.
     pub object: Option<ObjectText>,
 }
 
-/// The part of an object that an answer holds.
+/// Requested part of the resulting object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Detail {
-    /// Its metadata, which are not read.
+    /// Metadata, which is not read.
     Metadata,
-    /// All of it.
+    /// The whole object.
     Object,
 }
 
 impl RequesterDryRun {
-    /// Impersonates `requester` with the credential of `own`. Fails if a name of the requester cannot be sent in a header.
+    /// Returns a client that impersonates `requester` with the credential of `own`. Fails if a name
+    /// of the requester cannot be sent in a header.
     pub fn new(own: Client, requester: &Requester) -> Result<Self, IdentityError> {
         let account = requester.service_account();
         Ok(Self {
@@ -69,7 +70,7 @@ impl RequesterDryRun {
         })
     }
 
-    /// Sends an apply as a dry run, with the body, the force and the field manager of the real one.
+    /// Sends an apply as a dry run, with body, force and field manager of the real request.
     pub async fn apply(
         &self,
         resource: &ApiResource,
@@ -93,7 +94,7 @@ impl RequesterDryRun {
             .await
     }
 
-    /// Sends a JSON patch as a dry run, with the field manager of the real one.
+    /// Sends a JSON patch as a dry run, with the field manager of the real request.
     pub async fn patch(
         &self,
         resource: &ApiResource,
@@ -130,7 +131,7 @@ impl RequesterDryRun {
                 .map_err(RequestError::BuildRequest)
         });
         match self.send(request, Detail::Metadata).await.verdict {
-            // It has gone already, or another one is there: the real deletion would do nothing either.
+            // The object was deleted or replaced: the real deletion would also do nothing.
             DryRunVerdict::Missing(_) => DryRunVerdict::Allowed,
             verdict => verdict,
         }
@@ -184,7 +185,8 @@ impl RequesterDryRun {
         }
     }
 
-    /// Adds the Role to create where the pod may not impersonate a ServiceAccount that asked for content itself.
+    /// Adds the Role to create if the pod has no permission to impersonate a requester that is a
+    /// ServiceAccount.
     fn with_missing_right(&self, verdict: DryRunVerdict) -> DryRunVerdict {
         let DryRunVerdict::NotImpersonated(words) = verdict else {
             return verdict;
@@ -200,14 +202,15 @@ impl RequesterDryRun {
     }
 }
 
-/// The causes in a `Status`, as reason and field.
+/// Returns the causes in a `Status`, as reason and field.
 pub fn causes(status: &Status) -> Vec<(String, String)> {
     let causes = status.details.iter().flat_map(|details| &details.causes);
     let causes = causes.map(|cause| (cause.reason.clone(), cause.field.clone()));
     causes.collect()
 }
 
-/// Returns the verdict where the object of a dry run that was allowed could not be read ([`ObjectText::receive`]).
+/// Returns the verdict for an allowed dry run whose object could not be read
+/// ([`ObjectText::receive`]).
 pub fn unread(error: &kube::Error) -> DryRunVerdict {
     match error {
         kube::Error::Api(status) => DryRunVerdict::Unsupported(status.message.clone()),
@@ -215,7 +218,7 @@ pub fn unread(error: &kube::Error) -> DryRunVerdict {
     }
 }
 
-/// Reads to the end and keeps nothing.
+/// Reads to the end and discards the bytes.
 async fn discard(mut body: Body) -> Result<(), kube::Error> {
     while let Some(frame) = body.frame().await {
         frame?;

@@ -1,4 +1,4 @@
-//! What leaves the process, seen from the other end of the connection.
+//! Requests of dry runs, as the server receives them.
 
 use bundle_core::rights::DryRunVerdict;
 use http::{Method, Request, Response};

@@ -1,10 +1,13 @@
-//! One object on the cluster: its metadata, the whole object within bounds ([`whole`]), lists of metadata, deletion.
+//! Reads and deletes of single objects: metadata, whole objects with bounded memory ([`whole`]),
+//! and lists of metadata.
 
 use std::collections::BTreeMap;
 
 use bundle_api::names;
 use bundle_core::object::ObjectId;
-use bundle_core::plan::drift::{self, Entry, Fingerprint, ObjectState, Revision, RevisionParts};
+use bundle_core::plan::drift::{
+    self, FieldsEntry, Fingerprint, ObjectRevision, ObjectRevisionParts, ObjectState,
+};
 use bundle_core::plan::inventory::{CreationMark, LiveObject};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta};
 use kube::Client;
@@ -25,30 +28,30 @@ use crate::{ByName, ObjectUrl, namespaced};
 
 pub mod whole;
 
-/// The labels of ours that an installed object carries.
+/// Labels of this project on installed objects.
 pub const LABELS: [&str; 3] = [
     names::LABEL_OWNER_KIND,
     names::LABEL_OWNER_NAME,
     names::LABEL_APPLYSET_PART_OF,
 ];
 
-/// Objects of one page of a list. The client reads a page that takes too much memory again with fewer.
+/// Page size of lists. The client reduces it for a page that exceeds the memory limit.
 pub const PAGE: u32 = 100;
 
-/// An object as its metadata describes it.
+/// Object on the cluster, from its metadata.
 #[derive(Debug, Clone)]
 pub struct ObservedObject {
-    /// Its uid.
+    /// Uid of the object.
     pub uid: String,
-    /// Its resource version, if it is a number as the API server's own storage has it.
+    /// Resource version, if it is a number as in the API server's own storage.
     pub version: u64,
-    /// Its state, to compare with what our last apply left.
+    /// State for the comparison with the last apply.
     pub state: ObjectState,
-    /// When it was created, in seconds since 1970.
+    /// Creation time in seconds since 1970.
     pub created: Option<i64>,
-    /// The mark of whoever created it.
+    /// Creation mark in the annotations.
     pub mark: Option<CreationMark>,
-    /// The field manager that wrote it last, if that was another one and is known.
+    /// Field manager of the last write, if it is known and is another one.
     pub writer: Option<Box<str>>,
 }
 
@@ -77,7 +80,7 @@ impl ObservedObject {
                     labels,
                     &LABELS,
                 ),
-                revision: Revision::of(RevisionParts {
+                revision: ObjectRevision::of(ObjectRevisionParts {
                     group: &kind.resource.group,
                     kind: &kind.resource.kind,
                     generation: meta.generation,
@@ -97,7 +100,7 @@ impl ObservedObject {
         }
     }
 
-    /// The part that decides whose object it is.
+    /// Returns the properties that decide the ownership.
     pub fn live(&self) -> LiveObject<'_> {
         LiveObject {
             uid: &self.uid,
@@ -108,13 +111,13 @@ impl ObservedObject {
     }
 }
 
-/// The entries of `managedFields`, for the rules about them, without those that lack what each has.
-pub fn entries(metadata: &ObjectMeta) -> impl Iterator<Item = Entry<'_>> + Clone {
+/// Returns the complete entries of `managedFields`.
+pub fn entries(metadata: &ObjectMeta) -> impl Iterator<Item = FieldsEntry<'_>> + Clone {
     metadata.managed_fields.iter().flatten().filter_map(entry)
 }
 
-fn entry(entry: &ManagedFieldsEntry) -> Option<Entry<'_>> {
-    Some(Entry {
+fn entry(entry: &ManagedFieldsEntry) -> Option<FieldsEntry<'_>> {
+    Some(FieldsEntry {
         manager: entry.manager.as_deref()?,
         operation: entry.operation.as_deref().unwrap_or_default(),
         subresource: entry.subresource.as_deref().unwrap_or_default(),
@@ -124,7 +127,8 @@ fn entry(entry: &ManagedFieldsEntry) -> Option<Entry<'_>> {
     })
 }
 
-/// The API of `kind`, in `namespace` if its objects live in one; of whole objects or, as `K`, of their metadata.
+/// Returns the API of `kind`, in `namespace` for a namespaced kind; of whole objects or, as `K`, of
+/// their metadata.
 pub fn api<K>(client: &Client, kind: &Kind, namespace: Option<&str>) -> Result<Api<K>, kube::Error>
 where
     K: kube::Resource<DynamicType = ApiResource, Scope = DynamicResourceScope>,
@@ -136,7 +140,8 @@ where
     )
 }
 
-/// The metadata of one object, if it is there. A kind that the server does not have has no objects.
+/// Returns the metadata of one object, if it exists. A kind that the server does not have has no
+/// objects.
 pub async fn look(
     client: &Client,
     kind: &Kind,
@@ -150,7 +155,8 @@ pub async fn look(
     }
 }
 
-/// One whole object, if it is there and not too large. A kind that the server does not have has no objects.
+/// Returns one whole object, if it exists and is not too large. A kind that the server does not
+/// have has no objects.
 pub async fn read(
     client: &Client,
     kind: &Kind,
@@ -165,7 +171,8 @@ pub async fn read(
     whole::receive(answer).await
 }
 
-/// Passes the id and uid of every object of a kind to `each`, page by page: how many there are is for others to say.
+/// Calls `each` with id and uid of each object of a kind, page by page, because the number of
+/// objects is not bounded.
 pub async fn list(
     client: &Client,
     kind: &Kind,
@@ -197,7 +204,8 @@ pub fn id_of(kind: &Kind, object: &PartialObjectMeta<DynamicObject>) -> ObjectId
     }
 }
 
-/// Deletes just the object with this uid. Returns whether it is gone: it had gone already, was replaced, or nothing holds it up.
+/// Deletes the object only if it has this uid. Returns true if it no longer exists: it was already
+/// deleted or replaced, or no finalizer blocks it.
 pub async fn delete(
     client: &Client,
     kind: &Kind,
@@ -216,10 +224,10 @@ pub async fn delete(
         .and_then(|url| url.requests().delete(url.name(), &parameters))
         .map_err(kube::Error::BuildRequest)?;
     match client.request_status::<DynamicObject>(request).await {
-        // The server answers with the object while something holds it up, and for some kinds in any case.
+        // The server returns the object while a finalizer blocks it, and for some kinds always.
         Ok(answer) => Ok(answer.is_right()),
         Err(kube::Error::Api(status)) if status.code == 404 => Ok(true),
-        // Not 422: that is how admission policies refuse.
+        // Not 422, because admission policies reject with it.
         Err(kube::Error::Api(status)) if status.code == 409 => {
             let now = look(client, kind, id).await?;
             Ok(now.is_none_or(|now| now.uid != uid))
@@ -228,7 +236,8 @@ pub async fn delete(
     }
 }
 
-/// Takes our labels and our mark off the object with this uid. One that has gone, or was replaced, is no error.
+/// Removes this project's labels and mark from the object with this uid. A deleted or replaced
+/// object is not an error.
 pub async fn release(
     client: &Client,
     kind: &Kind,

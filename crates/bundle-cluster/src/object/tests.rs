@@ -60,7 +60,7 @@ async fn deletion_that_admission_refuses_is_an_error_with_its_words() {
 }
 
 #[tokio::test]
-async fn deletion_of_what_is_gone_or_was_replaced_is_done_and_a_conflict_goes_on() {
+async fn deletion_of_a_deleted_or_replaced_object_is_complete_and_a_conflict_is_not() {
     for (answers, expected) in [
         (vec![failure(404)], true),
         (vec![failure(409), failure(404)], true),

@@ -1,6 +1,6 @@
-//! Whole objects from the API server, with bounded memory: whoever writes an object decides how large it is, and a text of one mebibyte can take a hundred
-//! as a tree. Larger objects are received, weighed and parsed one at a time.
-//! Not here: metadata, which is most of what is read (api::object).
+//! Whole objects from the API server, with bounded memory. Users choose the size of objects, and a
+//! parsed tree can need a hundred times the memory of its text. Larger objects are received and
+//! parsed one at a time. The parent module reads metadata.
 
 use bundle_core::footprint::Footprint;
 use bundle_core::rights::DryRunObject;
@@ -13,20 +13,21 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::heavy;
 
-/// Objects up to this size wait for no turn, in bytes.
+/// Size in bytes up to which objects need no permit.
 const SMALL: usize = 64 << 10;
-/// The largest object, in bytes: the API server stores 1.5 MiB, and takes requests of 3 MiB.
+/// Largest object in bytes: the API server stores 1.5 MiB and accepts requests of 3 MiB.
 const MOST_BYTES: usize = 3 << 20;
-/// The most that an object may take once it is parsed, in bytes.
+/// Largest memory of a parsed object, in bytes.
 const MOST_MEMORY: u64 = 16 << 20;
 
-/// Taken for an object that is not small, until it is parsed. What its reader keeps of it afterwards is a sentence.
+/// Permit for an object that is not small, held until it is parsed. Afterwards its reader retains
+/// only a short text.
 static TURN: Semaphore = Semaphore::const_new(1);
 
-/// The object in an answer to a GET; `None` if it is not there.
+/// Returns the object in a response to a GET; `None` if it does not exist.
 pub async fn receive(answer: Response<Body>) -> Result<Option<DynamicObject>, kube::Error> {
     let code = answer.status();
-    // The server answers in plain text where it does not even know the kind.
+    // For an unknown kind, the server answers in plain text.
     if code == http::StatusCode::NOT_FOUND {
         return Ok(None);
     }
@@ -47,7 +48,7 @@ pub async fn receive(answer: Response<Body>) -> Result<Option<DynamicObject>, ku
     object.map(Some)
 }
 
-/// Reads an answer. Returns the turn that was taken if it is not small.
+/// Reads a response. Returns the permit if the response is not small.
 async fn read(mut body: Body) -> Result<(Vec<u8>, Option<SemaphorePermit<'static>>), kube::Error> {
     let mut bytes = Vec::new();
     let mut turn = None;
@@ -70,12 +71,13 @@ async fn read(mut body: Body) -> Result<(Vec<u8>, Option<SemaphorePermit<'static
     Ok((bytes, turn))
 }
 
-/// The text of an object that may be parsed as [`DryRunObject`], by itself.
+/// Text of an object that can be parsed as [`DryRunObject`] under a permit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ObjectText(Vec<u8>);
 
 impl ObjectText {
-    /// Reads the answer to a dry run that was allowed. Fails with [`kube::Error::Api`] if the object is too large.
+    /// Reads the response to a successful dry run. Fails with [`kube::Error::Api`] if the object is
+    /// too large.
     pub async fn receive(body: Body) -> Result<Self, kube::Error> {
         let (bytes, turn) = read(body).await?;
         let weigh = || DryRunObject::footprint(&bytes).map_err(kube::Error::SerdeError);
@@ -175,7 +177,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn tells_what_is_not_there_from_other_answers() {
+    async fn distinguishes_missing_objects_from_other_errors() {
         let missing = receive_text(404, "404 page not found".to_owned()).await;
         assert!(missing.unwrap().is_none());
         let refused = json!({"kind": "Status", "code": 403, "message": "no", "reason": "Forbidden", "status": "Failure"});

@@ -1,4 +1,5 @@
-//! The fact about an image: what its registry or the proof on the object says of it, and what its signatures are worth.
+//! Facts about the image of a review: the response of its registry or the proof on the object, and
+//! the verification of its signatures.
 
 use std::sync::Arc;
 
@@ -15,19 +16,19 @@ use tokio::time::Instant;
 
 use crate::{clock, heavy};
 
-/// The state of knowledge about the image of a review.
+/// State of the lookup of an image.
 pub(super) enum Content<'a> {
-    /// Nothing depends on it, or nobody asked yet.
+    /// Not required, or not looked up yet.
     NotAsked,
-    /// The policies are not known, and why.
+    /// The policies could not be read, for this reason.
     PoliciesUnknown(Finding),
-    /// An answer, or why there is none, under the policies that are about it.
+    /// Result or error of the lookup, under the matching policies.
     Seen {
         looked: &'a Result<Arc<ImageMetadata>, Finding>,
         policies: &'a [Arc<Policy>],
         examinations: &'a proof::Memory,
         now: Timestamp,
-        /// No signature is examined after that.
+        /// Time after which no signature is verified.
         until: Option<Instant>,
     },
 }
@@ -73,7 +74,8 @@ impl<'a> Content<'a> {
     }
 }
 
-/// Reads the proof that `object` carries as the registry's answer about `image`; an error where it is not a proof for that. `None` without a proof.
+/// Reads the proof of `object` as the registry's response about `image`. Fails if it is not a proof
+/// for that image. `None` without a proof.
 pub(super) fn carried_look(
     object: &Value,
     image: &Image,

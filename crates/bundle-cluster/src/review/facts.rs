@@ -1,4 +1,4 @@
-//! All facts of a review but the image, asked for at once.
+//! Facts of a review except the image, looked up in parallel.
 
 use std::collections::BTreeMap;
 
@@ -18,10 +18,10 @@ use serde_json::Value;
 use super::ReviewLookups;
 use super::content::Content;
 
-/// ConfigMaps that one review asks about at a time: a spec may name hundreds.
+/// Largest number of parallel ConfigMap lookups of one review. A spec can name hundreds.
 const QUESTIONS: usize = 8;
 
-/// The facts, without the image.
+/// Facts without the image.
 pub(super) struct Gathered {
     requester: Requester,
     classes: BTreeMap<String, ClassFact>,
@@ -36,7 +36,8 @@ pub(super) struct Gathered {
     state_namespace: String,
 }
 
-/// The question for a verb of ours on a class. It is asked in the namespace of the pod: then a RoleBinding there counts like a ClusterRoleBinding.
+/// Returns the permission for a verb of this project on a class. Its namespace is that of the pod,
+/// so that a RoleBinding there counts like a ClusterRoleBinding.
 pub fn on_class(verb: &str, class: &str, system_namespace: &str) -> Question {
     Question::resource(
         verb,
@@ -47,7 +48,7 @@ pub fn on_class(verb: &str, class: &str, system_namespace: &str) -> Question {
     )
 }
 
-/// Asks for everything that is needed but the image.
+/// Looks up all required facts except the image.
 pub(super) async fn gather<L: ReviewLookups>(
     lookups: &L,
     requester: &Requester,
@@ -128,7 +129,7 @@ pub(super) async fn gather<L: ReviewLookups>(
 }
 
 impl Gathered {
-    /// The facts for the judge.
+    /// Returns the facts for the verdict.
     pub(super) fn facts<'a>(&self, content: &Content<'a>) -> Facts<'a> {
         let mut facts = Facts {
             requester: self.requester.clone(),

@@ -1,5 +1,6 @@
-//! One admission review from the needs of an object to the verdict. The webhook and `kubectl bundle check` both call [`verdict`], each with its own lookups.
-//! The rules are `bundle_core::review`.
+//! Admission review of one object, from its required facts to the verdict. The webhook and `kubectl
+//! bundle check` both call [`verdict`], each with its own lookups. `bundle_core::review` has the
+//! rules.
 
 mod content;
 mod facts;
@@ -25,67 +26,71 @@ use self::facts::gather;
 
 pub use self::facts::on_class;
 
-/// Answers of the API server to the questions of reviews.
+/// Lookups of reviews in the API server.
 pub trait ReviewLookups: Sync {
-    /// The namespace of the pod.
+    /// Returns the namespace of the pod.
     fn system_namespace(&self) -> &str;
-    /// The namespace of the pod's keys and inventories.
+    /// Returns the namespace of the pod's keys and inventories.
     fn state_namespace(&self) -> &str;
-    /// The version of the API server; `None` until it is known.
+    /// Returns the version of the API server; `None` until it is known.
     fn server(&self) -> Option<ServerVersion>;
-    /// A class by name.
+    /// Returns a class by name.
     fn class(&self, name: &KubeName) -> impl Future<Output = ClassFact> + Send;
-    /// Returns whether `requester` has a right.
+    /// Returns true if `requester` has a permission.
     fn may(
         &self,
         requester: &Requester,
         question: &Question,
     ) -> impl Future<Output = Answer> + Send;
-    /// A BundleDeployment by name, with metadata and status.
+    /// Returns a BundleDeployment by name, with metadata and status.
     fn deployment(
         &self,
         name: &KubeName,
     ) -> impl Future<Output = Result<Option<Value>, Finding>> + Send;
-    /// Returns whether a ConfigMap of the system namespace is immutable; `None` if there is none.
+    /// Returns true if a ConfigMap of the system namespace is immutable; `None` if it does not
+    /// exist.
     fn immutable(
         &self,
         name: &KubeName,
     ) -> impl Future<Output = Result<Option<bool>, Finding>> + Send;
-    /// The present time, for trust roots and stamps.
+    /// Returns the current time, for trust roots and stamps.
     fn now(&self) -> Timestamp;
-    /// The examinations of signatures that this process remembers.
+    /// Returns the cache of signature verifications of this process.
     fn examinations(&self) -> &proof::Memory;
 }
 
-/// The SignaturePolicies that are about an image.
+/// SignaturePolicies that match an image.
 #[derive(Debug, Clone)]
 pub struct MatchingPolicies {
-    /// The policies.
+    /// Policies.
     pub policies: Vec<Arc<Policy>>,
-    /// A number that changes with any policy of the cluster.
+    /// Number that changes with each change of a policy in the cluster.
     pub generation: u64,
 }
 
-/// Answers about the image of one review.
+/// Lookups of the image of one review.
 pub trait ImageLookups: Sync {
-    /// The policies about `image`. Asked once, after all other facts are known.
+    /// Returns the policies that match `image`. Called once, after all other facts are known.
     fn policies(&self, image: &Image) -> Result<MatchingPolicies, Finding>;
-    /// Asks the registry for `image`, and for its signatures if there are policies.
+    /// Reads `image` from the registry, and its signatures if policies match.
     fn look(
         &self,
         image: &Image,
         policies: &MatchingPolicies,
     ) -> impl Future<Output = Result<Arc<ImageMetadata>, Finding>> + Send;
-    /// Forgets answers of the registry: the review did not admit them, and the image may be signed a moment later.
+    /// Clears cached responses of the registry. The review did not admit them, and the image can be
+    /// signed at any time.
     fn forget(&self, image: &Image, policies: &MatchingPolicies)
     -> impl Future<Output = ()> + Send;
-    /// Returns whether the registry is asked although other facts refuse the object already.
+    /// Returns true if the registry is contacted although other facts already reject the object.
     fn looks_where_refused(&self) -> bool;
-    /// The end of the review: no signature is examined after it. `None` without a limit.
+    /// Returns the deadline of the review, after which no signature is verified. `None` without a
+    /// limit.
     fn until(&self) -> Option<Instant>;
 }
 
-/// Gathers what the review of `subject` needs, and judges. The image comes last: a registry of the requester's choice is asked only if nothing else refuses.
+/// Looks up the facts for the review of `subject`, and returns the verdict. The image comes last: a
+/// registry that the requester chose is contacted only if no other fact rejects the object.
 pub async fn verdict<L: ReviewLookups, I: ImageLookups>(
     lookups: &L,
     images: &I,
@@ -99,7 +104,7 @@ pub async fn verdict<L: ReviewLookups, I: ImageLookups>(
         Some(image) if images.looks_where_refused() || may_look(subject, &unseen) => image,
         _ => return judge(subject, &unseen),
     };
-    // Once for the whole review, and after everything that had to be waited for.
+    // Read once for the whole review, after all lookups.
     let matching = match images.policies(image) {
         Ok(known) => known,
         Err(why) => return judge(subject, &gathered.facts(&Content::PoliciesUnknown(why))),
@@ -118,7 +123,7 @@ pub async fn verdict<L: ReviewLookups, I: ImageLookups>(
         Some(Err(why)) => Some(why),
         Some(looked) => {
             let verdict = judged(&looked.map(Arc::new));
-            // In all other cases the registry may know more signatures than the object carries.
+            // In all other cases the registry can have more signatures than the object.
             if matches!(verdict, Verdict::Admit { .. }) {
                 return verdict;
             }

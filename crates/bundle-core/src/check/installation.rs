@@ -43,7 +43,7 @@ impl<'a> Installation<'a> {
 mod tests {
     use super::super::tests::with_installation;
     use super::*;
-    use crate::plan::applyset::GroupKind;
+    use crate::object::GroupKind;
 
     const SCALED: &str = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: a}\nspec: {replicas: 2}\n---\n\
                           apiVersion: autoscaling/v2\nkind: HorizontalPodAutoscaler\nmetadata: {name: h}\n\

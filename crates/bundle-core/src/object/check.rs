@@ -1,5 +1,5 @@
-//! Rules for each document of a bundle and for all of them together. Rules for single kinds are the
-//! API server's.
+//! Rules for single documents of a bundle and for all of them together. The API server has the
+//! rules of single kinds.
 
 use std::collections::BTreeMap;
 
@@ -12,8 +12,8 @@ use crate::{
     yaml::Document,
 };
 
-/// Reads one document as an object. Everything that is wrong with it is added to `findings`;
-/// without what names it, there is no object.
+/// Reads one document as an object. All errors are added to `findings`. Returns `None` if the
+/// identity of the object is incomplete.
 pub fn read(document: Document, file: &str, findings: &mut Findings) -> Option<Manifest> {
     let Document { mut value, line } = document;
     let mut check = Check {
@@ -32,7 +32,7 @@ pub fn read(document: Document, file: &str, findings: &mut Findings) -> Option<M
     })
 }
 
-/// Adds a finding for each object that another document names already, with both places.
+/// Adds a finding for each object that an earlier document already defines, with both locations.
 pub fn distinct(objects: &[Manifest], findings: &mut Findings) {
     let mut seen: BTreeMap<_, &Manifest> = BTreeMap::new();
     for object in objects {
@@ -59,7 +59,7 @@ pub fn distinct(objects: &[Manifest], findings: &mut Findings) {
 struct Check<'a> {
     file: &'a str,
     line: usize,
-    /// The object, as far as it is known.
+    /// The object, as far as it was read.
     subject: Option<String>,
     findings: &'a mut Findings,
 }
@@ -165,7 +165,7 @@ impl Check<'_> {
         self.text(metadata, "name", "metadata.name")
     }
 
-    /// The namespace; an empty one is none, as for the API server.
+    /// Returns the namespace. An empty one counts as absent, as in the API server.
     fn namespace(&mut self, metadata: &Map<String, Value>) -> Option<String> {
         let text = match metadata.get("namespace")? {
             Value::Null => return None,
@@ -295,7 +295,7 @@ impl Check<'_> {
     }
 }
 
-/// A value in a few words.
+/// Returns a short description of a value.
 fn describe(value: &Value) -> String {
     match value {
         Value::Null => "nothing (null)".to_owned(),

@@ -194,7 +194,7 @@ mod tests {
             ),
             (json!({"stringData": {}}), json!({})),
             (json!({"stringData": null, "data": {}}), json!({"data": {}})),
-            // For the API server to refuse.
+            // The API server rejects these.
             (
                 json!({"stringData": {"a": 1}}),
                 json!({"stringData": {"a": 1}}),

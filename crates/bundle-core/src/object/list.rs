@@ -10,10 +10,10 @@ use crate::{
 /// Greatest depth of nested lists.
 const DEPTH: usize = 16;
 
-/// The documents in which objects are: the items of a `List` or a `ConfigMapList`, each at the line
+/// Returns the documents with objects: the items of a `List` or a `ConfigMapList`, each at the line
 /// of its list, or the document itself.
 ///
-/// An item without `kind` has the kind and the API version that the list has items of.
+/// An item without `kind` has the item kind and the API version of the list.
 pub fn unrolled(document: Document, file: &str, findings: &mut Findings) -> Vec<Document> {
     let mut found = Vec::new();
     unroll(document, 0, file, findings, &mut found);
@@ -70,7 +70,7 @@ fn unroll(
     }
 }
 
-/// The kind of a list: `List` itself, and what a `kubectl get` of several wrote (`ConfigMapList`).
+/// Returns the kind of a list: `List`, or a typed list that `kubectl get` wrote (`ConfigMapList`).
 fn list_kind(value: &Value) -> Option<String> {
     let kind = value.get("kind")?.as_str()?;
     let is_list = match kind {
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn rejects_items_that_are_no_list_and_too_deep_lists() {
+    fn rejects_items_that_are_not_a_list_and_nesting_beyond_the_limit() {
         let (none, said) = names("apiVersion: v1\nkind: List\nitems: {a: b}\n");
         assert_eq!(none, [""; 0]);
         assert_eq!(

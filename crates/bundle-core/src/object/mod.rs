@@ -1,8 +1,11 @@
 //! Objects of a bundle: identity, and the rules that each must satisfy before it is used.
 
 mod check;
+mod custom_kind;
 mod decoded;
+mod group_kind;
 mod list;
+pub mod rejection;
 mod scope;
 
 use std::fmt;
@@ -12,7 +15,9 @@ use serde_json::Value;
 
 pub use crate::names::{is_dns_label, is_dns_subdomain};
 pub use check::{distinct, read};
+pub use custom_kind::CustomKind;
 pub use decoded::{MAPS, normalize};
+pub use group_kind::GroupKind;
 pub use list::unrolled;
 pub use scope::drop_namespaces;
 

@@ -1,5 +1,5 @@
-//! Namespaces of cluster-scoped objects: the API server drops them, and so do we, so that the
-//! object is the same to everything that follows.
+//! Removal of namespaces from cluster-scoped objects, as in the API server, so that all later rules
+//! see the same object.
 
 use std::collections::BTreeSet;
 
@@ -47,7 +47,7 @@ pub fn drop_namespaces(objects: &mut [Manifest], findings: &mut Findings) {
     }
 }
 
-/// Group and kind of a definition of a cluster-scoped kind.
+/// Returns group and kind of a definition of a cluster-scoped kind.
 fn cluster_scoped(object: &Manifest) -> Option<(String, String)> {
     let (group, _, kind) = object.gvk();
     if (group, kind) != ("apiextensions.k8s.io", "CustomResourceDefinition") {

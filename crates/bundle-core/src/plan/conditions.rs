@@ -1,13 +1,15 @@
 //! Conditions of a status: their values, changes, and rules for `lastTransitionTime`. The condition
 //! types of each kind are in `bundle_api::names`.
 
-use serde::{Deserialize, Serialize};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+
+pub use crate::text::{bounded, some_of};
 
 /// Longest stored message in bytes. The API server rejects more than 32,768 bytes.
 pub const MESSAGE_LIMIT: usize = 16_384;
 
 /// The value of a condition.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
     /// `True`.
     True,
@@ -17,31 +19,30 @@ pub enum State {
     Unknown,
 }
 
-/// One condition of a status.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Condition {
-    /// Type of the condition.
-    #[serde(rename = "type")]
-    pub kind: String,
-    /// Status of the condition.
-    pub status: State,
-    /// Reason, as one CamelCase word.
-    pub reason: String,
-    /// Message for users.
-    #[serde(default)]
-    pub message: String,
-    /// `metadata.generation` of the object that the condition describes.
-    #[serde(default)]
-    pub observed_generation: i64,
-    /// Time of the last change of `status`, in RFC 3339.
-    pub last_transition_time: String,
+impl State {
+    /// Returns the status of a condition. Any text except `True` and `False` is `Unknown`.
+    pub fn of(condition: &Condition) -> Self {
+        match condition.status.as_str() {
+            "True" => Self::True,
+            "False" => Self::False,
+            _ => Self::Unknown,
+        }
+    }
+
+    /// Returns the text in the API.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::True => "True",
+            Self::False => "False",
+            Self::Unknown => "Unknown",
+        }
+    }
 }
 
 /// Sets one condition. A new type is appended; an existing condition is replaced, and keeps its
 /// transition time if its status is unchanged.
 ///
-/// `now` is an RFC 3339 time in whole seconds, as Kubernetes writes it.
+/// `now` has whole seconds, as Kubernetes writes times.
 pub fn set(
     conditions: &mut Vec<Condition>,
     kind: &str,
@@ -49,23 +50,23 @@ pub fn set(
     reason: &str,
     message: &str,
     observed_generation: i64,
-    now: &str,
+    now: &Time,
 ) {
     let new = Condition {
-        kind: kind.to_owned(),
-        status,
+        type_: kind.to_owned(),
+        status: status.as_str().to_owned(),
         reason: reason.to_owned(),
         message: bounded(message, MESSAGE_LIMIT),
-        observed_generation,
-        last_transition_time: now.to_owned(),
+        observed_generation: Some(observed_generation),
+        last_transition_time: now.clone(),
     };
     match conditions
         .iter_mut()
-        .find(|condition| condition.kind == kind)
+        .find(|condition| condition.type_ == kind)
     {
         Some(old) if old.status == new.status => {
             *old = Condition {
-                last_transition_time: std::mem::take(&mut old.last_transition_time),
+                last_transition_time: old.last_transition_time.clone(),
                 ..new
             };
         }
@@ -120,71 +121,53 @@ impl ConditionChange {
     }
 }
 
-/// Returns `text`, cut at a character boundary to at most `limit` bytes. The mark ` …` shows the
-/// cut.
-pub fn bounded(text: &str, limit: usize) -> String {
-    const MARK: &str = " …";
-    if text.len() <= limit {
-        return text.to_owned();
-    }
-    let mut end = limit.saturating_sub(MARK.len());
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    format!("{}{MARK}", &text[..end])
-}
-
-/// Returns the first `most` of `items`, separated by commas, and the number of the others.
-pub fn some_of<T: std::fmt::Display>(items: &[T], most: usize) -> String {
-    let shown: Vec<_> = items.iter().take(most).map(ToString::to_string).collect();
-    let rest = items.len().saturating_sub(most);
-    if rest == 0 {
-        shown.join(", ")
-    } else {
-        format!("{} and {rest} more", shown.join(", "))
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use k8s_openapi::jiff::Timestamp;
+
     use super::*;
+
+    fn at(second: i64) -> Time {
+        Time(Timestamp::from_second(second).unwrap())
+    }
 
     #[test]
     fn transition_time_changes_only_with_the_status() {
         let mut conditions = Vec::new();
-        set(&mut conditions, "Ready", State::False, "A", "one", 1, "t1");
-        set(&mut conditions, "Ready", State::False, "B", "two", 2, "t2");
+        for (kind, status, reason, generation, second) in [
+            ("Ready", State::False, "A", 1, 1),
+            ("Ready", State::False, "B", 2, 2),
+        ] {
+            set(
+                &mut conditions,
+                kind,
+                status,
+                reason,
+                "",
+                generation,
+                &at(second),
+            );
+        }
         assert_eq!(conditions.len(), 1);
+        let first = &conditions[0];
         assert_eq!(
-            (
-                conditions[0].reason.as_str(),
-                conditions[0].observed_generation,
-                conditions[0].last_transition_time.as_str()
-            ),
-            ("B", 2, "t1")
+            (first.reason.as_str(), first.observed_generation),
+            ("B", Some(2))
         );
-        set(&mut conditions, "Ready", State::True, "C", "three", 2, "t3");
-        assert_eq!(conditions[0].last_transition_time, "t3");
-        set(&mut conditions, "Healthy", State::Unknown, "D", "", 2, "t4");
-        assert_eq!(
-            conditions
-                .iter()
-                .map(|c| c.kind.as_str())
-                .collect::<Vec<_>>(),
-            ["Ready", "Healthy"]
+        assert_eq!(first.last_transition_time, at(1));
+        set(&mut conditions, "Ready", State::True, "C", "", 2, &at(3));
+        assert_eq!(conditions[0].last_transition_time, at(3));
+        assert_eq!(State::of(&conditions[0]), State::True);
+        set(
+            &mut conditions,
+            "Healthy",
+            State::Unknown,
+            "D",
+            "",
+            2,
+            &at(4),
         );
-    }
-
-    #[test]
-    fn long_messages_are_cut_at_character_boundaries() {
-        let cut = bounded(&"ü".repeat(20), 15);
-        assert!(cut.len() <= 15 && cut.ends_with('…'), "{cut}");
-        assert_eq!(bounded("short", 15), "short");
-    }
-
-    #[test]
-    fn long_lists_end_with_the_number_of_omitted_items() {
-        assert_eq!(some_of(&[1, 2, 3], 3), "1, 2, 3");
-        assert_eq!(some_of(&[1, 2, 3], 1), "1 and 2 more");
+        let kinds: Vec<&str> = conditions.iter().map(|c| c.type_.as_str()).collect();
+        assert_eq!(kinds, ["Ready", "Healthy"]);
     }
 }

@@ -2,32 +2,19 @@
 //! and conditions. All observed facts are arguments; `webhook::reconcile` reads and writes the
 //! cluster.
 
-pub mod applyset;
-pub mod backoff;
+mod apply;
+mod authorization;
 pub mod bundle;
 pub mod conditions;
-pub mod consent;
-pub mod created_namespace;
-pub mod decision;
-pub mod downgrade;
-pub mod drift;
+mod deployment;
 pub mod health;
-pub mod ignore;
 pub mod inventory;
-pub mod jobs;
-pub mod names;
-pub mod ownership;
-pub mod phases;
-pub mod pivot;
-pub mod rejection;
+mod objects;
 pub mod removal;
-pub mod replace;
-pub mod replacement_trial;
 pub mod retry;
-pub mod rounds;
-pub mod scaling;
-pub mod settle;
-pub mod status;
-pub mod steps;
-pub mod summary;
-pub mod targets;
+
+pub use apply::{ignore, ownership, replace, replacement_trial, settle};
+pub use authorization::{consent, decision, downgrade, targets};
+pub use deployment::{revisions, rounds, status, steps, summary};
+pub use objects::{applyset, created_namespace, drift, jobs, phases, scaling};
+pub use retry::backoff;

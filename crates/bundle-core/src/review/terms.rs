@@ -6,9 +6,9 @@ use serde_json::Value;
 
 use super::{
     canonical::{self, MemberRule, Node},
-    deployment::{CheckedDeploymentSpec, CustomResources},
+    deployment::{CheckedDeploymentSpec, CustomResources, ReplacePolicy},
 };
-use crate::{plan::replace::ReplacePolicy, reference::Digest};
+use crate::reference::Digest;
 
 /// Returns the settings in `spec` about objects of other owners and about data, by name:
 /// `collision`, `drift.ignore`, `deletion` and `rollout.replace`.

@@ -1,6 +1,6 @@
 //! Interprets responses of the API server to dry runs as the requester.
 
-use crate::plan::rejection;
+use crate::object::rejection;
 
 /// The result of one dry run.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
+use crate::object::CustomKind;
 use crate::object::ObjectId;
-use crate::plan::phases::CustomKind;
 
 const RBAC: &str = "rbac.authorization.k8s.io";
 const ADMISSION: &str = "admissionregistration.k8s.io";

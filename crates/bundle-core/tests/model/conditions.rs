@@ -2,13 +2,15 @@
 
 use std::collections::BTreeMap;
 
+use bundle_api::names::{condition, reason};
 use bundle_core::diagnostic::codes;
-use bundle_core::plan::conditions::{Condition, ConditionChange, State as Status};
-use bundle_core::plan::names::{condition, reason};
+use bundle_core::plan::conditions::{self, ConditionChange, State as Status};
 use bundle_core::plan::status::{
-    ApprovalFact, BundleFact, DeploymentFacts, Failure, ObjectFacts, RightsFact,
+    ApprovalFact, BundleFact, DeploymentFacts, Failure, ObjectFacts, PermissionFact,
 };
 use bundle_core::plan::summary::Coverage;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use k8s_openapi::jiff::Timestamp;
 
 use super::state::{Answer, Content, Drift, Plans, Run, Shown, State, bits};
 
@@ -33,14 +35,14 @@ fn name(content: Content) -> String {
     format!("web-{content}")
 }
 
-fn rights(answer: Answer) -> Option<RightsFact> {
+fn rights(answer: Answer) -> Option<PermissionFact> {
     let code = match answer {
         Answer::None => return None,
-        Answer::Yes => return Some(RightsFact::Delegated("plain".to_owned())),
+        Answer::Yes => return Some(PermissionFact::Delegated("plain".to_owned())),
         Answer::No => codes::install::NOT_AUTHORIZED,
         Answer::Withdrawn => codes::install::RIGHTS_WITHDRAWN,
     };
-    RightsFact::of_failure(code, "refused")
+    PermissionFact::of_failure(code, "refused")
 }
 
 impl State {
@@ -138,7 +140,7 @@ impl State {
                 },
                 drifted: [drifted(Drift::Changed), missing.clone()].concat(),
                 missing,
-                fought: Vec::new(),
+                contested: Vec::new(),
                 unhealthy: if self.memory.is_unhealthy {
                     BTreeMap::from([("Pod/web/a".to_owned(), "fails".to_owned())])
                 } else {
@@ -153,24 +155,15 @@ impl State {
     }
 
     fn before(&self, run: &Run) -> Vec<Condition> {
-        let condition = |kind: &str, status, found: &str, generation| Condition {
-            kind: kind.to_owned(),
-            status,
-            reason: found.to_owned(),
-            message: String::new(),
-            observed_generation: generation,
-            last_transition_time: String::new(),
-        };
         let mut before = Vec::new();
+        let mut add = |kind: &str, status, found: &str, generation| {
+            let time = Time(Timestamp::UNIX_EPOCH);
+            conditions::set(&mut before, kind, status, found, "", generation, &time);
+        };
         if self.shown.is_installed {
             let generation = GENERATION - i64::from(!run.was_present);
             let found = reason::INSTALLATION_SUCCEEDED;
-            before.push(condition(
-                condition::INSTALLED,
-                Status::True,
-                found,
-                generation,
-            ));
+            add(condition::INSTALLED, Status::True, found, generation);
         }
         let authorized = match self.shown.authorized {
             Answer::None => return before,
@@ -179,7 +172,7 @@ impl State {
             Answer::Withdrawn => (Status::False, reason::RIGHTS_WITHDRAWN),
         };
         let (status, found) = authorized;
-        before.push(condition(condition::AUTHORIZED, status, found, GENERATION));
+        add(condition::AUTHORIZED, status, found, GENERATION);
         before
     }
 
@@ -188,9 +181,9 @@ impl State {
         let changes = self.facts(run, is_in_place).conditions(&before, GENERATION);
         let change = |kind: &str| changes.iter().find(|change| change.kind == kind);
         let claim = |kind: &str| {
-            let before = before.iter().find(|before| before.kind == kind);
+            let before = before.iter().find(|before| before.type_ == kind);
             let status = change(kind).map(|change| change.state);
-            match status.or(before.map(|before| before.status)) {
+            match status.or(before.map(Status::of)) {
                 Some(Status::True) => Some(true),
                 Some(Status::False) => Some(false),
                 Some(Status::Unknown) | None => None,
@@ -225,7 +218,10 @@ impl State {
         if claims.authorized == Some(true) {
             let is_answered = run.rights == Answer::Yes
                 || run.rights == Answer::None && self.shown.authorized == Answer::Yes;
-            assert!(is_answered, "claims rights that nobody confirmed: {self:?}");
+            assert!(
+                is_answered,
+                "claims permissions that were not confirmed: {self:?}"
+            );
         }
         assert_eq!(
             claims.approved == Some(true),
@@ -241,7 +237,7 @@ impl State {
         if claims.healthy == Some(true) {
             assert!(
                 is_known && !memory.is_unhealthy,
-                "claims health of objects that were not looked at: {self:?}"
+                "claims health of objects that were not observed: {self:?}"
             );
         }
         if claims.ready == Some(true) {

@@ -1,10 +1,10 @@
 //! Disturbances: changes by others between any two steps.
 
-use bundle_core::plan::removal::steps::Handling;
+use bundle_core::plan::removal::steps::CustomResources;
 
 use super::state::{Drift, Objects, Reconcile, State};
 
-/// A change that somebody or something makes.
+/// Change by another actor.
 type Disturbance = fn(&mut State);
 
 /// Changes that anybody may undo: each is a disturbance of its own.
@@ -29,7 +29,7 @@ const DISTURBANCES: [Disturbance; 24] = [
     |state| state.cluster.is_allowed = !state.cluster.is_allowed,
     |state| state.cluster.is_approved = !state.cluster.is_approved,
     |state| state.cluster.is_impersonated = !state.cluster.is_impersonated,
-    // A tag moved, and somebody deleted the Bundle, so that it was made anew.
+    // A tag moved, and a user deleted the Bundle, so that it was created again.
     |state| {
         for content in 0..2 {
             if state.record.was_installed[content] {
@@ -41,7 +41,7 @@ const DISTURBANCES: [Disturbance; 24] = [
     |state| drift(state, Drift::Changed),
     |state| drift(state, Drift::Missing),
     |state| drift(state, Drift::None),
-    // A watch is lost: drift goes unseen from here on.
+    // A watch is lost: drift is not detected from here on.
     |state| state.memory.is_blind = state.memory.known.is_some(),
     |state| state.cluster.has_foreign_resources = !state.cluster.has_foreign_resources,
     |state| state.cluster.is_held = !state.cluster.is_held,
@@ -61,9 +61,9 @@ const DISTURBANCES: [Disturbance; 24] = [
     },
     |state| {
         state.cluster.handling = match state.cluster.handling {
-            Handling::Refuse => Handling::Orphan,
-            Handling::Orphan => Handling::Delete,
-            Handling::Delete => Handling::Refuse,
+            CustomResources::Refuse => CustomResources::Orphan,
+            CustomResources::Orphan => CustomResources::Delete,
+            CustomResources::Delete => CustomResources::Refuse,
         };
         new_generation(state);
     },
@@ -73,7 +73,9 @@ const DISTURBANCES: [Disturbance; 24] = [
     |state| state.memory.is_held = false,
     // A request of the step that is next fails.
     |state| match state.reconcile {
-        Reconcile::Install(run) if run.upkeep.is_none() => *state = state.fail_installation(run),
+        Reconcile::Install(run) if run.maintenance.is_none() => {
+            *state = state.fail_installation(run)
+        }
         Reconcile::Remove(_) => state.reconcile = Reconcile::None,
         Reconcile::Install(_) | Reconcile::None => {}
     },

@@ -2,7 +2,7 @@
 
 use bundle_core::plan::phases::Phase;
 use bundle_core::plan::rounds::{ObservedRound, RoundStep};
-use bundle_core::plan::steps::{InPlace, InstallStep, Outcome, UpkeepStep};
+use bundle_core::plan::steps::{AppliedContent, InstallStep, MaintenanceStep, Outcome};
 
 use super::state::{Answer, Drift, Objects, Plans, Reconcile, Run, State, bit};
 
@@ -10,7 +10,7 @@ impl Run {
     pub(crate) fn begin(state: &State) -> Self {
         let (cluster, record) = (&state.cluster, &state.record);
         let wanted = cluster.wanted;
-        // A Bundle that was made anew has another digest and the same name.
+        // A Bundle that was created again has another digest and the same name.
         let is_moved = cluster.is_moved[usize::from(wanted)];
         let is_active = record.installed == Some(wanted);
         Self {
@@ -19,9 +19,9 @@ impl Run {
             is_paused: cluster.is_paused,
             corrects_drift: cluster.corrects_drift,
             in_place: match state.memory.known {
-                None => InPlace::Unknown,
-                Some(known) if known == wanted && !is_moved => InPlace::Wanted,
-                Some(_) => InPlace::Other,
+                None => AppliedContent::Unknown,
+                Some(known) if known == wanted && !is_moved => AppliedContent::Wanted,
+                Some(_) => AppliedContent::Other,
             },
             is_installed: is_active && !is_moved,
             is_unfinished: record.is_unfinished,
@@ -40,7 +40,7 @@ impl Run {
             has_failed: false,
             rights: Answer::None,
             approval: Answer::None,
-            upkeep: None,
+            maintenance: None,
         }
     }
 
@@ -57,7 +57,7 @@ impl Run {
 
 impl State {
     pub(crate) fn install_step(&self, run: &Run, plans: &mut Plans, next: &mut Vec<Self>) {
-        if let Some(number) = run.upkeep {
+        if let Some(number) = run.maintenance {
             return next.push(self.upkeep_step(run, number, plans));
         }
         let has_answer = run.was_allowed && !run.has_done(InstallStep::Apply);
@@ -92,7 +92,7 @@ impl State {
     /// After the last step of the installation.
     fn end_installation(&self, run: Run) -> Self {
         self.with(Run {
-            upkeep: Some(0),
+            maintenance: Some(0),
             ..run
         })
     }
@@ -105,7 +105,7 @@ impl State {
         })
     }
 
-    /// Asks about the rights, and notes the answer.
+    /// Checks the permissions, and records the result.
     fn authorize(&self, run: &mut Run) -> bool {
         let is_allowed = self.cluster.is_allowed && self.cluster.is_impersonated;
         run.was_allowed = is_allowed;
@@ -135,26 +135,26 @@ impl State {
             InstallStep::CheckContent => {
                 !(self.cluster.is_moved[wanted] && self.record.was_installed[wanted])
             }
-            InstallStep::AskApproval
+            InstallStep::CheckApproval
             | InstallStep::CheckBasisOfDecision
             | InstallStep::CheckBasis => self.ask_approval(&mut run),
             InstallStep::Verify => {
                 run.was_verified = self.cluster.is_verified;
                 run.was_verified
             }
-            InstallStep::Authorize | InstallStep::AuthorizeAgain => self.authorize(&mut run),
+            InstallStep::Authorize | InstallStep::Reauthorize => self.authorize(&mut run),
             InstallStep::Watch | InstallStep::WatchAll => {
                 state.memory.is_blind = false;
                 true
             }
             InstallStep::Compare => {
-                // Nobody looks for objects of other contents.
+                // Objects of other contents are not read.
                 let is_complete = self.cluster.objects[wanted] == Objects::All;
                 let is_as_left = self.cluster.drift == Drift::None;
                 run.is_as_recorded = Some(is_complete && is_as_left);
                 true
             }
-            InstallStep::FindDrift | InstallStep::TakeAsRecorded => {
+            InstallStep::FindDrift | InstallStep::UseRecordedState => {
                 state.memory.known = Some(run.wanted);
                 state.memory.seen = self.cluster.drift;
                 true
@@ -183,7 +183,7 @@ impl State {
                     Objects::All,
                     "pruned before the successor was applied: {self:?}"
                 );
-                assert!(run.was_allowed, "pruned without rights: {self:?}");
+                assert!(run.was_allowed, "pruned without permissions: {self:?}");
                 state.delete(other);
                 true
             }
@@ -195,7 +195,7 @@ impl State {
                 state.record.is_unfinished = false;
                 true
             }
-            InstallStep::TellHeldError => false,
+            InstallStep::ReportHeldError => false,
             InstallStep::Render | InstallStep::CheckTargets | InstallStep::CheckSource => true,
         };
         if succeeds {
@@ -229,7 +229,7 @@ impl State {
 
     /// Records all objects, before the first one is applied.
     fn begin_apply(&mut self, run: &Run) {
-        assert!(run.was_allowed, "applied without rights: {self:?}");
+        assert!(run.was_allowed, "applied without permissions: {self:?}");
         let wanted = usize::from(run.wanted);
         let is_other_content = self.cluster.is_moved[wanted] && self.record.was_installed[wanted];
         assert!(
@@ -266,7 +266,7 @@ impl State {
                         && !cluster.is_deleted
                         && !cluster.is_class_gone
                 }
-                RoundStep::AskApproval => self.ask_approval(run),
+                RoundStep::CheckApproval => self.ask_approval(run),
                 RoundStep::Authorize => {
                     round.is_authorization_old = false;
                     self.authorize(run)
@@ -316,26 +316,26 @@ impl State {
         };
         let mut state = *self;
         let mut run = Run {
-            upkeep: Some(number + 1),
+            maintenance: Some(number + 1),
             ..*run
         };
-        let step = outcome.upkeep().get(usize::from(number)).copied();
+        let step = outcome.maintenance().get(usize::from(number)).copied();
         match step {
             None => {
                 state.reconcile = Reconcile::None;
                 state.conclude(&run, outcome.is_in_place, plans);
                 return state;
             }
-            Some(UpkeepStep::TellApproval) => {
+            Some(MaintenanceStep::ReportApproval) => {
                 run.approval = if self.cluster.is_approved {
                     Answer::Yes
                 } else {
                     Answer::No
                 };
             }
-            Some(UpkeepStep::Keep) => state.keep(&mut run),
-            // Rights are asked again only if nothing failed before.
-            Some(UpkeepStep::CheckRights) if !run.has_failed => {
+            Some(MaintenanceStep::Maintain) => state.keep(&mut run),
+            // Permissions are checked again only if no step failed before.
+            Some(MaintenanceStep::CheckPermissions) if !run.has_failed => {
                 if self.cluster.is_allowed && self.cluster.is_impersonated {
                     run.rights = Answer::Yes;
                 } else {
@@ -344,10 +344,10 @@ impl State {
                 }
             }
             Some(
-                UpkeepStep::CheckRights
-                | UpkeepStep::KeepPartly
-                | UpkeepStep::KeepFormer
-                | UpkeepStep::DeleteOldBundles,
+                MaintenanceStep::CheckPermissions
+                | MaintenanceStep::MaintainPartial
+                | MaintenanceStep::MaintainPrevious
+                | MaintenanceStep::DeleteOldBundles,
             ) => {}
         }
         state.with(run)

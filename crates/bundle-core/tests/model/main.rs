@@ -1,7 +1,7 @@
-//! A model of a cluster, explored state by state: reconciles do the steps of their plans one at a
-//! time, and between any two of them something else happens. Somebody changes the template, the
-//! class, the settings or an object, deletes the BundleDeployment, withdraws rights, an approval or
-//! trust in a signature; a tag moves, a watch is lost, a request fails, or the process dies.
+//! Model of a cluster, explored state by state. Reconciles do the steps of their plans one at a
+//! time, and other events happen between any two steps: a user changes the template, the class, the
+//! settings or an object, deletes the BundleDeployment, withdraws permissions, an approval or trust
+//! in a signature; a tag moves, a watch is lost, a request fails, or the process stops.
 //!
 //! `cargo xtask model` explores it further. Its limits are in the environment: `MODEL_STATES` (most
 //! states), `MODEL_DISTURBANCES` (most disturbances on each path) and `MODEL_ORDER` (`breadth` or
@@ -64,7 +64,7 @@ fn a_million_states_on_long_paths_keep_the_invariants_and_converge() {
 
 /// The search of `cargo xtask model`.
 #[test]
-#[ignore = "takes minutes: cargo xtask model runs it"]
+#[ignore = "runs for minutes: cargo xtask model runs it"]
 fn states_within_the_limits_keep_the_invariants_and_converge() {
     let text = |name| std::env::var(name).unwrap_or_default();
     explored(Limits {

@@ -1,6 +1,6 @@
 //! The steps of a removal, as they change the cluster.
 
-use bundle_core::plan::removal::steps::{Account, Handling, RemovalStep};
+use bundle_core::plan::removal::steps::{Account, CustomResources, RemovalStep};
 
 use super::state::{Objects, Plans, Reconcile, State, Teardown, removal_bit};
 
@@ -86,9 +86,9 @@ impl State {
                 state.record.objects = [false; 2];
                 true
             }
-            RemovalStep::TellInventoryLost
-            | RemovalStep::TellNoAccount
-            | RemovalStep::TellDefinitionsInUse => false,
+            RemovalStep::ReportInventoryLost
+            | RemovalStep::ReportNoAccount
+            | RemovalStep::ReportDefinitionsInUse => false,
             RemovalStep::ForgetReplacedNamespaces
             | RemovalStep::ReadRequesters
             | RemovalStep::FindObjects
@@ -106,19 +106,19 @@ impl State {
         }
     }
 
-    /// Deletes half of the objects and then the others. Without rights, and as a ServiceAccount
-    /// that may not be used, all stay.
+    /// Deletes half of the objects and then the rest. Without permissions, or with a withdrawn
+    /// ServiceAccount, all objects remain.
     fn delete_objects(&self, mut teardown: Teardown, next: &mut Vec<Self>) {
         let mut state = *self;
         assert!(
             self.record.is_deletion_accepted,
-            "deleted although nobody was asked: {self:?}"
+            "deleted without a review: {self:?}"
         );
         assert!(!teardown.is_orphan, "deleted what was to stay: {self:?}");
         assert!(
             teardown.account == Some(Account::Withdrawn)
                 || teardown.definitions_in_use == Some(false)
-                || teardown.handling == Handling::Delete
+                || teardown.handling == CustomResources::Delete
                 || teardown.has_done(RemovalStep::ReleaseDefinitionsInUse),
             "custom resources of others would be lost: {self:?}"
         );

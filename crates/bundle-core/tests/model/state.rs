@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
 use bundle_core::plan::removal::steps::RecordedObjects;
-use bundle_core::plan::removal::steps::{Account, Handling, ObservedRemoval, RemovalStep};
-use bundle_core::plan::steps::{InPlace, InstallStep, Observed};
+use bundle_core::plan::removal::steps::{Account, CustomResources, ObservedRemoval, RemovalStep};
+use bundle_core::plan::steps::{AppliedContent, InstallStep, ObservedDeployment};
 
 /// One of two contents, each of a template of its own.
 pub(crate) type Content = u8;
@@ -66,7 +66,7 @@ pub(crate) struct Cluster {
     /// `true` if admission reviewed the deletion.
     pub(crate) is_reviewed: bool,
     pub(crate) is_orphan: bool,
-    pub(crate) handling: Handling,
+    pub(crate) handling: CustomResources,
     pub(crate) has_finalizer: bool,
     /// `true` if the BundleDeployment itself is gone.
     pub(crate) is_gone: bool,
@@ -96,7 +96,7 @@ pub(crate) struct Memory {
     pub(crate) is_unhealthy: bool,
     /// `true` while the retry of a failed attempt is delayed.
     pub(crate) is_held: bool,
-    /// A watch was lost, so that drift goes unseen.
+    /// A watch was lost, so that drift is not detected.
     pub(crate) is_blind: bool,
 }
 
@@ -105,19 +105,19 @@ pub(crate) struct Memory {
 pub(crate) struct Shown {
     /// `true` if `Installed` is true.
     pub(crate) is_installed: bool,
-    /// `true` if `Installed` is about the current generation.
+    /// `true` if `Installed` describes the current generation.
     pub(crate) is_present: bool,
     pub(crate) authorized: Answer,
 }
 
-/// An installation that goes on.
+/// Installation in progress.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Run {
     pub(crate) wanted: Content,
     pub(crate) terms: Terms,
     pub(crate) is_paused: bool,
     pub(crate) corrects_drift: bool,
-    pub(crate) in_place: InPlace,
+    pub(crate) in_place: AppliedContent,
     pub(crate) is_installed: bool,
     pub(crate) is_unfinished: bool,
     pub(crate) is_decided: bool,
@@ -140,15 +140,15 @@ pub(crate) struct Run {
     /// Answers that the conditions will show.
     pub(crate) rights: Answer,
     pub(crate) approval: Answer,
-    /// The number of upkeep steps that were done; `None` before the first.
-    pub(crate) upkeep: Option<u8>,
+    /// The number of maintenance steps that were done; `None` before the first.
+    pub(crate) maintenance: Option<u8>,
 }
 
-/// A removal that goes on.
+/// Removal in progress.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Teardown {
     pub(crate) is_orphan: bool,
-    pub(crate) handling: Handling,
+    pub(crate) handling: CustomResources,
     pub(crate) account: Option<Account>,
     pub(crate) definitions_in_use: Option<bool>,
     /// Bits of [`RemovalStep`].
@@ -156,7 +156,7 @@ pub(crate) struct Teardown {
     pub(crate) is_half_deleted: bool,
 }
 
-/// A reconcile that goes on.
+/// Reconcile in progress.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Reconcile {
     None,
@@ -201,7 +201,7 @@ impl State {
                 is_deleted: false,
                 is_reviewed: false,
                 is_orphan: false,
-                handling: Handling::Refuse,
+                handling: CustomResources::Refuse,
                 has_finalizer: false,
                 is_gone: false,
             },
@@ -232,7 +232,7 @@ impl State {
         }
     }
 
-    /// A hash that tells states apart.
+    /// Hash of the state.
     pub(crate) fn key(&self) -> u64 {
         use std::hash::Hash as _;
         let mut hasher = StateHasher::default();
@@ -294,27 +294,27 @@ pub(crate) fn bits(flags: &[bool]) -> u64 {
     bits.map(|(bit, flag)| u64::from(*flag) << bit).sum()
 }
 
-/// A flag that may not be known, as two bits.
+/// Encodes an optional flag as two bits.
 pub(crate) fn known(flag: Option<bool>) -> [bool; 2] {
     [flag.is_some(), flag == Some(true)]
 }
 
 const INSTALL_STEPS: [InstallStep; 20] = [
-    InstallStep::TellHeldError,
+    InstallStep::ReportHeldError,
     InstallStep::CheckContent,
     InstallStep::Render,
     InstallStep::CheckTargets,
-    InstallStep::AskApproval,
+    InstallStep::CheckApproval,
     InstallStep::CheckSource,
     InstallStep::Verify,
     InstallStep::Authorize,
-    InstallStep::AuthorizeAgain,
+    InstallStep::Reauthorize,
     InstallStep::CheckBasisOfDecision,
     InstallStep::RecordDecision,
     InstallStep::Watch,
     InstallStep::FindDrift,
     InstallStep::Compare,
-    InstallStep::TakeAsRecorded,
+    InstallStep::UseRecordedState,
     InstallStep::CheckBasis,
     InstallStep::Apply,
     InstallStep::Prune,
@@ -323,17 +323,17 @@ const INSTALL_STEPS: [InstallStep; 20] = [
 ];
 
 const REMOVAL_STEPS: [RemovalStep; 17] = [
-    RemovalStep::TellInventoryLost,
+    RemovalStep::ReportInventoryLost,
     RemovalStep::ForgetReplacedNamespaces,
     RemovalStep::CheckDeletion,
     RemovalStep::RecordAcceptance,
     RemovalStep::ReadRequesters,
     RemovalStep::FindAccount,
-    RemovalStep::TellNoAccount,
+    RemovalStep::ReportNoAccount,
     RemovalStep::FindObjects,
     RemovalStep::ReleaseObjects,
     RemovalStep::FindDefinitionsInUse,
-    RemovalStep::TellDefinitionsInUse,
+    RemovalStep::ReportDefinitionsInUse,
     RemovalStep::ReleaseDefinitionsInUse,
     RemovalStep::DeleteObjects,
     RemovalStep::ReleaseNamespacesInUse,
@@ -354,8 +354,8 @@ impl Plans {
         let key = bits(&[
             run.is_paused,
             run.corrects_drift,
-            run.in_place == InPlace::Wanted,
-            run.in_place == InPlace::Other,
+            run.in_place == AppliedContent::Wanted,
+            run.in_place == AppliedContent::Other,
             run.is_installed,
             run.is_unfinished,
             run.is_decided,
@@ -367,7 +367,7 @@ impl Plans {
         ]) | u64::from(run.done) << 16;
         *self.install.entry(key).or_insert_with(|| {
             let done = INSTALL_STEPS.into_iter();
-            let observed = Observed {
+            let observed = ObservedDeployment {
                 is_paused: run.is_paused,
                 corrects_drift: run.corrects_drift,
                 is_unpacked: true,
@@ -400,8 +400,8 @@ impl Plans {
             teardown.account == Some(Account::Withdrawn),
             is_found,
             is_in_use,
-            teardown.handling == Handling::Orphan,
-            teardown.handling == Handling::Delete,
+            teardown.handling == CustomResources::Orphan,
+            teardown.handling == CustomResources::Delete,
         ]) | u64::from(teardown.done) << 16;
         *self.removal.entry(key).or_insert_with(|| {
             let done = REMOVAL_STEPS.into_iter();
@@ -429,7 +429,7 @@ pub(crate) fn removal_bit(step: RemovalStep) -> u32 {
     1 << step as u32
 }
 
-/// A fast hash for values that nobody chooses.
+/// Fast hash, for values that no attacker chooses.
 #[derive(Default)]
 pub(crate) struct StateHasher(u64);
 

@@ -117,7 +117,8 @@ impl Registry {
             .fallback(answer::answer)
             .with_state(Arc::clone(&shared));
         let task = tokio::spawn(async move {
-            // Ends with the runtime or by being dropped; nobody is left to tell of an error.
+            // The server ends with the runtime or when it is dropped; no caller is left to receive
+            // an error.
             let _ = axum::serve(listener, router).await;
         });
         Ok(Self {

@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bundle_core::object::ObjectId;
-use bundle_core::plan::drift::{Entry, Fingerprint, Revision, RevisionParts, combined};
+use bundle_core::plan::drift::{
+    FieldsEntry, Fingerprint, ObjectRevision, ObjectRevisionParts, combined,
+};
 use bundle_core::review::CheckedBundleSpec;
 use e2e::{Cluster, Webhook, bundles, wait};
 use serde_json::{Value, json};
@@ -271,7 +273,7 @@ fn fields_digest(config: &Value) -> String {
     let entries = metadata["managedFields"].as_array().unwrap();
     let entries = entries.iter().map(|entry| {
         let time: jiff::Timestamp = entry["time"].as_str().unwrap().parse().unwrap();
-        Entry {
+        FieldsEntry {
             manager: entry["manager"].as_str().unwrap(),
             operation: entry["operation"].as_str().unwrap(),
             subresource: "",
@@ -286,7 +288,7 @@ fn fields_digest(config: &Value) -> String {
         "applyset.kubernetes.io/part-of",
     ];
     let fingerprint = Fingerprint::of("bundle-webhook", entries, &labels, &ours).unwrap();
-    let revision = Revision::of(RevisionParts {
+    let revision = ObjectRevision::of(ObjectRevisionParts {
         group: "",
         kind: "ConfigMap",
         generation: None,

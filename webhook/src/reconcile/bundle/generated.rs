@@ -1,13 +1,14 @@
 //! The Bundle of a template: found or created. Bundles of earlier templates are deleted.
-//! `bundle_core::plan::pivot` decides which ones are kept.
+//! `bundle_core::plan::revisions` decides which ones are kept.
 
 use std::sync::Arc;
 
 use bundle_api::bundle::BundleStatus;
+use bundle_api::deployment_status::Revision;
 use bundle_api::names::{self, reason};
 use bundle_cluster::ByName;
 use bundle_core::diagnostic::codes;
-use bundle_core::plan::pivot::{Owned, Revision, to_delete};
+use bundle_core::plan::revisions::{Owned, to_delete};
 use bundle_core::review::deployment::Template;
 use bundle_core::review::stamp::alternative_hash;
 use bundle_core::review::{Kind, SealedContent, same, spec_digest};

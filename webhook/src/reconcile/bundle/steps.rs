@@ -152,10 +152,10 @@ impl<'a> BundleReconcile<'a> {
                 BundleStep::CheckAdmission => self.check_admission(&mut observed)?,
                 BundleStep::CheckProvisioner => crate::reconcile::context::is_built(self.class)?,
                 BundleStep::CheckSourceKind => self.check_source_kind()?,
-                BundleStep::TellContentChanged => return Err(self.content_changed().into()),
+                BundleStep::ReportContentChanged => return Err(self.content_changed().into()),
                 BundleStep::CheckSource => self.check_source()?,
                 BundleStep::Unpack => content = self.unpack().await?,
-                BundleStep::ShowSealedContent => {
+                BundleStep::RestoreStatus => {
                     if let Some((spec, digest)) = self.spec().zip(self.sealed_digest()) {
                         let id = ContentId::new(&spec.source, digest.clone());
                         self.status.resolved_source =
@@ -163,7 +163,7 @@ impl<'a> BundleReconcile<'a> {
                         content = Content::Sealed(digest, Answer::Unchanged);
                     }
                 }
-                BundleStep::AskSource => {
+                BundleStep::CompareSource => {
                     if let Content::Sealed(_, answer) = &mut content {
                         *answer = self.ask_source().await;
                     }
@@ -339,7 +339,7 @@ impl<'a> BundleReconcile<'a> {
         let wait = match error {
             Some(error) => ctx.failures.next(Work::Unpack, object, error.retry),
             None if postponed.is_some() => postponed.map(crate::reconcile::spread),
-            None if outcome.asks_source_again(source.is_none_or(Source::is_fixed)) => {
+            None if outcome.compares_source_again(source.is_none_or(Source::is_fixed)) => {
                 let interval = ctx.shared.settings.source_check_interval;
                 interval.map(crate::reconcile::spread)
             }

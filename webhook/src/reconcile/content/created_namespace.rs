@@ -2,7 +2,7 @@
 //! in `bundle_core::plan::created_namespace`; `removal::occupants` decides on its deletion.
 
 use bundle_core::object::Manifest;
-use bundle_core::plan::consent::{Act, Consent};
+use bundle_core::plan::consent::{Consent, ObjectAction};
 use bundle_core::plan::created_namespace::{
     NamespaceState, created_namespace, missing_namespace_hint, namespace_id,
 };
@@ -53,7 +53,7 @@ impl DeploymentReconcile<'_> {
         name: &str,
     ) -> Result<bool, ReconcileError> {
         let consent = self.consent_rule(request);
-        if consent.consent(Act::Install, &namespace_id(name)) == Consent::Delegated {
+        if consent.consent(ObjectAction::Install, &namespace_id(name)) == Consent::Delegated {
             return Ok(true);
         }
         for requester in self.parts.content() {

@@ -5,9 +5,10 @@ use std::ops::{Deref, DerefMut};
 
 use bundle_api::names;
 use bundle_core::diagnostic::codes;
+use bundle_core::object::CustomKind;
 use bundle_core::object::{Manifest, ObjectId};
 use bundle_core::plan::conditions::some_of;
-use bundle_core::plan::phases::{CustomKind, Phase};
+use bundle_core::plan::phases::Phase;
 use bundle_core::plan::settle::settle;
 use kube::core::discovery::ApiResource;
 use serde_json::Value;

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Mutex, PoisonError};
 
 use bundle_cluster::ObjectUrl;
-use bundle_core::plan::drift::Revision;
+use bundle_core::plan::drift::ObjectRevision;
 use bundle_core::plan::ignore::Rule;
 use bundle_core::plan::scaling::{self, ReplicasOwner};
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
@@ -81,7 +81,7 @@ impl DeploymentReconcile<'_> {
     pub(in crate::reconcile) fn revisions_of_scaled(
         &self,
         applies: &[CheckedApply<'_>],
-    ) -> HashMap<String, Revision> {
+    ) -> HashMap<String, ObjectRevision> {
         let scaled = applies.iter().map(|apply| apply.key_and_target().0);
         let scaled: Vec<&str> = scaled.filter(|key| self.scalers.has(key)).collect();
         if scaled.is_empty() {

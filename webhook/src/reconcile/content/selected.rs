@@ -7,12 +7,12 @@ use std::collections::BTreeSet;
 use bundle_api::names::reason;
 use bundle_core::diagnostic::codes;
 use bundle_core::format::{self, Content, RenderTarget};
+use bundle_core::object::CustomKind;
 use bundle_core::object::Manifest;
 use bundle_core::package::Format;
 use bundle_core::plan::bundle::Compatibility;
 use bundle_core::plan::conditions::State;
 use bundle_core::plan::created_namespace::namespace_id;
-use bundle_core::plan::phases::CustomKind;
 
 use crate::reconcile::bundle::compatibility::compatibility;
 use crate::reconcile::content::items::{self, HeldItems, Item, Owner};

@@ -6,7 +6,7 @@ use std::time::Duration;
 use bundle_api::deployment_status::DriftedObject;
 use bundle_api::names;
 use bundle_core::diagnostic::codes;
-use bundle_core::plan::status::{BundleFact, Failure, ObjectFacts, RightsFact};
+use bundle_core::plan::status::{BundleFact, Failure, ObjectFacts, PermissionFact};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use crate::reconcile::bundle::generated::GeneratedBundle;
@@ -55,7 +55,7 @@ impl DeploymentReconcile<'_> {
             coverage: states.coverage(&self.name, self.installed_content().is_some()),
             drifted: drifted.into_keys().collect(),
             missing: states.missing(&self.name),
-            fought: states.fought(&self.name),
+            contested: states.contested(&self.name),
             unhealthy,
             blind: self.ctx.watches.blind(&self.name),
         };
@@ -75,7 +75,7 @@ impl DeploymentReconcile<'_> {
 
     /// Records the permissions that the requesters lack, if `error` is about them.
     pub(in crate::reconcile) fn note_rights(&mut self, error: &ReconcileError) {
-        if let Some(rights) = RightsFact::of_failure(error.code, &error.message) {
+        if let Some(rights) = PermissionFact::of_failure(error.code, &error.message) {
             self.facts.rights = Some(rights);
         }
     }

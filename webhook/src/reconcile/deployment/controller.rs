@@ -10,7 +10,7 @@ use bundle_api::names::reason;
 use bundle_core::diagnostic::codes;
 use bundle_core::plan::inventory::Inventory;
 use bundle_core::plan::status::{BundleFact, DeploymentFacts};
-use bundle_core::plan::steps::{Outcome, UpkeepStep};
+use bundle_core::plan::steps::{MaintenanceStep, Outcome};
 use bundle_core::review::{CheckedDeploymentSpec, Class, PartRequesters, Requester};
 use kube::Client;
 use kube::api::DynamicObject;
@@ -146,7 +146,7 @@ impl DeploymentReconcile<'_> {
             is_partly_applied: applied.is_some(),
             has_changed: self.placed,
         };
-        let kept = Box::pin(self.upkeep(&request, outcome, applied.unwrap_or_default())).await;
+        let kept = Box::pin(self.maintenance(&request, outcome, applied.unwrap_or_default())).await;
         if let (Err(_), Err(error)) = (&result, &kept) {
             // The error of the new content is reported. It would hide missing permissions for the
             // installed content.
@@ -158,33 +158,33 @@ impl DeploymentReconcile<'_> {
     }
 
     /// Executes the steps that follow an installation. Returns when to reconcile again.
-    async fn upkeep(
+    async fn maintenance(
         &mut self,
         request: &InstallRequest<'_>,
         outcome: Outcome,
         applied: BTreeSet<String>,
     ) -> Result<Option<Duration>, ReconcileError> {
         let mut kept = Ok(None);
-        for step in outcome.upkeep() {
+        for step in outcome.maintenance() {
             match step {
-                UpkeepStep::TellApproval if outcome.is_in_place => {
+                MaintenanceStep::ReportApproval if outcome.is_in_place => {
                     let installed =
                         self.status.active_bundle.as_deref() == Some(&request.generated.name);
                     self.approve(request, !installed).await.ok();
                 }
-                UpkeepStep::TellApproval => {
+                MaintenanceStep::ReportApproval => {
                     let is_known = request.generated.content.is_some();
                     self.show_approval(request, is_known).await;
                 }
-                UpkeepStep::Keep => kept = Box::pin(self.keep(request)).await,
-                UpkeepStep::KeepPartly => {
+                MaintenanceStep::Maintain => kept = Box::pin(self.keep(request)).await,
+                MaintenanceStep::MaintainPartial => {
                     kept = Box::pin(self.keep_partly(request, &applied)).await;
                 }
-                UpkeepStep::KeepFormer => {
+                MaintenanceStep::MaintainPrevious => {
                     let former = self.keep_active(request.account, request.client);
                     kept = Box::pin(former).await;
                 }
-                UpkeepStep::CheckRights => {
+                MaintenanceStep::CheckPermissions => {
                     if let Ok(wait) = &mut kept {
                         match self.rights_cycle(request).await {
                             Ok(next) => *wait = Some(wait.map_or(next, |wait| wait.min(next))),
@@ -192,7 +192,7 @@ impl DeploymentReconcile<'_> {
                         }
                     }
                 }
-                UpkeepStep::DeleteOldBundles => {
+                MaintenanceStep::DeleteOldBundles => {
                     self.clear(request.generated, outcome.is_in_place).await;
                 }
             }

@@ -10,7 +10,6 @@ use bundle_core::review::Kind;
 use crate::reconcile::bundle::generated::GeneratedBundle;
 use crate::reconcile::content::items::Item;
 use crate::reconcile::deployment::controller::DeploymentReconcile;
-use crate::reconcile::deployment::revisions;
 use crate::reconcile::deployment::steps::InstallRequest;
 use crate::reconcile::error::ReconcileError;
 use crate::reconcile::status::seal;
@@ -30,8 +29,7 @@ impl DeploymentReconcile<'_> {
         let installed = record.installed.as_ref();
         self.status.active_bundle = installed.map(|installed| installed.bundle.clone());
         self.status.installed = installed.map(installed_status);
-        let revisions = record.revisions.iter().cloned();
-        self.status.revisions = revisions.map(revisions::to_api).collect();
+        self.status.revisions.clone_from(&record.revisions);
     }
 
     /// Records that the content is installed.

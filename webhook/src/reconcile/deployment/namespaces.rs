@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use bundle_cluster::ByName;
 use bundle_core::diagnostic::codes;
 use bundle_core::plan::conditions::some_of;
-use bundle_core::plan::consent::{Act, Consent};
+use bundle_core::plan::consent::{Consent, ObjectAction};
 use bundle_core::plan::phases::Phase;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::api::Api;
@@ -128,7 +128,7 @@ impl DeploymentReconcile<'_> {
         &mut self,
         request: &InstallRequest<'_>,
         items: &[&Item],
-        (act, live): (Act, &Uids),
+        (act, live): (ObjectAction, &Uids),
     ) -> Result<(), ReconcileError> {
         let replaced: BTreeSet<&str> = live
             .iter()
@@ -177,7 +177,7 @@ impl DeploymentReconcile<'_> {
             .filter(concerned)
             .any(|item| is_delegated(item))
             // A restore has no recent write of the spec.
-            || (act == Act::Install && self.inventory.installation != self.content_key(request))
+            || (act == ObjectAction::Install && self.inventory.installation != self.content_key(request))
         {
             return Ok(());
         }
@@ -199,7 +199,7 @@ impl DeploymentReconcile<'_> {
         items: &[&Item],
     ) -> Result<(), ReconcileError> {
         let live = self.existing_namespaces_of(items).await?;
-        self.check_namespaces(request, items, (Act::Restore, &live))
+        self.check_namespaces(request, items, (ObjectAction::Restore, &live))
             .await?;
         self.record_live(&live).await
     }

@@ -3,7 +3,7 @@
 
 use bundle_core::diagnostic::codes;
 use bundle_core::plan::conditions::some_of;
-use bundle_core::plan::consent::{Act, ActingAccount, Consent, ConsentRule, Refusal};
+use bundle_core::plan::consent::{ActingAccount, Consent, ConsentRule, DenialReason, ObjectAction};
 use bundle_core::plan::decision::DecidedObjects;
 use bundle_core::plan::downgrade;
 use bundle_core::plan::status::ApprovalFact;
@@ -48,11 +48,11 @@ impl DeploymentReconcile<'_> {
             ActingAccount::Granted,
             DecidedObjects::None,
         );
-        let refused = Consent::Refused(Refusal::OutsideTargets);
+        let refused = Consent::Denied(DenialReason::OutsideTargets);
         let outside: Vec<_> = items
             .iter()
             .map(|item| &item.id)
-            .filter(|id| rule.consent(Act::Install, id) == refused)
+            .filter(|id| rule.consent(ObjectAction::Install, id) == refused)
             .collect();
         if outside.is_empty() {
             return Ok(());

@@ -7,9 +7,9 @@ use std::sync::OnceLock;
 use bundle_api::names::{self, reason};
 use bundle_core::content::ContentId;
 use bundle_core::diagnostic::codes;
+use bundle_core::object::CustomKind;
 use bundle_core::plan::ignore;
-use bundle_core::plan::phases::CustomKind;
-use bundle_core::plan::steps::{InPlace, InstallStep, Observed};
+use bundle_core::plan::steps::{AppliedContent, InstallStep, ObservedDeployment};
 use bundle_core::review::CheckedBundleSpec;
 use kube::api::DynamicObject;
 use kube::{Client, ResourceExt as _};
@@ -130,16 +130,16 @@ impl<'a> DeploymentReconcile<'a> {
         request: &InstallRequest<'_>,
         (key, is_unpacked): (&str, bool),
         is_held: bool,
-    ) -> Observed {
+    ) -> ObservedDeployment {
         let known = self.ctx.states.content(&self.name);
-        Observed {
+        ObservedDeployment {
             is_paused: self.spec.paused,
             corrects_drift: self.spec.correct_drift,
             is_unpacked,
             in_place: match known.as_deref() {
-                None => InPlace::Unknown,
-                Some(known) if known == key => InPlace::Wanted,
-                Some(_) => InPlace::Other,
+                None => AppliedContent::Unknown,
+                Some(known) if known == key => AppliedContent::Wanted,
+                Some(_) => AppliedContent::Other,
             },
             is_installed: self.is_installed(request),
             is_unfinished: self
@@ -150,7 +150,7 @@ impl<'a> DeploymentReconcile<'a> {
             is_decided: self.is_decided(request),
             is_active: self.status.active_bundle.as_deref() == Some(&request.generated.name),
             is_held,
-            ..Observed::default()
+            ..ObservedDeployment::default()
         }
     }
 
@@ -184,7 +184,7 @@ impl<'a> DeploymentReconcile<'a> {
         &mut self,
         request: &InstallRequest<'_>,
         key: &str,
-        (mut observed, held): (Observed, Option<ReconcileError>),
+        (mut observed, held): (ObservedDeployment, Option<ReconcileError>),
     ) -> Result<bool, ReconcileError> {
         let first = observed.is_first();
         let prepared = OnceLock::<HeldItems>::new();
@@ -200,17 +200,17 @@ impl<'a> DeploymentReconcile<'a> {
                 return Ok(observed.done.contains(&InstallStep::RecordInstalled));
             };
             match step {
-                InstallStep::TellHeldError => return held.map_or(Ok(false), Err),
+                InstallStep::ReportHeldError => return held.map_or(Ok(false), Err),
                 InstallStep::CheckContent => self.is_what_it_was(request)?,
                 InstallStep::Render => {
                     let items = self.prepared_items(request).await?;
                     prepared.get_or_init(|| items);
                 }
                 InstallStep::CheckTargets => self.within_targets(items())?,
-                InstallStep::AskApproval => self.approve(request, first).await?,
+                InstallStep::CheckApproval => self.approve(request, first).await?,
                 InstallStep::CheckSource => self.takes_source()?,
                 InstallStep::Verify => self.verify(request).await?,
-                InstallStep::Authorize | InstallStep::AuthorizeAgain => {
+                InstallStep::Authorize | InstallStep::Reauthorize => {
                     authorized = Some(self.authorize_install(request, items(), first).await?);
                 }
                 InstallStep::CheckBasisOfDecision | InstallStep::CheckBasis => {
@@ -224,7 +224,7 @@ impl<'a> DeploymentReconcile<'a> {
                     seen = self.seen(request, items()).await?;
                     observed.is_as_recorded = Some(self.is_as_left(items(), request, &seen));
                 }
-                InstallStep::TakeAsRecorded => {
+                InstallStep::UseRecordedState => {
                     tracing::info!(
                         deployment = self.name,
                         "all objects are unchanged: nothing is applied"

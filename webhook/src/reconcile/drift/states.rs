@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use bundle_core::plan::applyset::GroupKind;
+use bundle_core::object::GroupKind;
 use bundle_core::plan::backoff::RestoreBackoff;
 use bundle_core::plan::drift::{self, DriftState, ObjectState};
 use bundle_core::plan::health;

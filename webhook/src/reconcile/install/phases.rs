@@ -5,7 +5,7 @@
 use std::collections::HashMap;
 
 use bundle_core::diagnostic::codes;
-use bundle_core::plan::consent::Act;
+use bundle_core::plan::consent::ObjectAction;
 use bundle_core::plan::rounds::{self, Basis, ObservedRound, RoundStep};
 use bundle_core::review::Class;
 use kube::api::DynamicObject;
@@ -32,7 +32,7 @@ impl<'a> DeploymentReconcile<'a> {
         mut asked: AuthorizedInstall<'a, 'i>,
     ) -> Result<HashMap<String, AppliedState>, ReconcileError> {
         let all: Vec<&Item> = items.iter().collect();
-        self.check_namespaces(request, &all, (Act::Install, &asked.namespaces))
+        self.check_namespaces(request, &all, (ObjectAction::Install, &asked.namespaces))
             .await?;
         self.before_record(&all, &asked.namespaces).await?;
         // The records precede all applies, so that a crash loses no object.
@@ -97,7 +97,7 @@ impl<'a> DeploymentReconcile<'a> {
                         is_watched = true;
                     }
                     RoundStep::CheckBasis => self.check_basis(request).await?,
-                    RoundStep::AskApproval => self.approve(request, first).await?,
+                    RoundStep::CheckApproval => self.approve(request, first).await?,
                     RoundStep::Authorize => {
                         *asked = Box::pin(self.authorize_remaining(request, left, first)).await?;
                         intents.push(self.record_targets(asked.plan.targets()).await?);
@@ -144,7 +144,7 @@ impl<'a> DeploymentReconcile<'a> {
     ) -> Result<AuthorizedInstall<'a, 'i>, ReconcileError> {
         let asked = self.authorize_install(request, items, first).await?;
         let all: Vec<&Item> = items.iter().collect();
-        self.check_namespaces(request, &all, (Act::Install, &asked.namespaces))
+        self.check_namespaces(request, &all, (ObjectAction::Install, &asked.namespaces))
             .await?;
         Ok(asked)
     }

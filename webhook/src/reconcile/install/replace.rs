@@ -12,7 +12,7 @@ use bundle_core::diagnostic::codes;
 use bundle_core::plan::backoff::Pauses;
 use bundle_core::plan::jobs;
 use bundle_core::plan::replace::{self, ReplacePolicy, Replacement};
-use bundle_core::plan::replacement_trial::{is_full_quota, is_service, leave_out_held};
+use bundle_core::plan::replacement_trial::{is_full_quota, is_service, remove_held_node_ports};
 use bundle_core::rights::DryRunVerdict;
 use kube::Client;
 use kube::api::{DeleteParams, DynamicObject, Preconditions};
@@ -324,7 +324,7 @@ async fn try_creation(check: &RequesterCheck<'_>, item: &Item) -> Result<(), App
         let namespace = item.id.namespace.as_deref();
         let live = object::read(client, &item.kind, namespace, &item.id.name).await;
         if let Some(live) = live.map_err(ApplyError::Api)? {
-            leave_out_held(&item.id, &mut item.value, &live.data);
+            remove_held_node_ports(&item.id, &mut item.value, &live.data);
         }
     }
     item.id.name = trial_name(&item.id.name, rand::rng().random());

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use bundle_core::plan::created_namespace::{Occupant, in_use, is_transient};
+use bundle_core::plan::created_namespace::{NamespaceObject, in_use, is_transient};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::APIResourceList;
 use kube::api::{Api, DynamicObject, ListParams};
 use kube::core::discovery::ApiResource;
@@ -222,7 +222,7 @@ impl Remover<'_> {
         let metadata = &object.metadata;
         let key = object::id_of(kind, object).to_string();
         let mut owners = metadata.owner_references.iter().flatten();
-        Occupant {
+        NamespaceObject {
             group: &kind.resource.group,
             kind: &kind.resource.kind,
             name: metadata.name.as_deref().unwrap_or_default(),

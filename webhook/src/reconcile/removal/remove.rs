@@ -8,9 +8,10 @@ use std::time::{Duration, Instant};
 
 use bundle_cluster::ByName;
 use bundle_core::diagnostic::codes;
+use bundle_core::object::CustomKind;
 use bundle_core::object::ObjectId;
-use bundle_core::plan::inventory::{self, Claim, Inventory, Record};
-use bundle_core::plan::phases::{CustomKind, Phase};
+use bundle_core::plan::inventory::{self, Claim, Inventory, ObjectRecord};
+use bundle_core::plan::phases::Phase;
 use kube::Client;
 use kube::api::DynamicObject;
 use kube::core::discovery::ApiResource;
@@ -135,8 +136,8 @@ impl Remover<'_> {
         };
         let seen = ObservedObject::of(&kind, &found);
         let is_ours = match record {
-            Record::Uid(uid) => *uid == seen.uid,
-            Record::Intent(_) | Record::Adoption(_) => {
+            ObjectRecord::Uid(uid) => *uid == seen.uid,
+            ObjectRecord::Intent(_) | ObjectRecord::Adoption(_) => {
                 self.inventory.claim(key, seen.live()) == Claim::Ours
             }
         };

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use bundle_core::object::ObjectId;
 use bundle_core::plan::inventory::Inventory;
-use bundle_core::plan::removal::{Next, Progress};
+use bundle_core::plan::removal::{NextRemoval, RemovalProgress};
 
 use crate::reconcile::error::ReconcileError;
 use crate::reconcile::removal::remove::{KeptObject, Looked, Present, Remover};
@@ -19,8 +19,8 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// A removal of recorded objects.
 pub(in crate::reconcile) struct Rest<'a> {
     objects: BTreeMap<ObjectId, Present>,
-    progress: Progress,
     /// The inventory from which deleted objects are removed.
+    progress: RemovalProgress,
     inventory: &'a mut Inventory,
 }
 
@@ -35,7 +35,7 @@ impl<'a> Rest<'a> {
             .iter()
             .map(|present| (present.id.clone(), present.held_by.clone()));
         let kept = kept.into_iter().map(|kept| (kept.id, kept.why));
-        let progress = Progress::new(held_by, kept);
+        let progress = RemovalProgress::new(held_by, kept);
         let objects = present.into_iter();
         Self {
             objects: objects
@@ -47,7 +47,7 @@ impl<'a> Rest<'a> {
     }
 
     /// Returns the remaining objects and their obstacles.
-    pub(in crate::reconcile) fn progress(&self) -> &Progress {
+    pub(in crate::reconcile) fn progress(&self) -> &RemovalProgress {
         &self.progress
     }
 
@@ -60,17 +60,17 @@ impl<'a> Rest<'a> {
         let end = Instant::now() + WAIT;
         loop {
             match self.progress.next() {
-                Next::Delete(step) => {
+                NextRemoval::Delete(step) => {
                     let going = self.delete(remover, &step, end).await?;
                     if !going.is_empty() {
                         return Ok(going);
                     }
                 }
-                Next::Await(held) if Instant::now() <= end => {
+                NextRemoval::Await(held) if Instant::now() <= end => {
                     let looked = remover.until_gone(&self.of(&held), (end, end)).await?;
                     self.observe(looked);
                 }
-                Next::Await(_) | Next::End => return Ok(Vec::new()),
+                NextRemoval::Await(_) | NextRemoval::End => return Ok(Vec::new()),
             }
         }
     }

@@ -5,7 +5,7 @@
 use std::collections::HashSet;
 
 use bundle_core::diagnostic::codes;
-use bundle_core::plan::consent::{Act, ConsentRule};
+use bundle_core::plan::consent::{ConsentRule, ObjectAction};
 use bundle_core::plan::inventory::Inventory;
 use bundle_core::plan::removal::{REFUSED, RemovalFailure};
 use bundle_core::review::Requester;
@@ -203,7 +203,7 @@ impl Removal<'_> {
         let deletions = Deletions {
             ctx: self.ctx,
             rule: &self.rule,
-            act: Act::Remove,
+            act: ObjectAction::Remove,
             requesters: &self.requesters,
             reason: REFUSED,
         };

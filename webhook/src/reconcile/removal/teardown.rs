@@ -10,7 +10,7 @@ use bundle_core::plan::consent::{ActingAccount, ConsentRule};
 use bundle_core::plan::decision::DecidedObjects;
 use bundle_core::plan::inventory::{self, Inventory};
 use bundle_core::plan::removal::steps::{
-    Account, Handling, ObservedRemoval, RecordedObjects, RemovalStep,
+    Account, CustomResources, ObservedRemoval, RecordedObjects, RemovalStep,
 };
 use bundle_core::plan::removal::{REMOVING, RemovalFailure, RemovingAccount, removing_account};
 use bundle_core::plan::status;
@@ -156,8 +156,8 @@ impl<'a> Teardown<'a> {
         ObservedRemoval {
             has_finalizer: entry::has_finalizer(self.object),
             is_orphan: self.deletion.is_some_and(|deletion| deletion.orphan),
-            custom_resources: self.deletion.map_or(Handling::Refuse, |deletion| {
-                deletion.custom_resources.into()
+            custom_resources: self.deletion.map_or(CustomResources::Refuse, |deletion| {
+                deletion.custom_resources
             }),
             recorded: self.recorded(),
             account: None,
@@ -184,7 +184,7 @@ impl<'a> Teardown<'a> {
     ) -> Result<(), Ended> {
         let (object, ctx) = (self.object, self.ctx);
         match step {
-            RemovalStep::TellInventoryLost => {
+            RemovalStep::ReportInventoryLost => {
                 let namespace = &ctx.shared.settings.state_namespace;
                 return Err(RemovalFailure::inventory_lost(self.uid, namespace).into());
             }
@@ -206,13 +206,13 @@ impl<'a> Teardown<'a> {
                 self.requesters = vouched.parts.content().into_iter().cloned().collect();
             }
             RemovalStep::FindAccount => observed.account = Some(self.find_account().await?),
-            RemovalStep::TellNoAccount => return Err(RemovalFailure::no_account().into()),
+            RemovalStep::ReportNoAccount => return Err(RemovalFailure::no_account().into()),
             RemovalStep::RemoveFinalizer => self.remove_finalizer().await.map_err(Ended::Api)?,
             RemovalStep::RemoveInventory => self.remove_inventory().await,
             RemovalStep::FindObjects
             | RemovalStep::ReleaseObjects
             | RemovalStep::FindDefinitionsInUse
-            | RemovalStep::TellDefinitionsInUse
+            | RemovalStep::ReportDefinitionsInUse
             | RemovalStep::ReleaseDefinitionsInUse
             | RemovalStep::DeleteObjects
             | RemovalStep::ReleaseNamespacesInUse
@@ -322,7 +322,7 @@ async fn of_objects(
             observed.definitions_in_use = Some(removal.find_definitions_in_use().await?);
             Ok(())
         }
-        RemovalStep::TellDefinitionsInUse => Err(removal.definitions_in_use().into()),
+        RemovalStep::ReportDefinitionsInUse => Err(removal.definitions_in_use().into()),
         RemovalStep::ReleaseDefinitionsInUse => removal.release_definitions_in_use(left).await,
         RemovalStep::DeleteObjects => removal.delete_objects(left).await,
         RemovalStep::ReleaseNamespacesInUse => removal.release_namespaces_in_use(left).await,

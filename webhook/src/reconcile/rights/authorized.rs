@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use bundle_core::diagnostic::codes;
 use bundle_core::plan::conditions::some_of;
-use bundle_core::plan::consent::Act;
+use bundle_core::plan::consent::ObjectAction;
 
 use crate::reconcile::content::items::Item;
 use crate::reconcile::deployment::controller::{DeploymentReconcile, LISTED};
@@ -48,7 +48,7 @@ impl<'a> DeploymentReconcile<'a> {
     ) -> Result<AuthorizedInstall<'a, 'i>, ReconcileError> {
         let all: Vec<&Item> = items.iter().collect();
         let namespaces = self.namespaces_of(&all).await?;
-        let asked = self.authorize(request, items, (Act::Install, first));
+        let asked = self.authorize(request, items, (ObjectAction::Install, first));
         let (check, plan, replacements) = asked.await?;
         Ok(AuthorizedInstall {
             check,

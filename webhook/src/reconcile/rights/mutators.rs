@@ -1,6 +1,6 @@
 //! The mutating webhooks and policies that are registered in the cluster.
 
-use bundle_core::plan::applyset::GroupKind;
+use bundle_core::object::GroupKind;
 use bundle_core::rights::MutatedKinds;
 use kube::Client;
 use kube::api::{DynamicObject, ListParams};

@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 
 use bundle_core::object::ObjectId;
-use bundle_core::plan::consent::{Act, ActingAccount, Consent, ConsentRule};
+use bundle_core::plan::consent::{ActingAccount, Consent, ConsentRule, ObjectAction};
 use bundle_core::review::Requester;
 use bundle_core::review::class::RequesterCheck;
 use bundle_core::rights::Question;
@@ -51,8 +51,8 @@ pub(in crate::reconcile) async fn named_account(
 pub(in crate::reconcile) struct Deletions<'a> {
     pub(in crate::reconcile) ctx: &'a Context,
     pub(in crate::reconcile) rule: &'a ConsentRule,
-    pub(in crate::reconcile) act: Act,
     /// The requesters of all parts of the content.
+    pub(in crate::reconcile) act: ObjectAction,
     pub(in crate::reconcile) requesters: &'a [Requester],
     /// The reason of the condition if the check fails.
     pub(in crate::reconcile) reason: &'static str,
@@ -77,7 +77,7 @@ impl Deletions<'_> {
                         tried.push(present);
                     }
                 }
-                Consent::Refused(refusal) => kept.push(KeptObject {
+                Consent::Denied(refusal) => kept.push(KeptObject {
                     id: present.id.clone(),
                     why: refusal.to_string(),
                 }),

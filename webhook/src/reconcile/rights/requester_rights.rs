@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 
 use bundle_api::names::{self, reason};
 use bundle_core::diagnostic::codes;
-use bundle_core::plan::consent::{Act, ActingAccount, Consent, ConsentRule};
+use bundle_core::plan::consent::{ActingAccount, Consent, ConsentRule, ObjectAction};
 use bundle_core::plan::decision::DecidedObjects;
-use bundle_core::plan::status::RightsFact;
+use bundle_core::plan::status::PermissionFact;
 use bundle_core::review::Requester;
 use bundle_core::review::class::Authorization;
 use bundle_core::rights::Question;
@@ -52,7 +52,7 @@ impl<'a> DeploymentReconcile<'a> {
         &mut self,
         request: &InstallRequest<'_>,
         items: &'i [Item],
-        (act, first): (Act, bool),
+        (act, first): (ObjectAction, bool),
     ) -> Result<(RequesterCheck<'a>, ApplyPlan<'i>, Replacements), ReconcileError> {
         let translate = if first {
             std::convert::identity
@@ -74,7 +74,7 @@ impl<'a> DeploymentReconcile<'a> {
         &self,
         request: &InstallRequest<'_>,
         items: &'i [Item],
-        (act, translate): (Act, fn(ReconcileError) -> ReconcileError),
+        (act, translate): (ObjectAction, fn(ReconcileError) -> ReconcileError),
     ) -> Result<(RequesterCheck<'a>, ApplyPlan<'i>, Replacements), ReconcileError> {
         let check = self.ask(request, items, act, (true, translate)).await?;
         // The objects are only read after the access reviews: a requester without permission must
@@ -96,7 +96,7 @@ impl<'a> DeploymentReconcile<'a> {
             false,
             withdrawn_from_installed as fn(ReconcileError) -> ReconcileError,
         );
-        self.ask(request, items, Act::Restore, how)
+        self.ask(request, items, ObjectAction::Restore, how)
             .await
             .map_err(withdrawn_from_installed)
     }
@@ -150,7 +150,8 @@ impl<'a> DeploymentReconcile<'a> {
     async fn ask_again(&mut self, request: &InstallRequest<'_>) -> Result<(), ReconcileError> {
         self.ask_terms(request).await?;
         let items = self.items(request).await?;
-        self.ask_reviews(request, &items, Act::Restore).await
+        self.ask_reviews(request, &items, ObjectAction::Restore)
+            .await
     }
 
     /// Runs the checks that do not read the objects, the cheapest first.
@@ -158,7 +159,7 @@ impl<'a> DeploymentReconcile<'a> {
         &self,
         request: &InstallRequest<'_>,
         items: &[Item],
-        act: Act,
+        act: ObjectAction,
         (remembers, translate): (bool, fn(ReconcileError) -> ReconcileError),
     ) -> Result<RequesterCheck<'a>, ReconcileError> {
         self.ask_terms(request).await?;
@@ -244,7 +245,7 @@ impl<'a> DeploymentReconcile<'a> {
         &self,
         request: &InstallRequest<'_>,
         items: &[Item],
-        act: Act,
+        act: ObjectAction,
     ) -> Result<(), ReconcileError> {
         let rule = self.consent_rule(request);
         let asked: Vec<&Item> = items
@@ -307,7 +308,7 @@ impl<'a> DeploymentReconcile<'a> {
         let deletions = Deletions {
             ctx: self.ctx,
             rule: &ConsentRule::new(Some(self.class), account, self.decided_objects()),
-            act: Act::Prune,
+            act: ObjectAction::Prune,
             requesters: &requesters,
             reason,
         };
@@ -316,10 +317,10 @@ impl<'a> DeploymentReconcile<'a> {
 
     fn set_authorized(&mut self) {
         self.facts.rights = Some(match self.class.authorization {
-            Authorization::Class => RightsFact::Delegated(self.class.name.clone()),
+            Authorization::Class => PermissionFact::Delegated(self.class.name.clone()),
             Authorization::Requester => {
                 let requesters = self.content_requesters().into_iter();
-                RightsFact::Allowed(requesters.map(|requester| requester.user).collect())
+                PermissionFact::Allowed(requesters.map(|requester| requester.user).collect())
             }
         });
     }

@@ -7,7 +7,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
 /// The conditions of one object.
 pub(in crate::reconcile) struct ConditionSet {
-    list: Vec<conditions::Condition>,
+    list: Vec<Condition>,
     generation: i64,
     now: Timestamp,
 }
@@ -16,7 +16,7 @@ impl ConditionSet {
     /// Starts from the recorded conditions. `now` has whole seconds, as in the Kubernetes API.
     pub(in crate::reconcile) fn new(old: &[Condition], generation: i64, now: Timestamp) -> Self {
         Self {
-            list: old.iter().map(from_api).collect(),
+            list: old.to_vec(),
             generation,
             now,
         }
@@ -37,7 +37,7 @@ impl ConditionSet {
             reason,
             message,
             self.generation,
-            &self.now.to_string(),
+            &Time(self.now),
         );
     }
 
@@ -47,7 +47,7 @@ impl ConditionSet {
             let is_set = self
                 .list
                 .iter()
-                .any(|condition| condition.kind == change.kind);
+                .any(|condition| condition.type_ == change.kind);
             if !(change.is_default && is_set) {
                 self.set(change.kind, change.state, &change.reason, &change.message);
             }
@@ -55,44 +55,13 @@ impl ConditionSet {
     }
 
     /// Returns the current conditions.
-    pub(in crate::reconcile) fn list(&self) -> &[conditions::Condition] {
+    pub(in crate::reconcile) fn list(&self) -> &[Condition] {
         &self.list
     }
 
-    /// Converts the conditions to their API type.
+    /// Returns the conditions.
     pub(in crate::reconcile) fn into_api(self) -> Vec<Condition> {
-        let now = self.now;
         self.list
-            .into_iter()
-            .map(|condition| Condition {
-                type_: condition.kind,
-                status: match condition.status {
-                    State::True => "True",
-                    State::False => "False",
-                    State::Unknown => "Unknown",
-                }
-                .to_owned(),
-                reason: condition.reason,
-                message: condition.message,
-                observed_generation: Some(condition.observed_generation),
-                last_transition_time: Time(condition.last_transition_time.parse().unwrap_or(now)),
-            })
-            .collect()
-    }
-}
-
-fn from_api(condition: &Condition) -> conditions::Condition {
-    conditions::Condition {
-        kind: condition.type_.clone(),
-        status: match condition.status.as_str() {
-            "True" => State::True,
-            "False" => State::False,
-            _ => State::Unknown,
-        },
-        reason: condition.reason.clone(),
-        message: condition.message.clone(),
-        observed_generation: condition.observed_generation.unwrap_or_default(),
-        last_transition_time: condition.last_transition_time.0.to_string(),
     }
 }
 
@@ -105,50 +74,6 @@ pub(in crate::reconcile) fn now() -> Timestamp {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn names_in_plans_are_those_of_the_api() {
-        use bundle_api::names as api;
-        use bundle_core::plan::names::{condition, phase, reason};
-        for (planned, name) in [
-            (condition::UNPACKED, api::condition::UNPACKED),
-            (condition::VERIFIED, api::condition::VERIFIED),
-            (condition::COMPATIBLE, api::condition::COMPATIBLE),
-            (condition::SOURCE_MOVED, api::condition::SOURCE_MOVED),
-            (
-                condition::HAS_VALID_BUNDLE,
-                api::condition::HAS_VALID_BUNDLE,
-            ),
-            (condition::INSTALLED, api::condition::INSTALLED),
-            (condition::AUTHORIZED, api::condition::AUTHORIZED),
-            (condition::APPROVED, api::condition::APPROVED),
-            (condition::HEALTHY, api::condition::HEALTHY),
-            (condition::DRIFTED, api::condition::DRIFTED),
-            (condition::PROGRESSING, api::condition::PROGRESSING),
-            (condition::READY, api::condition::READY),
-            (reason::UNPACK_PENDING, api::reason::UNPACK_PENDING),
-            (reason::UNPACKING, api::reason::UNPACKING),
-            (reason::UNPACK_SUCCESSFUL, api::reason::UNPACK_SUCCESSFUL),
-            (reason::UNPACK_FAILED, api::reason::UNPACK_FAILED),
-            (
-                reason::CREATE_DYNAMIC_WATCH_FAILED,
-                api::reason::CREATE_DYNAMIC_WATCH_FAILED,
-            ),
-            (
-                reason::INSTALLATION_SUCCEEDED,
-                api::reason::INSTALLATION_SUCCEEDED,
-            ),
-            (reason::RIGHTS_WITHDRAWN, api::reason::RIGHTS_WITHDRAWN),
-            (reason::SOURCE_MOVED, api::reason::SOURCE_MOVED),
-            (reason::SOURCE_UNCHANGED, api::reason::SOURCE_UNCHANGED),
-            (reason::PAUSED, api::reason::PAUSED),
-            (phase::UNPACKING, api::PHASE_UNPACKING),
-            (phase::FAILING, api::PHASE_FAILING),
-            (phase::UNPACKED, api::PHASE_UNPACKED),
-        ] {
-            assert_eq!(planned, name);
-        }
-    }
 
     #[test]
     fn repeated_condition_keeps_its_transition_time() {

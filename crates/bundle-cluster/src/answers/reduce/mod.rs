@@ -1,7 +1,6 @@
-//! Reduces the JSON of an answer while it arrives: fields of other managers in `managedFields` are dropped, and an object that is still too large is replaced
-//! by its identity; so is one that does not parse. Times of metadata that do not parse become null. Memory is bounded by the limit of one object,
-//! whatever arrives.
-//! Not here: which answers are reduced (answers).
+//! Reduces the JSON of a response while it arrives. Fields of other managers in `managedFields` are
+//! removed. An object that is still too large, or invalid, is replaced by its identity. Invalid
+//! times of metadata become null. Memory is bounded by the limit for one object.
 
 mod rules;
 
@@ -13,18 +12,19 @@ use super::readable;
 
 pub(super) use self::rules::{AnswerKind, ObjectRules};
 
-/// Marks metadata that was too large to be read or did not parse, in the place of all annotations.
+/// Annotation that replaces all others in metadata that was too large or invalid.
 pub const TOO_LARGE: &str = "core.rukpak.io/metadata-too-large";
 
-/// The longest name, uid or timestamp that is kept of an object that is too large, in bytes. Kubernetes allows 253.
+/// Longest retained name, uid or timestamp of an object that is too large, in bytes. Kubernetes
+/// allows 253.
 const TEXT_LIMIT: usize = 300;
-/// The deepest nesting that is read. `serde_json` reads 128.
+/// Largest nesting depth. `serde_json` reads 128.
 const DEPTH_LIMIT: usize = 100;
-/// About what a map that is not empty takes once it is parsed, beside its further entries, in bytes.
+/// Approximate memory of a non-empty parsed map without its further entries, in bytes.
 const MAP_WEIGHT: usize = 700;
-/// About what a further entry of a map or list takes beside its text, in bytes.
+/// Approximate memory of a further entry of a map or list without its text, in bytes.
 const ENTRY_WEIGHT: usize = 100;
-/// The fields of `metadata` that are kept of an object that is too large.
+/// Retained fields of `metadata` of an object that is too large.
 const IDENTITY: [&str; 6] = [
     "name",
     "namespace",
@@ -34,10 +34,10 @@ const IDENTITY: [&str; 6] = [
     "deletionTimestamp",
 ];
 
-/// The times among these fields.
+/// Times among these fields.
 const TIMES: [&str; 2] = ["creationTimestamp", "deletionTimestamp"];
 
-/// An answer that is no JSON that an API server writes.
+/// Invalid JSON in a response of an API server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Malformed {
     #[error("the answer is not made of JSON objects")]
@@ -46,51 +46,51 @@ pub(super) enum Malformed {
     Envelope(usize),
 }
 
-/// An object or list that has begun and not ended.
+/// Open object or list.
 #[derive(Debug, Default)]
 struct Container {
     is_map: bool,
-    /// Number of keys that were read.
+    /// Number of keys read.
     keys: usize,
-    /// The next text is a key.
+    /// True if the next text is a key.
     expects_key: bool,
-    /// The last key, if it is short.
+    /// Last key, if it is short.
     key: Vec<u8>,
-    /// An entry of `managedFields` that names our manager.
+    /// True for an entry of `managedFields` of this project's manager.
     is_ours: bool,
 }
 
-/// The text that is being read.
+/// Text that is being read.
 #[derive(Debug, Default)]
 struct Text {
     is_escaped: bool,
     is_key: bool,
-    /// Offset of its opening quote in what was not taken yet, if it is a time of metadata.
+    /// Offset of its opening quote in the pending output, if the text is a time of metadata.
     time: Option<usize>,
-    /// Its start, up to the limit.
+    /// Start of the text, up to the limit.
     start: Vec<u8>,
     is_long: bool,
 }
 
-/// Reads an answer in pieces and returns it reduced.
+/// Reads a response in chunks and returns it reduced.
 #[derive(Debug)]
 pub(super) struct Reducer {
     kind: AnswerKind,
     rules: ObjectRules,
     open: Vec<Container>,
-    /// Containers below the deepest nesting that is read.
+    /// Number of open containers below the largest depth.
     below: usize,
-    /// There was one.
+    /// True if the depth was exceeded.
     is_too_deep: bool,
     text: Option<Text>,
     out: Vec<u8>,
-    /// Estimate of the bytes that `out` would take as text and as a tree.
+    /// Estimated memory of `out` as text and as a tree, in bytes.
     weight: usize,
-    /// Start and weight in `out` where the present object begins.
+    /// Offset and weight in `out` at the start of the current object.
     object: Option<(usize, usize)>,
     is_too_large: bool,
     identity: Vec<(&'static str, Vec<u8>)>,
-    /// The key of a value to be dropped was read, and its value begins at this depth.
+    /// Depth of a value whose key was read and that is removed.
     dropped: Option<usize>,
     /// Names of objects that were too large.
     too_large: Vec<String>,
@@ -115,7 +115,7 @@ impl Reducer {
         }
     }
 
-    /// Reads the next bytes of the answer.
+    /// Reads the next bytes of the response.
     pub(super) fn push(&mut self, bytes: &[u8]) -> Result<(), Malformed> {
         for &byte in bytes {
             if self.text.is_some() {
@@ -128,17 +128,18 @@ impl Reducer {
         Ok(())
     }
 
-    /// Returns an estimate of the bytes that what was read and not taken yet would take, as text and as a tree.
+    /// Returns the estimated memory of the pending output, as text and as a tree, in bytes.
     pub(super) fn weight(&self) -> usize {
         self.weight
     }
 
-    /// Returns whether values were nested deeper than is read.
+    /// Returns true if values exceeded the nesting depth.
     pub(super) fn is_too_deep(&self) -> bool {
         self.is_too_deep
     }
 
-    /// Takes what can be passed on: of a watch the lines that are complete, else everything but a time that has begun.
+    /// Returns the complete part of the output: complete lines of a watch; otherwise everything
+    /// before an incomplete time.
     pub(super) fn take(&mut self) -> Vec<u8> {
         if self.kind == AnswerKind::Watch && !self.open.is_empty() {
             return Vec::new();
@@ -152,7 +153,7 @@ impl Reducer {
         mem::replace(&mut self.out, rest.unwrap_or_default())
     }
 
-    /// Takes the names of the objects that were too large.
+    /// Returns and clears the names of objects that were too large.
     pub(super) fn take_too_large(&mut self) -> Vec<String> {
         mem::take(&mut self.too_large)
     }
@@ -218,7 +219,7 @@ impl Reducer {
         }
     }
 
-    /// Writes null in the place of the text that has ended, and began at `begin`.
+    /// Replaces the completed text that started at `begin` with null.
     fn replace_text(&mut self, begin: usize) {
         if !self.is_kept() {
             return;
@@ -236,7 +237,7 @@ impl Reducer {
         if self.open.is_empty() && !matches!(byte, b'{' | b' ' | b'\t' | b'\r' | b'\n') {
             return Err(Malformed::Json);
         }
-        // The end of a dropped value is the comma after it, or the end of its map.
+        // A removed value ends with the comma after it, or with its map.
         if matches!(byte, b',' | b'}') && self.dropped == Some(self.open.len()) {
             self.dropped = None;
             for byte in *b":{}" {
@@ -331,12 +332,12 @@ impl Reducer {
         Ok(())
     }
 
-    /// Writes the identity of an object in its place.
+    /// Replaces an object with its identity.
     fn replace(&mut self) {
         let mut metadata = vec![format!(r#""annotations":{{"{TOO_LARGE}":"true"}}"#)];
         let mut name = String::new();
         for (field, text) in mem::take(&mut self.identity) {
-            // The bytes between two quotes of the answer, as they were.
+            // Bytes between two quotes of the response, unchanged.
             let text = String::from_utf8_lossy(&text);
             if matches!(field, "namespace" | "name") {
                 if !name.is_empty() {
@@ -376,7 +377,7 @@ impl Reducer {
                 }
                 Ok(())
             }
-            // The caller looks at the weight of lists.
+            // The caller checks the weight of lists.
             None if self.kind != AnswerKind::List && self.weight > limit.saturating_mul(2) => {
                 Err(Malformed::Envelope(limit))
             }
@@ -384,7 +385,7 @@ impl Reducer {
         }
     }
 
-    /// Forgets what was read of the present object, and the rest of it. Returns `false` if there is none.
+    /// Discards the current object, including its unread rest. Returns `false` if there is none.
     fn discard_object(&mut self) -> bool {
         let Some((start, weight)) = self.object else {
             return false;
@@ -396,7 +397,7 @@ impl Reducer {
         true
     }
 
-    /// Returns whether an object begins with the next map.
+    /// Returns true if the next map is an object.
     fn is_before_object(&self) -> bool {
         let key = |at: usize, key: &str| {
             let container = self.open.get(at);
@@ -412,7 +413,7 @@ impl Reducer {
             }
     }
 
-    /// The containers from the present object on, if there is one.
+    /// Returns the open containers from the current object on, if there is one.
     fn within(&self) -> &[Container] {
         match self.object {
             Some(_) => self.open.get(self.kind.depth()..).unwrap_or_default(),
@@ -420,7 +421,7 @@ impl Reducer {
         }
     }
 
-    /// Returns whether the next text is a time of metadata.
+    /// Returns true if the next text is a time of metadata.
     fn is_before_time(&self) -> bool {
         let key = self.open.last().map(|container| container.key.as_slice());
         match key {
@@ -430,12 +431,12 @@ impl Reducer {
         }
     }
 
-    /// Returns whether the present container is the object's `metadata`.
+    /// Returns true if the current container is the object's `metadata`.
     fn is_metadata(&self) -> bool {
         matches!(self.within(), [object, metadata] if object.key == b"metadata" && metadata.is_map)
     }
 
-    /// The present container, if it is an entry of `metadata.managedFields`.
+    /// Returns the current container if it is an entry of `metadata.managedFields`.
     fn entry(&self) -> Option<&Container> {
         match self.within() {
             [object, metadata, list, entry]

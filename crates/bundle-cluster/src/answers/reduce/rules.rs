@@ -1,18 +1,18 @@
-//! The kinds of answers that are reduced, and the treatment of their objects.
+//! Kinds of responses that are reduced, and rules for their objects.
 
-/// The place of objects in an answer.
+/// Location of objects in a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::answers) enum AnswerKind {
-    /// The answer is the object.
+    /// The response is the object.
     Object,
-    /// Objects are in `items`.
+    /// The objects are in `items`.
     List,
-    /// Each line has one in `object`.
+    /// Each line has an object in `object`.
     Watch,
 }
 
 impl AnswerKind {
-    /// The number of objects and lists around an object.
+    /// Returns the number of objects and lists around an object.
     pub(super) fn depth(self) -> usize {
         match self {
             Self::Object => 0,
@@ -22,19 +22,21 @@ impl AnswerKind {
     }
 }
 
-/// The treatment of objects.
+/// Rules for objects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::answers) struct ObjectRules {
-    /// The most that one may take as text and as a tree, by the estimate of [`super::Reducer::weight`], in bytes.
+    /// Largest memory of one object as text and as a tree in bytes, by the estimate of
+    /// [`super::Reducer::weight`].
     pub(in crate::answers) limit: usize,
-    /// True if `fieldsV1` of other managers is kept.
+    /// True if `fieldsV1` of other managers is retained.
     pub(in crate::answers) keeps_fields: bool,
-    /// True if an object that does not parse counts as too large. The answer is then taken only once its objects have ended.
+    /// True if an invalid object counts as too large. Output is then available only after the end
+    /// of each object.
     pub(in crate::answers) is_checked: bool,
 }
 
 impl ObjectRules {
-    /// The rules of an answer that somebody else limits and parses: only its times are checked.
+    /// Rules for a response that its reader limits and parses: only times are checked.
     pub(in crate::answers) const TIMES_ONLY: Self = Self {
         limit: usize::MAX,
         keeps_fields: true,

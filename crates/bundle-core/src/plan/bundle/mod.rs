@@ -38,15 +38,15 @@ pub enum BundleStep {
     CheckSourceKind,
     /// Fail: the spec changed after its content was unpacked, and only that content is accepted
     /// under this name.
-    TellContentChanged,
+    ReportContentChanged,
     /// Check that the class allows this source.
     CheckSource,
     /// Fetch, verify and read the content, and seal it.
     Unpack,
     /// Write the sealed content into the status, even if another client changed the status.
-    ShowSealedContent,
+    RestoreStatus,
     /// Resolve the source again. The result changes only a condition.
-    AskSource,
+    CompareSource,
 }
 
 /// Facts of a reconcile of a Bundle.
@@ -82,14 +82,14 @@ impl ObservedBundle {
         ];
         match self.sealed {
             None => {}
-            Some(SealedRecord::OtherSpec) => steps.push(BundleStep::TellContentChanged),
+            Some(SealedRecord::OtherSpec) => steps.push(BundleStep::ReportContentChanged),
             Some(SealedRecord::None) => {
                 steps.extend([BundleStep::CheckSource, BundleStep::Unpack]);
             }
             Some(SealedRecord::SameSpec) => {
-                steps.push(BundleStep::ShowSealedContent);
+                steps.push(BundleStep::RestoreStatus);
                 if !self.is_source_fixed {
-                    steps.push(BundleStep::AskSource);
+                    steps.push(BundleStep::CompareSource);
                 }
             }
         }

@@ -1,8 +1,9 @@
 //! Phase and conditions of a Bundle, from the outcome of its reconcile.
 
+use bundle_api::names::{self, condition, reason};
+
 use crate::diagnostic::{Code, codes};
 use crate::plan::conditions::{ConditionChange, State};
-use crate::plan::names::{condition, phase, reason};
 use crate::reference::Digest;
 
 /// `status.phase` of a Bundle.
@@ -20,9 +21,9 @@ impl Phase {
     /// Returns the value of `status.phase`.
     pub fn as_str(self) -> &'static str {
         match self {
-            Self::Unpacking => phase::UNPACKING,
-            Self::Failing => phase::FAILING,
-            Self::Unpacked => phase::UNPACKED,
+            Self::Unpacking => names::PHASE_UNPACKING,
+            Self::Failing => names::PHASE_FAILING,
+            Self::Unpacked => names::PHASE_UNPACKED,
         }
     }
 }
@@ -142,7 +143,7 @@ impl BundleOutcome<'_> {
 
     /// Returns true if the source must be resolved again after an interval. Returns false for a
     /// fixed source, and while a comparison runs, because its end triggers a reconcile.
-    pub fn asks_source_again(&self, is_source_fixed: bool) -> bool {
+    pub fn compares_source_again(&self, is_source_fixed: bool) -> bool {
         let is_answered = matches!(
             self,
             Self::Unpacked(_)

@@ -35,10 +35,10 @@ fn steps_depend_on_observed_facts() {
         ("n", with(&[CheckSource, Unpack])),
         ("nx", with(&[CheckSource, Unpack])),
         // Content that is sealed is never unpacked again, even if the cache is lost.
-        ("s", with(&[ShowSealedContent, AskSource])),
-        ("sx", with(&[ShowSealedContent])),
-        ("c", with(&[TellContentChanged])),
-        ("cx", with(&[TellContentChanged])),
+        ("s", with(&[RestoreStatus, CompareSource])),
+        ("sx", with(&[RestoreStatus])),
+        ("c", with(&[ReportContentChanged])),
+        ("cx", with(&[ReportContentChanged])),
         // It is being deleted.
         ("d", removal.clone()),
         ("dn", removal.clone()),
@@ -156,8 +156,12 @@ fn status_depends_on_the_outcome() {
         assert_eq!(outcome.is_news(false), is_news, "{outcome:?}");
         assert!(!outcome.is_news(true), "{outcome:?}");
         assert_eq!(outcome.has_succeeded(), has_succeeded, "{outcome:?}");
-        assert_eq!(outcome.asks_source_again(false), asks_again, "{outcome:?}");
-        assert!(!outcome.asks_source_again(true), "{outcome:?}");
+        assert_eq!(
+            outcome.compares_source_again(false),
+            asks_again,
+            "{outcome:?}"
+        );
+        assert!(!outcome.compares_source_again(true), "{outcome:?}");
     }
 }
 

@@ -4,10 +4,10 @@
 
 use std::collections::BTreeMap;
 
+use bundle_api::deployment_status::Revision;
 use serde::{Deserialize, Serialize};
 
 use crate::plan::decision::Decisions;
-use crate::plan::pivot::Revision;
 
 /// Largest size of recorded seals of one object, in bytes.
 const MAX_SEAL: usize = 32 * 1024;

@@ -156,16 +156,19 @@ fn intent_reserves_its_key_until_it_is_recorded_or_removed() {
 fn rejected_adoption_restores_the_previous_record() {
     for before in [
         None,
-        Some(Record::Intent(100)),
-        Some(Record::Uid("old".to_owned())),
-        Some(Record::Adoption("a".to_owned())),
+        Some(ObjectRecord::Intent(100)),
+        Some(ObjectRecord::Uid("old".to_owned())),
+        Some(ObjectRecord::Adoption("a".to_owned())),
     ] {
         let mut inventory = inventory();
         if let Some(before) = &before {
             inventory.objects.insert(KEY.to_owned(), before.clone());
         }
         let adoption = inventory.adopt(KEY, "a").unwrap();
-        assert_eq!(inventory.get(KEY), Some(&Record::Adoption("a".to_owned())));
+        assert_eq!(
+            inventory.get(KEY),
+            Some(&ObjectRecord::Adoption("a".to_owned()))
+        );
         inventory.forget_adoption(&adoption);
         assert_eq!(inventory.get(KEY), before.as_ref());
     }
@@ -197,7 +200,10 @@ fn encoding_is_canonical_strict_and_bounded() {
     ] {
         let error = Inventory::decode(malformed.as_bytes());
         assert!(
-            matches!(error, Err(InventoryError::Malformed(_))),
+            matches!(
+                error,
+                Err(InventoryError::Malformed(_) | InventoryError::UnknownVersion(2))
+            ),
             "{malformed}"
         );
     }

@@ -45,7 +45,8 @@ fn refused() -> Obstacle {
     Obstacle::NotAllowed("ana may not delete it".to_owned())
 }
 
-/// Deletes step by step what is free while these objects stay, and returns the rest in text.
+/// Deletes objects step by step while the objects of `stay` remain, and returns the remaining
+/// objects as text.
 fn rest(stay: &[&ObjectId], obstacle: &Obstacle) -> Vec<String> {
     let obstacles = stay
         .iter()
@@ -99,10 +100,10 @@ fn only_dependencies_wait_for_an_object_that_is_being_deleted() {
     // A finalizer holds a custom resource: definition and controller wait for it.
     assert!(waits(&[4, 5, 7], &[5], &[]));
     assert!(!waits(&[5], &[5], &[]));
-    // The same with one that stays in any case: nothing is to be waited for.
+    // The same with an object that always remains: nothing waits for it.
     assert!(!waits(&[4, 5, 7], &[], &[5]));
     assert!(!waits(&[4, 5, 6, 7], &[6], &[5]));
-    // A namespace waits for what is going in it, and not for what stays.
+    // A namespace waits for objects that are being deleted in it, and not for objects that remain.
     assert!(waits(&[0, 3], &[3], &[]));
     assert!(!waits(&[0, 2, 3], &[3], &[2]));
 }

@@ -3,10 +3,14 @@
 //! is not enough. The same permissions are required for writes that cause a deletion or change what
 //! it removes.
 
+mod observed;
+
 use crate::names::KubeName;
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
+
+pub use observed::{ADMITTED_AFTER, ObservedDeletion};
 
 use super::{
     facts::{Answer, ClassFact, Kind},
@@ -16,7 +20,6 @@ use super::{
     source::class_name,
 };
 use crate::diagnostic::{Finding, Findings, codes};
-use crate::plan::removal::ObservedDeletion;
 
 /// The garbage collector, with a ServiceAccount of its own or without.
 const GARBAGE_COLLECTORS: [&str; 2] = [

@@ -1,9 +1,13 @@
 //! Parser of `spec` of a BundleDeployment; the only one. `source` parses the Bundle in its
 //! template.
 
+mod settings;
+
 use std::{collections::BTreeMap, time::Duration};
 
 use serde_json::Value;
+
+pub use settings::{IgnoreRule, ReplacePolicy};
 
 use super::{
     canonical,
@@ -13,7 +17,7 @@ use super::{
 use crate::{
     diagnostic::Findings,
     names::{KubeName, NameKind},
-    plan::{applyset::GroupKind, ignore::Rule, replace::ReplacePolicy},
+    object::GroupKind,
     reference::Digest,
     service_account::ServiceAccount,
 };
@@ -42,7 +46,7 @@ pub struct CheckedDeploymentSpec {
     /// Restore drifted objects, instead of only reporting them.
     pub correct_drift: bool,
     /// Fields that other actors own.
-    pub drift_ignore: Vec<Rule>,
+    pub drift_ignore: Vec<IgnoreRule>,
     /// Replacement of installed content by new content.
     pub rollout: Rollout,
     /// Handling of installed objects on deletion.
@@ -89,7 +93,7 @@ pub struct Deletion {
 }
 
 /// Handling of CRDs that still have resources.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum CustomResources {
     /// Deletion waits.
     Refuse,
@@ -199,7 +203,7 @@ struct Optional {
     paused: bool,
     adopt: bool,
     correct_drift: bool,
-    drift_ignore: Vec<Rule>,
+    drift_ignore: Vec<IgnoreRule>,
     rollout: Rollout,
     deletion: Deletion,
     accept_unsupported: bool,
@@ -249,7 +253,7 @@ impl Rest<'_, '_> {
     }
 
     /// Parses a rule; `None` if the item is invalid.
-    fn rule(&mut self, item: &Field<'_>) -> Option<Rule> {
+    fn rule(&mut self, item: &Field<'_>) -> Option<IgnoreRule> {
         let mut text = |name: &str| item.get(name).text(self.findings).map(str::to_owned);
         let kind = text("kind").map(|kind| GroupKind::parse(&kind));
         let (namespace, name, manager) = (text("namespace"), text("name"), text("manager"));
@@ -272,7 +276,7 @@ impl Rest<'_, '_> {
         if fields.is_empty() && manager.is_none() {
             item.bad(self.findings, "must name `fields` or a `manager`");
         }
-        item.object(self.findings).then_some(Rule {
+        item.object(self.findings).then_some(IgnoreRule {
             kind,
             namespace,
             name,

@@ -10,8 +10,8 @@ use super::{
 use crate::{
     diagnostic::{Code, Finding, Findings, codes},
     names::{KubeName, NameKind},
-    plan::conditions::some_of,
     reference::{Digest, Reference},
+    text::some_of,
 };
 
 /// Names that a message lists.

@@ -1,4 +1,4 @@
-use bundle_core::plan::applyset::GroupKind;
+use bundle_core::object::GroupKind;
 
 use super::*;
 

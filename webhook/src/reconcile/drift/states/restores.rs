@@ -149,13 +149,13 @@ impl InstalledStates {
     }
 
     /// Returns the drifted objects that another actor keeps changing back.
-    pub(in crate::reconcile) fn fought(&self, deployment: &str) -> Vec<String> {
+    pub(in crate::reconcile) fn contested(&self, deployment: &str) -> Vec<String> {
         let now = self.began.elapsed();
         self.with(deployment, |book| {
-            let is_fight = |backoff: &RestoreBackoff| backoff.is_fight(now);
+            let is_contested = |backoff: &RestoreBackoff| backoff.is_contested(now);
             let drifted = book.drifted.keys();
             drifted
-                .filter(|key| book.restores.get(*key).is_some_and(is_fight))
+                .filter(|key| book.restores.get(*key).is_some_and(is_contested))
                 .cloned()
                 .collect()
         })

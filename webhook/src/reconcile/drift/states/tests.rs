@@ -13,7 +13,7 @@ const KEY: &str = "ConfigMap/n/x";
 /// Returns the state of an object with the field entry `text`, after the write `revision`.
 fn state(text: &str, revision: &str) -> ObjectState {
     let fields = json!({ text: {} });
-    let entry = drift::Entry {
+    let entry = drift::FieldsEntry {
         manager: "m",
         operation: "Apply",
         subresource: "",
@@ -23,7 +23,7 @@ fn state(text: &str, revision: &str) -> ObjectState {
     };
     ObjectState {
         fingerprint: drift::Fingerprint::of("m", [entry], &BTreeMap::new(), &[]),
-        revision: drift::Revision::of(drift::RevisionParts {
+        revision: drift::ObjectRevision::of(drift::ObjectRevisionParts {
             group: "",
             kind: "ConfigMap",
             generation: None,
@@ -247,7 +247,7 @@ fn contested_object_delays_no_other() {
         );
     }
     assert_eq!(states.restorable("web"), keys(&[OTHER]));
-    assert_eq!(states.fought("web"), [KEY]);
+    assert_eq!(states.contested("web"), [KEY]);
     assert_eq!(states.next_restore("web"), Some(Duration::ZERO));
     states.healed("web", OTHER, left(7, "a"));
     let next = states.next_restore("web").unwrap();

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use bundle_core::object::ObjectId;
-use bundle_core::plan::consent::{Act, Consent, ConsentRule};
+use bundle_core::plan::consent::{Consent, ConsentRule, ObjectAction};
 use bundle_core::plan::ownership::{ListPath, contested_lists};
 use bundle_core::plan::replacement_trial::is_full_quota;
 use bundle_core::review::Requester;
@@ -175,7 +175,7 @@ fn words(verdict: &DryRunVerdict) -> &str {
 #[derive(Debug, Clone)]
 pub(in crate::reconcile) struct TakenConsent {
     pub(in crate::reconcile) rule: ConsentRule,
-    pub(in crate::reconcile) act: Act,
+    pub(in crate::reconcile) act: ObjectAction,
 }
 
 impl TakenConsent {
@@ -223,7 +223,7 @@ impl DryRuns<'_> {
                 return Err((prepared, NotAllowed::Verdict(DryRunVerdict::Unknown(words))));
             }
             Consent::Requesters(RequesterCheck::DryRun) => {}
-            Consent::Refused(refusal) => {
+            Consent::Denied(refusal) => {
                 let verdict = DryRunVerdict::Refused {
                     message: refusal.to_string(),
                     by_rbac: false,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bundle_api::names;
-use bundle_core::plan::drift::Entry;
+use bundle_core::plan::drift::FieldsEntry;
 use bundle_core::plan::ignore::{self, Rule};
 use bundle_core::plan::inventory::{CreationMark, Inventory};
 use bundle_core::plan::ownership::OwnershipChange;
@@ -240,7 +240,7 @@ fn leave_to_others(
     live: &DynamicObject,
     rules: &[&Rule],
 ) -> Result<(), ApplyError> {
-    let entries: Vec<Entry<'_>> = object::entries(&live.metadata).collect();
+    let entries: Vec<FieldsEntry<'_>> = object::entries(&live.metadata).collect();
     let live = serde_json::to_value(live)
         .map_err(|error| ApplyError::Api(kube::Error::SerdeError(error)))?;
     ignore::leave(values, &live, &entries, rules);

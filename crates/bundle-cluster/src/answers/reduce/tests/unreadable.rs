@@ -1,4 +1,4 @@
-//! Values that an API server sends and that a reader here may not parse.
+//! Values that an API server sends and that this process cannot parse.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
@@ -63,7 +63,7 @@ fn other_texts_that_look_like_times_stay() {
 }
 
 #[test]
-fn answers_that_others_parse_are_taken_in_pieces_whatever_their_depth() {
+fn responses_with_other_readers_are_streamed_at_any_depth() {
     let deep = format!(
         r#"{{"a":{}{}{},"metadata":{{"managedFields":[{{"time":"{}"}}]}}}}"#,
         "[{\"a\":".repeat(200),

@@ -51,25 +51,25 @@ fn rule(account: ActingAccount, authorization: &str) -> ConsentRule {
 
 #[test]
 fn each_step_waits_until_the_objects_of_the_previous_step_are_gone() {
-    let mut progress = Progress::new([free(&namespace()), free(&config("a"))], []);
-    assert_eq!(progress.next(), Next::Delete(vec![config("a")]));
+    let mut progress = RemovalProgress::new([free(&namespace()), free(&config("a"))], []);
+    assert_eq!(progress.next(), NextRemoval::Delete(vec![config("a")]));
     assert_eq!(progress.going(&[config("a")]), [config("a")]);
     // A finalizer holds it: its namespace waits, and it is not deleted once more.
     let finalizers = BTreeMap::from([held(&config("a"))]);
     progress.observe(&BTreeSet::new(), finalizers);
-    assert_eq!(progress.next(), Next::Await(vec![config("a")]));
+    assert_eq!(progress.next(), NextRemoval::Await(vec![config("a")]));
     assert_eq!(progress.going(&[config("a")]), []);
     progress.observe(&[config("a")].into(), BTreeMap::new());
-    assert_eq!(progress.next(), Next::Delete(vec![namespace()]));
+    assert_eq!(progress.next(), NextRemoval::Delete(vec![namespace()]));
     progress.observe(&[namespace()].into(), BTreeMap::new());
-    assert_eq!(progress.next(), Next::End);
+    assert_eq!(progress.next(), NextRemoval::End);
     assert!(progress.left().is_empty());
 }
 
 #[test]
 fn reasons_are_joined_and_finalizers_override_them() {
     let (first, second) = (config("a"), config("b"));
-    let progress = Progress::new(
+    let progress = RemovalProgress::new(
         [free(&first), held(&second)],
         [
             kept(&first, "ana may not"),
@@ -90,9 +90,10 @@ fn result_of_a_removal_depends_on_remaining_objects() {
     let inside = config("a");
     let outside = id("ConfigMap", Some("other"), "a");
     let withdrawn = || Withdrawn("ana may not impersonate it".to_owned());
-    let refused = |id: &ObjectId| Progress::new([free(id)], [kept(id, "ana may not delete it")]);
+    let refused =
+        |id: &ObjectId| RemovalProgress::new([free(id)], [kept(id, "ana may not delete it")]);
     let both = || {
-        Progress::new(
+        RemovalProgress::new(
             [free(&inside), held(&config("b"))],
             [kept(&inside, "ana may not delete it")],
         )
@@ -104,10 +105,10 @@ fn result_of_a_removal_depends_on_remaining_objects() {
     #[rustfmt::skip]
     let table = [
         // What is left, what is still going, account, authorization of the class; code, reason, retry.
-        (Progress::default(), vec![], Granted, "Requester", None),
-        (Progress::new([free(&inside)], []), vec![inside.clone()], Granted, "Requester", Some((failed, REMOVING, RetryPolicy::Soon))),
-        (Progress::new([held(&inside)], []), vec![], Granted, "Requester", Some((failed, REMOVING, RetryPolicy::Soon))),
-        (Progress::new([held(&inside)], []), vec![], withdrawn(), "Requester", Some((failed, REMOVING, RetryPolicy::Soon))),
+        (RemovalProgress::default(), vec![], Granted, "Requester", None),
+        (RemovalProgress::new([free(&inside)], []), vec![inside.clone()], Granted, "Requester", Some((failed, REMOVING, RetryPolicy::Soon))),
+        (RemovalProgress::new([held(&inside)], []), vec![], Granted, "Requester", Some((failed, REMOVING, RetryPolicy::Soon))),
+        (RemovalProgress::new([held(&inside)], []), vec![], withdrawn(), "Requester", Some((failed, REMOVING, RetryPolicy::Soon))),
         (refused(&inside), vec![], Granted, "Requester", Some((not_allowed, REFUSED, RetryPolicy::Slowly))),
         (refused(&inside), vec![], Granted, "Class", Some((not_allowed, REFUSED, RetryPolicy::Slowly))),
         (refused(&inside), vec![], withdrawn(), "Requester", Some((no_account, REFUSED, RetryPolicy::Slowly))),
@@ -132,7 +133,7 @@ fn result_of_a_removal_depends_on_remaining_objects() {
 fn prune_warns_about_remaining_objects_and_waits_only_for_deletions() {
     let (config, namespace) = (config("web"), namespace());
     let progress = |held_by: Vec<String>, kept| {
-        Progress::new([(config.clone(), held_by), free(&namespace)], kept)
+        RemovalProgress::new([(config.clone(), held_by), free(&namespace)], kept)
     };
     let refused = progress(vec![], vec![kept(&config, "ana may not delete it")]);
     assert_eq!(refused.unpruned(&[]), None);
@@ -151,7 +152,7 @@ fn prune_warns_about_remaining_objects_and_waits_only_for_deletions() {
     );
     assert!(waiting.prune_warnings(&[])[0].contains("waits for finalizers of other controllers"));
     // No other object waits for its deletion.
-    let last = Progress::new([free(&namespace)], []);
+    let last = RemovalProgress::new([free(&namespace)], []);
     let going = [namespace.clone()];
     assert_eq!(last.unpruned(&going), None);
     assert!(last.prune_warnings(&going).is_empty());

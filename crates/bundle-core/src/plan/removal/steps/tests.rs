@@ -21,9 +21,9 @@ fn observed(facts: &str) -> ObservedRemoval {
         has_finalizer: is('f'),
         is_orphan: is('o'),
         custom_resources: match (is('k'), is('d')) {
-            (true, _) => Handling::Orphan,
-            (_, true) => Handling::Delete,
-            _ => Handling::Refuse,
+            (true, _) => CustomResources::Orphan,
+            (_, true) => CustomResources::Delete,
+            _ => CustomResources::Refuse,
         },
         recorded: match (is('l'), is('e'), is('s')) {
             (true, ..) => RecordedObjects::Lost,
@@ -51,7 +51,7 @@ fn removal_steps_depend_on_observed_facts() {
     let accepted = |parts: &[&[RemovalStep]]| [&ACCEPT[..], &parts.concat()].concat();
     let empty = [&[ForgetReplacedNamespaces][..], &END].concat();
     let asks = accepted(&[&[FindObjects, FindDefinitionsInUse]]);
-    let refused = accepted(&[&[FindObjects, FindDefinitionsInUse, TellDefinitionsInUse]]);
+    let refused = accepted(&[&[FindObjects, FindDefinitionsInUse, ReportDefinitionsInUse]]);
     let whole = accepted(&[
         &[FindObjects, FindDefinitionsInUse, DeleteObjects],
         &NAMESPACES,
@@ -85,17 +85,17 @@ fn removal_steps_depend_on_observed_facts() {
         ("feo", empty.clone()),
         ("few", empty),
         // The inventory is lost.
-        ("fl", vec![TellInventoryLost]),
-        ("flk", vec![TellInventoryLost]),
-        ("flu", vec![TellInventoryLost]),
+        ("fl", vec![ReportInventoryLost]),
+        ("flk", vec![ReportInventoryLost]),
+        ("flu", vec![ReportInventoryLost]),
         ("flo", END.to_vec()),
         // Objects are recorded.
         ("fs", ACCEPT.to_vec()),
         ("fso", ACCEPT.to_vec()),
         ("fsd", ACCEPT.to_vec()),
         ("fsy", ACCEPT.to_vec()),
-        ("fsn", accepted(&[&[TellNoAccount]])),
-        ("fsnd", accepted(&[&[TellNoAccount]])),
+        ("fsn", accepted(&[&[ReportNoAccount]])),
+        ("fsnd", accepted(&[&[ReportNoAccount]])),
         ("fsu", asks.clone()),
         ("fsuk", asks),
         ("fsuy", refused),
@@ -104,12 +104,12 @@ fn removal_steps_depend_on_observed_facts() {
         ("fsuky", without_definitions),
         ("fsud", with_resources.clone()),
         ("fsudy", with_resources),
-        // As a ServiceAccount that may not be used nothing is let go; of the objects it is told why they stay.
+        // Without a usable ServiceAccount no object is released; each object gets a reason.
         ("fsw", withdrawn.clone()),
         ("fswk", withdrawn.clone()),
         ("fswy", withdrawn.clone()),
         ("fswd", withdrawn),
-        // The objects are to stay.
+        // The objects are orphaned.
         ("fsou", released.clone()),
         ("fsouy", released.clone()),
         ("fsoud", released),
@@ -174,13 +174,14 @@ fn every_plan_has_the_order_that_security_requires() {
         }
         let deletes = deletions.iter().any(|step| at(*step).is_some());
         assert!(!deletes || !observed.is_orphan, "{observed:?}");
-        // Nothing is done as a ServiceAccount that may not be used but the attempt to delete, which tells why each object stays.
+        // Without a usable ServiceAccount only the deletion is attempted, which returns the reason
+        // for each object.
         if observed.account == Some(Account::Withdrawn) {
             assert!(releases.iter().all(|step| at(*step).is_none()));
         }
-        // Custom resources of others are never lost unless the spec says so.
+        // Foreign custom resources are only deleted if the spec requires it.
         if at(DeleteObjects).is_some()
-            && observed.custom_resources != Handling::Delete
+            && observed.custom_resources != CustomResources::Delete
             && observed.account == Some(Account::Usable)
         {
             assert!(at(FindDefinitionsInUse) < at(DeleteObjects), "{observed:?}");

@@ -1,7 +1,7 @@
 //! Changes of field ownership before an apply: the requests, their users, and the result of
 //! rejections.
 
-use bundle_core::plan::consent::{Act, ActingAccount, ConsentRule};
+use bundle_core::plan::consent::{ActingAccount, ConsentRule, ObjectAction};
 use bundle_core::plan::decision::DecidedObjects;
 
 use super::*;
@@ -10,7 +10,7 @@ use super::*;
 pub(super) fn by_dry_run() -> TakenConsent {
     TakenConsent {
         rule: ConsentRule::new(None, ActingAccount::Granted, DecidedObjects::None),
-        act: Act::Install,
+        act: ObjectAction::Install,
     }
 }
 

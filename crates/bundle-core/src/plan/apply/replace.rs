@@ -1,0 +1,305 @@
+//! Replacement of objects with immutable fields: detection from the API server's response, and the
+//! policy that decides which objects an upgrade deletes and creates again.
+//! `webhook::reconcile::install` sends the requests.
+
+use crate::diagnostic::codes;
+use crate::object::ObjectId;
+
+use crate::plan::conditions::some_of;
+use crate::plan::jobs::is_job;
+pub use crate::review::deployment::ReplacePolicy;
+
+/// The annotation of an object in the content that overrides `spec.rollout.replace`.
+pub const ANNOTATION: &str = "core.rukpak.io/replace";
+/// Largest number of fields in a message.
+const FIELDS: usize = 5;
+
+impl ReplacePolicy {
+    /// Parses the annotation; `None` if the value is invalid.
+    pub fn parse(text: &str) -> Option<Self> {
+        match text {
+            "Always" => Some(Self::Always),
+            "IfCompleted" => Some(Self::IfCompleted),
+            "Never" => Some(Self::Never),
+            _ => None,
+        }
+    }
+
+    /// Returns true if an object of this kind is replaced in any of its states. Permissions for a
+    /// replacement are checked only for these objects.
+    pub fn may_replace(self, id: &ObjectId) -> bool {
+        [true, false]
+            .into_iter()
+            .any(|is_finished| self.decide(id, is_finished) == Replacement::Replace)
+    }
+
+    /// Decides about one object of which an immutable field changes.
+    pub fn decide(self, id: &ObjectId, is_finished: bool) -> Replacement {
+        let is_job = is_job(&id.group, &id.kind);
+        match self {
+            _ if is_protected(id) => Replacement::Keep(KeepReason::Protected),
+            Self::Always => Replacement::Replace,
+            Self::IfCompleted if is_job && is_finished => Replacement::Replace,
+            Self::IfCompleted if is_job => Replacement::Keep(KeepReason::Unfinished),
+            Self::IfCompleted | Self::Never => Replacement::Keep(KeepReason::NotAsked),
+        }
+    }
+}
+
+/// Decision on the replacement of an object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Replacement {
+    /// The object is replaced.
+    Replace,
+    /// The object is kept, and the upgrade fails.
+    Keep(KeepReason),
+}
+
+/// Reason why an object is not replaced.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KeepReason {
+    /// The Job is still running.
+    Unfinished,
+    /// Neither its annotation nor the spec requests a replacement.
+    NotAsked,
+    /// Its deletion would also delete data or other objects.
+    Protected,
+}
+
+impl KeepReason {
+    /// Returns the next step for the user.
+    pub fn next_step(self) -> String {
+        match self {
+            Self::Unfinished => format!(
+                "the Job has not finished and is replaced after that; to replace it now, annotate it with {ANNOTATION}: Always"
+            ),
+            Self::NotAsked => format!(
+                "to delete it and create it again, annotate it with {ANNOTATION}: Always or set spec.rollout.replace: Always"
+            ),
+            Self::Protected => {
+                "objects of this kind are never replaced; give it another name in the content"
+                    .to_owned()
+            }
+        }
+    }
+}
+
+/// Returns true for kinds whose deletion also deletes data or other objects.
+fn is_protected(id: &ObjectId) -> bool {
+    matches!(
+        (id.group.as_str(), id.kind.as_str()),
+        (
+            "",
+            "Namespace" | "PersistentVolumeClaim" | "PersistentVolume"
+        ) | ("apiextensions.k8s.io", "CustomResourceDefinition")
+    )
+}
+
+/// Cause in the `details` of a `Status`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Cause<'a> {
+    /// Reason, such as `FieldValueInvalid`.
+    pub reason: &'a str,
+    /// Path of the field.
+    pub field: &'a str,
+    /// Message. It may contain the whole value of the field.
+    pub message: &'a str,
+}
+
+/// Returns the immutable fields if a `Status` reports only changes of immutable fields; otherwise
+/// `None`.
+///
+/// Only the message of each cause shows that. Source: `ValidateImmutableField` of
+/// `k8s.io/apimachinery` ("field is immutable", also for Jobs and selectors) and
+/// `pkg/apis/{core,apps,rbac,storage}/validation` of Kubernetes.
+pub fn immutable_fields<'a>(
+    code: u16,
+    reason: &str,
+    causes: impl IntoIterator<Item = Cause<'a>>,
+) -> Option<Vec<&'a str>> {
+    if code != 422 || reason != "Invalid" {
+        return None;
+    }
+    let fields: Option<Vec<&str>> = causes
+        .into_iter()
+        .map(|cause| is_immutability(cause).then_some(cause.field))
+        .collect();
+    fields.filter(|fields| !fields.is_empty())
+}
+
+fn is_immutability(cause: Cause<'_>) -> bool {
+    let Cause {
+        reason,
+        field,
+        message,
+    } = cause;
+    match reason {
+        "FieldValueInvalid" => {
+            message.ends_with("field is immutable")
+                || message.ends_with("may not change once set")
+                || (field == "roleRef" && message.ends_with("cannot change roleRef"))
+        }
+        "FieldValueForbidden" => {
+            message.ends_with("field is immutable when `immutable` is set")
+                || (field == "spec"
+                    && message.contains("updates to statefulset spec for fields other than"))
+        }
+        _ => false,
+    }
+}
+
+/// Returns a message about an object with changed immutable fields. It omits the values, which the
+/// API server repeats.
+pub fn sentence(fields: &[&str], reason: KeepReason) -> String {
+    let mut fields = fields.to_vec();
+    fields.sort_unstable();
+    fields.dedup();
+    format!(
+        "{} cannot be changed while the object exists ({}): {}",
+        some_of(&fields, FIELDS),
+        codes::install::IMMUTABLE,
+        reason.next_step()
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id(group: &str, kind: &str) -> ObjectId {
+        ObjectId {
+            group: group.to_owned(),
+            version: "v1".to_owned(),
+            kind: kind.to_owned(),
+            namespace: None,
+            name: "a".to_owned(),
+        }
+    }
+
+    #[test]
+    fn replaces_by_policy_kind_and_state() {
+        use KeepReason::{NotAsked, Protected, Unfinished};
+        use ReplacePolicy::{Always, IfCompleted, Never};
+        let kept = Replacement::Keep;
+        for (policy, kind, finished, running) in [
+            (
+                Always,
+                id("batch", "Job"),
+                Replacement::Replace,
+                Replacement::Replace,
+            ),
+            (
+                Always,
+                id("apps", "StatefulSet"),
+                Replacement::Replace,
+                Replacement::Replace,
+            ),
+            (
+                Always,
+                id("", "Namespace"),
+                kept(Protected),
+                kept(Protected),
+            ),
+            (
+                Always,
+                id("", "PersistentVolumeClaim"),
+                kept(Protected),
+                kept(Protected),
+            ),
+            (
+                Always,
+                id("apiextensions.k8s.io", "CustomResourceDefinition"),
+                kept(Protected),
+                kept(Protected),
+            ),
+            (
+                IfCompleted,
+                id("batch", "Job"),
+                Replacement::Replace,
+                kept(Unfinished),
+            ),
+            (
+                IfCompleted,
+                id("apps", "StatefulSet"),
+                kept(NotAsked),
+                kept(NotAsked),
+            ),
+            (
+                IfCompleted,
+                id("", "Namespace"),
+                kept(Protected),
+                kept(Protected),
+            ),
+            (Never, id("batch", "Job"), kept(NotAsked), kept(NotAsked)),
+            (Never, id("", "Namespace"), kept(Protected), kept(Protected)),
+        ] {
+            assert_eq!(policy.decide(&kind, true), finished, "{policy:?} {kind}");
+            assert_eq!(policy.decide(&kind, false), running, "{policy:?} {kind}");
+            let may = finished == Replacement::Replace || running == Replacement::Replace;
+            assert_eq!(policy.may_replace(&kind), may, "{policy:?} {kind}");
+        }
+    }
+
+    #[test]
+    fn parses_only_exact_values_of_the_annotation() {
+        let read = ["Always", "IfCompleted", "Never", "always", "true", ""];
+        let read = read.map(ReplacePolicy::parse);
+        let [always, completed, never, ..] = read;
+        assert_eq!(always, Some(ReplacePolicy::Always));
+        assert_eq!(completed, Some(ReplacePolicy::IfCompleted));
+        assert_eq!(never, Some(ReplacePolicy::Never));
+        assert_eq!(read[3..], [None, None, None]);
+    }
+
+    #[test]
+    fn returns_immutable_fields_only_if_no_other_cause_is_reported() {
+        let cause = |reason, field, message| Cause {
+            reason,
+            field,
+            message,
+        };
+        let template = cause(
+            "FieldValueInvalid",
+            "spec.template",
+            "Invalid value: {\"metadata\":{}}: field is immutable",
+        );
+        let image = cause("FieldValueRequired", "spec.image", "Required value");
+        let data = cause(
+            "FieldValueForbidden",
+            "data",
+            "Forbidden: field is immutable when `immutable` is set",
+        );
+        let stateful = cause(
+            "FieldValueForbidden",
+            "spec",
+            "Forbidden: updates to statefulset spec for fields other than 'replicas' are forbidden",
+        );
+        let role = cause(
+            "FieldValueInvalid",
+            "roleRef",
+            "Invalid value: {}: cannot change roleRef",
+        );
+        for (causes, fields) in [
+            (vec![template], Some(vec!["spec.template"])),
+            (vec![data, role], Some(vec!["data", "roleRef"])),
+            (vec![stateful], Some(vec!["spec"])),
+            (vec![template, image], None),
+            (vec![image], None),
+            (vec![], None),
+        ] {
+            let found = immutable_fields(422, "Invalid", causes.clone());
+            assert_eq!(found, fields, "{causes:?}");
+            assert_eq!(immutable_fields(403, "Forbidden", causes), None);
+        }
+    }
+
+    #[test]
+    fn sentence_names_each_field_once_and_no_value() {
+        let text = sentence(&["spec.b", "spec.a", "spec.a"], KeepReason::NotAsked);
+        assert_eq!(
+            text,
+            "spec.a, spec.b cannot be changed while the object exists (BUNDLE-INSTALL-055): to delete it and create it again, annotate it with \
+             core.rukpak.io/replace: Always or set spec.rollout.replace: Always"
+        );
+    }
+}

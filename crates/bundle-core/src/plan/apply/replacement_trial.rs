@@ -1,0 +1,124 @@
+//! Dry run for the creation of an object that replaces an existing one ([`crate::plan::replace`]), while
+//! the former object still exists.
+
+use serde_json::Value;
+
+use crate::object::ObjectId;
+use crate::rights::concerns_rights;
+
+/// Removes node ports from a Service that the existing object `live` of the same name holds: they
+/// are not free until it is deleted. Other ports stay, because the dry run checks that they are
+/// free.
+///
+/// Cluster IPs also stay: a dry run does not check them. Sources:
+/// `pkg/registry/core/service/{portallocator,ipallocator}` of Kubernetes.
+pub fn remove_held_node_ports(id: &ObjectId, value: &mut Value, live: &Value) {
+    if !is_service(id) {
+        return;
+    }
+    let held = held(&live["spec"]);
+    let Some(spec) = value["spec"].as_object_mut() else {
+        return;
+    };
+    let is_held = |port: &Value| held.contains(&port);
+    if spec.get("healthCheckNodePort").is_some_and(is_held) {
+        spec.remove("healthCheckNodePort");
+    }
+    let ports = spec.get_mut("ports").and_then(Value::as_array_mut);
+    for port in ports.into_iter().flatten() {
+        if let Some(port) = port.as_object_mut()
+            && port.get("nodePort").is_some_and(is_held)
+        {
+            port.remove("nodePort");
+        }
+    }
+}
+
+/// Returns true if the API server rejects the dry run only because a quota is exhausted. The
+/// deletion of the former object frees its share.
+///
+/// Quotas are the last admission plugin, so all other plugins have accepted the request. Source:
+/// `AllOrderedPlugins` of Kubernetes' `pkg/kubeapiserver/options`.
+pub fn is_full_quota(message: &str) -> bool {
+    message.contains("is forbidden: exceeded quota: ") && !concerns_rights(message, false)
+}
+
+/// Returns true if the creation of an object of this kind depends on resources that the former
+/// object holds.
+pub fn is_service(id: &ObjectId) -> bool {
+    (id.group.as_str(), id.kind.as_str()) == ("", "Service")
+}
+
+/// Returns the node ports of a Service.
+fn held(spec: &Value) -> Vec<&Value> {
+    let ports = spec["ports"].as_array().into_iter().flatten();
+    let ports = ports.map(|port| &port["nodePort"]);
+    ports
+        .chain([&spec["healthCheckNodePort"]])
+        .filter(|port| port.is_u64())
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn id(kind: &str) -> ObjectId {
+        ObjectId {
+            group: String::new(),
+            version: "v1".to_owned(),
+            kind: kind.to_owned(),
+            namespace: Some("a".to_owned()),
+            name: "web".to_owned(),
+        }
+    }
+
+    fn tried(spec: &Value) -> Value {
+        let live = json!({"spec": {
+            "clusterIP": "10.96.0.7", "healthCheckNodePort": 32000,
+            "ports": [{"port": 80, "nodePort": 30080}, {"port": 443}],
+        }});
+        let mut value = json!({ "spec": spec });
+        remove_held_node_ports(&id("Service"), &mut value, &live);
+        value["spec"].take()
+    }
+
+    #[test]
+    fn removes_only_node_ports_that_the_former_service_holds() {
+        let spec =
+            json!({"ports": [{"port": 8080, "nodePort": 30080}, {"port": 443, "nodePort": 30443}]});
+        let expected = json!({"ports": [{"port": 8080}, {"port": 443, "nodePort": 30443}]});
+        assert_eq!(tried(&spec), expected);
+        assert_eq!(tried(&json!({"healthCheckNodePort": 32000})), json!({}));
+        for others in [
+            json!({"healthCheckNodePort": 32001}),
+            json!({"clusterIP": "10.96.0.7", "ports": [{"port": 80}]}),
+            json!({"type": "ExternalName", "externalName": "example.com"}),
+        ] {
+            assert_eq!(tried(&others), others);
+        }
+    }
+
+    #[test]
+    fn accepts_only_rejections_by_quotas() {
+        let quota = "services \"web-0000000a\" is forbidden: exceeded quota: one, requested: services=1, used: services=1, limited: services=1";
+        assert!(is_full_quota(quota));
+        for other in [
+            "admission webhook \"a.b.c\" denied the request: is forbidden: exceeded quota: x",
+            "services \"web\" is forbidden: ValidatingAdmissionPolicy 'a' with binding 'b' denied request: exceeded quota: x",
+            "services is forbidden: User \"ana\" cannot create resource \"services\"",
+        ] {
+            assert!(!is_full_quota(other), "{other}");
+        }
+    }
+
+    #[test]
+    fn other_kinds_are_unchanged() {
+        let value = json!({"spec": {"healthCheckNodePort": 32000}});
+        let mut other = value.clone();
+        remove_held_node_ports(&id("ConfigMap"), &mut other, &value);
+        assert_eq!(other, value);
+    }
+}

@@ -1,0 +1,195 @@
+//! Decisions of ProvisionerClasses: the class and the terms under which content was admitted for
+//! installation, and the objects that the decision covers. A decision of one class, or of earlier
+//! terms of a class, has no effect under another. Decisions are stored in the inventory
+//! ([`crate::plan::inventory::InstallationRecord`]).
+
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use crate::object::ObjectId;
+use crate::policy::ClassSignatures;
+use crate::reference::Digest;
+use crate::review::class::{Approval, Authorization, Class};
+
+/// Class and terms of a decision.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Decider {
+    /// Name of the ProvisionerClass.
+    class: String,
+    /// Uid of the class.
+    uid: String,
+    /// Digest of the fields of the class that restrict content and requesters.
+    terms: Digest,
+    /// [`approval_terms`](crate::review::approval_terms) of the BundleDeployment, if the class
+    /// requires approval.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    approved: Option<Digest>,
+}
+
+impl Decider {
+    /// Returns the decider for `class` and a BundleDeployment with these approval terms.
+    pub fn new(class: &Class, approval_terms: &Digest) -> Self {
+        let account = class.service_account.as_ref();
+        let terms = json!({
+            "authorization": class.authorization == Authorization::Class,
+            "approval": match class.approval {
+                Approval::None => "None",
+                Approval::ByAnyone => "ByAnyone",
+                Approval::ByAnotherPerson => "ByAnotherPerson",
+            },
+            "signatures": class.signatures == ClassSignatures::Required,
+            "sources": [
+                json!(class.source_types),
+                json!(class.source_hosts),
+                json!(class.private_addresses),
+            ],
+            "targets": [json!(class.namespaces), json!(class.cluster_scoped)],
+            "serviceAccount": account.map(|account| format!("{}/{}", account.namespace, account.name)),
+        });
+        Self {
+            class: class.name.clone(),
+            uid: class.uid.clone(),
+            terms: Digest::of(terms.to_string().as_bytes()),
+            approved: (class.approval != Approval::None).then(|| approval_terms.clone()),
+        }
+    }
+}
+
+/// Decision about one content.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Decision {
+    /// Content, ServiceAccount and namespace, as in the first part of
+    /// [`crate::plan::inventory::Inventory::installation`].
+    content: String,
+    /// `None` if an earlier version of this project installed the content and recorded no decider.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    by: Option<Decider>,
+}
+
+impl Decision {
+    fn is_by(&self, by: &Decider) -> bool {
+        self.by.as_ref() == Some(by)
+    }
+}
+
+/// Decisions about the content of one BundleDeployment. Empty in inventories of earlier versions of
+/// this project.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Decisions {
+    /// Newest last: the decision about the installed content, one by another decider since then,
+    /// and the decision about the content whose installation started last.
+    #[serde(default)]
+    of_content: Vec<Decision>,
+    /// Keys of recorded objects that are not part of the installed content, from content that
+    /// another decider admitted.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    leftovers: BTreeSet<String>,
+}
+
+/// Objects that the current class decided about.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum DecidedObjects {
+    /// No objects.
+    #[default]
+    None,
+    /// All objects except those with these keys.
+    AllBut(BTreeSet<String>),
+}
+
+impl DecidedObjects {
+    /// All objects.
+    pub const ALL: Self = Self::AllBut(BTreeSet::new());
+
+    /// Returns `true` if the class decided about the object.
+    pub fn has(&self, id: &ObjectId) -> bool {
+        match self {
+            Self::None => false,
+            Self::AllBut(others) => others.is_empty() || !others.contains(&id.to_string()),
+        }
+    }
+}
+
+impl Decisions {
+    /// Returns true if no decision is recorded.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Returns `true` if `by` decided about `content`.
+    pub fn is_decided(&self, content: &str, by: &Decider) -> bool {
+        let mut of_content = self.of_content.iter();
+        of_content.any(|decision| decision.content == content && decision.is_by(by))
+    }
+
+    /// Returns the recorded objects that `by` decided about.
+    pub fn objects(&self, by: &Decider) -> DecidedObjects {
+        let is_decided = !self.of_content.is_empty()
+            && self.of_content.iter().all(|decision| decision.is_by(by));
+        if is_decided {
+            DecidedObjects::AllBut(self.leftovers.clone())
+        } else {
+            DecidedObjects::None
+        }
+    }
+
+    /// Records that `by` decided about `content`, before its first object is applied. `installed`
+    /// is the completely installed content; `has_objects` is true if the inventory records any
+    /// object.
+    pub fn begin(
+        &mut self,
+        content: &str,
+        by: &Decider,
+        installed: Option<&str>,
+        has_objects: bool,
+    ) {
+        if self.of_content.is_empty() && has_objects {
+            self.of_content.push(Decision {
+                content: installed.unwrap_or_default().to_owned(),
+                by: None,
+            });
+        }
+        let (mut kept, others): (Vec<_>, Vec<_>) = std::mem::take(&mut self.of_content)
+            .into_iter()
+            .partition(|decision| {
+                Some(decision.content.as_str()) == installed && decision.content != content
+            });
+        // One of them shows that not all objects have the same decider.
+        let other = others.into_iter().find(|decision| !decision.is_by(by));
+        kept.extend(other);
+        kept.push(Decision {
+            content: content.to_owned(),
+            by: Some(by.clone()),
+        });
+        self.of_content = kept;
+    }
+
+    /// Records that `content` of the decider `by` is installed completely. `inventory` has the keys
+    /// of all recorded objects, and `wanted` those of the content.
+    pub fn conclude<'k>(
+        &mut self,
+        content: &str,
+        by: &Decider,
+        inventory: impl Iterator<Item = &'k str>,
+        wanted: &BTreeSet<&str>,
+    ) {
+        let all = self.of_content.is_empty()
+            || self.of_content.iter().any(|decision| !decision.is_by(by));
+        self.leftovers = inventory
+            .filter(|key| !wanted.contains(key))
+            .filter(|key| all || self.leftovers.contains(*key))
+            .map(str::to_owned)
+            .collect();
+        self.of_content = vec![Decision {
+            content: content.to_owned(),
+            by: Some(by.clone()),
+        }];
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,243 @@
+//! Plan of an apply: rounds of at most [`ROUND`] objects of one phase. An installation can last
+//! minutes, and permissions may change meanwhile. Between rounds, all checks whose results are too
+//! old are repeated.
+
+use std::collections::BTreeSet;
+
+use crate::plan::phases::Phase;
+use crate::review::Class;
+
+/// Largest number of objects in one round.
+pub const ROUND: usize = 100;
+
+/// Step of one round.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum RoundStep {
+    /// Watch all kinds of the content. Kinds that the content defines are served by now.
+    WatchAll,
+    /// Check that the basis of the installation still holds.
+    CheckBasis,
+    /// Check the approval again.
+    CheckApproval,
+    /// Check the requesters' permissions for the rest of the installation again, and record the
+    /// planned writes.
+    Authorize,
+    /// Delete the objects of the round that must be replaced.
+    Replace,
+    /// Dry-run those applies of the round as the requesters that depend on earlier phases.
+    Try,
+    /// Check that the namespaces of the round are the same as at the permission check.
+    CheckNamespaces,
+    /// Apply the objects of the round, and record them.
+    Apply,
+}
+
+/// Facts of a round.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ObservedRound {
+    /// Phase of the next objects; `None` if all are applied.
+    pub phase: Option<Phase>,
+    /// True if all kinds of the content are watched.
+    pub is_watched: bool,
+    /// True if the result of the permission check is too old for a write.
+    pub is_authorization_old: bool,
+    /// Completed steps of this round.
+    pub done: BTreeSet<RoundStep>,
+}
+
+impl ObservedRound {
+    /// Returns the remaining steps of this round, in order. A step runs only if all earlier steps
+    /// succeeded.
+    pub fn steps(&self) -> Vec<RoundStep> {
+        let mut steps = Vec::new();
+        if !self.is_watched && self.phase.is_none_or(|phase| phase > Phase::Crds) {
+            steps.push(RoundStep::WatchAll);
+        }
+        if self.phase.is_some() {
+            // The first write of a round is a replacement.
+            if self.is_authorization_old && !self.done.contains(&RoundStep::Replace) {
+                steps.extend([
+                    RoundStep::CheckBasis,
+                    RoundStep::CheckApproval,
+                    RoundStep::Authorize,
+                ]);
+            }
+            steps.extend([
+                RoundStep::Replace,
+                RoundStep::Try,
+                RoundStep::CheckNamespaces,
+                RoundStep::Apply,
+            ]);
+        }
+        steps.retain(|step| !self.done.contains(step));
+        steps
+    }
+}
+
+/// Returns the number of objects in the next round: objects of the first phase. `phases` are those
+/// of the remaining objects, in order.
+pub fn round(phases: impl IntoIterator<Item = Phase>) -> usize {
+    let mut phases = phases.into_iter().peekable();
+    let first = phases.peek().copied();
+    phases
+        .take_while(|phase| Some(*phase) == first)
+        .take(ROUND)
+        .count()
+}
+
+/// Facts on which an installation is based, and that may change while it runs.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Basis<'a> {
+    /// Uid of the BundleDeployment.
+    pub uid: Option<&'a str>,
+    /// Generation of the BundleDeployment.
+    pub generation: Option<i64>,
+    /// True if the BundleDeployment is being deleted.
+    pub is_deleted: bool,
+    /// Class; `None` if it does not exist, is invalid or belongs to another provisioner.
+    pub class: Option<&'a Class>,
+}
+
+impl Basis<'_> {
+    /// Returns true if an installation with this basis may continue with the facts `now`; `None` if
+    /// the BundleDeployment does not exist any more.
+    pub fn still_holds(&self, now: Option<&Self>) -> bool {
+        now.is_some_and(|now| self == now && !now.is_deleted && now.class.is_some())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::RoundStep::*;
+    use super::*;
+
+    fn observed(
+        phase: Option<Phase>,
+        is_watched: bool,
+        is_authorization_old: bool,
+    ) -> ObservedRound {
+        ObservedRound {
+            phase,
+            is_watched,
+            is_authorization_old,
+            done: BTreeSet::new(),
+        }
+    }
+
+    #[test]
+    fn steps_of_a_round_depend_on_phase_watches_and_age_of_the_permission_check() {
+        let writes = vec![Replace, Try, CheckNamespaces, Apply];
+        let asks = vec![CheckBasis, CheckApproval, Authorize];
+        let early = Some(Phase::Configuration);
+        for (phase, is_watched, is_old, expected) in [
+            (None, true, false, vec![]),
+            (None, true, true, vec![]),
+            (None, false, false, vec![WatchAll]),
+            (None, false, true, vec![WatchAll]),
+            (early, false, false, writes.clone()),
+            (early, true, false, writes.clone()),
+            (Some(Phase::Crds), false, false, writes.clone()),
+            (early, false, true, [asks.clone(), writes.clone()].concat()),
+            (
+                Some(Phase::Crds),
+                false,
+                true,
+                [asks.clone(), writes.clone()].concat(),
+            ),
+            (
+                Some(Phase::Roles),
+                false,
+                false,
+                [vec![WatchAll], writes.clone()].concat(),
+            ),
+            (
+                Some(Phase::Deploy),
+                false,
+                true,
+                [vec![WatchAll], asks.clone(), writes.clone()].concat(),
+            ),
+            (Some(Phase::Deploy), true, false, writes.clone()),
+            (Some(Phase::Admission), true, true, [asks, writes].concat()),
+        ] {
+            let found = observed(phase, is_watched, is_old).steps();
+            assert_eq!(found, expected, "{phase:?} {is_watched} {is_old}");
+        }
+    }
+
+    #[test]
+    fn permission_check_that_expires_within_a_round_is_repeated_before_the_next_round() {
+        let mut round = observed(Some(Phase::Deploy), true, false);
+        round.done.insert(Replace);
+        round.is_authorization_old = true;
+        assert_eq!(round.steps(), [Try, CheckNamespaces, Apply]);
+        let mut asked = observed(Some(Phase::Deploy), true, true);
+        asked.done.extend([CheckBasis, CheckApproval, Authorize]);
+        assert_eq!(asked.steps(), [Replace, Try, CheckNamespaces, Apply]);
+    }
+
+    #[test]
+    fn round_ends_with_its_phase_or_at_the_object_limit() {
+        use Phase::{Deploy, Namespaces};
+        assert_eq!(round([]), 0);
+        assert_eq!(round([Namespaces, Namespaces, Deploy]), 2);
+        assert_eq!(round(std::iter::repeat_n(Deploy, ROUND + 1)), ROUND);
+    }
+
+    #[test]
+    fn installation_continues_only_while_deployment_and_class_are_unchanged() {
+        let class = |name| {
+            let spec = json!({"provisioner": "core.rukpak.io/plain"});
+            Class::parse(name, &spec).unwrap()
+        };
+        let (plain, other) = (class("plain"), class("other"));
+        let begun = Basis {
+            uid: Some("u-1"),
+            generation: Some(3),
+            is_deleted: false,
+            class: Some(&plain),
+        };
+        let uid = Some("u-2");
+        for (now, expected) in [
+            (Some(begun), true),
+            (None, false),
+            (Some(Basis { uid, ..begun }), false),
+            (
+                Some(Basis {
+                    generation: Some(4),
+                    ..begun
+                }),
+                false,
+            ),
+            (
+                Some(Basis {
+                    is_deleted: true,
+                    ..begun
+                }),
+                false,
+            ),
+            (
+                Some(Basis {
+                    class: Some(&other),
+                    ..begun
+                }),
+                false,
+            ),
+            (
+                Some(Basis {
+                    class: None,
+                    ..begun
+                }),
+                false,
+            ),
+        ] {
+            assert_eq!(begun.still_holds(now.as_ref()), expected, "{now:?}");
+        }
+        let gone = Basis {
+            class: None,
+            ..begun
+        };
+        assert!(!gone.still_holds(Some(&gone)));
+    }
+}

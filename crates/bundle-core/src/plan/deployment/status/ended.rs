@@ -1,0 +1,64 @@
+//! Conditions of a BundleDeployment without an installation: it was not admitted, its class is
+//! missing, or it is being deleted.
+
+use bundle_api::names::condition;
+
+use super::NOT_LOOKED_AT;
+use crate::plan::conditions::{ConditionChange, State};
+use crate::plan::removal::REMOVING;
+
+/// Returns the conditions of an object that was written while admission was off, or that cannot be
+/// read. `is_installed` is true if its status reports installed content.
+pub fn not_admitted(reason: &str, message: &str, is_installed: bool) -> Vec<ConditionChange> {
+    let mut conditions = vec![ConditionChange::new(
+        condition::HAS_VALID_BUNDLE,
+        State::Unknown,
+        reason,
+        message,
+    )];
+    if !is_installed {
+        conditions.push(ConditionChange::new(
+            condition::INSTALLED,
+            State::False,
+            reason,
+            message,
+        ));
+    }
+    for kind in [condition::AUTHORIZED, condition::APPROVED] {
+        let change = ConditionChange::default(kind, State::Unknown, reason, NOT_LOOKED_AT);
+        conditions.push(change);
+    }
+    conditions.extend(stopped(reason, message));
+    conditions
+}
+
+/// Returns the conditions of an object whose class does not exist or cannot be read. Installed
+/// content stays.
+pub fn class_missing(reason: &str, message: &str) -> Vec<ConditionChange> {
+    stopped(reason, message)
+}
+
+fn stopped(reason: &str, message: &str) -> Vec<ConditionChange> {
+    let unknown =
+        |kind| ConditionChange::new(kind, State::Unknown, reason, NOT_LOOKED_AT.to_owned());
+    let stopped = |kind| ConditionChange::new(kind, State::False, reason, message);
+    vec![
+        unknown(condition::HEALTHY),
+        unknown(condition::DRIFTED),
+        stopped(condition::PROGRESSING),
+        stopped(condition::READY),
+    ]
+}
+
+/// Returns the conditions of an object whose deletion is not complete.
+pub fn removing(reason: &str, message: &str) -> Vec<ConditionChange> {
+    let progressing = if reason == REMOVING {
+        State::True
+    } else {
+        State::False
+    };
+    vec![
+        ConditionChange::new(condition::PROGRESSING, progressing, reason, message),
+        ConditionChange::new(condition::READY, State::False, reason, message),
+    ]
+}

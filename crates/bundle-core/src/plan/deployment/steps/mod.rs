@@ -1,0 +1,250 @@
+//! Plan of a reconcile of a BundleDeployment: its remaining steps in order, computed from the
+//! observed facts. The outcome of a step can change the plan, so it is computed again after each
+//! step. Clients can show the same plan. The steps are executed in webhook::reconcile; `status`
+//! computes the conditions.
+
+use std::collections::BTreeSet;
+
+/// Content whose objects are applied, as far as this process knows. Unknown after a restart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub enum AppliedContent {
+    /// Unknown.
+    #[default]
+    Unknown,
+    /// Other content, or the same content with other settings.
+    Other,
+    /// The wanted content, with the settings of the spec.
+    Wanted,
+}
+
+/// Step of an installation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum InstallStep {
+    /// Report the error of the last attempt, which is not repeated yet.
+    ReportHeldError,
+    /// Compare the content with the content that was installed from the same template.
+    CheckContent,
+    /// Read the content, and render its objects.
+    Render,
+    /// Check that the objects are inside the targets of the class.
+    CheckTargets,
+    /// Check the approval, if the class requires one.
+    CheckApproval,
+    /// Check that the class allows the source.
+    CheckSource,
+    /// Verify the signatures of the content against the current policies.
+    Verify,
+    /// Check the requesters' permissions for the installation, by access reviews and dry runs.
+    Authorize,
+    /// Check the requesters' permissions again, because the last result is too old for a write.
+    Reauthorize,
+    /// Check that spec, class and policies are unchanged since the decision, and check the approval
+    /// again.
+    CheckBasisOfDecision,
+    /// Record that the class, with its current terms, decided about content that is already
+    /// installed.
+    RecordDecision,
+    /// Watch the kinds of the content that are already served.
+    Watch,
+    /// Read each object. Objects that differ from the content have drifted.
+    FindDrift,
+    /// Compare the objects with the fingerprints that were recorded after the last apply.
+    Compare,
+    /// Use the recorded fingerprints as the state of the objects.
+    UseRecordedState,
+    /// Check spec, class, policies and approval immediately before the first write, even if the
+    /// permission check is recent: a slow registry can delay the steps before it.
+    CheckBasis,
+    /// Record the objects, then apply them phase by phase. Phases after Namespaces and
+    /// CustomResourceDefinitions start once those are established.
+    Apply,
+    /// Delete recorded objects that are not part of the content.
+    Prune,
+    /// Record that the content is installed.
+    RecordInstalled,
+    /// Watch all kinds of the content, and stop all other watches.
+    WatchAll,
+}
+
+/// Step of the maintenance of installed content.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum MaintenanceStep {
+    /// Report the approval of the content. It has no other effect.
+    ReportApproval,
+    /// Restore drift from the wanted content, and check health.
+    Maintain,
+    /// Restore the objects that an interrupted installation applied to the new content, and all
+    /// others to the previously installed content.
+    MaintainPartial,
+    /// Restore drift from the previously installed content.
+    MaintainPrevious,
+    /// Check, if it is due, that the requesters still have the permissions for the installation.
+    CheckPermissions,
+    /// Delete Bundles that are no longer needed.
+    DeleteOldBundles,
+}
+
+/// Facts of a reconcile, known after class, requesters, inventory and the Bundle of the template
+/// are read.
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a fact of its own, and every combination has a plan"
+)]
+pub struct ObservedDeployment {
+    /// `spec.paused`.
+    pub is_paused: bool,
+    /// True if `spec.drift.mode` is `Correct`.
+    pub corrects_drift: bool,
+    /// True if the Bundle of the template is unpacked.
+    pub is_unpacked: bool,
+    /// Applied content at the start of the reconcile.
+    pub in_place: AppliedContent,
+    /// True if the inventory recorded at the start that the wanted content was installed
+    /// completely, by the same ServiceAccount and into the same namespace.
+    pub is_installed: bool,
+    /// True if the inventory recorded at the start an installation that is not complete.
+    pub is_unfinished: bool,
+    /// True if the inventory recorded at the start that the class, with its current terms, decided
+    /// about the wanted content.
+    pub is_decided: bool,
+    /// True if the inventory recorded at the start the Bundle of the template as installed.
+    pub is_active: bool,
+    /// True if the same attempt failed before and is not due yet.
+    pub is_held: bool,
+    /// Result of [`InstallStep::Compare`].
+    pub is_as_recorded: Option<bool>,
+    /// True if the result of [`InstallStep::Authorize`] is too old for a write.
+    pub is_authorization_old: bool,
+    /// Completed steps of this reconcile.
+    pub done: BTreeSet<InstallStep>,
+}
+
+/// Facts that are known after the steps of [`ObservedDeployment::installation`] succeeded or one failed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Outcome {
+    /// True if the wanted content is applied completely.
+    pub is_in_place: bool,
+    /// True if an installation ended before all objects were applied.
+    pub is_partly_applied: bool,
+    /// True if this reconcile changed the cluster to apply the content.
+    pub has_changed: bool,
+}
+
+/// Steps after the apply.
+const COMPLETION: [InstallStep; 3] = [
+    InstallStep::Prune,
+    InstallStep::RecordInstalled,
+    InstallStep::WatchAll,
+];
+
+impl ObservedDeployment {
+    /// Returns true if the wanted content is completely installed, decided and recorded.
+    fn is_recorded(&self) -> bool {
+        self.is_installed && self.is_decided && self.is_active && !self.is_unfinished
+    }
+
+    /// Returns true if the content was never installed, or if the class, with its current terms,
+    /// has not decided about it.
+    pub fn is_first(&self) -> bool {
+        !self.is_decided || !self.is_installed
+    }
+
+    /// Returns the remaining steps until the wanted content is applied. A step runs only if all
+    /// earlier steps succeeded. The list ends with [`InstallStep::Compare`] if the following steps
+    /// depend on its result.
+    pub fn installation(&self) -> Vec<InstallStep> {
+        let mut steps = self.whole_installation();
+        steps.retain(|step| !self.done.contains(step));
+        steps
+    }
+
+    fn whole_installation(&self) -> Vec<InstallStep> {
+        let is_in_place = self.in_place == AppliedContent::Wanted;
+        if !self.is_unpacked || self.is_paused || (is_in_place && self.is_recorded()) {
+            return Vec::new();
+        }
+        if self.is_held {
+            return vec![InstallStep::ReportHeldError];
+        }
+        let mut steps = vec![InstallStep::CheckContent, InstallStep::Render];
+        if is_in_place && self.is_decided {
+            // The last attempt failed after the apply. Permissions may have been withdrawn since.
+            steps.push(InstallStep::Authorize);
+            steps.extend(COMPLETION);
+            return steps;
+        }
+        // A registry can respond slowly, so it is contacted before the permission check.
+        steps.extend([InstallStep::CheckTargets, InstallStep::CheckApproval]);
+        if self.is_first() {
+            steps.extend([
+                InstallStep::CheckSource,
+                InstallStep::Verify,
+                InstallStep::Authorize,
+            ]);
+            if self.is_installed {
+                steps.extend([
+                    InstallStep::CheckBasisOfDecision,
+                    InstallStep::RecordDecision,
+                ]);
+                if is_in_place {
+                    if self.is_unfinished {
+                        steps.extend(COMPLETION);
+                    }
+                    return steps;
+                }
+            }
+        }
+        steps.push(InstallStep::Watch);
+        // Objects of an interrupted installation are not compared with the recorded content.
+        if self.in_place == AppliedContent::Unknown && self.is_installed && !self.is_unfinished {
+            if !self.corrects_drift {
+                steps.push(InstallStep::FindDrift);
+                return steps;
+            }
+            steps.push(InstallStep::Compare);
+            match self.is_as_recorded {
+                None => return steps,
+                Some(true) => {
+                    steps.push(InstallStep::UseRecordedState);
+                    return steps;
+                }
+                Some(false) => {}
+            }
+        }
+        if !self.is_first() {
+            steps.push(InstallStep::Authorize);
+        } else if self.is_authorization_old && !self.done.contains(&InstallStep::Apply) {
+            steps.push(InstallStep::Reauthorize);
+        }
+        steps.extend([InstallStep::CheckBasis, InstallStep::Apply]);
+        steps.extend(COMPLETION);
+        steps
+    }
+}
+
+impl Outcome {
+    /// Returns the steps after the installation. [`MaintenanceStep::CheckPermissions`] runs only if all
+    /// earlier steps succeeded.
+    pub fn maintenance(self) -> Vec<MaintenanceStep> {
+        let keep = if self.is_in_place {
+            MaintenanceStep::Maintain
+        } else if self.is_partly_applied {
+            MaintenanceStep::MaintainPartial
+        } else {
+            // While new content is not applied, the previous content is maintained.
+            MaintenanceStep::MaintainPrevious
+        };
+        let mut steps = vec![MaintenanceStep::ReportApproval, keep];
+        if self.is_in_place {
+            steps.push(MaintenanceStep::CheckPermissions);
+        }
+        if self.has_changed || !self.is_in_place {
+            steps.push(MaintenanceStep::DeleteOldBundles);
+        }
+        steps
+    }
+}
+
+#[cfg(test)]
+mod tests;

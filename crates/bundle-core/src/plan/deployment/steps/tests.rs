@@ -1,0 +1,365 @@
+//! Truth tables: what is known, and the steps that follow.
+
+use super::*;
+use InstallStep::*;
+use MaintenanceStep::*;
+
+const BEGIN: [InstallStep; 2] = [CheckContent, Render];
+const ASK: [InstallStep; 2] = [CheckTargets, CheckApproval];
+const FIRST: [InstallStep; 3] = [CheckSource, Verify, Authorize];
+const DECISION: [InstallStep; 2] = [CheckBasisOfDecision, RecordDecision];
+const INSTALL: [InstallStep; 5] = [CheckBasis, Apply, Prune, RecordInstalled, WatchAll];
+
+/// Facts in short: `u`npacked, `p`aused, `c`orrects drift, `w`anted or `o`ther content in place, `i`nstalled, `d`ecided, `a`ctive, `h`eld, un`f`inished, old `t`ime of the
+/// authorization, as recorded `y`es or `n`o.
+fn observed(facts: &str) -> ObservedDeployment {
+    let is = |fact| facts.contains(fact);
+    ObservedDeployment {
+        is_paused: is('p'),
+        corrects_drift: is('c'),
+        is_unpacked: is('u'),
+        in_place: match (is('w'), is('o')) {
+            (true, _) => AppliedContent::Wanted,
+            (_, true) => AppliedContent::Other,
+            _ => AppliedContent::Unknown,
+        },
+        is_installed: is('i'),
+        is_decided: is('d'),
+        is_active: is('a'),
+        is_held: is('h'),
+        is_unfinished: is('f'),
+        is_as_recorded: match (is('y'), is('n')) {
+            (true, _) => Some(true),
+            (_, true) => Some(false),
+            _ => None,
+        },
+        is_authorization_old: is('t'),
+        done: BTreeSet::new(),
+    }
+}
+
+fn steps(parts: &[&[InstallStep]]) -> Vec<InstallStep> {
+    parts.concat()
+}
+
+#[test]
+fn installation_steps_depend_on_observed_facts() {
+    let all = steps(&[&BEGIN, &ASK, &FIRST, &[Watch], &INSTALL]);
+    let again = steps(&[&BEGIN, &ASK, &[Watch, Authorize], &INSTALL]);
+    let found_again = steps(&[&BEGIN, &ASK, &[Watch, Compare]]);
+    for (facts, expected) in [
+        // Nothing is known of the content, or nothing is to be done.
+        ("", vec![]),
+        ("c", vec![]),
+        ("h", vec![]),
+        ("w", vec![]),
+        ("id", vec![]),
+        ("wida", vec![]),
+        ("p", vec![]),
+        ("up", vec![]),
+        ("upc", vec![]),
+        ("upida", vec![]),
+        ("upo", vec![]),
+        ("uph", vec![]),
+        ("upw", vec![]),
+        ("uwida", vec![]),
+        ("ucwida", vec![]),
+        ("uwidah", vec![]),
+        ("uwidat", vec![]),
+        // The first installation, with nothing or other content in place.
+        ("u", all.clone()),
+        ("uc", all.clone()),
+        ("ud", all.clone()),
+        ("ua", all.clone()),
+        ("uo", all.clone()),
+        ("uoc", all.clone()),
+        ("uod", all.clone()),
+        ("uoa", all.clone()),
+        ("uy", all.clone()),
+        ("un", all.clone()),
+        (
+            "ut",
+            steps(&[&BEGIN, &ASK, &FIRST, &[Watch, Reauthorize], &INSTALL]),
+        ),
+        (
+            "uot",
+            steps(&[&BEGIN, &ASK, &FIRST, &[Watch, Reauthorize], &INSTALL]),
+        ),
+        // An attempt that failed is not repeated yet.
+        ("uh", vec![ReportHeldError]),
+        ("uch", vec![ReportHeldError]),
+        ("uoh", vec![ReportHeldError]),
+        ("uidah", vec![ReportHeldError]),
+        ("uwh", vec![ReportHeldError]),
+        ("uwidh", vec![ReportHeldError]),
+        // Settings have changed, or the former content is wanted again: it is installed and decided.
+        ("uoid", again.clone()),
+        ("uoida", again.clone()),
+        ("uoidc", again.clone()),
+        ("uoidt", again.clone()),
+        ("uoidn", again.clone()),
+        // After a restart.
+        ("uidac", found_again.clone()),
+        ("uidc", found_again.clone()),
+        ("uidact", found_again.clone()),
+        (
+            "uidacy",
+            steps(&[&BEGIN, &ASK, &[Watch, Compare, UseRecordedState]]),
+        ),
+        (
+            "uidacn",
+            steps(&[&BEGIN, &ASK, &[Watch, Compare, Authorize], &INSTALL]),
+        ),
+        ("uida", steps(&[&BEGIN, &ASK, &[Watch, FindDrift]])),
+        ("uid", steps(&[&BEGIN, &ASK, &[Watch, FindDrift]])),
+        ("uidan", steps(&[&BEGIN, &ASK, &[Watch, FindDrift]])),
+        // Another class, or the same with other terms, allows what is installed.
+        ("uwi", steps(&[&BEGIN, &ASK, &FIRST, &DECISION])),
+        ("uwia", steps(&[&BEGIN, &ASK, &FIRST, &DECISION])),
+        ("uwiac", steps(&[&BEGIN, &ASK, &FIRST, &DECISION])),
+        (
+            "uiac",
+            steps(&[&BEGIN, &ASK, &FIRST, &DECISION, &[Watch, Compare]]),
+        ),
+        (
+            "uiacy",
+            steps(&[
+                &BEGIN,
+                &ASK,
+                &FIRST,
+                &DECISION,
+                &[Watch, Compare, UseRecordedState],
+            ]),
+        ),
+        (
+            "uiacn",
+            steps(&[&BEGIN, &ASK, &FIRST, &DECISION, &[Watch, Compare], &INSTALL]),
+        ),
+        (
+            "uiacnt",
+            steps(&[
+                &BEGIN,
+                &ASK,
+                &FIRST,
+                &DECISION,
+                &[Watch, Compare, Reauthorize],
+                &INSTALL,
+            ]),
+        ),
+        (
+            "uia",
+            steps(&[&BEGIN, &ASK, &FIRST, &DECISION, &[Watch, FindDrift]]),
+        ),
+        (
+            "uoi",
+            steps(&[&BEGIN, &ASK, &FIRST, &DECISION, &[Watch], &INSTALL]),
+        ),
+        // The last time it went wrong after everything had been applied.
+        (
+            "uwd",
+            steps(&[&BEGIN, &[Authorize, Prune, RecordInstalled, WatchAll]]),
+        ),
+        (
+            "uwda",
+            steps(&[&BEGIN, &[Authorize, Prune, RecordInstalled, WatchAll]]),
+        ),
+        (
+            "uwid",
+            steps(&[&BEGIN, &[Authorize, Prune, RecordInstalled, WatchAll]]),
+        ),
+        (
+            "uwidc",
+            steps(&[&BEGIN, &[Authorize, Prune, RecordInstalled, WatchAll]]),
+        ),
+        // Objects of an interrupted installation are not compared. They are deleted.
+        (
+            "uwidaf",
+            steps(&[&BEGIN, &[Authorize, Prune, RecordInstalled, WatchAll]]),
+        ),
+        ("uidacf", again.clone()),
+        ("uidaf", again.clone()),
+        ("uidacyf", again.clone()),
+        ("uoidf", again.clone()),
+        ("ucf", all.clone()),
+        ("uofc", all.clone()),
+        (
+            "uwiaf",
+            steps(&[
+                &BEGIN,
+                &ASK,
+                &FIRST,
+                &DECISION,
+                &[Prune, RecordInstalled, WatchAll],
+            ]),
+        ),
+        (
+            "uiacf",
+            steps(&[&BEGIN, &ASK, &FIRST, &DECISION, &[Watch], &INSTALL]),
+        ),
+        // Applied, and never decided nor recorded: as if it were new.
+        ("uw", all.clone()),
+        ("uwa", all.clone()),
+        ("uwc", all),
+    ] {
+        assert_eq!(observed(facts).installation(), expected, "{facts}");
+    }
+}
+
+#[test]
+fn completed_steps_are_not_repeated_and_the_order_is_unchanged() {
+    for facts in ["u", "uoid", "uidac", "uiacn", "uwd", "ut"] {
+        let mut now = observed(facts);
+        let planned = now.installation();
+        for (number, step) in planned.iter().enumerate() {
+            assert_eq!(now.installation(), planned[number..], "{facts}");
+            now.done.insert(*step);
+        }
+        assert_eq!(now.installation(), [], "{facts}");
+    }
+}
+
+#[test]
+fn steps_after_the_comparison_depend_on_its_result() {
+    let mut now = observed("uidac");
+    now.done.extend(now.installation());
+    for (outcome, expected) in [
+        (true, steps(&[&[UseRecordedState]])),
+        (false, steps(&[&[Authorize], &INSTALL])),
+    ] {
+        now.is_as_recorded = Some(outcome);
+        assert_eq!(now.installation(), expected, "{outcome}");
+    }
+}
+
+#[test]
+fn maintenance_depends_on_the_outcome_of_the_installation() {
+    for (in_place, partly, changed, expected) in [
+        (
+            true,
+            false,
+            false,
+            vec![ReportApproval, Maintain, CheckPermissions],
+        ),
+        (
+            true,
+            true,
+            false,
+            vec![ReportApproval, Maintain, CheckPermissions],
+        ),
+        (
+            true,
+            false,
+            true,
+            vec![ReportApproval, Maintain, CheckPermissions, DeleteOldBundles],
+        ),
+        (
+            true,
+            true,
+            true,
+            vec![ReportApproval, Maintain, CheckPermissions, DeleteOldBundles],
+        ),
+        (
+            false,
+            true,
+            false,
+            vec![ReportApproval, MaintainPartial, DeleteOldBundles],
+        ),
+        (
+            false,
+            true,
+            true,
+            vec![ReportApproval, MaintainPartial, DeleteOldBundles],
+        ),
+        (
+            false,
+            false,
+            false,
+            vec![ReportApproval, MaintainPrevious, DeleteOldBundles],
+        ),
+        (
+            false,
+            false,
+            true,
+            vec![ReportApproval, MaintainPrevious, DeleteOldBundles],
+        ),
+    ] {
+        let outcome = Outcome {
+            is_in_place: in_place,
+            is_partly_applied: partly,
+            has_changed: changed,
+        };
+        assert_eq!(outcome.maintenance(), expected, "{outcome:?}");
+    }
+}
+
+/// All combinations of what can be known.
+fn everything() -> impl Iterator<Item = ObservedDeployment> {
+    (0..1_u32 << 9).flat_map(|bits| {
+        [
+            AppliedContent::Unknown,
+            AppliedContent::Other,
+            AppliedContent::Wanted,
+        ]
+        .into_iter()
+        .flat_map(move |in_place| {
+            [None, Some(true), Some(false)].map(|is_as_recorded| {
+                let bit = |number: u32| bits & (1 << number) != 0;
+                ObservedDeployment {
+                    is_paused: bit(0),
+                    corrects_drift: bit(1),
+                    is_unpacked: bit(2),
+                    in_place,
+                    is_installed: bit(3),
+                    is_decided: bit(4),
+                    is_active: bit(5),
+                    is_held: bit(6),
+                    is_as_recorded,
+                    is_authorization_old: bit(7),
+                    is_unfinished: bit(8),
+                    done: BTreeSet::new(),
+                }
+            })
+        })
+    })
+}
+
+#[test]
+fn every_plan_has_the_order_that_security_requires() {
+    for observed in everything() {
+        let plan = observed.installation();
+        let at = |step| plan.iter().position(|found| *found == step);
+        let is_before = |first, second| match (at(first), at(second)) {
+            (Some(first), Some(second)) => first < second,
+            (None, Some(_)) => false,
+            (_, None) => true,
+        };
+        for needed in [CheckContent, Render, CheckTargets, CheckApproval, Watch] {
+            assert!(is_before(needed, Apply), "{needed:?} {observed:?}");
+        }
+        assert!(is_before(Authorize, Apply), "{observed:?}");
+        if observed.is_first() {
+            for needed in [CheckSource, Verify, Authorize] {
+                assert!(is_before(needed, Apply), "{needed:?} {observed:?}");
+                assert!(is_before(needed, RecordDecision), "{needed:?} {observed:?}");
+            }
+            if at(Apply).is_some() || at(RecordDecision).is_some() {
+                assert!(is_before(Verify, Authorize), "{observed:?}");
+            }
+        }
+        // A registry that stalls while signatures are looked up does not make them old.
+        for (check, write) in [(CheckBasis, Apply), (CheckBasisOfDecision, RecordDecision)] {
+            if let Some(written) = at(write) {
+                assert_eq!(at(check), written.checked_sub(1), "{check:?} {observed:?}");
+            }
+        }
+        // Nothing is pruned before its successor is applied, and nothing recorded before that.
+        if observed.in_place != AppliedContent::Wanted {
+            assert!(is_before(Apply, Prune), "{observed:?}");
+            assert!(is_before(Apply, RecordInstalled), "{observed:?}");
+        }
+        assert!(is_before(Authorize, Prune), "{observed:?}");
+        assert!(is_before(Prune, RecordInstalled), "{observed:?}");
+        let unique: BTreeSet<_> = plan.iter().collect();
+        assert_eq!(unique.len(), plan.len(), "{observed:?}");
+    }
+}

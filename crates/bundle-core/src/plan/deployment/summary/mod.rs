@@ -1,0 +1,256 @@
+//! Conditions `Drifted`, `Healthy`, `Progressing` and `Ready` of a BundleDeployment, computed from
+//! the observed state of its objects. Objects that were not observed make a condition `Unknown`.
+
+use std::collections::BTreeMap;
+
+use bundle_api::names::reason;
+
+use crate::plan::conditions::{State, some_of};
+
+/// Reasons of conditions.
+const BLIND: &str = reason::CREATE_DYNAMIC_WATCH_FAILED;
+const INSTALLED: &str = reason::INSTALLATION_SUCCEEDED;
+const INSTALLING: &str = "Installing";
+const PAUSED: &str = reason::PAUSED;
+/// Messages of conditions.
+const NOTHING_CHANGED: &str = "spec.paused is true: nothing is changed";
+const NOT_IN_PLACE: &str = "the content is not installed yet";
+/// Largest number of objects in a message.
+const NAMED: usize = 20;
+
+/// Objects whose state is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Coverage {
+    /// No content was installed.
+    Nothing,
+    /// Content is installed, and its objects were not observed since the process started.
+    NotLookedAt,
+    /// An installation was interrupted. Only the objects that were applied are observed.
+    Partly,
+    /// All objects of the content.
+    All,
+}
+
+/// Handling of objects that drifted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Correction {
+    /// Drifted objects are restored.
+    Restored,
+    /// `spec.paused` is true.
+    Paused,
+    /// The requester lost required permissions.
+    RightsWithdrawn,
+    /// `spec.drift.mode` is `Report`.
+    Reported,
+}
+
+/// Observed state of the objects.
+#[derive(Debug, Clone, Copy)]
+pub struct ObservedObjects<'a> {
+    /// Objects whose state is known.
+    pub coverage: Coverage,
+    /// Handling of drift.
+    pub correction: Correction,
+    /// Drifted objects, including missing objects.
+    pub drifted: &'a [String],
+    /// Missing objects.
+    pub missing: &'a [String],
+    /// Objects that another actor changes back repeatedly.
+    pub contested: &'a [String],
+    /// Unhealthy objects, with the reason.
+    pub unhealthy: &'a BTreeMap<String, String>,
+    /// Reason why drift may remain undetected.
+    pub blind: Option<&'a str>,
+}
+
+/// Value of a condition.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ConditionValue {
+    /// Status of the condition.
+    pub state: State,
+    /// Reason of the condition.
+    pub reason: String,
+    /// Message of the condition.
+    pub message: String,
+}
+
+impl ConditionValue {
+    fn new(state: State, reason: &str, message: impl Into<String>) -> Self {
+        Self {
+            state,
+            reason: reason.to_owned(),
+            message: message.into(),
+        }
+    }
+}
+
+/// State of the installation.
+#[derive(Debug, Clone, Copy)]
+pub struct Installation<'a> {
+    /// `spec.paused`.
+    pub is_paused: bool,
+    /// Reason and message of the failure; true if the reconciler retries it without a change.
+    pub error: Option<(&'a str, &'a str, bool)>,
+    /// Reason and message of a Bundle that cannot be installed; true if that can change without a
+    /// user's action.
+    pub bundle: Option<(&'a str, &'a str, bool)>,
+    /// True if the content of the current generation is installed.
+    pub is_installed: bool,
+}
+
+impl ObservedObjects<'_> {
+    /// Returns the condition `Drifted`.
+    pub fn drifted(&self) -> ConditionValue {
+        if !self.drifted.is_empty() {
+            return ConditionValue::new(State::True, "OutOfLine", self.drift_message());
+        }
+        if let Some(why) = self.blind {
+            return ConditionValue::new(State::Unknown, BLIND, why);
+        }
+        match self.coverage {
+            Coverage::All => {
+                ConditionValue::new(State::False, "InPlace", "every object is as it was applied")
+            }
+            other => other.not_known(),
+        }
+    }
+
+    fn drift_message(&self) -> String {
+        let list = some_of(self.drifted, NAMED);
+        let mut message = match self.correction {
+            Correction::Restored => format!("being restored: {list}"),
+            Correction::Paused => format!("not restored, because spec.paused is true: {list}"),
+            Correction::RightsWithdrawn => {
+                format!("not restored, because the requester lost required permissions: {list}")
+            }
+            Correction::Reported => {
+                format!("not restored, because spec.drift.mode is Report: {list}")
+            }
+        };
+        if self.correction == Correction::Restored && !self.contested.is_empty() {
+            let contested = some_of(self.contested, NAMED);
+            message = format!(
+                "{message}; restored with a delay of up to 30 s, because another client changes them back: {contested}"
+            );
+        }
+        message
+    }
+
+    /// Returns the condition `Healthy`.
+    pub fn healthy(&self) -> ConditionValue {
+        if !self.unhealthy.is_empty() {
+            let list: Vec<String> = self
+                .unhealthy
+                .iter()
+                .map(|(key, why)| format!("{key}: {why}"))
+                .collect();
+            let rest = list.len().saturating_sub(NAMED);
+            let mut message = list[..list.len() - rest].join("; ");
+            if rest > 0 {
+                message = format!("{message}; and {rest} more");
+            }
+            return ConditionValue::new(State::False, "Unhealthy", message);
+        }
+        match self.coverage {
+            Coverage::All => ConditionValue::new(State::True, "Healthy", "every object is healthy"),
+            other => other.not_known(),
+        }
+    }
+
+    /// Returns the condition `Progressing`.
+    pub fn progressing(&self, installation: &Installation<'_>) -> ConditionValue {
+        let (goes_on, found, message) = match *installation {
+            Installation {
+                is_paused: true, ..
+            } => return ConditionValue::new(State::False, PAUSED, NOTHING_CHANGED),
+            Installation {
+                error: Some((found, message, retried)),
+                ..
+            } => (retried, found, message),
+            Installation {
+                bundle: Some((found, message, waits)),
+                ..
+            } => (waits, found, message),
+            Installation {
+                is_installed: false,
+                ..
+            } => (true, INSTALLING, NOT_IN_PLACE),
+            _ => {
+                let ready = self.ready(installation);
+                return ConditionValue {
+                    state: State::False,
+                    ..ready
+                };
+            }
+        };
+        let state = if goes_on { State::True } else { State::False };
+        ConditionValue::new(state, found, message)
+    }
+
+    /// Returns the condition `Ready`: the worst of installation, missing objects, drift that is
+    /// corrected, and health.
+    pub fn ready(&self, installation: &Installation<'_>) -> ConditionValue {
+        if let Some((found, message, _)) = installation.error.or(installation.bundle) {
+            return ConditionValue::new(State::False, found, message);
+        }
+        if !installation.is_installed {
+            return if installation.is_paused {
+                ConditionValue::new(State::False, PAUSED, NOTHING_CHANGED)
+            } else {
+                ConditionValue::new(State::False, INSTALLING, NOT_IN_PLACE)
+            };
+        }
+        if !self.missing.is_empty() {
+            let list = some_of(self.missing, NAMED);
+            return ConditionValue::new(State::False, "ObjectsMissing", format!("missing: {list}"));
+        }
+        let drifted = self.drifted();
+        let counts = matches!(
+            self.correction,
+            Correction::Restored | Correction::RightsWithdrawn
+        );
+        if counts && drifted.state == State::True {
+            return ConditionValue {
+                state: State::False,
+                ..drifted
+            };
+        }
+        let healthy = self.healthy();
+        if healthy.state == State::False {
+            return healthy;
+        }
+        for unknown in [drifted, healthy] {
+            if unknown.state == State::Unknown {
+                return unknown;
+            }
+        }
+        if installation.is_paused {
+            return ConditionValue::new(State::True, PAUSED, NOTHING_CHANGED);
+        }
+        ConditionValue::new(
+            State::True,
+            INSTALLED,
+            "the content is installed and healthy",
+        )
+    }
+}
+
+impl Coverage {
+    fn not_known(self) -> ConditionValue {
+        let (found, message) = match self {
+            Self::Nothing => ("NotInstalled", "nothing is installed yet"),
+            Self::NotLookedAt => (
+                "NotLookedAt",
+                "the installed objects were not read since bundle-webhook started",
+            ),
+            Self::Partly | Self::All => (
+                INSTALLING,
+                "the installation is not complete: only objects that were applied are read",
+            ),
+        };
+        ConditionValue::new(State::Unknown, found, message)
+    }
+}
+
+#[cfg(test)]
+mod tests;

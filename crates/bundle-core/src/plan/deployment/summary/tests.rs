@@ -1,0 +1,156 @@
+//! Each combination of facts that matters, and the conditions that follow.
+
+use super::*;
+
+fn keys(keys: &[&str]) -> Vec<String> {
+    keys.iter().map(|&key| key.to_owned()).collect()
+}
+
+const COMPLETE: Installation<'static> = Installation {
+    is_paused: false,
+    error: None,
+    bundle: None,
+    is_installed: true,
+};
+const PAUSED_COMPLETE: Installation<'static> = Installation {
+    is_paused: true,
+    ..COMPLETE
+};
+const FAILED: Installation<'static> = Installation {
+    error: Some(("UpgradeFailed", "refused", true)),
+    is_installed: false,
+    ..COMPLETE
+};
+const NO_BUNDLE: Installation<'static> = Installation {
+    bundle: Some(("UnpackFailed", "no such image", false)),
+    is_installed: false,
+    ..COMPLETE
+};
+const GOES_ON: Installation<'static> = Installation {
+    is_installed: false,
+    ..COMPLETE
+};
+
+/// Installation, coverage, correction, drifted, missing, unhealthy, blind; then `Drifted`, `Healthy`, `Progressing` and `Ready`, and the reason of `Ready`.
+type Row = (
+    Installation<'static>,
+    Coverage,
+    Correction,
+    (usize, usize, usize, bool),
+    [State; 4],
+    &'static str,
+);
+
+#[test]
+fn conditions_depend_on_observed_objects() {
+    use Correction::{Paused, Reported, Restored, RightsWithdrawn};
+    use Coverage::{All, NotLookedAt, Nothing, Partly};
+    use State::{False, True, Unknown};
+    let fine = (0, 0, 0, false);
+    let drifted = (1, 0, 0, false);
+    let missing = (1, 1, 0, false);
+    let sick = (0, 0, 1, false);
+    let blind = (0, 0, 0, true);
+    #[rustfmt::skip]
+    let table: [Row; 24] = [
+        (COMPLETE, All, Restored, fine, [False, True, False, True], "InstallationSucceeded"),
+        (COMPLETE, All, Restored, drifted, [True, True, False, False], "OutOfLine"),
+        (COMPLETE, All, Restored, missing, [True, True, False, False], "ObjectsMissing"),
+        (COMPLETE, All, Restored, sick, [False, False, False, False], "Unhealthy"),
+        (COMPLETE, All, Restored, blind, [Unknown, True, False, Unknown], "CreateDynamicWatchFailed"),
+        (COMPLETE, All, Restored, (0, 0, 1, true), [Unknown, False, False, False], "Unhealthy"),
+        (COMPLETE, All, Restored, (1, 0, 1, true), [True, False, False, False], "OutOfLine"),
+        (COMPLETE, All, RightsWithdrawn, drifted, [True, True, False, False], "OutOfLine"),
+        (COMPLETE, All, Reported, fine, [False, True, False, True], "InstallationSucceeded"),
+        (COMPLETE, All, Reported, drifted, [True, True, False, True], "InstallationSucceeded"),
+        (COMPLETE, All, Reported, missing, [True, True, False, False], "ObjectsMissing"),
+        (COMPLETE, All, Reported, (1, 0, 1, false), [True, False, False, False], "Unhealthy"),
+        (COMPLETE, Partly, Restored, fine, [Unknown, Unknown, False, Unknown], "Installing"),
+        (COMPLETE, NotLookedAt, Restored, fine, [Unknown, Unknown, False, Unknown], "NotLookedAt"),
+        (COMPLETE, Nothing, Restored, fine, [Unknown, Unknown, False, Unknown], "NotInstalled"),
+        (FAILED, Partly, Restored, fine, [Unknown, Unknown, True, False], "UpgradeFailed"),
+        (FAILED, Partly, Restored, missing, [True, Unknown, True, False], "UpgradeFailed"),
+        (FAILED, All, Restored, fine, [False, True, True, False], "UpgradeFailed"),
+        (FAILED, NotLookedAt, Restored, fine, [Unknown, Unknown, True, False], "UpgradeFailed"),
+        (NO_BUNDLE, All, Restored, fine, [False, True, False, False], "UnpackFailed"),
+        (GOES_ON, Nothing, Restored, fine, [Unknown, Unknown, True, False], "Installing"),
+        (PAUSED_COMPLETE, All, Paused, fine, [False, True, False, True], "Paused"),
+        (PAUSED_COMPLETE, All, Paused, drifted, [True, True, False, True], "Paused"),
+        (PAUSED_COMPLETE, All, Paused, missing, [True, True, False, False], "ObjectsMissing"),
+    ];
+    for row in table {
+        let (installation, coverage, correction, (drifted, missing, sick, blind), expected, reason) =
+            row;
+        let object = keys(&["ConfigMap/n/x"]);
+        let unhealthy: BTreeMap<String, String> = (0..sick)
+            .map(|_| ("Deployment.apps/n/x".to_owned(), "no pod".to_owned()))
+            .collect();
+        let observed = ObservedObjects {
+            coverage,
+            correction,
+            drifted: &object[..drifted],
+            missing: &object[..missing],
+            contested: &[],
+            unhealthy: &unhealthy,
+            blind: blind.then_some("cannot watch configmaps"),
+        };
+        let ready = observed.ready(&installation);
+        let found = [
+            observed.drifted().state,
+            observed.healthy().state,
+            observed.progressing(&installation).state,
+            ready.state,
+        ];
+        assert_eq!(
+            (found, ready.reason.as_str()),
+            (expected, reason),
+            "{row:?}"
+        );
+    }
+}
+
+#[test]
+fn ready_is_never_true_while_an_object_is_missing() {
+    let missing = keys(&["ConfigMap/n/x"]);
+    for coverage in [Coverage::Partly, Coverage::All] {
+        for correction in [
+            Correction::Restored,
+            Correction::Paused,
+            Correction::RightsWithdrawn,
+            Correction::Reported,
+        ] {
+            let observed = ObservedObjects {
+                coverage,
+                correction,
+                drifted: &missing,
+                missing: &missing,
+                contested: &[],
+                unhealthy: &BTreeMap::new(),
+                blind: None,
+            };
+            for installation in [COMPLETE, PAUSED_COMPLETE] {
+                let ready = observed.ready(&installation);
+                assert_eq!(ready.state, State::False);
+                assert_eq!(ready.message, "missing: ConfigMap/n/x");
+            }
+        }
+    }
+}
+
+#[test]
+fn message_has_objects_that_another_actor_changes_back() {
+    let drifted = keys(&["ConfigMap/n/a", "ConfigMap/n/b"]);
+    let observed = ObservedObjects {
+        coverage: Coverage::All,
+        correction: Correction::Restored,
+        drifted: &drifted,
+        missing: &[],
+        contested: &drifted[1..],
+        unhealthy: &BTreeMap::new(),
+        blind: None,
+    };
+    assert_eq!(
+        observed.drifted().message,
+        "being restored: ConfigMap/n/a, ConfigMap/n/b; restored with a delay of up to 30 s, because another client changes them back: ConfigMap/n/b"
+    );
+}

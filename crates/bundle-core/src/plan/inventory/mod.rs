@@ -1,0 +1,430 @@
+//! Inventory of a BundleDeployment: the objects on the cluster that belong to it, by uid, and the
+//! uids of their namespaces. Labels and annotations never decide ownership, because users with
+//! write permission on an object can set them.
+
+mod record;
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+
+pub use record::{InstallationRecord, InstalledContent, RememberedSeals};
+use serde::{Deserialize, Serialize};
+
+pub use crate::plan::applyset::parts;
+
+use crate::plan::jobs::JobRuns;
+
+mod creation;
+
+pub use creation::{CreationKey, CreationMark};
+
+/// Largest number of objects in one inventory, including objects that are still to be pruned.
+pub const MAX_OBJECTS: usize = 25_000;
+/// Largest number of namespaces in one inventory.
+pub const MAX_NAMESPACES: usize = 10_000;
+/// Largest encoding in bytes, before compression.
+pub const MAX_BYTES: usize = 8 * 1024 * 1024;
+/// Version of the encoding.
+const VERSION: u32 = 1;
+/// Tolerance for clock differences in seconds: an object may have been created this long before its
+/// intent, by the clock of the API server.
+const CLOCK_TOLERANCE: i64 = 2;
+
+/// Record of one object.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub enum ObjectRecord {
+    /// The object with this uid belongs to the BundleDeployment; another object of the same name
+    /// does not.
+    Uid(String),
+    /// The object did not exist at this time, in seconds since 1970, and its creation was about to
+    /// be sent. After a crash, an object that was created since belongs to the BundleDeployment if
+    /// it has the creation mark.
+    Intent(i64),
+    /// The object with this uid belongs to another owner, and an adopting apply was about to be
+    /// sent. After a crash it belongs to the BundleDeployment if it has the creation mark.
+    Adoption(String),
+}
+
+/// Object that is about to be adopted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Adoption {
+    key: String,
+    uid: String,
+    before: Option<ObjectRecord>,
+}
+
+impl Adoption {
+    /// Returns the key of the object.
+    pub fn key(&self) -> &str {
+        &self.key
+    }
+
+    /// Returns the uid of the object.
+    pub fn uid(&self) -> &str {
+        &self.uid
+    }
+}
+
+/// Objects and namespaces of one BundleDeployment.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Inventory {
+    version: u32,
+    /// Name of the BundleDeployment, for users. Its uid is part of the name of the ConfigMap.
+    pub deployment: String,
+    /// Content, identity and settings at the time when the namespaces were recorded; empty before
+    /// the first installation.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub installation: String,
+    /// True once the deletion of the BundleDeployment was reviewed, or admitted afterwards. Never
+    /// reset.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_deletion_accepted: bool,
+    /// Record of the installation; `None` before the first installation, and in inventories of
+    /// earlier versions of this project.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub record: Option<InstallationRecord>,
+    /// Keys are [`crate::object::ObjectId`] as text.
+    #[serde(default)]
+    objects: BTreeMap<String, ObjectRecord>,
+    /// Uid of each namespace with recorded objects, by name.
+    #[serde(default)]
+    namespaces: BTreeMap<String, String>,
+    /// Keys of recorded Namespaces that were created as `spec.targetNamespace` and are not part of
+    /// the content.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    created_namespaces: BTreeSet<String>,
+    /// Key of the creation marks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    creation_key: Option<CreationKey>,
+    /// Content from which each Job was last applied, and whether that Job has finished and expired.
+    #[serde(default, skip_serializing_if = "JobRuns::is_empty")]
+    pub job_runs: JobRuns,
+}
+
+/// Properties of an existing object that decide its ownership.
+#[derive(Debug, Clone, Copy)]
+pub struct LiveObject<'a> {
+    /// Uid of the object.
+    pub uid: &'a str,
+    /// `creationTimestamp` in seconds since 1970.
+    pub created: Option<i64>,
+    /// True if this project's field manager has exactly one `Apply` entry in `managedFields`.
+    pub applied_by_us: bool,
+    /// Creation mark in the annotations.
+    pub mark: Option<CreationMark>,
+}
+
+/// Ownership of an existing object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Claim {
+    /// Recorded with this uid, or created before a crash that prevented the record of its uid.
+    Ours,
+    /// An object of the same name was recorded; another actor deleted it and created this one.
+    Replaced,
+    /// Not recorded.
+    Unrecorded,
+}
+
+/// Reservation of an object, which no other BundleDeployment may then install.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reservation {
+    /// The object is recorded or is being adopted.
+    Owned,
+    /// The object is about to be created: an existing object of this name may be the result of a
+    /// request that is not recorded yet.
+    Installing,
+}
+
+/// Error of encoding or decoding an inventory.
+#[derive(Debug, thiserror::Error)]
+pub enum InventoryError {
+    /// More objects or namespaces than an inventory may have.
+    #[error("{count} {what} are more than an inventory records ({most})")]
+    TooMany {
+        /// Number found.
+        count: usize,
+        /// `objects` or `namespaces`.
+        what: &'static str,
+        /// Limit.
+        most: usize,
+    },
+    /// The encoding exceeds the limit.
+    #[error("the inventory has {bytes} bytes, {most} at most are recorded")]
+    TooLarge {
+        /// Number found.
+        bytes: usize,
+        /// Limit.
+        most: usize,
+    },
+    /// The encoding is invalid.
+    #[error("the inventory cannot be read: {0}")]
+    Malformed(#[source] serde_json::Error),
+    /// The encoding has a version that this program does not know.
+    #[error("the inventory cannot be read: version {0} is not known")]
+    UnknownVersion(u32),
+}
+
+impl Inventory {
+    /// Returns an empty inventory.
+    pub fn new(deployment: impl Into<String>) -> Self {
+        Self {
+            version: VERSION,
+            deployment: deployment.into(),
+            ..Self::default()
+        }
+    }
+
+    /// Decodes the result of [`Self::encode`].
+    pub fn decode(bytes: &[u8]) -> Result<Self, InventoryError> {
+        if bytes.len() > MAX_BYTES {
+            return Err(InventoryError::TooLarge {
+                bytes: bytes.len(),
+                most: MAX_BYTES,
+            });
+        }
+        let inventory: Self = serde_json::from_slice(bytes).map_err(InventoryError::Malformed)?;
+        if inventory.version != VERSION {
+            return Err(InventoryError::UnknownVersion(inventory.version));
+        }
+        inventory.check_counts()?;
+        Ok(inventory)
+    }
+
+    /// Returns a deterministic encoding.
+    pub fn encode(&self) -> Result<Vec<u8>, InventoryError> {
+        self.check_counts()?;
+        let bytes = serde_json::to_vec(self).map_err(InventoryError::Malformed)?;
+        if bytes.len() > MAX_BYTES {
+            return Err(InventoryError::TooLarge {
+                bytes: bytes.len(),
+                most: MAX_BYTES,
+            });
+        }
+        Ok(bytes)
+    }
+
+    fn check_counts(&self) -> Result<(), InventoryError> {
+        for (count, what, most) in [
+            (self.objects.len(), "objects", MAX_OBJECTS),
+            (self.namespaces.len(), "namespaces", MAX_NAMESPACES),
+        ] {
+            if count > most {
+                return Err(InventoryError::TooMany { count, what, most });
+            }
+        }
+        Ok(())
+    }
+
+    /// Sets the key of creation marks if there is none; `random` is then called for it.
+    pub fn ensure_creation_key(&mut self, random: impl FnOnce() -> [u8; 32]) {
+        self.creation_key
+            .get_or_insert_with(|| CreationKey::new(random()));
+    }
+
+    /// Returns true if a key of creation marks exists.
+    pub fn has_creation_key(&self) -> bool {
+        self.creation_key.is_some()
+    }
+
+    /// Returns the creation mark that each apply of the object `key` contains; `None` without a key
+    /// of creation marks.
+    pub fn mark(&self, key: &str) -> Option<CreationMark> {
+        Some(self.creation_key.as_ref()?.mark(key))
+    }
+
+    /// Returns the ownership of the object `key`, which exists as `live`. An intent requires the
+    /// creation mark, which no other client can set on an object before it exists.
+    pub fn claim(&self, key: &str, live: LiveObject<'_>) -> Claim {
+        match self.objects.get(key) {
+            Some(ObjectRecord::Uid(uid)) if !uid.is_empty() && uid == live.uid => Claim::Ours,
+            Some(ObjectRecord::Uid(_)) => Claim::Replaced,
+            Some(ObjectRecord::Intent(since))
+                if self.is_applied(key, live)
+                    && live.created.is_some_and(|created| {
+                        created >= since.saturating_sub(CLOCK_TOLERANCE)
+                    }) =>
+            {
+                Claim::Ours
+            }
+            Some(ObjectRecord::Adoption(uid))
+                if !uid.is_empty() && uid == live.uid && self.is_applied(key, live) =>
+            {
+                Claim::Ours
+            }
+            Some(ObjectRecord::Intent(_) | ObjectRecord::Adoption(_)) | None => Claim::Unrecorded,
+        }
+    }
+
+    /// Returns true if an apply of this project has reached the object.
+    fn is_applied(&self, key: &str, live: LiveObject<'_>) -> bool {
+        live.applied_by_us && live.mark.is_some() && live.mark == self.mark(key)
+    }
+
+    /// Returns the record of the object `key`.
+    pub fn get(&self, key: &str) -> Option<&ObjectRecord> {
+        self.objects.get(key)
+    }
+
+    /// Returns true if the object `key` is recorded, as owned or about to be.
+    pub fn has(&self, key: &str) -> bool {
+        self.objects.contains_key(key)
+    }
+
+    /// Returns the recorded uid of the object `key`.
+    pub fn uid(&self, key: &str) -> Option<&str> {
+        match self.objects.get(key)? {
+            ObjectRecord::Uid(uid) => Some(uid),
+            ObjectRecord::Intent(_) | ObjectRecord::Adoption(_) => None,
+        }
+    }
+
+    /// Returns the reservation of the object `key` with this uid, if any. While an installation is
+    /// not recorded, its objects are intents without a known uid.
+    pub fn reserves(&self, key: &str, uid: &str) -> Option<Reservation> {
+        match self.objects.get(key)? {
+            ObjectRecord::Uid(recorded) | ObjectRecord::Adoption(recorded) => {
+                (!uid.is_empty() && recorded == uid).then_some(Reservation::Owned)
+            }
+            ObjectRecord::Intent(_) => Some(Reservation::Installing),
+        }
+    }
+
+    /// Returns true if the object with this uid is recorded under `key`.
+    pub fn owns(&self, key: &str, uid: &str) -> bool {
+        !uid.is_empty() && self.uid(key) == Some(uid)
+    }
+
+    /// Returns all records.
+    pub fn objects(&self) -> impl Iterator<Item = (&str, &ObjectRecord)> {
+        self.objects
+            .iter()
+            .map(|(key, record)| (key.as_str(), record))
+    }
+
+    /// Returns true if no object is recorded.
+    pub fn is_empty(&self) -> bool {
+        self.objects.is_empty()
+    }
+
+    /// Records the object with this uid as owned.
+    pub fn record(&mut self, key: impl Into<String>, uid: impl Into<String>) {
+        self.objects
+            .insert(key.into(), ObjectRecord::Uid(uid.into()));
+    }
+
+    /// Records that the object is about to be created. An earlier intent keeps its time, because
+    /// its request may have created the object.
+    pub fn intend(&mut self, key: impl Into<String>, now: i64) {
+        let record = self
+            .objects
+            .entry(key.into())
+            .or_insert(ObjectRecord::Intent(now));
+        if let ObjectRecord::Uid(_) | ObjectRecord::Adoption(_) = record {
+            *record = ObjectRecord::Intent(now);
+        }
+    }
+
+    /// Records that an apply is about to adopt the object with this uid. Returns the argument for
+    /// [`Self::forget_adoption`]; `None` if the object is already owned.
+    pub fn adopt(&mut self, key: &str, uid: &str) -> Option<Adoption> {
+        if self.owns(key, uid) {
+            return None;
+        }
+        let record = ObjectRecord::Adoption(uid.to_owned());
+        let before = self.objects.insert(key.to_owned(), record);
+        Some(Adoption {
+            key: key.to_owned(),
+            uid: uid.to_owned(),
+            before,
+        })
+    }
+
+    /// Reverts [`Self::adopt`] after an apply that was not sent, or that the API server definitely
+    /// rejected.
+    pub fn forget_adoption(&mut self, adoption: &Adoption) {
+        let Adoption { key, uid, before } = adoption;
+        if !matches!(self.objects.get(key), Some(ObjectRecord::Adoption(adopted)) if adopted == uid)
+        {
+            return;
+        }
+        match before {
+            Some(before) => self.objects.insert(key.clone(), before.clone()),
+            None => self.objects.remove(key),
+        };
+    }
+
+    /// Removes the intent of the time `since`, after a creation that was not sent, or that the API
+    /// server definitely rejected. An earlier intent stays, because its request may still have
+    /// created the object.
+    pub fn forget_intent(&mut self, key: &str, since: i64) {
+        if self.objects.get(key) == Some(&ObjectRecord::Intent(since)) {
+            self.objects.remove(key);
+        }
+    }
+
+    /// Removes an object that was deleted or released.
+    pub fn forget(&mut self, key: &str) {
+        self.objects.remove(key);
+        self.created_namespaces.remove(key);
+    }
+
+    /// Records whether the Namespace `key` is created as the target namespace, and is not part of
+    /// the content.
+    pub fn set_created_namespace(&mut self, key: &str, is_created: bool) {
+        if is_created {
+            self.created_namespaces.insert(key.to_owned());
+        } else {
+            self.created_namespaces.remove(key);
+        }
+    }
+
+    /// Returns true if the object `key` is a Namespace that was created as the target namespace,
+    /// and is not part of the content.
+    pub fn is_created_namespace(&self, key: &str) -> bool {
+        self.created_namespaces.contains(key)
+    }
+
+    /// Returns the keys of recorded objects that are not in `wanted`.
+    pub fn unwanted(&self, wanted: &HashSet<&str>) -> Vec<String> {
+        self.objects
+            .keys()
+            .filter(|key| !wanted.contains(key.as_str()))
+            .cloned()
+            .collect()
+    }
+
+    /// Returns the uid of namespace `name` at the time of installation.
+    pub fn namespace(&self, name: &str) -> Option<&str> {
+        self.namespaces.get(name).map(String::as_str)
+    }
+
+    /// Returns names and uids of the recorded namespaces.
+    pub fn namespaces(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.namespaces
+            .iter()
+            .map(|(name, uid)| (name.as_str(), uid.as_str()))
+    }
+
+    /// Records the uid of the namespace that objects are installed into.
+    pub fn record_namespace(&mut self, name: impl Into<String>, uid: impl Into<String>) {
+        self.namespaces.insert(name.into(), uid.into());
+    }
+
+    /// Removes namespaces without recorded objects, and created target namespaces that are not
+    /// recorded.
+    pub fn shrink_namespaces(&mut self) {
+        let used: BTreeSet<String> = self
+            .objects
+            .keys()
+            .filter_map(|key| parts(key)?.1.map(str::to_owned))
+            .collect();
+        self.namespaces.retain(|name, _| used.contains(name));
+        let objects = &self.objects;
+        self.created_namespaces
+            .retain(|key| objects.contains_key(key));
+    }
+}
+
+#[cfg(test)]
+mod tests;

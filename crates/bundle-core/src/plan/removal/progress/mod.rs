@@ -1,0 +1,219 @@
+//! Progress of a removal or prune: the remaining objects, the next deletions, and the result.
+//! [`crate::plan::consent`] has the required permissions; `webhook::reconcile` sends the requests.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{Obstacle, REFUSED, REMOVING, RemovalFailure, message, next_step, waits_for};
+use crate::diagnostic::codes;
+use crate::object::ObjectId;
+use crate::plan::conditions::some_of;
+use crate::plan::consent::ConsentRule;
+use crate::plan::retry::RetryPolicy;
+
+/// Largest number of objects in a message.
+const NAMED: usize = 10;
+/// Largest number of finalizers of one object in a warning.
+const FINALIZERS: usize = 3;
+
+/// Objects to delete that still exist.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RemovalProgress {
+    left: BTreeSet<ObjectId>,
+    obstacles: BTreeMap<ObjectId, Obstacle>,
+}
+
+/// Next action of a removal or prune.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NextRemoval {
+    /// Delete these objects at the same time, and wait until they are gone.
+    Delete(Vec<ObjectId>),
+    /// Read these objects again. Finalizers block them, and no other object can be deleted before
+    /// them.
+    Await(Vec<ObjectId>),
+    /// Nothing: all objects are gone or remain for now.
+    End,
+}
+
+impl RemovalProgress {
+    /// Returns the state for `objects`, each with the finalizers that blocked it in an earlier
+    /// attempt. The objects of `kept` remain, each for a reason.
+    pub fn new(
+        objects: impl IntoIterator<Item = (ObjectId, Vec<String>)>,
+        kept: impl IntoIterator<Item = (ObjectId, String)>,
+    ) -> Self {
+        let mut progress = Self::default();
+        for (id, held_by) in objects {
+            if !held_by.is_empty() {
+                let finalizers = Obstacle::Finalizers(held_by);
+                progress.obstacles.insert(id.clone(), finalizers);
+            }
+            progress.left.insert(id);
+        }
+        for (id, reason) in kept {
+            let obstacle = progress
+                .obstacles
+                .entry(id)
+                .or_insert_with(|| Obstacle::NotAllowed(String::new()));
+            if let Obstacle::NotAllowed(why) = obstacle {
+                if !why.is_empty() {
+                    why.push_str(", ");
+                }
+                why.push_str(&reason);
+            }
+        }
+        progress
+    }
+
+    /// Returns the next action.
+    pub fn next(&self) -> NextRemoval {
+        let step: Vec<ObjectId> = next_step(&self.left, &self.obstacles)
+            .into_iter()
+            .cloned()
+            .collect();
+        if !step.is_empty() {
+            return NextRemoval::Delete(step);
+        }
+        let held: Vec<ObjectId> = self
+            .left
+            .iter()
+            .filter(|id| self.is_held(id))
+            .cloned()
+            .collect();
+        if held.is_empty() {
+            NextRemoval::End
+        } else {
+            NextRemoval::Await(held)
+        }
+    }
+
+    /// Records the objects that are `gone`, and those that finalizers block.
+    pub fn observe(
+        &mut self,
+        gone: &BTreeSet<ObjectId>,
+        mut held: BTreeMap<ObjectId, Vec<String>>,
+    ) {
+        let obstacles = &mut self.obstacles;
+        self.left.retain(|id| {
+            let is_gone = gone.contains(id);
+            if is_gone {
+                obstacles.remove(id);
+            } else if let Some(finalizers) = held.remove(id) {
+                obstacles.insert(id.clone(), Obstacle::Finalizers(finalizers));
+            }
+            !is_gone
+        });
+    }
+
+    /// Returns the objects that still exist.
+    pub fn left(&self) -> &BTreeSet<ObjectId> {
+        &self.left
+    }
+
+    /// Returns the objects of `step` that still exist and that no finalizer blocks.
+    pub fn going(&self, step: &[ObjectId]) -> Vec<ObjectId> {
+        step.iter()
+            .filter(|id| self.left.contains(id) && !self.obstacles.contains_key(id))
+            .cloned()
+            .collect()
+    }
+
+    fn is_held(&self, id: &ObjectId) -> bool {
+        matches!(self.obstacles.get(id), Some(Obstacle::Finalizers(_)))
+    }
+
+    /// Returns true if the object is being deleted: a finalizer blocks it, or it is in `going`.
+    fn is_going(&self, id: &ObjectId, going: &[ObjectId]) -> bool {
+        self.is_held(id) || going.contains(id)
+    }
+
+    /// Fails if a removal is not complete: objects are being deleted (`going`) or remain. `admit`
+    /// is the command that makes its user the requester of the BundleDeployment.
+    pub fn removal_result(
+        &self,
+        going: &[ObjectId],
+        rule: &ConsentRule,
+        admit: &str,
+    ) -> Result<(), RemovalFailure> {
+        let goes_on = |message| RemovalFailure {
+            code: codes::install::REMOVAL_FAILED,
+            reason: REMOVING,
+            message,
+            retry: RetryPolicy::Soon,
+        };
+        if !going.is_empty() {
+            let (left, names) = (self.left.len(), some_of(going, NAMED));
+            return Err(goes_on(format!(
+                "{left} objects are left; waiting for these to go: {names}"
+            )));
+        }
+        if self.left.is_empty() {
+            return Ok(());
+        }
+        let message = message(self.left.len(), &self.obstacles, admit);
+        let refused: Vec<&ObjectId> = self
+            .obstacles
+            .iter()
+            .filter(|(_, obstacle)| matches!(obstacle, Obstacle::NotAllowed(_)))
+            .map(|(id, _)| id)
+            .collect();
+        if refused.is_empty() {
+            return Err(goes_on(message));
+        }
+        let code = if rule.account_withdrawn().is_some() {
+            codes::install::ACCOUNT_WITHDRAWN
+        } else if refused.iter().all(|id| rule.exceeds_delegation(id)) {
+            codes::install::OUTSIDE_DELEGATION
+        } else {
+            codes::install::REMOVAL_NOT_ALLOWED
+        };
+        let retry = if self.left.iter().any(|id| self.is_held(id)) {
+            RetryPolicy::Soon
+        } else {
+            RetryPolicy::Slowly
+        };
+        Err(RemovalFailure {
+            code,
+            reason: REFUSED,
+            message,
+            retry,
+        })
+    }
+
+    /// Returns a warning for each object that a prune left, with the reason. Objects in `going` are
+    /// omitted.
+    pub fn prune_warnings(&self, going: &[ObjectId]) -> Vec<String> {
+        let stays = self.left.iter().filter_map(|id| {
+            let why = match self.obstacles.get(id) {
+                Some(Obstacle::NotAllowed(why)) => why.clone(),
+                Some(Obstacle::Finalizers(names)) => {
+                    let names = some_of(names, FINALIZERS);
+                    format!("it is being deleted, and waits for finalizers of other controllers: {names}")
+                }
+                None if going.contains(id) => return None,
+                None => "remaining objects depend on it".to_owned(),
+            };
+            Some(format!(
+                "{id} is no longer part of the content and stays: {why}"
+            ))
+        });
+        stays.collect()
+    }
+
+    /// Returns the message about a prune that is not complete because objects wait for the deletion
+    /// of others; `None` if no object waits.
+    pub fn unpruned(&self, going: &[ObjectId]) -> Option<String> {
+        let is_going = |id: &ObjectId| self.is_going(id, going);
+        if !waits_for(&self.left, is_going, &self.obstacles) {
+            return None;
+        }
+        let going: Vec<&ObjectId> = self.left.iter().filter(|id| is_going(id)).collect();
+        Some(format!(
+            "{} objects that are no longer part of the content are left; waiting for these to go: {}",
+            self.left.len(),
+            some_of(&going, NAMED)
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,69 @@
+//! Retry policy after a failure: the delays before the next attempts. The number of consecutive
+//! failures is counted in [`backoff`].
+
+pub mod backoff;
+
+use std::time::Duration;
+
+/// Delay before the next attempt after a failure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RetryPolicy {
+    /// Temporary failure: exponential delay up to 30 s.
+    Soon,
+    /// Failure that a user must resolve, without a watch that shows it: exponential delay up to 5
+    /// min.
+    Slowly,
+    /// The same request fails each time: exponential delay up to 10 min.
+    Rarely,
+    /// After this time.
+    At(Duration),
+    /// No delay: a change of the object, or of an object that it references, triggers the next
+    /// attempt.
+    OnChange,
+}
+
+impl RetryPolicy {
+    /// Returns the time until the next attempt after this number of consecutive failures, counted
+    /// from 1; `None` if a change must come first.
+    ///
+    /// `spread` is a random number from 0 to 1.
+    pub fn after(self, failures: u32, spread: f64) -> Option<Duration> {
+        let (first, most) = match self {
+            Self::Soon => (Duration::from_millis(500), Duration::from_secs(30)),
+            Self::Slowly => (Duration::from_secs(2), Duration::from_secs(300)),
+            Self::Rarely => (Duration::from_secs(2), Duration::from_secs(600)),
+            Self::At(pause) => return Some(pause),
+            Self::OnChange => return None,
+        };
+        Some(backoff::delay(first, most, failures, spread))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn delays_grow_up_to_the_limit_of_each_policy() {
+        let seconds = Duration::from_secs;
+        for (policy, failures, least, most) in [
+            (RetryPolicy::Soon, 1, Duration::ZERO, seconds(1)),
+            (RetryPolicy::Soon, 100, seconds(24), seconds(36)),
+            (RetryPolicy::Slowly, 1, seconds(1), seconds(3)),
+            (RetryPolicy::Slowly, 100, seconds(240), seconds(360)),
+            (RetryPolicy::Rarely, 1, seconds(1), seconds(3)),
+            (RetryPolicy::Rarely, 100, seconds(480), seconds(720)),
+            (RetryPolicy::At(seconds(7)), 100, seconds(7), seconds(7)),
+        ] {
+            for spread in [0.0, 0.5, 1.0] {
+                let pause = policy.after(failures, spread).unwrap();
+                assert!(pause >= least && pause <= most, "{policy:?} {pause:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn attempt_that_requires_a_change_is_not_repeated_after_a_delay() {
+        assert_eq!(RetryPolicy::OnChange.after(3, 0.5), None);
+    }
+}

@@ -1,0 +1,39 @@
+//! Deletion of a BundleDeployment that was observed on the cluster, and its acceptance.
+
+/// Shortest time in milliseconds between a deletion and the stamp of the write that admits it. The
+/// API server stores the time of a deletion in whole seconds, and its clock can differ from that of
+/// the pod.
+pub const ADMITTED_AFTER: i64 = 6_000;
+
+/// Deletion of a BundleDeployment, and the evidence of its review. All times are in milliseconds
+/// since 1970.
+#[derive(Debug, Clone, Copy)]
+pub struct ObservedDeletion {
+    /// `metadata.deletionTimestamp`, by the clock of the API server: the start of the second.
+    pub deleted: i64,
+    /// True if the inventory records that the deletion was accepted.
+    pub is_recorded: bool,
+    /// Time since which the API server cannot delete an object without a review; `None` while it
+    /// can.
+    pub enforced_since: Option<i64>,
+    /// Time of the stamp of a sealed object with the annotation `core.rukpak.io/admit` for its
+    /// current spec.
+    pub admitted: Option<i64>,
+}
+
+impl ObservedDeletion {
+    /// Returns true if the deletion was reviewed, or admitted later by a user who may delete the
+    /// object.
+    pub(crate) fn is_accepted(&self) -> bool {
+        self.is_recorded
+            || self
+                .enforced_since
+                .is_some_and(|since| self.deleted >= since)
+            || self.admitted.is_some_and(|time| self.can_be_admitted(time))
+    }
+
+    /// Returns true if a stamp of `time` can admit the deletion.
+    pub(crate) fn can_be_admitted(&self, time: i64) -> bool {
+        time >= self.deleted.saturating_add(ADMITTED_AFTER)
+    }
+}

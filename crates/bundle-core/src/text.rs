@@ -1,0 +1,44 @@
+//! Shortening of texts and lists in messages.
+
+/// Returns `text`, cut at a character boundary to at most `limit` bytes. The mark ` …` shows the
+/// cut.
+pub fn bounded(text: &str, limit: usize) -> String {
+    const MARK: &str = " …";
+    if text.len() <= limit {
+        return text.to_owned();
+    }
+    let mut end = limit.saturating_sub(MARK.len());
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    format!("{}{MARK}", &text[..end])
+}
+
+/// Returns the first `most` of `items`, separated by commas, and the number of the others.
+pub fn some_of<T: std::fmt::Display>(items: &[T], most: usize) -> String {
+    let shown: Vec<_> = items.iter().take(most).map(ToString::to_string).collect();
+    let rest = items.len().saturating_sub(most);
+    if rest == 0 {
+        shown.join(", ")
+    } else {
+        format!("{} and {rest} more", shown.join(", "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_messages_are_cut_at_character_boundaries() {
+        let cut = bounded(&"ü".repeat(20), 15);
+        assert!(cut.len() <= 15 && cut.ends_with('…'), "{cut}");
+        assert_eq!(bounded("short", 15), "short");
+    }
+
+    #[test]
+    fn long_lists_end_with_the_number_of_omitted_items() {
+        assert_eq!(some_of(&[1, 2, 3], 3), "1, 2, 3");
+        assert_eq!(some_of(&[1, 2, 3], 1), "1 and 2 more");
+    }
+}
