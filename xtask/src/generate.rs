@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
 use bundle_core::diagnostic::{Outcome, all_codes};
+use bundle_core::plan::health::differences::{DIFFERENCES, Difference, Verdict};
 use bundle_core::plan::health::kinds::{KINDS, KindRule};
 use clap::Args;
 
@@ -122,6 +123,7 @@ fn health() -> String {
          | a custom resource with condition `Ready` | ready if the condition is `True` |\n\
          | a custom resource without condition `Ready` | ready |\n\
          | a kind of Kubernetes that is not in the next table | ready once it exists |\n\n\
+         Custom resources are all kinds that kube-apiserver does not serve, also those in groups such as `gateway.networking.k8s.io`.\n\n\
          ## Kinds of Kubernetes\n\n\
          | Kind | Ready | Failed |\n|---|---|---|\n",
     );
@@ -137,11 +139,33 @@ fn health() -> String {
         };
         let _ = writeln!(text, "| {} | {} | {failed} |", name(entry), entry.ready);
     }
-    text.push_str("\n## Where other tools judge otherwise\n\n");
-    for entry in KINDS.iter().filter(|entry| !entry.differs.is_empty()) {
-        let _ = writeln!(text, "- {}: {}", name(entry), entry.differs);
+    text.push_str(
+        "\n## Where other tools judge otherwise\n\n\
+         kstatus and Argo CD give the same verdict as this project, except on the objects in this table. The scenarios `suites::health` run\n\
+         the code of both, on the objects of their own tests and on all combinations of the status fields that rules read. They fail for a\n\
+         difference that is not in the table, and for a row that is no longer true.\n\n\
+         *Waiting* is `InProgress` or `Terminating` in kstatus and `Progressing` in Argo CD. *Failed* is `Failed` and `Degraded`. A kind without a\n\
+         health check in Argo CD counts as ready.\n\n\
+         | Tool | Kind | State | Here | There | Reason |\n|---|---|---|---|---|---|\n",
+    );
+    let list = |verdicts: &[Verdict]| {
+        let names: Vec<_> = verdicts.iter().map(Verdict::to_string).collect();
+        names.join(" or ")
+    };
+    for row in DIFFERENCES {
+        let Difference {
+            tool,
+            kinds,
+            state,
+            reason,
+            ..
+        } = row;
+        let (here, there) = (list(row.here), list(row.there));
+        let _ = writeln!(
+            text,
+            "| {tool} | {kinds} | {state} | {here} | {there} | {reason} |"
+        );
     }
-    text.push_str("- `Workflow.argoproj.io`: Argo CD has a rule of its own for it. Here it is a custom resource like any other.\n");
     text
 }
 

@@ -41,6 +41,12 @@ pub enum Tool {
     RekorTiles,
     /// Writes one state of a TUF repository with go-tuf: `tuf-repository < STATE.json`.
     TufRepository,
+    /// Health of objects by kstatus: `kstatus-verdicts < OBJECTS.json`.
+    Kstatus,
+    /// Health of objects by Argo CD: `argo-health < OBJECTS.json`.
+    ArgoHealth,
+    /// Versions that Helm's constraints admit: `helm-versions < QUESTION.json`.
+    HelmVersions,
 }
 
 /// Row of the table.
@@ -55,7 +61,7 @@ struct Entry {
 
 impl Tool {
     /// All tools; those that a cluster needs come first.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 20] = [
         Self::KubeApiserver,
         Self::Kubectl,
         Self::KubeControllerManager,
@@ -73,6 +79,9 @@ impl Tool {
         Self::KmsPlugin,
         Self::RekorTiles,
         Self::TufRepository,
+        Self::Kstatus,
+        Self::ArgoHealth,
+        Self::HelmVersions,
     ];
 
     const fn entry(self) -> Entry {
@@ -151,6 +160,19 @@ impl Tool {
                 "tuf-repository",
                 "tuf-repository",
                 "e2e.test/tools/tuf-repository",
+                20,
+            ),
+            Self::Kstatus => ("kstatus-verdicts", "kstatus", "e2e.test/tools/kstatus", 20),
+            Self::ArgoHealth => (
+                "argo-health",
+                "argo-health",
+                "e2e.test/tools/argo-health",
+                90,
+            ),
+            Self::HelmVersions => (
+                "helm-versions",
+                "helm-versions",
+                "e2e.test/tools/helm-versions",
                 20,
             ),
             // The newest that Go 1.26 builds.

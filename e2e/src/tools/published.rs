@@ -21,18 +21,25 @@ const KUBERNETES: &str = "k8s.io/kubernetes";
 /// Returns the folder of the addons that Kubernetes itself publishes. The module that the API
 /// server is built from holds them.
 pub async fn kubernetes_addons() -> Result<PathBuf> {
-    off_runtime(|| {
+    let folder = module(Tool::KubeApiserver, KUBERNETES).await?;
+    Ok(folder.join("cluster/addons"))
+}
+
+/// Returns the folder of the Go module with this path, in the version that `tool` is built from. Go
+/// compares the module with the checksum in `go.sum`.
+pub async fn module(tool: Tool, path: &'static str) -> Result<PathBuf> {
+    off_runtime(move || {
         let mut go = Command::new("go");
-        go.args(["mod", "download", "-json", KUBERNETES])
-            .current_dir(family_folder(Tool::KubeApiserver));
+        go.args(["mod", "download", "-json", path])
+            .current_dir(family_folder(tool));
         let source = "the Go module proxy (`go env GOPROXY`)";
-        let output = fetch(Program::Go, go, KUBERNETES, source)?;
+        let output = fetch(Program::Go, go, path, source)?;
         let answer: Value = serde_json::from_slice(&output.stdout)
-            .with_context(|| format!("`go mod download` of {KUBERNETES} printed no JSON"))?;
+            .with_context(|| format!("`go mod download` of {path} printed no JSON"))?;
         let folder = answer["Dir"]
             .as_str()
-            .with_context(|| format!("`go mod download` of {KUBERNETES} names no folder"))?;
-        Ok(Path::new(folder).join("cluster/addons"))
+            .with_context(|| format!("`go mod download` of {path} names no folder"))?;
+        Ok(PathBuf::from(folder))
     })
     .await
 }

@@ -37,6 +37,7 @@ mod signing;
 mod sigstore;
 mod stamps;
 mod story;
+mod suites;
 mod tenant;
 mod tiles;
 mod transfer;

@@ -2,8 +2,8 @@
 //! (`github.com/Masterminds/semver/v3`), converted to a [`Range`].
 //!
 //! Helm has more operators (`=>`, `=<`, `~>`) and compares prerelease suffixes. This project
-//! compares only major, minor and patch, so a constraint with a suffix becomes the nearest range of
-//! releases: `>=1.31.0-rc.1` admits 1.31.0, `<1.31.0-rc.1` does not.
+//! compares only major, minor and patch, so a constraint with a suffix becomes the range of the
+//! releases that Helm admits: `>=1.31.0-rc.1` admits 1.31.0, `<1.31.0-rc.1` does not.
 
 use super::Range;
 use crate::diagnostic::Finding;
@@ -14,12 +14,36 @@ pub fn range(constraint: &str) -> Result<Range, Finding> {
     Range::parse(&alternatives.join(" || "))
 }
 
-/// Comparisons that must all match. Unknown parts stay unchanged, so that [`Range::parse`] reports
-/// them.
+/// Range text that no version meets, and one that each version meets.
+const NONE: &str = "<0";
+const ALL: &str = ">=0";
+
+/// Comparisons that must all be satisfied. What is not understood stays as it is, so that
+/// [`Range::parse`] names it.
 fn conjunction(text: &str) -> String {
+    let words: Vec<&str> = text
+        .split([' ', '\t', '\n', '\r', ','])
+        .filter(|word| !word.is_empty())
+        .collect();
+    // A hyphen range alone is a form that `Range` has too.
+    if let [low, "-", high] = words[..]
+        && !has_suffix(low)
+        && !has_suffix(high)
+    {
+        return words.join(" ");
+    }
     let mut comparisons = Vec::new();
     let mut operator = String::new();
-    for word in text.split([' ', '\t', '\n', '\r', ',']) {
+    let mut rest = words.as_slice();
+    while let [word, others @ ..] = rest {
+        rest = others;
+        // Helm replaces `LOW - HIGH` by two comparisons.
+        if let (true, ["-", high, others @ ..]) = (operator.is_empty(), others) {
+            comparisons.push(comparison(">=", word));
+            comparisons.push(comparison("<=", high));
+            rest = others;
+            continue;
+        }
         let split = word
             .find(|c: char| !matches!(c, '<' | '>' | '=' | '!' | '~' | '^'))
             .unwrap_or(word.len());
@@ -32,6 +56,10 @@ fn conjunction(text: &str) -> String {
     }
     comparisons.extend(Some(operator).filter(|left| !left.is_empty()));
     comparisons.join(" ")
+}
+
+fn has_suffix(version: &str) -> bool {
+    version.contains(['-', '+'])
 }
 
 fn comparison(operator: &str, version: &str) -> String {
@@ -47,13 +75,23 @@ fn comparison(operator: &str, version: &str) -> String {
     else {
         return format!("{operator}{version}");
     };
-    // A prerelease comes before its release; build metadata does not count.
-    let operator = match operator {
-        ">" if version.contains('-') => ">=",
-        "<=" if version.contains('-') => "<",
-        other => other,
-    };
-    format!("{operator}{release}")
+    // Build metadata does not count.
+    if version[release.len()..].starts_with('+') {
+        return format!("{operator}{release}");
+    }
+    // A prerelease comes before its release, and equals no release. Helm ignores the suffix of a
+    // version without a patch or, for `!=`, of one without a minor.
+    let numbers = release
+        .split('.')
+        .take_while(|part| part.trim_start_matches('v').parse::<u64>().is_ok())
+        .count();
+    match (operator, numbers) {
+        (">", 3) => format!(">={release}"),
+        ("<=", 3) => format!("<{release}"),
+        ("" | "=", 3) => NONE.to_owned(),
+        ("!=", 2 | 3) => ALL.to_owned(),
+        _ => format!("{operator}{release}"),
+    }
 }
 
 #[cfg(test)]
@@ -84,6 +122,43 @@ mod tests {
         ] {
             assert_eq!(range(constraint).unwrap().as_str(), read, "{constraint}");
         }
+    }
+
+    /// `github.com/Masterminds/semver/v3` reads these constraints so.
+    #[test]
+    fn constraints_with_suffixes_and_hyphens_admit_versions_that_helm_admits() {
+        for (constraint, inside, outside) in [
+            // Without a patch, a suffix does not move the range.
+            (">1.31-0", &[[1, 32, 0]][..], &[[1, 31, 5]][..]),
+            ("<=1.31-0", &[[1, 31, 5]], &[[1, 32, 0]]),
+            // Only the prerelease itself equals it, and no release does.
+            ("1.31.0-rc.1 || 1.32", &[[1, 32, 0]], &[[1, 31, 0]]),
+            ("!=1.31.0-rc.1", &[[1, 31, 0]], &[]),
+            ("!=1.31-rc.1", &[[1, 31, 4]], &[]),
+            ("!=1-rc.1", &[[2, 0, 0]], &[[1, 31, 4]]),
+            // Helm replaces a hyphen range by its two comparisons.
+            (
+                "1.29 - 1.31 !=1.30.2",
+                &[[1, 29, 0], [1, 31, 9]],
+                &[[1, 30, 2], [1, 32, 0]],
+            ),
+            (
+                "1.29 - 1.31, >1.30",
+                &[[1, 31, 0]],
+                &[[1, 30, 9], [1, 32, 0]],
+            ),
+            ("1.29.0-0 - 1.31.0-0", &[[1, 29, 0]], &[[1, 31, 0]]),
+        ] {
+            let range = range(constraint).unwrap();
+            for version in inside {
+                assert!(range.contains(*version), "{version:?} in {constraint}");
+            }
+            for version in outside {
+                assert!(!range.contains(*version), "{version:?} not in {constraint}");
+            }
+        }
+        let error = range("1.31.0-rc.1").unwrap_err();
+        assert!(error.message.contains("no version can meet it"), "{error}");
     }
 
     #[test]

@@ -20,8 +20,6 @@ pub struct KindRule {
     pub ready: &'static str,
     /// When an object counts as failed; empty if never.
     pub failed: &'static str,
-    /// Where kstatus or Argo CD judge otherwise, and why this project does not; empty if they agree.
-    pub differs: &'static str,
 }
 
 /// Returns the entry of a kind.
@@ -31,14 +29,13 @@ pub fn find(group: &str, kind: &str) -> Option<&'static KindRule> {
         .find(|entry| entry.group == group && entry.kind == kind)
 }
 
-const fn always(group: &'static str, kind: &'static str, differs: &'static str) -> KindRule {
+const fn always(group: &'static str, kind: &'static str) -> KindRule {
     KindRule {
         group,
         kind,
         rule: None,
         ready: "as soon as it exists",
         failed: "",
-        differs,
     }
 }
 
@@ -50,7 +47,6 @@ pub const KINDS: &[KindRule] = &[
         rule: Some(workload::deployment),
         ready: "all replicas are updated, ready and available, none is left over, `Progressing` says that the new ReplicaSet is available, and `Available` is `True`",
         failed: "`Progressing` has the reason `ProgressDeadlineExceeded`",
-        differs: "",
     },
     KindRule {
         group: "apps",
@@ -58,7 +54,6 @@ pub const KINDS: &[KindRule] = &[
         rule: Some(workload::stateful_set),
         ready: "the wanted number of replicas exists and is ready, none is left over, and all are of the update revision (with a partition: as many as it leaves to update); with the strategy `OnDelete`: once its controller has seen it",
         failed: "",
-        differs: "",
     },
     KindRule {
         group: "apps",
@@ -66,15 +61,13 @@ pub const KINDS: &[KindRule] = &[
         rule: Some(workload::daemon_set),
         ready: "on each node that it is meant for, a pod is scheduled, updated, ready and available",
         failed: "",
-        differs: "With the strategy `OnDelete`, outdated pods do not count: whoever chose it replaces them. kstatus waits for them.",
     },
     KindRule {
         group: "apps",
         kind: "ReplicaSet",
         rule: Some(workload::replica_set),
-        ready: "the wanted number of replicas is labelled, ready and available, none is left over, and `ReplicaFailure` is not `True`",
+        ready: "its controller has seen it, the wanted number of replicas is labelled, ready and available, none is left over, and `ReplicaFailure` is not `True`",
         failed: "",
-        differs: "Argo CD calls `ReplicaFailure` degraded; kstatus, and this project, wait, since a quota or an admission policy may change.",
     },
     KindRule {
         group: "",
@@ -82,7 +75,6 @@ pub const KINDS: &[KindRule] = &[
         rule: Some(workload::replica_set),
         ready: "as a ReplicaSet",
         failed: "",
-        differs: "kstatus and Argo CD have no rule for it.",
     },
     KindRule {
         group: "batch",
@@ -90,16 +82,14 @@ pub const KINDS: &[KindRule] = &[
         rule: Some(workload::job),
         ready: "it has started, is complete, or is suspended",
         failed: "`Failed` is `True`",
-        differs: "Argo CD waits until a Job is complete. A Job may run for days, so this project follows kstatus.",
     },
-    always("batch", "CronJob", ""),
+    always("batch", "CronJob"),
     KindRule {
         group: "",
         kind: "Pod",
         rule: Some(pod::pod),
-        ready: "`Ready` is `True`, or it has succeeded",
+        ready: "its phase is `Running` and `Ready` is `True`, or it has succeeded",
         failed: "its phase is `Failed`, or a container cannot be started (an image that cannot be pulled, a crash loop, a configuration that cannot be used)",
-        differs: "kstatus calls a failed Pod current, and one whose image cannot be pulled in progress; Argo CD calls both degraded, as this project does. A Pod that cannot be scheduled waits with the scheduler's own words: kstatus calls it failed after 15 s, but the scheduler keeps trying.",
     },
     KindRule {
         group: "",
@@ -107,7 +97,6 @@ pub const KINDS: &[KindRule] = &[
         rule: Some(rules::claim),
         ready: "its phase is `Bound`",
         failed: "its phase is `Lost`",
-        differs: "kstatus waits for a lost claim, which never comes back.",
     },
     KindRule {
         group: "",
@@ -115,7 +104,6 @@ pub const KINDS: &[KindRule] = &[
         rule: Some(rules::namespace),
         ready: "its phase is `Active`",
         failed: "",
-        differs: "kstatus and Argo CD have no rule for it. Objects cannot be created in a namespace that is not active.",
     },
     KindRule {
         group: "",
@@ -123,7 +111,6 @@ pub const KINDS: &[KindRule] = &[
         rule: Some(rules::service),
         ready: "of type `LoadBalancer`: it has a cluster IP; any other: as soon as it exists",
         failed: "",
-        differs: "Argo CD waits for the load balancer's address. Clusters without a load balancer never give one, so this project follows kstatus.",
     },
     KindRule {
         group: "apiextensions.k8s.io",
@@ -131,7 +118,6 @@ pub const KINDS: &[KindRule] = &[
         rule: Some(rules::definition),
         ready: "`Established` is `True`",
         failed: "`NamesAccepted` is `False`, or `Established` is `False` for another reason than `Installing`",
-        differs: "",
     },
     KindRule {
         group: "apiregistration.k8s.io",
@@ -139,7 +125,6 @@ pub const KINDS: &[KindRule] = &[
         rule: Some(rules::api_service),
         ready: "`Available` is `True`",
         failed: "",
-        differs: "kstatus has no rule for it and calls it current.",
     },
     KindRule {
         group: "policy",
@@ -147,18 +132,9 @@ pub const KINDS: &[KindRule] = &[
         rule: Some(rules::observed),
         ready: "its controller has seen its latest generation",
         failed: "",
-        differs: "",
     },
-    always("", "ConfigMap", ""),
-    always("", "Secret", ""),
-    always(
-        "networking.k8s.io",
-        "Ingress",
-        "Argo CD waits for an address of the load balancer. Many controllers publish none, so this project follows kstatus.",
-    ),
-    always(
-        "autoscaling",
-        "HorizontalPodAutoscaler",
-        "Argo CD calls it degraded while it has no metrics. A cluster without a metrics server would make every package with an autoscaler unhealthy, so this project follows kstatus.",
-    ),
+    always("", "ConfigMap"),
+    always("", "Secret"),
+    always("networking.k8s.io", "Ingress"),
+    always("autoscaling", "HorizontalPodAutoscaler"),
 ];

@@ -3,12 +3,15 @@
 //! The rules are those of kstatus (`sigs.k8s.io/cli-utils/pkg/kstatus/status`), which Flux and kpt use too. Where a kind is judged
 //! otherwise, its entry in [`kinds::KINDS`] says so and why; `docs/reference/health.md` is generated from that table.
 
+pub mod differences;
 pub mod kinds;
 mod pod;
 mod rules;
 mod workload;
 
 use serde_json::Value;
+
+use crate::version::apis;
 
 /// The health of one object.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,8 +34,9 @@ impl Health {
 pub fn has_health(group: &str, kind: &str) -> bool {
     match kinds::find(group, kind) {
         Some(known) => known.rule.is_some(),
-        // Groups of Kubernetes itself have no dot or end in k8s.io; any other kind is a custom resource.
-        None => group.contains('.') && !group.ends_with(".k8s.io"),
+        // Built-in groups without a dot, such as `apps`, are never those of custom resources. Of those that end with `k8s.io`, some are:
+        // `gateway.networking.k8s.io`.
+        None => group.contains('.') && apis::of(group).is_empty(),
     }
 }
 
@@ -54,5 +58,7 @@ pub fn health(group: &str, kind: &str, object: &Value) -> Health {
     }
 }
 
+#[cfg(test)]
+mod suite_tests;
 #[cfg(test)]
 mod tests;

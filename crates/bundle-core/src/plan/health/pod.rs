@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::Health;
-use super::rules::{condition, must_be_true, reason_and_message};
+use super::rules::{condition, must_be_true, phase_must_be, reason_and_message};
 
 pub(super) fn pod(object: &Value) -> Health {
     let status = &object["status"];
@@ -24,7 +24,8 @@ fn scheduled(object: &Value) -> Health {
         {
             Health::waiting(reason_and_message(condition))
         }
-        _ => must_be_true(object, "Ready"),
+        _ if object["status"]["phase"] == "Running" => must_be_true(object, "Ready"),
+        _ => phase_must_be(object, "Running"),
     }
 }
 

@@ -93,7 +93,7 @@ pub(super) fn claim(object: &Value) -> Health {
     phase_must_be(object, "Bound")
 }
 
-fn phase_must_be(object: &Value, wanted: &str) -> Health {
+pub(super) fn phase_must_be(object: &Value, wanted: &str) -> Health {
     match object["status"]["phase"].as_str() {
         Some(phase) if phase == wanted => Health::Ready,
         Some(phase) => Health::waiting(format!("its phase is {phase}")),

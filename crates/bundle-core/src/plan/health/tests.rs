@@ -308,7 +308,7 @@ fn pods_tell_why_they_do_not_run() {
             "ready",
         ),
         (pod(json!({ "phase": "Succeeded" })), "ready"),
-        (pod(json!({})), "not Ready yet"),
+        (pod(json!({})), "it is not Running yet"),
         (
             pod(json!({ "phase": "Failed", "reason": "Evicted", "message": "no memory" })),
             "failed: Evicted: no memory",
@@ -341,7 +341,7 @@ fn pods_tell_why_they_do_not_run() {
         ),
         (
             waiting("containerStatuses", "ContainerCreating"),
-            "not Ready yet",
+            "its phase is Pending",
         ),
         (
             pod(json!({ "phase": "Pending", "conditions": [

@@ -167,6 +167,7 @@ pub(super) fn replica_set(object: &Value) -> Health {
     let wanted = wanted_replicas(object);
     let enough = |field: &str, what: &str| at_least(count(object, field), wanted, what);
     all_of([
+        observed(object),
         enough("fullyLabeledReplicas", "replicas are labelled"),
         enough("availableReplicas", "replicas are available"),
         enough("readyReplicas", "replicas are ready"),

@@ -1,0 +1,166 @@
+//! Health as kstatus and Argo CD judge it, on the objects of their own test suites and on the matrix.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bundle_core::plan::health::differences::{DIFFERENCES, HealthTool, Verdict};
+use bundle_core::plan::health::{Health, has_health, health};
+use e2e::tools::published;
+use e2e::{Tool, manifests};
+use serde_json::Value;
+
+use super::exceptions::{condition_of, group_kind, has};
+use super::{matrix, verdicts};
+
+/// Module, and folder with the health rules of Argo CD and their test data.
+const ARGO: (&str, &str) = (
+    "github.com/argoproj/argo-cd/gitops-engine",
+    "pkg/health/testdata",
+);
+/// Module and file with the objects of kstatus' tests, which are strings of Go.
+const KSTATUS: (&str, &str) = (
+    "sigs.k8s.io/cli-utils",
+    "pkg/kstatus/status/status_compute_test.go",
+);
+
+/// The verdict that the pod and `kubectl bundle status` act on.
+fn verdict_here(object: &Value) -> Verdict {
+    let (group, kind) = group_kind(object);
+    if !has_health(group, kind) {
+        return Verdict::Ready;
+    }
+    match health(group, kind, object) {
+        Health::Ready => Verdict::Ready,
+        Health::Waiting(_) => Verdict::Waiting,
+        Health::Failed(_) => Verdict::Failed,
+    }
+}
+
+fn verdict_there(answer: &Value) -> Verdict {
+    match answer["status"].as_str() {
+        Some("Current" | "Healthy") => Verdict::Ready,
+        // Argo CD has no health check for the kind.
+        None if answer["error"].is_null() => Verdict::Ready,
+        Some("InProgress" | "Terminating" | "Progressing") => Verdict::Waiting,
+        Some("Failed" | "Degraded") => Verdict::Failed,
+        Some("Suspended") => Verdict::Suspended,
+        _ => Verdict::Unknown,
+    }
+}
+
+/// Test objects as an API server stores them; `None` if no API server has such an object.
+fn stored(mut object: Value) -> Option<Value> {
+    let (group, kind) = group_kind(&object);
+    match (group, kind) {
+        // The group of a custom resource has a dot.
+        ("something", _) => None,
+        // The controller removes a condition of a Job and never writes it as `False`.
+        ("batch", "Job") if has(&object, "Failed", "False") => None,
+        ("", "Pod") => {
+            let policy = &mut object["spec"]["restartPolicy"];
+            if policy.is_null() {
+                *policy = "Always".into();
+            }
+            Some(object)
+        }
+        _ => Some(object),
+    }
+}
+
+/// The objects in `texts`, without those that have a key twice, which this project does not read.
+fn readable(texts: impl Iterator<Item = String>) -> Vec<Value> {
+    let read = |text: String| manifests::parse(text.as_bytes(), "test data");
+    texts
+        .flat_map(|text| match read(text) {
+            Ok(objects) => objects,
+            Err(error) => {
+                assert!(error.to_string().contains("there twice"), "{error}");
+                Vec::new()
+            }
+        })
+        .filter_map(stored)
+        .collect()
+}
+
+/// The objects of Argo CD's own tests.
+async fn objects_of_argo() -> Vec<Value> {
+    let folder = published::module(Tool::ArgoHealth, ARGO.0).await.unwrap();
+    let files: Result<Vec<_>, _> = fs_err::read_dir(folder.join(ARGO.1)).unwrap().collect();
+    let texts = files
+        .unwrap()
+        .into_iter()
+        .map(|file| fs_err::read_to_string(file.path()).unwrap());
+    let objects = readable(texts);
+    assert!(objects.len() > 40, "{}", objects.len());
+    objects
+}
+
+/// The objects of kstatus' own tests.
+async fn objects_of_kstatus() -> Vec<Value> {
+    let folder = published::module(Tool::Kstatus, KSTATUS.0).await.unwrap();
+    let source = fs_err::read_to_string(folder.join(KSTATUS.1)).unwrap();
+    // Every second part is between backquotes. `%s` is where the tests put the time of creation.
+    let strings = source.split('`').skip(1).step_by(2);
+    let texts = strings
+        .filter(|text| text.contains("apiVersion:"))
+        .map(|text| text.replace("%s", "2026-01-01T00:00:00Z"));
+    let objects = readable(texts);
+    assert!(objects.len() > 40, "{}", objects.len());
+    objects
+}
+
+/// Compares all objects with one project. Returns the rows that at least one object needs.
+async fn compare(tool: HealthTool, program: Tool, objects: Vec<Value>) -> BTreeSet<&'static str> {
+    let answers = verdicts(program, serde_json::to_string(&objects).unwrap()).await;
+    assert_eq!(answers.len(), objects.len());
+    let rows: Vec<_> = DIFFERENCES.iter().filter(|row| row.tool == tool).collect();
+    let mut used = BTreeSet::new();
+    // One object of each kind of difference: there may be thousands.
+    let mut undocumented = BTreeMap::new();
+    for (object, answer) in objects.iter().zip(&answers) {
+        let (here, there) = (verdict_here(object), verdict_there(answer));
+        if here == there {
+            continue;
+        }
+        let matching = rows.iter().filter(|row| {
+            row.here.contains(&here)
+                && row.there.contains(&there)
+                && condition_of(row.name).is_some_and(|applies| applies(object))
+        });
+        let names: Vec<_> = matching.map(|row| row.name).collect();
+        if names.is_empty() {
+            let kind = object["kind"].to_string();
+            let sample = undocumented.entry((kind, here, there));
+            sample.or_insert_with(|| (0, object, answer)).0 += 1;
+        }
+        used.extend(names);
+    }
+    let undocumented: Vec<String> = undocumented
+        .into_iter()
+        .map(|((kind, here, there), (count, object, answer))| {
+            format!("{count} × {kind}: {here} here, {there} in {tool} ({answer}), such as {object}")
+        })
+        .collect();
+    assert!(undocumented.is_empty(), "{}", undocumented.join("\n"));
+    used
+}
+
+async fn assert_documented(tool: HealthTool, program: Tool) {
+    let mut objects = objects_of_argo().await;
+    objects.extend(objects_of_kstatus().await);
+    objects.extend(matrix::objects());
+    let used = compare(tool, program, objects).await;
+    let rows = DIFFERENCES.iter().filter(|row| row.tool == tool);
+    let documented: BTreeSet<_> = rows.map(|row| row.name).collect();
+    // A row without a difference is no longer true.
+    assert_eq!(used, documented);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn health_differs_from_kstatus_only_where_documented() {
+    assert_documented(HealthTool::Kstatus, Tool::Kstatus).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn health_differs_from_argo_cd_only_where_documented() {
+    assert_documented(HealthTool::ArgoCd, Tool::ArgoHealth).await;
+}

@@ -1,0 +1,19 @@
+//! The rules of other projects, run as they are: tools of `e2e/tools` call the code of kstatus, Argo CD and Helm, and the scenarios compare
+//! the verdicts with those of this project. A difference must be documented, and a documented difference must exist.
+
+use e2e::command::Command;
+use e2e::{Tool, tools};
+use serde_json::Value;
+
+mod exceptions;
+mod health;
+mod matrix;
+mod versions;
+
+/// Runs `tool` with `input`, which is JSON, and returns its verdicts.
+async fn verdicts(tool: Tool, input: String) -> Vec<Value> {
+    let program = tools::path_async(tool, None).await.unwrap();
+    let output = Command::new(program).stdin(input).output();
+    let text = output.await.unwrap().success().unwrap();
+    serde_json::from_str(&text).unwrap()
+}
