@@ -21,6 +21,7 @@ const SECOND_ORGANIZATION: [u64; 4] = [2, 5, 4, 10];
 pub struct Authority {
     issuer: CertifiedIssuer<'static, KeyPair>,
     certificate: PathBuf,
+    addresses: Vec<IpAddr>,
 }
 
 /// A certificate and its key, both PEM files.
@@ -50,7 +51,13 @@ impl Authority {
         Ok(Self {
             issuer,
             certificate,
+            addresses: vec![Ipv4Addr::LOCALHOST.into(), FIRST_SERVICE_IP],
         })
+    }
+
+    /// Adds an address to the serving certificates that are issued from now on.
+    pub(crate) fn add_address(&mut self, address: IpAddr) {
+        self.addresses.push(address);
     }
 
     /// The authority's own certificate.
@@ -72,10 +79,8 @@ impl Authority {
         .map(ToOwned::to_owned);
         let mut params =
             CertificateParams::new(names).context("cannot name a serving certificate")?;
-        params.subject_alt_names.extend([
-            SanType::IpAddress(Ipv4Addr::LOCALHOST.into()),
-            SanType::IpAddress(FIRST_SERVICE_IP),
-        ]);
+        let addresses = self.addresses.iter().copied().map(SanType::IpAddress);
+        params.subject_alt_names.extend(addresses);
         params.distinguished_name.push(DnType::CommonName, name);
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
         self.issue(params, folder, name)

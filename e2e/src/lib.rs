@@ -10,6 +10,7 @@ pub mod certs;
 pub mod cluster;
 pub mod command;
 pub mod fixtures;
+pub mod image;
 pub mod island;
 pub mod manifests;
 pub mod memory_limit;

@@ -45,7 +45,7 @@ fn apt(arguments: &[&str]) -> Result<()> {
     )
 }
 
-fn answers(program: &str) -> bool {
+pub(crate) fn answers(program: &str) -> bool {
     Command::new(program)
         .arg("--version")
         .stdin(Stdio::null())

@@ -31,6 +31,12 @@ pub enum Program {
     OpenSsl,
     /// Python with pip, for packages of other projects.
     Python,
+    /// runc, which starts the containers of a node.
+    Runc,
+    /// iptables, with which kube-proxy gives Services their addresses on a node.
+    Iptables,
+    /// A static busybox: programs for the containers of a node.
+    Busybox,
 }
 
 impl Program {
@@ -86,6 +92,21 @@ impl Program {
                 "answers as the timestamp authority that signatures are tested with",
                 "install the package `openssl`",
             ),
+            Self::Runc => (
+                "runc",
+                "starts the containers of a node",
+                "install the package `runc`; this works on Linux alone",
+            ),
+            Self::Iptables => (
+                "iptables",
+                "gives Services their addresses on a node",
+                "install the package `iptables`; this works on Linux alone",
+            ),
+            Self::Busybox => (
+                "busybox",
+                "is the content of small container images",
+                "install the package `busybox-static`",
+            ),
             Self::Python => (
                 "python3",
                 "fetches packages that other projects published",
@@ -107,6 +128,9 @@ impl Program {
             Self::Npm => Some("npm"),
             Self::OpenSsl => Some("openssl"),
             Self::Python => Some("python3-pip"),
+            Self::Runc => Some("runc"),
+            Self::Iptables => Some("iptables"),
+            Self::Busybox => Some("busybox-static"),
             Self::Go | Self::Git | Self::CCompiler => None,
         }
     }

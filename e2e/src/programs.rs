@@ -74,7 +74,7 @@ fn build() -> Result<Programs> {
 }
 
 /// Returns the program `name` from the messages of cargo.
-fn executable(messages: &str, name: &str) -> Result<PathBuf> {
+pub(crate) fn executable(messages: &str, name: &str) -> Result<PathBuf> {
     messages
         .lines()
         .filter_map(|line| serde_json::from_str::<Value>(line).ok())

@@ -87,6 +87,8 @@ pub(crate) struct Place<'a> {
     pub(crate) janitor: &'a Janitor,
     /// The network that it is in, where that is not ours.
     pub(crate) island: Option<&'a Island>,
+    /// The address that it listens on.
+    pub(crate) address: Ipv4Addr,
 }
 
 /// A name that no other registry of this process has.
@@ -105,7 +107,7 @@ pub struct Registry {
 
 impl Registry {
     pub(crate) async fn start(name: &str, terms: &Terms, place: Place<'_>) -> Result<Self> {
-        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, ports::free()?));
+        let address = SocketAddr::from((place.address, ports::free()?));
         let command = match terms.program {
             Program::Distribution => distribution(name, terms, address, place).await?,
             Program::WithReferrers => {

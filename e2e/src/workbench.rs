@@ -1,6 +1,7 @@
 //! Folder with registries, a Sigstore instance and external tools in a clean environment, without a
 //! cluster. For scenarios about packages and signatures.
 
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
@@ -83,6 +84,7 @@ impl Workbench {
             authority: &self.authority,
             janitor: &self.janitor,
             island,
+            address: Ipv4Addr::LOCALHOST,
         }
     }
 

@@ -6,17 +6,13 @@ use std::fmt;
 use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
-use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use jiff::Timestamp;
-use rand::RngCore as _;
 use subtle::ConstantTimeEq as _;
 use tokio::time::Instant;
 
-/// 256 bits.
-const TOKEN_BYTES: usize = 32;
-/// Length of a token: `TOKEN_BYTES` in base64url without padding.
-const TOKEN_LENGTH: usize = 43;
+/// Characters of a token: 256 bits in hexadecimal. API servers require that each segment of
+/// `clientConfig.service.path` is a lowercase RFC 1123 subdomain.
+const TOKEN_LENGTH: usize = 64;
 /// Time for which the previous token is accepted after the registrations have the current one.
 pub(crate) const OVERLAP: Duration = Duration::from_secs(60);
 
@@ -27,9 +23,8 @@ pub struct Token(String);
 impl Token {
     /// Returns a new random token.
     pub(crate) fn random() -> Self {
-        let mut bytes = [0; TOKEN_BYTES];
-        rand::rng().fill_bytes(&mut bytes);
-        Self(URL_SAFE_NO_PAD.encode(bytes))
+        let half = rand::random::<u128>;
+        Self(format!("{:032x}{:032x}", half(), half()))
     }
 
     /// Parses a token. Returns `None` for text that cannot be a token.
@@ -37,7 +32,7 @@ impl Token {
         let fits = text.len() == TOKEN_LENGTH
             && text
                 .bytes()
-                .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'));
+                .all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
         fits.then(|| Self(text.to_owned()))
     }
 
@@ -134,12 +129,22 @@ mod tests {
     const NOW: Timestamp = Timestamp::constant(1_800_000_000, 0);
 
     #[test]
-    fn tokens_are_random_url_safe_and_not_logged() {
+    fn tokens_are_random_valid_in_service_paths_and_not_logged() {
         let (one, other) = (Token::random(), Token::random());
         assert_ne!(one, other);
         assert_eq!(Token::parse(one.as_str()), Some(one.clone()));
         assert!(!format!("{one:?}").contains(one.as_str()));
-        for text in ["", "short", &"a/".repeat(22), &"A".repeat(44)] {
+        // A label of DNS, as the API server requires of a Service's path.
+        let is_valid = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+        assert!(one.as_str().bytes().all(is_valid));
+        assert_eq!(one.as_str().len(), 64);
+        for text in [
+            "",
+            "short",
+            &"a/".repeat(32),
+            &"A".repeat(64),
+            &"a".repeat(65),
+        ] {
             assert_eq!(Token::parse(text), None, "{text}");
         }
     }

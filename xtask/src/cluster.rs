@@ -22,7 +22,7 @@ pub(crate) enum Command {
 Prints, once all answers:
   export KUBECONFIG='<file of an administrator>'
   export REGISTRY='<host:port>'         the first registry; the next ones are REGISTRY_2, REGISTRY_3, ...
-  export REGISTRY_CA='<file>'           with --registry-tls; REGISTRY_2_CA, ...
+  export REGISTRY_CA='<file>'           with --registry-tls or --node; REGISTRY_2_CA, ...
   export SIGSTORE_URL='<url>'           with --sigstore: issues identity tokens for the claims that are posted to /token
   export SIGNING_CONFIG='<file>'        with --sigstore: where its services are
   export TRUSTED_ROOT='<file>'          with --sigstore: whom to trust
@@ -31,7 +31,9 @@ Example:
   cargo xtask cluster up --webhook --sigstore > cluster.env &
   # once it says that it is ready
   eval \"$(cat cluster.env)\"
-  cargo xtask cluster up --webhook --server-version v1.33.0-eks-abcdef0")]
+  cargo xtask cluster up --webhook --server-version v1.33.0-eks-abcdef0
+  # with a node that pulls images from the registry:
+  cargo xtask cluster up --node")]
 pub(crate) struct Up {
     /// Deploy bundle-webhook and run it as a process on this host.
     #[arg(long)]
@@ -48,6 +50,9 @@ pub(crate) struct Up {
     /// Use TLS for the registries, with a certificate of the cluster's authority.
     #[arg(long)]
     registry_tls: bool,
+    /// Run a node, so that Pods run: needs root and Linux. Registries use TLS.
+    #[arg(long)]
+    node: bool,
     /// Run a Sigstore instance: identity tokens and certificates for every client, a transparency
     /// log and timestamps.
     #[arg(long)]
@@ -74,7 +79,8 @@ async fn stay(up: &Up) -> Result<()> {
     let mut builder = Cluster::builder()
         .release(up.kubernetes)
         .registries(up.registries)
-        .registry_tls(up.registry_tls);
+        .registry_tls(up.registry_tls)
+        .node(up.node);
     if let Some(version) = &up.server_version {
         builder = builder.server_version(version);
     }

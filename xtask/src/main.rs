@@ -16,6 +16,7 @@ mod examples;
 mod fixtures;
 mod fuzz;
 mod generate;
+mod image;
 mod model;
 mod modules;
 mod schemas;
@@ -55,6 +56,8 @@ enum Command {
     Fuzz(fuzz::Arguments),
     /// Write generated files: CRDs, the catalogue of diagnostics, and the plain manifests of the chart.
     Gen(generate::Arguments),
+    /// Build the container image of bundle-webhook as an OCI layout, or push it to a registry.
+    Image(image::Arguments),
     /// Explore the model of a cluster with which the reconciler's plans are checked.
     Model(model::Arguments),
     /// Write the table of the schemas of Kubernetes' built-in kinds from the Go module
@@ -92,6 +95,7 @@ fn run(arguments: Arguments) -> anyhow::Result<()> {
             Command::Fixtures(arguments) => fixtures::run(arguments).await,
             Command::Fuzz(arguments) => fuzz::run(&arguments),
             Command::Gen(arguments) => generate::run(&arguments),
+            Command::Image(arguments) => image::run(&arguments).await,
             Command::Model(arguments) => model::run(&arguments),
             Command::Schemas => schemas::run(),
             Command::Soak(command) => soak::run(command).await,

@@ -25,6 +25,14 @@ const TOOLS: &[Tool] = &[
     Tool::Cosign3,
     Tool::Helm,
     Tool::Helm3,
+    Tool::Kubelet,
+    Tool::KubeProxy,
+    Tool::KubeScheduler,
+    Tool::Containerd,
+    Tool::ContainerdShim,
+    Tool::CniPtp,
+    Tool::CniHostLocal,
+    Tool::CniLoopback,
 ];
 
 /// Programs that the tests need and that operating systems package.
@@ -35,6 +43,9 @@ const PACKAGES: &[Program] = &[
     Program::Node,
     Program::Npm,
     Program::OpenSsl,
+    Program::Runc,
+    Program::Iptables,
+    Program::Busybox,
 ];
 
 /// Checks to run.

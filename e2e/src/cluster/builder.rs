@@ -1,14 +1,16 @@
 //! Options of a test cluster, and the start order of its processes. `control_plane` has their
 //! command lines.
 
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 
 use super::Cluster;
 use super::control_plane::ControlPlane;
 use super::existing::{self, Existing};
 use super::guest::Guest;
+use super::node::{NodeContext, NodeLink, NodePrograms};
 use crate::certs::Authority;
 use crate::janitor::Janitor;
 use crate::registry::{Access, Place, Registry, Terms};
@@ -22,6 +24,7 @@ pub struct Builder {
     registries: usize,
     terms: Terms,
     controller_manager: bool,
+    node: bool,
     audit: bool,
     webhook_client_certificate: bool,
     existing: Option<String>,
@@ -36,6 +39,7 @@ impl Default for Builder {
             registries: 1,
             terms: Terms::default(),
             controller_manager: true,
+            node: false,
             audit: false,
             webhook_client_certificate: false,
             existing: None,
@@ -56,6 +60,7 @@ enum Plane {
         etcd: PathBuf,
         api_server: PathBuf,
         controller_manager: Option<PathBuf>,
+        node: Option<NodePrograms>,
     },
     Existing {
         kubectl: PathBuf,
@@ -110,6 +115,16 @@ impl Builder {
     #[must_use]
     pub fn controller_manager(mut self, wanted: bool) -> Self {
         self.controller_manager = wanted;
+        self
+    }
+
+    /// Runs a node, so that Pods run; default off. Needs root and the newest release.
+    ///
+    /// API server and registries listen on an address that Pods reach, and registries use TLS.
+    #[must_use]
+    pub fn node(mut self, wanted: bool) -> Self {
+        self.node = wanted;
+        self.terms.tls |= wanted;
         self
     }
 
@@ -186,12 +201,22 @@ impl Builder {
                 Some(release) => release,
                 None => KubernetesRelease::from_environment()?,
             };
+            ensure!(
+                !self.node || release == KubernetesRelease::Newest,
+                "the harness has a kubelet of Kubernetes {} alone: a node does not run with {release}",
+                KubernetesRelease::Newest
+            );
             Plane::Own {
                 release,
                 etcd: tools::path_async(Tool::Etcd, None).await?,
                 api_server: tools::path_async(release.api_server(), version).await?,
                 controller_manager: if self.controller_manager {
                     Some(tools::path_async(release.controller_manager(), None).await?)
+                } else {
+                    None
+                },
+                node: if self.node {
+                    Some(NodePrograms::get().await?)
                 } else {
                     None
                 },
@@ -204,15 +229,24 @@ impl Builder {
         for name in ["bin", "data", "home", "logs", "pki"] {
             fs_err::create_dir(root.join(name))?;
         }
-        let authority = Authority::new(&root.join("pki"), "ca")?;
+        let mut authority = Authority::new(&root.join("pki"), "ca")?;
         match &paths.plane {
             Plane::Own {
                 release,
                 etcd,
                 api_server,
                 controller_manager,
+                node,
             } => {
-                let mut plane = ControlPlane::new(root, &authority, janitor)?;
+                let link = match node {
+                    Some(programs) => Some((NodeLink::start(root, janitor).await?, programs)),
+                    None => None,
+                };
+                let address = link
+                    .as_ref()
+                    .map_or(Ipv4Addr::LOCALHOST, |(link, _)| link.network.host());
+                authority.add_address(address.into());
+                let mut plane = ControlPlane::new(root, &authority, janitor, address)?;
                 plane.start_store(etcd)?;
                 plane.start_api_server(
                     api_server,
@@ -220,12 +254,27 @@ impl Builder {
                     self.audit,
                     self.webhook_client_certificate,
                 )?;
-                let registries = self.start_registries(root, &authority, janitor).await?;
+                let registries = self
+                    .start_registries(root, &authority, janitor, address)
+                    .await?;
                 plane.wait_ready().await?;
                 if let Some(program) = controller_manager {
                     plane.start_controllers(program)?;
                     plane.wait_for_controllers().await?;
                 }
+                let node = if let Some((link, programs)) = link {
+                    let context = NodeContext {
+                        root,
+                        authority: &authority,
+                        endpoint: &plane.endpoint,
+                        registries: &registries,
+                        janitor,
+                    };
+                    let client = plane.client().await?;
+                    Some(link.start_node(programs, context, client).await?)
+                } else {
+                    None
+                };
                 let ControlPlane {
                     store,
                     server,
@@ -243,6 +292,7 @@ impl Builder {
                     admin,
                     registries,
                     processes,
+                    node,
                     guest: None,
                     janitor: janitor.clone(),
                 })
@@ -253,7 +303,9 @@ impl Builder {
                     server,
                     endpoint,
                 } = existing::find(root, kubectl, self.kubeconfig.as_deref(), context).await?;
-                let registries = self.start_registries(root, &authority, janitor).await?;
+                let registries = self
+                    .start_registries(root, &authority, janitor, Ipv4Addr::LOCALHOST)
+                    .await?;
                 Ok(Cluster {
                     root: root.to_owned(),
                     server,
@@ -263,6 +315,7 @@ impl Builder {
                     admin,
                     registries,
                     processes: Vec::new(),
+                    node: None,
                     guest: Some(Guest::new(context, kubectl)),
                     janitor: janitor.clone(),
                 })
@@ -275,6 +328,7 @@ impl Builder {
         root: &Path,
         authority: &Authority,
         janitor: &Janitor,
+        address: Ipv4Addr,
     ) -> Result<Vec<Registry>> {
         let mut registries = Vec::new();
         let place = Place {
@@ -282,6 +336,7 @@ impl Builder {
             authority,
             janitor,
             island: None,
+            address,
         };
         for n in 0..self.registries {
             let name = format!("registry-{n}");

@@ -1,11 +1,12 @@
-//! etcd, kube-apiserver and kube-controller-manager: command lines and readiness. There are no
-//! nodes, scheduler or Pods.
+//! etcd, kube-apiserver and kube-controller-manager: command lines and readiness. `node` has the
+//! scheduler and a node.
 #![expect(
     clippy::disallowed_methods,
     reason = "the names are those of the harness itself"
 )]
 
 use std::ffi::OsString;
+use std::net::Ipv4Addr;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -45,6 +46,8 @@ pub(super) struct ControlPlane<'a> {
     authority: &'a Authority,
     janitor: &'a Janitor,
     pub(super) store: String,
+    /// Address of the API server.
+    address: Ipv4Addr,
     port: u16,
     tokens: Identity,
     pub(super) server: String,
@@ -58,10 +61,11 @@ impl<'a> ControlPlane<'a> {
         root: &'a Path,
         authority: &'a Authority,
         janitor: &'a Janitor,
+        address: Ipv4Addr,
     ) -> Result<Self> {
         let pki = root.join("pki");
         let port = ports::free()?;
-        let server = format!("https://127.0.0.1:{port}");
+        let server = format!("https://{address}:{port}");
         let identity = authority.client(&pki, "admin", "admin", &["system:masters"])?;
         let endpoint = kubeconfig::endpoint(&server, authority.certificate())?;
         let credential = Credential::Certificate(&identity);
@@ -72,6 +76,7 @@ impl<'a> ControlPlane<'a> {
             authority,
             janitor,
             store,
+            address,
             port,
             tokens: certs::token_keys(&pki)?,
             server,
@@ -111,8 +116,8 @@ impl<'a> ControlPlane<'a> {
             .server(&self.root.join("pki"), "kube-apiserver")?;
         let mut flags = vec![
             flag("etcd-servers", &self.store),
-            flag("bind-address", "127.0.0.1"),
-            flag("advertise-address", "127.0.0.1"),
+            flag("bind-address", self.address.to_string()),
+            flag("advertise-address", self.address.to_string()),
             flag("secure-port", self.port.to_string()),
             flag("tls-cert-file", &serving.certificate),
             flag("tls-private-key-file", &serving.key),
@@ -123,12 +128,26 @@ impl<'a> ControlPlane<'a> {
             flag("service-cluster-ip-range", "10.96.0.0/24"),
             flag("authorization-mode", "Node,RBAC"),
             flag("allow-privileged", "true"),
-            // A loopback address is no legal endpoint, and nothing in the cluster looks for one.
-            flag("endpoint-reconciler-type", "none"),
             // Webhooks behind a Service are reached by its endpoints: no kube-proxy is needed.
             flag("enable-aggregator-routing", "true"),
         ];
         flags.extend(release.api_server_flags().iter().map(OsString::from));
+        if self.address.is_loopback() {
+            // A loopback address is no legal endpoint, and nothing in the cluster looks for one.
+            flags.push(flag("endpoint-reconciler-type", "none"));
+        } else {
+            // Logs and `exec` come from the kubelet of the node.
+            let pki = self.root.join("pki");
+            let groups = ["system:masters"];
+            let identity =
+                self.authority
+                    .client(&pki, "kubelet-client", "kube-apiserver", &groups)?;
+            flags.extend([
+                flag("kubelet-client-certificate", &identity.certificate),
+                flag("kubelet-client-key", &identity.key),
+                flag("kubelet-preferred-address-types", "InternalIP"),
+            ]);
+        }
         if audit {
             let policy = self.root.join("pki").join("audit-policy.json");
             fs_err::write(&policy, AUDIT_POLICY)?;
@@ -237,7 +256,8 @@ impl<'a> ControlPlane<'a> {
         .await
     }
 
-    async fn client(&self) -> Result<Client> {
+    /// Returns a client of the administrator.
+    pub(super) async fn client(&self) -> Result<Client> {
         let config = Kubeconfig::read_from(&self.admin)
             .context("cannot read the administrator's kubeconfig")?;
         let config = Config::from_custom_kubeconfig(config, &KubeConfigOptions::default())

@@ -5,6 +5,7 @@ mod builder;
 mod control_plane;
 mod existing;
 mod guest;
+pub mod node;
 mod shared;
 mod store;
 
@@ -31,6 +32,7 @@ use crate::sigstore::Sigstore;
 use crate::tools::{self, Tool};
 
 use guest::Guest;
+use node::Node;
 
 pub use builder::Builder;
 pub use shared::{Shared, shared};
@@ -52,6 +54,7 @@ pub struct Cluster {
     admin: PathBuf,
     registries: Vec<Registry>,
     processes: Vec<Process>,
+    node: Option<Node>,
     guest: Option<Guest>,
     // Last: it clears the folder once nothing writes to it any more.
     janitor: Janitor,
@@ -286,6 +289,7 @@ impl Cluster {
 
 impl Drop for Cluster {
     fn drop(&mut self) {
+        drop(self.node.take());
         // The API server before etcd, and all before the folder goes.
         while let Some(process) = self.processes.pop() {
             drop(process);

@@ -17,6 +17,20 @@ pub enum Tool {
     OldestKubeControllerManager,
     /// Scheduler; only needed for running Pods.
     KubeScheduler,
+    /// Agent of a node; only needed for running Pods.
+    Kubelet,
+    /// Addresses of Services on a node; only needed for running Pods.
+    KubeProxy,
+    /// Container runtime of a node.
+    Containerd,
+    /// Process of containerd beside each Pod. containerd starts it.
+    ContainerdShim,
+    /// Network plugin: a pair of interfaces for each Pod.
+    CniPtp,
+    /// Network plugin: addresses of Pods.
+    CniHostLocal,
+    /// Network plugin: loopback of Pods.
+    CniLoopback,
     /// The client.
     Kubectl,
     /// The API server's store.
@@ -61,7 +75,7 @@ struct Entry {
 
 impl Tool {
     /// All tools; those that a cluster needs come first.
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 27] = [
         Self::KubeApiserver,
         Self::Kubectl,
         Self::KubeControllerManager,
@@ -72,6 +86,13 @@ impl Tool {
         Self::OldestKubeApiserver,
         Self::OldestKubeControllerManager,
         Self::KubeScheduler,
+        Self::Kubelet,
+        Self::KubeProxy,
+        Self::Containerd,
+        Self::ContainerdShim,
+        Self::CniPtp,
+        Self::CniHostLocal,
+        Self::CniLoopback,
         Self::Cosign3,
         Self::Cosign2,
         Self::Helm,
@@ -115,6 +136,43 @@ impl Tool {
                 "kubernetes",
                 "k8s.io/kubernetes/cmd/kube-scheduler",
                 10,
+            ),
+            Self::Kubelet => ("kubelet", "kubernetes", "k8s.io/kubernetes/cmd/kubelet", 30),
+            Self::KubeProxy => (
+                "kube-proxy",
+                "kubernetes",
+                "k8s.io/kubernetes/cmd/kube-proxy",
+                15,
+            ),
+            Self::Containerd => (
+                "containerd",
+                "containerd",
+                "github.com/containerd/containerd/v2/cmd/containerd",
+                60,
+            ),
+            Self::ContainerdShim => (
+                "containerd-shim-runc-v2",
+                "containerd",
+                "github.com/containerd/containerd/v2/cmd/containerd-shim-runc-v2",
+                10,
+            ),
+            Self::CniPtp => (
+                "ptp",
+                "cni",
+                "github.com/containernetworking/plugins/plugins/main/ptp",
+                6,
+            ),
+            Self::CniHostLocal => (
+                "host-local",
+                "cni",
+                "github.com/containernetworking/plugins/plugins/ipam/host-local",
+                3,
+            ),
+            Self::CniLoopback => (
+                "loopback",
+                "cni",
+                "github.com/containernetworking/plugins/plugins/main/loopback",
+                3,
             ),
             Self::Kubectl => ("kubectl", "kubernetes", "k8s.io/kubernetes/cmd/kubectl", 25),
             Self::Etcd => ("etcd", "etcd", "go.etcd.io/etcd/server/v3", 30),

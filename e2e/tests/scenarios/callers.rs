@@ -141,7 +141,7 @@ async fn unknown_caller_gets_404_before_the_body_is_read() {
         .unwrap();
     let client = stranger(&cluster).await;
     let address = webhook.address();
-    let guess = "A".repeat(43);
+    let guess = "a".repeat(64);
     for path in [
         "/",
         "/mutate",

@@ -32,6 +32,7 @@ mod reconcile;
 mod registries;
 mod requester;
 mod secrets;
+mod service_path;
 mod shipping;
 mod signing;
 mod sigstore;

@@ -12,7 +12,7 @@ use super::verdicts;
 
 /// Module and file with the tests of the library.
 const LIBRARY: (&str, &str) = ("github.com/Masterminds/semver/v3", "constraints_test.go");
-const DOCS: &str = include_str!("../../../../docs/packages.md");
+const DOCS: &str = include_str!("../../../../docs/reference/file-formats.md");
 
 /// Versions of API servers. Kubernetes has no versions of other major numbers; the library has.
 const VERSIONS: [&str; 19] = [
@@ -48,7 +48,7 @@ enum Verdict {
 
 /// Constraints, with versions, that this project reads otherwise.
 struct Exception {
-    /// Words of `docs/packages.md`.
+    /// Words of `docs/reference/file-formats.md`.
     documented: &'static str,
     here: &'static [Verdict],
     there: &'static [Verdict],
@@ -274,7 +274,7 @@ async fn versions_of_charts_differ_from_helm_only_where_documented() {
         );
         assert!(
             DOCS.contains(exception.documented),
-            "not in docs/packages.md: {}",
+            "not in docs/reference/file-formats.md: {}",
             exception.documented
         );
     }

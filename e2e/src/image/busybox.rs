@@ -1,0 +1,48 @@
+//! Image with the machine's own static busybox: a shell for `helm test`, and the first container of
+//! each Pod.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+use serde_json::json;
+
+use super::{ImageEntry, ImagePlan, Platform, push};
+use crate::registry::Registry;
+
+/// Programs that the image has as links to busybox.
+const APPLETS: [&str; 8] = ["cat", "false", "grep", "sh", "sleep", "tee", "true", "wget"];
+
+/// Pushes the image `busybox:1`, and returns its reference without the digest.
+pub(crate) async fn push_busybox(registry: &Registry) -> Result<String> {
+    let name = "busybox:1";
+    let mut entries = BTreeMap::from([("bin/busybox".to_owned(), ImageEntry::Program(program()?))]);
+    for applet in APPLETS {
+        entries.insert(
+            format!("bin/{applet}"),
+            ImageEntry::Link("busybox".to_owned()),
+        );
+    }
+    let plan = ImagePlan {
+        entries,
+        platform: Platform::of_this_machine()?,
+        // Without arguments it waits, as the first container of a Pod does.
+        config: json!({
+            "Entrypoint": ["/bin/sleep"],
+            "Cmd": ["2147483647"],
+            "Env": ["PATH=/bin"],
+            "User": "65532:65532",
+        }),
+        annotations: BTreeMap::new(),
+    };
+    push(registry, &plan.pack()?, name).await?;
+    Ok(registry.reference(name))
+}
+
+fn program() -> Result<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path)
+        .map(|folder| folder.join("busybox"))
+        .find(|file| file.is_file())
+        .context("`busybox` is not on PATH; install the package `busybox-static`")
+}

@@ -1,0 +1,257 @@
+//! The image of bundle-webhook: a static program, certificate authorities, no distribution.
+//!
+//! The C library is a static glibc. Its allocator returns freed memory to the system as the
+//! variables of the chart say, and Debian has compilers for it for both platforms.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+use bundle_oci::pack::PackedImage;
+use serde_json::json;
+
+use super::{ImageEntry, ImagePlan, Platform};
+use crate::{packages, programs};
+
+/// Package and program.
+const NAME: &str = "bundle-webhook";
+const TITLE: &str = "org.opencontainers.image.title";
+/// Certificate authorities of Debian and its derivatives, for public registries.
+const AUTHORITIES: &str = "/etc/ssl/certs/ca-certificates.crt";
+/// User and group of the chart.
+const USER: &str = "65532:65532";
+
+/// A static program to build.
+#[derive(Debug, Clone)]
+pub struct StaticBuild {
+    /// Platform of the program.
+    pub platform: Platform,
+    /// Cargo's name of the profile.
+    pub profile: String,
+}
+
+/// Content of the image of bundle-webhook.
+#[derive(Debug, Clone)]
+pub struct WebhookImage {
+    /// The static program.
+    pub program: PathBuf,
+    /// Platform of the program.
+    pub platform: Platform,
+    /// Certificate authorities (PEM) that the program trusts for registries.
+    pub authorities: PathBuf,
+    /// Commit of the sources, if known.
+    pub revision: Option<String>,
+    /// Shared libraries, at the paths that they have on this machine. A static program has none.
+    pub libraries: Vec<PathBuf>,
+}
+
+impl WebhookImage {
+    /// Returns the image of `program` with the certificate authorities of this machine.
+    pub fn new(program: PathBuf, platform: Platform) -> Self {
+        Self {
+            program,
+            platform,
+            authorities: AUTHORITIES.into(),
+            revision: None,
+            libraries: Vec::new(),
+        }
+    }
+
+    /// Returns the image of the program that scenarios run as a process, with its shared libraries:
+    /// a static one would have to be built beside it.
+    pub fn of_scenarios(program: PathBuf) -> Result<Self> {
+        let output = Command::new("ldd")
+            .arg(&program)
+            .output()
+            .context("cannot start ldd, which lists the libraries of a program")?;
+        let text = String::from_utf8_lossy(&output.stdout);
+        let libraries: Vec<PathBuf> = text
+            .split_whitespace()
+            .filter(|word| word.starts_with('/'))
+            .map(PathBuf::from)
+            .collect();
+        if libraries.is_empty() {
+            bail!("ldd lists no libraries of {}", program.display());
+        }
+        let mut image = Self::new(program, Platform::of_this_machine()?);
+        image.libraries = libraries;
+        Ok(image)
+    }
+
+    /// Packs the image.
+    pub fn pack(&self) -> Result<PackedImage> {
+        let mut about = BTreeMap::from([
+            (TITLE, NAME.to_owned()),
+            (
+                "org.opencontainers.image.description",
+                "Admission for bundles, and the reconciler that installs them".to_owned(),
+            ),
+            (
+                "org.opencontainers.image.version",
+                env!("CARGO_PKG_VERSION").to_owned(),
+            ),
+            ("org.opencontainers.image.licenses", "Apache-2.0".to_owned()),
+        ]);
+        if let Some(revision) = &self.revision {
+            about.insert("org.opencontainers.image.revision", revision.clone());
+        }
+        let about: BTreeMap<String, String> = about
+            .into_iter()
+            .map(|(key, value)| (key.to_owned(), value))
+            .collect();
+        let inside = |path: &str| path.trim_start_matches('/').to_owned();
+        let mut entries = BTreeMap::from([
+            (NAME.to_owned(), ImageEntry::Program(self.program.clone())),
+            (
+                inside(AUTHORITIES),
+                ImageEntry::File(self.authorities.clone()),
+            ),
+        ]);
+        for library in &self.libraries {
+            entries.insert(
+                inside(&library.to_string_lossy()),
+                ImageEntry::Program(library.clone()),
+            );
+        }
+        let plan = ImagePlan {
+            entries,
+            platform: self.platform,
+            config: json!({
+                "Entrypoint": [format!("/{NAME}")],
+                "User": USER,
+                "ExposedPorts": { "9443/tcp": {}, "8080/tcp": {} },
+                "Labels": about,
+            }),
+            annotations: about,
+        };
+        plan.pack()
+    }
+}
+
+/// Builds bundle-webhook as a static program, and returns its path.
+pub fn build_webhook(build: &StaticBuild) -> Result<PathBuf> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .context("this package has no workspace")?;
+    let target = build.platform.target();
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut command = Command::new(cargo);
+    command
+        .current_dir(root)
+        .args(["build", "--locked", "--package", NAME])
+        .args(["--profile", &build.profile, "--target", &target])
+        .arg("--message-format=json-render-diagnostics")
+        .env_remove("RUSTFLAGS")
+        .env("CARGO_ENCODED_RUSTFLAGS", flags(root).join("\x1f"));
+    if build.platform != Platform::of_this_machine()? {
+        let compiler = build.platform.cross_compiler();
+        if !packages::answers(&compiler) {
+            bail!(
+                "`{compiler}` is needed (compiles the TLS library for {}) and is not on PATH\n\
+                 hint: install the packages `gcc-{}-linux-gnu` and `libc6-dev-{}-cross`",
+                build.platform,
+                build.platform.machine().replace('_', "-"),
+                build.platform.architecture(),
+            );
+        }
+        let variable = target.to_uppercase().replace('-', "_");
+        command
+            .env(format!("CARGO_TARGET_{variable}_LINKER"), &compiler)
+            .env(format!("CC_{}", target.replace('-', "_")), &compiler);
+    }
+    eprintln!(
+        "image: building {NAME} for {} ({}), linked statically",
+        build.platform, build.profile
+    );
+    let output = command
+        .stdin(Stdio::null())
+        .stderr(Stdio::inherit())
+        .output()
+        .with_context(|| format!("cannot start cargo, which builds {NAME}"))?;
+    if !output.status.success() {
+        bail!(
+            "cargo could not build {NAME} for {target}\n\
+             hint: `rustup target add {target}` installs the standard library of Rust for it"
+        );
+    }
+    let program = programs::executable(&String::from_utf8_lossy(&output.stdout), NAME)?;
+    ensure_static(&program)?;
+    Ok(program)
+}
+
+/// Returns the flags of rustc: static, without symbols, and without the paths of this machine.
+fn flags(root: &Path) -> Vec<String> {
+    let mut flags: Vec<String> = ["-C", "target-feature=+crt-static", "-C", "strip=symbols"]
+        .map(ToOwned::to_owned)
+        .into();
+    let home = std::env::var_os("CARGO_HOME")
+        .map(PathBuf::from)
+        .or_else(|| {
+            let home = std::env::var_os("HOME")?;
+            Some(PathBuf::from(home).join(".cargo"))
+        });
+    let root = (Some(root.to_owned()), "/src");
+    for (folder, name) in [root, (home, "/cargo")] {
+        flags.extend(
+            folder.map(|folder| format!("--remap-path-prefix={}={name}", folder.display())),
+        );
+    }
+    flags
+}
+
+/// Fails if the program names an interpreter, which loads shared libraries: the image has none.
+fn ensure_static(program: &Path) -> Result<()> {
+    match has_interpreter(&fs_err::read(program)?) {
+        Some(false) => Ok(()),
+        Some(true) => bail!("{} is linked dynamically", program.display()),
+        None => bail!("{} is no program of Linux", program.display()),
+    }
+}
+
+/// Returns `true` if the program headers of this 64-bit ELF file have an interpreter.
+fn has_interpreter(elf: &[u8]) -> Option<bool> {
+    const HEADERS: usize = 0x20;
+    const HEADER_SIZE: usize = 0x36;
+    const HEADER_COUNT: usize = 0x38;
+    const INTERPRETER: u64 = 3;
+    let field = |at: usize, length: usize| -> Option<u64> {
+        let bytes = elf.get(at..at.checked_add(length)?)?;
+        Some(
+            bytes
+                .iter()
+                .rev()
+                .fold(0, |all, byte| (all << 8) | u64::from(*byte)),
+        )
+    };
+    let begin = usize::try_from(field(HEADERS, 8)?).ok()?;
+    let size = usize::try_from(field(HEADER_SIZE, 2)?).ok()?;
+    let count = usize::try_from(field(HEADER_COUNT, 2)?).ok()?;
+    let mut kinds = (0..count).map(|index| field(begin + index * size, 4));
+    Some(elf.starts_with(b"\x7fELF") && kinds.any(|kind| kind == Some(INTERPRETER)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_with_shared_libraries_have_an_interpreter() {
+        let this = std::env::current_exe().unwrap();
+        assert_eq!(has_interpreter(&fs_err::read(&this).unwrap()), Some(true));
+        assert_eq!(has_interpreter(b"#!/bin/sh\n"), None);
+    }
+
+    #[test]
+    fn image_of_scenarios_has_the_libraries_of_the_program() {
+        let this = std::env::current_exe().unwrap();
+        let image = WebhookImage::of_scenarios(this).unwrap();
+        let has = |name: &str| {
+            image
+                .libraries
+                .iter()
+                .any(|path| path.to_string_lossy().contains(name))
+        };
+        assert!(has("/ld-linux") && has("/libc.so"), "{:?}", image.libraries);
+    }
+}
