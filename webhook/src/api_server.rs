@@ -19,11 +19,11 @@ const KINDS: [&str; 5] = [
     "SignaturePolicy",
     "BundleApproval",
 ];
-const CRDS_AGAIN: Duration = Duration::from_secs(1);
+const CRD_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// Number of checks after which the message about missing CustomResourceDefinitions is repeated.
-const CRDS_SAID: u32 = 60;
+const CRD_MESSAGE_INTERVAL: u32 = 60;
 /// Interval of version checks, which detect an upgrade of the control plane.
-const VERSION_AGAIN: Duration = Duration::from_secs(60);
+const VERSION_CHECK_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Waits until the version of the API server is known and it serves the project's own kinds. Logs
 /// which kinds are missing.
@@ -36,13 +36,13 @@ pub(crate) async fn wait(shared: &Shared) {
         if missing.is_empty() {
             break;
         }
-        if look % CRDS_SAID == 0 {
+        if look % CRD_MESSAGE_INTERVAL == 0 {
             tracing::error!(
                 missing = missing.join(", "),
                 "the CustomResourceDefinitions of {API_VERSION} are not installed: run `kubectl apply --server-side -f crds/` of this version"
             );
         }
-        tokio::time::sleep(CRDS_AGAIN).await;
+        tokio::time::sleep(CRD_CHECK_INTERVAL).await;
     }
     shared.readiness.open(Gate::Api);
 }
@@ -52,7 +52,7 @@ pub(crate) async fn refresh(shared: Arc<Shared>, shutdown: CancellationToken) {
     loop {
         tokio::select! {
             () = shutdown.cancelled() => return,
-            () = tokio::time::sleep(VERSION_AGAIN) => {}
+            () = tokio::time::sleep(VERSION_CHECK_INTERVAL) => {}
         }
         if let Err(error) = version(&shared).await {
             tracing::warn!(

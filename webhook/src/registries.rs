@@ -19,12 +19,12 @@ const PULL_SECRET: &str = "kubernetes.io/dockerconfigjson";
 /// The data key of a Secret of type `kubernetes.io/dockerconfigjson`.
 const DOCKER_CONFIG: &str = ".dockerconfigjson";
 /// Time limit of the transfer of one bundle.
-const TRANSFER: Duration = Duration::from_secs(300);
+const TRANSFER_TIMEOUT: Duration = Duration::from_secs(300);
 /// Minimum transfer rate, in bytes per second. A transfer holds one of few slots.
-const SLOWEST: u64 = 32 << 10;
+const MIN_TRANSFER_RATE: u64 = 32 << 10;
 /// Maximum number of cached clients. When it is reached, all are removed, which only costs extra
 /// requests.
-const REMEMBERED: usize = 64;
+const MAX_CLIENTS: usize = 64;
 
 /// A pull secret cannot be used.
 ///
@@ -74,11 +74,11 @@ fn config_of(secret: Option<Secret>) -> Result<Vec<u8>, &'static str> {
 /// The registry clients of this process.
 pub struct Registries {
     anonymous: Client,
-    by_secret: Mutex<HashMap<String, Known>>,
+    by_secret: Mutex<HashMap<String, CachedClient>>,
 }
 
 /// A client and the data that it was created from. A changed Secret gets a new client.
-struct Known {
+struct CachedClient {
     config: Vec<u8>,
     client: Client,
 }
@@ -92,8 +92,8 @@ impl Registries {
             ca_files: authorities.into_iter().collect(),
             user_agent: concat!("bundle-webhook/", env!("CARGO_PKG_VERSION")).to_owned(),
             deadlines: Deadlines {
-                transfer: TRANSFER,
-                slowest: SLOWEST,
+                transfer: TRANSFER_TIMEOUT,
+                slowest: MIN_TRANSFER_RATE,
                 ..Deadlines::default()
             },
             ..ClientOptions::default()
@@ -140,7 +140,7 @@ impl Registries {
         {
             return known.client.clone();
         }
-        if by_secret.len() >= REMEMBERED {
+        if by_secret.len() >= MAX_CLIENTS {
             by_secret.clear();
         }
         let mut logins = Logins::anonymous();
@@ -148,7 +148,7 @@ impl Registries {
         let client = self.anonymous.with_logins(logins);
         by_secret.insert(
             name.to_owned(),
-            Known {
+            CachedClient {
                 config,
                 client: client.clone(),
             },
@@ -166,7 +166,7 @@ mod tests {
     use super::*;
 
     /// Returns the finding for the requester after this response of the API server.
-    async fn told(status: StatusCode, body: Value) -> String {
+    async fn finding_text(status: StatusCode, body: Value) -> String {
         let (service, mut server) = tower_test::mock::pair::<Request<Body>, Response<Body>>();
         let serving = tokio::spawn(async move {
             let (request, reply) = server.next_request().await.unwrap();
@@ -203,7 +203,7 @@ mod tests {
         ];
         let mut texts = Vec::new();
         for (status, body) in answers {
-            texts.push(told(status, body).await);
+            texts.push(finding_text(status, body).await);
         }
         texts.dedup();
         assert_eq!(

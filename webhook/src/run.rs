@@ -55,32 +55,32 @@ pub enum RunError {
 type Tasks = JoinSet<(&'static str, Result<(), BoxError>)>;
 
 /// The result types of tasks.
-trait Ended {
+trait TaskResult {
     fn result(self) -> Result<(), BoxError>;
 }
 
-impl Ended for () {
+impl TaskResult for () {
     fn result(self) -> Result<(), BoxError> {
         Ok(())
     }
 }
 
-impl<E: Into<BoxError>> Ended for Result<(), E> {
+impl<E: Into<BoxError>> TaskResult for Result<(), E> {
     fn result(self) -> Result<(), BoxError> {
         self.map_err(Into::into)
     }
 }
 
 /// `None` if the task never started.
-impl<T: Ended> Ended for Option<T> {
+impl<T: TaskResult> TaskResult for Option<T> {
     fn result(self) -> Result<(), BoxError> {
-        self.map_or(Ok(()), Ended::result)
+        self.map_or(Ok(()), TaskResult::result)
     }
 }
 
 fn spawn<F>(tasks: &mut Tasks, name: &'static str, task: F)
 where
-    F: Future<Output: Ended> + Send + 'static,
+    F: Future<Output: TaskResult> + Send + 'static,
 {
     tasks.spawn(async move { (name, task.await.result()) });
 }
@@ -199,20 +199,20 @@ async fn lead(shared: Arc<Shared>, shutdown: CancellationToken) -> Result<(), Bo
     let settings = &shared.settings;
     let Some(duration) = settings.lease_duration else {
         shared.metrics.leading(true);
-        return Box::pin(act(shared.clone(), shutdown)).await;
+        return Box::pin(run_leader_tasks(shared.clone(), shutdown)).await;
     };
     let leases: Api<Lease> = Api::namespaced(shared.client(), &settings.namespace);
     let identity = settings.identity.clone();
     Election::new(leases, identity, duration, shared.metrics.clone())
-        .lead(shutdown, |stop| act(shared.clone(), stop))
+        .lead(shutdown, |stop| run_leader_tasks(shared.clone(), stop))
         .await
 }
 
 /// Runs the tasks of the leader until `stop`.
-async fn act(shared: Arc<Shared>, stop: CancellationToken) -> Result<(), BoxError> {
+async fn run_leader_tasks(shared: Arc<Shared>, stop: CancellationToken) -> Result<(), BoxError> {
     tokio::select! {
         ended = reconcile::run(shared.clone(), stop) => ended,
-        () = watches::tell_standing(shared) => Ok(()),
+        () = watches::write_ready_conditions(shared) => Ok(()),
     }
 }
 
@@ -230,13 +230,13 @@ async fn after<T>(
 
 /// Binds the listener. On a host without IPv6, the unspecified address means all IPv4 addresses.
 async fn listen(address: SocketAddr) -> Result<TcpListener, RunError> {
-    let told = |source| RunError::Listen { address, source };
+    let failed = |source| RunError::Listen { address, source };
     match TcpListener::bind(address).await {
         Err(error) if address.ip() == IpAddr::V6(Ipv6Addr::UNSPECIFIED) => {
             let v4 = SocketAddr::from((Ipv4Addr::UNSPECIFIED, address.port()));
-            TcpListener::bind(v4).await.map_err(|_| told(error))
+            TcpListener::bind(v4).await.map_err(|_| failed(error))
         }
-        bound => bound.map_err(told),
+        bound => bound.map_err(failed),
     }
 }
 

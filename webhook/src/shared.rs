@@ -18,11 +18,11 @@ use crate::caller::Paths;
 use crate::cluster::{Clients, ClusterError, ServiceAccount};
 use crate::dry_run::{IdentityError, RequesterDryRun};
 use crate::metrics::Metrics;
+use crate::object_cache::ObjectCache;
 use crate::readiness::Readiness;
 use crate::registrations::Integrity;
 use crate::registries::{PullSecretError, Registries};
 use crate::settings::Settings;
-use crate::shelf::Shelf;
 
 /// The key of admission stamps. It is never printed, and wiped when dropped.
 pub struct StampKey(zeroize::Zeroizing<Vec<u8>>);
@@ -52,10 +52,10 @@ pub struct Shared {
     /// The accepted tokens of webhook paths.
     pub paths: Paths,
     /// The ProvisionerClasses of the cluster, or the findings of an invalid one.
-    pub classes: Shelf<Result<Class, Findings>>,
+    pub classes: ObjectCache<Result<Class, Findings>>,
     /// The SignaturePolicies of the cluster, with the keys of their Secrets; also those with
     /// problems.
-    pub policies: Shelf<Policy>,
+    pub policies: ObjectCache<Policy>,
     /// The cached examinations of signatures.
     pub examinations: proof::Memory,
     /// The memory budget of reviews and reconciles.
@@ -83,8 +83,8 @@ impl Shared {
             registrations: readiness.registrations().clone(),
             readiness,
             paths: Paths::default(),
-            classes: Shelf::default(),
-            policies: Shelf::default(),
+            classes: ObjectCache::default(),
+            policies: ObjectCache::default(),
             examinations: proof::Memory::default(),
             clients,
             registries,

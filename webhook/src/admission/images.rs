@@ -9,22 +9,22 @@ use bundle_core::review::{Image, Requester};
 use bundle_oci::registry::ImageMetadata;
 use tokio::time::Instant;
 
-use super::memory::ImageKey;
+use super::cache::ImageKey;
 use super::{Admission, Lookups};
-use crate::budget::looks::LookMemory;
+use crate::budget::lookups::LookupMemory;
 
 /// Image lookups of one review, with its deadline.
 pub(super) struct ReviewImages<'a, L> {
     admission: &'a Admission<L>,
     until: Instant,
     /// Memory of the registry responses. Dropping this value releases it after the review.
-    memory: Arc<LookMemory>,
+    memory: Arc<LookupMemory>,
 }
 
 impl<'a, L> ReviewImages<'a, L> {
     /// Creates the lookups for a review of `requester`.
     pub(super) fn new(admission: &'a Admission<L>, requester: &Requester, until: Instant) -> Self {
-        let memory = LookMemory::new(
+        let memory = LookupMemory::new(
             &admission.budget.trees,
             &requester.user,
             admission.deadline / 4,

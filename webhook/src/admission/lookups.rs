@@ -11,7 +11,7 @@ use bundle_core::review::Image;
 use bundle_oci::registry::ImageMetadata;
 use jiff::Timestamp;
 
-use crate::budget::looks::LookMemory;
+use crate::budget::lookups::LookupMemory;
 
 /// The SignaturePolicies by name.
 pub type Policies = Arc<BTreeMap<String, Arc<Policy>>>;
@@ -36,6 +36,6 @@ pub trait Lookups: ReviewLookups + Send + 'static {
         &self,
         image: &Image,
         signatures: bool,
-        memory: Arc<LookMemory>,
+        memory: Arc<LookupMemory>,
     ) -> impl Future<Output = Result<ImageMetadata, Finding>> + Send;
 }

@@ -1,13 +1,13 @@
 //! Admission: a router with `/validate` and `/mutate`, which share one review. It writes nothing,
 //! and each wait has a limit. `bundle_core::review` has the rules, `server` the listener.
 
+mod allowed_reviews;
+mod cache;
+mod cluster_lookups;
 mod configuration;
 mod deletions;
 mod images;
-mod live;
 mod lookups;
-mod memory;
-mod permits;
 mod received;
 mod review;
 mod size;
@@ -27,14 +27,14 @@ use bundle_core::review::text::{self, Refusal};
 use tokio::time::Instant;
 use tracing::Instrument as _;
 
-pub use live::Live;
+pub use cluster_lookups::ClusterLookups;
 pub use lookups::{Lookups, Policies};
 
 use crate::budget::Budget;
 use crate::metrics::{Metrics, ReviewOutcome};
 use crate::shared::Shared;
 use crate::spans;
-use memory::Memory;
+use cache::ReviewCache;
 use received::Received;
 use review::Request;
 
@@ -44,7 +44,7 @@ pub struct Admission<L> {
     metrics: Metrics,
     /// Time limit of one review.
     deadline: Duration,
-    memory: Memory,
+    memory: ReviewCache,
     /// Memory of reviews.
     budget: Arc<Budget>,
 }
@@ -56,7 +56,7 @@ impl<L> Admission<L> {
             lookups,
             metrics,
             deadline,
-            memory: Memory::default(),
+            memory: ReviewCache::default(),
             budget,
         }
     }
@@ -65,7 +65,7 @@ impl<L> Admission<L> {
 /// Returns the router of the pod.
 pub fn router(shared: &Arc<Shared>) -> Router {
     let settings = &shared.settings;
-    let live = Live::new(shared.clone(), settings.review_deadline);
+    let live = ClusterLookups::new(shared.clone(), settings.review_deadline);
     let metrics = shared.metrics.clone();
     routes(Arc::new(Admission::new(
         live,
@@ -92,7 +92,7 @@ async fn validate<L: Lookups>(
     } = &received;
     let verdict = async {
         let verdict = admission.validated(request).await;
-        admission.told(request, &verdict, *started);
+        admission.record_verdict(request, &verdict, *started);
         verdict
     }
     .instrument(request.span())
@@ -121,7 +121,7 @@ async fn mutate<L: Lookups>(
 
 impl<L: Lookups> Admission<L> {
     /// Logs and counts a verdict.
-    fn told(&self, request: &Request, verdict: &Verdict, started: Instant) {
+    fn record_verdict(&self, request: &Request, verdict: &Verdict, started: Instant) {
         let outcome = match verdict {
             Verdict::Admit { .. } => ReviewOutcome::Admitted,
             Verdict::Refuse(_) => ReviewOutcome::Refused,

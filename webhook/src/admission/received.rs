@@ -24,9 +24,9 @@ use crate::metrics::ReviewOutcome;
 /// with their managed fields.
 pub(super) const BODY_LIMIT: usize = 8 << 20;
 /// Time limit for a body, in addition to the time for its size.
-const ARRIVAL: Duration = Duration::from_secs(2);
+const BODY_TIMEOUT: Duration = Duration::from_secs(2);
 /// Minimum rate of a body, in bytes per second. API servers are in the same network.
-const ARRIVAL_RATE: u64 = 1 << 20;
+const MIN_BODY_RATE: u64 = 1 << 20;
 
 /// A parsed review, with its memory.
 pub(super) struct Received {
@@ -69,11 +69,11 @@ impl<L: Lookups> Admission<L> {
             &self.budget.bodies
         };
         let share = pool.take(length as u64, Vec::new());
-        let Some(Ok(body_share)) = budget::within(self.patience(), share).await else {
+        let Some(Ok(body_share)) = budget::wait_for_share(self.patience(), share).await else {
             let message = "too many large reviews arrive at once".to_owned();
             return Err(self.invalid(StatusCode::TOO_MANY_REQUESTS, message, received));
         };
-        let allowed = ARRIVAL + Duration::from_secs(length as u64 / ARRIVAL_RATE);
+        let allowed = BODY_TIMEOUT + Duration::from_secs(length as u64 / MIN_BODY_RATE);
         let room = Vec::with_capacity(announced.unwrap_or_default());
         let receiving = bytes(request.into_body(), room, length);
         let body = match tokio::time::timeout(allowed, receiving).await {
@@ -167,7 +167,7 @@ impl<L: Lookups> Admission<L> {
             None
         };
         let share = pool.take(weight, caps);
-        let finding = match budget::within(self.patience(), share).await {
+        let finding = match budget::wait_for_share(self.patience(), share).await {
             Some(Ok(share)) => return Ok(share),
             Some(Err(too_large)) => Finding::error(
                 codes::review::OBJECT_TOO_LARGE,

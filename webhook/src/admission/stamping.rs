@@ -15,9 +15,9 @@ use serde_json::{Value, json};
 
 /// Maximum age of the stamp of a write at the validating call, in milliseconds. It exceeds the
 /// longest webhook timeout.
-const IN_REVIEW: i64 = 60_000;
+const MAX_STAMP_AGE_MS: i64 = 60_000;
 /// Maximum clock difference between two replicas, in milliseconds.
-const SKEW: i64 = 5_000;
+const CLOCK_SKEW_MS: i64 = 5_000;
 
 /// Returns the facts that the seal or a fresh stamp of a stored object proves.
 pub(super) fn vouched(
@@ -89,13 +89,13 @@ pub(super) fn admits(key: &[u8], kind: Kind, name: &str, old: &Value, new: &Valu
 
 /// The BundleDeployment that a Bundle names as its owner: name and uid of its controller, and the
 /// hash of the template.
-pub(super) struct MadeFor<'a> {
+pub(super) struct OwnerDeployment<'a> {
     pub(super) name: &'a str,
     uid: &'a str,
     hash: &'a str,
 }
 
-impl<'a> MadeFor<'a> {
+impl<'a> OwnerDeployment<'a> {
     pub(super) fn read(bundle: &'a Value) -> Option<Self> {
         let metadata = &bundle["metadata"];
         let owner = metadata["ownerReferences"]
@@ -115,7 +115,7 @@ impl<'a> MadeFor<'a> {
 
     /// Returns the requesters of that BundleDeployment, if its stamp or seal is valid and its
     /// template requests this Bundle.
-    pub(super) fn asked_for(
+    pub(super) fn requesters_of(
         &self,
         key: &[u8],
         bundle: &Value,
@@ -271,7 +271,7 @@ impl WantedStamp {
                     time: stamp.time,
                     ..wanted.as_ref().clone()
                 };
-                (-SKEW..=IN_REVIEW).contains(&age) && stamp == of_then
+                (-CLOCK_SKEW_MS..=MAX_STAMP_AGE_MS).contains(&age) && stamp == of_then
             }
         }
     }

@@ -10,14 +10,14 @@ use jiff::Timestamp;
 use serde_json::Value;
 use tokio::time::Instant;
 
+use super::cache;
 use super::images::ReviewImages;
-use super::memory;
 use super::review::Request;
-use super::stamping::{self, Inherited, MadeFor, StampInput, WantedStamp};
+use super::stamping::{self, Inherited, OwnerDeployment, StampInput, WantedStamp};
 use super::{Admission, Lookups, configuration, deletions, write_time};
 
 /// The write of one of the reviewed kinds, with the facts that its stamps prove.
-struct Standings<'a> {
+struct ReviewedWrite<'a> {
     subject: Subject<'a>,
     requester: Requester,
     /// The facts that the stamp or seal of the stored object proves.
@@ -46,16 +46,15 @@ impl<L: Lookups> Admission<L> {
             return refused;
         }
         let until = Instant::now() + self.deadline;
-        let standings = self.standings(request, kind, &request.name, until).await;
-        let key = memory::key(&standings.subject, &request.requester);
+        let write = self
+            .reviewed_write(request, kind, &request.name, until)
+            .await;
+        let key = cache::key(&write.subject, &request.requester);
         let verdict = match self.memory.take(&key).await {
             Some(verdict) => verdict,
-            None => {
-                self.judged(&standings.subject, &request.requester, until)
-                    .await
-            }
+            None => self.judged(&write.subject, &request.requester, until).await,
         };
-        self.stamp_unchanged(verdict, &standings)
+        self.stamp_unchanged(verdict, &write)
     }
 
     /// Returns the patch of the mutating call. Rejects only requests that would never reach the
@@ -79,10 +78,8 @@ impl<L: Lookups> Admission<L> {
         }
         let name = generated.as_deref().unwrap_or(&request.name);
         let until = Instant::now() + self.deadline;
-        let standings = self.standings(request, kind, name, until).await;
-        let verdict = self
-            .judged(&standings.subject, &request.requester, until)
-            .await;
+        let write = self.reviewed_write(request, kind, name, until).await;
+        let verdict = self.judged(&write.subject, &request.requester, until).await;
         // The schema rejects such names before the validating call, with a message that depends on
         // the version of the API server.
         let too_long = |finding: &Finding| finding.code == codes::review::NAME_TOO_LONG;
@@ -94,7 +91,7 @@ impl<L: Lookups> Admission<L> {
             // The validating call rejects it.
             Verdict::Refuse(_) | Verdict::CannotTell(_) => &Stamping::None,
         };
-        let wanted = Self::wanted(stamping, &standings);
+        let wanted = Self::wanted(stamping, &write);
         if let WantedStamp::Stamp(stamp) = &wanted {
             patch.extend(write_time::patch(&request.object, stamp));
         }
@@ -102,19 +99,19 @@ impl<L: Lookups> Admission<L> {
             .lookups
             .with_stamp_key(|key| wanted.into_annotation(key));
         patch.extend(stamping::patch(&request.object, wanted.as_deref()));
-        let key = memory::key(&standings.subject, &request.requester);
-        self.memory.leave(key, verdict).await;
+        let key = cache::key(&write.subject, &request.requester);
+        self.memory.insert(key, verdict).await;
         Ok(patch)
     }
 
     /// Collects the facts that the stamps on the objects prove about this write.
-    async fn standings<'a>(
+    async fn reviewed_write<'a>(
         &self,
         request: &'a Request,
         kind: Kind,
         name: &'a str,
         until: Instant,
-    ) -> Standings<'a> {
+    ) -> ReviewedWrite<'a> {
         let began = self.lookups.now();
         let old = Some(&request.old_object).filter(|old| !old.is_null());
         let own_user = tokio::time::timeout_at(until, self.lookups.own_user()).await;
@@ -145,7 +142,7 @@ impl<L: Lookups> Admission<L> {
             (None, Some(_)) => Standing::Stamped,
             (None, None) => Standing::Unstamped,
         };
-        Standings {
+        ReviewedWrite {
             subject: Subject {
                 kind,
                 name,
@@ -175,18 +172,18 @@ impl<L: Lookups> Admission<L> {
 
     /// Returns the facts that a Bundle inherits if the pod creates it.
     async fn inherited(&self, bundle: &Value, moment: &SealMoment) -> Option<Inherited> {
-        let made_for = MadeFor::read(bundle)?;
+        let owner = OwnerDeployment::read(bundle)?;
         // The requester controls this reference.
-        let name = made_for.name.parse().ok()?;
+        let name = owner.name.parse().ok()?;
         let deployment = match self.lookups.deployment(&name).await {
             Ok(found) => found?,
             Err(error) => {
-                tracing::warn!(%error, deployment = made_for.name, "cannot read the BundleDeployment of a Bundle");
+                tracing::warn!(%error, deployment = owner.name, "cannot read the BundleDeployment of a Bundle");
                 return None;
             }
         };
         self.lookups
-            .with_stamp_key(|key| made_for.asked_for(key, bundle, &deployment, moment))
+            .with_stamp_key(|key| owner.requesters_of(key, bundle, &deployment, moment))
     }
 
     /// Collects the facts and computes the verdict, within the deadline.
@@ -212,28 +209,28 @@ impl<L: Lookups> Admission<L> {
             })
     }
 
-    fn wanted(stamping: &Stamping, standings: &Standings<'_>) -> WantedStamp {
+    fn wanted(stamping: &Stamping, write: &ReviewedWrite<'_>) -> WantedStamp {
         StampInput {
-            subject: &standings.subject,
-            requester: &standings.requester,
-            vouched: standings.vouched.as_ref(),
-            is_sealed: standings.is_sealed,
-            inherited: standings.inherited.as_ref(),
-            began: standings.began,
+            subject: &write.subject,
+            requester: &write.requester,
+            vouched: write.vouched.as_ref(),
+            is_sealed: write.is_sealed,
+            inherited: write.inherited.as_ref(),
+            began: write.began,
         }
         .wanted(stamping)
     }
 
     /// Rejects an admitted object whose stamp was not created for this write. A foreign stamp could
     /// have been valid earlier, and an object without a stamp would never be reconciled.
-    fn stamp_unchanged(&self, verdict: Verdict, standings: &Standings<'_>) -> Verdict {
+    fn stamp_unchanged(&self, verdict: Verdict, write: &ReviewedWrite<'_>) -> Verdict {
         let Verdict::Admit { stamp, .. } = &verdict else {
             return verdict;
         };
-        let found = stamping::annotation(standings.subject.new);
-        let wanted = Self::wanted(stamp, standings);
+        let found = stamping::annotation(write.subject.new);
+        let wanted = Self::wanted(stamp, write);
         let is_wanted = self.lookups.with_stamp_key(|key| wanted.is(key, found));
-        if standings.subject.is_leaving() || is_wanted {
+        if write.subject.is_leaving() || is_wanted {
             return verdict;
         }
         let field = format!(

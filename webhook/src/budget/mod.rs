@@ -2,7 +2,7 @@
 //! reserves its share before it allocates.
 
 pub mod limit;
-pub mod looks;
+pub mod lookups;
 pub mod pool;
 pub mod requests;
 
@@ -10,20 +10,20 @@ use std::time::Duration;
 
 use tokio::sync::Semaphore;
 
-pub use pool::{Cap, NeverFits, Pool, Share};
+pub use pool::{Cap, Pool, Share, ShareTooLarge};
 
 const MIB: u64 = 1 << 20;
 
 /// Memory that the process needs in addition to all shares, in bytes: code and runtime,
 /// connections, watches, caches, and requests to the API server (`requests`). An idle process needs
 /// 14 MiB, and 25 MiB after the installation of 3,000 objects.
-const RESERVE: u64 = 32 * MIB;
+const PROCESS_RESERVE: u64 = 32 * MIB;
 /// Minimum memory for shares, in bytes. With less, no review of the largest object fits.
-const LEAST: u64 = 64 * MIB;
+const MIN_SHARED: u64 = 64 * MIB;
 /// Maximum memory for shares, in bytes. More has no effect.
-const MOST: u64 = 1024 * MIB;
+const MAX_SHARED: u64 = 1024 * MIB;
 /// Large bodies of reviews, in bytes: one of the maximum size, and a smaller one.
-const BODIES: u64 = 9 * MIB;
+const LARGE_BODIES: u64 = 9 * MIB;
 /// Small bodies of reviews, in bytes. Large bodies do not delay them.
 const SMALL_BODIES: u64 = MIB;
 /// Maximum size of a small body, in bytes.
@@ -35,10 +35,10 @@ pub const TRANSFER: u64 = 3 * MIB;
 const PER_REGISTRY: u64 = 2;
 /// Concurrent threads for long work. One, so that a core remains for reviews and the reconciler on
 /// the usual two cores.
-const HEAVY: usize = 1;
+const BLOCKING_THREADS: usize = 1;
 
 /// Minimum memory limit of the process, in bytes.
-pub const SMALLEST_LIMIT: u64 = RESERVE + LEAST;
+pub const SMALLEST_LIMIT: u64 = PROCESS_RESERVE + MIN_SHARED;
 /// Default memory limit, in bytes: that of the shipped Deployment.
 pub const DEFAULT_LIMIT: u64 = 128 * MIB;
 
@@ -65,17 +65,21 @@ pub struct Budget {
 impl Budget {
     /// Divides `limit`, in bytes, into shares.
     pub fn new(limit: u64) -> Self {
-        let shared = limit.saturating_sub(RESERVE).clamp(LEAST, MOST) - BODIES - SMALL_BODIES;
+        let shared = limit
+            .saturating_sub(PROCESS_RESERVE)
+            .clamp(MIN_SHARED, MAX_SHARED)
+            - LARGE_BODIES
+            - SMALL_BODIES;
         let transfers = shared / 6 / TRANSFER;
         let trees = shared * 3 / 8;
         Self {
-            bodies: Pool::new(BODIES),
+            bodies: Pool::new(LARGE_BODIES),
             small_bodies: Pool::new(SMALL_BODIES),
             waiting_bodies: Pool::new(SMALL_BODIES),
             trees: Pool::new(trees),
             content: Pool::new(shared - trees - transfers * TRANSFER),
             transfers: Pool::new(transfers),
-            heavy: Semaphore::new(HEAVY),
+            heavy: Semaphore::new(BLOCKING_THREADS),
         }
     }
 
@@ -118,12 +122,12 @@ impl Budget {
     }
 }
 
-/// Waits for a share for at most `patience`. Returns `None` after that time.
-pub async fn within(
-    patience: Duration,
-    share: impl Future<Output = Result<Share, NeverFits>>,
-) -> Option<Result<Share, NeverFits>> {
-    tokio::time::timeout(patience, share).await.ok()
+/// Waits for a share for at most `timeout`. Returns `None` after that time.
+pub async fn wait_for_share(
+    timeout: Duration,
+    share: impl Future<Output = Result<Share, ShareTooLarge>>,
+) -> Option<Result<Share, ShareTooLarge>> {
+    tokio::time::timeout(timeout, share).await.ok()
 }
 
 #[cfg(test)]
@@ -138,7 +142,7 @@ mod tests {
             let pools = bodies.into_iter().chain([&budget.trees, &budget.content]);
             let shares: u64 = pools.map(Pool::capacity).sum();
             let shares = shares + budget.transfers.capacity() * TRANSFER;
-            assert_eq!(shares + RESERVE, limit);
+            assert_eq!(shares + PROCESS_RESERVE, limit);
         }
     }
 

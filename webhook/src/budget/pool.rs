@@ -54,7 +54,7 @@ pub struct Share {
 /// The requested weight exceeds the capacity of the pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{wanted} exceeds the capacity of {capacity}")]
-pub struct NeverFits {
+pub struct ShareTooLarge {
     /// The requested weight.
     pub wanted: u64,
     /// The capacity.
@@ -67,12 +67,12 @@ fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
 }
 
 /// A place in the queue. It is removed from the queue on drop.
-struct Place<'a> {
+struct QueuePlace<'a> {
     pool: &'a Pool,
     number: u64,
 }
 
-impl Drop for Place<'_> {
+impl Drop for QueuePlace<'_> {
     fn drop(&mut self) {
         let granted = {
             let mut state = lock(&self.pool.state);
@@ -116,9 +116,9 @@ impl Pool {
     /// Waits for a share of this weight under these limits. Waiters are served in this order: the
     /// first key with the smallest share, then the one that was served longest ago, then the oldest
     /// waiter. Dropping the future leaves the queue.
-    pub async fn take(&self, weight: u64, caps: Vec<Cap>) -> Result<Share, NeverFits> {
+    pub async fn take(&self, weight: u64, caps: Vec<Cap>) -> Result<Share, ShareTooLarge> {
         if weight > self.capacity {
-            return Err(NeverFits {
+            return Err(ShareTooLarge {
                 wanted: weight,
                 capacity: self.capacity,
             });
@@ -135,14 +135,14 @@ impl Pool {
                 granted,
             });
             let ready = state.grant(&self.state, self.capacity);
-            (Place { pool: self, number }, ready)
+            (QueuePlace { pool: self, number }, ready)
         };
         deliver(ready);
         let share = (&mut share).await;
         drop(place);
         // The sender is dropped only after a send, or with its place in the queue, which this
         // function holds.
-        share.map_err(|_| NeverFits {
+        share.map_err(|_| ShareTooLarge {
             wanted: weight,
             capacity: self.capacity,
         })

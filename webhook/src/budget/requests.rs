@@ -23,7 +23,7 @@ use bundle_cluster::connection::IMPERSONATE_USER;
 /// forms.
 const CAPACITY: u64 = 10 << 20;
 /// Size from which requests are counted, in bytes.
-const SMALL: u64 = 64 << 10;
+const SMALL_REQUEST: u64 = 64 << 10;
 /// Number of copies of a request: as sent, as received, and as parsed from the response.
 const FORMS: u64 = 3;
 /// Time that a request holds its share without a response. Afterwards its bytes are sent. An API
@@ -45,10 +45,10 @@ impl Default for RequestMemory {
 }
 
 impl<S> Layer<S> for RequestMemory {
-    type Service = Counted<S>;
+    type Service = LimitedService<S>;
 
-    fn layer(&self, inner: S) -> Counted<S> {
-        Counted {
+    fn layer(&self, inner: S) -> LimitedService<S> {
+        LimitedService {
             inner,
             pool: self.pool.clone(),
         }
@@ -57,7 +57,7 @@ impl<S> Layer<S> for RequestMemory {
 
 /// A service with this layer.
 #[derive(Debug, Clone)]
-pub struct Counted<S> {
+pub struct LimitedService<S> {
     inner: S,
     pool: Pool,
 }
@@ -66,7 +66,7 @@ type Frame<B> = http_body::Frame<<B as HttpBody>::Data>;
 /// A response body that holds the share until it is read or dropped.
 type Holding<B> = MapFrame<B, Box<dyn FnMut(Frame<B>) -> Frame<B> + Send>>;
 
-impl<S, B> Service<Request<Body>> for Counted<S>
+impl<S, B> Service<Request<Body>> for LimitedService<S>
 where
     S: Service<Request<Body>, Response = Response<B>, Error: Into<BoxError>>,
     S::Future: Send + 'static,
@@ -91,7 +91,7 @@ where
         let answer = self.inner.call(request);
         let pool = self.pool.clone();
         async move {
-            if bytes < SMALL {
+            if bytes < SMALL_REQUEST {
                 let response = answer.await.map_err(Into::into)?;
                 return Ok(response.map(|body| body.map_frame(holding::<B>(None))));
             }

@@ -14,7 +14,7 @@ use rcgen::{
     Issuer, KeyPair, KeyUsagePurpose, date_time_ymd,
 };
 
-use super::x509::{Facts, NotACertificate};
+use super::x509::{CertificateFacts, NotACertificate};
 
 const DAY: SignedDuration = SignedDuration::from_hours(24);
 const AUTHORITY_LIFE: SignedDuration = SignedDuration::from_hours(24 * 365 * 3);
@@ -41,7 +41,7 @@ pub(super) struct Material {
 
 /// The parts that must be renewed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Due {
+pub(super) enum RenewalDue {
     Nothing,
     /// The serving certificate, with exactly the configured names.
     Serving,
@@ -81,22 +81,22 @@ pub(super) fn due(
     material: &Material,
     names: &[String],
     now: Timestamp,
-) -> Result<Due, MaterialError> {
+) -> Result<RenewalDue, MaterialError> {
     let authority = facts(&material.authority, "authority")?;
     let serving = facts(&material.certificate, "serving certificate")?;
     Ok(if authority.not_after <= now + DAY {
-        Due::Everything
+        RenewalDue::Everything
     } else if past_two_thirds(&authority, now) {
-        Due::Authority
+        RenewalDue::Authority
     } else if past_two_thirds(&serving, now)
         // After the overlap, the announced authority issues the certificates.
         || (serving.issuer != authority.subject && authority.not_before + SKEW + OVERLAP <= now)
     {
-        Due::Serving
+        RenewalDue::Serving
     } else if names.iter().any(|name| !serving.names.contains(name)) {
-        Due::Names
+        RenewalDue::Names
     } else {
-        Due::Nothing
+        RenewalDue::Nothing
     })
 }
 
@@ -117,15 +117,15 @@ pub(super) fn create(names: &[String], now: Timestamp) -> Result<Material, Mater
 /// Renews the parts in `due`.
 pub(super) fn renew(
     old: &Material,
-    due: Due,
+    due: RenewalDue,
     names: &[String],
     now: Timestamp,
 ) -> Result<Material, MaterialError> {
     match due {
-        Due::Nothing => Ok(old.clone()),
-        Due::Serving | Due::Names => {
+        RenewalDue::Nothing => Ok(old.clone()),
+        RenewalDue::Serving | RenewalDue::Names => {
             let mut names = names.to_vec();
-            if due == Due::Names {
+            if due == RenewalDue::Names {
                 let had = facts(&old.certificate, "serving certificate")?.names;
                 names.extend(
                     had.into_iter()
@@ -142,7 +142,7 @@ pub(super) fn renew(
                 ..old.clone()
             })
         }
-        Due::Authority => {
+        RenewalDue::Authority => {
             let (authority, authority_key) = new_authority(now)?;
             Ok(Material {
                 trusted: format!("{authority}{}", still_valid(&old.trusted, now)),
@@ -151,7 +151,7 @@ pub(super) fn renew(
                 ..old.clone()
             })
         }
-        Due::Everything => {
+        RenewalDue::Everything => {
             let new = create(names, now)?;
             Ok(Material {
                 trusted: format!("{}{}", new.authority, still_valid(&old.trusted, now)),
@@ -166,11 +166,11 @@ pub(super) fn ends(material: &Material) -> Result<Timestamp, MaterialError> {
     Ok(facts(&material.certificate, "serving certificate")?.not_after)
 }
 
-fn facts(pem: &str, what: &'static str) -> Result<Facts, MaterialError> {
-    Facts::of(pem).map_err(|source| MaterialError::Unreadable { what, source })
+fn facts(pem: &str, what: &'static str) -> Result<CertificateFacts, MaterialError> {
+    CertificateFacts::of(pem).map_err(|source| MaterialError::Unreadable { what, source })
 }
 
-fn past_two_thirds(facts: &Facts, now: Timestamp) -> bool {
+fn past_two_thirds(facts: &CertificateFacts, now: Timestamp) -> bool {
     let life = facts.not_after.duration_since(facts.not_before);
     now >= facts.not_before + life / 3 * 2
 }
@@ -180,16 +180,16 @@ fn still_valid(trusted: &str, now: Timestamp) -> String {
     trusted
         .split_inclusive("-----END CERTIFICATE-----")
         .map(|block| format!("{}\n", block.trim()))
-        .filter(|block| Facts::of(block).is_ok_and(|facts| facts.not_after > now))
+        .filter(|block| CertificateFacts::of(block).is_ok_and(|facts| facts.not_after > now))
         .collect()
 }
 
 fn new_authority(now: Timestamp) -> Result<(String, String), MaterialError> {
-    let told = |source| MaterialError::Make {
+    let failed = |source| MaterialError::Make {
         what: "authority",
         source,
     };
-    let key = KeyPair::generate().map_err(told)?;
+    let key = KeyPair::generate().map_err(failed)?;
     let mut params = params(now, AUTHORITY_LIFE);
     // Each authority has a unique name, because certificates are matched by the name of their
     // issuer.
@@ -200,17 +200,17 @@ fn new_authority(now: Timestamp) -> Result<(String, String), MaterialError> {
     params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
     params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
     let key_pem = key.serialize_pem();
-    let issuer = CertifiedIssuer::self_signed(params, key).map_err(told)?;
+    let issuer = CertifiedIssuer::self_signed(params, key).map_err(failed)?;
     Ok((issuer.pem(), key_pem))
 }
 
 fn issuer(authority: &str, key: &str) -> Result<Issuer<'static, KeyPair>, MaterialError> {
-    let told = |source| MaterialError::Make {
+    let failed = |source| MaterialError::Make {
         what: "issuer from the stored authority",
         source,
     };
-    let key = KeyPair::from_pem(key).map_err(told)?;
-    Issuer::from_ca_cert_pem(authority, key).map_err(told)
+    let key = KeyPair::from_pem(key).map_err(failed)?;
+    Issuer::from_ca_cert_pem(authority, key).map_err(failed)
 }
 
 fn new_serving(
@@ -218,13 +218,13 @@ fn new_serving(
     names: &[String],
     now: Timestamp,
 ) -> Result<(String, String), MaterialError> {
-    let told = |source| MaterialError::Make {
+    let failed = |source| MaterialError::Make {
         what: "serving certificate",
         source,
     };
     let mut params = params(now, SERVING_LIFE);
     params.subject_alt_names = CertificateParams::new(names)
-        .map_err(told)?
+        .map_err(failed)?
         .subject_alt_names;
     params
         .distinguished_name
@@ -232,8 +232,8 @@ fn new_serving(
     params.use_authority_key_identifier_extension = true;
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
     params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
-    let key = KeyPair::generate().map_err(told)?;
-    let certificate = params.signed_by(&key, issuer).map_err(told)?;
+    let key = KeyPair::generate().map_err(failed)?;
+    let certificate = params.signed_by(&key, issuer).map_err(failed)?;
     Ok((certificate.pem(), key.serialize_pem()))
 }
 
@@ -269,11 +269,11 @@ mod tests {
     }
 
     /// Renews until nothing is due. Returns the renewed parts.
-    fn settle(material: &mut Material, names: &[String], now: Timestamp) -> Vec<Due> {
+    fn renew_all(material: &mut Material, names: &[String], now: Timestamp) -> Vec<RenewalDue> {
         let mut done = Vec::new();
         loop {
             match due(material, names, now).unwrap() {
-                Due::Nothing => return done,
+                RenewalDue::Nothing => return done,
                 step => {
                     assert!(done.len() < 5, "never settles: {done:?}");
                     *material = renew(material, step, names, now).unwrap();
@@ -286,10 +286,10 @@ mod tests {
     #[test]
     fn new_certificate_has_its_names_and_is_not_due() {
         let material = create(&names(), NOW).unwrap();
-        let facts = Facts::of(&material.certificate).unwrap();
+        let facts = CertificateFacts::of(&material.certificate).unwrap();
         assert_eq!(facts.names, names());
         assert_eq!(facts.not_before, NOW - SKEW);
-        assert_eq!(due(&material, &names(), NOW).unwrap(), Due::Nothing);
+        assert_eq!(due(&material, &names(), NOW).unwrap(), RenewalDue::Nothing);
         assert_eq!(ends(&material).unwrap(), NOW + SERVING_LIFE);
     }
 
@@ -297,10 +297,10 @@ mod tests {
     fn serving_certificate_is_renewed_after_two_thirds_of_its_lifetime() {
         let mut material = create(&names(), NOW).unwrap();
         let before = material.clone();
-        assert_eq!(settle(&mut material, &names(), NOW + DAY * 59), []);
+        assert_eq!(renew_all(&mut material, &names(), NOW + DAY * 59), []);
         assert_eq!(
-            settle(&mut material, &names(), NOW + DAY * 60),
-            [Due::Serving]
+            renew_all(&mut material, &names(), NOW + DAY * 60),
+            [RenewalDue::Serving]
         );
         assert_eq!(material.authority, before.authority);
         assert_eq!(material.trusted, before.trusted);
@@ -311,8 +311,8 @@ mod tests {
     fn missing_name_is_added_to_those_of_another_replica() {
         let mut material = create(&names(), NOW).unwrap();
         let other = vec!["hook.sys.svc".to_owned(), "hook.example.com".to_owned()];
-        assert_eq!(settle(&mut material, &other, NOW), [Due::Names]);
-        assert_eq!(settle(&mut material, &names(), NOW), []);
+        assert_eq!(renew_all(&mut material, &other, NOW), [RenewalDue::Names]);
+        assert_eq!(renew_all(&mut material, &names(), NOW), []);
     }
 
     #[test]
@@ -320,31 +320,37 @@ mod tests {
         let mut material = create(&names(), NOW).unwrap();
         let day = NOW + DAY * (365 * 2 + 1);
         // The serving certificate was renewed regularly until then.
-        material = renew(&material, Due::Serving, &names(), day - DAY).unwrap();
+        material = renew(&material, RenewalDue::Serving, &names(), day - DAY).unwrap();
         let before = material.clone();
 
-        assert_eq!(settle(&mut material, &names(), day), [Due::Authority]);
+        assert_eq!(
+            renew_all(&mut material, &names(), day),
+            [RenewalDue::Authority]
+        );
         assert_eq!(trusted(&material), 2);
         assert_eq!(material.certificate, before.certificate);
         assert_ne!(material.authority, before.authority);
         assert!(material.trusted.starts_with(&material.authority));
 
         let soon = day + SignedDuration::from_mins(59);
-        assert_eq!(settle(&mut material, &names(), soon), []);
+        assert_eq!(renew_all(&mut material, &names(), soon), []);
         assert_eq!(
-            settle(&mut material, &names(), day + OVERLAP),
-            [Due::Serving]
+            renew_all(&mut material, &names(), day + OVERLAP),
+            [RenewalDue::Serving]
         );
-        let serving = Facts::of(&material.certificate).unwrap();
+        let serving = CertificateFacts::of(&material.certificate).unwrap();
         assert_eq!(
             serving.issuer,
-            Facts::of(&material.authority).unwrap().subject
+            CertificateFacts::of(&material.authority).unwrap().subject
         );
         assert_eq!(trusted(&material), 2);
 
         // The expired authority is removed with the next renewal.
         let later = NOW + DAY * (365 * 3 + 1);
-        assert_eq!(settle(&mut material, &names(), later), [Due::Serving]);
+        assert_eq!(
+            renew_all(&mut material, &names(), later),
+            [RenewalDue::Serving]
+        );
         assert_eq!(trusted(&material), 1);
     }
 
@@ -352,7 +358,10 @@ mod tests {
     fn expired_certificates_are_created_again() {
         let mut material = create(&names(), NOW).unwrap();
         let late = NOW + DAY * 365 * 4;
-        assert_eq!(settle(&mut material, &names(), late), [Due::Everything]);
+        assert_eq!(
+            renew_all(&mut material, &names(), late),
+            [RenewalDue::Everything]
+        );
         assert_eq!(trusted(&material), 1);
     }
 

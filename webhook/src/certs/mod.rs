@@ -27,12 +27,12 @@ use crate::registrations::RegistrationError;
 use crate::shared::{Shared, StampKey};
 
 /// Interval of checks. Neither mounted files nor Secrets are watched; their contents are compared.
-const LOOK: Duration = Duration::from_secs(15);
+const CHECK_INTERVAL: Duration = Duration::from_secs(15);
 /// Delay after a failed check.
-const AGAIN: Duration = Duration::from_secs(2);
+const RETRY_DELAY: Duration = Duration::from_secs(2);
 /// Minimum delay after another client changed a registration, so that two programs that disagree do
 /// not compete at full speed.
-const SETTLE: Duration = Duration::from_millis(200);
+const MIN_DELAY: Duration = Duration::from_millis(200);
 
 /// The error of a check.
 #[derive(Debug, thiserror::Error)]
@@ -63,20 +63,20 @@ pub(crate) async fn read_tokens(shared: &Shared) -> Result<Tokens, SecretError> 
 pub async fn keep(shared: Arc<Shared>, resolver: Arc<Resolver>, shutdown: CancellationToken) {
     let mut registrar = Registrar::new(&shared);
     loop {
-        let pause = match look(&shared, &resolver, &mut registrar).await {
+        let pause = match check(&shared, &resolver, &mut registrar).await {
             Ok(()) => registrar
                 .rotates_in(&shared)
-                .map_or(LOOK, |rotates| LOOK.min(rotates)),
+                .map_or(CHECK_INTERVAL, |rotates| CHECK_INTERVAL.min(rotates)),
             Err(error) => {
                 shared.metrics.refresh_failed();
                 tracing::warn!(
                     error = crate::chain(&error),
                     "check of certificates and registrations failed; it is retried"
                 );
-                AGAIN
+                RETRY_DELAY
             }
         };
-        let settled = Instant::now() + SETTLE;
+        let settled = Instant::now() + MIN_DELAY;
         let again = (Instant::now() + pause).max(settled);
         let next = async {
             loop {
@@ -97,7 +97,7 @@ pub async fn keep(shared: Arc<Shared>, resolver: Arc<Resolver>, shutdown: Cancel
     }
 }
 
-async fn look(
+async fn check(
     shared: &Shared,
     resolver: &Resolver,
     registrar: &mut Registrar,
@@ -107,7 +107,7 @@ async fn look(
     let material = secret::tls(&secrets, &settings.names, Timestamp::now()).await?;
     // The authority is registered before its certificate is served. Only the first certificate is
     // served in any case.
-    let registered = registrar.look(shared, &secrets, &material.trusted).await;
+    let registered = registrar.check(shared, &secrets, &material.trusted).await;
     if registered.is_ok() || !shared.readiness.is_open(Gate::Certificate) {
         resolver.serve(&material)?;
         shared

@@ -9,7 +9,7 @@ use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
 
-use super::secret::{Next, SecretError, settle};
+use super::secret::{SecretDecision, SecretError, read_or_write};
 use crate::caller::{OVERLAP, Token, Tokens};
 
 /// Name of the Secret.
@@ -50,12 +50,12 @@ pub(super) async fn tokens(
     secrets: &Api<Secret>,
     rotation: Rotation,
 ) -> Result<Tokens, SecretError> {
-    settle(secrets, PATH, |data| {
+    read_or_write(secrets, PATH, |data| {
         let now = Timestamp::now();
         let stored = data.and_then(read);
         Ok(match stored {
-            Some(tokens) if !rotation.is_due(tokens.rotated, now) => Next::Keep(tokens),
-            stored => Next::Write(write(&Tokens::rotate(stored, now))),
+            Some(tokens) if !rotation.is_due(tokens.rotated, now) => SecretDecision::Keep(tokens),
+            stored => SecretDecision::Write(write(&Tokens::rotate(stored, now))),
         })
     })
     .await

@@ -39,7 +39,7 @@ impl Registrar {
         self.keeper.changed().await
     }
 
-    /// Evaluates a change. Returns true if [`Registrar::look`] must run.
+    /// Evaluates a change. Returns true if [`Registrar::check`] must run.
     pub(super) async fn observe(&mut self, shared: &Shared, change: Change) -> bool {
         let settings = &shared.settings;
         let Some(tokens) = shared.paths.tokens() else {
@@ -71,7 +71,7 @@ impl Registrar {
 
     /// Reads both registrations, and repairs the fields that belong to the webhook. If other fields
     /// are wrong, nothing is changed and the path is not rotated.
-    pub(super) async fn look(
+    pub(super) async fn check(
         &mut self,
         shared: &Shared,
         secrets: &Api<Secret>,

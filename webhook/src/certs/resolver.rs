@@ -52,9 +52,9 @@ impl Resolver {
                 source,
             }
         })?;
-        let told = |source| ServeError::Key { source };
-        let certified = CertifiedKey::new(chain, any_supported_type(&key).map_err(told)?);
-        certified.keys_match().map_err(told)?;
+        let failed = |source| ServeError::Key { source };
+        let certified = CertifiedKey::new(chain, any_supported_type(&key).map_err(failed)?);
+        certified.keys_match().map_err(failed)?;
         self.0.store(Some(Arc::new(certified)));
         Ok(())
     }

@@ -12,7 +12,7 @@ use kube::Api;
 use kube::api::PostParams;
 use rand::RngCore as _;
 
-use super::material::{Due, Material, MaterialError, create, due, renew};
+use super::material::{Material, MaterialError, RenewalDue, create, due, renew};
 use crate::shared::StampKey;
 
 /// Name of the Secret with authority and serving certificate.
@@ -56,7 +56,7 @@ pub enum SecretError {
 }
 
 /// The decision after reading a Secret.
-pub(super) enum Next<T> {
+pub(super) enum SecretDecision<T> {
     Keep(T),
     Write(BTreeMap<String, ByteString>),
 }
@@ -68,21 +68,21 @@ pub(super) async fn tls(
     names: &[String],
     now: Timestamp,
 ) -> Result<Material, SecretError> {
-    settle(secrets, TLS, |data| {
+    read_or_write(secrets, TLS, |data| {
         let Some(old) = data.map(read) else {
-            return Ok(Next::Write(write(create(names, now)?)));
+            return Ok(SecretDecision::Write(write(create(names, now)?)));
         };
         // An invalid Secret is replaced, because the listener needs a certificate.
         let step = old.as_ref().map(|old| due(old, names, now));
         match (old, step) {
-            (Some(old), Some(Ok(Due::Nothing))) => Ok(Next::Keep(old)),
+            (Some(old), Some(Ok(RenewalDue::Nothing))) => Ok(SecretDecision::Keep(old)),
             (Some(old), Some(Ok(step))) => {
                 tracing::info!(?step, "renewing certificates");
-                Ok(Next::Write(write(renew(&old, step, names, now)?)))
+                Ok(SecretDecision::Write(write(renew(&old, step, names, now)?)))
             }
             _ => {
                 tracing::warn!("Secret {TLS} is incomplete or invalid; it is created again");
-                Ok(Next::Write(write(create(names, now)?)))
+                Ok(SecretDecision::Write(write(create(names, now)?)))
             }
         }
     })
@@ -91,10 +91,10 @@ pub(super) async fn tls(
 
 /// Returns the stamp key that all replicas share. Creates it if it does not exist.
 pub(super) async fn stamp(secrets: &Api<Secret>) -> Result<StampKey, SecretError> {
-    settle(secrets, STAMP, |data| {
+    read_or_write(secrets, STAMP, |data| {
         let key = data.and_then(|data| data.get(STAMP_KEY));
         if let Some(key) = key.filter(|key| key.0.len() >= STAMP_KEY_BYTES) {
-            return Ok(Next::Keep(StampKey::new(key.0.clone())));
+            return Ok(SecretDecision::Keep(StampKey::new(key.0.clone())));
         }
         if data.is_some() {
             tracing::warn!(
@@ -103,7 +103,7 @@ pub(super) async fn stamp(secrets: &Api<Secret>) -> Result<StampKey, SecretError
         }
         let mut key = vec![0; STAMP_KEY_BYTES];
         rand::rng().fill_bytes(&mut key);
-        Ok(Next::Write(BTreeMap::from([(
+        Ok(SecretDecision::Write(BTreeMap::from([(
             STAMP_KEY.to_owned(),
             ByteString(key),
         )])))
@@ -113,27 +113,30 @@ pub(super) async fn stamp(secrets: &Api<Secret>) -> Result<StampKey, SecretError
 
 /// Reads a Secret, and writes the decided content until the stored content is accepted. So the
 /// returned value is always stored.
-pub(super) async fn settle<T>(
+pub(super) async fn read_or_write<T>(
     secrets: &Api<Secret>,
     name: &'static str,
-    decide: impl Fn(Option<&BTreeMap<String, ByteString>>) -> Result<Next<T>, MaterialError>,
+    decide: impl Fn(Option<&BTreeMap<String, ByteString>>) -> Result<SecretDecision<T>, MaterialError>,
 ) -> Result<T, SecretError> {
     for _ in 0..ATTEMPTS {
-        let told = |action| {
+        let failed = |action| {
             move |source| SecretError::Api {
                 action,
                 name,
                 source,
             }
         };
-        let stored = ByName(secrets).get_opt(name).await.map_err(told("read"))?;
+        let stored = ByName(secrets)
+            .get_opt(name)
+            .await
+            .map_err(failed("read"))?;
         let none = BTreeMap::new();
         let data = stored
             .as_ref()
             .map(|secret| secret.data.as_ref().unwrap_or(&none));
         let data = match decide(data)? {
-            Next::Keep(value) => return Ok(value),
-            Next::Write(data) => data,
+            SecretDecision::Keep(value) => return Ok(value),
+            SecretDecision::Write(data) => data,
         };
         let (action, outcome) = match stored {
             None => {
@@ -161,7 +164,7 @@ pub(super) async fn settle<T>(
         match outcome {
             Ok(_) => {}
             Err(kube::Error::Api(status)) if status.code == 409 => {}
-            Err(source) => return Err(told(action)(source)),
+            Err(source) => return Err(failed(action)(source)),
         }
     }
     Err(SecretError::Contended { name })

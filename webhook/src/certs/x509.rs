@@ -10,7 +10,7 @@ use x509_parser::prelude::{FromDer as _, X509Certificate};
 
 /// The properties of a certificate.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Facts {
+pub(super) struct CertificateFacts {
     pub(super) not_before: Timestamp,
     pub(super) not_after: Timestamp,
     /// DNS names and IP addresses, as text.
@@ -27,7 +27,7 @@ pub struct NotACertificate {
     reason: String,
 }
 
-impl Facts {
+impl CertificateFacts {
     /// Reads the first certificate in `pem`.
     pub(super) fn of(pem: &str) -> Result<Self, NotACertificate> {
         let unreadable = |reason: String| NotACertificate { reason };

@@ -15,14 +15,14 @@ use kube::api::PostParams;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
-use self::rules::{Candidate, INSTANCE, Sighting, Step};
+use self::rules::{Candidate, INSTANCE, ObservedLease, Step};
 use crate::BoxError;
 use crate::metrics::Metrics;
 
 /// Name of the Lease in the system namespace.
-const NAME: &str = "bundle-webhook";
+const LEASE_NAME: &str = "bundle-webhook";
 /// Time limit for the reconciler to stop after the lease was lost. Afterwards it is dropped.
-const STOP: Duration = Duration::from_secs(3);
+const STOP_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// The leader election of this replica.
 pub struct Election {
@@ -68,13 +68,13 @@ impl Election {
             };
             self.metrics.leading(false);
             if let Some(ended) = ended {
-                self.give_back().await;
+                self.release().await;
                 return ended;
             }
             tracing::warn!("lost the lease; this replica stops reconciling");
             stop.cancel();
             // Dropping the future ends it after the time limit.
-            if let Ok(ended) = timeout(STOP, running).await {
+            if let Ok(ended) = timeout(STOP_TIMEOUT, running).await {
                 ended?;
             }
         }
@@ -82,7 +82,7 @@ impl Election {
 
     /// Waits until this replica holds the lease.
     async fn acquire(&mut self) -> Lease {
-        let mut seen: Option<Sighting> = None;
+        let mut seen: Option<ObservedLease> = None;
         loop {
             match self.try_acquire(&mut seen).await {
                 Ok(Some(lease)) => return lease,
@@ -98,24 +98,24 @@ impl Election {
 
     async fn try_acquire(
         &mut self,
-        seen: &mut Option<Sighting>,
+        seen: &mut Option<ObservedLease>,
     ) -> Result<Option<Lease>, kube::Error> {
-        let Some(mut lease) = ByName(&self.leases).get_opt(NAME).await? else {
+        let Some(mut lease) = ByName(&self.leases).get_opt(LEASE_NAME).await? else {
             let mut lease = Lease {
                 metadata: ObjectMeta {
-                    name: Some(NAME.to_owned()),
+                    name: Some(LEASE_NAME.to_owned()),
                     ..ObjectMeta::default()
                 },
                 ..Lease::default()
             };
-            self.candidate.take(&mut lease, self.duration, now());
+            self.candidate.set_holder(&mut lease, self.duration, now());
             return won(self.leases.create(&PostParams::default(), &lease).await);
         };
-        match self.candidate.look(&lease, seen, Instant::now()) {
+        match self.candidate.decide(&lease, seen, Instant::now()) {
             Step::Wait => Ok(None),
             Step::Take => {
-                self.candidate.take(&mut lease, self.duration, now());
-                won(ByName(&self.leases).replace(NAME, &lease).await)
+                self.candidate.set_holder(&mut lease, self.duration, now());
+                won(ByName(&self.leases).replace(LEASE_NAME, &lease).await)
             }
         }
     }
@@ -156,18 +156,18 @@ impl Election {
     /// Renews the lease once. Returns `None` if another replica holds it.
     async fn renew(&self, lease: &Lease) -> Result<Option<Lease>, kube::Error> {
         let mut lease = lease.clone();
-        rules::touch(&mut lease, now());
-        match ByName(&self.leases).replace(NAME, &lease).await {
+        rules::renew_time(&mut lease, now());
+        match ByName(&self.leases).replace(LEASE_NAME, &lease).await {
             Ok(lease) => Ok(Some(lease)),
             // Another client changed the object, possibly only a label.
             Err(kube::Error::Api(status)) if status.code == 409 => {
-                let found = ByName(&self.leases).get(NAME).await?;
+                let found = ByName(&self.leases).get(LEASE_NAME).await?;
                 if !self.candidate.holds(&found) {
                     return Ok(None);
                 }
                 let mut lease = found;
-                rules::touch(&mut lease, now());
-                won(ByName(&self.leases).replace(NAME, &lease).await)
+                rules::renew_time(&mut lease, now());
+                won(ByName(&self.leases).replace(LEASE_NAME, &lease).await)
             }
             Err(error) => Err(error),
         }
@@ -175,9 +175,9 @@ impl Election {
 
     /// Releases the lease, so that another replica can acquire it immediately. If that fails, the
     /// lease expires.
-    async fn give_back(&self) {
+    async fn release(&self) {
         let outcome = async {
-            let Some(mut lease) = ByName(&self.leases).get_opt(NAME).await? else {
+            let Some(mut lease) = ByName(&self.leases).get_opt(LEASE_NAME).await? else {
                 return Ok(());
             };
             if !self.candidate.holds(&lease) {
@@ -190,9 +190,12 @@ impl Election {
             if let Some(annotations) = &mut lease.metadata.annotations {
                 annotations.remove(INSTANCE);
             }
-            ByName(&self.leases).replace(NAME, &lease).await.map(drop)
+            ByName(&self.leases)
+                .replace(LEASE_NAME, &lease)
+                .await
+                .map(drop)
         };
-        match timeout(STOP, outcome).await {
+        match timeout(STOP_TIMEOUT, outcome).await {
             Ok(Ok(())) => tracing::info!("released the lease"),
             Ok(Err(error)) => {
                 let error: kube::Error = error;

@@ -20,12 +20,12 @@ pub(super) struct Candidate {
     instance: String,
     /// True until the first check. Only a new process can assume that a holder with its own
     /// identity has ended.
-    young: bool,
+    is_new: bool,
 }
 
 /// The last observed version of the lease, with the time of its first observation.
 #[derive(Debug, Clone)]
-pub(super) struct Sighting {
+pub(super) struct ObservedLease {
     version: Option<String>,
     since: Instant,
 }
@@ -42,7 +42,7 @@ impl Candidate {
         Self {
             identity,
             instance,
-            young: true,
+            is_new: true,
         }
     }
 
@@ -51,23 +51,23 @@ impl Candidate {
     }
 
     /// Decides whether to acquire the lease. `seen` keeps the last observation between calls.
-    pub(super) fn look(
+    pub(super) fn decide(
         &mut self,
         lease: &Lease,
-        seen: &mut Option<Sighting>,
+        seen: &mut Option<ObservedLease>,
         now: Instant,
     ) -> Step {
-        let young = std::mem::take(&mut self.young);
+        let is_new = std::mem::take(&mut self.is_new);
         let spec = lease.spec.clone().unwrap_or_default();
         let holder = spec.holder_identity.unwrap_or_default();
-        if holder.is_empty() || (young && holder == self.identity) {
+        if holder.is_empty() || (is_new && holder == self.identity) {
             return Step::Take;
         }
         let version = lease.metadata.resource_version.clone();
         let since = match seen {
             Some(sighting) if sighting.version == version => sighting.since,
             _ => {
-                *seen = Some(Sighting {
+                *seen = Some(ObservedLease {
                     version,
                     since: now,
                 });
@@ -83,8 +83,8 @@ impl Candidate {
     }
 
     /// Sets this candidate as the new holder.
-    pub(super) fn take(&mut self, lease: &mut Lease, duration: Duration, now: MicroTime) {
-        self.young = false;
+    pub(super) fn set_holder(&mut self, lease: &mut Lease, duration: Duration, now: MicroTime) {
+        self.is_new = false;
         let before = lease.spec.take().unwrap_or_default();
         lease.spec = Some(LeaseSpec {
             holder_identity: Some(self.identity.clone()),
@@ -117,7 +117,7 @@ impl Candidate {
 }
 
 /// Updates the renew time.
-pub(super) fn touch(lease: &mut Lease, now: MicroTime) {
+pub(super) fn renew_time(lease: &mut Lease, now: MicroTime) {
     lease.spec.get_or_insert_default().renew_time = Some(now);
 }
 
@@ -151,7 +151,7 @@ mod tests {
 
     fn held_by(holder: &mut Candidate, version: &str) -> Lease {
         let mut lease = Lease::default();
-        holder.take(&mut lease, DURATION, MicroTime(Timestamp::UNIX_EPOCH));
+        holder.set_holder(&mut lease, DURATION, MicroTime(Timestamp::UNIX_EPOCH));
         lease.metadata.resource_version = Some(version.to_owned());
         lease
     }
@@ -162,20 +162,23 @@ mod tests {
         let mut me = candidate("b", "2");
         let (mut seen, start) = (None, Instant::now());
         let lease = held_by(&mut other, "1");
-        assert_eq!(me.look(&lease, &mut seen, start), Step::Wait);
+        assert_eq!(me.decide(&lease, &mut seen, start), Step::Wait);
         let renewed = held_by(&mut other, "2");
         let second = start + DURATION - Duration::from_secs(1);
-        assert_eq!(me.look(&renewed, &mut seen, second), Step::Wait);
+        assert_eq!(me.decide(&renewed, &mut seen, second), Step::Wait);
         let third = start + DURATION;
-        assert_eq!(me.look(&renewed, &mut seen, third), Step::Wait);
-        assert_eq!(me.look(&renewed, &mut seen, second + DURATION), Step::Take);
+        assert_eq!(me.decide(&renewed, &mut seen, third), Step::Wait);
+        assert_eq!(
+            me.decide(&renewed, &mut seen, second + DURATION),
+            Step::Take
+        );
     }
 
     #[test]
     fn released_lease_is_acquired_immediately() {
         let mut lease = held_by(&mut candidate("a", "1"), "1");
         lease.spec.get_or_insert_default().holder_identity = None;
-        let step = candidate("b", "2").look(&lease, &mut None, Instant::now());
+        let step = candidate("b", "2").decide(&lease, &mut None, Instant::now());
         assert_eq!(step, Step::Take);
     }
 
@@ -184,9 +187,9 @@ mod tests {
         let lease = held_by(&mut candidate("a", "1"), "1");
         let mut restarted = candidate("a", "2");
         let (mut seen, now) = (None, Instant::now());
-        assert_eq!(restarted.look(&lease, &mut seen, now), Step::Take);
+        assert_eq!(restarted.decide(&lease, &mut seen, now), Step::Take);
         // Two running processes with one identity must not alternate as holders.
-        assert_eq!(restarted.look(&lease, &mut seen, now), Step::Wait);
+        assert_eq!(restarted.decide(&lease, &mut seen, now), Step::Wait);
     }
 
     #[test]
@@ -194,7 +197,7 @@ mod tests {
         let (mut old, mut new) = (candidate("a", "1"), candidate("a", "2"));
         let mut lease = held_by(&mut old, "1");
         assert!(old.holds(&lease));
-        new.take(&mut lease, DURATION, MicroTime(Timestamp::UNIX_EPOCH));
+        new.set_holder(&mut lease, DURATION, MicroTime(Timestamp::UNIX_EPOCH));
         assert!(!old.holds(&lease) && new.holds(&lease));
         let spec = lease.spec.unwrap();
         assert_eq!(spec.lease_transitions, Some(2));

@@ -17,16 +17,16 @@ use tokio::sync::mpsc;
 
 use crate::reconcile::api::discovery::Apis;
 use crate::reconcile::api::object;
-use crate::reconcile::bundle::fetches::Fetches;
-use crate::reconcile::bundle::unpack::{UnpackFailed, Unpacked};
+use crate::reconcile::background_tasks::BackgroundTasks;
+use crate::reconcile::bundle::unpack::{UnpackError, Unpacked};
 use crate::reconcile::content::store::Store;
 use crate::reconcile::deployment::failures::FailureCounts;
-use crate::reconcile::deployment::inventory::Inventories;
-use crate::reconcile::drift::scope::Scopes;
+use crate::reconcile::deployment::inventory::store::Inventories;
+use crate::reconcile::drift::scope::WatchPermissions;
 use crate::reconcile::drift::states::InstalledStates;
 use crate::reconcile::drift::watch::Watches;
 use crate::reconcile::error::{ReconcileError, RetryPolicy};
-use crate::reconcile::rights::dry_run_memory::AllowedDryRuns;
+use crate::reconcile::rights::dry_runs::cache::AllowedDryRuns;
 use crate::reconcile::rights::schedule::RightsSchedule;
 use crate::reconcile::slots::Slots;
 use crate::reconcile::status::unreadable::ReportedObjects;
@@ -34,7 +34,7 @@ use crate::reconcile::status::writer::EventRecorder;
 use crate::shared::Shared;
 
 /// Page size of lists of the project's own kinds. One object can have a mebibyte.
-const PAGE: u32 = 10;
+const PAGE_SIZE: u32 = 10;
 
 /// The shared state of all reconciles. One exists per process while the process is the leader.
 pub(in crate::reconcile) struct Context {
@@ -45,18 +45,18 @@ pub(in crate::reconcile) struct Context {
     pub(in crate::reconcile) classes: ApiResource,
     pub(in crate::reconcile) approvals: ApiResource,
     pub(in crate::reconcile) apis: Apis,
-    pub(in crate::reconcile) scopes: Scopes,
+    pub(in crate::reconcile) scopes: WatchPermissions,
     pub(in crate::reconcile) states: Arc<InstalledStates>,
     pub(in crate::reconcile) watches: Watches,
     pub(in crate::reconcile) inventories: Inventories,
     pub(in crate::reconcile) store: Store,
     /// Running unpacks of Bundles.
-    pub(in crate::reconcile) unpacking: Fetches<Result<Unpacked, UnpackFailed>>,
+    pub(in crate::reconcile) unpacking: BackgroundTasks<Result<Unpacked, UnpackError>>,
     /// Running checks of the sources of unpacked Bundles. A result is the content that the source
     /// names now, if it is not the unpacked content.
-    pub(in crate::reconcile) resolving: Fetches<Result<Option<ContentId>, String>>,
+    pub(in crate::reconcile) resolving: BackgroundTasks<Result<Option<ContentId>, String>>,
     /// Running fetches of content for BundleDeployments whose cached copy is missing.
-    pub(in crate::reconcile) refetching: Fetches<Result<(), ReconcileError>>,
+    pub(in crate::reconcile) refetching: BackgroundTasks<Result<(), ReconcileError>>,
     pub(in crate::reconcile) allowed_dry_runs: AllowedDryRuns,
     pub(in crate::reconcile) rights_schedule: RightsSchedule,
     /// Slots for reconciles of BundleDeployments.
@@ -85,19 +85,19 @@ pub(in crate::reconcile) fn resource(kind: &str, plural: &str) -> ApiResource {
 }
 
 /// Result of looking up a class by name.
-pub(in crate::reconcile) enum ClassFound {
+pub(in crate::reconcile) enum ClassLookup {
     /// A class of this provisioner.
-    Ours(Box<Class>),
+    Managed(Box<Class>),
     /// A class of another provisioner.
-    Foreign,
+    Unmanaged,
     /// No such class exists.
-    Gone,
+    NotFound,
     /// The class exists and its spec is invalid. Contains the findings.
-    Unreadable(String),
+    Invalid(String),
 }
 
 /// Returns an error if the provisioner of the class is not implemented.
-pub(in crate::reconcile) fn is_built(class: &Class) -> Result<(), ReconcileError> {
+pub(in crate::reconcile) fn check_provisioner(class: &Class) -> Result<(), ReconcileError> {
     if matches!(
         class.provisioner,
         Provisioner::Plain | Provisioner::Registry
@@ -129,7 +129,7 @@ impl Context {
         let approvals = resource("BundleApproval", "bundleapprovals");
         Self {
             apis: Apis::new(own.clone()),
-            scopes: Scopes::default(),
+            scopes: WatchPermissions::default(),
             watches: Watches::new(states.clone()),
             inventories: Inventories::new(own.clone(), &shared.settings.state_namespace),
             states,
@@ -137,9 +137,9 @@ impl Context {
                 shared.settings.cache_dir.join("content"),
                 shared.settings.cache_limit,
             ),
-            unpacking: Fetches::new(wake_bundle.clone()),
-            resolving: Fetches::new(wake_bundle),
-            refetching: Fetches::new(wake_deployment),
+            unpacking: BackgroundTasks::new(wake_bundle.clone()),
+            resolving: BackgroundTasks::new(wake_bundle),
+            refetching: BackgroundTasks::new(wake_deployment),
             bundle_cache: OnceLock::new(),
             bundle_events: EventRecorder::new(own.clone(), bundles.clone()),
             deployment_events: EventRecorder::new(own.clone(), deployments.clone()),
@@ -161,18 +161,18 @@ impl Context {
 
     /// Reads the class from the API server. A cache could be older than the event that started the
     /// reconcile.
-    pub(in crate::reconcile) async fn class(&self, name: &str) -> Result<ClassFound, kube::Error> {
+    pub(in crate::reconcile) async fn class(&self, name: &str) -> Result<ClassLookup, kube::Error> {
         let api: Api<DynamicObject> = Api::all_with(self.own.clone(), &self.classes);
         let Some(object) = ByName(&api).get_opt(name).await? else {
-            return Ok(ClassFound::Gone);
+            return Ok(ClassLookup::NotFound);
         };
         Ok(match Class::parse(name, &object.data["spec"]) {
-            Ok(class) if class.is_ours() => ClassFound::Ours(Box::new(Class {
+            Ok(class) if class.is_ours() => ClassLookup::Managed(Box::new(Class {
                 uid: object.metadata.uid.unwrap_or_default(),
                 ..class
             })),
-            Ok(_) => ClassFound::Foreign,
-            Err(findings) => ClassFound::Unreadable(findings.to_string()),
+            Ok(_) => ClassLookup::Unmanaged,
+            Err(findings) => ClassLookup::Invalid(findings.to_string()),
         })
     }
 
@@ -191,14 +191,14 @@ impl Context {
 
     /// Calls `each` for every object of one of the project's own kinds. Holds at most one page of
     /// objects in memory.
-    pub(in crate::reconcile) async fn each(
+    pub(in crate::reconcile) async fn for_each(
         &self,
         resource: &ApiResource,
         labels: Option<&str>,
         mut each: impl FnMut(DynamicObject) + Send,
     ) -> Result<(), kube::Error> {
         let api: Api<DynamicObject> = Api::all_with(self.own.clone(), resource);
-        let mut parameters = ListParams::default().limit(PAGE);
+        let mut parameters = ListParams::default().limit(PAGE_SIZE);
         parameters.label_selector = labels.map(str::to_owned);
         loop {
             let page = api.list(&parameters).await?;
@@ -211,7 +211,7 @@ impl Context {
     }
 
     /// Returns the uid of each object of one of the project's own kinds, by name.
-    pub(in crate::reconcile) async fn identities(
+    pub(in crate::reconcile) async fn uids_by_name(
         &self,
         resource: &ApiResource,
     ) -> Result<HashMap<String, String>, kube::Error> {

@@ -10,7 +10,7 @@ pub(in crate::reconcile) use bundle_core::plan::retry::RetryPolicy;
 use rand::Rng as _;
 
 use crate::reconcile::api::object;
-use crate::reconcile::deployment::inventory::InventoryStoreError;
+use crate::reconcile::deployment::inventory::store::InventoryStoreError;
 
 /// The reason why a reconcile ended early, and when it is retried.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -84,18 +84,18 @@ impl ReconcileError {
             .errors()
             .next()
             .map_or(codes::install::APPLY_FAILED, |finding| finding.code);
-        let told: Vec<_> = findings.errors().map(tell).collect();
-        Self::new(code, reason, told.join("; "), retry)
+        let messages: Vec<_> = findings.errors().map(finding_text).collect();
+        Self::new(code, reason, messages.join("; "), retry)
     }
 
     /// Returns true if the result is unknown because a dependency did not respond.
-    pub(in crate::reconcile) fn cannot_tell(&self) -> bool {
+    pub(in crate::reconcile) fn is_unknown(&self) -> bool {
         self.code.outcome == Outcome::CannotTell
     }
 }
 
 /// Returns a finding with its hint in one line.
-pub(in crate::reconcile) fn tell(finding: &Finding) -> String {
+pub(in crate::reconcile) fn finding_text(finding: &Finding) -> String {
     match &finding.hint {
         Some(hint) => format!("{finding} ({hint})"),
         None => finding.to_string(),
@@ -104,7 +104,7 @@ pub(in crate::reconcile) fn tell(finding: &Finding) -> String {
 
 /// Joins messages in sorted order without duplicates. Only the first `most` are listed; the rest
 /// are counted.
-pub(in crate::reconcile) fn list(mut complaints: Vec<String>, most: usize) -> String {
+pub(in crate::reconcile) fn joined(mut complaints: Vec<String>, most: usize) -> String {
     complaints.sort();
     complaints.dedup();
     let rest = complaints.len().saturating_sub(most);
@@ -130,7 +130,7 @@ impl From<RemovalFailure> for ReconcileError {
 
 /// Returns the delay before the next attempt after `failures` failures in a row. `None` means that
 /// the reconcile waits for a change.
-pub(in crate::reconcile) fn pause(retry: RetryPolicy, failures: u32) -> Option<Duration> {
+pub(in crate::reconcile) fn retry_delay(retry: RetryPolicy, failures: u32) -> Option<Duration> {
     retry.after(failures, rand::rng().random())
 }
 
@@ -160,7 +160,7 @@ mod tests {
     #[test]
     fn complaints_are_told_in_one_order_and_bounded() {
         let complaints = |texts: &[&str]| texts.iter().map(|&text| text.to_owned()).collect();
-        assert_eq!(list(complaints(&["b", "a", "b"]), 5), "a; b");
-        assert_eq!(list(complaints(&["b", "a", "c"]), 1), "a; and 2 more");
+        assert_eq!(joined(complaints(&["b", "a", "b"]), 5), "a; b");
+        assert_eq!(joined(complaints(&["b", "a", "c"]), 1), "a; and 2 more");
     }
 }

@@ -2,6 +2,7 @@
 //! `bundle_core` (`plan`, `rights`, `review`).
 
 pub(crate) mod api;
+mod background_tasks;
 mod bundle;
 mod content;
 mod context;
@@ -40,11 +41,11 @@ use crate::shared::Shared;
 const DEPLOYMENT: &str = "BundleDeployment";
 /// Maximum number of BundleApprovals that are sealed at the same time. `slots` limits Bundles and
 /// BundleDeployments.
-const CONCURRENCY: u16 = 8;
+const APPROVAL_CONCURRENCY: u16 = 8;
 /// Interval between sweeps of the cache, the inventories and the installed states.
-const SWEEP: Duration = Duration::from_secs(600);
+const SWEEP_INTERVAL: Duration = Duration::from_secs(600);
 /// Delay before a reconcile is retried after a request to the API server failed.
-const AFTER_ERROR: Duration = Duration::from_secs(2);
+const ERROR_RETRY_DELAY: Duration = Duration::from_secs(2);
 
 /// A request to the API server failed, and no condition could report it.
 #[derive(Debug, thiserror::Error)]
@@ -86,16 +87,16 @@ pub async fn run(shared: Arc<Shared>, stop: CancellationToken) -> Result<(), Box
 /// states of BundleDeployments that were deleted without the controller.
 async fn sweep(ctx: Arc<Context>) {
     loop {
-        tokio::time::sleep(spread(SWEEP)).await;
+        tokio::time::sleep(jittered(SWEEP_INTERVAL)).await;
         // Another client can remove the finalizer, so no reconcile sees the deletion. The known
         // names are read before the list: a name that is added later is not checked.
         let known = ctx.states.names();
         let recorded = ctx.inventories.uids().await.unwrap_or_default();
-        if let Ok(deployments) = ctx.identities(&ctx.deployments).await {
+        if let Ok(deployments) = ctx.uids_by_name(&ctx.deployments).await {
             let there: HashSet<&str> = deployments.keys().map(String::as_str).collect();
             for gone in known.iter().filter(|name| !there.contains(name.as_str())) {
                 ctx.states.close(gone);
-                ctx.watches.leave(gone);
+                ctx.watches.remove_user(gone);
             }
             let uids: HashSet<String> = deployments.into_values().collect();
             for gone in recorded.difference(&uids) {
@@ -108,7 +109,7 @@ async fn sweep(ctx: Arc<Context>) {
             }
         }
         let mut needed = BTreeSet::new();
-        let listed = ctx.each(&ctx.bundles, None, |bundle| {
+        let listed = ctx.for_each(&ctx.bundles, None, |bundle| {
             let content = self::status::seal::content(&ctx, &bundle);
             needed.extend(content.map(|content| content.digest.to_string()));
         });
@@ -129,7 +130,7 @@ fn api(ctx: &Context, resource: &ApiResource) -> Api<DynamicObject> {
 )]
 fn error_policy(object: Arc<DynamicObject>, error: &ApiFailure, _: Arc<Context>) -> Action {
     tracing::warn!(name = %object.name_any(), error = crate::chain(error), "a reconcile failed and is retried");
-    Action::requeue(spread(AFTER_ERROR))
+    Action::requeue(jittered(ERROR_RETRY_DELAY))
 }
 
 /// Logs failures of the watches that trigger reconciles. [`error_policy`] logs failed reconciles.
@@ -157,14 +158,14 @@ async fn bundles(ctx: Arc<Context>, woken: mpsc::UnboundedReceiver<String>) {
     ctx.bundle_cache.set(store.clone()).ok();
     let resource = ctx.bundles.clone();
     let wakes = ctx.bundles.clone();
-    let woken = names_of(woken).map(move |name| ObjectRef::new_with(&name, wakes.clone()));
+    let woken = into_stream(woken).map(move |name| ObjectRef::new_with(&name, wakes.clone()));
     controller
         .reconcile_on(woken)
         .watches_with(
             api(&ctx, &ctx.classes),
             ctx.classes.clone(),
             watcher::Config::default(),
-            move |class| of_class(&store.state(), &class, &resource),
+            move |class| objects_of_class(&store.state(), &class, &resource),
         )
         .run(
             |object, ctx| async move {
@@ -190,7 +191,7 @@ async fn deployments(ctx: Arc<Context>, woken: mpsc::UnboundedReceiver<String>) 
         ctx.deployments.clone(),
         ctx.deployments.clone(),
     );
-    let woken = names_of(woken);
+    let woken = into_stream(woken);
     controller
         .owns_with(
             api(&ctx, &ctx.bundles),
@@ -201,7 +202,7 @@ async fn deployments(ctx: Arc<Context>, woken: mpsc::UnboundedReceiver<String>) 
             api(&ctx, &ctx.classes),
             ctx.classes.clone(),
             watcher::Config::default(),
-            move |class| of_class(&store.state(), &class, &classes),
+            move |class| objects_of_class(&store.state(), &class, &classes),
         )
         .watches_with(
             api(&ctx, &ctx.approvals),
@@ -227,7 +228,7 @@ async fn deployments(ctx: Arc<Context>, woken: mpsc::UnboundedReceiver<String>) 
 }
 
 /// Returns the received names as a stream.
-fn names_of(woken: mpsc::UnboundedReceiver<String>) -> impl Stream<Item = String> + Send {
+fn into_stream(woken: mpsc::UnboundedReceiver<String>) -> impl Stream<Item = String> + Send {
     futures::stream::unfold(woken, |mut woken| async move {
         let name = woken.recv().await?;
         Some((name, woken))
@@ -235,7 +236,7 @@ fn names_of(woken: mpsc::UnboundedReceiver<String>) -> impl Stream<Item = String
 }
 
 /// Returns references to those of `objects` that name the class.
-fn of_class(
+fn objects_of_class(
     objects: &[Arc<DynamicObject>],
     class: &DynamicObject,
     resource: &ApiResource,
@@ -278,6 +279,6 @@ async fn set_finalizers(
 
 /// Returns `duration` with a random deviation of up to 10 %, so that requests do not come at the
 /// same moment.
-fn spread(duration: Duration) -> Duration {
+fn jittered(duration: Duration) -> Duration {
     duration.mul_f64(0.9 + 0.2 * rand::rng().random::<f64>())
 }

@@ -6,11 +6,11 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use crate::budget::{Cap, Pool, Share};
 
 /// Concurrent reconciles of one kind.
-const SLOTS: u64 = 8;
+const RECONCILE_SLOTS: u64 = 8;
 /// Concurrent reconciles of one kind for one requester.
-const PER_REQUESTER: u64 = 6;
+const SLOTS_PER_REQUESTER: u64 = 6;
 /// Objects of one kind that are read and sealed at the same time. Each needs two requests.
-const READS: usize = 8;
+const CONCURRENT_READS: usize = 8;
 
 /// The slots of one process for one kind of object.
 #[derive(Debug)]
@@ -22,25 +22,25 @@ pub(in crate::reconcile) struct Slots {
 impl Default for Slots {
     fn default() -> Self {
         Self {
-            reconciles: Pool::new(SLOTS),
-            reads: Semaphore::new(READS),
+            reconciles: Pool::new(RECONCILE_SLOTS),
+            reads: Semaphore::new(CONCURRENT_READS),
         }
     }
 }
 
 impl Slots {
     /// Waits for a slot for an object of `requester`. Requesters with the fewest slots come first.
-    pub(in crate::reconcile) async fn of(&self, requester: &str) -> Option<Share> {
+    pub(in crate::reconcile) async fn acquire(&self, requester: &str) -> Option<Share> {
         let cap = Cap {
             key: requester.to_owned(),
-            most: PER_REQUESTER,
+            most: SLOTS_PER_REQUESTER,
         };
         // The request for one slot never exceeds the capacity.
         self.reconciles.take(1, vec![cap]).await.ok()
     }
 
     /// Waits until another object can be read.
-    pub(in crate::reconcile) async fn read(&self) -> Option<SemaphorePermit<'_>> {
+    pub(in crate::reconcile) async fn acquire_read(&self) -> Option<SemaphorePermit<'_>> {
         // The semaphore is never closed.
         self.reads.acquire().await.ok()
     }
@@ -55,13 +55,13 @@ mod tests {
     #[test]
     fn one_requester_leaves_places_to_others() {
         let slots = Slots::default();
-        let of_ana: Vec<_> = (0..SLOTS)
-            .map(|_| slots.of("ana").now_or_never().flatten())
+        let of_ana: Vec<_> = (0..RECONCILE_SLOTS)
+            .map(|_| slots.acquire("ana").now_or_never().flatten())
             .collect();
         let held = of_ana.iter().filter(|slot| slot.is_some()).count();
-        assert_eq!(held as u64, PER_REQUESTER);
-        assert!(slots.of("ben").now_or_never().flatten().is_some());
+        assert_eq!(held as u64, SLOTS_PER_REQUESTER);
+        assert!(slots.acquire("ben").now_or_never().flatten().is_some());
         drop(of_ana);
-        assert!(slots.of("ana").now_or_never().flatten().is_some());
+        assert!(slots.acquire("ana").now_or_never().flatten().is_some());
     }
 }

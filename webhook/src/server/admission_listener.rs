@@ -37,9 +37,9 @@ const HEAD_BYTES: u16 = 32 << 10;
 /// Connection limits. Unauthenticated clients have not sent a valid path yet; each can hold
 /// [`HEAD_BYTES`], and the same amount in TLS.
 const CONNECTIONS: Limits = Limits {
-    strangers: 128,
-    patience: Duration::from_secs(5),
-    known: 512,
+    unauthenticated: 128,
+    max_age: Duration::from_secs(5),
+    authenticated: 512,
     waiting: 4,
 };
 /// Concurrent requests of one connection.
@@ -212,7 +212,7 @@ mod tests {
         // The guard does this, and is not part of these tests.
         let welcomed = middleware::from_fn(|request: Request, next: Next| async {
             let client = request.extensions().get::<Arc<Client>>();
-            client.unwrap().welcome();
+            client.unwrap().set_authenticated();
             next.run(request).await
         });
         let router = router.layer(welcomed);

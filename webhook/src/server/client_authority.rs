@@ -18,7 +18,7 @@ use rustls::{DigitallySignedStruct, DistinguishedName, Error, RootCertStore, Sig
 use rustls_pki_types::pem::PemObject as _;
 
 /// Interval of reading the file.
-const LOOK: Duration = Duration::from_secs(15);
+const RELOAD_INTERVAL: Duration = Duration::from_secs(15);
 
 struct Loaded {
     bytes: Vec<u8>,
@@ -46,7 +46,7 @@ impl ClientAuthority {
     /// Reads the file periodically. After an error, the previous authorities stay in use.
     pub(super) async fn follow(&self) {
         loop {
-            tokio::time::sleep(LOOK).await;
+            tokio::time::sleep(RELOAD_INTERVAL).await;
             match read(&self.file, &self.provider) {
                 Ok(loaded) if loaded.bytes == self.loaded.load().bytes => {}
                 Ok(loaded) => {

@@ -32,12 +32,12 @@ pub struct Connections {
 pub struct Limits {
     /// Unauthenticated connections at the same time. An additional one closes the oldest connection
     /// of the address with the most connections.
-    pub strangers: usize,
+    pub unauthenticated: usize,
     /// Maximum age of an unauthenticated connection.
-    pub patience: Duration,
+    pub max_age: Duration,
     /// Authenticated connections at the same time. Further clients are served, but stay subject to
     /// the limits of unauthenticated ones.
-    pub known: usize,
+    pub authenticated: usize,
     /// Requests of an unauthenticated connection that can wait for their authentication at the same
     /// time.
     pub waiting: usize,
@@ -47,12 +47,12 @@ pub struct Limits {
 struct State {
     next: u64,
     /// Ordered by number, so the oldest comes first.
-    strangers: BTreeMap<u64, Stranger>,
-    known: BTreeSet<u64>,
+    unauthenticated: BTreeMap<u64, UnauthenticatedConnection>,
+    authenticated: BTreeSet<u64>,
 }
 
 #[derive(Debug)]
-struct Stranger {
+struct UnauthenticatedConnection {
     from: IpAddr,
     close: CancellationToken,
 }
@@ -60,16 +60,16 @@ struct Stranger {
 impl State {
     /// Removes the oldest connection of the address with the most connections. Of several such
     /// addresses, the one with the oldest connection.
-    fn evict(&mut self) -> Option<Stranger> {
+    fn evict(&mut self) -> Option<UnauthenticatedConnection> {
         let mut counts: HashMap<IpAddr, usize> = HashMap::new();
-        for stranger in self.strangers.values() {
-            *counts.entry(stranger.from).or_default() += 1;
+        for connection in self.unauthenticated.values() {
+            *counts.entry(connection.from).or_default() += 1;
         }
         let most = counts.values().max()?;
-        let (number, _) = (self.strangers.iter())
-            .find(|(_, stranger)| counts.get(&stranger.from) == Some(most))?;
+        let (number, _) = (self.unauthenticated.iter())
+            .find(|(_, connection)| counts.get(&connection.from) == Some(most))?;
         let number = *number;
-        self.strangers.remove(&number)
+        self.unauthenticated.remove(&number)
     }
 }
 
@@ -93,13 +93,13 @@ impl Connections {
         let mut state = lock(&self.state);
         let number = state.next;
         state.next += 1;
-        let stranger = Stranger {
+        let connection = UnauthenticatedConnection {
             // The same address for IPv4 and IPv4-mapped IPv6.
             from: from.to_canonical(),
             close: close.clone(),
         };
-        state.strangers.insert(number, stranger);
-        if state.strangers.len() > self.limits.strangers
+        state.unauthenticated.insert(number, connection);
+        if state.unauthenticated.len() > self.limits.unauthenticated
             && let Some(evicted) = state.evict()
         {
             evicted.close.cancel();
@@ -115,7 +115,7 @@ impl Connections {
             stream,
             client: Arc::new(client),
             closed: Box::pin(close.cancelled_owned()),
-            deadline: Box::pin(sleep(self.limits.patience)),
+            deadline: Box::pin(sleep(self.limits.max_age)),
             is_watched: true,
         }
     }
@@ -142,7 +142,7 @@ impl Client {
     pub fn wait(&self) -> Option<Waiting<'_>> {
         let place = match self.waiting.try_acquire() {
             Ok(place) => Some(place),
-            Err(_) if self.is_stranger() => return None,
+            Err(_) if self.is_unauthenticated() => return None,
             Err(_) => None,
         };
         Some(Waiting { _place: place })
@@ -150,15 +150,17 @@ impl Client {
 
     /// Marks the client as authenticated. Its connection is no longer closed because of its age or
     /// of other connections.
-    pub fn welcome(&self) {
+    pub fn set_authenticated(&self) {
         let mut state = lock(&self.state);
-        if state.known.len() < self.limits.known && state.strangers.remove(&self.number).is_some() {
-            state.known.insert(self.number);
+        if state.authenticated.len() < self.limits.authenticated
+            && state.unauthenticated.remove(&self.number).is_some()
+        {
+            state.authenticated.insert(self.number);
         }
     }
 
-    fn is_stranger(&self) -> bool {
-        lock(&self.state).strangers.contains_key(&self.number)
+    fn is_unauthenticated(&self) -> bool {
+        lock(&self.state).unauthenticated.contains_key(&self.number)
     }
 }
 
@@ -190,7 +192,7 @@ impl<S> Connection<S> {
             ));
         }
         if self.deadline.as_mut().poll(context).is_ready() {
-            if self.client.is_stranger() {
+            if self.client.is_unauthenticated() {
                 return Err(io::ErrorKind::TimedOut.into());
             }
             self.is_watched = false;
@@ -202,8 +204,8 @@ impl<S> Connection<S> {
 impl<S> Drop for Connection<S> {
     fn drop(&mut self) {
         let mut state = lock(&self.client.state);
-        state.strangers.remove(&self.client.number);
-        state.known.remove(&self.client.number);
+        state.unauthenticated.remove(&self.client.number);
+        state.authenticated.remove(&self.client.number);
     }
 }
 
@@ -263,9 +265,9 @@ mod tests {
     use super::*;
 
     const LIMITS: Limits = Limits {
-        strangers: 3,
-        patience: Duration::from_secs(5),
-        known: 1,
+        unauthenticated: 3,
+        max_age: Duration::from_secs(5),
+        authenticated: 1,
         waiting: 2,
     };
 
@@ -316,7 +318,7 @@ mod tests {
         drop(waiting);
         let waiting = [client.wait(), client.wait()];
         assert!(waiting.iter().all(Option::is_some));
-        client.welcome();
+        client.set_authenticated();
         assert!(client.wait().is_some());
     }
 
@@ -334,22 +336,22 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn only_unauthenticated_connections_are_closed_for_their_age() {
         let connections = Connections::new(LIMITS);
-        let mut known = Peer::from(&connections, 1);
+        let mut authenticated = Peer::from(&connections, 1);
         let mut second = Peer::from(&connections, 1);
-        let mut stranger = Peer::from(&connections, 1);
-        known.connection.client().welcome();
+        let mut connection = Peer::from(&connections, 1);
+        authenticated.connection.client().set_authenticated();
         // One more than the limit of authenticated clients.
-        second.connection.client().welcome();
-        let error = stranger.connection.read_u8().await.unwrap_err();
+        second.connection.client().set_authenticated();
+        let error = connection.connection.read_u8().await.unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
         assert!(!second.is_open());
-        assert!(known.is_open());
+        assert!(authenticated.is_open());
         // Authenticated connections are not closed for new ones.
         let _others: Vec<_> = (0..9).map(|_| Peer::from(&connections, 1)).collect();
-        assert!(known.is_open());
-        drop(known);
+        assert!(authenticated.is_open());
+        drop(authenticated);
         let third = Peer::from(&connections, 1);
-        third.connection.client().welcome();
-        assert!(!third.connection.client.is_stranger());
+        third.connection.client().set_authenticated();
+        assert!(!third.connection.client.is_unauthenticated());
     }
 }

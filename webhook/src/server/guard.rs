@@ -23,7 +23,7 @@ use crate::{certs, chain};
 
 /// Minimum interval of reads of the Secret after unknown tokens. Another replica can have rotated
 /// the tokens.
-const REFRESH: Duration = Duration::from_secs(1);
+const MIN_REFRESH_INTERVAL: Duration = Duration::from_secs(1);
 /// Time limit of such a read.
 const TOKEN_READ_TIMEOUT: Duration = Duration::from_secs(2);
 /// The routes behind the guard.
@@ -87,7 +87,7 @@ impl Guard {
             return self.unknown();
         }
         if let Some(client) = client {
-            client.welcome();
+            client.set_authenticated();
         }
         let Some(since) = shared.registrations.intact_since() else {
             return self.refused();
@@ -117,7 +117,7 @@ impl Guard {
         // Concurrent requests share one read.
         if refreshed.is_none_or(|began| began < arrived) {
             if let Some(began) = *refreshed {
-                tokio::time::sleep_until(began + REFRESH).await;
+                tokio::time::sleep_until(began + MIN_REFRESH_INTERVAL).await;
             }
             *refreshed = Some(Instant::now());
             let read = tokio::time::timeout(TOKEN_READ_TIMEOUT, certs::read_tokens(&self.shared));

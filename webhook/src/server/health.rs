@@ -29,13 +29,13 @@ const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
 const HEAD_BYTES: usize = 16 << 10;
 /// No client is authenticated here.
 const CONNECTIONS: Limits = Limits {
-    strangers: 32,
-    patience: Duration::from_secs(10),
-    known: 0,
+    unauthenticated: 32,
+    max_age: Duration::from_secs(10),
+    authenticated: 0,
     waiting: 0,
 };
 /// Delay after a connection could not be accepted. The process can have too many open files.
-const PAUSE: Duration = Duration::from_millis(50);
+const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(50);
 
 /// The state that the pages show.
 #[derive(Clone)]
@@ -111,7 +111,7 @@ async fn answer(listener: TcpListener, router: Router, shutdown: CancellationTok
                 }
                 Err(error) => {
                     tracing::warn!(%error, "cannot accept a connection to the health endpoint");
-                    tokio::time::sleep(PAUSE).await;
+                    tokio::time::sleep(ACCEPT_RETRY_DELAY).await;
                 }
             },
         }
@@ -228,7 +228,7 @@ mod tests {
         let shutdown = CancellationToken::new();
         let serving = tokio::spawn(serve(listener, health, shutdown.clone()));
         tokio::task::yield_now().await;
-        let mut silent: Vec<_> = (0..2 * CONNECTIONS.strangers)
+        let mut silent: Vec<_> = (0..2 * CONNECTIONS.unauthenticated)
             .map(|_| std::net::TcpStream::connect(address).unwrap())
             .collect();
         let mut stream = std::net::TcpStream::connect(address).unwrap();

@@ -16,7 +16,7 @@ use bundle_oci::unpack::FileSink;
 use self::config_maps::ConfigMapsSource;
 pub(crate) use self::config_maps::{ConfigMapsError, HeldConfigMap};
 use self::image::ImageSource;
-use crate::budget::looks::LookMemory;
+use crate::budget::lookups::LookupMemory;
 use crate::registries::PullSecretError;
 use crate::shared::Shared;
 
@@ -92,7 +92,7 @@ pub(crate) fn is_supported(source: &Source) -> Result<(), SourceError> {
 pub(crate) async fn open(
     shared: &Shared,
     source: &Source,
-    memory: Arc<LookMemory>,
+    memory: Arc<LookupMemory>,
 ) -> Result<OpenSource, SourceError> {
     match source {
         Source::Image {

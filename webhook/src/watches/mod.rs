@@ -1,9 +1,9 @@
 //! The watches that fill the caches of ProvisionerClasses and SignaturePolicies.
 
+mod config_maps;
 mod follow;
-mod named;
 mod policies;
-mod standing;
+mod ready_conditions;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use self::follow::Follower;
 pub(crate) use self::policies::policies;
-pub(crate) use self::standing::tell as tell_standing;
+pub(crate) use self::ready_conditions::write_all as write_ready_conditions;
 use crate::readiness::Gate;
 use crate::shared::Shared;
 

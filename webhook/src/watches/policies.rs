@@ -20,18 +20,18 @@ use crate::shared::Shared;
 
 /// Interval of reading the Secrets and ConfigMaps. They are few. Secrets are not watched, so a
 /// changed key takes effect after this time.
-const NAMED_AGAIN: Duration = Duration::from_secs(15);
+const REFRESH_INTERVAL: Duration = Duration::from_secs(15);
 /// Delay after one could not be read.
-const NAMED_SOON: Duration = Duration::from_secs(2);
+const RETRY_DELAY: Duration = Duration::from_secs(2);
 
 /// The Secrets and ConfigMaps that policies name, as found in the system namespace.
 #[derive(Debug, Default)]
-pub(super) struct Found {
+pub(super) struct PolicyReferences {
     secrets: BTreeMap<String, Named>,
     config_maps: BTreeMap<String, Named>,
 }
 
-impl Found {
+impl PolicyReferences {
     /// Reads the Secrets and ConfigMaps of these policies.
     pub(super) async fn look_up(shared: &Shared, policies: &[Policy]) -> Self {
         let named = |names: fn(&Policy) -> BTreeSet<&KubeName>| -> BTreeSet<KubeName> {
@@ -60,9 +60,9 @@ impl Found {
             .peekable();
         named.peek()?;
         if named.any(|named| matches!(named, Named::Unavailable(_))) {
-            Some(NAMED_SOON)
+            Some(RETRY_DELAY)
         } else {
-            Some(NAMED_AGAIN)
+            Some(REFRESH_INTERVAL)
         }
     }
 }
@@ -71,7 +71,8 @@ impl Found {
 pub(crate) async fn policies(shared: Arc<Shared>, shutdown: CancellationToken) {
     let mut follower = Follower::new(shared.client(), "SignaturePolicy", "signaturepolicies");
     let mut specs: Option<Specs> = None;
-    let mut watched = super::named::Watched::new(shared.client(), &shared.settings.namespace);
+    let mut watched =
+        super::config_maps::ConfigMapWatches::new(shared.client(), &shared.settings.namespace);
     let mut again = None;
     loop {
         let pause = async {
@@ -91,7 +92,7 @@ pub(crate) async fn policies(shared: Arc<Shared>, shutdown: CancellationToken) {
             .iter()
             .map(|(name, spec)| Policy::read(name, spec))
             .collect();
-        let found = Found::look_up(&shared, &policies).await;
+        let found = PolicyReferences::look_up(&shared, &policies).await;
         again = found.again();
         watched.watch(
             policies
@@ -115,7 +116,7 @@ pub(crate) async fn policies(shared: Arc<Shared>, shutdown: CancellationToken) {
     }
 }
 
-fn completed(policies: Vec<Policy>, found: &Found) -> BTreeMap<String, Arc<Policy>> {
+fn completed(policies: Vec<Policy>, found: &PolicyReferences) -> BTreeMap<String, Arc<Policy>> {
     policies
         .into_iter()
         .map(|policy| (policy.name().to_owned(), Arc::new(found.complete(policy))))
@@ -201,17 +202,17 @@ mod tests {
         };
         let named =
             |name: &str| BTreeMap::from([(name.to_owned(), Named::Found("text".to_owned()))]);
-        let found = Found {
+        let found = PolicyReferences {
             secrets: named("release-key"),
             config_maps: named("our-root"),
         };
-        assert_eq!(found.again(), Some(NAMED_AGAIN));
+        assert_eq!(found.again(), Some(REFRESH_INTERVAL));
         let read = completed(policies(), &found);
         assert!(read["key"].problems().0.is_empty());
         assert!(read["keyless"].problems().0.is_empty());
         assert!(read["broken"].problems().has_errors());
 
-        let nothing = Found::default();
+        let nothing = PolicyReferences::default();
         assert_eq!(nothing.again(), None);
         let read = completed(policies(), &nothing);
         assert!(read["key"].problems().has_errors());

@@ -10,7 +10,7 @@ use super::*;
 
 /// More than the reconciles that go on at a time.
 const HELD: usize = 12;
-/// Reconciles of one requester at a time: `PER_REQUESTER` in webhook/src/reconcile/slots.rs.
+/// Reconciles of one requester at a time: `SLOTS_PER_REQUESTER` in webhook/src/reconcile/slots.rs.
 const PER_REQUESTER: usize = 6;
 /// Well below the 30 s after which the first of the held installations gives its slot back.
 const SOON: Duration = Duration::from_secs(20);

@@ -14,7 +14,7 @@ use kube::runtime::controller::Action;
 
 use crate::reconcile::ApiFailure;
 use crate::reconcile::bundle::steps::BundleReconcile;
-use crate::reconcile::context::{ClassFound, Context};
+use crate::reconcile::context::{ClassLookup, Context};
 use crate::reconcile::status::seal;
 use crate::reconcile::status::sealed::SealedKind;
 
@@ -23,16 +23,16 @@ pub(in crate::reconcile) async fn reconcile(
     object: Arc<DynamicObject>,
     ctx: Arc<Context>,
 ) -> Result<Action, ApiFailure> {
-    let begun = Instant::now();
-    let result = in_turn(&object, &ctx).await;
+    let start = Instant::now();
+    let result = reconcile_sealed(&object, &ctx).await;
     ctx.shared
         .metrics
-        .reconcile("Bundle", result.is_ok(), begun.elapsed());
+        .reconcile("Bundle", result.is_ok(), start.elapsed());
     result
 }
 
 /// Reconciles the object when it has a seal and its requester has a slot.
-async fn in_turn(woken: &DynamicObject, ctx: &Arc<Context>) -> Result<Action, ApiFailure> {
+async fn reconcile_sealed(woken: &DynamicObject, ctx: &Arc<Context>) -> Result<Action, ApiFailure> {
     let bundles = SealedKind {
         kind: Kind::Bundle,
         resource: &ctx.bundles,
@@ -43,22 +43,25 @@ async fn in_turn(woken: &DynamicObject, ctx: &Arc<Context>) -> Result<Action, Ap
     };
     match bundles.enter(woken, ctx).await? {
         // Boxed: the future contains the whole exchange with a registry.
-        ControlFlow::Continue(now) => Box::pin(once(&now.object, ctx)).await,
+        ControlFlow::Continue(now) => Box::pin(reconcile_object(&now.object, ctx)).await,
         ControlFlow::Break(action) => Ok(action),
     }
 }
 
-async fn once(object: &DynamicObject, ctx: &Arc<Context>) -> Result<Action, ApiFailure> {
+async fn reconcile_object(
+    object: &DynamicObject,
+    ctx: &Arc<Context>,
+) -> Result<Action, ApiFailure> {
     if object.metadata.deletion_timestamp.is_some() {
-        return leave(object, ctx).await;
+        return reconcile_deleted(object, ctx).await;
     }
     let class_name = object.data["spec"]["provisionerClassName"]
         .as_str()
         .unwrap_or_default();
     let class = match ctx.class(class_name).await? {
-        ClassFound::Ours(class) => class,
-        ClassFound::Foreign | ClassFound::Gone => return Ok(Action::await_change()),
-        ClassFound::Unreadable(why) => {
+        ClassLookup::Managed(class) => class,
+        ClassLookup::Unmanaged | ClassLookup::NotFound => return Ok(Action::await_change()),
+        ClassLookup::Invalid(why) => {
             tracing::warn!(
                 class = class_name,
                 why,
@@ -72,7 +75,7 @@ async fn once(object: &DynamicObject, ctx: &Arc<Context>) -> Result<Action, ApiF
 
 /// Handles a Bundle that is being deleted: removes the cached copy, then the finalizer of RukPak if
 /// present.
-async fn leave(object: &DynamicObject, ctx: &Context) -> Result<Action, ApiFailure> {
+async fn reconcile_deleted(object: &DynamicObject, ctx: &Context) -> Result<Action, ApiFailure> {
     let observed = ObservedBundle {
         is_deleted: true,
         ..ObservedBundle::default()
@@ -95,7 +98,7 @@ async fn remove_cached_content(object: &DynamicObject, ctx: &Context) -> Result<
         return Ok(());
     };
     let mut needed = false;
-    ctx.each(&ctx.bundles, None, |other| {
+    ctx.for_each(&ctx.bundles, None, |other| {
         needed |= other.metadata.uid != object.metadata.uid
             && seal::content(ctx, &other).is_some_and(|content| content.digest == digest);
     })

@@ -32,7 +32,7 @@ pub(in crate::reconcile) struct GeneratedBundle {
 }
 
 impl GeneratedBundle {
-    pub(in crate::reconcile) fn of(ctx: &Context, object: DynamicObject) -> Self {
+    pub(in crate::reconcile) fn from_object(ctx: &Context, object: DynamicObject) -> Self {
         Self {
             name: object.name_any(),
             content: seal::content(ctx, &object)
@@ -59,7 +59,7 @@ fn bundle_spec(deployment: &DynamicObject) -> &Value {
 
 /// Number of alternative names that are tried if another client has created a Bundle of the usual
 /// name.
-const ALTERNATIVES: u8 = 3;
+const ALTERNATIVE_NAMES: u8 = 3;
 
 /// Returns the template hash of a Bundle that the pod created for `deployment`, from the seal of
 /// the Bundle. Labels and owner references are ignored, because every user who can create Bundles
@@ -70,26 +70,26 @@ pub(in crate::reconcile) fn generated_hash(
     bundle: &DynamicObject,
 ) -> Option<String> {
     let vouched = seal::vouched(ctx, bundle, Kind::Bundle).ok()?;
-    let made_for = vouched.generated_for?;
-    (Some(&made_for.uid) == deployment.metadata.uid.as_ref()).then_some(made_for.hash)
+    let created_for = vouched.generated_for?;
+    (Some(&created_for.uid) == deployment.metadata.uid.as_ref()).then_some(created_for.hash)
 }
 
 /// Returns the Bundle of `template` for `deployment`. Creates it if it does not exist.
-pub(in crate::reconcile) async fn of_template(
+pub(in crate::reconcile) async fn find_or_create(
     ctx: &Context,
     deployment: &DynamicObject,
     template: &Template,
     revisions: &[Revision],
 ) -> Result<GeneratedBundle, ReconcileError> {
     let mut taken = Vec::new();
-    for name in candidates(ctx, deployment, &template.hash, revisions) {
+    for name in candidate_names(ctx, deployment, &template.hash, revisions) {
         let found = ctx
             .get(&ctx.bundles, &name)
             .await
             .map_err(|error| failed(&error))?;
         let found = match found {
             Some(found) => found,
-            None => make(ctx, deployment, template, &name).await?,
+            None => create(ctx, deployment, template, &name).await?,
         };
         let found = with_seal(ctx, deployment, found).await?;
         if generated_hash(ctx, deployment, &found).as_ref() != Some(&template.hash) {
@@ -106,7 +106,7 @@ pub(in crate::reconcile) async fn of_template(
                 RetryPolicy::Slowly,
             ));
         }
-        return Ok(GeneratedBundle::of(ctx, found));
+        return Ok(GeneratedBundle::from_object(ctx, found));
     }
     Err(ReconcileError::new(
         codes::install::CHILD_TAKEN,
@@ -122,7 +122,7 @@ pub(in crate::reconcile) async fn of_template(
 /// Returns the names that the Bundle of a template can have: the usual name, then names that other
 /// users cannot predict. Names in the history come first, so that a name that becomes free changes
 /// nothing.
-pub(in crate::reconcile) fn candidates(
+pub(in crate::reconcile) fn candidate_names(
     ctx: &Context,
     deployment: &DynamicObject,
     hash: &str,
@@ -132,7 +132,7 @@ pub(in crate::reconcile) fn candidates(
     let uid = deployment.metadata.uid.as_deref().unwrap_or_default();
     let key = ctx.shared.stamp_key();
     let mut names = vec![format!("{owner}-{hash}")];
-    names.extend((1..=ALTERNATIVES).map(|attempt| {
+    names.extend((1..=ALTERNATIVE_NAMES).map(|attempt| {
         let hash = alternative_hash(key.bytes(), uid, hash, attempt);
         format!("{owner}-{hash}")
     }));
@@ -163,7 +163,7 @@ fn failed(error: &kube::Error) -> ReconcileError {
 }
 
 /// Creates the Bundle. Admission stamps it after it has looked up the BundleDeployment.
-async fn make(
+async fn create(
     ctx: &Context,
     deployment: &DynamicObject,
     template: &Template,
@@ -183,11 +183,11 @@ async fn make(
         ));
     }
     let api: Api<DynamicObject> = Api::all_with(ctx.own.clone(), &ctx.bundles);
-    let made = generated(ctx, deployment, template, name);
-    match api.create(&PostParams::default(), &made).await {
-        Ok(made) if generated_hash(ctx, deployment, &made).is_some() => Ok(made),
-        Ok(made) => {
-            delete(&api, name, made.metadata.uid)
+    let created = generated(ctx, deployment, template, name);
+    match api.create(&PostParams::default(), &created).await {
+        Ok(created) if generated_hash(ctx, deployment, &created).is_some() => Ok(created),
+        Ok(created) => {
+            delete(&api, name, created.metadata.uid)
                 .await
                 .map_err(|error| failed(&error))?;
             Err(unstamped("the created object has no admission stamp"))
@@ -245,7 +245,7 @@ fn generated(
 
 /// Deletes Bundles of earlier templates that are no longer needed. The seals identify them; other
 /// clients can write labels.
-pub(in crate::reconcile) async fn clear(
+pub(in crate::reconcile) async fn delete_old(
     ctx: &Context,
     deployment: &DynamicObject,
     wanted: &str,

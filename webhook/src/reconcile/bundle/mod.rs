@@ -2,7 +2,6 @@
 
 pub(super) mod compatibility;
 pub(super) mod controller;
-pub(super) mod fetches;
 pub(super) mod generated;
 mod status;
 mod steps;

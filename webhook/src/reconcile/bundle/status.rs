@@ -13,7 +13,7 @@ use crate::reconcile::status::condition_set::ConditionSet;
 use crate::reconcile::status::seal;
 
 /// Returns `status` with the changes of `plan`.
-pub(super) fn planned(
+pub(super) fn with_plan(
     status: &BundleStatus,
     plan: &StatusPlan,
     mut conditions: ConditionSet,

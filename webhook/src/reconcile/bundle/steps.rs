@@ -19,9 +19,9 @@ use kube::api::DynamicObject;
 use kube::runtime::controller::Action;
 
 use crate::reconcile::ApiFailure;
-use crate::reconcile::bundle::fetches::{Fetch, WorkOwner};
+use crate::reconcile::background_tasks::{TaskOwner, TaskState};
 use crate::reconcile::bundle::status;
-use crate::reconcile::bundle::unpack::{Unpack, UnpackFailed, Unpacked};
+use crate::reconcile::bundle::unpack::{Unpack, UnpackError, Unpacked};
 use crate::reconcile::content::reader;
 use crate::reconcile::context::Context;
 use crate::reconcile::deployment::failures::Work;
@@ -34,7 +34,7 @@ use crate::sources::{self, ContentSource as _};
 use crate::spans;
 
 /// Delay before the next attempt for a Bundle whose requester has too many running fetches.
-const POSTPONED: Duration = Duration::from_secs(15);
+const POSTPONED_RETRY_DELAY: Duration = Duration::from_secs(15);
 
 /// One reconcile of a Bundle whose class names this provisioner.
 pub(in crate::reconcile) struct BundleReconcile<'a> {
@@ -50,18 +50,18 @@ pub(in crate::reconcile) struct BundleReconcile<'a> {
 }
 
 /// The content after the last step.
-enum Content {
+enum ContentState {
     /// The content is being fetched. The result wakes the Bundle.
     Pending,
     /// The fetch has not started, because the requester has too many running fetches.
     Postponed,
     Unpacked(Box<Unpacked>),
     /// The content was unpacked before. Contains the result of the source check.
-    Sealed(Digest, Answer),
+    Sealed(Digest, SourceCheck),
 }
 
 /// The result of checking which content the source names now.
-enum Answer {
+enum SourceCheck {
     /// The check is running. The result wakes the Bundle.
     Pending,
     /// The check has not started, because the requester has too many running fetches.
@@ -105,22 +105,23 @@ impl<'a> BundleReconcile<'a> {
 
     /// Executes the steps of the plan, and writes the status once.
     pub(in crate::reconcile) async fn run(mut self) -> Result<Action, ApiFailure> {
-        let result = self.do_steps().await;
+        let result = self.execute_steps().await;
         match &result {
-            Ok(content @ (Content::Pending | Content::Postponed)) => {
+            Ok(content @ (ContentState::Pending | ContentState::Postponed)) => {
                 let outcome = BundleOutcome::Pending {
                     is_retry: self.has_failed(),
                 };
-                let wait = matches!(content, Content::Postponed).then_some(POSTPONED);
+                let wait =
+                    matches!(content, ContentState::Postponed).then_some(POSTPONED_RETRY_DELAY);
                 self.finish(&outcome, wait, None).await
             }
-            Ok(Content::Unpacked(unpacked)) => {
+            Ok(ContentState::Unpacked(unpacked)) => {
                 let outcome = BundleOutcome::Unpacked(unpacked.content());
                 self.finish(&outcome, None, None).await
             }
-            Ok(Content::Sealed(digest, answer)) => {
-                let outcome = BundleOutcome::Sealed(digest, answer.told());
-                let wait = matches!(answer, Answer::Postponed).then_some(POSTPONED);
+            Ok(ContentState::Sealed(digest, check)) => {
+                let outcome = BundleOutcome::Sealed(digest, check.fact());
+                let wait = matches!(check, SourceCheck::Postponed).then_some(POSTPONED_RETRY_DELAY);
                 self.finish(&outcome, wait, None).await
             }
             Err(failed) => {
@@ -141,16 +142,18 @@ impl<'a> BundleReconcile<'a> {
     }
 
     /// Executes steps until none is left or one fails.
-    async fn do_steps(&mut self) -> Result<Content, UnpackFailed> {
+    async fn execute_steps(&mut self) -> Result<ContentState, UnpackError> {
         let mut observed = ObservedBundle::default();
-        let mut content = Content::Pending;
+        let mut content = ContentState::Pending;
         loop {
             let Some(step) = observed.steps().first().copied() else {
                 return Ok(content);
             };
             match step {
                 BundleStep::CheckAdmission => self.check_admission(&mut observed)?,
-                BundleStep::CheckProvisioner => crate::reconcile::context::is_built(self.class)?,
+                BundleStep::CheckProvisioner => {
+                    crate::reconcile::context::check_provisioner(self.class)?
+                }
                 BundleStep::CheckSourceKind => self.check_source_kind()?,
                 BundleStep::ReportContentChanged => return Err(self.content_changed().into()),
                 BundleStep::CheckSource => self.check_source()?,
@@ -160,12 +163,12 @@ impl<'a> BundleReconcile<'a> {
                         let id = ContentId::new(&spec.source, digest.clone());
                         self.status.resolved_source =
                             Some(status::resolved_source(self.object, &id));
-                        content = Content::Sealed(digest, Answer::Unchanged);
+                        content = ContentState::Sealed(digest, SourceCheck::Unchanged);
                     }
                 }
                 BundleStep::CompareSource => {
-                    if let Content::Sealed(_, answer) = &mut content {
-                        *answer = self.ask_source().await;
+                    if let ContentState::Sealed(_, check) = &mut content {
+                        *check = self.check_source_content().await;
                     }
                 }
                 // These steps belong to deletions; see `bundle::controller`.
@@ -241,9 +244,9 @@ impl<'a> BundleReconcile<'a> {
     }
 
     /// Unpacks the content in the background, and seals it.
-    async fn unpack(&mut self) -> Result<Content, UnpackFailed> {
+    async fn unpack(&mut self) -> Result<ContentState, UnpackError> {
         let Some((spec, requester)) = self.checked.clone() else {
-            return Ok(Content::Pending);
+            return Ok(ContentState::Pending);
         };
         let unpack = Unpack {
             ctx: self.ctx.clone(),
@@ -254,7 +257,7 @@ impl<'a> BundleReconcile<'a> {
         };
         let user = unpack.requester.user.clone();
         let (name, version) = (self.object.name_any(), self.version());
-        let owner = WorkOwner {
+        let owner = TaskOwner {
             name: &name,
             version: &version,
             requester: &user,
@@ -262,9 +265,9 @@ impl<'a> BundleReconcile<'a> {
         // Boxed: the future contains the whole exchange with a registry.
         let unpacking = Box::pin(unpack.run());
         let unpacked = match self.ctx.unpacking.run(owner, unpacking).await {
-            Fetch::Done(unpacked) => unpacked?,
-            Fetch::Pending => return Ok(Content::Pending),
-            Fetch::Postponed => return Ok(Content::Postponed),
+            TaskState::Done(unpacked) => unpacked?,
+            TaskState::Pending => return Ok(ContentState::Pending),
+            TaskState::Postponed => return Ok(ContentState::Postponed),
         };
         self.status.resolved_source = Some(status::resolved_source(self.object, &unpacked.id));
         self.status.signed_by.clone_from(&unpacked.signed_by);
@@ -275,33 +278,33 @@ impl<'a> BundleReconcile<'a> {
         };
         let content = status::content(self.ctx, self.object, &sealed, Some(&unpacked.content));
         self.status.content = Some(content);
-        Ok(Content::Unpacked(Box::new(unpacked)))
+        Ok(ContentState::Unpacked(Box::new(unpacked)))
     }
 
     /// Checks in the background which content the source names now.
-    async fn ask_source(&self) -> Answer {
-        let asked = self.checked.clone().zip(self.sealed_digest());
-        let Some(((spec, requester), digest)) = asked else {
-            return Answer::Pending;
+    async fn check_source_content(&self) -> SourceCheck {
+        let checked = self.checked.clone().zip(self.sealed_digest());
+        let Some(((spec, requester), digest)) = checked else {
+            return SourceCheck::Pending;
         };
         let source = spec.source;
         let user = requester.user.clone();
-        let asking = changed(self.ctx.clone(), source.clone(), requester, digest);
+        let checking = changed_content(self.ctx.clone(), source.clone(), requester, digest);
         let (name, version) = (self.object.name_any(), self.version());
-        let owner = WorkOwner {
+        let owner = TaskOwner {
             name: &name,
             version: &version,
             requester: &user,
         };
-        match self.ctx.resolving.run(owner, asking).await {
-            Fetch::Pending => Answer::Pending,
-            Fetch::Postponed => Answer::Postponed,
-            Fetch::Done(Ok(None)) => Answer::Unchanged,
-            Fetch::Done(Ok(Some(now))) => Answer::Moved {
+        match self.ctx.resolving.run(owner, checking).await {
+            TaskState::Pending => SourceCheck::Pending,
+            TaskState::Postponed => SourceCheck::Postponed,
+            TaskState::Done(Ok(None)) => SourceCheck::Unchanged,
+            TaskState::Done(Ok(Some(now))) => SourceCheck::Moved {
                 source: source.name(),
                 now: now.digest().clone(),
             },
-            Fetch::Done(Err(why)) => Answer::Unknown(why),
+            TaskState::Done(Err(why)) => SourceCheck::Unknown(why),
         }
     }
 
@@ -337,17 +340,17 @@ impl<'a> BundleReconcile<'a> {
             spans::outcome("failed");
         }
         let wait = match error {
-            Some(error) => ctx.failures.next(Work::Unpack, object, error.retry),
-            None if postponed.is_some() => postponed.map(crate::reconcile::spread),
+            Some(error) => ctx.failures.record(Work::Unpack, object, error.retry),
+            None if postponed.is_some() => postponed.map(crate::reconcile::jittered),
             None if outcome.compares_source_again(source.is_none_or(Source::is_fixed)) => {
                 let interval = ctx.shared.settings.source_check_interval;
-                interval.map(crate::reconcile::spread)
+                interval.map(crate::reconcile::jittered)
             }
             None => None,
         };
         let generation = object.metadata.generation.unwrap_or_default();
         let conditions = ConditionSet::new(&self.old.conditions, generation, condition_set::now());
-        let status = status::planned(&self.status, &outcome.status(), conditions);
+        let status = status::with_plan(&self.status, &outcome.status(), conditions);
         let written = writer::write(&ctx.own, &ctx.bundles, object, &self.old, &status).await?;
         if let Some(error) = error.filter(|_| written) {
             ctx.bundle_events
@@ -366,7 +369,7 @@ impl<'a> BundleReconcile<'a> {
 
 /// Returns the content that `source` names now if its digest is not `digest`. The error says why
 /// the content is unknown.
-async fn changed(
+async fn changed_content(
     ctx: Arc<Context>,
     source: Source,
     requester: Requester,
@@ -383,8 +386,8 @@ async fn changed(
     changed.map_err(|error| crate::chain(&error))
 }
 
-impl Answer {
-    fn told(&self) -> SourceAnswer<'_> {
+impl SourceCheck {
+    fn fact(&self) -> SourceAnswer<'_> {
         match self {
             Self::Pending | Self::Postponed => SourceAnswer::Pending,
             Self::Unchanged => SourceAnswer::Unchanged,

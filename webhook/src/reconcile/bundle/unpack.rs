@@ -16,7 +16,7 @@ use crate::reconcile::bundle::compatibility::compatibility;
 use crate::reconcile::bundle::verify;
 use crate::reconcile::content::reader;
 use crate::reconcile::context::Context;
-use crate::reconcile::error::{ReconcileError, RetryPolicy, tell};
+use crate::reconcile::error::{ReconcileError, RetryPolicy, finding_text};
 use crate::reconcile::rights::source;
 use crate::sources::ContentSource as _;
 
@@ -45,7 +45,7 @@ pub(in crate::reconcile) struct Unpacked {
 }
 
 /// The error of unpacking.
-pub(in crate::reconcile) struct UnpackFailed {
+pub(in crate::reconcile) struct UnpackError {
     pub(in crate::reconcile) error: ReconcileError,
     /// State and message of the condition `Verified`, if verification failed.
     pub(in crate::reconcile) verified: Option<(State, String)>,
@@ -65,7 +65,7 @@ impl Unpacked {
     }
 }
 
-impl From<ReconcileError> for UnpackFailed {
+impl From<ReconcileError> for UnpackError {
     fn from(error: ReconcileError) -> Self {
         Self {
             error,
@@ -76,22 +76,22 @@ impl From<ReconcileError> for UnpackFailed {
 
 impl Unpack {
     /// Unpacks the source into the cache. Content that fails a check is not stored.
-    pub(in crate::reconcile) async fn run(self) -> Result<Unpacked, UnpackFailed> {
+    pub(in crate::reconcile) async fn run(self) -> Result<Unpacked, UnpackError> {
         let ctx = &*self.ctx;
         let user = &self.requester.user;
         source::check(ctx, &self.requester, &self.source).await?;
-        let place = reader::place(ctx, user, &self.source, FAILED).await?;
+        let slot = reader::transfer_slot(ctx, user, &self.source, FAILED).await?;
         let source = reader::open(ctx, &self.source, user, FAILED).await?;
         let resolved = source.resolve().await;
         let resolved = resolved.map_err(|error| reader::registry_error(error, FAILED))?;
         let verified = verify::verify(ctx, &self.class, &source, &self.bundle, resolved);
         let verified = Box::pin(verified).await.map_err(|error| {
-            let state = if error.cannot_tell() {
+            let state = if error.is_unknown() {
                 State::Unknown
             } else {
                 State::False
             };
-            UnpackFailed {
+            UnpackError {
                 verified: Some((state, error.message.clone())),
                 error,
             }
@@ -101,7 +101,7 @@ impl Unpack {
         let fetched = reader::fetch(ctx, &source, &id, FAILED).await?;
         // The slot and the data of the registry are released before the wait for memory, so that
         // other transfers can use them.
-        drop((place, source));
+        drop((slot, source));
         let summary = fetched.summary;
         let memory = reader::memory(ctx, user, summary.weight, FAILED).await?;
         let (fetched, read) = fetched.parse(ctx, FAILED).await?;
@@ -110,7 +110,7 @@ impl Unpack {
         })?;
         let compatible = compatibility(ctx, &read)?;
         fetched.keep(ctx, &id, user, FAILED)?;
-        let warnings: Vec<_> = decided.warnings.0.iter().map(tell).collect();
+        let warnings: Vec<_> = decided.warnings.0.iter().map(finding_text).collect();
         let found = if decided.signed_by.is_empty() {
             "NotRequired"
         } else {
@@ -121,7 +121,7 @@ impl Unpack {
             signed_by: verify::signed_by(&decided.signed_by),
             compatible,
             content: describe(&id, &read, summary.bytes),
-            warnings: read.warnings.0.iter().map(tell).collect(),
+            warnings: read.warnings.0.iter().map(finding_text).collect(),
             id,
         };
         drop(read);

@@ -29,7 +29,7 @@ pub(in crate::reconcile) struct AppliedPolicies {
 }
 
 impl AppliedPolicies {
-    fn now(ctx: &Context, reference: &Reference) -> Self {
+    fn current(ctx: &Context, reference: &Reference) -> Self {
         let stored = ctx.shared.policies.all();
         Self {
             reference: reference.clone(),
@@ -38,8 +38,8 @@ impl AppliedPolicies {
     }
 
     /// Returns true if the same policies match now.
-    pub(in crate::reconcile) fn still_hold(&self, ctx: &Context) -> bool {
-        *self == Self::now(ctx, &self.reference)
+    pub(in crate::reconcile) fn are_current(&self, ctx: &Context) -> bool {
+        *self == Self::current(ctx, &self.reference)
     }
 
     fn all(&self) -> impl Iterator<Item = &Policy> {
@@ -90,10 +90,10 @@ pub(in crate::reconcile) async fn verify(
         decided: decided.with_pull_secret(pull_secret.clone()),
         policies: Some(policies),
     };
-    let policies = AppliedPolicies::now(ctx, &reference);
+    let policies = AppliedPolicies::current(ctx, &reference);
     let needed = !policies.policies.is_empty();
     if needed
-        && let Some(carried) = carried(bundle, &pinned)
+        && let Some(carried) = proof_signatures(bundle, &pinned)
         && let Ok(decided) = decide(pinned.clone(), &policies, &Ok(carried))
     {
         return Ok(verified(decided, policies));
@@ -101,7 +101,7 @@ pub(in crate::reconcile) async fn verify(
     let (signatures, policies) = if needed {
         let signatures = source.signatures(&content).await;
         // A policy can change while the registry responds.
-        (signatures, AppliedPolicies::now(ctx, &reference))
+        (signatures, AppliedPolicies::current(ctx, &reference))
     } else {
         (Ok(Vec::new()), policies)
     };
@@ -125,7 +125,7 @@ fn refused(refusal: &Refusal) -> ReconcileError {
 }
 
 /// Returns the signatures of the proof annotation, if they are for this digest.
-fn carried(bundle: &DynamicObject, pinned: &PinnedReference) -> Option<Vec<RawSignature>> {
+fn proof_signatures(bundle: &DynamicObject, pinned: &PinnedReference) -> Option<Vec<RawSignature>> {
     let text = bundle.annotations().get(names::ANNOTATION_PROOF)?;
     let carried = bundle_trust::carried::decode(text, pinned.digest()).ok()?;
     Some(carried.signatures)

@@ -13,8 +13,8 @@ use kube::core::discovery::ApiResource;
 
 use crate::reconcile::api::discovery::Kind;
 use crate::reconcile::api::object;
-use crate::reconcile::deployment::controller::DeploymentReconcile;
-use crate::reconcile::deployment::steps::InstallRequest;
+use crate::reconcile::deployment::state::DeploymentReconcile;
+use crate::reconcile::deployment::state::InstallRequest;
 use crate::reconcile::error::ReconcileError;
 use crate::reconcile::rights::authorize;
 
@@ -34,7 +34,7 @@ impl DeploymentReconcile<'_> {
         if !self.spec.create_namespace {
             return Ok(());
         }
-        let state = if self.may_look_at_namespace(request, &target).await? {
+        let state = if self.can_read_namespace(request, &target).await? {
             self.namespace_state(&target).await?
         } else {
             NamespaceState::Absent
@@ -47,7 +47,7 @@ impl DeploymentReconcile<'_> {
     }
 
     /// Returns true if every requester whose consent the namespace requires can read or create it.
-    async fn may_look_at_namespace(
+    async fn can_read_namespace(
         &self,
         request: &InstallRequest<'_>,
         name: &str,
@@ -63,8 +63,8 @@ impl DeploymentReconcile<'_> {
             let questions = [question("get", Some(name)), question("create", None)];
             let mut is_allowed = false;
             for question in &questions {
-                is_allowed =
-                    is_allowed || authorize::may(&self.ctx.own, requester, question).await?;
+                is_allowed = is_allowed
+                    || authorize::has_permission(&self.ctx.own, requester, question).await?;
             }
             if !is_allowed {
                 return Ok(false);

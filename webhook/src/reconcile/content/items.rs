@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use crate::budget::Share;
 use crate::reconcile::api::discovery::{Apis, Kind};
-use crate::reconcile::deployment::controller::LISTED;
+use crate::reconcile::deployment::state::MAX_LISTED;
 use crate::reconcile::error::{self, ReconcileError, RetryPolicy};
 
 /// One object that is ready to be applied.
@@ -73,7 +73,7 @@ pub(in crate::reconcile) struct Owner<'a> {
 
 /// Prepares the objects of content that defines the kinds `defined`. The error lists all kinds that
 /// the API server does not serve.
-pub(in crate::reconcile) async fn items(
+pub(in crate::reconcile) async fn prepare(
     apis: &Apis,
     (defined, objects): (&[CustomKind], Vec<Manifest>),
     owner: &Owner<'_>,
@@ -123,7 +123,10 @@ pub(in crate::reconcile) async fn items(
         return Err(ReconcileError::new(
             codes::install::MISSING_KIND,
             reason,
-            format!("required resource not found: {}", error::list(missing, 20)),
+            format!(
+                "required resource not found: {}",
+                error::joined(missing, 20)
+            ),
             RetryPolicy::Soon,
         ));
     }
@@ -134,7 +137,7 @@ pub(in crate::reconcile) async fn items(
             format!(
                 "{} of the content name no namespace: {}; set spec.targetNamespace, and spec.createNamespace: true if it does not exist (deploy -n NAMESPACE --create-namespace)",
                 count(unplaced.len()),
-                some_of(&unplaced, LISTED)
+                some_of(&unplaced, MAX_LISTED)
             ),
             RetryPolicy::OnChange,
         ));
@@ -146,7 +149,7 @@ pub(in crate::reconcile) async fn items(
             reason,
             format!(
                 "duplicate objects in the content after namespaces were set: {}; remove or rename one of each",
-                some_of(&twice, LISTED)
+                some_of(&twice, MAX_LISTED)
             ),
             RetryPolicy::OnChange,
         ));

@@ -14,18 +14,18 @@ use bundle_core::review::Source;
 use bundle_core::yaml;
 use bundle_oci::registry::RegistryError;
 
-use crate::budget::looks::LookMemory;
+use crate::budget::lookups::LookupMemory;
 use crate::budget::{self, Budget, Share};
-use crate::reconcile::bundle::fetches::{Fetch, WorkOwner};
+use crate::reconcile::background_tasks::{TaskOwner, TaskState};
 use crate::reconcile::content::rendered::PER_OBJECT;
-use crate::reconcile::content::sealed_file::{FilePlace, SealedFileWriter};
+use crate::reconcile::content::sealed_file::{FileLocation, SealedFileWriter};
 use crate::reconcile::content::stored::{StoredContent, StoredFile, Summary};
 use crate::reconcile::context::Context;
 use crate::reconcile::error::{ReconcileError, RetryPolicy};
 use crate::sources::{self, ContentSource as _, OpenSource, SourceError};
 
 /// Time that a reconcile waits for memory before it ends and is retried.
-const PATIENCE: Duration = Duration::from_secs(10);
+const MEMORY_WAIT_LIMIT: Duration = Duration::from_secs(10);
 
 /// Opens a source, and reads the credentials that it names. Responses of a registry other than
 /// layers count as memory of `requester`, in the pool of reviews, until the source is dropped.
@@ -35,7 +35,7 @@ pub(in crate::reconcile) async fn open(
     requester: &str,
     reason: &'static str,
 ) -> Result<OpenSource, ReconcileError> {
-    let memory = LookMemory::new(&ctx.shared.budget.trees, requester, PATIENCE);
+    let memory = LookupMemory::new(&ctx.shared.budget.trees, requester, MEMORY_WAIT_LIMIT);
     let opened = sources::open(&ctx.shared, source, Arc::new(memory)).await;
     opened.map_err(|error| registry_error(error, reason))
 }
@@ -58,7 +58,7 @@ pub(in crate::reconcile) fn registry_error(
             crate::chain(&error),
             RetryPolicy::Soon,
         ),
-        SourceError::Registry(error) => registry_trouble(error, reason),
+        SourceError::Registry(error) => from_registry_error(error, reason),
         SourceError::ConfigMaps(error) => {
             let finding = error.finding();
             // ConfigMaps are not watched, so even a permanent failure is retried.
@@ -72,7 +72,7 @@ pub(in crate::reconcile) fn registry_error(
     }
 }
 
-fn registry_trouble(error: RegistryError, reason: &'static str) -> ReconcileError {
+fn from_registry_error(error: RegistryError, reason: &'static str) -> ReconcileError {
     let finding = Finding::from(error);
     // The only unwritable files here are those of the cache.
     if finding.code == codes::usage::FILE_UNWRITABLE {
@@ -114,11 +114,11 @@ fn panicked(reason: &'static str) -> ReconcileError {
 /// Content on disk that is not stored in the cache yet.
 pub(in crate::reconcile) struct Fetched {
     writer: SealedFileWriter,
-    files: BTreeMap<String, FilePlace>,
+    files: BTreeMap<String, FileLocation>,
     pub(in crate::reconcile) summary: Summary,
 }
 
-/// Fetches `content` to disk, and computes the memory that it needs. The caller must hold a
+/// BackgroundTasks `content` to disk, and computes the memory that it needs. The caller must hold a
 /// transfer slot.
 pub(in crate::reconcile) async fn fetch(
     ctx: &Context,
@@ -131,16 +131,16 @@ pub(in crate::reconcile) async fn fetch(
     let fetched = source.fetch(content, writer).await;
     let (files, mut writer) = fetched.map_err(|error| registry_error(error, reason))?;
     let weigh = move || {
-        let weighed = weigh(&files, |place| writer.read(place));
+        let weighed = weigh(&files, |location| writer.read(location));
         (writer, files, weighed)
     };
     let weighed = ctx.shared.budget.blocking(weigh).await;
     let (writer, files, summary) = weighed.ok_or_else(|| panicked(reason))?;
     let summary = summary.map_err(|why| match why {
-        Unweighed::Unreadable(finding) => {
+        WeighError::Unreadable(finding) => {
             ReconcileError::findings(reason, &finding.into(), RetryPolicy::OnChange)
         }
-        Unweighed::Io(error) => unstorable(&error, reason),
+        WeighError::Io(error) => unstorable(&error, reason),
     })?;
     Ok(Fetched {
         writer,
@@ -160,15 +160,15 @@ impl Fetched {
             let files = self
                 .files
                 .iter()
-                .map(|(path, place)| (path.clone(), *place));
+                .map(|(path, location)| (path.clone(), *location));
             let files: Vec<_> = files.collect();
             let target = RenderTarget::default();
-            let read = parse(files, &target, |place| self.writer.read(place));
+            let read = parse(files, &target, |location| self.writer.read(location));
             (self, read)
         };
         let done = ctx.shared.budget.blocking(work).await;
         let (back, read) = done.ok_or_else(|| panicked(reason))?;
-        Ok((back, told(read, reason)?))
+        Ok((back, read_error(read, reason)?))
     }
 
     /// Stores the content in the cache.
@@ -181,7 +181,7 @@ impl Fetched {
     ) -> Result<(), ReconcileError> {
         let key = ctx.shared.stamp_key();
         let files = self.files.into_iter();
-        let files = files.map(|(path, place)| StoredFile { path, place });
+        let files = files.map(|(path, location)| StoredFile { path, location });
         ctx.store
             .keep(
                 self.writer,
@@ -196,31 +196,31 @@ impl Fetched {
 }
 
 /// The reason why the memory that content needs could not be computed.
-enum Unweighed {
+enum WeighError {
     Unreadable(Finding),
     Io(io::Error),
 }
 
 /// Computes the memory that parsing these files needs. Reads one file at a time.
 fn weigh(
-    files: &BTreeMap<String, FilePlace>,
-    mut read: impl FnMut(&FilePlace) -> io::Result<Vec<u8>>,
-) -> Result<Summary, Unweighed> {
+    files: &BTreeMap<String, FileLocation>,
+    mut read: impl FnMut(&FileLocation) -> io::Result<Vec<u8>>,
+) -> Result<Summary, WeighError> {
     let mut summary = Summary {
         bytes: 0,
         weight: 0,
     };
-    for (path, place) in files {
-        summary.bytes += place.length;
+    for (path, location) in files {
+        summary.bytes += location.length;
         if !format::is_read(path) {
             continue;
         }
-        let bytes = read(place).map_err(Unweighed::Io)?;
-        let weight = yaml::weigh(&bytes, path).map_err(Unweighed::Unreadable)?;
+        let bytes = read(location).map_err(WeighError::Io)?;
+        let weight = yaml::weigh(&bytes, path).map_err(WeighError::Unreadable)?;
         let objects = weight.documents.saturating_mul(PER_OBJECT);
         summary.weight = summary
             .weight
-            .saturating_add(place.length)
+            .saturating_add(location.length)
             .saturating_add(weight.tree.0)
             .saturating_add(objects);
     }
@@ -232,14 +232,14 @@ fn weigh(
 /// Returns the objects in these files, rendered for `target`. Files whose content is not read are
 /// passed with their names only.
 fn parse(
-    files: Vec<(String, FilePlace)>,
+    files: Vec<(String, FileLocation)>,
     target: &RenderTarget,
-    mut read: impl FnMut(&FilePlace) -> io::Result<Vec<u8>>,
+    mut read: impl FnMut(&FileLocation) -> io::Result<Vec<u8>>,
 ) -> io::Result<Result<Content, bundle_core::diagnostic::Findings>> {
     let mut all = Files::new();
-    for (path, place) in files {
+    for (path, location) in files {
         let bytes = if format::is_read(&path) {
-            read(&place)?
+            read(&location)?
         } else {
             Vec::new()
         };
@@ -254,7 +254,7 @@ fn parse(
 
 /// Classifies the failure. A digest always means the same files, so a parse error is permanent. A
 /// disk error is retried.
-fn told(
+fn read_error(
     read: io::Result<Result<Content, bundle_core::diagnostic::Findings>>,
     reason: &'static str,
 ) -> Result<Content, ReconcileError> {
@@ -283,7 +283,7 @@ pub(in crate::reconcile) async fn memory(
 ) -> Result<Share, ReconcileError> {
     let pool = &ctx.shared.budget.content;
     let share = pool.take(weight, Budget::half(pool, requester));
-    match budget::within(PATIENCE, share).await {
+    match budget::wait_for_share(MEMORY_WAIT_LIMIT, share).await {
         Some(Ok(share)) => Ok(share),
         Some(Err(never)) => Err(ReconcileError::new(
             codes::install::CONTENT_TOO_LARGE,
@@ -305,7 +305,7 @@ pub(in crate::reconcile) async fn memory(
 }
 
 /// A request to load content.
-pub(in crate::reconcile) struct Wanted<'a> {
+pub(in crate::reconcile) struct LoadRequest<'a> {
     /// Name of the BundleDeployment, and its uid and generation.
     pub(in crate::reconcile) name: &'a str,
     pub(in crate::reconcile) version: &'a str,
@@ -326,7 +326,7 @@ pub(in crate::reconcile) struct Wanted<'a> {
 /// each other.
 pub(in crate::reconcile) async fn load(
     ctx: &Arc<Context>,
-    wanted: &Wanted<'_>,
+    wanted: &LoadRequest<'_>,
 ) -> Result<(Content, Share), ReconcileError> {
     let reason = wanted.reason;
     let stored = stored(ctx, wanted).await?;
@@ -339,15 +339,17 @@ pub(in crate::reconcile) async fn load(
     let keeper = RenderedKeeper::new(ctx, wanted);
     let work = move || {
         let files = stored.files().iter();
-        let files: Vec<_> = files.map(|file| (file.path.clone(), file.place)).collect();
-        let read = parse(files, &keeper.target, |place| stored.read(place));
+        let files: Vec<_> = files
+            .map(|file| (file.path.clone(), file.location))
+            .collect();
+        let read = parse(files, &keeper.target, |location| stored.read(location));
         if let Ok(Ok(content)) = &read {
             keeper.keep(content);
         }
         read
     };
     let read = ctx.shared.budget.blocking(work).await;
-    let content = told(read.ok_or_else(|| panicked(reason))?, reason).inspect_err(|_| {
+    let content = read_error(read.ok_or_else(|| panicked(reason))?, reason).inspect_err(|_| {
         // Removes the copy that cannot be read. The next reconcile fetches it again.
         ctx.store.remove(wanted.content.digest());
     })?;
@@ -363,7 +365,7 @@ struct RenderedKeeper {
 }
 
 impl RenderedKeeper {
-    fn new(ctx: &Arc<Context>, wanted: &Wanted<'_>) -> Self {
+    fn new(ctx: &Arc<Context>, wanted: &LoadRequest<'_>) -> Self {
         Self {
             ctx: ctx.clone(),
             content: wanted.content.clone(),
@@ -375,11 +377,11 @@ impl RenderedKeeper {
     fn keep(&self, content: &Content) {
         let key = self.ctx.shared.stamp_key();
         let rendered_for = format::dependencies(content.format).key(&self.target);
-        let place = (&self.content, &rendered_for);
+        let location = (&self.content, &rendered_for);
         let kept = self
             .ctx
             .store
-            .keep_rendered(content, place, key.bytes(), &self.owner);
+            .keep_rendered(content, location, key.bytes(), &self.owner);
         if let Err(error) = kept {
             // Without the rendered copy, each restore of an object loads the whole content.
             let digest = self.content.digest();
@@ -388,8 +390,11 @@ impl RenderedKeeper {
     }
 }
 
-/// Returns the cached copy. Fetches the content again if there is none.
-async fn stored(ctx: &Arc<Context>, wanted: &Wanted<'_>) -> Result<StoredContent, ReconcileError> {
+/// Returns the cached copy. BackgroundTasks the content again if there is none.
+async fn stored(
+    ctx: &Arc<Context>,
+    wanted: &LoadRequest<'_>,
+) -> Result<StoredContent, ReconcileError> {
     let reason = wanted.reason;
     let copy = || {
         let key = ctx.shared.stamp_key();
@@ -402,20 +407,20 @@ async fn stored(ctx: &Arc<Context>, wanted: &Wanted<'_>) -> Result<StoredContent
         let (ctx, content) = (ctx.clone(), wanted.content.clone());
         let requester = wanted.requester.to_owned();
         async move {
-            let _place = place(&ctx, &requester, content.source(), reason).await?;
+            let _slot = transfer_slot(&ctx, &requester, content.source(), reason).await?;
             let source = open(&ctx, content.source(), &requester, reason).await?;
             let fetched = fetch(&ctx, &source, &content, reason).await?;
             fetched.keep(&ctx, &content, &requester, reason)
         }
     };
-    let owner = WorkOwner {
+    let owner = TaskOwner {
         name: wanted.name,
         version: wanted.version,
         requester: wanted.requester,
     };
     match ctx.refetching.run(owner, work).await {
-        Fetch::Done(fetched) => fetched?,
-        Fetch::Pending | Fetch::Postponed => {
+        TaskState::Done(fetched) => fetched?,
+        TaskState::Pending | TaskState::Postponed => {
             return Err(ReconcileError::new(
                 codes::install::UNPACKING,
                 reason,
@@ -435,7 +440,7 @@ async fn stored(ctx: &Arc<Context>, wanted: &Wanted<'_>) -> Result<StoredContent
 }
 
 /// Waits for a transfer slot. Sources without a host share the slots of one host.
-pub(in crate::reconcile) async fn place(
+pub(in crate::reconcile) async fn transfer_slot(
     ctx: &Context,
     requester: &str,
     source: &Source,

@@ -19,7 +19,7 @@ use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
 use crate::reconcile::content::sealed_file::{
-    FilePlace, FinishedFile, IndexDecoder, Seal, SealedFile, SealedFileWriter, damaged,
+    FileLocation, FinishedFile, IndexDecoder, Seal, SealedFile, SealedFileWriter, damaged,
     encode_bytes, encode_number,
 };
 
@@ -27,15 +27,15 @@ use crate::reconcile::content::sealed_file::{
 const PURPOSE: &str = "rendered 1";
 /// Maximum length of an index, in bytes. 25,000 objects with 200 bytes of names each need less than
 /// 8 MiB.
-const INDEX: u64 = 8 << 20;
+const MAX_INDEX_BYTES: u64 = 8 << 20;
 /// Memory of a prepared object in addition to its tree, in bytes: names, labels and kind.
 pub(super) const PER_OBJECT: u64 = 3 << 10;
 /// Maximum nesting depth that the JSON parser accepts.
-const DEPTH: usize = 127;
+const MAX_DEPTH: usize = 127;
 
 /// Facts about the content that are needed to restore one of its objects.
 #[derive(Debug, Serialize, Deserialize)]
-struct Header {
+struct RenderedHeader {
     format: String,
     package: Option<PackageFacts>,
     kinds: Vec<DefinedKind>,
@@ -58,7 +58,7 @@ struct DefinedKind {
     versions: Vec<String>,
 }
 
-impl Header {
+impl RenderedHeader {
     fn of(content: &Content) -> Self {
         let kinds = CustomKind::all(&content.objects).into_iter();
         Self {
@@ -115,34 +115,37 @@ fn seal<'a>(name: &'a str, key: &'a [u8]) -> Seal<'a> {
 }
 
 /// The objects of content and their encoded index.
-pub(super) struct Rendering<'c> {
+pub(super) struct RenderedContent<'c> {
     content: &'c Content,
     index: Vec<u8>,
 }
 
-impl<'c> Rendering<'c> {
+impl<'c> RenderedContent<'c> {
     /// Encodes the index. Fails if JSON does not preserve an object exactly, or if the index is too
     /// long.
     pub(super) fn new(content: &'c Content) -> io::Result<Self> {
         let mut index = Vec::new();
-        encode_bytes(&mut index, &serde_json::to_vec(&Header::of(content))?);
+        encode_bytes(
+            &mut index,
+            &serde_json::to_vec(&RenderedHeader::of(content))?,
+        );
         let mut offset = 0;
         for object in &content.objects {
-            if !survives_json(&object.value, DEPTH) {
+            if !survives_json(&object.value, MAX_DEPTH) {
                 return Err(unsupported(
                     "JSON does not preserve one of its objects exactly",
                 ));
             }
-            let mut counted = Counted::default();
+            let mut counted = CountingHasher::default();
             serde_json::to_writer(&mut counted, &object.value)?;
-            let place = FilePlace {
+            let location = FileLocation {
                 offset,
                 length: counted.length,
                 hash: counted.hash.finalize().into(),
             };
             offset += counted.length;
             let tree = Footprint::deserialize(&object.value)?;
-            place.encode(&mut index);
+            location.encode(&mut index);
             encode_number(&mut index, tree.0);
             let ObjectId {
                 group,
@@ -155,7 +158,7 @@ impl<'c> Rendering<'c> {
             for text in [group.as_str(), version, kind, namespace, name] {
                 encode_bytes(&mut index, text.as_bytes());
             }
-            if index.len() as u64 > INDEX {
+            if index.len() as u64 > MAX_INDEX_BYTES {
                 return Err(unsupported("its objects have too many or too long names"));
             }
         }
@@ -164,7 +167,8 @@ impl<'c> Rendering<'c> {
 
     /// Returns true if the file at `path` contains exactly these objects.
     pub(super) fn is_at(&self, path: &Path, name: &str, key: &[u8]) -> bool {
-        SealedFile::open(path, seal(name, key), INDEX).is_ok_and(|(_, index)| index == self.index)
+        SealedFile::open(path, seal(name, key), MAX_INDEX_BYTES)
+            .is_ok_and(|(_, index)| index == self.index)
     }
 
     pub(super) fn write(
@@ -202,12 +206,12 @@ fn survives_json(value: &Value, depth: usize) -> bool {
 
 /// A writer that computes length and hash.
 #[derive(Default)]
-struct Counted {
+struct CountingHasher {
     length: u64,
     hash: Sha256,
 }
 
-impl Write for Counted {
+impl Write for CountingHasher {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.hash.update(bytes);
         self.length += bytes.len() as u64;
@@ -222,14 +226,14 @@ impl Write for Counted {
 /// An object to read from the file.
 struct RenderedObject {
     id: ObjectId,
-    place: FilePlace,
+    location: FileLocation,
     /// Memory of the parsed object, in bytes.
     tree: u64,
 }
 
 /// An object in the index.
 struct IndexEntry<'a> {
-    place: FilePlace,
+    location: FileLocation,
     tree: u64,
     group: &'a str,
     version: &'a str,
@@ -242,7 +246,7 @@ struct IndexEntry<'a> {
 impl<'a> IndexEntry<'a> {
     fn decode(from: &mut IndexDecoder<'a>) -> Option<Self> {
         Some(Self {
-            place: from.place()?,
+            location: from.location()?,
             tree: from.number()?,
             group: from.text()?,
             version: from.text()?,
@@ -261,7 +265,7 @@ impl<'a> IndexEntry<'a> {
                 namespace: (!self.namespace.is_empty()).then(|| self.namespace.to_owned()),
                 name: self.name.to_owned(),
             },
-            place: self.place,
+            location: self.location,
             tree: self.tree,
         }
     }
@@ -270,7 +274,7 @@ impl<'a> IndexEntry<'a> {
 /// Objects of content that were found in its index. They are read later.
 pub(in crate::reconcile) struct SelectedObjects {
     file: SealedFile,
-    header: Header,
+    header: RenderedHeader,
     objects: Vec<RenderedObject>,
     missing: BTreeSet<String>,
 }
@@ -283,7 +287,7 @@ impl SelectedObjects {
         (name, key): (&str, &[u8]),
         keys: &BTreeSet<String>,
     ) -> io::Result<Self> {
-        let (file, index) = SealedFile::open(path, seal(name, key), INDEX)?;
+        let (file, index) = SealedFile::open(path, seal(name, key), MAX_INDEX_BYTES)?;
         let mut from = IndexDecoder::new(&index);
         let header = from.bytes().ok_or_else(damaged)?;
         let header = serde_json::from_slice(header)?;
@@ -332,7 +336,7 @@ impl SelectedObjects {
     /// Returns the memory of the objects while they are read and applied, in bytes.
     pub(in crate::reconcile) fn weight(&self) -> u64 {
         self.objects.iter().fold(0, |sum: u64, object| {
-            sum.saturating_add(object.place.length)
+            sum.saturating_add(object.location.length)
                 .saturating_add(object.tree)
                 .saturating_add(PER_OBJECT)
         })
@@ -344,8 +348,8 @@ impl SelectedObjects {
     pub(in crate::reconcile) fn read(mut self) -> io::Result<(Content, Vec<CustomKind>)> {
         let (format, package) = self.header.package().ok_or_else(damaged)?;
         let mut objects = Vec::with_capacity(self.objects.len());
-        for RenderedObject { id, place, .. } in self.objects {
-            let value = serde_json::from_slice(&self.file.read(&place)?)?;
+        for RenderedObject { id, location, .. } in self.objects {
+            let value = serde_json::from_slice(&self.file.read(&location)?)?;
             objects.push(Manifest {
                 id,
                 value,

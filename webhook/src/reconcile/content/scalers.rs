@@ -18,17 +18,17 @@ use serde_json::Value;
 use crate::reconcile::api::object;
 use crate::reconcile::api::whole;
 use crate::reconcile::content::items::Item;
-use crate::reconcile::deployment::controller::DeploymentReconcile;
+use crate::reconcile::deployment::state::DeploymentReconcile;
 use crate::reconcile::install::apply::CheckedApply;
 
 /// Maximum number of autoscalers of a namespace that are read.
-const MOST: u32 = 100;
+const MAX_AUTOSCALERS: u32 = 100;
 
 /// Objects whose replicas were not applied in one reconcile: a warning by object key.
 #[derive(Debug, Default)]
-pub(in crate::reconcile) struct Scalers(Mutex<BTreeMap<String, String>>);
+pub(in crate::reconcile) struct ScaledObjects(Mutex<BTreeMap<String, String>>);
 
-impl Scalers {
+impl ScaledObjects {
     /// Returns true if the replicas of this object were not applied.
     pub(in crate::reconcile) fn has(&self, key: &str) -> bool {
         self.left().contains_key(key)
@@ -46,7 +46,7 @@ impl Scalers {
     /// Returns true if another owner sets the replicas of `live`, which `item` sets too. An
     /// autoscaler that cannot be read counts as the owner. The warning proposes an ignore rule,
     /// unless one of `rules`, which match `item`, names the replicas.
-    pub(in crate::reconcile) async fn leave(
+    pub(in crate::reconcile) async fn is_scaled_by_other(
         &self,
         client: &Client,
         item: &Item,
@@ -83,11 +83,11 @@ impl DeploymentReconcile<'_> {
         applies: &[CheckedApply<'_>],
     ) -> HashMap<String, ObjectRevision> {
         let scaled = applies.iter().map(|apply| apply.key_and_target().0);
-        let scaled: Vec<&str> = scaled.filter(|key| self.scalers.has(key)).collect();
+        let scaled: Vec<&str> = scaled.filter(|key| self.scaled_objects.has(key)).collect();
         if scaled.is_empty() {
             return HashMap::new();
         }
-        let seen = self.ctx.watches.seen_of(&self.name);
+        let seen = self.ctx.watches.observed_objects(&self.name);
         let revision = |key: &str| Some((key.to_owned(), seen.get(key)?.state.revision));
         scaled.into_iter().filter_map(revision).collect()
     }
@@ -111,7 +111,7 @@ fn warning(item: &Item, owner: &str, rules: &[&Rule]) -> String {
 async fn autoscaler(client: &Client, item: &Item) -> Result<Option<String>, kube::Error> {
     let resource = ApiResource::erase::<HorizontalPodAutoscaler>(&());
     let namespace = item.id.namespace.as_deref();
-    let parameters = ListParams::default().limit(MOST);
+    let parameters = ListParams::default().limit(MAX_AUTOSCALERS);
     let request = ObjectUrl::parse(&resource, namespace, &item.id.name)
         .and_then(|url| url.requests().list(&parameters))
         .map_err(kube::Error::BuildRequest)?;
@@ -122,7 +122,7 @@ async fn autoscaler(client: &Client, item: &Item) -> Result<Option<String>, kube
     let items = items.map_or(&[][..], Vec::as_slice);
     match scaling::scaler_of(items, &item.id) {
         Some(name) => Ok(Some(name.to_owned())),
-        None if items.len() < MOST as usize => Ok(None),
+        None if items.len() < MAX_AUTOSCALERS as usize => Ok(None),
         None => Ok(Some("(one of many)".to_owned())),
     }
 }

@@ -13,20 +13,20 @@ use hmac::{Hmac, KeyInit as _, Mac as _};
 use sha2::{Digest as _, Sha256};
 
 /// Length of the HMAC at the end, in bytes.
-const SEAL: usize = 32;
+const SEAL_BYTES: usize = 32;
 /// Length of each number, in bytes. This includes the length of the index, which precedes the HMAC.
-const NUMBER: usize = 8;
+const NUMBER_BYTES: usize = 8;
 
 /// Location of a part in its file, and the hash of its bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::reconcile) struct FilePlace {
+pub(in crate::reconcile) struct FileLocation {
     pub(super) offset: u64,
     /// In bytes.
     pub(in crate::reconcile) length: u64,
     pub(super) hash: [u8; 32],
 }
 
-impl FilePlace {
+impl FileLocation {
     /// Appends the location to an index.
     pub(super) fn encode(&self, out: &mut Vec<u8>) {
         encode_number(out, self.offset);
@@ -65,11 +65,13 @@ impl<'a> IndexDecoder<'a> {
     }
 
     pub(super) fn number(&mut self) -> Option<u64> {
-        Some(u64::from_be_bytes(self.part(NUMBER)?.try_into().ok()?))
+        Some(u64::from_be_bytes(
+            self.part(NUMBER_BYTES)?.try_into().ok()?,
+        ))
     }
 
-    pub(super) fn place(&mut self) -> Option<FilePlace> {
-        Some(FilePlace {
+    pub(super) fn location(&mut self) -> Option<FileLocation> {
+        Some(FileLocation {
             offset: self.number()?,
             length: self.number()?,
             hash: self.part(32)?.try_into().ok()?,
@@ -157,9 +159,9 @@ impl SealedFileWriter {
     }
 
     /// Returns the bytes of a part that was written.
-    pub(in crate::reconcile) fn read(&mut self, place: &FilePlace) -> io::Result<Vec<u8>> {
+    pub(in crate::reconcile) fn read(&mut self, location: &FileLocation) -> io::Result<Vec<u8>> {
         self.file.flush()?;
-        read(self.file.get_mut(), place)
+        read(self.file.get_mut(), location)
     }
 
     /// Writes index and seal.
@@ -194,16 +196,16 @@ impl Write for SealedFileWriter {
 }
 
 impl FileSink for SealedFileWriter {
-    type File = FilePlace;
+    type File = FileLocation;
 
-    fn end_file(&mut self) -> io::Result<FilePlace> {
-        let place = FilePlace {
+    fn end_file(&mut self) -> io::Result<FileLocation> {
+        let location = FileLocation {
             offset: self.begin,
             length: self.end - self.begin,
             hash: self.hash.finalize_reset().into(),
         };
         self.begin = self.end;
-        Ok(place)
+        Ok(location)
     }
 }
 
@@ -236,10 +238,10 @@ impl SealedFile {
             .open(path)?
             .into_file();
         let size = file.metadata()?.len();
-        let footer = (NUMBER + SEAL) as u64;
+        let footer = (NUMBER_BYTES + SEAL_BYTES) as u64;
         let at = size.checked_sub(footer).ok_or_else(damaged)?;
         file.seek(SeekFrom::Start(at))?;
-        let (mut length, mut sealed) = ([0; NUMBER], [0; SEAL]);
+        let (mut length, mut sealed) = ([0; NUMBER_BYTES], [0; SEAL_BYTES]);
         file.read_exact(&mut length)?;
         file.read_exact(&mut sealed)?;
         let length = u64::from_be_bytes(length);
@@ -257,8 +259,8 @@ impl SealedFile {
     }
 
     /// Returns the bytes of a part. Fails if they were changed.
-    pub(super) fn read(&mut self, place: &FilePlace) -> io::Result<Vec<u8>> {
-        read(&mut self.0, place)
+    pub(super) fn read(&mut self, location: &FileLocation) -> io::Result<Vec<u8>> {
+        read(&mut self.0, location)
     }
 
     /// Sets the time of last use to now.
@@ -272,11 +274,11 @@ pub(super) fn damaged() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, "its index is damaged")
 }
 
-fn read(file: &mut File, place: &FilePlace) -> io::Result<Vec<u8>> {
-    file.seek(SeekFrom::Start(place.offset))?;
-    let mut bytes = Vec::with_capacity(usize::try_from(place.length).unwrap_or_default());
-    file.take(place.length).read_to_end(&mut bytes)?;
-    if Sha256::digest(&bytes)[..] == place.hash[..] {
+fn read(file: &mut File, location: &FileLocation) -> io::Result<Vec<u8>> {
+    file.seek(SeekFrom::Start(location.offset))?;
+    let mut bytes = Vec::with_capacity(usize::try_from(location.length).unwrap_or_default());
+    file.take(location.length).read_to_end(&mut bytes)?;
+    if Sha256::digest(&bytes)[..] == location.hash[..] {
         Ok(bytes)
     } else {
         Err(io::Error::new(

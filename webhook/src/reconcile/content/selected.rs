@@ -17,8 +17,8 @@ use bundle_core::plan::created_namespace::namespace_id;
 use crate::reconcile::bundle::compatibility::compatibility;
 use crate::reconcile::content::items::{self, HeldItems, Item, Owner};
 use crate::reconcile::content::reader;
-use crate::reconcile::deployment::controller::DeploymentReconcile;
-use crate::reconcile::deployment::steps::InstallRequest;
+use crate::reconcile::deployment::state::DeploymentReconcile;
+use crate::reconcile::deployment::state::InstallRequest;
 use crate::reconcile::error::{ReconcileError, RetryPolicy};
 
 impl DeploymentReconcile<'_> {
@@ -107,7 +107,7 @@ impl DeploymentReconcile<'_> {
         if created.is_some_and(|key| keys.contains(&key)) {
             Box::pin(self.add_created_namespace(request, &mut objects)).await?;
         }
-        let mut items = self.settled_items(request, &kinds, objects).await?;
+        let mut items = self.prepare_objects(request, &kinds, objects).await?;
         // If the scope of a kind changed, its objects have other keys.
         let found: BTreeSet<&str> = items.iter().map(|item| item.key.as_str()).collect();
         if !keys.iter().all(|key| found.contains(key.as_str())) {
@@ -164,7 +164,7 @@ impl DeploymentReconcile<'_> {
 
     /// Prepares `objects` of content that defines `kinds`: looks up kinds, sets namespaces and adds
     /// owner labels.
-    pub(in crate::reconcile) async fn settled_items(
+    pub(in crate::reconcile) async fn prepare_objects(
         &self,
         request: &InstallRequest<'_>,
         kinds: &[CustomKind],
@@ -175,6 +175,6 @@ impl DeploymentReconcile<'_> {
             applyset: &self.applyset,
             namespace: self.target_namespace()?,
         };
-        items::items(&self.ctx.apis, (kinds, objects), &owner, request.reason).await
+        items::prepare(&self.ctx.apis, (kinds, objects), &owner, request.reason).await
     }
 }

@@ -5,14 +5,14 @@ use std::io;
 use std::path::Path;
 
 use crate::reconcile::content::sealed_file::{
-    FilePlace, FinishedFile, IndexDecoder, Seal, SealedFile, SealedFileWriter, damaged,
+    FileLocation, FinishedFile, IndexDecoder, Seal, SealedFile, SealedFileWriter, damaged,
     encode_bytes, encode_number,
 };
 
 /// Kind and version of the file, which the seal covers.
 const PURPOSE: &str = "content 2";
 /// Maximum length of an index, in bytes. 20,000 files with 512 KiB of paths need less than 2 MiB.
-const INDEX: u64 = 4 << 20;
+const MAX_INDEX_BYTES: u64 = 4 << 20;
 
 /// Size and memory of content, computed when it was unpacked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,7 +27,7 @@ pub(in crate::reconcile) struct Summary {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::reconcile) struct StoredFile {
     pub(in crate::reconcile) path: String,
-    pub(in crate::reconcile) place: FilePlace,
+    pub(in crate::reconcile) location: FileLocation,
 }
 
 struct Index {
@@ -41,8 +41,8 @@ impl Index {
         let mut out = Vec::new();
         encode_number(&mut out, self.summary.bytes);
         encode_number(&mut out, self.summary.weight);
-        for StoredFile { path, place } in &self.files {
-            place.encode(&mut out);
+        for StoredFile { path, location } in &self.files {
+            location.encode(&mut out);
             encode_bytes(&mut out, path.as_bytes());
         }
         out
@@ -58,7 +58,7 @@ impl Index {
         let mut files = Vec::new();
         while !from.is_empty() {
             files.push(StoredFile {
-                place: from.place()?,
+                location: from.location()?,
                 path: from.text()?.to_owned(),
             });
         }
@@ -94,7 +94,7 @@ impl StoredContent {
     /// Opens a copy and reads its index. Fails if the copy was not written under this name with
     /// this key, or was changed.
     pub(in crate::reconcile) fn open(path: &Path, name: &str, key: &[u8]) -> io::Result<Self> {
-        let (file, index) = SealedFile::open(path, seal(name, key), INDEX)?;
+        let (file, index) = SealedFile::open(path, seal(name, key), MAX_INDEX_BYTES)?;
         Ok(Self {
             file,
             index: Index::decode(&index).ok_or_else(damaged)?,
@@ -112,8 +112,8 @@ impl StoredContent {
     }
 
     /// Returns the bytes of a file. Fails if they were changed.
-    pub(in crate::reconcile) fn read(&mut self, place: &FilePlace) -> io::Result<Vec<u8>> {
-        self.file.read(place)
+    pub(in crate::reconcile) fn read(&mut self, location: &FileLocation) -> io::Result<Vec<u8>> {
+        self.file.read(location)
     }
 
     /// Sets the time of last use to now.
@@ -138,7 +138,7 @@ mod tests {
             },
             files: vec![StoredFile {
                 path: "a/b".to_owned(),
-                place: FilePlace {
+                location: FileLocation {
                     offset: 1,
                     length: 2,
                     hash: [7; 32],

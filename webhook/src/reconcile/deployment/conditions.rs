@@ -10,11 +10,11 @@ use bundle_core::plan::status::{BundleFact, Failure, ObjectFacts, PermissionFact
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use crate::reconcile::bundle::generated::GeneratedBundle;
-use crate::reconcile::deployment::controller::{DeploymentReconcile, LISTED};
+use crate::reconcile::deployment::state::{DeploymentReconcile, MAX_LISTED};
 use crate::reconcile::error::{ReconcileError, RetryPolicy};
 
 impl DeploymentReconcile<'_> {
-    pub(in crate::reconcile) fn warn_of_unused(&mut self) {
+    pub(in crate::reconcile) fn warn_of_fields_without_effect(&mut self) {
         let spec = &self.object.data["spec"];
         for (pointer, field) in [
             ("/rollout/deadline", "spec.rollout.deadline"),
@@ -41,7 +41,7 @@ impl DeploymentReconcile<'_> {
         let drifted = states.drifted(&self.name);
         self.status.drift = drifted
             .iter()
-            .take(LISTED)
+            .take(MAX_LISTED)
             .map(|(key, since)| DriftedObject {
                 object: key.clone(),
                 since: jiff::Timestamp::from_second(since.as_second())
@@ -57,7 +57,7 @@ impl DeploymentReconcile<'_> {
             missing: states.missing(&self.name),
             contested: states.contested(&self.name),
             unhealthy,
-            blind: self.ctx.watches.blind(&self.name),
+            blind: self.ctx.watches.watch_failure(&self.name),
         };
         self.facts.is_paused = self.spec.paused;
         self.facts.corrects_drift = self.spec.correct_drift;
@@ -68,7 +68,7 @@ impl DeploymentReconcile<'_> {
             code: error.code,
             reason: error.reason,
             message: error.message.clone(),
-            is_unknown: error.cannot_tell(),
+            is_unknown: error.is_unknown(),
             is_retried: error.retry != RetryPolicy::OnChange,
         });
     }

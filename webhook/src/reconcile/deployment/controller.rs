@@ -1,73 +1,24 @@
 //! The reconcile of a BundleDeployment: generates the Bundle of its template, installs its content,
 //! and maintains it.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::collections::BTreeSet;
 use std::time::Duration;
 
-use bundle_api::deployment_status::BundleDeploymentStatus;
 use bundle_api::names::reason;
 use bundle_core::diagnostic::codes;
-use bundle_core::plan::inventory::Inventory;
-use bundle_core::plan::status::{BundleFact, DeploymentFacts};
-use bundle_core::plan::steps::{MaintenanceStep, Outcome};
-use bundle_core::review::{CheckedDeploymentSpec, Class, PartRequesters, Requester};
+use bundle_core::plan::status::BundleFact;
+use bundle_core::plan::steps::{Outcome, MaintenanceStep};
 use kube::Client;
-use kube::api::DynamicObject;
 
 use crate::cluster::ServiceAccount;
 use crate::reconcile::bundle::generated::{self, GeneratedBundle};
-use crate::reconcile::bundle::verify::AppliedPolicies;
-use crate::reconcile::content::scalers::Scalers;
-use crate::reconcile::context::Context;
 use crate::reconcile::deployment::conditions;
-use crate::reconcile::deployment::steps::InstallRequest;
+use crate::reconcile::deployment::state::{
+    DeploymentReconcile, HEALTH_CHECK_INTERVAL, InstallRequest,
+};
 use crate::reconcile::drift::keep;
-use crate::reconcile::drift::restored::{Restored, Scope};
+use crate::reconcile::drift::restored::Scope;
 use crate::reconcile::error::{ReconcileError, RetryPolicy};
-use crate::reconcile::status::condition_set::ConditionSet;
-
-/// Maximum number of objects and warnings in a status.
-pub(in crate::reconcile) const LISTED: usize = 20;
-/// Interval of health checks for objects whose health could not be read. Watches report all other
-/// changes.
-pub(in crate::reconcile) const HEALTH_AGAIN: Duration = Duration::from_secs(5);
-
-/// One reconcile of a BundleDeployment.
-pub(in crate::reconcile) struct DeploymentReconcile<'a> {
-    pub(in crate::reconcile) object: &'a DynamicObject,
-    pub(in crate::reconcile) ctx: &'a Arc<Context>,
-    pub(in crate::reconcile) class: &'a Class,
-    pub(in crate::reconcile) spec: CheckedDeploymentSpec,
-    /// The requester of the template, and so of the content.
-    pub(in crate::reconcile) requester: Requester,
-    /// The requester of each part of the spec.
-    pub(in crate::reconcile) parts: PartRequesters,
-    pub(in crate::reconcile) name: String,
-    pub(in crate::reconcile) applyset: String,
-    /// The annotations, including those that this reconcile has written.
-    pub(in crate::reconcile) annotations: BTreeMap<String, String>,
-    /// The recorded objects of the deployment.
-    pub(in crate::reconcile) inventory: Arc<Inventory>,
-    /// The conditions of the status.
-    pub(in crate::reconcile) conditions: ConditionSet,
-    /// Facts for the conditions.
-    pub(in crate::reconcile) facts: DeploymentFacts,
-    pub(in crate::reconcile) old: BundleDeploymentStatus,
-    pub(in crate::reconcile) status: BundleDeploymentStatus,
-    pub(in crate::reconcile) warnings: BTreeSet<String>,
-    pub(in crate::reconcile) approved_by: Option<String>,
-    pub(in crate::reconcile) restored: Vec<Restored>,
-    /// True if this reconcile tried to restore objects that were due.
-    pub(in crate::reconcile) restores_tried: bool,
-    pub(super) placed: bool,
-    /// The policies that verified the content in this reconcile.
-    pub(in crate::reconcile) applied_policies: Option<AppliedPolicies>,
-    /// Objects whose replicas were not applied, because another owner sets them.
-    pub(in crate::reconcile) scalers: Arc<Scalers>,
-    /// The key of the target namespace, if the content that was prepared last creates it.
-    pub(in crate::reconcile) created_namespace: Option<String>,
-}
 
 impl DeploymentReconcile<'_> {
     /// Returns the reason for a failed installation.
@@ -111,11 +62,11 @@ impl DeploymentReconcile<'_> {
     }
 
     pub(super) async fn run(&mut self) -> Result<Option<Duration>, ReconcileError> {
-        crate::reconcile::context::is_built(self.class)?;
+        crate::reconcile::context::check_provisioner(self.class)?;
         self.load_inventory().await?;
         let template = self.spec.template.clone();
         let generated =
-            generated::of_template(self.ctx, self.object, &template, &self.core_revisions())
+            generated::find_or_create(self.ctx, self.object, &template, &self.core_revisions())
                 .await
                 .inspect_err(|error| {
                     let fact = BundleFact::NotMade(error.reason, error.message.clone());
@@ -132,19 +83,19 @@ impl DeploymentReconcile<'_> {
             client: &client,
             reason: self.install_reason(),
         };
-        let result = self.place(&request, unpacked).await;
-        self.placed = matches!(result, Ok(true));
+        let result = self.ensure_installed(&request, unpacked).await;
+        self.has_installed = matches!(result, Ok(true));
         if result.is_err() {
             // Stale discovery data can be the cause.
             self.ctx.apis.forget_custom().await;
         }
         let key = self.content_key(&request);
-        let applied = self.ctx.states.applied_partly(&self.name, &key);
+        let applied = self.ctx.states.partially_applied(&self.name, &key);
         self.show_upgrade(&generated);
         let outcome = Outcome {
             is_in_place: unpacked && self.ctx.states.content(&self.name) == Some(key),
             is_partly_applied: applied.is_some(),
-            has_changed: self.placed,
+            has_changed: self.has_installed,
         };
         let kept = Box::pin(self.maintenance(&request, outcome, applied.unwrap_or_default())).await;
         if let (Err(_), Err(error)) = (&result, &kept) {
@@ -176,24 +127,25 @@ impl DeploymentReconcile<'_> {
                     let is_known = request.generated.content.is_some();
                     self.show_approval(request, is_known).await;
                 }
-                MaintenanceStep::Maintain => kept = Box::pin(self.keep(request)).await,
+                MaintenanceStep::Maintain => kept = Box::pin(self.maintain(request)).await,
                 MaintenanceStep::MaintainPartial => {
-                    kept = Box::pin(self.keep_partly(request, &applied)).await;
+                    kept = Box::pin(self.maintain_partial(request, &applied)).await;
                 }
                 MaintenanceStep::MaintainPrevious => {
-                    let former = self.keep_active(request.account, request.client);
+                    let former = self.maintain_installed(request.account, request.client);
                     kept = Box::pin(former).await;
                 }
                 MaintenanceStep::CheckPermissions => {
                     if let Ok(wait) = &mut kept {
-                        match self.rights_cycle(request).await {
+                        match self.permission_cycle(request).await {
                             Ok(next) => *wait = Some(wait.map_or(next, |wait| wait.min(next))),
                             Err(error) => kept = Err(error),
                         }
                     }
                 }
                 MaintenanceStep::DeleteOldBundles => {
-                    self.clear(request.generated, outcome.is_in_place).await;
+                    self.delete_old_bundles(request.generated, outcome.is_in_place)
+                        .await;
                 }
             }
         }
@@ -201,9 +153,9 @@ impl DeploymentReconcile<'_> {
     }
 
     /// Deletes Bundles that are no longer needed.
-    async fn clear(&self, generated: &GeneratedBundle, in_place: bool) {
+    async fn delete_old_bundles(&self, generated: &GeneratedBundle, in_place: bool) {
         let active = self.status.active_bundle.as_deref();
-        let cleared = generated::clear(
+        let cleared = generated::delete_old(
             self.ctx,
             self.object,
             &generated.name,
@@ -222,7 +174,7 @@ impl DeploymentReconcile<'_> {
     }
 
     /// Maintains installed content: restores or reports drift, and checks health.
-    pub(in crate::reconcile) async fn keep(
+    pub(in crate::reconcile) async fn maintain(
         &mut self,
         request: &InstallRequest<'_>,
     ) -> Result<Option<Duration>, ReconcileError> {
@@ -236,8 +188,11 @@ impl DeploymentReconcile<'_> {
             restored => restored?,
         };
         let name = self.name.clone();
-        if keep::look(self.ctx, request.client, &name).await {
-            wait = Some(wait.unwrap_or(HEALTH_AGAIN).min(HEALTH_AGAIN));
+        if keep::check_health(self.ctx, request.client, &name).await {
+            wait = Some(
+                wait.unwrap_or(HEALTH_CHECK_INTERVAL)
+                    .min(HEALTH_CHECK_INTERVAL),
+            );
         }
         refused.map_or(Ok(wait), Err)
     }

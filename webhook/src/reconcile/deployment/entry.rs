@@ -17,8 +17,8 @@ use kube::api::DynamicObject;
 use kube::runtime::controller::Action;
 
 use crate::reconcile::ApiFailure;
-use crate::reconcile::context::{ClassFound, Context};
-use crate::reconcile::deployment::controller::DeploymentReconcile;
+use crate::reconcile::context::{ClassLookup, Context};
+use crate::reconcile::deployment::state::DeploymentReconcile;
 use crate::reconcile::error::{ReconcileError, RetryPolicy};
 use crate::reconcile::removal::teardown;
 use crate::reconcile::status::condition_set::{self, ConditionSet};
@@ -32,18 +32,18 @@ pub(in crate::reconcile) async fn reconcile(
     object: Arc<DynamicObject>,
     ctx: Arc<Context>,
 ) -> Result<Action, ApiFailure> {
-    let begun = Instant::now();
-    let result = in_turn(&object, &ctx).await;
+    let start = Instant::now();
+    let result = reconcile_sealed(&object, &ctx).await;
     ctx.shared.metrics.reconcile(
         crate::reconcile::DEPLOYMENT,
         result.is_ok(),
-        begun.elapsed(),
+        start.elapsed(),
     );
     result
 }
 
 /// Reconciles the object when it has a seal and its requester has a slot.
-async fn in_turn(woken: &DynamicObject, ctx: &Arc<Context>) -> Result<Action, ApiFailure> {
+async fn reconcile_sealed(woken: &DynamicObject, ctx: &Arc<Context>) -> Result<Action, ApiFailure> {
     let deployments = SealedKind {
         kind: Kind::BundleDeployment,
         resource: &ctx.deployments,
@@ -54,12 +54,15 @@ async fn in_turn(woken: &DynamicObject, ctx: &Arc<Context>) -> Result<Action, Ap
     };
     match deployments.enter(woken, ctx).await? {
         // Boxed: the future contains the whole exchange with a registry.
-        ControlFlow::Continue(now) => Box::pin(once(&now.object, ctx)).await,
+        ControlFlow::Continue(now) => Box::pin(reconcile_object(&now.object, ctx)).await,
         ControlFlow::Break(action) => Ok(action),
     }
 }
 
-async fn once(object: &DynamicObject, ctx: &Arc<Context>) -> Result<Action, ApiFailure> {
+async fn reconcile_object(
+    object: &DynamicObject,
+    ctx: &Arc<Context>,
+) -> Result<Action, ApiFailure> {
     if object.metadata.deletion_timestamp.is_some() {
         return teardown::reconcile(object, ctx).await;
     }
@@ -67,17 +70,17 @@ async fn once(object: &DynamicObject, ctx: &Arc<Context>) -> Result<Action, ApiF
         .as_str()
         .unwrap_or_default();
     let class = match ctx.class(class_name).await? {
-        ClassFound::Ours(class) => class,
-        ClassFound::Foreign => return Ok(Action::await_change()),
-        ClassFound::Gone if !has_finalizer(object) => return Ok(Action::await_change()),
-        ClassFound::Gone => {
+        ClassLookup::Managed(class) => class,
+        ClassLookup::Unmanaged => return Ok(Action::await_change()),
+        ClassLookup::NotFound if !has_finalizer(object) => return Ok(Action::await_change()),
+        ClassLookup::NotFound => {
             let message = format!(
                 "ProvisionerClass {class_name} does not exist: installed objects stay unchanged until the class is created again"
             );
-            return stuck(object, ctx, "ClassGone", &message).await;
+            return report_class_error(object, ctx, "ClassGone", &message).await;
         }
-        ClassFound::Unreadable(why) => {
-            return stuck(object, ctx, "ClassUnreadable", &why).await;
+        ClassLookup::Invalid(why) => {
+            return report_class_error(object, ctx, "ClassUnreadable", &why).await;
         }
     };
     let old = status_of(object);
@@ -138,12 +141,12 @@ async fn once(object: &DynamicObject, ctx: &Arc<Context>) -> Result<Action, ApiF
         approved_by: None,
         restored: Vec::new(),
         restores_tried: false,
-        placed: false,
+        has_installed: false,
         applied_policies: None,
-        scalers: Arc::default(),
+        scaled_objects: Arc::default(),
         created_namespace: None,
     };
-    reconcile.warn_of_unused();
+    reconcile.warn_of_fields_without_effect();
     ctx.states.begin_reconcile(&reconcile.name);
     let result = Box::pin(reconcile.run()).await;
     ctx.states.end_reconcile(&reconcile.name);
@@ -162,7 +165,7 @@ pub(in crate::reconcile) fn has_finalizer(object: &DynamicObject) -> bool {
 }
 
 /// Reports why the class cannot be used, and changes nothing else.
-pub(in crate::reconcile) async fn stuck(
+pub(in crate::reconcile) async fn report_class_error(
     object: &DynamicObject,
     ctx: &Context,
     found: &str,
@@ -179,7 +182,7 @@ pub(in crate::reconcile) async fn stuck(
             .warn(object, codes::install::CLASS_GONE, message)
             .await;
     }
-    Ok(Action::requeue(crate::reconcile::spread(
+    Ok(Action::requeue(crate::reconcile::jittered(
         Duration::from_secs(30),
     )))
 }

@@ -12,7 +12,7 @@ use crate::reconcile::error::{self, RetryPolicy};
 
 /// Maximum number of counters. When it is reached, all counters restart, which only costs extra
 /// requests.
-const REMEMBERED: usize = 10_000;
+const MAX_COUNTERS: usize = 10_000;
 
 /// Kinds of work on an object. Each has its own failure count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -44,7 +44,7 @@ impl Default for FailureCounts {
 impl FailureCounts {
     /// Counts a failure. Returns the delay before the next attempt, or `None` if the object waits
     /// for a change.
-    pub(in crate::reconcile) fn next(
+    pub(in crate::reconcile) fn record(
         &self,
         work: Work,
         object: &DynamicObject,
@@ -52,13 +52,15 @@ impl FailureCounts {
     ) -> Option<Duration> {
         let mut attempts = self.attempts();
         // Counters of deleted objects are never removed one by one.
-        if attempts.len() >= REMEMBERED {
+        if attempts.len() >= MAX_COUNTERS {
             attempts.clear();
         }
         let now = self.start.elapsed();
         let generation = object.metadata.generation.unwrap_or_default();
         let entry = attempts.entry(key(work, object)).or_default();
-        *entry = entry.failed(generation, now, |failures| error::pause(retry, failures));
+        *entry = entry.failed(generation, now, |failures| {
+            error::retry_delay(retry, failures)
+        });
         entry.wait(now)
     }
 
@@ -93,7 +95,7 @@ mod tests {
     #[test]
     fn removal_and_new_object_of_the_same_name_have_failures_of_their_own() {
         let counts = FailureCounts::default();
-        let next = |work, uid| counts.next(work, &object(uid), RetryPolicy::Slowly);
+        let next = |work, uid| counts.record(work, &object(uid), RetryPolicy::Slowly);
         next(Work::Install, "u-1").unwrap();
         for (work, uid) in [(Work::Remove, "u-1"), (Work::Install, "u-2")] {
             assert_eq!(counts.attempts().len(), 1, "{work:?} {uid}");

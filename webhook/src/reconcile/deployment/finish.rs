@@ -11,8 +11,8 @@ use kube::ResourceExt as _;
 use kube::runtime::controller::Action;
 
 use crate::reconcile::ApiFailure;
-use crate::reconcile::deployment::controller::{DeploymentReconcile, LISTED};
 use crate::reconcile::deployment::failures::Work;
+use crate::reconcile::deployment::state::{DeploymentReconcile, MAX_LISTED};
 use crate::reconcile::error::ReconcileError;
 use crate::reconcile::status::writer;
 use crate::spans;
@@ -34,12 +34,12 @@ impl DeploymentReconcile<'_> {
                 spans::outcome("failed");
                 self.note_rights(&error);
                 let failures = &self.ctx.failures;
-                let wait = failures.next(Work::Install, self.object, error.retry);
+                let wait = failures.record(Work::Install, self.object, error.retry);
                 (wait, Some(error))
             }
         };
         let wait = self.with_next_restore(wait);
-        self.warnings.extend(self.scalers.warnings());
+        self.warnings.extend(self.scaled_objects.warnings());
         self.collect_facts(error.as_ref());
         let Self {
             object,
@@ -50,15 +50,15 @@ impl DeploymentReconcile<'_> {
             mut status,
             warnings,
             restored,
-            placed,
+            has_installed,
             ..
         } = self;
         let generation = object.metadata.generation.unwrap_or_default();
         let changes = facts.conditions(conditions.list(), generation);
         conditions.apply_all(&changes);
         status.conditions = conditions.into_api();
-        if placed || !warnings.is_empty() || error.is_none() && status.warnings.is_empty() {
-            status.warnings = merged(&status.warnings, warnings, placed);
+        if has_installed || !warnings.is_empty() || error.is_none() && status.warnings.is_empty() {
+            status.warnings = merged(&status.warnings, warnings, has_installed);
         }
         let written = writer::write(&ctx.own, &ctx.deployments, object, &old, &status).await?;
         let events = &ctx.deployment_events;
@@ -66,7 +66,7 @@ impl DeploymentReconcile<'_> {
             Some(error) if written && !is_told(&old, error) => {
                 events.warn(object, error.code, &error.message).await;
             }
-            None if placed => {
+            None if has_installed => {
                 let bundle = status.active_bundle.as_deref().unwrap_or_default();
                 let note = format!("Instantiated bundle {bundle} successfully");
                 events
@@ -76,7 +76,7 @@ impl DeploymentReconcile<'_> {
             _ => {}
         }
         if !restored.is_empty() {
-            let note = bundle_core::plan::conditions::some_of(&restored, LISTED);
+            let note = bundle_core::plan::conditions::some_of(&restored, MAX_LISTED);
             tracing::info!(deployment = object.name_any(), objects = note, "restored");
             events.restored(object, &restored).await;
         }
@@ -96,10 +96,10 @@ fn is_told(old: &BundleDeploymentStatus, error: &ReconcileError) -> bool {
 }
 
 /// Returns the new warnings. Unless content was applied, the warnings of the last apply are kept.
-fn merged(old: &[String], new: BTreeSet<String>, placed: bool) -> Vec<String> {
+fn merged(old: &[String], new: BTreeSet<String>, has_installed: bool) -> Vec<String> {
     let mut all = new;
-    if !placed {
+    if !has_installed {
         all.extend(old.iter().cloned());
     }
-    all.into_iter().take(LISTED).collect()
+    all.into_iter().take(MAX_LISTED).collect()
 }

@@ -11,8 +11,8 @@ use kube::Client;
 use crate::cluster::ServiceAccount;
 use crate::reconcile::bundle::generated::{self, GeneratedBundle};
 use crate::reconcile::content::items::Item;
-use crate::reconcile::deployment::controller::{DeploymentReconcile, HEALTH_AGAIN};
-use crate::reconcile::deployment::steps::InstallRequest;
+use crate::reconcile::deployment::state::InstallRequest;
+use crate::reconcile::deployment::state::{DeploymentReconcile, HEALTH_CHECK_INTERVAL};
 use crate::reconcile::drift::keep;
 use crate::reconcile::drift::restored::Scope;
 use crate::reconcile::drift::states;
@@ -22,7 +22,7 @@ use crate::reconcile::install::executor;
 impl DeploymentReconcile<'_> {
     /// Restores the objects in `applied` from the requested content, and all others from the
     /// installed content.
-    pub(in crate::reconcile) async fn keep_partly(
+    pub(in crate::reconcile) async fn maintain_partial(
         &mut self,
         request: &InstallRequest<'_>,
         applied: &BTreeSet<String>,
@@ -36,32 +36,36 @@ impl DeploymentReconcile<'_> {
             Ok(()) => self.restore(&new, Scope::Only(applied)).await,
             Err(_) => Ok(None),
         };
-        let kept = Box::pin(self.keep_former(request, applied)).await;
+        let kept = Box::pin(self.restore_former(request, applied)).await;
         let name = self.name.clone();
         // Objects without known values wait like other objects that cannot be restored.
         let untried = self.ctx.states.restorable(&name);
         let states = &self.ctx.states;
-        states.not_restored(&name, &untried, RestoreFailure::Refused);
-        let look_again = keep::look(self.ctx, request.client, &name).await;
-        let wait = [restored?, kept?, look_again.then_some(HEALTH_AGAIN)];
+        states.record_restore_failure(&name, &untried, RestoreFailure::Refused);
+        let look_again = keep::check_health(self.ctx, request.client, &name).await;
+        let wait = [
+            restored?,
+            kept?,
+            look_again.then_some(HEALTH_CHECK_INTERVAL),
+        ];
         Ok(wait.into_iter().flatten().min())
     }
 
     /// Returns the Bundle of the installed content.
-    async fn active_child(&self) -> Option<GeneratedBundle> {
+    async fn installed_bundle(&self) -> Option<GeneratedBundle> {
         let active = self.status.active_bundle.as_ref()?;
         let object = self.ctx.get(&self.ctx.bundles, active).await.ok()??;
         generated::generated_hash(self.ctx, self.object, &object)?;
-        Some(GeneratedBundle::of(self.ctx, object))
+        Some(GeneratedBundle::from_object(self.ctx, object))
     }
 
     /// Maintains the installed content while the requested content is not installed.
-    pub(in crate::reconcile) async fn keep_active(
+    pub(in crate::reconcile) async fn maintain_installed(
         &mut self,
         account: &ServiceAccount,
         client: &Client,
     ) -> Result<Option<Duration>, ReconcileError> {
-        let Some(generated) = self.active_child().await else {
+        let Some(generated) = self.installed_bundle().await else {
             return Ok(None);
         };
         let request = InstallRequest {
@@ -77,21 +81,21 @@ impl DeploymentReconcile<'_> {
         }
         let states = &self.ctx.states;
         match states.content(&self.name) {
-            Some(key) if key.starts_with(request.digest()) => self.keep(&request).await,
+            Some(key) if key.starts_with(request.digest()) => self.maintain(&request).await,
             Some(_) => Ok(None),
             None => {
-                self.find_again(&request).await?;
-                self.keep(&request).await
+                self.find_installed(&request).await?;
+                self.maintain(&request).await
             }
         }
     }
 
-    async fn keep_former(
+    async fn restore_former(
         &mut self,
         request: &InstallRequest<'_>,
         applied: &BTreeSet<String>,
     ) -> Result<Option<Duration>, ReconcileError> {
-        let Some(generated) = self.active_child().await else {
+        let Some(generated) = self.installed_bundle().await else {
             return Ok(None);
         };
         let former = InstallRequest {
@@ -102,7 +106,7 @@ impl DeploymentReconcile<'_> {
         if !self.was_installed(&former) {
             return Ok(None);
         }
-        if self.ctx.states.lacks_former(&self.name) {
+        if self.ctx.states.lacks_former_objects(&self.name) {
             self.find_former(&former, applied).await?;
         }
         self.restore(&former, Scope::Except(applied)).await
@@ -121,12 +125,12 @@ impl DeploymentReconcile<'_> {
         items.retain(|item| !applied.contains(&item.key) && !states.knows(&name, &item.key));
         self.watch(former, &items, true).await?;
         let seen = self.seen(former, &items).await?;
-        let changed = keep::changed(former.client, &items, &seen).await;
+        let changed = keep::find_changed(former.client, &items, &seen).await;
         let left: HashMap<String, states::AppliedState> = items
             .iter()
             .map(|item: &Item| {
                 let left = match seen.get(&item.key) {
-                    Some(seen) if !changed.contains(&item.key) => executor::left(seen),
+                    Some(seen) if !changed.contains(&item.key) => executor::applied_state(seen),
                     _ => states::AppliedState {
                         state: None,
                         version: 0,
@@ -140,8 +144,8 @@ impl DeploymentReconcile<'_> {
             .filter(|key| !seen.contains_key(*key))
             .cloned()
             .collect();
-        states.take_up(&name, left, &seen, &missing);
-        states.doubt(&name, changed);
+        states.add_former_objects(&name, left, &seen, &missing);
+        states.mark_drifted(&name, changed);
         Ok(())
     }
 }

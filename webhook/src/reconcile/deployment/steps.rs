@@ -5,65 +5,24 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::OnceLock;
 
 use bundle_api::names::{self, reason};
-use bundle_core::content::ContentId;
 use bundle_core::diagnostic::codes;
 use bundle_core::object::CustomKind;
 use bundle_core::plan::ignore;
 use bundle_core::plan::steps::{AppliedContent, InstallStep, ObservedDeployment};
-use bundle_core::review::CheckedBundleSpec;
+use kube::ResourceExt as _;
 use kube::api::DynamicObject;
-use kube::{Client, ResourceExt as _};
 
-use crate::cluster::ServiceAccount;
 use crate::reconcile::api::object::ObservedObject;
-use crate::reconcile::bundle::generated::GeneratedBundle;
 use crate::reconcile::content::items::{HeldItems, Item};
 use crate::reconcile::content::reader;
 use crate::reconcile::context::Context;
-use crate::reconcile::deployment::controller::DeploymentReconcile;
+use crate::reconcile::deployment::state::{DeploymentReconcile, InstallRequest};
 use crate::reconcile::drift::keep;
 use crate::reconcile::drift::states::{self, AppliedState};
 use crate::reconcile::error::{ReconcileError, RetryPolicy};
 use crate::reconcile::install::executor::Install;
 use crate::reconcile::removal::remove::removal_weight;
 use crate::reconcile::rights::authorized::AuthorizedInstall;
-
-/// The content to install, and the ServiceAccount that installs it.
-pub(in crate::reconcile) struct InstallRequest<'a> {
-    pub(in crate::reconcile) generated: &'a GeneratedBundle,
-    pub(in crate::reconcile) account: &'a ServiceAccount,
-    pub(in crate::reconcile) client: &'a Client,
-    pub(in crate::reconcile) reason: &'static str,
-}
-
-impl InstallRequest<'_> {
-    /// Returns the digest of the content.
-    pub(in crate::reconcile) fn digest(&self) -> &str {
-        self.generated
-            .content
-            .as_ref()
-            .map_or("", |content| content.digest.as_str())
-    }
-
-    /// Returns the identity of the content, with its resolved source.
-    pub(in crate::reconcile) fn source(&self) -> Result<ContentId, ReconcileError> {
-        let lost = |why: &str| {
-            ReconcileError::new(
-                codes::install::CONTENT_LOST,
-                reason::BUNDLE_LOAD_FAILED,
-                format!("Bundle {}: {why}", self.generated.name),
-                RetryPolicy::OnChange,
-            )
-        };
-        let spec = CheckedBundleSpec::parse(&self.generated.object.data["spec"])
-            .map_err(|_| lost("its source is invalid"))?;
-        let content = self.generated.content.as_ref();
-        let digest = content
-            .map(|content| content.digest.clone())
-            .ok_or_else(|| lost("its content is unknown"))?;
-        Ok(ContentId::new(&spec.source, digest))
-    }
-}
 
 impl<'a> DeploymentReconcile<'a> {
     /// Returns the objects of the content, prepared for applying.
@@ -74,7 +33,7 @@ impl<'a> DeploymentReconcile<'a> {
         let id = request.source()?;
         let target = self.render_target()?;
         let read = reason::READING_CONTENT_FAILED;
-        let wanted = reader::Wanted {
+        let wanted = reader::LoadRequest {
             name: &self.name,
             version: &self.version(),
             requester: &self.requester.user,
@@ -93,7 +52,7 @@ impl<'a> DeploymentReconcile<'a> {
         let mut objects = content.objects;
         Box::pin(self.add_created_namespace(request, &mut objects)).await?;
         let kinds = CustomKind::all(&objects);
-        let mut items = self.settled_items(request, &kinds, objects).await?;
+        let mut items = self.prepare_objects(request, &kinds, objects).await?;
         items.retain(|item| !self.has_expired(request, item));
         Ok(HeldItems::new(items, share))
     }
@@ -106,20 +65,21 @@ impl<'a> DeploymentReconcile<'a> {
     }
 
     /// Ensures that the content is installed. Returns true if anything was changed for it.
-    pub(in crate::reconcile) async fn place(
+    pub(in crate::reconcile) async fn ensure_installed(
         &mut self,
         request: &InstallRequest<'_>,
         is_unpacked: bool,
     ) -> Result<bool, ReconcileError> {
         let key = self.content_key(request);
         let attempt = self.attempt_key(&key);
-        let held = self.ctx.states.held(&self.name, &attempt);
+        let held = self.ctx.states.delayed_error(&self.name, &attempt);
         let observed = self.observed(request, (&key, is_unpacked), held.is_some());
         let installing = self.install_content(request, &key, (observed, held));
         match Box::pin(installing).await {
-            Err(error) if error.code == codes::install::INVALID_OBJECT => {
-                Err(self.ctx.states.hold(&self.name, &attempt, error))
-            }
+            Err(error) if error.code == codes::install::INVALID_OBJECT => Err(self
+                .ctx
+                .states
+                .delay_installation(&self.name, &attempt, error)),
             result => result.map_err(|error| self.with_namespace_hint(error)),
         }
     }
@@ -201,14 +161,14 @@ impl<'a> DeploymentReconcile<'a> {
             };
             match step {
                 InstallStep::ReportHeldError => return held.map_or(Ok(false), Err),
-                InstallStep::CheckContent => self.is_what_it_was(request)?,
+                InstallStep::CheckContent => self.check_content_unchanged(request)?,
                 InstallStep::Render => {
                     let items = self.prepared_items(request).await?;
                     prepared.get_or_init(|| items);
                 }
-                InstallStep::CheckTargets => self.within_targets(items())?,
+                InstallStep::CheckTargets => self.check_targets(items())?,
                 InstallStep::CheckApproval => self.approve(request, first).await?,
-                InstallStep::CheckSource => self.takes_source()?,
+                InstallStep::CheckSource => self.check_source_allowed()?,
                 InstallStep::Verify => self.verify(request).await?,
                 InstallStep::Authorize | InstallStep::Reauthorize => {
                     authorized = Some(self.authorize_install(request, items(), first).await?);
@@ -222,15 +182,15 @@ impl<'a> DeploymentReconcile<'a> {
                 InstallStep::FindDrift => self.find_state(request, items()).await?,
                 InstallStep::Compare => {
                     seen = self.seen(request, items()).await?;
-                    observed.is_as_recorded = Some(self.is_as_left(items(), request, &seen));
+                    observed.is_as_recorded = Some(self.is_as_recorded(items(), request, &seen));
                 }
                 InstallStep::UseRecordedState => {
                     tracing::info!(
                         deployment = self.name,
                         "all objects are unchanged: nothing is applied"
                     );
-                    let left = keep::as_left(items(), &seen).unwrap_or_default();
-                    self.ctx.states.settle(&self.name, key, left, &seen);
+                    let left = keep::observed_as_applied(items(), &seen).unwrap_or_default();
+                    self.ctx.states.finish_apply(&self.name, key, left, &seen);
                 }
                 InstallStep::Apply => {
                     let authorized = match authorized.take() {
@@ -239,8 +199,8 @@ impl<'a> DeploymentReconcile<'a> {
                     };
                     let watched = (is_watched, first);
                     let left = self.apply(request, items(), watched, authorized).await?;
-                    let seen = self.ctx.watches.seen_of(&self.name);
-                    self.ctx.states.settle(&self.name, key, left, &seen);
+                    let seen = self.ctx.watches.observed_objects(&self.name);
+                    self.ctx.states.finish_apply(&self.name, key, left, &seen);
                 }
                 InstallStep::Prune => self.prune(request, items()).await?,
                 InstallStep::RecordInstalled => {
@@ -257,7 +217,7 @@ impl<'a> DeploymentReconcile<'a> {
     }
 
     /// Loads installed content and finds its state, as [`Self::find_state`] does.
-    pub(in crate::reconcile) async fn find_again(
+    pub(in crate::reconcile) async fn find_installed(
         &mut self,
         request: &InstallRequest<'_>,
     ) -> Result<(), ReconcileError> {
@@ -274,21 +234,21 @@ impl<'a> DeploymentReconcile<'a> {
         items: &[Item],
     ) -> Result<(), ReconcileError> {
         if !self.watch(request, items, false).await? {
-            self.ctx.states.lacks_watches(&self.name);
+            self.ctx.states.mark_unwatched(&self.name);
         }
         let seen = self.seen(request, items).await?;
-        let in_place = self.is_as_left(items, request, &seen);
+        let in_place = self.is_as_recorded(items, request, &seen);
         let changed = if in_place {
             BTreeSet::new()
         } else {
-            keep::changed(request.client, items, &seen).await
+            keep::find_changed(request.client, items, &seen).await
         };
         let left: HashMap<String, AppliedState> = items
             .iter()
             .map(|item| {
                 let left = match seen.get(&item.key) {
                     Some(seen) if !changed.contains(&item.key) => {
-                        crate::reconcile::install::executor::left(seen)
+                        crate::reconcile::install::executor::applied_state(seen)
                     }
                     _ => AppliedState {
                         state: None,
@@ -299,14 +259,14 @@ impl<'a> DeploymentReconcile<'a> {
             })
             .collect();
         let key = self.content_key(request);
-        self.ctx.states.settle(&self.name, &key, left, &seen);
-        self.ctx.states.doubt(&self.name, changed);
+        self.ctx.states.finish_apply(&self.name, &key, left, &seen);
+        self.ctx.states.mark_drifted(&self.name, changed);
         Ok(())
     }
 
     /// Returns content digest, installing ServiceAccount and target namespace, as the inventory
     /// records them.
-    pub(in crate::reconcile) fn placement(&self, request: &InstallRequest<'_>) -> String {
+    pub(in crate::reconcile) fn installation_prefix(&self, request: &InstallRequest<'_>) -> String {
         let namespace = self.spec.target_namespace.as_deref().unwrap_or("-");
         format!(
             "{} {} {namespace} ",
@@ -321,7 +281,7 @@ impl<'a> DeploymentReconcile<'a> {
     pub(in crate::reconcile) fn content_key(&self, request: &InstallRequest<'_>) -> String {
         format!(
             "{}{} {}",
-            self.placement(request),
+            self.installation_prefix(request),
             self.spec.digest,
             self.object.metadata.uid.as_deref().unwrap_or_default()
         )
@@ -330,7 +290,7 @@ impl<'a> DeploymentReconcile<'a> {
     /// Returns true if this content was installed last, even if an installation of other content
     /// has started since.
     pub(in crate::reconcile) fn was_installed(&self, request: &InstallRequest<'_>) -> bool {
-        let applied = self.placement(request);
+        let applied = self.installation_prefix(request);
         self.installed_content()
             .is_some_and(|installed| installed.installation.starts_with(&applied))
     }
@@ -338,7 +298,7 @@ impl<'a> DeploymentReconcile<'a> {
     /// Returns true if this content is completely installed, by the same ServiceAccount and into
     /// the same namespace.
     pub(in crate::reconcile) fn is_installed(&self, request: &InstallRequest<'_>) -> bool {
-        let applied = self.placement(request);
+        let applied = self.installation_prefix(request);
         self.inventory.installation.starts_with(&applied)
             && self
                 .installed_content()
@@ -409,12 +369,12 @@ impl<'a> DeploymentReconcile<'a> {
         request: &InstallRequest<'_>,
         items: &[Item],
     ) -> Result<BTreeMap<String, ObservedObject>, ReconcileError> {
-        let mut seen = self.ctx.watches.seen_of(&self.name);
+        let mut seen = self.ctx.watches.observed_objects(&self.name);
         let missing = items.iter().filter(|item| {
             !seen.contains_key(&item.key) && self.inventory.uid(&item.key).is_some()
         });
         let install = self.install(request, request.reason);
-        let found = install.look_at(missing).await?;
+        let found = install.observe(missing).await?;
         seen.extend(
             found
                 .into_iter()
@@ -424,7 +384,7 @@ impl<'a> DeploymentReconcile<'a> {
     }
 
     /// Returns true if the observed objects equal the recorded result of the last apply.
-    fn is_as_left(
+    fn is_as_recorded(
         &self,
         items: &[Item],
         request: &InstallRequest<'_>,
@@ -436,7 +396,7 @@ impl<'a> DeploymentReconcile<'a> {
         if installed.installation != self.content_key(request) || !self.is_installed(request) {
             return false;
         }
-        let Some(left) = keep::as_left(items, seen) else {
+        let Some(left) = keep::observed_as_applied(items, seen) else {
             return false;
         };
         states::digest_of(&left)

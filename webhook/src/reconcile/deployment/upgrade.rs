@@ -5,8 +5,8 @@ use bundle_api::deployment_status::Upgrade;
 
 use crate::reconcile::bundle::generated::GeneratedBundle;
 use crate::reconcile::content::items::Item;
-use crate::reconcile::deployment::controller::{DeploymentReconcile, LISTED};
-use crate::reconcile::install::executor::Done;
+use crate::reconcile::deployment::state::{DeploymentReconcile, MAX_LISTED};
+use crate::reconcile::install::executor::ApplyResults;
 
 impl DeploymentReconcile<'_> {
     /// Shows in the status that the content of `generated` is pending while other content is
@@ -38,7 +38,7 @@ impl DeploymentReconcile<'_> {
         &mut self,
         generated: &GeneratedBundle,
         items: &[Item],
-        done: &Done,
+        done: &ApplyResults,
     ) {
         self.show_upgrade(generated);
         let Some(upgrade) = &mut self.status.upgrade else {
@@ -51,7 +51,7 @@ impl DeploymentReconcile<'_> {
         applied.append(&mut upgrade.applied_objects);
         applied.sort();
         applied.dedup();
-        applied.truncate(LISTED);
+        applied.truncate(MAX_LISTED);
         upgrade.applied_objects = applied;
     }
 }

@@ -17,18 +17,18 @@ use crate::reconcile::api::discovery::is_custom;
 use crate::reconcile::api::object;
 use crate::reconcile::content::items::Item;
 use crate::reconcile::context::Context;
-use crate::reconcile::deployment::controller::DeploymentReconcile;
-use crate::reconcile::deployment::steps::InstallRequest;
+use crate::reconcile::deployment::state::DeploymentReconcile;
+use crate::reconcile::deployment::state::InstallRequest;
 use crate::reconcile::drift::restored::{Restored, Scope};
 use crate::reconcile::error::{self, ReconcileError, RetryPolicy};
 use crate::reconcile::install::apply::{
     Applied, ApplyError, ApplyPlan, CheckedApply, Target, Targets,
 };
-use crate::reconcile::install::executor::{self, Done, Install};
-use crate::reconcile::rights::requester_check::RequesterCheck;
+use crate::reconcile::install::executor::{self, ApplyResults, Install};
+use crate::reconcile::rights::dry_runs::check::DryRunCheck;
 
 /// Message for an object whose kind the API server does not serve.
-const KIND_GONE: &str = "its kind is gone";
+const KIND_NOT_SERVED: &str = "its kind is gone";
 impl DeploymentReconcile<'_> {
     /// Restores drifted objects of `request` that are in `scope`, and verifies objects that another
     /// actor wrote. Returns the time until the next verification. An error is returned on each call
@@ -97,7 +97,7 @@ impl DeploymentReconcile<'_> {
         }
         // The content has no values for these objects.
         let states = &self.ctx.states;
-        states.not_restored(&self.name, &unknown, RestoreFailure::Refused);
+        states.record_restore_failure(&self.name, &unknown, RestoreFailure::Refused);
         // Objects that drift from here on wait for the next reconcile, because their permissions
         // were not checked.
         if correct {
@@ -124,7 +124,7 @@ impl DeploymentReconcile<'_> {
             let verified = self.verify_suspects(&check, &install, suspects).await;
             self.expire_drifted_among(request, &items).await?;
             let healed = self
-                .heal(request, (install, &check), &items, (&drifted, &due))
+                .apply_drifted(request, (install, &check), &items, (&drifted, &due))
                 .await;
             healed.and(verified)
         } else {
@@ -158,7 +158,9 @@ impl DeploymentReconcile<'_> {
         } else {
             RestoreFailure::Refused
         };
-        self.ctx.states.not_restored(&self.name, keys, failure);
+        self.ctx
+            .states
+            .record_restore_failure(&self.name, keys, failure);
         self.ctx.apis.forget_custom().await;
     }
 
@@ -166,7 +168,7 @@ impl DeploymentReconcile<'_> {
     /// Unchanged objects count as verified, all others as restored.
     async fn verify_suspects(
         &mut self,
-        check: &RequesterCheck<'_>,
+        check: &DryRunCheck<'_>,
         install: &Install<'_>,
         suspects: Vec<&Item>,
     ) -> Result<(), ReconcileError> {
@@ -180,12 +182,12 @@ impl DeploymentReconcile<'_> {
             .collect();
         let (mut plan, failed) = ApplyPlan::prepare(check.preparer(), &suspects, &targets).await;
         // The object counts as drifted, so the next attempt reports its error.
-        states.doubt(
+        states.mark_drifted(
             &self.name,
             failed.iter().map(|(item, _)| item.key.clone()).collect(),
         );
-        let (checked, refused) = check.before_repair(&suspects, &mut plan).await;
-        let sender = check.checker();
+        let (checked, refused) = check.check_drifted(&suspects, &mut plan).await;
+        let sender = check.apply_client();
         let results: Vec<_> =
             crate::reconcile::api::parallel::all(checked.into_iter().map(|apply| async move {
                 let item = apply.prepared().item();
@@ -196,17 +198,21 @@ impl DeploymentReconcile<'_> {
         for (item, result) in results {
             match result {
                 Ok(applied) if self.is_as_applied(item, &applied) => {
-                    let left = executor::left(&applied.seen);
-                    states.verified(&self.name, &item.key, left, now);
+                    let left = executor::applied_state(&applied.seen);
+                    states.record_verified(&self.name, &item.key, left, now);
                 }
                 Ok(applied) => {
-                    states.healed(&self.name, &item.key, executor::left(&applied.seen));
+                    states.record_restored(
+                        &self.name,
+                        &item.key,
+                        executor::applied_state(&applied.seen),
+                    );
                     self.restored.push(Restored {
                         key: item.key.clone(),
                         cause: None,
                     });
                 }
-                Err(_) => states.doubt(&self.name, [item.key.clone()].into()),
+                Err(_) => states.mark_drifted(&self.name, [item.key.clone()].into()),
             }
         }
         refused
@@ -233,10 +239,10 @@ impl DeploymentReconcile<'_> {
         for (item, result) in results {
             match result {
                 Ok(applied) if self.is_as_applied(item, &applied) => {
-                    let left = executor::left(&applied.seen);
-                    states.verified(&self.name, &item.key, left, now);
+                    let left = executor::applied_state(&applied.seen);
+                    states.record_verified(&self.name, &item.key, left, now);
                 }
-                Ok(_) | Err(_) => states.doubt(&self.name, [item.key.clone()].into()),
+                Ok(_) | Err(_) => states.mark_drifted(&self.name, [item.key.clone()].into()),
             }
         }
     }
@@ -249,10 +255,10 @@ impl DeploymentReconcile<'_> {
 
     /// Applies drifted objects again, in the order of installation. An error of one object does not
     /// stop the others.
-    async fn heal(
+    async fn apply_drifted(
         &mut self,
         request: &InstallRequest<'_>,
-        (mut install, check): (Install<'_>, &RequesterCheck<'_>),
+        (mut install, check): (Install<'_>, &DryRunCheck<'_>),
         items: &[Item],
         (asked, due): (&BTreeSet<String>, &BTreeSet<String>),
     ) -> Result<(), ReconcileError> {
@@ -262,10 +268,10 @@ impl DeploymentReconcile<'_> {
         let is_asked = |item: &&Item| asked.contains(&item.key) || due.contains(&item.key);
         let is_drifted = |item: &&Item| now_drifted.contains_key(&item.key);
         for item in items.iter().filter(is_asked).filter(is_drifted) {
-            if !ctx.states.is_told_by_fields(&self.name, &item.key)
+            if !ctx.states.shows_drift_in_fields(&self.name, &item.key)
                 && self.is_untouched(install.client, item).await
             {
-                ctx.states.settled(&self.name, &item.key);
+                ctx.states.mark_in_place(&self.name, &item.key);
                 continue;
             }
             by_phase.entry(item.phase).or_default().push(item);
@@ -293,7 +299,7 @@ impl DeploymentReconcile<'_> {
                 })
                 .collect();
             if !absent.is_empty()
-                && let Err(error) = self.before_recreate(request, &absent).await
+                && let Err(error) = self.check_before_recreate(request, &absent).await
             {
                 last_error = Some(error);
                 for item in absent {
@@ -305,13 +311,13 @@ impl DeploymentReconcile<'_> {
                 last_error = Some(not_prepared(&failed));
             }
             // Rejected objects must not get an intent in the inventory.
-            let (applies, refused) = check.before_repair(items, &mut plan).await;
+            let (applies, refused) = check.check_drifted(items, &mut plan).await;
             if let Err(error) = refused {
                 last_error = Some(error);
             }
             let targets = applies.iter().map(CheckedApply::key_and_target);
             let intents = self.record_targets(targets).await?;
-            let mut done = Done::default();
+            let mut done = ApplyResults::default();
             // The cause must be read before the watches report the own writes.
             let mut causes: BTreeMap<&str, String> = items
                 .iter()
@@ -320,7 +326,7 @@ impl DeploymentReconcile<'_> {
                 })
                 .collect();
             let before = self.revisions_of_scaled(&applies);
-            let result = install.phase(check, applies, &mut done).await;
+            let result = install.apply_round(check, applies, &mut done).await;
             let recorded = self.record_done(&done, &intents).await;
             for item in items {
                 let failure = match done.failed.get(&item.key) {
@@ -335,7 +341,8 @@ impl DeploymentReconcile<'_> {
                     }
                     None => RestoreFailure::Passing,
                 };
-                ctx.states.not_restored(&self.name, [&item.key], failure);
+                ctx.states
+                    .record_restore_failure(&self.name, [&item.key], failure);
             }
             recorded?;
             install.inventory = self.inventory.clone();
@@ -344,7 +351,7 @@ impl DeploymentReconcile<'_> {
             }
             for (key, left) in done.left {
                 let cause = causes.remove(key.as_str());
-                ctx.states.healed(&self.name, &key, left);
+                ctx.states.record_restored(&self.name, &key, left);
                 // An object whose replicas were released to an autoscaler is not restored.
                 if left.state.map(|state| state.revision) != before.get(&key).copied() {
                     self.restored.push(Restored { key, cause });
@@ -377,7 +384,7 @@ fn not_prepared(failed: &[(&Item, ApplyError)]) -> ReconcileError {
     ReconcileError::new(
         codes::install::APPLY_FAILED,
         reason::RECONCILE_FAILED,
-        error::list(messages, executor::COMPLAINTS),
+        error::joined(messages, executor::MAX_COMPLAINTS),
         RetryPolicy::Soon,
     )
 }
@@ -404,7 +411,7 @@ async fn covered(client: &Client, item: &Item) -> bool {
 
 /// Returns the keys of items that do not exist or lack an applied value. Reads each object, for
 /// cases without recorded fields.
-pub(in crate::reconcile) async fn changed(
+pub(in crate::reconcile) async fn find_changed(
     client: &Client,
     items: &[Item],
     seen: &BTreeMap<String, object::ObservedObject>,
@@ -419,7 +426,11 @@ pub(in crate::reconcile) async fn changed(
 
 /// Checks the health of each touched object, and records it. Returns true if an object must be
 /// checked again, because it could not be read or its kind was not served.
-pub(in crate::reconcile) async fn look(ctx: &Context, client: &Client, deployment: &str) -> bool {
+pub(in crate::reconcile) async fn check_health(
+    ctx: &Context,
+    client: &Client,
+    deployment: &str,
+) -> bool {
     let mut again = false;
     let touched = ctx.states.take_touched(deployment);
     let looked: Vec<_> =
@@ -433,15 +444,15 @@ pub(in crate::reconcile) async fn look(ctx: &Context, client: &Client, deploymen
             Ok(Health::Ready) => None,
             // Discovery data can be older than a CustomResourceDefinition that was established just
             // now.
-            Ok(Health::Waiting(why)) if why == KIND_GONE => {
+            Ok(Health::Waiting(why)) if why == KIND_NOT_SERVED => {
                 again = true;
-                ctx.states.touch(deployment, &key);
+                ctx.states.mark_touched(deployment, &key);
                 Some(why)
             }
             Ok(Health::Waiting(why) | Health::Failed(why)) => Some(why),
             Err(error) => {
                 again = true;
-                ctx.states.touch(deployment, &key);
+                ctx.states.mark_touched(deployment, &key);
                 Some(format!("cannot be read: {}", object::told(&error)))
             }
         };
@@ -455,7 +466,7 @@ async fn health_of(ctx: &Context, client: &Client, key: &str) -> Result<Health, 
         return Ok(Health::Ready);
     };
     let Some(kind) = ctx.apis.preferred(&group_kind).await? else {
-        return Ok(Health::Waiting(KIND_GONE.to_owned()));
+        return Ok(Health::Waiting(KIND_NOT_SERVED.to_owned()));
     };
     let mut live = object::read(client, &kind, namespace, name).await?;
     if live.is_none() && is_custom(&kind.resource.api_version) {
@@ -477,7 +488,7 @@ async fn health_of(ctx: &Context, client: &Client, key: &str) -> Result<Health, 
 
 /// Returns the observed states of `items` as applied states. `None` if an item does not exist or
 /// has no field entry.
-pub(in crate::reconcile) fn as_left(
+pub(in crate::reconcile) fn observed_as_applied(
     items: &[Item],
     seen: &BTreeMap<String, object::ObservedObject>,
 ) -> Option<std::collections::HashMap<String, crate::reconcile::drift::states::AppliedState>> {
@@ -486,7 +497,7 @@ pub(in crate::reconcile) fn as_left(
         .map(|item| {
             let seen = seen.get(&item.key)?;
             seen.state.fingerprint?;
-            Some((item.key.clone(), executor::left(seen)))
+            Some((item.key.clone(), executor::applied_state(seen)))
         })
         .collect()
 }

@@ -12,25 +12,25 @@ use kube::Client;
 use crate::cluster::{ServiceAccount, with_missing_right};
 use crate::reconcile::api::discovery::Kind;
 use crate::reconcile::content::items::Item;
-use crate::reconcile::drift::watch::Subject;
+use crate::reconcile::drift::watch::WatchKey;
 
 /// Time for which an access review is cached. Permissions can change.
-const COUNTS: Duration = Duration::from_secs(300);
+const ANSWER_TTL: Duration = Duration::from_secs(300);
 
 /// Cached access reviews: true if the ServiceAccount can list and watch the kind in all namespaces.
 #[derive(Default)]
-pub(in crate::reconcile) struct Scopes {
+pub(in crate::reconcile) struct WatchPermissions {
     answers: Mutex<HashMap<(ServiceAccount, Kind), (Instant, bool)>>,
 }
 
-impl Scopes {
+impl WatchPermissions {
     /// Returns the watches that `items` need.
     pub(in crate::reconcile) async fn subjects<'a>(
         &self,
         client: &Client,
         account: &ServiceAccount,
         items: impl IntoIterator<Item = &'a Item>,
-    ) -> Result<HashSet<Subject>, kube::Error> {
+    ) -> Result<HashSet<WatchKey>, kube::Error> {
         let mut kinds = HashMap::<&Kind, BTreeSet<Option<&str>>>::new();
         for item in items {
             kinds
@@ -38,14 +38,15 @@ impl Scopes {
                 .or_default()
                 .insert(item.id.namespace.as_deref());
         }
-        let subject = |kind: &Kind, namespace: Option<&str>| Subject {
+        let subject = |kind: &Kind, namespace: Option<&str>| WatchKey {
             account: account.clone(),
             kind: kind.clone(),
             namespace: namespace.map(str::to_owned),
         };
         let answers: Vec<_> = crate::reconcile::api::parallel::all(kinds.into_iter().map(
             |(kind, namespaces)| async move {
-                let everywhere = !kind.namespaced || self.everywhere(client, account, kind).await?;
+                let everywhere = !kind.namespaced
+                    || self.can_watch_all_namespaces(client, account, kind).await?;
                 Ok::<_, kube::Error>((kind, namespaces, everywhere))
             },
         ))
@@ -67,7 +68,7 @@ impl Scopes {
     }
 
     /// Returns true if `account` has permission to list and watch `kind` in all namespaces.
-    pub(in crate::reconcile) async fn everywhere(
+    pub(in crate::reconcile) async fn can_watch_all_namespaces(
         &self,
         client: &Client,
         account: &ServiceAccount,
@@ -79,7 +80,7 @@ impl Scopes {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .get(&key)
-            .filter(|(asked, _)| asked.elapsed() < COUNTS)
+            .filter(|(asked, _)| asked.elapsed() < ANSWER_TTL)
             .map(|(_, answer)| *answer);
         if let Some(answer) = known {
             return Ok(answer);

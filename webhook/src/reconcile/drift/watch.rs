@@ -20,11 +20,11 @@ use crate::reconcile::api::object::{self, ObservedObject};
 use crate::reconcile::drift::states::{InstalledStates, Observation};
 
 /// Time limit for the first list of a watch. Afterwards the installation fails.
-const FIRST_LIST: Duration = Duration::from_secs(30);
+const FIRST_LIST_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The scope of one watch.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(in crate::reconcile) struct Subject {
+pub(in crate::reconcile) struct WatchKey {
     pub(in crate::reconcile) account: ServiceAccount,
     pub(in crate::reconcile) kind: Kind,
     /// `None` means all namespaces.
@@ -33,11 +33,11 @@ pub(in crate::reconcile) struct Subject {
 
 /// Consecutive failures after which a watch that has worked counts as failed. Single failures are
 /// normal.
-const BLIND: u32 = 3;
+const FAILURE_THRESHOLD: u32 = 3;
 
 /// The state of a watch.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Progress {
+enum WatchProgress {
     Listing,
     Synced,
     /// The watch reports no events: before the first list, or after several consecutive failures.
@@ -46,12 +46,12 @@ enum Progress {
 
 /// The objects that a watch reports, by object id as text. Contains only objects that an inventory
 /// records.
-type Table = Arc<Mutex<HashMap<String, ObservedObject>>>;
+type ObservedTable = Arc<Mutex<HashMap<String, ObservedObject>>>;
 
 struct Watch {
     users: Arc<Mutex<HashSet<String>>>,
-    table: Table,
-    progress: watch::Receiver<Progress>,
+    table: ObservedTable,
+    progress: watch::Receiver<WatchProgress>,
     task: AbortHandle,
 }
 
@@ -64,7 +64,7 @@ impl Drop for Watch {
 /// All watches of the process.
 pub(in crate::reconcile) struct Watches {
     states: Arc<InstalledStates>,
-    open: Mutex<HashMap<Subject, Watch>>,
+    open: Mutex<HashMap<WatchKey, Watch>>,
 }
 
 /// A watch that could not be opened.
@@ -90,7 +90,7 @@ impl Watches {
     pub(in crate::reconcile) async fn keep(
         &self,
         deployment: &str,
-        wanted: &HashSet<Subject>,
+        wanted: &HashSet<WatchKey>,
         only: bool,
         client: &Client,
     ) -> Result<(), WatchError> {
@@ -118,17 +118,17 @@ impl Watches {
         }
         for (subject, mut progress) in waiting {
             let reached = tokio::time::timeout(
-                FIRST_LIST,
-                progress.wait_for(|progress| *progress != Progress::Listing),
+                FIRST_LIST_TIMEOUT,
+                progress.wait_for(|progress| *progress != WatchProgress::Listing),
             )
             .await;
             let why = match reached {
                 Ok(Ok(progress)) => match &*progress {
-                    Progress::Failed(why) => why.clone(),
+                    WatchProgress::Failed(why) => why.clone(),
                     _ => continue,
                 },
                 Ok(Err(_)) => "the watch ended".to_owned(),
-                Err(_) => format!("no answer within {} s", FIRST_LIST.as_secs()),
+                Err(_) => format!("no answer within {} s", FIRST_LIST_TIMEOUT.as_secs()),
             };
             self.close(&subject);
             return Err(WatchError {
@@ -146,7 +146,7 @@ impl Watches {
     }
 
     /// Ends all watches of `deployment`.
-    pub(in crate::reconcile) fn leave(&self, deployment: &str) {
+    pub(in crate::reconcile) fn remove_user(&self, deployment: &str) {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         open.retain(|_, watch| {
             let mut users = watch.users.lock().unwrap_or_else(PoisonError::into_inner);
@@ -156,7 +156,7 @@ impl Watches {
     }
 
     /// Returns why drift of `deployment` can be missed now, if one of its watches fails.
-    pub(in crate::reconcile) fn blind(&self, deployment: &str) -> Option<String> {
+    pub(in crate::reconcile) fn watch_failure(&self, deployment: &str) -> Option<String> {
         let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         open.iter().find_map(|(subject, watch)| {
             let used = watch
@@ -165,7 +165,7 @@ impl Watches {
                 .unwrap_or_else(PoisonError::into_inner)
                 .contains(deployment);
             match &*watch.progress.borrow() {
-                Progress::Failed(why) if used => Some(format!(
+                WatchProgress::Failed(why) if used => Some(format!(
                     "cannot watch {} as {}: {why}",
                     subject.kind.resource.plural,
                     subject.account.user_name()
@@ -176,7 +176,7 @@ impl Watches {
     }
 
     /// Returns the objects of `deployment` that its watches report, with the recorded uids only.
-    pub(in crate::reconcile) fn seen_of(
+    pub(in crate::reconcile) fn observed_objects(
         &self,
         deployment: &str,
     ) -> BTreeMap<String, ObservedObject> {
@@ -201,17 +201,17 @@ impl Watches {
         all
     }
 
-    fn close(&self, subject: &Subject) {
+    fn close(&self, subject: &WatchKey) {
         self.open
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .remove(subject);
     }
 
-    fn start(&self, subject: &Subject, client: &Client) -> Watch {
+    fn start(&self, subject: &WatchKey, client: &Client) -> Watch {
         let users = Arc::<Mutex<HashSet<String>>>::default();
-        let table = Table::default();
-        let (told, progress) = watch::channel(Progress::Listing);
+        let table = ObservedTable::default();
+        let (told, progress) = watch::channel(WatchProgress::Listing);
         let task = tokio::spawn(follow(
             subject.clone(),
             client.clone(),
@@ -231,12 +231,12 @@ impl Watches {
 }
 
 async fn follow(
-    subject: Subject,
+    subject: WatchKey,
     client: Client,
     users: Arc<Mutex<HashSet<String>>>,
-    table: Table,
+    table: ObservedTable,
     states: Arc<InstalledStates>,
-    told: watch::Sender<Progress>,
+    told: watch::Sender<WatchProgress>,
 ) {
     let api = object::api::<PartialObjectMeta<DynamicObject>>(
         &client,
@@ -246,7 +246,7 @@ async fn follow(
     let api = match api {
         Ok(api) => api,
         Err(error) => {
-            told.send_replace(Progress::Failed(crate::chain(&error)));
+            told.send_replace(WatchProgress::Failed(crate::chain(&error)));
             return;
         }
     };
@@ -282,7 +282,7 @@ async fn follow(
             Ok(Event::InitApply(object)) => {
                 let (key, seen) = entry(&subject.kind, &object);
                 if states.is_recorded(&key) {
-                    states.job_ends.saw(&key, &object.metadata);
+                    states.job_ends.record(&key, &object.metadata);
                     listing.insert(key, seen);
                 }
                 continue;
@@ -293,7 +293,10 @@ async fn follow(
                     .lock()
                     .unwrap_or_else(PoisonError::into_inner)
                     .clone_from(&listed);
-                if matches!(told.send_replace(Progress::Synced), Progress::Failed(_)) {
+                if matches!(
+                    told.send_replace(WatchProgress::Synced),
+                    WatchProgress::Failed(_)
+                ) {
                     states.look_again(&users());
                 }
                 states.listed(
@@ -306,13 +309,13 @@ async fn follow(
             Ok(Event::Apply(object)) => {
                 let (key, seen) = entry(&subject.kind, &object);
                 if states.is_recorded(&key) {
-                    states.job_ends.saw(&key, &object.metadata);
+                    states.job_ends.record(&key, &object.metadata);
                     table
                         .lock()
                         .unwrap_or_else(PoisonError::into_inner)
                         .insert(key.clone(), seen.clone());
                     states.changed(
-                        &states.recorders(&users(), &key),
+                        &states.recording_deployments(&users(), &key),
                         &key,
                         &Observation::Present(seen),
                     );
@@ -320,13 +323,13 @@ async fn follow(
             }
             Ok(Event::Delete(object)) => {
                 let (key, seen) = entry(&subject.kind, &object);
-                states.job_ends.saw(&key, &object.metadata);
+                states.job_ends.record(&key, &object.metadata);
                 table
                     .lock()
                     .unwrap_or_else(PoisonError::into_inner)
                     .remove(&key);
                 let told = Observation::Gone(seen.version);
-                states.changed(&states.recorders(&users(), &key), &key, &told);
+                states.changed(&states.recording_deployments(&users(), &key), &key, &told);
             }
             Err(error) => {
                 failures += 1;
@@ -338,15 +341,15 @@ async fn follow(
                 // once.
                 let mut has_worked = false;
                 told.send_if_modified(|progress| {
-                    has_worked = *progress == Progress::Synced;
+                    has_worked = *progress == WatchProgress::Synced;
                     let tell = match progress {
-                        Progress::Listing => true,
-                        Progress::Synced => failures >= BLIND,
-                        Progress::Failed(_) => false,
+                        WatchProgress::Listing => true,
+                        WatchProgress::Synced => failures >= FAILURE_THRESHOLD,
+                        WatchProgress::Failed(_) => false,
                     };
                     has_worked &= tell;
                     if tell {
-                        *progress = Progress::Failed(why);
+                        *progress = WatchProgress::Failed(why);
                     }
                     tell
                 });

@@ -11,15 +11,15 @@ use bundle_core::plan::phases::Phase;
 use crate::cluster::with_missing_right;
 use crate::reconcile::api::object::{self, ObservedObject};
 use crate::reconcile::content::items::Item;
-use crate::reconcile::deployment::controller::DeploymentReconcile;
-use crate::reconcile::deployment::steps::InstallRequest;
+use crate::reconcile::deployment::state::DeploymentReconcile;
+use crate::reconcile::deployment::state::InstallRequest;
 use crate::reconcile::error::{self, ReconcileError, RetryPolicy};
 use crate::reconcile::install::apply::{ApplyPlan, Preparer, Target, Targets};
-use crate::reconcile::install::executor::{COMPLAINTS, Install};
-use crate::reconcile::rights::requester_check::RequesterCheck;
+use crate::reconcile::install::executor::{Install, MAX_COMPLAINTS};
+use crate::reconcile::rights::dry_runs::check::DryRunCheck;
 
 /// Maximum number of existing objects in a message.
-const NAMED: usize = 3;
+const MAX_NAMED: usize = 3;
 
 impl DeploymentReconcile<'_> {
     /// Returns the inputs for preparing applies.
@@ -29,7 +29,7 @@ impl DeploymentReconcile<'_> {
             ignore: self.spec.drift_ignore.clone(),
             inventory: self.inventory.clone(),
             adopt: self.spec.adopt,
-            scalers: self.scalers.clone(),
+            scaled_objects: self.scaled_objects.clone(),
         }
     }
 
@@ -39,10 +39,10 @@ impl DeploymentReconcile<'_> {
         &self,
         request: &InstallRequest<'_>,
         items: &'i [Item],
-        check: &RequesterCheck<'_>,
+        check: &DryRunCheck<'_>,
     ) -> Result<ApplyPlan<'i>, ReconcileError> {
         let install = self.install(request, request.reason);
-        let seen = self.ctx.watches.seen_of(&self.name);
+        let seen = self.ctx.watches.observed_objects(&self.name);
         let all: Vec<&Item> = items.iter().collect();
         let targets = install.targets(&all, &seen).await?;
         let (plan, failed) = ApplyPlan::prepare(check.preparer(), &all, &targets).await;
@@ -75,11 +75,11 @@ impl Collisions<'_> {
             ref more => parts.push(format!(
                 "{} objects exist and no bundle manages them: {}",
                 more.len(),
-                some_of(more, NAMED)
+                some_of(more, MAX_NAMED)
             )),
         }
         if !self.replaced.is_empty() {
-            let list = some_of(&self.replaced, NAMED);
+            let list = some_of(&self.replaced, MAX_NAMED);
             parts.push(format!(
                 "objects of this deployment were deleted and created again by another actor: {list}"
             ));
@@ -111,7 +111,7 @@ impl Install<'_> {
             .copied()
             .filter(|item| !seen.contains_key(&item.key))
             .partition(|item| item.phase == Phase::Namespaces);
-        let found = self.look_at(namespaces.iter().copied()).await?;
+        let found = self.observe(namespaces.iter().copied()).await?;
         // A missing namespace contains no objects.
         let empty: HashSet<&str> = namespaces
             .iter()
@@ -120,7 +120,7 @@ impl Install<'_> {
             .collect();
         let mut exist = found;
         exist.extend(
-            self.look_at(others.into_iter().filter(|item| {
+            self.observe(others.into_iter().filter(|item| {
                 item.id
                     .namespace
                     .as_deref()
@@ -140,7 +140,7 @@ impl Install<'_> {
             }
             foreign.insert(key.clone(), seen.uid.clone());
         }
-        self.may_adopt(&foreign, &replaced).await?;
+        self.check_adoption(&foreign, &replaced).await?;
         Ok(items
             .iter()
             .map(|item| {
@@ -153,7 +153,7 @@ impl Install<'_> {
 
     /// Checks that unrecorded objects can be adopted: never those that another inventory records,
     /// and others only if the spec requests it.
-    async fn may_adopt(
+    async fn check_adoption(
         &self,
         foreign: &BTreeMap<String, String>,
         replaced: &HashSet<&str>,
@@ -187,7 +187,7 @@ impl Install<'_> {
             (true, None) => return Ok(()),
             (true, Some(message)) => (codes::install::COLLISION, message),
             (false, of_nobody) => {
-                let parts = [Some(error::list(of_others, COMPLAINTS)), of_nobody];
+                let parts = [Some(error::joined(of_others, MAX_COMPLAINTS)), of_nobody];
                 let parts: Vec<String> = parts.into_iter().flatten().collect();
                 (codes::install::OWNED_BY_OTHER, parts.join("; "))
             }
@@ -201,7 +201,7 @@ impl Install<'_> {
     }
 
     /// Returns those of `items` that exist, by key.
-    pub(in crate::reconcile) async fn look_at(
+    pub(in crate::reconcile) async fn observe(
         &self,
         items: impl Iterator<Item = &Item> + Send,
     ) -> Result<BTreeMap<String, ObservedObject>, ReconcileError> {

@@ -1,4 +1,4 @@
-//! Sends checked applies round by round. `rights` and `deployment::approve` check the permissions
+//! Sends checked applies round by round. `rights` and `deployment::checks` check the permissions
 //! before, and `install::collisions` decides which objects are applied.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -12,17 +12,17 @@ use kube::Client;
 use crate::cluster::ServiceAccount;
 use crate::reconcile::api::object::{self, ObservedObject};
 use crate::reconcile::content::items::Item;
-use crate::reconcile::deployment::inventory::Inventories;
+use crate::reconcile::deployment::inventory::store::Inventories;
 use crate::reconcile::drift::states::AppliedState;
 use crate::reconcile::error::{self, ReconcileError, RetryPolicy};
 use crate::reconcile::install::apply::{
-    Applied, ApplyChecker, ApplyError, CheckedApply, NotAllowed,
+    Applied, ApplyClient, ApplyError, ApplyRejection, CheckedApply,
 };
-use crate::reconcile::rights::dry_run_complaints::DryRunComplaints;
-use crate::reconcile::rights::requester_check::RequesterCheck;
+use crate::reconcile::rights::dry_runs::check::DryRunCheck;
+use crate::reconcile::rights::dry_runs::failures::DryRunFailures;
 
 /// Maximum number of complaints in a message.
-pub(in crate::reconcile) const COMPLAINTS: usize = 20;
+pub(in crate::reconcile) const MAX_COMPLAINTS: usize = 20;
 
 /// Prefix of messages about objects that the API server cannot store.
 pub(in crate::reconcile) const CANNOT_STORE: &str = "the API server cannot store: ";
@@ -49,7 +49,7 @@ pub(in crate::reconcile) struct Install<'a> {
 
 /// The results of the applies so far.
 #[derive(Default)]
-pub(in crate::reconcile) struct Done {
+pub(in crate::reconcile) struct ApplyResults {
     pub(in crate::reconcile) left: HashMap<String, AppliedState>,
     /// The uid of each object in the response of the API server.
     pub(in crate::reconcile) uids: BTreeMap<String, String>,
@@ -63,17 +63,17 @@ pub(in crate::reconcile) struct Done {
 impl Install<'_> {
     /// Sends the checked applies of one round, then waits until Namespaces and
     /// CustomResourceDefinitions among them are established.
-    pub(in crate::reconcile) async fn phase<'i>(
+    pub(in crate::reconcile) async fn apply_round<'i>(
         &self,
-        check: &RequesterCheck<'_>,
+        check: &DryRunCheck<'_>,
         applies: Vec<CheckedApply<'i>>,
-        done: &mut Done,
+        done: &mut ApplyResults,
     ) -> Result<(), ReconcileError> {
         let items: Vec<&'i Item> = applies
             .iter()
             .map(|apply| apply.prepared().item())
             .collect();
-        self.apply(check.checker(), applies, done)
+        self.apply(check.apply_client(), applies, done)
             .await
             .map_err(|failed| failed.into_error(self.reason, check))?;
         if items.first().is_some_and(|item| item.phase.gates()) {
@@ -84,14 +84,14 @@ impl Install<'_> {
 
     async fn apply(
         &self,
-        checker: &ApplyChecker<'_>,
+        apply_client: &ApplyClient<'_>,
         applies: Vec<CheckedApply<'_>>,
-        done: &mut Done,
+        done: &mut ApplyResults,
     ) -> Result<(), FailedApplies> {
         let outcomes: Vec<_> =
             crate::reconcile::api::parallel::all(applies.into_iter().map(|apply| async move {
                 let item = apply.prepared().item();
-                (item, checker.apply(self.client, apply).await)
+                (item, apply_client.apply(self.client, apply).await)
             }))
             .await;
         let mut failed = FailedApplies::default();
@@ -99,7 +99,7 @@ impl Install<'_> {
             match outcome.result {
                 Ok(Applied { seen, warnings, .. }) => {
                     done.warnings.extend(warnings);
-                    done.left.insert(item.key.clone(), left(&seen));
+                    done.left.insert(item.key.clone(), applied_state(&seen));
                     done.uids.insert(item.key.clone(), seen.uid);
                 }
                 Err(error) => {
@@ -136,7 +136,7 @@ impl Install<'_> {
         Err(ReconcileError::new(
             code,
             self.reason,
-            error::list(failed, COMPLAINTS),
+            error::joined(failed, MAX_COMPLAINTS),
             retry,
         ))
     }
@@ -149,7 +149,7 @@ struct FailedApplies {
     /// The objects that the API server cannot store.
     invalid: Vec<String>,
     not_passing: bool,
-    not_allowed: DryRunComplaints,
+    not_allowed: DryRunFailures,
 }
 
 impl FailedApplies {
@@ -164,7 +164,7 @@ impl FailedApplies {
             return RestoreFailure::Invalid;
         }
         match error {
-            ApplyError::NotAllowed(refusal) if refusal != NotAllowed::Moved => {
+            ApplyError::NotAllowed(refusal) if refusal != ApplyRejection::Moved => {
                 self.not_allowed.add(item, refusal);
             }
             error => self
@@ -184,7 +184,7 @@ impl FailedApplies {
 
     /// Returns the error of the failed applies. Missing permissions of the requesters have
     /// priority.
-    fn into_error(self, reason: &'static str, check: &RequesterCheck<'_>) -> ReconcileError {
+    fn into_error(self, reason: &'static str, check: &DryRunCheck<'_>) -> ReconcileError {
         if let Err(error) = check.result(self.not_allowed) {
             return error;
         }
@@ -194,7 +194,7 @@ impl FailedApplies {
             true => (codes::install::APPLY_FAILED, RetryPolicy::Slowly),
             false => (codes::install::APPLY_FAILED, RetryPolicy::Soon),
         };
-        let mut message = error::list(self.messages, COMPLAINTS);
+        let mut message = error::joined(self.messages, MAX_COMPLAINTS);
         if code == codes::install::INVALID_OBJECT {
             message = format!("{CANNOT_STORE}{message}");
         }
@@ -206,7 +206,7 @@ impl FailedApplies {
 }
 
 /// Returns the observed state of an object, to compare later observations with.
-pub(in crate::reconcile) fn left(seen: &ObservedObject) -> AppliedState {
+pub(in crate::reconcile) fn applied_state(seen: &ObservedObject) -> AppliedState {
     AppliedState {
         state: Some(seen.state),
         version: seen.version,

@@ -10,19 +10,20 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use crate::reconcile::api::object;
 use crate::reconcile::content::items::Item;
-use crate::reconcile::deployment::controller::DeploymentReconcile;
-use crate::reconcile::deployment::steps::InstallRequest;
+use crate::reconcile::deployment::state::DeploymentReconcile;
+use crate::reconcile::deployment::state::InstallRequest;
 use crate::reconcile::error::ReconcileError;
 use crate::reconcile::status::condition_set;
 
 /// Reason why an expired Job is unhealthy.
-const FAILED: &str = "the Job failed, and its TTL has deleted it; it runs again with other content";
+const EXPIRED_JOB_FAILED: &str =
+    "the Job failed, and its TTL has deleted it; it runs again with other content";
 /// Maximum number of Jobs in memory.
-const MOST: usize = 10_000;
+const MAX_JOBS: usize = 10_000;
 
 /// The last observed state of a Job.
 #[derive(Debug, Clone, Copy)]
-struct SeenJob {
+struct ObservedJob {
     end: JobEnd,
     /// True if the Job had finished with a failure.
     has_failed: bool,
@@ -30,30 +31,30 @@ struct SeenJob {
 
 /// States of Jobs, by uid.
 #[derive(Default)]
-pub(in crate::reconcile) struct JobEnds(Mutex<HashMap<String, SeenJob>>);
+pub(in crate::reconcile) struct JobEnds(Mutex<HashMap<String, ObservedJob>>);
 
 impl JobEnds {
     /// Records the state of the object `key` if it is a Job.
-    pub(in crate::reconcile) fn saw(&self, key: &str, metadata: &ObjectMeta) {
+    pub(in crate::reconcile) fn record(&self, key: &str, metadata: &ObjectMeta) {
         let Some(uid) = metadata.uid.clone().filter(|_| jobs::is_job_key(key)) else {
             return;
         };
-        let seen = SeenJob {
+        let seen = ObservedJob {
             end: jobs::end_of(object::entries(metadata)),
             has_failed: jobs::has_failed(object::entries(metadata)),
         };
         let mut ends = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         // Entries of deleted Jobs are never removed one by one.
-        if ends.len() >= MOST {
+        if ends.len() >= MAX_JOBS {
             ends.clear();
         }
         ends.insert(uid, seen);
     }
 
     /// Returns the last state of the Job with this uid. An end that was not observed is unknown.
-    fn last(&self, uid: &str) -> SeenJob {
+    fn last(&self, uid: &str) -> ObservedJob {
         let ends = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        ends.get(uid).copied().unwrap_or(SeenJob {
+        ends.get(uid).copied().unwrap_or(ObservedJob {
             end: JobEnd::Unseen,
             has_failed: false,
         })
@@ -138,9 +139,9 @@ impl DeploymentReconcile<'_> {
                 continue;
             }
             let last = ctx.states.job_ends.last(uid);
-            if ctx.watches.seen_of(&name).contains_key(&item.key) {
+            if ctx.watches.observed_objects(&name).contains_key(&item.key) {
                 // The watch has not reported the deletion yet. Its event starts another reconcile.
-                ctx.states.settled(&name, &item.key);
+                ctx.states.mark_in_place(&name, &item.key);
             } else if jobs::has_expired(ttl, last.end, now) {
                 let failed = last.has_failed;
                 tracing::info!(
@@ -172,7 +173,7 @@ impl DeploymentReconcile<'_> {
         };
         let failed = self.inventory.job_runs.failed(&installed.digest);
         failed
-            .map(|key| (key.to_owned(), FAILED.to_owned()))
+            .map(|key| (key.to_owned(), EXPIRED_JOB_FAILED.to_owned()))
             .collect()
     }
 }
@@ -200,8 +201,8 @@ mod tests {
             }]),
             ..ObjectMeta::default()
         };
-        jobs.saw("Job.batch/x/one", &metadata("one"));
-        jobs.saw("ConfigMap/x/two", &metadata("two"));
+        jobs.record("Job.batch/x/one", &metadata("one"));
+        jobs.record("ConfigMap/x/two", &metadata("two"));
         let one = jobs.last("one");
         assert_eq!(one.end, JobEnd::Finished(1_795_348_800));
         assert!(!one.has_failed);

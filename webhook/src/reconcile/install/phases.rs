@@ -11,14 +11,14 @@ use bundle_core::review::Class;
 use kube::api::DynamicObject;
 
 use crate::reconcile::content::items::Item;
-use crate::reconcile::context::ClassFound;
-use crate::reconcile::deployment::controller::DeploymentReconcile;
-use crate::reconcile::deployment::record::Intents;
-use crate::reconcile::deployment::steps::InstallRequest;
+use crate::reconcile::context::ClassLookup;
+use crate::reconcile::deployment::inventory::record::Intents;
+use crate::reconcile::deployment::state::DeploymentReconcile;
+use crate::reconcile::deployment::state::InstallRequest;
 use crate::reconcile::drift::keep;
 use crate::reconcile::drift::states::AppliedState;
 use crate::reconcile::error::{ReconcileError, RetryPolicy};
-use crate::reconcile::install::executor::Done;
+use crate::reconcile::install::executor::ApplyResults;
 use crate::reconcile::rights::authorized::AuthorizedInstall;
 
 impl<'a> DeploymentReconcile<'a> {
@@ -34,14 +34,14 @@ impl<'a> DeploymentReconcile<'a> {
         let all: Vec<&Item> = items.iter().collect();
         self.check_namespaces(request, &all, (ObjectAction::Install, &asked.namespaces))
             .await?;
-        self.before_record(&all, &asked.namespaces).await?;
+        self.check_before_record(&all, &asked.namespaces).await?;
         // The records precede all applies, so that a crash loses no object.
         self.record_namespaces(request, items, asked.namespaces.clone())
             .await?;
         let mut intents = vec![self.record_targets(asked.plan.targets()).await?];
         self.write_applyset().await?;
-        self.ctx.states.begin(&self.name);
-        let mut done = Done::default();
+        self.ctx.states.begin_apply(&self.name);
+        let mut done = ApplyResults::default();
         let work = (&mut done, &mut intents);
         let applied = self
             .apply_phases(request, items, (watched, first), &mut asked, work)
@@ -57,8 +57,8 @@ impl<'a> DeploymentReconcile<'a> {
             self.show_applied(request.generated, items, &done);
             let key = self.content_key(request);
             let states = &self.ctx.states;
-            let seen = self.ctx.watches.seen_of(&self.name);
-            states.interrupt(&self.name, &key, done.left, &done.uncertain, &seen);
+            let seen = self.ctx.watches.observed_objects(&self.name);
+            states.record_interrupted(&self.name, &key, done.left, &done.uncertain, &seen);
             return Err(error);
         }
         self.warnings.extend(done.warnings);
@@ -71,7 +71,7 @@ impl<'a> DeploymentReconcile<'a> {
         items: &'i [Item],
         (watched, first): (bool, bool),
         asked: &mut AuthorizedInstall<'a, 'i>,
-        (done, intents): (&mut Done, &mut Vec<Intents>),
+        (done, intents): (&mut ApplyResults, &mut Vec<Intents>),
     ) -> Result<(), ReconcileError> {
         let install = self.install(request, request.reason);
         let mut is_watched = watched;
@@ -110,18 +110,19 @@ impl<'a> DeploymentReconcile<'a> {
                                 .filter(|key| asked.replacements.contains(key))
                                 .cloned(),
                         );
-                        intents.extend(self.replace_phase(request, asked, &now).await?);
+                        intents.extend(self.delete_replaced_objects(request, asked, &now).await?);
                     }
                     RoundStep::Try => {
-                        let tried = asked.check.before_phase(&now, &mut asked.plan).await?;
+                        let tried = asked.check.check_round(&now, &mut asked.plan).await?;
                         applies = Some(tried);
                     }
                     RoundStep::CheckNamespaces => {
-                        self.before_applies(&now, &mut asked.namespaces).await?;
+                        self.check_before_applies(&now, &mut asked.namespaces)
+                            .await?;
                     }
                     RoundStep::Apply => {
                         let applies = applies.take().unwrap_or_default();
-                        let outcome = install.phase(&asked.check, applies, done).await;
+                        let outcome = install.apply_round(&asked.check, applies, done).await;
                         self.record_applied(done).await?;
                         outcome?;
                     }
@@ -161,7 +162,7 @@ impl<'a> DeploymentReconcile<'a> {
         let now = now.map_err(failed)?;
         let class = self.ctx.class(&self.class.name).await.map_err(failed)?;
         let class = match &class {
-            ClassFound::Ours(class) => Some(&**class),
+            ClassLookup::Managed(class) => Some(&**class),
             _ => None,
         };
         let begun = basis(self.object, Some(self.class));
@@ -169,7 +170,7 @@ impl<'a> DeploymentReconcile<'a> {
         let policies = self.applied_policies.as_ref();
         let message = if !begun.still_holds(now.as_ref()) {
             "spec or class changed during the installation: it is restarted with the new values"
-        } else if policies.is_some_and(|policies| !policies.still_hold(self.ctx)) {
+        } else if policies.is_some_and(|policies| !policies.are_current(self.ctx)) {
             "a SignaturePolicy for the content changed during the installation: the content is verified again"
         } else {
             return Ok(());

@@ -11,10 +11,10 @@ use kube::api::DynamicObject;
 use crate::reconcile::api::object;
 use crate::reconcile::content::items::Item;
 use crate::reconcile::error::{self, ReconcileError, RetryPolicy};
-use crate::reconcile::install::executor::{COMPLAINTS, Install};
+use crate::reconcile::install::executor::{Install, MAX_COMPLAINTS};
 
 /// Time limit until Namespaces and CustomResourceDefinitions are ready.
-const GATE: Duration = Duration::from_secs(30);
+const READY_WAIT_LIMIT: Duration = Duration::from_secs(30);
 
 impl Install<'_> {
     /// Waits until all of `items` are ready. Fails after 30 s.
@@ -22,7 +22,7 @@ impl Install<'_> {
         &self,
         items: &[&Item],
     ) -> Result<(), ReconcileError> {
-        let end = Instant::now() + GATE;
+        let end = Instant::now() + READY_WAIT_LIMIT;
         let mut waiting: Vec<&Item> = items.to_vec();
         let mut pauses = Pauses::new(Duration::from_millis(20), Duration::from_millis(500));
         loop {
@@ -55,7 +55,7 @@ impl Install<'_> {
                 return Err(ReconcileError::new(
                     codes::install::NOT_READY,
                     self.reason,
-                    error::list(not_ready, COMPLAINTS),
+                    error::joined(not_ready, MAX_COMPLAINTS),
                     RetryPolicy::Soon,
                 ));
             }

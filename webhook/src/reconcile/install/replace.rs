@@ -20,23 +20,23 @@ use rand::Rng as _;
 
 use crate::reconcile::api::object;
 use crate::reconcile::content::items::Item;
-use crate::reconcile::deployment::controller::DeploymentReconcile;
-use crate::reconcile::deployment::record::Intents;
-use crate::reconcile::deployment::steps::InstallRequest;
+use crate::reconcile::deployment::inventory::record::Intents;
+use crate::reconcile::deployment::state::DeploymentReconcile;
+use crate::reconcile::deployment::state::InstallRequest;
 use crate::reconcile::error::{self, ReconcileError, RetryPolicy};
-use crate::reconcile::install::apply::{ApplyError, ApplyPlan, NotAllowed, Target, Targets};
-use crate::reconcile::install::executor::COMPLAINTS;
+use crate::reconcile::install::apply::{ApplyError, ApplyPlan, ApplyRejection, Target, Targets};
+use crate::reconcile::install::executor::MAX_COMPLAINTS;
 use crate::reconcile::removal::remove::{Present, PresentObject};
 use crate::reconcile::rights::authorized::AuthorizedInstall;
-use crate::reconcile::rights::dry_run_complaints::DryRunComplaints;
-use crate::reconcile::rights::requester_check::RequesterCheck;
+use crate::reconcile::rights::dry_runs::check::DryRunCheck;
+use crate::reconcile::rights::dry_runs::failures::DryRunFailures;
 
 /// Time limit for the deletion of an object. Finalizers can delay it.
-const GONE: Duration = Duration::from_secs(1);
+const DELETION_WAIT_LIMIT: Duration = Duration::from_secs(1);
 /// Maximum number of attempts to delete an object that keeps changing.
-const TRIES: u32 = 5;
+const MAX_DELETE_ATTEMPTS: u32 = 5;
 /// Maximum number of characters of the original name in the name of a trial object.
-const NAME: usize = 40;
+const MAX_TRIAL_PREFIX: usize = 40;
 
 /// The uids of the objects that are deleted and created again, by key.
 #[derive(Debug, Default)]
@@ -57,7 +57,7 @@ impl DeploymentReconcile<'_> {
         &self,
         request: &InstallRequest<'_>,
         items: &'i [Item],
-        check: &RequesterCheck<'_>,
+        check: &DryRunCheck<'_>,
         plan: &mut ApplyPlan<'i>,
     ) -> Result<Replacements, ReconcileError> {
         let preparer = check.preparer();
@@ -92,9 +92,9 @@ impl DeploymentReconcile<'_> {
         }
         // Only running Jobs are kept here, and they end without any action.
         if !kept.is_empty() {
-            return Err(held(request, kept));
+            return Err(replacement_held(request, kept));
         }
-        self.may_replace(request, check, &replaced).await?;
+        self.check_replacement(request, check, &replaced).await?;
         let mut replacements = Replacements::default();
         for (item, uid) in replaced {
             plan.take_waiting(item);
@@ -132,10 +132,10 @@ impl DeploymentReconcile<'_> {
 
     /// Fails if a requester has no permission to delete one of the objects, or if it could not be
     /// created again.
-    async fn may_replace(
+    async fn check_replacement(
         &self,
         request: &InstallRequest<'_>,
-        check: &RequesterCheck<'_>,
+        check: &DryRunCheck<'_>,
         replaced: &[(&Item, String)],
     ) -> Result<(), ReconcileError> {
         let present: Vec<Present> = replaced
@@ -158,7 +158,7 @@ impl DeploymentReconcile<'_> {
             return Err(ReconcileError::new(
                 codes::install::REQUESTER_REFUSED,
                 request.reason,
-                error::list(refused.collect(), COMPLAINTS),
+                error::joined(refused.collect(), MAX_COMPLAINTS),
                 RetryPolicy::Slowly,
             ));
         }
@@ -168,7 +168,7 @@ impl DeploymentReconcile<'_> {
                 .map(|(item, _)| async move { (*item, try_creation(check, item).await) }),
         )
         .await;
-        let (mut complaints, mut failed) = (DryRunComplaints::default(), Vec::new());
+        let (mut complaints, mut failed) = (DryRunFailures::default(), Vec::new());
         for (item, trial) in trials {
             match trial {
                 Ok(()) => {}
@@ -186,7 +186,7 @@ impl DeploymentReconcile<'_> {
         Err(ReconcileError::new(
             codes::install::APPLY_FAILED,
             request.reason,
-            error::list(failed, COMPLAINTS),
+            error::joined(failed, MAX_COMPLAINTS),
             RetryPolicy::Slowly,
         ))
     }
@@ -194,7 +194,7 @@ impl DeploymentReconcile<'_> {
     /// Deletes those of `items` that are replaced, and adds their creation to the plan. Returns the
     /// recorded intents. Waits only briefly: if finalizers hold an object, the next reconcile
     /// repeats all checks.
-    pub(in crate::reconcile) async fn replace_phase<'i>(
+    pub(in crate::reconcile) async fn delete_replaced_objects<'i>(
         &mut self,
         request: &InstallRequest<'_>,
         asked: &mut AuthorizedInstall<'_, 'i>,
@@ -243,13 +243,13 @@ impl DeploymentReconcile<'_> {
                 Some((Replacement::Replace, version)) => version,
                 Some((Replacement::Keep(reason), _)) => {
                     let kept = format!("{}: {}", item.key, reason.next_step());
-                    return Err(held(request, vec![kept]));
+                    return Err(replacement_held(request, vec![kept]));
                 }
             };
             tries += 1;
             match delete(request.client, item, uid, &version).await {
                 Ok(()) => break,
-                Err(error) if object::is_conflict(&error) && tries < TRIES => {}
+                Err(error) if object::is_conflict(&error) && tries < MAX_DELETE_ATTEMPTS => {}
                 Err(error) => return Err(failed(request, item, &error)),
             }
         }
@@ -268,7 +268,7 @@ impl DeploymentReconcile<'_> {
         request: &InstallRequest<'_>,
         replaced: &[(&Item, &String)],
     ) -> Result<(), ReconcileError> {
-        let end = Instant::now() + GONE;
+        let end = Instant::now() + DELETION_WAIT_LIMIT;
         let mut pauses = Pauses::new(Duration::from_millis(20), Duration::from_millis(200));
         let mut left = replaced.to_vec();
         loop {
@@ -289,18 +289,18 @@ impl DeploymentReconcile<'_> {
             if Instant::now() > end {
                 let why = "it was deleted for its replacement, and finalizers hold it";
                 let left = left.iter().map(|(item, _)| format!("{}: {why}", item.key));
-                return Err(held(request, left.collect()));
+                return Err(replacement_held(request, left.collect()));
             }
             tokio::time::sleep(pauses.next_pause()).await;
         }
     }
 }
 
-fn held(request: &InstallRequest<'_>, messages: Vec<String>) -> ReconcileError {
+fn replacement_held(request: &InstallRequest<'_>, messages: Vec<String>) -> ReconcileError {
     ReconcileError::new(
         codes::install::REPLACEMENT_HELD,
         request.reason,
-        error::list(messages, COMPLAINTS),
+        error::joined(messages, MAX_COMPLAINTS),
         RetryPolicy::Soon,
     )
 }
@@ -317,7 +317,7 @@ fn failed(request: &InstallRequest<'_>, item: &Item, error: &kube::Error) -> Rec
 
 /// Checks the creation by dry runs under another name, because the object still exists. Its
 /// allocated node ports are left out.
-async fn try_creation(check: &RequesterCheck<'_>, item: &Item) -> Result<(), ApplyError> {
+async fn try_creation(check: &DryRunCheck<'_>, item: &Item) -> Result<(), ApplyError> {
     let mut item = item.clone();
     if is_service(&item.id) {
         let client = &check.preparer().client;
@@ -335,11 +335,14 @@ async fn try_creation(check: &RequesterCheck<'_>, item: &Item) -> Result<(), App
         _ => {}
     }
     let prepared = check.preparer().prepare(&item, Target::Absent).await?;
-    let checked = check.checker().check(prepared, false, Instant::now()).await;
+    let checked = check
+        .apply_client()
+        .check(prepared, false, Instant::now())
+        .await;
     match checked {
         Ok(_) => Ok(()),
         Err((_, refusal)) if refusal.is_full_quota() => Ok(()),
-        Err((_, NotAllowed::Moved)) => Err(ApplyError::Moved),
+        Err((_, ApplyRejection::Moved)) => Err(ApplyError::Moved),
         Err((_, refusal)) => Err(ApplyError::NotAllowed(refusal)),
     }
 }
@@ -347,9 +350,9 @@ async fn try_creation(check: &RequesterCheck<'_>, item: &Item) -> Result<(), App
 /// Returns the message for a requester to whom RBAC denies the trial. The permission to create the
 /// object by its name was checked before, and does not cover the name of the trial. Without a
 /// trial, the object could be deleted although admission rejects its creation.
-fn refused_by_name(refusal: &NotAllowed) -> Option<String> {
+fn refused_by_name(refusal: &ApplyRejection) -> Option<String> {
     match refusal {
-        NotAllowed::Verdict(DryRunVerdict::Refused {
+        ApplyRejection::Verdict(DryRunVerdict::Refused {
             message,
             by_rbac: true,
         }) => Some(format!(
@@ -361,7 +364,7 @@ fn refused_by_name(refusal: &NotAllowed) -> Option<String> {
 
 /// Returns a valid name that starts like `name` and is not in use.
 fn trial_name(name: &str, random: u32) -> String {
-    let start: String = name.chars().take(NAME).collect();
+    let start: String = name.chars().take(MAX_TRIAL_PREFIX).collect();
     let start = start.trim_end_matches(|last: char| !last.is_ascii_alphanumeric());
     format!("{start}-{random:08x}")
 }
@@ -394,12 +397,12 @@ mod tests {
     fn rejection_by_rbac_names_the_permission_that_a_trial_requires() {
         let refusal = |by_rbac| {
             let message = "User \"ana\" cannot create resource \"jobs\"".to_owned();
-            NotAllowed::Verdict(DryRunVerdict::Refused { message, by_rbac })
+            ApplyRejection::Verdict(DryRunVerdict::Refused { message, by_rbac })
         };
         let told = refused_by_name(&refusal(true)).unwrap();
         assert!(told.contains("without resourceNames"), "{told}");
         assert_eq!(refused_by_name(&refusal(false)), None);
-        assert_eq!(refused_by_name(&NotAllowed::Moved), None);
+        assert_eq!(refused_by_name(&ApplyRejection::Moved), None);
     }
 
     #[test]

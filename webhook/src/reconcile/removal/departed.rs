@@ -14,16 +14,16 @@ use crate::cluster::watch_events;
 use crate::reconcile::context::Context;
 
 /// Page size of lists of metadata.
-const PAGE: u32 = 100;
+const PAGE_SIZE: u32 = 100;
 
 /// Cancels the tasks of deleted Bundles and BundleDeployments. Never ends.
 pub(in crate::reconcile) async fn watch(ctx: Arc<Context>) {
-    let bundles = follow(&ctx, &ctx.bundles, |ctx, is_there| {
-        ctx.unpacking.retain(is_there);
-        ctx.resolving.retain(is_there);
+    let bundles = follow(&ctx, &ctx.bundles, |ctx, exists| {
+        ctx.unpacking.retain(exists);
+        ctx.resolving.retain(exists);
     });
-    let deployments = follow(&ctx, &ctx.deployments, |ctx, is_there| {
-        ctx.refetching.retain(is_there);
+    let deployments = follow(&ctx, &ctx.deployments, |ctx, exists| {
+        ctx.refetching.retain(exists);
     });
     futures::join!(bundles, deployments);
 }
@@ -36,7 +36,7 @@ async fn follow(
     retain: impl Fn(&Context, &dyn Fn(&str) -> bool),
 ) {
     let api: Api<PartialObjectMeta<DynamicObject>> = Api::all_with(ctx.own.clone(), resource);
-    let config = watcher::Config::default().page_size(PAGE);
+    let config = watcher::Config::default().page_size(PAGE_SIZE);
     let mut events = std::pin::pin!(watch_events(api, config));
     let mut listed = BTreeSet::new();
     while let Some(event) = events.next().await {

@@ -3,8 +3,8 @@
 pub(super) mod deletion;
 pub(super) mod departed;
 pub(super) mod occupants;
+pub(super) mod ordered_removal;
 pub(super) mod prune;
 pub(super) mod remove;
-pub(super) mod rest;
 pub(super) mod steps;
 pub(super) mod teardown;

@@ -21,7 +21,7 @@ const MAX_KINDS: usize = 3_000;
 /// Maximum number of pages of one kind that are read.
 const MAX_PAGES: usize = 20;
 /// Number of foreign objects after which the list of one kind ends.
-const ENOUGH: usize = 5;
+const OCCUPANT_LIMIT: usize = 5;
 
 /// The namespaced kinds of the API server.
 #[derive(Default)]
@@ -69,7 +69,7 @@ impl NamespacedKinds {
 
 /// The result of one list.
 #[derive(Default)]
-struct Found {
+struct OccupantList {
     objects: Vec<String>,
     unlisted: Option<String>,
 }
@@ -174,14 +174,14 @@ impl Remover<'_> {
         namespace: &str,
         kind: &Kind,
         namespaced: &BTreeSet<(String, String)>,
-    ) -> Result<Found, ReconcileError> {
+    ) -> Result<OccupantList, ReconcileError> {
         let plural = &kind.resource.plural;
         let failed =
             |error: &kube::Error| self.failed(&format!("list {plural} in {namespace}"), error);
         let api = object::api::<DynamicObject>(self.client, kind, Some(namespace));
         let api: Api<DynamicObject> = api.map_err(|error| failed(&error))?;
         let mut parameters = ListParams::default().limit(PAGE);
-        let mut found = Found::default();
+        let mut found = OccupantList::default();
         for _ in 0..MAX_PAGES {
             let page = match api.list_metadata(&parameters).await {
                 Ok(page) => page,
@@ -204,7 +204,7 @@ impl Remover<'_> {
                 }
             }
             let next = page.metadata.continue_.filter(|token| !token.is_empty());
-            let Some(token) = next.filter(|_| found.objects.len() < ENOUGH) else {
+            let Some(token) = next.filter(|_| found.objects.len() < OCCUPANT_LIMIT) else {
                 return Ok(found);
             };
             parameters.continue_token = Some(token);

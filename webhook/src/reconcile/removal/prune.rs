@@ -9,11 +9,11 @@ use bundle_core::plan::inventory::Inventory;
 use bundle_core::plan::removal;
 
 use crate::reconcile::content::items::Item;
-use crate::reconcile::deployment::controller::DeploymentReconcile;
-use crate::reconcile::deployment::steps::InstallRequest;
+use crate::reconcile::deployment::state::DeploymentReconcile;
+use crate::reconcile::deployment::state::InstallRequest;
 use crate::reconcile::error::{ReconcileError, RetryPolicy};
+use crate::reconcile::removal::ordered_removal::{self, OrderedRemoval};
 use crate::reconcile::removal::remove::{KeptObject, Present, Remover};
-use crate::reconcile::removal::rest::{self, Rest};
 
 impl DeploymentReconcile<'_> {
     /// Removes objects that the content no longer has, and drops unused namespaces from the
@@ -28,7 +28,7 @@ impl DeploymentReconcile<'_> {
         let mut left = (*self.inventory).clone();
         if !unwanted.is_empty() {
             // A failed prune is retried much later than the permission check of the installation.
-            self.ask_for_prune(request).await?;
+            self.check_before_prune(request).await?;
             self.prune_objects(request, items, &unwanted, &mut left)
                 .await?;
         }
@@ -78,9 +78,9 @@ impl DeploymentReconcile<'_> {
             .cloned()
             .collect();
         kept.extend(Box::pin(remover.occupied(&free)).await?);
-        let asked = rest::not_held(&present);
+        let asked = ordered_removal::not_held(&present);
         kept.extend(self.undeletable(&asked, request.reason).await?);
-        let mut rest = Rest::new(present.clone(), kept, &mut *left);
+        let mut rest = OrderedRemoval::new(present.clone(), kept, &mut *left);
         let outcome = rest.remove(&remover).await;
         let progress = rest.progress().clone();
         for object in &present {

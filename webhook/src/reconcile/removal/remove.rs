@@ -23,7 +23,7 @@ use crate::reconcile::api::object::{self, ObservedObject};
 use crate::reconcile::error::{self, ReconcileError, RetryPolicy};
 
 /// Maximum number of objects in a message.
-const NAMED: usize = 10;
+const MAX_NAMED: usize = 10;
 /// Memory of one recorded object during a removal or a prune, in bytes: its entry in copies of the
 /// inventory, the object with its kind and uid, and its entry in the progress.
 const RECORDED_OBJECT: u64 = 2 << 10;
@@ -33,7 +33,7 @@ pub(in crate::reconcile) fn removal_weight(count: usize) -> u64 {
     RECORDED_OBJECT.saturating_mul(u64::try_from(count).unwrap_or(u64::MAX))
 }
 /// Maximum number of custom resources of one kind in a message.
-const FEW: usize = 3;
+const MAX_NAMED_RESOURCES: usize = 3;
 
 /// A recorded object that exists. Lists share the objects.
 pub(in crate::reconcile) type Present = Arc<PresentObject>;
@@ -52,7 +52,7 @@ pub(in crate::reconcile) struct PresentObject {
 
 /// The state of objects whose deletion was requested.
 #[derive(Debug, Default)]
-pub(in crate::reconcile) struct Looked {
+pub(in crate::reconcile) struct DeletionState {
     /// The objects that are gone.
     pub(in crate::reconcile) gone: BTreeSet<ObjectId>,
     /// The finalizers of the objects that are held by some.
@@ -77,7 +77,7 @@ pub(in crate::reconcile) struct KeptObject {
 
 /// Custom resources that the deployment did not install.
 #[derive(Default)]
-struct Foreign {
+struct ForeignResources {
     /// The first few that are cluster-scoped, or in a namespace with objects of the deployment.
     named: Vec<String>,
     /// The number of those.
@@ -228,8 +228,8 @@ impl Remover<'_> {
         Ok(kept)
     }
 
-    async fn foreign(&self, custom: &CustomKind) -> Result<Foreign, ReconcileError> {
-        let mut foreign = Foreign::default();
+    async fn foreign(&self, custom: &CustomKind) -> Result<ForeignResources, ReconcileError> {
+        let mut foreign = ForeignResources::default();
         let Some(version) = custom.versions.first() else {
             return Ok(foreign);
         };
@@ -254,14 +254,14 @@ impl Remover<'_> {
                 return;
             }
             foreign.here += 1;
-            if foreign.named.len() < FEW {
+            if foreign.named.len() < MAX_NAMED_RESOURCES {
                 foreign.named.push(key);
             }
         })
         .await;
         match listed {
             Ok(()) => Ok(foreign),
-            Err(error) if object::is_not_found(&error) => Ok(Foreign::default()),
+            Err(error) if object::is_not_found(&error) => Ok(ForeignResources::default()),
             // Unknown custom resources could be lost, so the removal fails.
             Err(error) => Err(self.failed(&format!("list {}", custom.plural), &error)),
         }
@@ -299,7 +299,7 @@ impl Remover<'_> {
             format!(
                 "cannot remove objects as {}: {}",
                 self.account.user_name(),
-                error::list(failed, NAMED)
+                error::joined(failed, MAX_NAMED)
             ),
             RetryPolicy::Soon,
         ))
@@ -310,12 +310,12 @@ impl Remover<'_> {
     pub(in crate::reconcile) async fn until_gone(
         &self,
         objects: &[Present],
-        (patience, end): (Instant, Instant),
-    ) -> Result<Looked, ReconcileError> {
+        (held_end, end): (Instant, Instant),
+    ) -> Result<DeletionState, ReconcileError> {
         let mut pause = Duration::from_millis(20);
-        let mut looked = Looked::default();
+        let mut state = DeletionState::default();
         loop {
-            let gone = &looked.gone;
+            let gone = &state.gone;
             let waiting = objects.iter().filter(|present| !gone.contains(&present.id));
             let looks: Vec<_> =
                 crate::reconcile::api::parallel::all(waiting.map(|present| async move {
@@ -323,7 +323,7 @@ impl Remover<'_> {
                     (present, look)
                 }))
                 .await;
-            looked.held.clear();
+            state.held.clear();
             let mut is_held = true;
             for (present, look) in looks {
                 let found =
@@ -331,20 +331,20 @@ impl Remover<'_> {
                 let found =
                     found.filter(|found| found.metadata.uid.as_deref() == Some(&present.uid));
                 let Some(found) = found else {
-                    looked.gone.insert(present.id.clone());
+                    state.gone.insert(present.id.clone());
                     continue;
                 };
                 let finalizers = held_by(&found);
                 if finalizers.is_empty() {
                     is_held = false;
                 } else {
-                    looked.held.insert(present.id.clone(), finalizers);
+                    state.held.insert(present.id.clone(), finalizers);
                 }
             }
             let now = Instant::now();
-            let is_over = now > end || is_held && now > patience;
-            if is_over || looked.gone.len() == objects.len() {
-                return Ok(looked);
+            let is_over = now > end || is_held && now > held_end;
+            if is_over || state.gone.len() == objects.len() {
+                return Ok(state);
             }
             tokio::time::sleep(pause).await;
             pause = (pause * 2).min(Duration::from_millis(300));
@@ -370,7 +370,7 @@ impl Remover<'_> {
     }
 }
 
-impl Foreign {
+impl ForeignResources {
     /// Returns why the definition of `plural` stays, or `None` without custom resources. Resources
     /// in other namespaces are only counted.
     fn why(&self, plural: &str) -> Option<String> {
@@ -404,7 +404,7 @@ mod tests {
 
     #[test]
     fn custom_resources_of_other_namespaces_are_counted_and_not_named() {
-        let foreign = |named: &[&str], here, elsewhere| Foreign {
+        let foreign = |named: &[&str], here, elsewhere| ForeignResources {
             named: named.iter().map(|&name| name.to_owned()).collect(),
             here,
             elsewhere,

@@ -1,6 +1,6 @@
 //! The steps of a removal in the order of `bundle_core::plan::removal`: finds the recorded objects,
 //! releases those that stay, and deletes the others. `remove` sends the requests, and
-//! `rest` deletes in order.
+//! `ordered_removal` deletes in order.
 
 use std::collections::HashSet;
 
@@ -18,12 +18,12 @@ use crate::cluster::ServiceAccount;
 use crate::reconcile::context::Context;
 use crate::reconcile::error::{self, ReconcileError, RetryPolicy};
 use crate::reconcile::removal::deletion;
+use crate::reconcile::removal::ordered_removal::{self, OrderedRemoval};
 use crate::reconcile::removal::remove::{KeptObject, Present, Remover};
-use crate::reconcile::removal::rest::{self, Rest};
-use crate::reconcile::rights::removal_rights::Deletions;
+use crate::reconcile::rights::removal_permissions::Deletions;
 
 /// Maximum number of objects in a message.
-const NAMED: usize = 10;
+const MAX_NAMED: usize = 10;
 
 /// The removal of the objects of a BundleDeployment, with the acting ServiceAccount.
 pub(in crate::reconcile) struct Removal<'a> {
@@ -125,7 +125,7 @@ impl Removal<'_> {
             .iter()
             .map(|kept| format!("{}: {}", kept.id, kept.why))
             .collect();
-        RemovalFailure::definitions_in_use(&error::list(list, NAMED))
+        RemovalFailure::definitions_in_use(&error::joined(list, MAX_NAMED))
     }
 
     /// Releases definitions that are in use.
@@ -207,8 +207,10 @@ impl Removal<'_> {
             requesters: &self.requesters,
             reason: REFUSED,
         };
-        let kept = deletions.undeletable(&rest::not_held(objects)).await?;
-        let mut rest = Rest::new(objects.to_vec(), kept, left);
+        let kept = deletions
+            .undeletable(&ordered_removal::not_held(objects))
+            .await?;
+        let mut rest = OrderedRemoval::new(objects.to_vec(), kept, left);
         let going = rest.remove(&self.remover()).await?;
         let admit = deletion::admit_command(self.object, self.ctx);
         let result = rest.progress().removal_result(&going, &self.rule, &admit);

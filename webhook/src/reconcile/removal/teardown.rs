@@ -23,16 +23,16 @@ use kube::runtime::controller::Action;
 use crate::cluster::ServiceAccount;
 use crate::reconcile::ApiFailure;
 use crate::reconcile::content::reader;
-use crate::reconcile::context::{ClassFound, Context};
-use crate::reconcile::deployment::decided;
+use crate::reconcile::context::{ClassLookup, Context};
+use crate::reconcile::deployment::checks::namespaces;
 use crate::reconcile::deployment::entry;
 use crate::reconcile::deployment::failures::Work;
-use crate::reconcile::deployment::namespaces;
+use crate::reconcile::deployment::inventory::decision;
 use crate::reconcile::error::{ReconcileError, RetryPolicy};
 use crate::reconcile::removal::deletion;
 use crate::reconcile::removal::remove::removal_weight;
 use crate::reconcile::removal::steps::Removal;
-use crate::reconcile::rights::removal_rights::named_account;
+use crate::reconcile::rights::removal_permissions::named_account;
 use crate::reconcile::status::condition_set::{self, ConditionSet};
 use crate::reconcile::status::seal;
 use crate::reconcile::status::writer;
@@ -45,22 +45,22 @@ pub(in crate::reconcile) async fn reconcile(
     let name = object.name_any();
     // From here on, a deleted object is no drift.
     ctx.states.close(&name);
-    ctx.watches.leave(&name);
+    ctx.watches.remove_user(&name);
     if !entry::has_finalizer(object) {
         return Ok(Action::await_change());
     }
     match Teardown::new(object, ctx).run().await {
         Ok(()) => Ok(Action::await_change()),
-        Err(Ended::Api(error)) => Err(error.into()),
-        Err(Ended::Failed(error)) => {
-            tell(object, ctx, &error).await?;
-            let wait = ctx.failures.next(Work::Remove, object, error.retry);
+        Err(TeardownError::Api(error)) => Err(error.into()),
+        Err(TeardownError::Failed(error)) => {
+            report(object, ctx, &error).await?;
+            let wait = ctx.failures.record(Work::Remove, object, error.retry);
             Ok(wait.map_or_else(Action::await_change, Action::requeue))
         }
     }
 }
 
-async fn tell(
+async fn report(
     object: &DynamicObject,
     ctx: &Context,
     error: &ReconcileError,
@@ -82,20 +82,20 @@ async fn tell(
 }
 
 /// The reason why a removal is incomplete.
-enum Ended {
+enum TeardownError {
     /// A condition reports the error.
     Failed(ReconcileError),
     /// A request to the API server failed, and no condition could report it.
     Api(kube::Error),
 }
 
-impl From<ReconcileError> for Ended {
+impl From<ReconcileError> for TeardownError {
     fn from(error: ReconcileError) -> Self {
         Self::Failed(error)
     }
 }
 
-impl From<RemovalFailure> for Ended {
+impl From<RemovalFailure> for TeardownError {
     fn from(failure: RemovalFailure) -> Self {
         Self::Failed(failure.into())
     }
@@ -129,7 +129,7 @@ impl<'a> Teardown<'a> {
     }
 
     /// Executes the steps of the plan until none is left or one fails.
-    async fn run(mut self) -> Result<(), Ended> {
+    async fn run(mut self) -> Result<(), TeardownError> {
         let loaded = self.ctx.inventories.load(self.uid).await;
         let loaded = loaded.map_err(|error| ReconcileError::inventory("RemovalFailed", &error))?;
         self.left = loaded.map(|inventory| (*inventory).clone());
@@ -139,7 +139,7 @@ impl<'a> Teardown<'a> {
                 return Ok(());
             };
             let done = Box::pin(self.step(step, &mut observed)).await;
-            if matches!(done, Err(Ended::Failed(_)))
+            if matches!(done, Err(TeardownError::Failed(_)))
                 && observed.done.contains(&RemovalStep::ReadRequesters)
             {
                 // Saves which objects are gone. Before this step, the deletion is not accepted and
@@ -181,7 +181,7 @@ impl<'a> Teardown<'a> {
         &mut self,
         step: RemovalStep,
         observed: &mut ObservedRemoval,
-    ) -> Result<(), Ended> {
+    ) -> Result<(), TeardownError> {
         let (object, ctx) = (self.object, self.ctx);
         match step {
             RemovalStep::ReportInventoryLost => {
@@ -207,7 +207,9 @@ impl<'a> Teardown<'a> {
             }
             RemovalStep::FindAccount => observed.account = Some(self.find_account().await?),
             RemovalStep::ReportNoAccount => return Err(RemovalFailure::no_account().into()),
-            RemovalStep::RemoveFinalizer => self.remove_finalizer().await.map_err(Ended::Api)?,
+            RemovalStep::RemoveFinalizer => {
+                self.remove_finalizer().await.map_err(TeardownError::Api)?
+            }
             RemovalStep::RemoveInventory => self.remove_inventory().await,
             RemovalStep::FindObjects
             | RemovalStep::ReleaseObjects
@@ -218,7 +220,7 @@ impl<'a> Teardown<'a> {
             | RemovalStep::ReleaseNamespacesInUse
             | RemovalStep::DeleteCreatedNamespaces => {
                 if let (Some(removal), Some(left)) = (&mut self.removal, &mut self.left) {
-                    of_objects(step, (removal, left), observed).await?;
+                    object_step(step, (removal, left), observed).await?;
                 }
             }
         }
@@ -235,7 +237,7 @@ impl<'a> Teardown<'a> {
     }
 
     /// Finds the ServiceAccount that deletes the objects, and checks that it can be used.
-    async fn find_account(&mut self) -> Result<Account, Ended> {
+    async fn find_account(&mut self) -> Result<Account, TeardownError> {
         let (object, ctx) = (self.object, self.ctx);
         let Some(left) = &self.left else {
             return Ok(Account::None);
@@ -249,7 +251,7 @@ impl<'a> Teardown<'a> {
             RemovalFailure::refused(codes::install::NO_ACCOUNT, crate::chain(&error))
         })?;
         let decided = class.as_ref().map_or(DecidedObjects::None, |class| {
-            decided::objects(left, &decided::decider(class, object))
+            decision::objects(left, &decision::decider(class, object))
         });
         let rule = ConsentRule::new(class.as_ref(), acting, decided);
         let requester = self
@@ -310,7 +312,7 @@ impl<'a> Teardown<'a> {
 }
 
 /// Executes one of the steps that require the acting ServiceAccount.
-async fn of_objects(
+async fn object_step(
     step: RemovalStep,
     (removal, left): (&mut Removal<'_>, &mut Inventory),
     observed: &mut ObservedRemoval,
@@ -340,7 +342,7 @@ async fn class(object: &DynamicObject, ctx: &Context) -> Result<Option<Class>, R
     match found
         .map_err(|error| ReconcileError::api("read the ProvisionerClass", REMOVING, &error))?
     {
-        ClassFound::Ours(class) => Ok(Some(*class)),
+        ClassLookup::Managed(class) => Ok(Some(*class)),
         _ => Ok(None),
     }
 }

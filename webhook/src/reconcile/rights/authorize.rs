@@ -24,9 +24,9 @@ use crate::reconcile::removal::remove::Present;
 
 const RBAC: &str = "rbac.authorization.k8s.io";
 /// Maximum number of rules in a message.
-const RULES: usize = 40;
+const MAX_RULES: usize = 40;
 
-struct Asker<'a> {
+struct AccessReviewer<'a> {
     own: &'a Client,
     requester: &'a Requester,
     answers: Mutex<HashMap<Question, bool>>,
@@ -41,12 +41,12 @@ pub(in crate::reconcile) async fn authorize(
     requester: &Requester,
     (subset, items): (&[&Item], &[Item]),
 ) -> Result<(), ReconcileError> {
-    let asker = Asker {
+    let reviewer = AccessReviewer {
         own,
         requester,
         answers: Mutex::default(),
     };
-    let missing = asker
+    let missing = reviewer
         .missing(account, installer, (subset, items))
         .await
         .map_err(|error| unknown(requester, &error))?;
@@ -93,7 +93,7 @@ impl MissingRights {
             let roles: Vec<&String> = self.unreadable_roles.iter().collect();
             parts.push(format!(
                 "the permissions of these roles, which exceed those of {user}, and whose rules {user} has no permission to read: {}",
-                some_of(&roles, RULES)
+                some_of(&roles, MAX_RULES)
             ));
         }
         parts.join("; ")
@@ -103,30 +103,34 @@ impl MissingRights {
 /// Formats missing permissions as RBAC rules, at most [`MAX_RULES`] of them.
 pub(in crate::reconcile) fn rules(missing: &[Question]) -> String {
     let rules = rights::compact(missing);
-    let mut text: Vec<String> = rules.iter().take(RULES).map(ToString::to_string).collect();
-    if rules.len() > RULES {
-        text.push(format!("and {} more", rules.len() - RULES));
+    let mut text: Vec<String> = rules
+        .iter()
+        .take(MAX_RULES)
+        .map(ToString::to_string)
+        .collect();
+    if rules.len() > MAX_RULES {
+        text.push(format!("and {} more", rules.len() - MAX_RULES));
     }
     text.join("; ")
 }
 
 /// Returns true if `requester` has this permission.
-pub(in crate::reconcile) async fn may(
+pub(in crate::reconcile) async fn has_permission(
     own: &Client,
     requester: &Requester,
     question: &Question,
 ) -> Result<bool, ReconcileError> {
-    let asker = Asker {
+    let reviewer = AccessReviewer {
         own,
         requester,
         answers: Mutex::default(),
     };
-    let answer = asker.ask(question).await;
+    let answer = reviewer.is_allowed(question).await;
     answer.map_err(|error| unknown(requester, &error))
 }
 
 /// Returns true if the access reviews deny `requester` to patch this object.
-pub(in crate::reconcile) async fn patch_is_refused(
+pub(in crate::reconcile) async fn is_patch_denied(
     own: &Client,
     requester: &Requester,
     item: &Item,
@@ -138,7 +142,7 @@ pub(in crate::reconcile) async fn patch_is_refused(
         item.id.namespace.as_deref(),
         Some(&item.id.name),
     );
-    Ok(!may(own, requester, &question).await?)
+    Ok(!has_permission(own, requester, &question).await?)
 }
 
 /// Returns those of `objects` that `requester` has no permission to delete. Their labels prove
@@ -148,7 +152,7 @@ pub(in crate::reconcile) async fn undeletable(
     requester: &Requester,
     objects: &[Present],
 ) -> Result<Vec<ObjectId>, ReconcileError> {
-    let asker = Asker {
+    let reviewer = AccessReviewer {
         own,
         requester,
         answers: Mutex::default(),
@@ -161,7 +165,8 @@ pub(in crate::reconcile) async fn undeletable(
             Question::resource("delete", &id.group, resource, id.namespace.as_deref(), name)
         };
         let may = async {
-            Ok(asker.ask(&question(None)).await? || asker.ask(&question(Some(&id.name))).await?)
+            Ok(reviewer.is_allowed(&question(None)).await?
+                || reviewer.is_allowed(&question(Some(&id.name))).await?)
         };
         if !may.await.map_err(|error| unknown(requester, &error))? {
             refused.push(id.clone());
@@ -183,7 +188,7 @@ fn unknown(requester: &Requester, error: &kube::Error) -> ReconcileError {
     )
 }
 
-impl Asker<'_> {
+impl AccessReviewer<'_> {
     async fn missing(
         &self,
         account: &ServiceAccount,
@@ -316,7 +321,7 @@ impl Asker<'_> {
             .into_iter()
             .flat_map(|own| questions(&rights::rules_after(Some(&own.value), None), namespace))
             .collect();
-        let (mut told, foreign): (Vec<_>, Vec<_>) = refused
+        let (mut denied, foreign): (Vec<_>, Vec<_>) = refused
             .into_iter()
             .partition(|question| stated.contains(question));
         let mut unreadable_roles = BTreeSet::new();
@@ -324,8 +329,8 @@ impl Asker<'_> {
             let resource = format!("{}s", role.kind.to_lowercase());
             let of_role = role.namespace.as_deref();
             let read = Question::resource("get", RBAC, &resource, of_role, Some(&role.name));
-            if self.ask(&read).await? {
-                told.extend(foreign);
+            if self.is_allowed(&read).await? {
+                denied.extend(foreign);
             } else {
                 let place = of_role.map(|namespace| format!("{namespace}/"));
                 let place = place.unwrap_or_default();
@@ -333,7 +338,7 @@ impl Asker<'_> {
             }
         }
         Ok(MissingRights {
-            questions: told,
+            questions: denied,
             unreadable_roles,
         })
     }
@@ -376,7 +381,7 @@ impl Asker<'_> {
         let answers: Vec<_> = crate::reconcile::api::parallel::ordered(
             questions
                 .iter()
-                .map(|question| async move { (question, self.ask(question).await) }),
+                .map(|question| async move { (question, self.is_allowed(question).await) }),
         )
         .await;
         let mut refused = Vec::new();
@@ -388,7 +393,7 @@ impl Asker<'_> {
         Ok(refused)
     }
 
-    async fn ask(&self, question: &Question) -> Result<bool, kube::Error> {
+    async fn is_allowed(&self, question: &Question) -> Result<bool, kube::Error> {
         if let Some(answer) = self.answers.lock().await.get(question) {
             return Ok(*answer);
         }

@@ -1,5 +1,5 @@
 //! Checked permissions for one installation, with the time and the namespaces of the check.
-//! `requester_rights` has the checks; `namespaces` detects namespaces that were replaced since an
+//! `requester_permissions` has the checks; `namespaces` detects namespaces that were replaced since an
 //! earlier installation.
 
 use std::time::{Duration, Instant};
@@ -9,31 +9,31 @@ use bundle_core::plan::conditions::some_of;
 use bundle_core::plan::consent::ObjectAction;
 
 use crate::reconcile::content::items::Item;
-use crate::reconcile::deployment::controller::{DeploymentReconcile, LISTED};
-use crate::reconcile::deployment::namespaces::Uids;
-use crate::reconcile::deployment::steps::InstallRequest;
+use crate::reconcile::deployment::checks::namespaces::NamespaceUids;
+use crate::reconcile::deployment::state::InstallRequest;
+use crate::reconcile::deployment::state::{DeploymentReconcile, MAX_LISTED};
 use crate::reconcile::error::{ReconcileError, RetryPolicy};
 use crate::reconcile::install::apply::ApplyPlan;
 use crate::reconcile::install::replace::Replacements;
-use crate::reconcile::rights::requester_check::RequesterCheck;
+use crate::reconcile::rights::dry_runs::check::DryRunCheck;
 
 /// Time for which a permission check is valid before a write. Afterwards it is repeated.
-pub(in crate::reconcile) const RECENT: Duration = Duration::from_secs(10);
+pub(in crate::reconcile) const CHECK_VALIDITY: Duration = Duration::from_secs(10);
 
 /// The objects of an installation whose permissions were checked.
 pub(in crate::reconcile) struct AuthorizedInstall<'a, 'i> {
-    pub(in crate::reconcile) check: RequesterCheck<'a>,
+    pub(in crate::reconcile) check: DryRunCheck<'a>,
     pub(in crate::reconcile) plan: ApplyPlan<'i>,
     pub(in crate::reconcile) replacements: Replacements,
     /// The namespaces of the objects, read before the check.
-    pub(in crate::reconcile) namespaces: Uids,
+    pub(in crate::reconcile) namespaces: NamespaceUids,
     since: Instant,
 }
 
 impl AuthorizedInstall<'_, '_> {
     /// Returns true while the check is valid.
     pub(in crate::reconcile) fn is_recent(&self) -> bool {
-        self.since.elapsed() < RECENT
+        self.since.elapsed() < CHECK_VALIDITY
     }
 }
 
@@ -60,30 +60,30 @@ impl<'a> DeploymentReconcile<'a> {
     }
 
     /// Checks, before anything is recorded, that the namespaces are those of the permission check.
-    pub(in crate::reconcile) async fn before_record(
+    pub(in crate::reconcile) async fn check_before_record(
         &self,
         items: &[&Item],
-        asked: &Uids,
+        asked: &NamespaceUids,
     ) -> Result<(), ReconcileError> {
         let live = self.namespaces_of(items).await?;
         let names = asked.keys().chain(live.keys());
         let changed = names.filter(|name| asked.get(*name) != live.get(*name));
-        self.unless_changed(changed.map(String::as_str).collect())
+        self.fail_if_changed(changed.map(String::as_str).collect())
     }
 
     /// Checks the namespaces before the objects of a phase are applied. They must exist and must
     /// not have been replaced. Namespaces that an earlier phase created are recorded, and expected
     /// from now on.
-    pub(in crate::reconcile) async fn before_applies(
+    pub(in crate::reconcile) async fn check_before_applies(
         &mut self,
         items: &[&Item],
-        asked: &mut Uids,
+        asked: &mut NamespaceUids,
     ) -> Result<(), ReconcileError> {
         let live = self.existing_namespaces_of(items).await?;
         let replaced = live
             .iter()
             .filter(|(name, uid)| asked.get(*name).is_some_and(|before| before != *uid));
-        self.unless_changed(replaced.map(|(name, _)| name.as_str()).collect())?;
+        self.fail_if_changed(replaced.map(|(name, _)| name.as_str()).collect())?;
         if live.keys().any(|name| !asked.contains_key(name)) {
             self.record_live(&live).await?;
         }
@@ -91,13 +91,13 @@ impl<'a> DeploymentReconcile<'a> {
         Ok(())
     }
 
-    fn unless_changed(&self, mut changed: Vec<&str>) -> Result<(), ReconcileError> {
+    fn fail_if_changed(&self, mut changed: Vec<&str>) -> Result<(), ReconcileError> {
         changed.sort_unstable();
         changed.dedup();
         if changed.is_empty() {
             return Ok(());
         }
-        let list = some_of(&changed, LISTED);
+        let list = some_of(&changed, MAX_LISTED);
         Err(ReconcileError::new(
             codes::install::NAMESPACE_REPLACED,
             self.install_reason(),

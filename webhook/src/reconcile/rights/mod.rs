@@ -2,11 +2,8 @@
 
 pub(super) mod authorize;
 pub(super) mod authorized;
-pub(super) mod dry_run_complaints;
-pub(super) mod dry_run_memory;
-pub(super) mod mutators;
-pub(super) mod removal_rights;
-pub(super) mod requester_check;
-pub(super) mod requester_rights;
+pub(super) mod dry_runs;
+pub(super) mod removal_permissions;
+pub(super) mod requester_permissions;
 pub(super) mod schedule;
 pub(super) mod source;

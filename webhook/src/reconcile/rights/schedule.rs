@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use rand::Rng as _;
 
 /// Maximum number of deployments in the schedule. When it is reached, the schedule is cleared.
-const REMEMBERED: usize = 10_000;
+const MAX_SCHEDULED: usize = 10_000;
 
 /// The next check of each deployment, by uid.
 #[derive(Default)]
@@ -23,7 +23,7 @@ impl RightsSchedule {
         interval: Duration,
     ) -> Duration {
         let mut due = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if due.len() >= REMEMBERED {
+        if due.len() >= MAX_SCHEDULED {
             due.clear();
         }
         let part = interval.mul_f64(rand::rng().random::<f64>());
@@ -36,7 +36,7 @@ impl RightsSchedule {
         self.0
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
-            .insert(uid.to_owned(), now + crate::reconcile::spread(interval));
+            .insert(uid.to_owned(), now + crate::reconcile::jittered(interval));
     }
 }
 

@@ -15,7 +15,7 @@ use crate::reconcile::error::{ReconcileError, RetryPolicy};
 use crate::reconcile::rights::authorize;
 
 /// Maximum number of ConfigMaps in a message.
-const LISTED: usize = 3;
+const MAX_LISTED: usize = 3;
 
 /// Fails if `requester` has no permission to read one of the ConfigMaps of `source`.
 pub(in crate::reconcile) async fn check(
@@ -31,7 +31,7 @@ pub(in crate::reconcile) async fn check(
     let mut refused = Vec::new();
     for name in names {
         let question = Question::resource("get", "", "configmaps", Some(namespace), Some(name));
-        if !authorize::may(&ctx.own, requester, &question).await? {
+        if !authorize::has_permission(&ctx.own, requester, &question).await? {
             refused.push(name);
         }
     }
@@ -44,7 +44,7 @@ pub(in crate::reconcile) async fn check(
         format!(
             "{} has no permission to read the source: verb get is missing in namespace {namespace} on ConfigMaps {}",
             requester.user,
-            some_of(&refused, LISTED)
+            some_of(&refused, MAX_LISTED)
         ),
         RetryPolicy::Slowly,
     ))

@@ -10,15 +10,15 @@ use kube::runtime::events::Recorder;
 
 /// Maximum number of recorders. When it is reached, all are removed, and later Events are not
 /// merged with earlier ones.
-const LIMIT: usize = 500;
+const MAX_RECORDERS: usize = 500;
 
 /// Uid of the object, reason and note of an Event.
-type Key = (Option<String>, String, String);
+type EventKey = (Option<String>, String, String);
 
 /// Recorders that merge only equal Events.
 pub(in crate::reconcile) struct Recorders {
     client: Client,
-    by_event: Mutex<HashMap<Key, Recorder>>,
+    by_event: Mutex<HashMap<EventKey, Recorder>>,
 }
 
 impl Recorders {
@@ -39,7 +39,7 @@ impl Recorders {
     ) -> Recorder {
         let key = (uid.map(str::to_owned), reason.to_owned(), note.to_owned());
         let mut recorders = self.by_event.lock().unwrap_or_else(PoisonError::into_inner);
-        if recorders.len() >= LIMIT && !recorders.contains_key(&key) {
+        if recorders.len() >= MAX_RECORDERS && !recorders.contains_key(&key) {
             recorders.clear();
         }
         recorders

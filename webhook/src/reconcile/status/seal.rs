@@ -153,7 +153,7 @@ pub(in crate::reconcile) fn content_text(
 pub(in crate::reconcile) async fn approvals(ctx: Arc<Context>) {
     let api: Api<DynamicObject> = Api::all_with(ctx.own.clone(), &ctx.approvals);
     Controller::new_with(api, watcher::Config::default(), ctx.approvals.clone())
-        .with_config(Config::default().concurrency(crate::reconcile::CONCURRENCY))
+        .with_config(Config::default().concurrency(crate::reconcile::APPROVAL_CONCURRENCY))
         .run(approval, crate::reconcile::error_policy, ctx)
         .for_each(crate::reconcile::log_watch_error)
         .await;

@@ -50,7 +50,7 @@ impl SealedKind<'_> {
             ControlFlow::Break(action) => return Ok(ControlFlow::Break(action)),
         };
         spans::requester(&requester);
-        let mut slot = std::pin::pin!(self.slots.of(&requester));
+        let mut slot = std::pin::pin!(self.slots.acquire(&requester));
         if let Some(slot) = (&mut slot).now_or_never() {
             return Ok(ControlFlow::Continue(SealedObject {
                 object,
@@ -81,7 +81,7 @@ impl SealedKind<'_> {
         ctx: &Context,
     ) -> Result<ControlFlow<Action, (DynamicObject, String)>, ApiFailure> {
         // Held only during requests to the API server.
-        let _read = self.slots.read().await;
+        let _read = self.slots.acquire_read().await;
         let name = woken.name_any();
         let object = match ctx.get(self.resource, &name).await {
             Ok(Some(object)) => object,

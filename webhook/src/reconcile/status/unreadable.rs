@@ -22,7 +22,7 @@ use crate::reconcile::status::writer::EventRecorder;
 
 /// Maximum number of reported objects. When it is reached, all are forgotten and reported once
 /// more.
-const REMEMBERED: usize = 10_000;
+const MAX_REPORTED: usize = 10_000;
 /// Media type of responses that contain only metadata.
 const METADATA_MIME: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
 /// Message of conditions and Events.
@@ -49,7 +49,7 @@ impl ReportedObjects {
     /// Adds a uid. Returns true if the object was not reported before.
     fn add(&self, uid: &str) -> bool {
         let mut uids = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if uids.len() >= REMEMBERED {
+        if uids.len() >= MAX_REPORTED {
             uids.clear();
         }
         uids.insert(uid.to_owned())

@@ -19,9 +19,9 @@ use crate::reconcile::status::recorders::Recorders;
 /// Maximum length of the note of an Event.
 const NOTE_LIMIT: usize = 1000;
 /// Maximum number of restored objects that get separate Events.
-const EVENTS: usize = 3;
+const MAX_RESTORE_EVENTS: usize = 3;
 /// Reason of Events about restored objects.
-const CORRECTED: &str = "DriftCorrected";
+const DRIFT_CORRECTED: &str = "DriftCorrected";
 
 /// Writes `new` if it differs from `old`. Does nothing if the object was deleted, or created again
 /// with another uid. Returns true if the status was written.
@@ -112,7 +112,7 @@ impl EventRecorder {
 
     /// Emits a warning about a rejection or failure, with its code as the reason.
     pub(in crate::reconcile) async fn warn(&self, object: &DynamicObject, code: Code, note: &str) {
-        self.tell(object, EventType::Warning, code.id, note).await;
+        self.emit(object, EventType::Warning, code.id, note).await;
     }
 
     /// Emits a normal Event.
@@ -122,7 +122,7 @@ impl EventRecorder {
         reason: &str,
         note: &str,
     ) {
-        self.tell(object, EventType::Normal, reason, note).await;
+        self.emit(object, EventType::Normal, reason, note).await;
     }
 
     /// Emits Events about restored objects. Each of the first few gets its own Event, with the
@@ -132,7 +132,7 @@ impl EventRecorder {
         object: &DynamicObject,
         restored: &[Restored],
     ) {
-        let (first, rest) = restored.split_at(restored.len().min(EVENTS));
+        let (first, rest) = restored.split_at(restored.len().min(MAX_RESTORE_EVENTS));
         for restored in first {
             let related = inventory::parts(&restored.key);
             let related = related.map(|(kind, namespace, name)| ObjectReference {
@@ -142,16 +142,16 @@ impl EventRecorder {
                 ..ObjectReference::default()
             });
             let note = format!("restored {restored}");
-            self.publish(object, (EventType::Normal, CORRECTED), &note, related)
+            self.publish(object, (EventType::Normal, DRIFT_CORRECTED), &note, related)
                 .await;
         }
         if !rest.is_empty() {
             let note = "restored more objects at the same time; the log names them";
-            self.note(object, CORRECTED, note).await;
+            self.note(object, DRIFT_CORRECTED, note).await;
         }
     }
 
-    async fn tell(&self, object: &DynamicObject, kind: EventType, reason: &str, note: &str) {
+    async fn emit(&self, object: &DynamicObject, kind: EventType, reason: &str, note: &str) {
         self.publish(object, (kind, reason), note, None).await;
     }
 

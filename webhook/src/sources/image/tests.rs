@@ -10,7 +10,7 @@ use bundle_testkit::registry::{Fault, Registry};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::budget::looks::LookMemory;
+use crate::budget::lookups::LookupMemory;
 use crate::budget::{Budget, DEFAULT_LIMIT, Pool};
 use crate::registries::Registries;
 
@@ -39,8 +39,12 @@ fn put(registry: &Registry) -> (Reference, u64) {
 }
 
 /// Opens an image as the reconciler does for `requester`.
-fn open(pool: &Pool, requester: &str, reference: &Reference) -> (ImageSource, Arc<LookMemory>) {
-    let memory = Arc::new(LookMemory::new(pool, requester, Duration::from_millis(50)));
+fn open(pool: &Pool, requester: &str, reference: &Reference) -> (ImageSource, Arc<LookupMemory>) {
+    let memory = Arc::new(LookupMemory::new(
+        pool,
+        requester,
+        Duration::from_millis(50),
+    ));
     let registries = Registries::new(None, &[]).unwrap();
     let client = registries.anonymous().with_memory(memory.clone());
     (ImageSource::new(client, reference, None), memory)

@@ -41,14 +41,14 @@ pub(super) fn keep(
         ("noise", vec![b'x'; size]),
     ] {
         writer.write_all(&bytes).unwrap();
-        let place = writer.end_file().unwrap();
+        let location = writer.end_file().unwrap();
         files.push(StoredFile {
             path: path.to_owned(),
-            place,
+            location,
         });
     }
     // A file can be read before the copy is stored.
-    assert_eq!(writer.read(&files[0].place).unwrap(), b"a: 1");
+    assert_eq!(writer.read(&files[0].location).unwrap(), b"a: 1");
     store.keep(writer, files, summary(), origin, key, owner)
 }
 
@@ -56,8 +56,8 @@ pub(super) fn keep(
 pub(super) fn first(store: &Store, origin: &ContentId, key: &[u8]) -> Option<Vec<u8>> {
     let mut content = store.open(origin, key)?;
     assert_eq!(content.summary(), summary());
-    let place = content.files().first()?.place;
-    content.read(&place).ok()
+    let location = content.files().first()?.location;
+    content.read(&location).ok()
 }
 
 pub(super) fn names(folder: &Path) -> usize {

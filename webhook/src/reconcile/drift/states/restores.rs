@@ -12,7 +12,7 @@ use super::{AppliedState, InstalledState, InstalledStates, Observation, Observed
 use crate::reconcile::error::{self, ReconcileError, RetryPolicy};
 
 /// Maximum number of additional objects that a message names.
-const NAMED: usize = 20;
+const MAX_NAMED: usize = 20;
 
 /// The drift of an object.
 #[derive(Debug, Clone)]
@@ -25,9 +25,9 @@ pub(super) struct Drift {
 
 /// An installation that ended before all objects were applied.
 #[derive(Debug)]
-pub(super) struct Partial {
+pub(super) struct PartialInstallation {
     /// The content key, as in [`InstalledState::content_key`].
-    pub(super) digest: String,
+    pub(super) content_key: String,
     /// The objects that were applied.
     pub(super) applied: BTreeSet<String>,
     /// True if the objects of the previously installed content have a state.
@@ -35,7 +35,7 @@ pub(super) struct Partial {
 }
 
 /// An installation that waits, because the API server cannot store some of its objects.
-pub(super) struct Held {
+pub(super) struct DelayedInstallation {
     /// The attempt that failed.
     pub(super) key: String,
     pub(super) error: ReconcileError,
@@ -54,10 +54,10 @@ impl InstalledStates {
     /// Returns the drifted objects that are due for a restore.
     pub(in crate::reconcile) fn restorable(&self, deployment: &str) -> BTreeSet<String> {
         let now = self.began.elapsed();
-        self.with(deployment, |book| {
-            let drifted = book.drifted.keys();
+        self.with(deployment, |state| {
+            let drifted = state.drifted.keys();
             drifted
-                .filter(|key| book.wait(key, now).is_zero())
+                .filter(|key| state.wait(key, now).is_zero())
                 .cloned()
                 .collect()
         })
@@ -66,22 +66,22 @@ impl InstalledStates {
     /// Returns the time until the next restore is due, or `None` without drift.
     pub(in crate::reconcile) fn next_restore(&self, deployment: &str) -> Option<Duration> {
         let now = self.began.elapsed();
-        self.with(deployment, |book| {
-            book.drifted.keys().map(|key| book.wait(key, now)).min()
+        self.with(deployment, |state| {
+            state.drifted.keys().map(|key| state.wait(key, now)).min()
         })
     }
 
     /// Records that these objects could not be restored.
-    pub(in crate::reconcile) fn not_restored<'k>(
+    pub(in crate::reconcile) fn record_restore_failure<'k>(
         &self,
         deployment: &str,
         keys: impl IntoIterator<Item = &'k String>,
         failure: RestoreFailure,
     ) {
         let now = self.began.elapsed();
-        self.with(deployment, |book| {
+        self.with(deployment, |state| {
             for key in keys {
-                let backoff = book.restores.entry(key.clone()).or_default();
+                let backoff = state.restores.entry(key.clone()).or_default();
                 *backoff = backoff.failed(failure, now);
             }
         });
@@ -93,22 +93,22 @@ impl InstalledStates {
         deployment: &str,
         error: Option<&ReconcileError>,
     ) {
-        self.with(deployment, |book| {
-            let failing = |book: &InstalledState, key: &String| {
-                book.drifted.contains_key(key)
-                    && book
+        self.with(deployment, |state| {
+            let failing = |state: &InstalledState, key: &String| {
+                state.drifted.contains_key(key)
+                    && state
                         .restores
                         .get(key)
                         .is_some_and(RestoreBackoff::has_failed)
             };
-            let all = match (error, book.restore_error.take()) {
-                (Some(error), _) => (error.clone(), book.drifted.keys().cloned().collect()),
+            let all = match (error, state.restore_error.take()) {
+                (Some(error), _) => (error.clone(), state.drifted.keys().cloned().collect()),
                 (None, Some(kept)) => kept,
                 (None, None) => return,
             };
             let (error, mut keys): (ReconcileError, BTreeSet<String>) = all;
-            keys.retain(|key| failing(book, key));
-            book.restore_error = (!keys.is_empty()).then_some((error, keys));
+            keys.retain(|key| failing(state, key));
+            state.restore_error = (!keys.is_empty()).then_some((error, keys));
         });
     }
 
@@ -116,9 +116,9 @@ impl InstalledStates {
     /// all of them.
     pub(in crate::reconcile) fn restore_error(&self, deployment: &str) -> Option<ReconcileError> {
         let now = self.began.elapsed();
-        self.with(deployment, |book| {
-            let (error, keys) = book.restore_error.as_ref()?;
-            let wait = keys.iter().map(|key| book.wait(key, now)).min()?;
+        self.with(deployment, |state| {
+            let (error, keys) = state.restore_error.as_ref()?;
+            let wait = keys.iter().map(|key| state.wait(key, now)).min()?;
             Some(ReconcileError {
                 message: naming(&error.message, keys),
                 retry: RetryPolicy::At(wait),
@@ -129,8 +129,8 @@ impl InstalledStates {
 
     /// Returns the drifted objects that do not exist.
     pub(in crate::reconcile) fn missing(&self, deployment: &str) -> Vec<String> {
-        self.with(deployment, |book| {
-            let missing = book.drifted.iter().filter(|(_, drift)| drift.is_missing);
+        self.with(deployment, |state| {
+            let missing = state.drifted.iter().filter(|(_, drift)| drift.is_missing);
             missing.map(|(key, _)| key.clone()).collect()
         })
     }
@@ -138,8 +138,8 @@ impl InstalledStates {
     /// Returns the cause of the drift as text: that the object was deleted, or the field manager of
     /// the last write.
     pub(in crate::reconcile) fn cause(&self, deployment: &str, key: &str) -> Option<String> {
-        self.with(deployment, |book| {
-            let drift = book.drifted.get(key)?;
+        self.with(deployment, |state| {
+            let drift = state.drifted.get(key)?;
             if drift.is_missing {
                 return Some("somebody had deleted it".to_owned());
             }
@@ -151,11 +151,11 @@ impl InstalledStates {
     /// Returns the drifted objects that another actor keeps changing back.
     pub(in crate::reconcile) fn contested(&self, deployment: &str) -> Vec<String> {
         let now = self.began.elapsed();
-        self.with(deployment, |book| {
+        self.with(deployment, |state| {
             let is_contested = |backoff: &RestoreBackoff| backoff.is_contested(now);
-            let drifted = book.drifted.keys();
+            let drifted = state.drifted.keys();
             drifted
-                .filter(|key| book.restores.get(*key).is_some_and(is_contested))
+                .filter(|key| state.restores.get(*key).is_some_and(is_contested))
                 .cloned()
                 .collect()
         })
@@ -163,51 +163,53 @@ impl InstalledStates {
 
     /// Removes the content key, so that the content is compared and applied again.
     pub(in crate::reconcile) fn forget_content(&self, deployment: &str) {
-        self.with(deployment, |book| book.digest.clear());
+        self.with(deployment, |state| state.content_key.clear());
     }
 
     /// Records that the installation `content_key` ended early. `applied` are the objects that were
     /// applied. The state of objects in `uncertain` is unknown.
-    pub(in crate::reconcile) fn interrupt(
+    pub(in crate::reconcile) fn record_interrupted(
         &self,
         deployment: &str,
-        digest: &str,
+        content_key: &str,
         applied: HashMap<String, AppliedState>,
         uncertain: &BTreeSet<String>,
         seen: &BTreeMap<String, ObservedObject>,
     ) {
-        let work = self.with(deployment, |book| {
-            let mut partial = book.partial.take().unwrap_or_else(|| Partial {
-                digest: digest.to_owned(),
+        let work = self.with(deployment, |state| {
+            let mut partial = state.partial.take().unwrap_or_else(|| PartialInstallation {
+                content_key: content_key.to_owned(),
                 applied: BTreeSet::new(),
-                knows_former: !book.objects.is_empty(),
+                knows_former: !state.objects.is_empty(),
             });
-            if partial.digest != digest {
+            if partial.content_key != content_key {
                 // These objects have values of neither the installed content nor the requested
                 // content.
                 for key in &partial.applied {
-                    book.objects.remove(key);
+                    state.objects.remove(key);
                 }
-                partial = Partial {
-                    digest: digest.to_owned(),
+                partial = PartialInstallation {
+                    content_key: content_key.to_owned(),
                     applied: BTreeSet::new(),
                     knows_former: false,
                 };
             }
             for key in uncertain {
-                book.objects.remove(key);
+                state.objects.remove(key);
                 partial.applied.remove(key);
             }
             for (key, left) in applied {
-                book.drifted.remove(&key);
-                book.suspects.remove(&key);
+                state.drifted.remove(&key);
+                state.suspects.remove(&key);
                 partial.applied.insert(key.clone());
-                book.objects.insert(key, left);
+                state.objects.insert(key, left);
             }
-            book.partial = Some(partial);
-            book.busy = false;
-            book.drifted.retain(|key, _| book.objects.contains_key(key));
-            book.look_at_all(seen)
+            state.partial = Some(partial);
+            state.is_applying = false;
+            state
+                .drifted
+                .retain(|key, _| state.objects.contains_key(key));
+            state.evaluate_all(seen)
         });
         if work {
             self.wake(deployment);
@@ -216,22 +218,22 @@ impl InstalledStates {
 
     /// Adds objects of the installed content that have no state, while an installation of other
     /// content is incomplete.
-    pub(in crate::reconcile) fn take_up(
+    pub(in crate::reconcile) fn add_former_objects(
         &self,
         deployment: &str,
         objects: HashMap<String, AppliedState>,
         seen: &BTreeMap<String, ObservedObject>,
         missing: &BTreeSet<String>,
     ) {
-        self.with(deployment, |book| {
+        self.with(deployment, |state| {
             for (key, left) in objects {
-                book.objects.entry(key).or_insert(left);
+                state.objects.entry(key).or_insert(left);
             }
-            book.look_at_all(seen);
+            state.evaluate_all(seen);
             for key in missing {
-                book.record_drift(key, None);
+                state.record_drift(key, None);
             }
-            if let Some(partial) = &mut book.partial {
+            if let Some(partial) = &mut state.partial {
                 partial.knows_former = true;
             }
         });
@@ -239,28 +241,28 @@ impl InstalledStates {
 
     /// Returns true if objects of the previously installed content must be added by
     /// [`Self::add_former_objects`].
-    pub(in crate::reconcile) fn lacks_former(&self, deployment: &str) -> bool {
-        self.with(deployment, |book| {
-            let partial = book.partial.as_ref();
+    pub(in crate::reconcile) fn lacks_former_objects(&self, deployment: &str) -> bool {
+        self.with(deployment, |state| {
+            let partial = state.partial.as_ref();
             partial.is_some_and(|partial| !partial.knows_former)
         })
     }
 
     /// Returns true if the object has a state.
     pub(in crate::reconcile) fn knows(&self, deployment: &str, key: &str) -> bool {
-        self.with(deployment, |book| book.objects.contains_key(key))
+        self.with(deployment, |state| state.objects.contains_key(key))
     }
 
     /// Returns the objects that an incomplete installation of `content_key` applied. `None` without
     /// an incomplete installation; empty if it is of other content.
-    pub(in crate::reconcile) fn applied_partly(
+    pub(in crate::reconcile) fn partially_applied(
         &self,
         deployment: &str,
-        digest: &str,
+        content_key: &str,
     ) -> Option<BTreeSet<String>> {
-        self.with(deployment, |book| {
-            let partial = book.partial.as_ref()?;
-            let is_same = partial.digest == digest;
+        self.with(deployment, |state| {
+            let partial = state.partial.as_ref()?;
+            let is_same = partial.content_key == content_key;
             Some(if is_same {
                 partial.applied.clone()
             } else {
@@ -272,10 +274,10 @@ impl InstalledStates {
     /// Returns for which objects the state is known. `is_recorded` is true if the inventory records
     /// installed content.
     pub(in crate::reconcile) fn coverage(&self, deployment: &str, is_recorded: bool) -> Coverage {
-        self.with(deployment, |book| {
-            if book.busy || book.partial.is_some() {
+        self.with(deployment, |state| {
+            if state.is_applying || state.partial.is_some() {
                 Coverage::Partly
-            } else if !book.digest.is_empty() {
+            } else if !state.content_key.is_empty() {
                 Coverage::All
             } else if is_recorded {
                 Coverage::NotLookedAt
@@ -287,17 +289,17 @@ impl InstalledStates {
 
     /// Delays the next attempt of the installation `attempt`. Returns the error with the time of
     /// that attempt.
-    pub(in crate::reconcile) fn hold(
+    pub(in crate::reconcile) fn delay_installation(
         &self,
         deployment: &str,
         key: &str,
         error: ReconcileError,
     ) -> ReconcileError {
-        self.with(deployment, |book| {
-            let held = book.held.take().filter(|held| held.key == key);
+        self.with(deployment, |state| {
+            let held = state.delayed.take().filter(|held| held.key == key);
             let times = held.map_or(1, |held| held.times.saturating_add(1));
-            let pause = error::pause(error.retry, times).unwrap_or_default();
-            book.held = Some(Held {
+            let pause = error::retry_delay(error.retry, times).unwrap_or_default();
+            state.delayed = Some(DelayedInstallation {
                 key: key.to_owned(),
                 error: error.clone(),
                 times,
@@ -311,9 +313,13 @@ impl InstalledStates {
     }
 
     /// Returns the error of the installation `attempt` while its next attempt is not due.
-    pub(in crate::reconcile) fn held(&self, deployment: &str, key: &str) -> Option<ReconcileError> {
-        self.with(deployment, |book| {
-            let held = book.held.as_ref().filter(|held| held.key == key)?;
+    pub(in crate::reconcile) fn delayed_error(
+        &self,
+        deployment: &str,
+        key: &str,
+    ) -> Option<ReconcileError> {
+        self.with(deployment, |state| {
+            let held = state.delayed.as_ref().filter(|held| held.key == key)?;
             let pause = held.until.saturating_duration_since(Instant::now());
             (!pause.is_zero()).then(|| ReconcileError {
                 retry: RetryPolicy::At(pause),
@@ -343,7 +349,7 @@ impl InstalledState {
                 backoff.changed()
             };
         }
-        if let Some(held) = &mut self.held
+        if let Some(held) = &mut self.delayed
             && held.error.objects.iter().any(|object| object == key)
         {
             held.until = Instant::now();
@@ -352,15 +358,15 @@ impl InstalledState {
 
     /// Evaluates all objects, as `seen` or as logged since. Returns true if the deployment needs a
     /// reconcile.
-    pub(super) fn look_at_all(&mut self, seen: &BTreeMap<String, ObservedObject>) -> bool {
+    pub(super) fn evaluate_all(&mut self, seen: &BTreeMap<String, ObservedObject>) -> bool {
         let mut all: BTreeMap<String, Observation> = seen
             .iter()
             .map(|(key, seen)| (key.clone(), Observation::Present(seen.clone())))
             .collect();
-        all.extend(self.told.all());
+        all.extend(self.log.all());
         let mut work = false;
-        for (key, told) in all {
-            work |= self.look(&key, &told);
+        for (key, observation) in all {
+            work |= self.evaluate(&key, &observation);
         }
         work
     }
@@ -377,7 +383,7 @@ fn naming(message: &str, failing: &BTreeSet<String>) -> String {
     let others = others.into_iter().cloned().collect();
     format!(
         "{message}; also not restored: {}",
-        error::list(others, NAMED)
+        error::joined(others, MAX_NAMED)
     )
 }
 

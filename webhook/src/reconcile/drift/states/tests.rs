@@ -6,6 +6,7 @@ use bundle_core::plan::summary::Coverage;
 use serde_json::json;
 
 use super::*;
+use crate::reconcile::api::discovery::Kind;
 use crate::reconcile::error::RetryPolicy;
 
 const KEY: &str = "ConfigMap/n/x";
@@ -63,9 +64,9 @@ fn states() -> (InstalledStates, mpsc::UnboundedReceiver<String>) {
     let (wake, woken) = mpsc::unbounded_channel();
     let states = InstalledStates::new(wake);
     states.set_inventory("web", recording(&[KEY]));
-    states.begin("web");
+    states.begin_apply("web");
     let objects = [(KEY.to_owned(), left(5, "a"))].into();
-    states.settle("web", "sha256:1", objects, &BTreeMap::new());
+    states.finish_apply("web", "sha256:1", objects, &BTreeMap::new());
     (states, woken)
 }
 
@@ -78,7 +79,7 @@ fn write_without_change_of_the_own_entry_is_verified_with_growing_delay() {
     assert_eq!(woken.try_recv().unwrap(), "web");
     assert!(states.drifted("web").is_empty());
     assert_eq!(states.suspects("web", now).0, [KEY.to_owned()].into());
-    states.verified("web", KEY, left(6, "a"), now);
+    states.record_verified("web", KEY, left(6, "a"), now);
     assert_eq!(states.suspects("web", now), (BTreeSet::new(), None));
     // The same state again changes nothing; another write is verified after a delay.
     states.changed(&users, KEY, &Observation::Present(seen(6, "a")));
@@ -98,7 +99,7 @@ fn content_with_unwatched_objects_is_found_again_in_the_next_reconcile() {
     assert_eq!(states.content("web").as_deref(), Some("sha256:1"));
 
     states.begin_reconcile("web");
-    states.lacks_watches("web");
+    states.mark_unwatched("web");
     assert_eq!(states.content("web").as_deref(), Some("sha256:1"));
     states.end_reconcile("web");
     assert_eq!(states.content("web"), None);
@@ -106,8 +107,8 @@ fn content_with_unwatched_objects_is_found_again_in_the_next_reconcile() {
     assert!(woken.try_recv().is_err());
 
     states.begin_reconcile("web");
-    states.lacks_watches("web");
-    states.healed("web", KEY, left(6, "a"));
+    states.mark_unwatched("web");
+    states.record_restored("web", KEY, left(6, "a"));
     states.end_reconcile("web");
     assert_eq!(woken.try_recv().unwrap(), "web");
 }
@@ -127,9 +128,12 @@ fn object_with_another_uid_counts_as_drifted() {
 fn unrecorded_objects_have_no_owner() {
     let (states, _woken) = states();
     let users = ["web".to_owned(), "unknown".to_owned()];
-    assert_eq!(states.recorders(&users, KEY), ["web"]);
-    assert_eq!(states.recorders(&users, "ConfigMap/n/other"), [""; 0]);
-    assert_eq!(states.recorders(&users[1..], KEY), [""; 0]);
+    assert_eq!(states.recording_deployments(&users, KEY), ["web"]);
+    assert_eq!(
+        states.recording_deployments(&users, "ConfigMap/n/other"),
+        [""; 0]
+    );
+    assert_eq!(states.recording_deployments(&users[1..], KEY), [""; 0]);
     assert!(states.is_recorded(KEY) && !states.is_recorded("ConfigMap/n/other"));
 }
 
@@ -147,7 +151,7 @@ fn own_writes_wake_no_deployment_and_later_foreign_writes_do() {
     // The value can differ with the same entry: drift stays until an apply.
     states.changed(&users, "ConfigMap/n/x", &Observation::Present(seen(7, "a")));
     assert_eq!(states.drifted("web").len(), 1);
-    states.healed("web", "ConfigMap/n/x", left(8, "a"));
+    states.record_restored("web", "ConfigMap/n/x", left(8, "a"));
     assert_eq!(states.drifted("web").len(), 0);
 }
 
@@ -178,13 +182,13 @@ fn object_missing_from_a_listing_counts_as_gone() {
 fn events_during_an_apply_are_evaluated_at_its_end() {
     let (states, mut woken) = states();
     let users = ["web".to_owned()];
-    states.begin("web");
+    states.begin_apply("web");
     states.changed(&users, "ConfigMap/n/x", &Observation::Present(seen(9, "b")));
     assert!(woken.try_recv().is_err());
     assert_eq!(states.content("web"), None);
     let left = left(8, "a");
     let table = [("ConfigMap/n/x".to_owned(), seen(9, "b"))].into();
-    states.settle(
+    states.finish_apply(
         "web",
         "sha256:2",
         [("ConfigMap/n/x".to_owned(), left)].into(),
@@ -199,7 +203,7 @@ fn status_change_of_a_workload_leads_to_a_health_check_and_is_no_drift() {
     let (states, mut woken) = states();
     let key = "Deployment.apps/n/x";
     states.set_inventory("web", recording(&[key]));
-    states.settle(
+    states.finish_apply(
         "web",
         "d",
         [(key.to_owned(), left(1, "a"))].into(),
@@ -220,7 +224,7 @@ fn two_drifted() -> InstalledStates {
     let (states, _) = states();
     states.set_inventory("web", recording(&[KEY, OTHER]));
     let objects = [KEY, OTHER].map(|key| (key.to_owned(), left(5, "a")));
-    states.settle("web", "sha256:1", objects.into(), &BTreeMap::new());
+    states.finish_apply("web", "sha256:1", objects.into(), &BTreeMap::new());
     for key in [KEY, OTHER] {
         states.changed(
             &["web".to_owned()],
@@ -239,7 +243,7 @@ fn keys(keys: &[&str]) -> BTreeSet<String> {
 fn contested_object_delays_no_other() {
     let states = two_drifted();
     for version in 0..20 {
-        states.healed("web", KEY, left(10 + 2 * version, "a"));
+        states.record_restored("web", KEY, left(10 + 2 * version, "a"));
         states.changed(
             &["web".to_owned()],
             KEY,
@@ -249,7 +253,7 @@ fn contested_object_delays_no_other() {
     assert_eq!(states.restorable("web"), keys(&[OTHER]));
     assert_eq!(states.contested("web"), [KEY]);
     assert_eq!(states.next_restore("web"), Some(Duration::ZERO));
-    states.healed("web", OTHER, left(7, "a"));
+    states.record_restored("web", OTHER, left(7, "a"));
     let next = states.next_restore("web").unwrap();
     assert!(next > Duration::from_secs(20), "{next:?}");
 }
@@ -258,7 +262,7 @@ fn contested_object_delays_no_other() {
 fn failed_attempts_count_until_the_object_is_deleted() {
     let states = two_drifted();
     for _ in 0..20 {
-        states.not_restored("web", [&KEY.to_owned()], RestoreFailure::Invalid);
+        states.record_restore_failure("web", [&KEY.to_owned()], RestoreFailure::Invalid);
     }
     assert_eq!(states.restorable("web"), keys(&[OTHER]));
     assert!(states.missing("web").is_empty());
@@ -270,7 +274,7 @@ fn failed_attempts_count_until_the_object_is_deleted() {
 #[test]
 fn error_of_a_restore_is_kept_while_its_object_is_drifted() {
     let states = two_drifted();
-    states.not_restored("web", [&KEY.to_owned()], RestoreFailure::Refused);
+    states.record_restore_failure("web", [&KEY.to_owned()], RestoreFailure::Refused);
     let error = ReconcileError::new(
         codes::install::APPLY_FAILED,
         "ReconcileFailed",
@@ -278,12 +282,12 @@ fn error_of_a_restore_is_kept_while_its_object_is_drifted() {
         RetryPolicy::Slowly,
     );
     states.keep_restore_error("web", Some(&error));
-    states.healed("web", OTHER, left(7, "a"));
+    states.record_restored("web", OTHER, left(7, "a"));
     states.keep_restore_error("web", None);
     let kept = states.restore_error("web").unwrap();
     assert_eq!(kept.message, "no");
     assert!(matches!(kept.retry, RetryPolicy::At(_)), "{kept:?}");
-    states.healed("web", KEY, left(7, "a"));
+    states.record_restored("web", KEY, left(7, "a"));
     states.keep_restore_error("web", None);
     assert_eq!(states.restore_error("web"), None);
 }
@@ -300,7 +304,7 @@ fn error_of_a_restore_names_all_objects_that_could_not_be_restored() {
         )
     };
     for key in [KEY, OTHER] {
-        states.not_restored("web", [&key.to_owned()], RestoreFailure::Refused);
+        states.record_restore_failure("web", [&key.to_owned()], RestoreFailure::Refused);
         states.keep_restore_error("web", Some(&error(&format!("{key}: no"))));
     }
     let kept = |states: &InstalledStates| states.restore_error("web").unwrap().message;
@@ -316,7 +320,7 @@ fn error_of_a_restore_names_all_objects_that_could_not_be_restored() {
     states.keep_restore_error("web", Some(&error("no")));
     assert_eq!(kept(&states), "no");
     states.keep_restore_error("web", Some(&error(&format!("{OTHER}: no"))));
-    states.healed("web", KEY, left(7, "a"));
+    states.record_restored("web", KEY, left(7, "a"));
     states.keep_restore_error("web", None);
     assert_eq!(kept(&states), format!("{OTHER}: no"));
 }
@@ -325,16 +329,19 @@ fn error_of_a_restore_names_all_objects_that_could_not_be_restored() {
 fn objects_of_an_interrupted_installation_and_of_the_former_content_are_observed() {
     let states = two_drifted();
     for key in [KEY, OTHER] {
-        states.healed("web", key, left(7, "a"));
+        states.record_restored("web", key, left(7, "a"));
     }
-    states.begin("web");
+    states.begin_apply("web");
     let applied = HashMap::from([(KEY.to_owned(), left(9, "new"))]);
     let nothing = (BTreeSet::new(), BTreeMap::new());
-    states.interrupt("web", "sha256:2", applied, &nothing.0, &nothing.1);
+    states.record_interrupted("web", "sha256:2", applied, &nothing.0, &nothing.1);
     assert_eq!(states.coverage("web", true), Coverage::Partly);
     assert_eq!(states.content("web"), None);
-    assert_eq!(states.applied_partly("web", "sha256:2"), Some(keys(&[KEY])));
-    assert!(!states.lacks_former("web"));
+    assert_eq!(
+        states.partially_applied("web", "sha256:2"),
+        Some(keys(&[KEY]))
+    );
+    assert!(!states.lacks_former_objects("web"));
     // Later writes of other actors, to objects of both contents.
     for key in [KEY, OTHER] {
         states.changed(
@@ -345,10 +352,10 @@ fn objects_of_an_interrupted_installation_and_of_the_former_content_are_observed
     }
     assert_eq!(states.restorable("web"), keys(&[KEY, OTHER]));
     // Other content is requested now: the intended values of the first object are unknown.
-    states.begin("web");
-    states.interrupt("web", "sha256:3", HashMap::new(), &nothing.0, &nothing.1);
-    assert_eq!(states.applied_partly("web", "sha256:3"), Some(keys(&[])));
-    assert!(states.lacks_former("web"));
+    states.begin_apply("web");
+    states.record_interrupted("web", "sha256:3", HashMap::new(), &nothing.0, &nothing.1);
+    assert_eq!(states.partially_applied("web", "sha256:3"), Some(keys(&[])));
+    assert!(states.lacks_former_objects("web"));
     assert!(!states.knows("web", KEY) && states.knows("web", OTHER));
     assert_eq!(states.restorable("web"), keys(&[OTHER]));
 }
@@ -365,14 +372,14 @@ fn invalid_installation_is_delayed_until_one_of_its_objects_changes() {
             RetryPolicy::Rarely,
         )
     };
-    states.hold("web", "key", invalid);
-    let held = states.held("web", "key").unwrap();
+    states.delay_installation("web", "key", invalid);
+    let held = states.delayed_error("web", "key").unwrap();
     assert!(matches!(held.retry, RetryPolicy::At(_)), "{held:?}");
-    assert_eq!(states.held("web", "other"), None);
+    assert_eq!(states.delayed_error("web", "other"), None);
     states.changed(&["web".to_owned()], OTHER, &Observation::Gone(0));
-    assert!(states.held("web", "key").is_some());
+    assert!(states.delayed_error("web", "key").is_some());
     states.changed(&["web".to_owned()], KEY, &Observation::Gone(0));
-    assert_eq!(states.held("web", "key"), None);
+    assert_eq!(states.delayed_error("web", "key"), None);
 }
 
 #[test]
@@ -393,7 +400,7 @@ fn object_that_is_deleted_during_its_restore_stays_drifted() {
         // another actor.
         states.changed(&users, KEY, &told);
         while woken.try_recv().is_ok() {}
-        states.healed("web", KEY, left(7, "a"));
+        states.record_restored("web", KEY, left(7, "a"));
         assert_eq!(
             states.drifted("web").len(),
             usize::from(is_lost),
@@ -409,23 +416,23 @@ fn object_that_is_deleted_during_verification_or_installation_is_drifted() {
     let (states, _woken) = states();
     states.begin_reconcile("web");
     states.changed(&users, KEY, &Observation::Gone(8));
-    states.verified("web", KEY, left(7, "a"), Instant::now());
+    states.record_verified("web", KEY, left(7, "a"), Instant::now());
     assert_eq!(states.missing("web"), [KEY]);
     states.end_reconcile("web");
-    states.healed("web", KEY, left(9, "a"));
+    states.record_restored("web", KEY, left(9, "a"));
     assert_eq!(states.missing("web"), [""; 0]);
 
     states.begin_reconcile("web");
-    states.begin("web");
+    states.begin_apply("web");
     states.changed(&users, KEY, &Observation::Gone(12));
     let objects: HashMap<String, AppliedState> = [(KEY.to_owned(), left(11, "a"))].into();
-    states.settle("web", "sha256:2", objects.clone(), &BTreeMap::new());
+    states.finish_apply("web", "sha256:2", objects.clone(), &BTreeMap::new());
     assert_eq!(states.missing("web"), [KEY]);
 
     states.begin_reconcile("web");
-    states.begin("web");
+    states.begin_apply("web");
     states.changed(&users, KEY, &Observation::Gone(14));
-    states.interrupt(
+    states.record_interrupted(
         "web",
         "sha256:3",
         [(KEY.to_owned(), left(13, "a"))].into(),

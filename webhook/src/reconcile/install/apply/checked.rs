@@ -20,13 +20,13 @@ use crate::dry_run::{Detail, RequesterDryRun, unread};
 use crate::reconcile::api::object;
 use crate::reconcile::api::whole::ObjectText;
 use crate::reconcile::content::items::Item;
-use crate::reconcile::rights::authorized::RECENT;
-use crate::reconcile::rights::dry_run_memory::{AllowedDryRuns, DryRunKey};
+use crate::reconcile::rights::authorized::CHECK_VALIDITY;
+use crate::reconcile::rights::dry_runs::cache::{AllowedDryRuns, DryRunKey};
 
 /// Limits concurrent comparisons in the process. Each holds the JSON of up to three objects.
-static COMPARISONS: Semaphore = Semaphore::const_new(2);
+static COMPARISON_SEMAPHORE: Semaphore = Semaphore::const_new(2);
 /// Maximum number of differing fields in a message.
-const FIELDS: usize = 10;
+const MAX_FIELDS: usize = 10;
 
 /// An apply that is allowed for every requester, or that the class decides about. Exactly the
 /// checked bytes are sent.
@@ -50,19 +50,19 @@ impl<'i> CheckedApply<'i> {
 
     /// Returns true while the check is valid.
     pub(super) fn is_recent(&self) -> bool {
-        self.since.elapsed() < RECENT
+        self.since.elapsed() < CHECK_VALIDITY
     }
 
     /// Returns the apply with an expired check.
     #[cfg(test)]
     pub(super) fn aged(mut self) -> Self {
-        self.since -= RECENT;
+        self.since -= CHECK_VALIDITY;
         self
     }
 
     /// Returns the apply to check it again.
     pub(super) fn into_stale(self) -> PreparedApply<'i> {
-        self.prepared.asked_anew()
+        self.prepared.bypassing_cache()
     }
 
     /// Returns the key of the object, and its expected state.
@@ -78,7 +78,7 @@ impl<'i> CheckedApply<'i> {
 
 /// The reason why an apply did not pass the dry runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::reconcile) enum NotAllowed {
+pub(in crate::reconcile) enum ApplyRejection {
     /// The result of the API server for a requester.
     Verdict(DryRunVerdict),
     /// Like [`Self::Verdict`]; the cause can be that the object is not in the expected state.
@@ -95,7 +95,7 @@ pub(in crate::reconcile) enum NotAllowed {
     Moved,
 }
 
-impl NotAllowed {
+impl ApplyRejection {
     /// Returns true if a retry can have another result.
     pub(in crate::reconcile) fn may_change(&self) -> bool {
         match self {
@@ -117,7 +117,7 @@ impl NotAllowed {
 
     /// Returns the result of an apply that got `verdict` for contested lists, whose ownership could
     /// not be changed because of `error`.
-    pub(super) fn lists_not_taken(verdict: &DryRunVerdict, error: ApplyError) -> Self {
+    pub(super) fn ownership_error(verdict: &DryRunVerdict, error: ApplyError) -> Self {
         let words = format!(
             "{}; cannot take over the lists from their field managers: {}",
             words(verdict),
@@ -147,7 +147,7 @@ impl NotAllowed {
                 words(verdict).to_owned()
             }
             Self::Differs(fields) => {
-                let named = bundle_core::plan::conditions::some_of(fields, FIELDS);
+                let named = bundle_core::plan::conditions::some_of(fields, MAX_FIELDS);
                 format!(
                     "mutating admission sets these fields differently for the requester and for the installer: {named}"
                 )
@@ -173,12 +173,12 @@ fn words(verdict: &DryRunVerdict) -> &str {
 
 /// The consent that the applies of one content require.
 #[derive(Debug, Clone)]
-pub(in crate::reconcile) struct TakenConsent {
+pub(in crate::reconcile) struct RequiredConsent {
     pub(in crate::reconcile) rule: ConsentRule,
     pub(in crate::reconcile) act: ObjectAction,
 }
 
-impl TakenConsent {
+impl RequiredConsent {
     fn of(&self, id: &ObjectId) -> Consent {
         self.rule.consent(self.act, id)
     }
@@ -204,7 +204,7 @@ pub(in crate::reconcile) struct DryRuns<'a> {
     /// The installing ServiceAccount.
     pub(in crate::reconcile) account: ServiceAccount,
     /// The objects that require the consent of the requesters.
-    pub(in crate::reconcile) consent: TakenConsent,
+    pub(in crate::reconcile) consent: RequiredConsent,
 }
 
 impl DryRuns<'_> {
@@ -212,7 +212,7 @@ impl DryRuns<'_> {
     pub(super) async fn check<'i>(
         &self,
         prepared: PreparedApply<'i>,
-    ) -> Result<CheckedApply<'i>, (PreparedApply<'i>, NotAllowed)> {
+    ) -> Result<CheckedApply<'i>, (PreparedApply<'i>, ApplyRejection)> {
         let item = prepared.item();
         match self.consent.of(&item.id) {
             Consent::Delegated | Consent::Requesters(RequesterCheck::AccessReview) => {
@@ -220,7 +220,10 @@ impl DryRuns<'_> {
             }
             Consent::Requesters(RequesterCheck::DryRun) if self.runs.is_empty() => {
                 let words = "the requester of the content is unknown".to_owned();
-                return Err((prepared, NotAllowed::Verdict(DryRunVerdict::Unknown(words))));
+                return Err((
+                    prepared,
+                    ApplyRejection::Verdict(DryRunVerdict::Unknown(words)),
+                ));
             }
             Consent::Requesters(RequesterCheck::DryRun) => {}
             Consent::Denied(refusal) => {
@@ -228,7 +231,7 @@ impl DryRuns<'_> {
                     message: refusal.to_string(),
                     by_rbac: false,
                 };
-                return Err((prepared, NotAllowed::Verdict(verdict)));
+                return Err((prepared, ApplyRejection::Verdict(verdict)));
             }
         }
         let compares = self
@@ -245,8 +248,8 @@ impl DryRuns<'_> {
                 (prepared.target(), prepared.version()),
                 compares.then_some(&self.account),
             );
-            let remembers = self.remembers && !prepared.is_asked_anew();
-            if remembers && !prepared.has_new_fields() && self.memory.contains(key).await {
+            let remembers = self.remembers && !prepared.bypasses_cache();
+            if remembers && !prepared.has_moved_fields() && self.memory.contains(key).await {
                 continue;
             }
             let asked = if compares {
@@ -258,7 +261,7 @@ impl DryRuns<'_> {
                 // A replacement accepts a full quota, so this result must not hide another one.
                 Err(refusal) if refusal.is_full_quota() => full = Some(refusal),
                 Err(refusal) => return Err((prepared, refusal)),
-                Ok(()) if prepared.has_new_fields() => {}
+                Ok(()) if prepared.has_moved_fields() => {}
                 Ok(()) => self.memory.insert(key).await,
             }
         }
@@ -273,7 +276,7 @@ impl DryRuns<'_> {
         &self,
         item: &Item,
         patch: &json_patch::Patch,
-    ) -> Result<(), NotAllowed> {
+    ) -> Result<(), ApplyRejection> {
         if !self.consent.is_by_dry_run(&item.id) {
             return Ok(());
         }
@@ -281,8 +284,8 @@ impl DryRuns<'_> {
             let answer = run.patch(&item.kind.resource, &item.id, patch).await;
             match answer.verdict {
                 DryRunVerdict::Allowed => {}
-                verdict if answer.code == 409 => return Err(NotAllowed::Conflict(verdict)),
-                verdict => return Err(NotAllowed::Verdict(verdict)),
+                verdict if answer.code == 409 => return Err(ApplyRejection::Conflict(verdict)),
+                verdict => return Err(ApplyRejection::Verdict(verdict)),
             }
         }
         Ok(())
@@ -294,9 +297,9 @@ impl DryRuns<'_> {
         &self,
         run: &RequesterDryRun,
         prepared: &PreparedApply<'_>,
-    ) -> Result<(), NotAllowed> {
-        let unknown = |words: String| NotAllowed::Verdict(DryRunVerdict::Unknown(words));
-        let permit = COMPARISONS.acquire().await;
+    ) -> Result<(), ApplyRejection> {
+        let unknown = |words: String| ApplyRejection::Verdict(DryRunVerdict::Unknown(words));
+        let permit = COMPARISON_SEMAPHORE.acquire().await;
         let _permit = permit.map_err(|error| unknown(crate::chain(&error)))?;
         let requester = ask_object(run, prepared).await?;
         let installer = match request::dry_run_object(&self.installer, prepared).await {
@@ -306,13 +309,13 @@ impl DryRuns<'_> {
                 if matches!(status.code, 400..=499)
                     && !matches!(status.code, 401 | 404 | 408 | 409 | 429) =>
             {
-                return Err(NotAllowed::Installer(status.message));
+                return Err(ApplyRejection::Installer(status.message));
             }
             Err(error) => return Err(unknown(object::told(&error))),
         };
         let installer = ObjectText::receive(installer)
             .await
-            .map_err(|error| NotAllowed::Verdict(unread(&error)))?;
+            .map_err(|error| ApplyRejection::Verdict(unread(&error)))?;
         let exists = !prepared.creates();
         if differing(exists, &[&requester, &installer])
             .await?
@@ -325,7 +328,7 @@ impl DryRuns<'_> {
         if fields.is_empty() {
             Ok(())
         } else {
-            Err(NotAllowed::Differs(fields))
+            Err(ApplyRejection::Differs(fields))
         }
     }
 }
@@ -334,7 +337,7 @@ impl DryRuns<'_> {
 /// third result is a repeated one for the requester. Results for an object that `exists` are
 /// compared only for the same resourceVersion, because another actor can write the object between
 /// the requests.
-async fn differing(exists: bool, answers: &[&ObjectText]) -> Result<Vec<String>, NotAllowed> {
+async fn differing(exists: bool, answers: &[&ObjectText]) -> Result<Vec<String>, ApplyRejection> {
     let compared = ObjectText::with_parsed(answers, |objects| {
         if exists && !DryRunObject::have_one_version(objects) {
             return None;
@@ -348,20 +351,20 @@ async fn differing(exists: bool, answers: &[&ObjectText]) -> Result<Vec<String>,
     });
     match compared.await {
         Ok(Some(fields)) => Ok(fields),
-        Ok(None) => Err(NotAllowed::Verdict(DryRunVerdict::Unknown(
+        Ok(None) => Err(ApplyRejection::Verdict(DryRunVerdict::Unknown(
             "the object changed during the comparison".to_owned(),
         ))),
-        Err(error) => Err(NotAllowed::Verdict(unread(&error))),
+        Err(error) => Err(ApplyRejection::Verdict(unread(&error))),
     }
 }
 
 async fn ask_object(
     run: &RequesterDryRun,
     prepared: &PreparedApply<'_>,
-) -> Result<ObjectText, NotAllowed> {
+) -> Result<ObjectText, ApplyRejection> {
     let object = ask(run, prepared, Detail::Object).await?;
     object.ok_or_else(|| {
-        NotAllowed::Verdict(DryRunVerdict::Unknown(
+        ApplyRejection::Verdict(DryRunVerdict::Unknown(
             "the response contains no object".to_owned(),
         ))
     })
@@ -371,7 +374,7 @@ async fn ask(
     run: &RequesterDryRun,
     prepared: &PreparedApply<'_>,
     detail: Detail,
-) -> Result<Option<ObjectText>, NotAllowed> {
+) -> Result<Option<ObjectText>, ApplyRejection> {
     let item = prepared.item();
     let force = !prepared.creates();
     let body = prepared.body();
@@ -385,12 +388,12 @@ async fn ask(
             let causes = causes.map(|(reason, field)| (reason.as_str(), field.as_str()));
             let lists = contested_lists(&item.id, causes);
             Err(if lists.is_empty() {
-                NotAllowed::Conflict(verdict)
+                ApplyRejection::Conflict(verdict)
             } else {
-                NotAllowed::Contested(verdict, lists)
+                ApplyRejection::Contested(verdict, lists)
             })
         }
-        verdict if answer.code == 409 => Err(NotAllowed::Conflict(verdict)),
-        verdict => Err(NotAllowed::Verdict(verdict)),
+        verdict if answer.code == 409 => Err(ApplyRejection::Conflict(verdict)),
+        verdict => Err(ApplyRejection::Verdict(verdict)),
     }
 }

@@ -5,7 +5,7 @@ use crate::reconcile::api::object;
 use crate::reconcile::content::items::Item;
 
 /// Maximum number of dry runs for an object that keeps changing.
-const DRY_RUNS: u32 = 5;
+const MAX_DRY_RUNS: u32 = 5;
 
 impl Preparer {
     /// Sends the apply to the object with this uid as a dry run as the installing ServiceAccount.
@@ -21,7 +21,7 @@ impl Preparer {
             match request::send(&self.client, &prepared, true).await {
                 Err(error)
                     if prepared.is_of_a_version()
-                        && tries < DRY_RUNS
+                        && tries < MAX_DRY_RUNS
                         && object::is_conflict(&error) =>
                 {
                     tries += 1;

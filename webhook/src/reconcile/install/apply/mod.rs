@@ -1,18 +1,18 @@
 //! One apply, from reading the object to the response of the API server. [`PreparedApply`] fixes
 //! the request, dry runs as the requesters turn it into a [`CheckedApply`], and only a
-//! [`CheckedApply`] can be sent. `install::executor` and `rights::requester_check` decide which
+//! [`CheckedApply`] can be sent. `install::executor` and `rights::dry_runs` decide which
 //! objects are applied.
 
 mod checked;
-mod checker;
+mod client;
 mod dry_run;
 mod ownership;
 mod plan;
 mod prepared;
 mod request;
 
-pub(in crate::reconcile) use checked::{CheckedApply, DryRuns, NotAllowed, TakenConsent};
-pub(in crate::reconcile) use checker::ApplyChecker;
+pub(in crate::reconcile) use checked::{ApplyRejection, CheckedApply, DryRuns, RequiredConsent};
+pub(in crate::reconcile) use client::ApplyClient;
 pub(in crate::reconcile) use plan::{ApplyPlan, Targets};
 pub(in crate::reconcile) use prepared::{PreparedApply, Preparer, Target};
 pub(in crate::reconcile) use request::Applied;
@@ -26,7 +26,7 @@ pub(in crate::reconcile) enum ApplyError {
     /// The object was deleted or created since it was read. The next reconcile reads it again.
     Moved,
     /// The object changed since the dry run, and the repeated check failed or is unknown.
-    NotAllowed(NotAllowed),
+    NotAllowed(ApplyRejection),
 }
 
 impl ApplyError {

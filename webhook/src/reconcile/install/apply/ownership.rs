@@ -14,8 +14,8 @@ use kube::core::PartialObjectMeta;
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
-use super::checker::{Attempts, TRIES};
-use super::{ApplyChecker, ApplyError, CheckedApply, NotAllowed, PreparedApply, Target};
+use super::client::{Attempts, RETRY_LIMIT};
+use super::{ApplyClient, ApplyError, ApplyRejection, CheckedApply, PreparedApply, Target};
 use crate::cluster::KeepFields;
 use crate::dry_run::causes;
 use crate::reconcile::api::object;
@@ -23,12 +23,12 @@ use crate::reconcile::content::items::Item;
 
 /// Limits the objects whose complete managed fields are held at the same time. Each can need
 /// megabytes.
-static ENTRIES: Semaphore = Semaphore::const_new(2);
+static ENTRIES_SEMAPHORE: Semaphore = Semaphore::const_new(2);
 
-impl ApplyChecker<'_> {
+impl ApplyClient<'_> {
     /// Changes the field ownership that an apply requires, and checks the apply again if anything
     /// was changed.
-    pub(super) async fn with_fields_taken<'i>(
+    pub(super) async fn with_moved_ownership<'i>(
         &self,
         client: &Client,
         checked: CheckedApply<'i>,
@@ -36,7 +36,7 @@ impl ApplyChecker<'_> {
         let change = self.preparer.ownership_change(checked.prepared());
         if change.is_empty()
             || !self
-                .take_fields(client, checked.prepared(), &change)
+                .move_ownership(client, checked.prepared(), &change)
                 .await?
         {
             return Ok(checked);
@@ -46,7 +46,7 @@ impl ApplyChecker<'_> {
 
     /// Moves the ownership of the lists that block an apply to this manager. Returns the checked
     /// apply, or `None` if the error has another cause or no other manager owns items of the lists.
-    pub(super) async fn with_lists_taken<'i>(
+    pub(super) async fn with_moved_lists<'i>(
         &self,
         client: &Client,
         prepared: &PreparedApply<'i>,
@@ -65,7 +65,7 @@ impl ApplyChecker<'_> {
         };
         if status.code != 422
             || change.is_empty()
-            || !self.take_fields(client, prepared, &change).await?
+            || !self.move_ownership(client, prepared, &change).await?
         {
             return Ok(None);
         }
@@ -77,13 +77,17 @@ impl ApplyChecker<'_> {
         prepared: PreparedApply<'i>,
     ) -> Result<CheckedApply<'i>, ApplyError> {
         let (item, target) = (prepared.item(), prepared.target().clone());
-        let prepared = self.preparer.prepare(item, target).await?.with_new_fields();
-        let checked = Box::pin(self.check(prepared, true, Instant::now() + TRIES)).await;
+        let prepared = self
+            .preparer
+            .prepare(item, target)
+            .await?
+            .with_moved_fields();
+        let checked = Box::pin(self.check(prepared, true, Instant::now() + RETRY_LIMIT)).await;
         checked.map_err(|(_, refusal)| refusal.into())
     }
 
-    /// Returns true if [`Self::take_fields`] has anything to change.
-    pub(super) async fn can_take_fields(
+    /// Returns true if [`Self::move_ownership`] has anything to change.
+    pub(super) async fn can_move_ownership(
         &self,
         prepared: &PreparedApply<'_>,
         change: &OwnershipChange,
@@ -96,7 +100,7 @@ impl ApplyChecker<'_> {
     }
 
     /// Moves the ownership of fields to this manager. Returns true if anything was changed.
-    pub(super) async fn take_fields(
+    pub(super) async fn move_ownership(
         &self,
         client: &Client,
         prepared: &PreparedApply<'_>,
@@ -105,7 +109,7 @@ impl ApplyChecker<'_> {
         let (item, Target::Uid(uid)) = (prepared.item(), prepared.target()) else {
             return Ok(false);
         };
-        let mut attempts = Attempts::new(Instant::now() + TRIES);
+        let mut attempts = Attempts::new(Instant::now() + RETRY_LIMIT);
         loop {
             let Some(patch) = patch(client, item, uid, change).await? else {
                 return Ok(false);
@@ -117,7 +121,7 @@ impl ApplyChecker<'_> {
                     Err(error) => return Err(ApplyError::Api(error)),
                 },
                 // Another actor wrote the object meanwhile.
-                Err(refusal @ NotAllowed::Conflict(_)) => refusal.into(),
+                Err(refusal @ ApplyRejection::Conflict(_)) => refusal.into(),
                 Err(refusal) if refusal.may_change() => refusal.into(),
                 Err(refusal) => return Err(refusal.into()),
             };
@@ -128,10 +132,10 @@ impl ApplyChecker<'_> {
     }
 }
 
-impl From<NotAllowed> for ApplyError {
-    fn from(refusal: NotAllowed) -> Self {
+impl From<ApplyRejection> for ApplyError {
+    fn from(refusal: ApplyRejection) -> Self {
         match refusal {
-            NotAllowed::Moved => Self::Moved,
+            ApplyRejection::Moved => Self::Moved,
             refusal => Self::NotAllowed(refusal),
         }
     }
@@ -144,7 +148,7 @@ async fn patch(
     uid: &str,
     change: &OwnershipChange,
 ) -> Result<Option<json_patch::Patch>, ApplyError> {
-    let _turn = ENTRIES.acquire().await;
+    let _turn = ENTRIES_SEMAPHORE.acquire().await;
     let live = match read_entries(client, item).await {
         Err(error) if object::is_not_found(&error) => None,
         live => Some(live.map_err(ApplyError::Api)?),

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use super::ApplyError;
 use crate::reconcile::api::object;
 use crate::reconcile::content::items::Item;
-use crate::reconcile::content::scalers::Scalers;
+use crate::reconcile::content::scalers::ScaledObjects;
 
 /// A resourceVersion that no object has: the first write of a store has a later one. The API server
 /// creates an object with this version if none exists under the name. Otherwise it responds with a
@@ -44,9 +44,9 @@ pub(in crate::reconcile) struct PreparedApply<'i> {
     mark: Option<CreationMark>,
     /// True if the ownership of fields was changed since the object was read, so that the apply has
     /// a greater effect than a cached one.
-    has_new_fields: bool,
+    has_moved_fields: bool,
     /// True if an earlier check has expired, so that cached results are not used.
-    is_asked_anew: bool,
+    bypasses_cache: bool,
 }
 
 impl<'i> PreparedApply<'i> {
@@ -79,27 +79,27 @@ impl<'i> PreparedApply<'i> {
     }
 
     /// Returns true if the ownership of fields was changed since the object was read.
-    pub(super) fn has_new_fields(&self) -> bool {
-        self.has_new_fields
+    pub(super) fn has_moved_fields(&self) -> bool {
+        self.has_moved_fields
     }
 
     /// Returns the apply after the ownership of fields was changed.
-    pub(super) fn with_new_fields(self) -> Self {
+    pub(super) fn with_moved_fields(self) -> Self {
         Self {
-            has_new_fields: true,
+            has_moved_fields: true,
             ..self
         }
     }
 
     /// Returns true if cached results must not be used.
-    pub(super) fn is_asked_anew(&self) -> bool {
-        self.is_asked_anew
+    pub(super) fn bypasses_cache(&self) -> bool {
+        self.bypasses_cache
     }
 
     /// Returns the apply after its check has expired.
-    pub(super) fn asked_anew(self) -> Self {
+    pub(super) fn bypassing_cache(self) -> Self {
         Self {
-            is_asked_anew: true,
+            bypasses_cache: true,
             ..self
         }
     }
@@ -136,7 +136,7 @@ pub(in crate::reconcile) struct Preparer {
     /// True if unmanaged objects are adopted.
     pub(in crate::reconcile) adopt: bool,
     /// Objects whose replicas are not applied.
-    pub(in crate::reconcile) scalers: Arc<Scalers>,
+    pub(in crate::reconcile) scaled_objects: Arc<ScaledObjects>,
 }
 
 impl Preparer {
@@ -153,8 +153,8 @@ impl Preparer {
             values: None,
             version: None,
             mark: self.inventory.mark(&item.key),
-            has_new_fields: false,
-            is_asked_anew: false,
+            has_moved_fields: false,
+            bypasses_cache: false,
         };
         let rules: Vec<&Rule> = self
             .ignore
@@ -174,7 +174,11 @@ impl Preparer {
         if live.metadata.uid.as_deref() != Some(uid.as_str()) {
             return Err(ApplyError::Moved);
         }
-        let leaves_replicas = scales && self.scalers.leave(&self.client, item, &live, &rules).await;
+        let leaves_replicas = scales
+            && self
+                .scaled_objects
+                .is_scaled_by_other(&self.client, item, &live, &rules)
+                .await;
         if rules.is_empty() && !leaves_replicas {
             return Ok(prepared);
         }
@@ -205,7 +209,7 @@ impl Preparer {
     /// its current state. Fails with [`ApplyError::Moved`] if it is another object. An object that
     /// did not exist before and has the creation mark was created by an earlier request of unknown
     /// outcome (`is_uncertain`).
-    pub(super) async fn again<'i>(
+    pub(super) async fn prepare_again<'i>(
         &self,
         prepared: &PreparedApply<'i>,
         is_uncertain: bool,
@@ -220,7 +224,7 @@ impl Preparer {
                 }
                 let now = self.prepare(item, prepared.target.clone()).await?;
                 Ok(PreparedApply {
-                    has_new_fields: prepared.has_new_fields,
+                    has_moved_fields: prepared.has_moved_fields,
                     ..now
                 })
             }

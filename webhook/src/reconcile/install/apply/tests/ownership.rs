@@ -7,8 +7,8 @@ use bundle_core::plan::decision::DecidedObjects;
 use super::*;
 
 /// Every object requires the consent of the requesters by dry run.
-pub(super) fn by_dry_run() -> TakenConsent {
-    TakenConsent {
+pub(super) fn by_dry_run() -> RequiredConsent {
+    RequiredConsent {
         rule: ConsentRule::new(None, ActingAccount::Granted, DecidedObjects::None),
         act: ObjectAction::Install,
     }

@@ -1,0 +1,248 @@
+//! Lookups of reviews against the API server, as the pod, and against registries. `lookups` defines
+//! them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bundle_api::BundleDeployment;
+use bundle_cluster::review::ReviewLookups;
+use bundle_cluster::{ByName, access};
+use bundle_core::diagnostic::{Finding, codes};
+use bundle_core::names::KubeName;
+use bundle_core::review::{Answer, Class, ClassFact, Image, Requester};
+use bundle_core::rights::Question;
+use bundle_core::version::ServerVersion;
+use bundle_oci::registry::ImageMetadata;
+use bundle_trust::proof;
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::CustomResourceExt as _;
+use kube::api::Api;
+use kube::core::{ApiResource, DynamicObject};
+use serde_json::Value;
+use tokio::sync::OnceCell;
+
+use super::allowed_reviews::AllowedReviews;
+use super::lookups::{Lookups, Policies};
+use crate::budget::lookups::LookupMemory;
+use crate::chain;
+use crate::shared::Shared;
+use crate::sources::HeldConfigMap;
+
+/// Lookups in the cluster that the pod serves.
+pub struct ClusterLookups {
+    shared: Arc<Shared>,
+    own_user: OnceCell<String>,
+    permits: AllowedReviews,
+    /// Time limit of one lookup. It is shorter than the review, so that the response can name the
+    /// lookup.
+    timeout: Duration,
+}
+
+impl ClusterLookups {
+    /// Creates the lookups for reviews with time limit `deadline`.
+    pub fn new(shared: Arc<Shared>, deadline: Duration) -> Self {
+        Self {
+            shared,
+            own_user: OnceCell::new(),
+            permits: AllowedReviews::default(),
+            timeout: deadline / 2,
+        }
+    }
+
+    async fn with_timeout<T>(
+        &self,
+        what: &str,
+        work: impl Future<Output = Result<T, kube::Error>>,
+    ) -> Result<T, Finding> {
+        let unreachable = |why: String| {
+            Finding::error(codes::cluster::UNREACHABLE, why).hint("try again; no decision was made")
+        };
+        match tokio::time::timeout(self.timeout, work).await {
+            Ok(Ok(value)) => Ok(value),
+            Ok(Err(error)) => Err(unreachable(format!("cannot {what}: {}", chain(&error)))),
+            Err(_) => Err(unreachable(format!(
+                "cannot {what}: no response within {:?}",
+                self.timeout
+            ))),
+        }
+    }
+}
+
+impl ReviewLookups for ClusterLookups {
+    fn system_namespace(&self) -> &str {
+        &self.shared.settings.namespace
+    }
+
+    fn state_namespace(&self) -> &str {
+        &self.shared.settings.state_namespace
+    }
+
+    fn server(&self) -> Option<ServerVersion> {
+        self.shared
+            .server_version()
+            .map(|version| (*version).clone())
+    }
+
+    async fn class(&self, name: &KubeName) -> ClassFact {
+        let stored = &self.shared.classes;
+        if !stored.is_synced() {
+            return ClassFact::Unavailable(
+                Finding::error(
+                    codes::review::CLASSES_UNKNOWN,
+                    "the ProvisionerClasses are not loaded yet",
+                )
+                .hint("try again in a moment"),
+            );
+        }
+        if let Some(known) = stored.get(name) {
+            return fact((*known).clone());
+        }
+        // The class can have been created just now.
+        let api: Api<DynamicObject> = Api::all_with(
+            self.shared.client(),
+            &bundle_api::ProvisionerClass::api_resource(),
+        );
+        match self
+            .with_timeout("read the ProvisionerClass", ByName(&api).get_opt(name))
+            .await
+        {
+            Ok(None) => ClassFact::Unknown,
+            Ok(Some(found)) => fact(Class::parse(name, &found.data["spec"])),
+            Err(why) => ClassFact::Unavailable(why),
+        }
+    }
+
+    async fn may(&self, requester: &Requester, question: &Question) -> Answer {
+        let asked = Box::pin(async {
+            let client = self.shared.client();
+            let asked = access::may(&client, requester, question);
+            self.with_timeout("check the permissions of the requester", asked)
+                .await
+        });
+        match self.permits.ask(requester, question, asked).await {
+            Ok(true) => Answer::Yes,
+            Ok(false) => Answer::No,
+            Err(why) => Answer::Unavailable(rights_unknown(requester, question, &why)),
+        }
+    }
+
+    async fn deployment(&self, name: &KubeName) -> Result<Option<Value>, Finding> {
+        let resource: ApiResource = BundleDeployment::api_resource();
+        let api: Api<DynamicObject> = Api::all_with(self.shared.client(), &resource);
+        let found = self
+            .with_timeout("read the BundleDeployment", ByName(&api).get_opt(name))
+            .await?;
+        // The whole object is returned, because its metadata and status contain its stamp and seal.
+        Ok(found.and_then(|found| serde_json::to_value(found).ok()))
+    }
+
+    async fn immutable(&self, name: &KubeName) -> Result<Option<bool>, Finding> {
+        let api: Api<ConfigMap> = Api::namespaced(self.shared.client(), self.system_namespace());
+        let found = self
+            .with_timeout("read the ConfigMap", HeldConfigMap::read(&api, name))
+            .await?;
+        Ok(found.map(|found| found.is_immutable()))
+    }
+
+    fn now(&self) -> Timestamp {
+        Timestamp::now()
+    }
+
+    fn examinations(&self) -> &proof::Memory {
+        &self.shared.examinations
+    }
+}
+
+impl Lookups for ClusterLookups {
+    fn with_stamp_key<T>(&self, with: impl FnOnce(&[u8]) -> T) -> T {
+        with(self.shared.stamp_key().bytes())
+    }
+
+    fn policies(&self) -> Option<(Policies, u64)> {
+        let stored = &self.shared.policies;
+        // The generation is read first. Otherwise, old policies could get the number of newer ones.
+        let generation = stored.generation();
+        stored.is_synced().then(|| (stored.all(), generation))
+    }
+
+    async fn own_user(&self) -> Option<String> {
+        let asking = async {
+            let client = self.shared.client();
+            let asked = access::own_identity(&client);
+            let identity = self
+                .with_timeout("read the identity of the pod", asked)
+                .await?;
+            if identity.user.is_empty() {
+                let why = "the API server returned no identity of the pod";
+                return Err(Finding::error(codes::cluster::BAD_ANSWER, why));
+            }
+            Ok(identity.user)
+        };
+        match self.own_user.get_or_try_init(|| asking).await {
+            Ok(user) => Some(user.clone()),
+            Err(error) => {
+                tracing::warn!(%error, "cannot read the identity of the pod");
+                None
+            }
+        }
+    }
+
+    fn intact_since(&self) -> Option<Timestamp> {
+        self.shared.registrations.intact_since()
+    }
+
+    fn enforced_since(&self) -> Option<Timestamp> {
+        self.shared.registrations.last_enforced_since()
+    }
+
+    async fn look(
+        &self,
+        image: &Image,
+        signatures: bool,
+        memory: Arc<LookupMemory>,
+    ) -> Result<ImageMetadata, Finding> {
+        let registry = self
+            .shared
+            .registry_for(image.pull_secret.as_ref())
+            .await
+            .map_err(|error| error.finding())?
+            .with_deadline(self.timeout)
+            .with_memory(memory.clone());
+        let looked = registry.look(&image.reference, signatures).await;
+        if memory.is_refused() {
+            let why = "not enough memory for the response of the registry about the image";
+            return Err(
+                Finding::error(codes::review::BUSY, why).hint("try again; no decision was made")
+            );
+        }
+        looked.map_err(|error| error.finding())
+    }
+}
+
+fn rights_unknown(requester: &Requester, question: &Question, why: &Finding) -> Finding {
+    let right = match question {
+        Question::Resource {
+            verb,
+            resource,
+            name,
+            ..
+        } => format!(
+            "verb {verb} on {resource}/{}",
+            name.as_deref().unwrap_or("*")
+        ),
+        Question::Path { verb, path } => format!("verb {verb} on {path}"),
+    };
+    let message = format!(
+        "cannot check that {:?} has {right}: {}",
+        requester.user, why.message
+    );
+    Finding::error(codes::review::RIGHTS_UNKNOWN, message).hint("try again; no decision was made")
+}
+
+fn fact(class: Result<Class, bundle_core::diagnostic::Findings>) -> ClassFact {
+    match class {
+        Ok(class) => ClassFact::Known(Box::new(class)),
+        Err(why) => ClassFact::Unreadable(why),
+    }
+}

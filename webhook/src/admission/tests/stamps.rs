@@ -1,0 +1,267 @@
+//! Stamps of writes, and the requesters that they prove.
+
+use super::*;
+
+#[tokio::test]
+async fn write_without_change_of_the_spec_keeps_the_stamp_without_lookups() {
+    let server = server(Fake::default());
+    let (_, stored) = server.write("ana", None, &bundle()).await;
+    server.questions();
+    for annotations in [
+        json!({}),
+        json!({ANNOTATION_STAMP: "forged", "a": "b"}),
+        Value::Null,
+    ] {
+        let mut changed = stored.clone();
+        changed["metadata"]["annotations"] = annotations;
+        changed["spec"]["source"]["git"] = Value::Null;
+        let (answer, object) = server.write("ben", Some(&stored), &changed).await;
+        assert_eq!(answer["allowed"], true, "{answer}");
+        assert_eq!(requester(&object).as_deref(), Some("ana"));
+    }
+    assert_eq!(server.questions(), 0);
+}
+
+#[tokio::test]
+async fn foreign_stamp_is_ignored() {
+    let server = server(Fake::default());
+    let (_, stored) = server.write("ana", None, &bundle()).await;
+    // Ben creates it again with ana's stamp: the stamp is removed, and the request is rejected.
+    let (answer, object) = server.write("ben", None, &stored).await;
+    assert_eq!(answer["allowed"], false);
+    assert_eq!(stamp(&object), None);
+    // The same without the mutating call.
+    let other = stored.to_string().replace("\"ana\"", "\"eve\"");
+    let other: Value = serde_json::from_str(&other).unwrap();
+    let answer = server.ask("/validate", &review("ana", None, &other)).await;
+    assert!(
+        answer["allowed"] == true
+            || answer["status"]["details"]["causes"][0]["reason"] == "BUNDLE-REVIEW-025"
+    );
+    let mut forged = bundle();
+    forged["metadata"]["annotations"] = json!({ANNOTATION_STAMP: "{}"});
+    let answer = server.ask("/validate", &review("ana", None, &forged)).await;
+    assert_eq!(
+        answer["status"]["details"]["causes"][0]["reason"],
+        "BUNDLE-REVIEW-025"
+    );
+}
+
+#[tokio::test]
+async fn name_of_an_object_with_generate_name_is_part_of_the_stamp() {
+    let server = server(Fake::default());
+    let mut object = bundle();
+    object["metadata"] = json!({"generateName": "web-"});
+    let (answer, stored) = server.write("ana", None, &object).await;
+    assert_eq!(answer["allowed"], true, "{answer}");
+    let name = stored["metadata"]["name"].as_str().unwrap();
+    assert!(name.starts_with("web-") && name.len() == 9, "{name}");
+    assert_eq!(requester(&stored).as_deref(), Some("ana"));
+    object["metadata"]["generateName"] = "x".repeat(80).into();
+    let (answer, stored) = server.write("ana", None, &object).await;
+    assert_eq!(
+        (
+            &answer["allowed"],
+            stored["metadata"]["name"].as_str().unwrap().len()
+        ),
+        (&json!(true), 52)
+    );
+}
+
+#[tokio::test]
+async fn bundle_of_a_template_inherits_the_stamp_of_its_deployment() {
+    let mut deployment = json!({
+        "apiVersion": "core.rukpak.io/v1alpha1",
+        "kind": "BundleDeployment",
+        "metadata": {"name": "web", "uid": "u1"},
+        "spec": {"provisionerClassName": "plain", "template": {"spec": bundle()["spec"]}},
+    });
+    let (answer, stored) = server(Fake::default())
+        .write("ana", None, &deployment)
+        .await;
+    assert_eq!(answer["allowed"], true, "{answer}");
+    deployment = stored;
+
+    let hash = template_hash(&deployment["spec"]["template"]);
+    let mut child = bundle();
+    child["metadata"] = json!({
+        "name": format!("web-{hash}"),
+        "labels": {LABEL_TEMPLATE_HASH: hash},
+        "ownerReferences": [{"apiVersion": "core.rukpak.io/v1alpha1", "kind": "BundleDeployment", "name": "web", "uid": "u1", "controller": true}],
+    });
+    let ours = |deployment: Value| {
+        server(Fake {
+            deployment: Some(deployment),
+            ..Fake::default()
+        })
+    };
+    let there = ours(deployment.clone());
+    let (answer, stored) = there.write(OWN, None, &child).await;
+    assert_eq!(answer["allowed"], true, "{answer}");
+    assert_eq!(requester(&stored).as_deref(), Some("ana"));
+    assert_eq!(there.questions(), 0);
+
+    // Another user only gets their own permissions.
+    let (answer, stored) = there.write("ana", None, &child).await;
+    assert_eq!(
+        (&answer["allowed"], requester(&stored).as_deref()),
+        (&json!(true), Some("ana"))
+    );
+    assert_eq!(there.write("ben", None, &child).await.0["allowed"], false);
+
+    // The pod inherits nothing for a deployment with another uid, without a stamp, or with another
+    // template.
+    let mut other_uid = deployment.clone();
+    other_uid["metadata"]["uid"] = "u2".into();
+    let mut unstamped = deployment.clone();
+    unstamped["metadata"]["annotations"] = Value::Null;
+    let mut forged = deployment.clone();
+    forged["spec"]["template"]["spec"]["source"]["image"]["ref"] =
+        "registry.example.com/evil:1".into();
+    for deployment in [other_uid, unstamped, forged] {
+        assert_eq!(
+            ours(deployment).write(OWN, None, &child).await.0["allowed"],
+            false
+        );
+    }
+    let mut other_spec = child.clone();
+    other_spec["spec"]["source"]["image"]["ref"] = "registry.example.com/evil:1".into();
+    assert_eq!(
+        ours(deployment).write(OWN, None, &other_spec).await.0["allowed"],
+        false
+    );
+}
+
+#[tokio::test]
+async fn object_written_while_admission_was_off_is_admitted_only_by_its_own_annotation() {
+    let server = server(Fake::default());
+    let mut old = bundle();
+    old["metadata"]["uid"] = "u1".into();
+    old["metadata"]["generation"] = 1.into();
+    let annotated = |value: &str| {
+        let mut new = old.clone();
+        new["metadata"]["annotations"] = json!({ANNOTATION_ADMIT: value});
+        new
+    };
+    let token = admit_token(KEY, "Bundle", "web", "u1", &old["spec"]);
+    for (user, new) in [
+        (OWN, annotated(&token)),
+        ("eve", annotated("yes")),
+        (
+            "eve",
+            annotated(&admit_token(KEY, "Bundle", "web", "u2", &old["spec"])),
+        ),
+    ] {
+        let (answer, object) = server.write(user, Some(&old), &new).await;
+        assert_eq!(
+            (&answer["allowed"], stamp(&object)),
+            (&json!(true), None),
+            "{user}"
+        );
+    }
+    // The permission for the class is not sufficient: nothing proves that the object is theirs, so
+    // verb `manage` is required.
+    for user in ["ana", "ben"] {
+        let (answer, _) = server.write(user, Some(&old), &annotated(&token)).await;
+        assert_eq!(answer["status"]["code"], 403, "{user}");
+    }
+    let (answer, object) = server.write("eve", Some(&old), &annotated(&token)).await;
+    assert_eq!(answer["allowed"], true, "{answer}");
+    assert_eq!(requester(&object).as_deref(), Some("eve"));
+    // An annotation that was set before is ignored.
+    let there = annotated(&token);
+    let mut again = there.clone();
+    again["metadata"]["labels"] = json!({"a": "b"});
+    let (answer, object) = server.write("eve", Some(&there), &again).await;
+    assert_eq!((&answer["allowed"], stamp(&object)), (&json!(true), None));
+}
+
+#[tokio::test]
+async fn stamp_of_another_time_or_before_a_gap_is_invalid() {
+    let server = server(Fake::default());
+    let (_, stored) = server.write("ana", None, &bundle()).await;
+    let later = |seconds: i64| {
+        let then = Timestamp::constant(1_800_000_000 + seconds, 0);
+        server.fake.world.lock().unwrap().now = then;
+    };
+    // The validating call of a later write, without the mutating call.
+    later(61);
+    let answer = server.ask("/validate", &review("ana", None, &stored)).await;
+    assert_eq!(
+        answer["status"]["details"]["causes"][0]["reason"],
+        "BUNDLE-REVIEW-025"
+    );
+    let answer = server
+        .ask("/validate", &review("ana", None, &bundle()))
+        .await;
+    assert_eq!(
+        answer["status"]["details"]["causes"][0]["reason"],
+        "BUNDLE-REVIEW-025"
+    );
+    // An object without a seal, in a gap: a change of it carries no stamp.
+    later(1);
+    let mut changed = stored.clone();
+    changed["spec"]["source"]["git"] = Value::Null;
+    let (_, object) = server.write("ben", Some(&stored), &changed).await;
+    assert_eq!(requester(&object).as_deref(), Some("ana"));
+    server.fake.world.lock().unwrap().intact_since = Some(Timestamp::constant(1_800_000_000, 1));
+    let (answer, object) = server.write("ben", Some(&stored), &changed).await;
+    assert_eq!((&answer["allowed"], stamp(&object)), (&json!(true), None));
+}
+
+#[tokio::test]
+async fn each_part_of_a_deployment_keeps_its_requester_until_it_changes() {
+    let server = server(Fake::default());
+    let deployment = json!({
+        "apiVersion": "core.rukpak.io/v1alpha1",
+        "kind": "BundleDeployment",
+        "metadata": {"name": "web"},
+        "spec": {"provisionerClassName": "plain", "template": {"spec": bundle()["spec"]}},
+    });
+    let (_, mut stored) = server.write("ana", None, &deployment).await;
+    let moment = SealMoment {
+        now: Timestamp::constant(1_800_000_000, 0).as_millisecond(),
+        intact_since: Some(0),
+    };
+    let users = |object: &Value| {
+        let found = stamping::vouched(KEY, Kind::BundleDeployment, "web", object, &moment);
+        let parts = found.unwrap().parts;
+        [
+            parts.class,
+            parts.template,
+            parts.config,
+            parts.service_account,
+        ]
+        .map(|who| who.user)
+    };
+    for (member, value, expected) in [
+        ("drift", json!({"mode": "Report"}), ["ana"; 4]),
+        ("config", json!({"a": 1}), ["ana", "ana", "eve", "ana"]),
+    ] {
+        let mut changed = stored.clone();
+        changed["spec"][member] = value;
+        let (answer, object) = server.write("eve", Some(&stored), &changed).await;
+        assert_eq!(answer["allowed"], true, "{answer}");
+        assert_eq!(users(&object), expected);
+        stored = object;
+    }
+}
+
+#[tokio::test]
+async fn unsealed_stamp_is_renewed_by_writes_of_metadata() {
+    let server = server(Fake::default());
+    let (_, stored) = server.write("ana", None, &bundle()).await;
+    let later = Timestamp::constant(1_800_000_020, 0);
+    server.fake.world.lock().unwrap().now = later;
+    let mut labelled = stored.clone();
+    labelled["metadata"]["labels"] = json!({"a": "b"});
+    let (answer, labelled) = server.write("ben", Some(&stored), &labelled).await;
+    assert_eq!(answer["allowed"], true, "{answer}");
+    assert_ne!(stamp(&labelled), stamp(&stored));
+    let moment = SealMoment {
+        now: later.as_millisecond(),
+        intact_since: Some(0),
+    };
+    let vouched = stamping::vouched(KEY, Kind::Bundle, "web", &labelled, &moment).unwrap();
+    assert_eq!(vouched.parts.template.user, "ana");
+}

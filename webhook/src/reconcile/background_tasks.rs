@@ -1,0 +1,331 @@
+//! Background work of one object that can run for minutes, such as a transfer from a registry. It
+//! does not block reconciles, wakes its object when it ends, and is cancelled when the object is
+//! deleted.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinHandle;
+
+/// Time that a reconcile waits for its background work while it holds a slot of its requester. Most
+/// content is fetched within this time. Without the wait, each failure would follow the phase
+/// `Unpacking`. Both status writes would then start the next attempt at once.
+const RESULT_WAIT_LIMIT: Duration = Duration::from_secs(2);
+
+/// Maximum number of background tasks of one requester. Finished tasks count until a reconcile
+/// reads their result, because a result can hold data of a registry.
+pub(in crate::reconcile) const TASKS_PER_REQUESTER: usize = 64;
+
+/// The background tasks of all objects of one kind, by name of the object.
+pub(in crate::reconcile) struct BackgroundTasks<T> {
+    tasks: Mutex<HashMap<String, TaskEntry<T>>>,
+    wake: mpsc::UnboundedSender<String>,
+}
+
+/// The object that a task belongs to.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::reconcile) struct TaskOwner<'a> {
+    pub(in crate::reconcile) name: &'a str,
+    /// Changes with everything that the task depends on: uid and generation of the object.
+    pub(in crate::reconcile) version: &'a str,
+    /// The user who requested the object.
+    pub(in crate::reconcile) requester: &'a str,
+}
+
+/// State of a background task.
+#[derive(Debug, PartialEq, Eq)]
+pub(in crate::reconcile) enum TaskState<T> {
+    Done(T),
+    /// The task is running, and wakes the object when it ends.
+    Pending,
+    /// The task has not started, because the requester has [`TASKS_PER_REQUESTER`] tasks already.
+    /// Nothing wakes the object.
+    Postponed,
+}
+
+struct TaskEntry<T> {
+    requester: String,
+    /// Uid and generation of the object that the task belongs to.
+    version: String,
+    /// `None` while a reconcile waits for the result. The entry stays in the map so that it can be
+    /// cancelled.
+    result: Option<oneshot::Receiver<T>>,
+    awaited: Arc<AtomicBool>,
+    _task: Task,
+}
+
+/// A task that a reconcile found or started.
+enum TaskStart<T> {
+    /// The reconcile waits for its result.
+    Waiting(oneshot::Receiver<T>, Arc<AtomicBool>),
+    /// Another reconcile already waits for its result.
+    Awaited,
+    /// The requester has reached its limit.
+    Full,
+}
+
+/// A task that is aborted when it is dropped.
+struct Task(JoinHandle<()>);
+
+impl Drop for Task {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+impl<T: Send + 'static> BackgroundTasks<T> {
+    /// `wake` receives the name of each object whose task ends while no reconcile waits for it.
+    pub(in crate::reconcile) fn new(wake: mpsc::UnboundedSender<String>) -> Self {
+        Self {
+            tasks: Mutex::default(),
+            wake,
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, TaskEntry<T>>> {
+        // Each entry is inserted and removed in one step, so the map is consistent after a panic.
+        self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the result of the task for this version of the object, and starts the task if
+    /// necessary. Cancels a task for another version.
+    pub(in crate::reconcile) async fn run(
+        &self,
+        owner: TaskOwner<'_>,
+        work: impl Future<Output = T> + Send + 'static,
+    ) -> TaskState<T> {
+        let (mut result, awaited) = match self.begin(owner, work) {
+            TaskStart::Waiting(result, awaited) => (result, awaited),
+            TaskStart::Awaited => return TaskState::Pending,
+            TaskStart::Full => return TaskState::Postponed,
+        };
+        awaited.store(true, Ordering::SeqCst);
+        let waited = tokio::time::timeout(RESULT_WAIT_LIMIT, &mut result).await;
+        awaited.store(false, Ordering::SeqCst);
+        // A result that arrives right after the timeout does not wake the object, so it is read
+        // here.
+        let done = match waited {
+            Ok(done) => Some(done.ok()),
+            Err(_) => result.try_recv().ok().map(Some),
+        };
+        let mut tasks = self.lock();
+        let entry = tasks.get_mut(owner.name);
+        let entry = entry.filter(|entry| entry.version == owner.version);
+        let done = match (done, entry) {
+            (Some(done), Some(_)) => {
+                tasks.remove(owner.name);
+                // A task that panicked has no result. The next reconcile starts it again.
+                done
+            }
+            (Some(done), None) => done,
+            (None, Some(entry)) => {
+                entry.result = Some(result);
+                None
+            }
+            // The task was cancelled meanwhile.
+            (None, None) => None,
+        };
+        done.map_or(TaskState::Pending, TaskState::Done)
+    }
+
+    /// Finds the running task for this version, or starts one.
+    fn begin(
+        &self,
+        owner: TaskOwner<'_>,
+        work: impl Future<Output = T> + Send + 'static,
+    ) -> TaskStart<T> {
+        let mut tasks = self.lock();
+        let is_started = tasks
+            .get(owner.name)
+            .is_some_and(|entry| entry.version == owner.version);
+        if !is_started {
+            // Cancels the task of an earlier version.
+            tasks.remove(owner.name);
+            let of_requester = tasks
+                .values()
+                .filter(|entry| entry.requester == owner.requester);
+            if of_requester.count() >= TASKS_PER_REQUESTER {
+                return TaskStart::Full;
+            }
+            let entry = self.start(owner, work);
+            tasks.insert(owner.name.to_owned(), entry);
+        }
+        let Some(entry) = tasks.get_mut(owner.name) else {
+            return TaskStart::Awaited;
+        };
+        match entry.result.take() {
+            Some(result) => TaskStart::Waiting(result, entry.awaited.clone()),
+            None => TaskStart::Awaited,
+        }
+    }
+
+    fn start(
+        &self,
+        owner: TaskOwner<'_>,
+        work: impl Future<Output = T> + Send + 'static,
+    ) -> TaskEntry<T> {
+        let (done, result) = oneshot::channel();
+        let awaited = Arc::new(AtomicBool::new(true));
+        let (name, wake, waiting) = (owner.name.to_owned(), self.wake.clone(), awaited.clone());
+        let task = tokio::spawn(async move {
+            let wanted = done.send(work.await).is_ok();
+            if wanted && !waiting.load(Ordering::SeqCst) {
+                // No reconcile waits for the result.
+                wake.send(name).ok();
+            }
+        });
+        TaskEntry {
+            requester: owner.requester.to_owned(),
+            version: owner.version.to_owned(),
+            result: Some(result),
+            awaited,
+            _task: Task(task),
+        }
+    }
+
+    /// Cancels the task of an object that was deleted.
+    pub(in crate::reconcile) fn cancel(&self, name: &str) {
+        self.lock().remove(name);
+    }
+
+    /// Cancels the tasks of all objects for which `exists` returns false.
+    pub(in crate::reconcile) fn retain(&self, exists: impl Fn(&str) -> bool) {
+        self.lock().retain(|name, _| exists(name));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn owner<'a>(name: &'a str, version: &'a str) -> TaskOwner<'a> {
+        TaskOwner {
+            name,
+            version,
+            requester: "ana",
+        }
+    }
+
+    fn background_tasks() -> (BackgroundTasks<u8>, mpsc::UnboundedReceiver<String>) {
+        let (wake, woken) = mpsc::unbounded_channel();
+        (BackgroundTasks::new(wake), woken)
+    }
+
+    /// Returns a future that ends on request, and the sender that ends it. The sender also shows
+    /// when the future was dropped.
+    fn work() -> (impl Future<Output = u8>, oneshot::Sender<u8>) {
+        let (end, ended) = oneshot::channel();
+        (async move { ended.await.unwrap_or_default() }, end)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn quick_work_is_waited_for_and_wakes_nobody() {
+        let (background_tasks, mut woken) = background_tasks();
+        assert_eq!(
+            background_tasks.run(owner("a", "1"), async { 7 }).await,
+            TaskState::Done(7)
+        );
+        assert!(woken.try_recv().is_err());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn slow_work_goes_on_and_wakes_its_object() {
+        let (background_tasks, mut woken) = background_tasks();
+        let (slow, end) = work();
+        assert_eq!(
+            background_tasks.run(owner("a", "1"), slow).await,
+            TaskState::Pending
+        );
+        end.send(7).unwrap();
+        assert_eq!(woken.recv().await.unwrap(), "a");
+        let again = async { panic!("it is done already") };
+        assert_eq!(
+            background_tasks.run(owner("a", "1"), again).await,
+            TaskState::Done(7)
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn work_that_a_reconcile_waits_for_can_be_cancelled() {
+        let (background_tasks, _woken) = background_tasks();
+        let (slow, mut end) = work();
+        let waiting = background_tasks.run(owner("a", "1"), slow);
+        let cancelling = async {
+            tokio::time::sleep(RESULT_WAIT_LIMIT / 2).await;
+            background_tasks.cancel("a");
+            end.closed().await;
+        };
+        let (outcome, ()) = futures::join!(waiting, cancelling);
+        assert_eq!(outcome, TaskState::Pending);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn work_ends_with_its_object_and_with_its_version() {
+        let (background_tasks, _woken) = background_tasks();
+        for version in ["1", "2"] {
+            let (slow, mut end) = work();
+            assert_eq!(
+                background_tasks.run(owner("a", version), slow).await,
+                TaskState::Pending
+            );
+            if version == "1" {
+                assert_eq!(
+                    background_tasks.run(owner("a", "1b"), async { 1 }).await,
+                    TaskState::Done(1)
+                );
+            } else {
+                background_tasks.cancel("a");
+            }
+            end.closed().await;
+        }
+        let (slow, mut end) = work();
+        assert_eq!(
+            background_tasks.run(owner("b", "1"), slow).await,
+            TaskState::Pending
+        );
+        background_tasks.retain(|name| name == "b");
+        assert!(!end.is_closed());
+        background_tasks.retain(|name| name == "a");
+        end.closed().await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn work_beyond_the_limit_of_its_requester_is_postponed() {
+        let (wake, _woken) = mpsc::unbounded_channel();
+        let background_tasks = BackgroundTasks::new(wake);
+        let mut ends = Vec::new();
+        for number in 0..TASKS_PER_REQUESTER {
+            let (slow, end) = work();
+            let name = number.to_string();
+            assert_eq!(
+                background_tasks.run(owner(&name, "1"), slow).await,
+                TaskState::Pending
+            );
+            ends.push(end);
+        }
+        let one_more = || async { panic!("it begins too early") };
+        let postponed = background_tasks.run(owner("more", "1"), one_more()).await;
+        assert_eq!(postponed, TaskState::<u8>::Postponed);
+        // A task for another version replaces the earlier one.
+        let (slow, _end) = work();
+        assert_eq!(
+            background_tasks.run(owner("0", "2"), slow).await,
+            TaskState::Pending
+        );
+        let of_ben = TaskOwner {
+            requester: "ben",
+            ..owner("of-ben", "1")
+        };
+        let (slow, _end) = work();
+        assert_eq!(background_tasks.run(of_ben, slow).await, TaskState::Pending);
+        background_tasks.cancel("1");
+        let (slow, _end) = work();
+        assert_eq!(
+            background_tasks.run(owner("more", "1"), slow).await,
+            TaskState::Pending
+        );
+    }
+}

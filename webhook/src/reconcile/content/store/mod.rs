@@ -1,0 +1,335 @@
+//! Unpacked content on disk, keyed by `ContentId`: a digest alone gives no access to content of
+//! another scope. A copy that is damaged or has no valid seal counts as missing, and is fetched
+//! again. Each content can have several rendered copies, one for each combination of facts that
+//! rendering depends on (`bundle_core::format::RenderDependencies`).
+
+use std::collections::{BTreeSet, HashMap};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use bundle_core::content::ContentId;
+use bundle_core::format::Content;
+use bundle_core::reference::Digest;
+
+use crate::reconcile::content::rendered::{RenderedContent, SelectedObjects};
+use crate::reconcile::content::sealed_file::SealedFileWriter;
+use crate::reconcile::content::stored::{self, StoredContent, StoredFile, Summary};
+
+/// Age at which an unfinished file counts as abandoned.
+const ABANDONED_AGE: Duration = Duration::from_secs(3600);
+/// Divisor of the cache limit: the part that the copies of one requester can use when the cache is
+/// full.
+const REQUESTER_SHARE_DIVISOR: u64 = 2;
+
+/// Returns the name that the seal of a copy covers in addition to its index. It contains the scope,
+/// so that a copy is not returned for another source name or another pull secret.
+fn seal_name(content: &ContentId) -> String {
+    format!("{} {}", content.digest(), content.scope())
+}
+
+/// Returns the name that the seal of rendered objects covers: the content, the facts that rendering
+/// depends on, and the version of this program.
+fn rendered_seal_name(content: &ContentId, rendered_for: &Digest) -> String {
+    let (name, version) = (seal_name(content), env!("CARGO_PKG_VERSION"));
+    format!("{name} {rendered_for} {version}")
+}
+
+/// The folder with the copies.
+pub(in crate::reconcile) struct Store {
+    folder: PathBuf,
+    /// Maximum size of all copies together, in bytes.
+    limit: u64,
+    /// The requester of each copy that was written since the start.
+    owners: Mutex<HashMap<PathBuf, String>>,
+    /// Digests that existing Bundles need, as of the last sweep.
+    needed: Mutex<BTreeSet<String>>,
+}
+
+/// A finished copy.
+struct Copy {
+    path: PathBuf,
+    bytes: u64,
+    used: SystemTime,
+    kind: CopyKind,
+}
+
+/// Kinds of copies. The kind that is easier to create again comes first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum CopyKind {
+    /// Rendered objects.
+    Rendered,
+    /// The files of content.
+    Content,
+}
+
+impl CopyKind {
+    fn of(path: &Path) -> Option<Self> {
+        match path.extension()?.to_str()? {
+            "content" => Some(Self::Content),
+            "rendered" => Some(Self::Rendered),
+            _ => None,
+        }
+    }
+}
+
+impl Store {
+    pub(in crate::reconcile) fn new(folder: PathBuf, limit: u64) -> Self {
+        let store = Self {
+            folder,
+            limit,
+            owners: Mutex::default(),
+            needed: Mutex::default(),
+        };
+        // An earlier process wrote these files.
+        store.retain(|name, _| !name.ends_with(".unfinished"));
+        store
+    }
+
+    fn path(&self, content: &ContentId) -> PathBuf {
+        let (hex, scope) = (content.digest().hex(), content.scope());
+        self.folder
+            .join(format!("{hex}-{}.content", &scope.hex()[..16]))
+    }
+
+    fn rendered_path(&self, content: &ContentId, rendered_for: &Digest) -> PathBuf {
+        let (hex, scope) = (content.digest().hex(), content.scope());
+        let (scope, target) = (&scope.hex()[..16], &rendered_for.hex()[..16]);
+        self.folder.join(format!("{hex}-{scope}-{target}.rendered"))
+    }
+
+    /// Opens the copy of `content` if its seal was made with this key. Each file is checked when it
+    /// is read.
+    pub(in crate::reconcile) fn open(
+        &self,
+        content: &ContentId,
+        key: &[u8],
+    ) -> Option<StoredContent> {
+        let path = self.path(content);
+        let stored = match StoredContent::open(&path, &seal_name(content), key) {
+            Ok(stored) => stored,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
+            Err(error) => {
+                let digest = content.digest();
+                tracing::warn!(%digest, %error, "ignored a damaged copy in the cache");
+                return None;
+            }
+        };
+        // If the time of use cannot be set, the copy is only removed earlier than others.
+        stored.touch().ok();
+        Some(stored)
+    }
+
+    /// Finds the objects with `keys` in the rendered copy of `content` for this cache key. Returns
+    /// `None` without a copy whose seal was made with `key`.
+    pub(in crate::reconcile) fn select(
+        &self,
+        content: &ContentId,
+        rendered_for: &Digest,
+        key: &[u8],
+        keys: &BTreeSet<String>,
+    ) -> Option<SelectedObjects> {
+        let path = self.rendered_path(content, rendered_for);
+        let name = rendered_seal_name(content, rendered_for);
+        let selected = match SelectedObjects::find(&path, (&name, key), keys) {
+            Ok(selected) => selected,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
+            Err(error) => {
+                let digest = content.digest();
+                tracing::warn!(%digest, %error, "ignored a damaged rendered copy in the cache");
+                return None;
+            }
+        };
+        selected.touch().ok();
+        // The content must stay in the cache as long as its objects are used.
+        if let Ok(file) = fs_err::OpenOptions::new()
+            .write(true)
+            .open(self.path(content))
+        {
+            file.file().set_modified(SystemTime::now()).ok();
+        }
+        Some(selected)
+    }
+
+    /// Stores the rendered objects of `content` under the cache key `rendered_for`, unless an equal
+    /// copy exists. Only rendered copies are removed to free space.
+    pub(in crate::reconcile) fn keep_rendered(
+        &self,
+        rendered: &Content,
+        (content, rendered_for): (&ContentId, &Digest),
+        key: &[u8],
+        owner: &str,
+    ) -> io::Result<()> {
+        let path = self.rendered_path(content, rendered_for);
+        let name = rendered_seal_name(content, rendered_for);
+        let rendering = RenderedContent::new(rendered)?;
+        if rendering.is_at(&path, &name, key) {
+            return Ok(());
+        }
+        let finished = rendering.write(self.begin()?, &name, key)?;
+        self.free_space(finished.bytes()?, owner, &path)?;
+        finished.rename(&path)?;
+        lock(&self.owners).insert(path, owner.to_owned());
+        Ok(())
+    }
+
+    /// Removes the rendered copy of `content` with this cache key.
+    pub(in crate::reconcile) fn remove_rendered(&self, content: &ContentId, rendered_for: &Digest) {
+        let path = self.rendered_path(content, rendered_for);
+        fs_err::remove_file(&path).ok();
+        lock(&self.owners).remove(&path);
+    }
+
+    /// Creates a file for a copy. The copy becomes visible with [`Store::keep`].
+    pub(in crate::reconcile) fn begin(&self) -> io::Result<SealedFileWriter> {
+        fs_err::create_dir_all(&self.folder)?;
+        SealedFileWriter::create(&self.folder)
+    }
+
+    /// Stores a complete copy atomically. To free space, it removes copies in this order: those of
+    /// this requester if they exceed its share, then all others. In each group, copies that no
+    /// Bundle needs come first, then those that were not used for longest.
+    pub(in crate::reconcile) fn keep(
+        &self,
+        writer: SealedFileWriter,
+        files: Vec<StoredFile>,
+        summary: Summary,
+        content: &ContentId,
+        key: &[u8],
+        owner: &str,
+    ) -> io::Result<()> {
+        let path = self.path(content);
+        let finished = stored::finish(writer, files, summary, (&seal_name(content), key))?;
+        self.free_space(finished.bytes()?, owner, &path)?;
+        finished.rename(&path)?;
+        lock(&self.owners).insert(path, owner.to_owned());
+        Ok(())
+    }
+
+    fn free_space(&self, bytes: u64, owner: &str, replaced: &Path) -> io::Result<()> {
+        if bytes > self.limit {
+            return Err(io::Error::new(
+                io::ErrorKind::StorageFull,
+                format!(
+                    "the content needs {} MiB, and the limit of the cache is {} MiB",
+                    bytes.div_ceil(1 << 20),
+                    self.limit >> 20
+                ),
+            ));
+        }
+        let mut copies = self.copies();
+        copies.retain(|copy| copy.path != replaced);
+        let kind = CopyKind::of(replaced).unwrap_or(CopyKind::Rendered);
+        let mut owners = lock(&self.owners);
+        let needed = lock(&self.needed).clone();
+        let owner_of = |copy: &Copy| owners.get(&copy.path).cloned().unwrap_or_default();
+        let mut total: u64 = copies.iter().map(|copy| copy.bytes).sum();
+        let mut own: u64 = copies
+            .iter()
+            .filter(|copy| owner_of(copy) == owner)
+            .map(|copy| copy.bytes)
+            .sum();
+        copies.sort_by_key(|copy| {
+            let is_needed = digest_of(&copy.path).is_some_and(|digest| needed.contains(&digest));
+            (is_needed, copy.kind, copy.used)
+        });
+        let mut removed = Vec::new();
+        for of_owner in [true, false] {
+            for copy in &copies {
+                let full = total + bytes > self.limit;
+                let greedy = own + bytes > self.limit / REQUESTER_SHARE_DIVISOR;
+                let is_own = owner_of(copy) == owner;
+                let is_spared = copy.kind > kind || removed.contains(&copy.path);
+                if !full || is_spared || (of_owner && !(greedy && is_own)) {
+                    continue;
+                }
+                fs_err::remove_file(&copy.path)?;
+                total -= copy.bytes;
+                if is_own {
+                    own -= copy.bytes;
+                }
+                removed.push(copy.path.clone());
+            }
+        }
+        for path in removed {
+            owners.remove(&path);
+        }
+        if total + bytes > self.limit {
+            let message = "the cache is full";
+            return Err(io::Error::new(io::ErrorKind::StorageFull, message));
+        }
+        Ok(())
+    }
+
+    fn copies(&self) -> Vec<Copy> {
+        let Ok(entries) = fs_err::read_dir(&self.folder) else {
+            return Vec::new();
+        };
+        entries
+            .flatten()
+            .filter_map(|entry| {
+                let kind = CopyKind::of(&entry.path())?;
+                let metadata = entry.metadata().ok()?;
+                Some(Copy {
+                    path: entry.path(),
+                    kind,
+                    bytes: metadata.len(),
+                    used: metadata.modified().ok()?,
+                })
+            })
+            .collect()
+    }
+
+    /// Removes all copies of `digest`.
+    pub(in crate::reconcile) fn remove(&self, digest: &Digest) {
+        self.retain(|name, _| !name.starts_with(&format!("{}-", digest.hex())));
+    }
+
+    /// Removes each copy whose digest is not in `needed`, and abandoned unfinished files.
+    pub(in crate::reconcile) fn sweep(&self, needed: BTreeSet<String>) {
+        let now = SystemTime::now();
+        self.retain(|name, changed| {
+            if name.ends_with(".unfinished") {
+                let age = changed.and_then(|changed| now.duration_since(changed).ok());
+                return age.is_none_or(|age| age < ABANDONED_AGE);
+            }
+            digest_of(Path::new(name)).is_some_and(|digest| needed.contains(&digest))
+        });
+        *lock(&self.needed) = needed;
+    }
+
+    /// Removes each file for which `keep` returns false. `keep` receives the name and the time of
+    /// change.
+    fn retain(&self, keep: impl Fn(&str, Option<SystemTime>) -> bool) {
+        let Ok(entries) = fs_err::read_dir(&self.folder) else {
+            return;
+        };
+        for entry in entries.flatten() {
+            let changed = entry.metadata().ok().and_then(|data| data.modified().ok());
+            let name = entry.file_name();
+            if !name.to_str().is_some_and(|name| keep(name, changed)) {
+                fs_err::remove_file(entry.path()).ok();
+                lock(&self.owners).remove(&entry.path());
+            }
+        }
+    }
+}
+
+/// Returns the digest in the name of a copy.
+fn digest_of(path: &Path) -> Option<String> {
+    CopyKind::of(path)?;
+    let stem = path.file_stem()?.to_str()?;
+    let (hex, _) = stem.split_once('-')?;
+    Some(format!("sha256:{hex}"))
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    // Each change is complete before a panic can occur.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod rendered_tests;
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,176 @@
+//! Approvals of a content digest, if the class requires them: finds a valid approval, and writes
+//! the status of each. Admission checks the approver too, when an approval is written.
+
+use bundle_api::approval::BundleApprovalStatus;
+use bundle_api::names::{self, condition, reason};
+use bundle_cluster::access;
+use bundle_core::diagnostic::codes;
+use bundle_core::plan::conditions::State;
+use bundle_core::review::class::Approval;
+use bundle_core::review::{
+    Class, Kind, PartRequesters, Requester, approval_terms, has_default_terms,
+};
+use bundle_core::rights::Question;
+use kube::ResourceExt as _;
+use kube::api::DynamicObject;
+
+use crate::reconcile::context::Context;
+use crate::reconcile::error::{ReconcileError, RetryPolicy};
+use crate::reconcile::status::condition_set::{self, ConditionSet};
+use crate::reconcile::status::seal;
+use crate::reconcile::status::writer;
+
+/// Returns the user who approved `digest` for `deployment`, or `None` if the class requires no
+/// approval. Fails if no approval is valid. The permission of the approver is checked for the
+/// current class, because admission checked it for an earlier one.
+pub(in crate::reconcile) async fn approved(
+    ctx: &Context,
+    deployment: &DynamicObject,
+    class: &Class,
+    requesters: &PartRequesters,
+    digest: &str,
+) -> Result<Option<String>, ReconcileError> {
+    let mode = class.approval;
+    if mode == Approval::None {
+        return Ok(None);
+    }
+    let name = deployment.name_any();
+    let present_terms = approval_terms(&deployment.data["spec"]);
+    let has_default_terms = has_default_terms(&deployment.data["spec"]);
+    let mut approvals = Vec::new();
+    ctx.for_each(&ctx.approvals, None, |approval| {
+        let spec = &approval.data["spec"];
+        let target = &spec["bundleDeployment"];
+        if target["name"].as_str() == Some(&name)
+            && target["uid"].as_str() == deployment.metadata.uid.as_deref()
+            && spec["digest"].as_str() == Some(digest)
+            && approval.metadata.deletion_timestamp.is_none()
+        {
+            approvals.push(approval);
+        }
+    })
+    .await
+    .map_err(|error| ReconcileError::api("list BundleApprovals", reason::INSTALL_FAILED, &error))?;
+    let mut invalid = Vec::new();
+    for approval in approvals {
+        let vouched = seal::vouched(ctx, &approval, Kind::BundleApproval);
+        let terms = vouched
+            .as_ref()
+            .ok()
+            .and_then(|vouched| vouched.approves.as_ref());
+        let same_terms = terms == Some(&present_terms);
+        // Admission compared the generation with that of the deployment.
+        let is_read =
+            has_default_terms || approval.data["spec"]["bundleDeployment"]["generation"].is_i64();
+        let by = match vouched.map(|vouched| vouched.parts.template) {
+            Err(why) => Err((reason::NOT_ADMITTED, why)),
+            Ok(by) if mode == Approval::ByAnotherPerson && has_requested(requesters, &by) => Err((
+                reason::SELF_APPROVAL,
+                format!(
+                    "{} requested the content or its settings, and the class requires approval by another person",
+                    by.user
+                ),
+            )),
+            Ok(by) if !may_approve(ctx, class, &by).await? => Err((
+                reason::NOT_ADMITTED,
+                format!(
+                    "{} has no permission to approve for class {}",
+                    by.user, class.name
+                ),
+            )),
+            Ok(_) if !same_terms => Err((
+                reason::SUPERSEDED,
+                format!(
+                    "class, ServiceAccount, target namespace, config, collision, drift.ignore, deletion or rollout.replace of BundleDeployment {name} changed after this approval: approve again"
+                ),
+            )),
+            // An earlier version admitted the approval: the settings that its author read are
+            // unknown.
+            Ok(_) if !is_read => Err((
+                reason::SUPERSEDED,
+                format!(
+                    "BundleDeployment {name} has settings besides class and template, and this approval does not name the generation that was reviewed: approve again with spec.bundleDeployment.generation"
+                ),
+            )),
+            Ok(by) => Ok(by),
+        };
+        write_status(ctx, &approval, &by).await;
+        match by {
+            Ok(by) => return Ok(Some(by.user)),
+            Err((_, why)) => invalid.push(format!("{}: {why}", approval.name_any())),
+        }
+    }
+    let mut message = format!(
+        "waiting for approval of {digest} for BundleDeployment {name} (uid {}, generation {})",
+        deployment.metadata.uid.as_deref().unwrap_or_default(),
+        deployment.metadata.generation.unwrap_or_default()
+    );
+    if !invalid.is_empty() {
+        invalid.sort();
+        message = format!("{message}; invalid: {}", invalid.join("; "));
+    }
+    Err(ReconcileError::new(
+        codes::install::NOT_APPROVED,
+        reason::INSTALL_FAILED,
+        message,
+        RetryPolicy::OnChange,
+    ))
+}
+
+/// Returns true if `by` requested any part of the approved object, including settings.
+fn has_requested(requesters: &PartRequesters, by: &Requester) -> bool {
+    let mut all = requesters.everybody().into_iter();
+    all.any(|requester| requester.user == by.user)
+}
+
+/// Returns true if `by` has verb `approve` on the class. As in admission, a RoleBinding in the
+/// namespace of the pod is sufficient.
+async fn may_approve(ctx: &Context, class: &Class, by: &Requester) -> Result<bool, ReconcileError> {
+    let question = Question::resource(
+        names::verb::APPROVE,
+        names::GROUP,
+        &ctx.classes.plural,
+        Some(&ctx.shared.settings.namespace),
+        Some(&class.name),
+    );
+    access::may(&ctx.own, by, &question).await.map_err(|error| {
+        ReconcileError::api(
+            "check the permission to approve",
+            reason::INSTALL_FAILED,
+            &error,
+        )
+    })
+}
+
+/// Writes the condition `Accepted` of an approval.
+async fn write_status(
+    ctx: &Context,
+    approval: &DynamicObject,
+    by: &Result<Requester, (&'static str, String)>,
+) {
+    let old: BundleApprovalStatus =
+        serde_json::from_value(approval.data["status"].clone()).unwrap_or_default();
+    let generation = approval.metadata.generation.unwrap_or_default();
+    let mut conditions = ConditionSet::new(&old.conditions, generation, condition_set::now());
+    match by {
+        Ok(by) => conditions.set(
+            condition::ACCEPTED,
+            State::True,
+            reason::ACCEPTED,
+            &format!("approved by {}", by.user),
+        ),
+        Err((found, why)) => conditions.set(condition::ACCEPTED, State::False, found, why),
+    }
+    let new = BundleApprovalStatus {
+        observed_generation: Some(generation),
+        conditions: conditions.into_api(),
+        ..old.clone()
+    };
+    if let Err(error) = writer::write(&ctx.own, &ctx.approvals, approval, &old, &new).await {
+        tracing::warn!(
+            approval = approval.name_any(),
+            error = crate::chain(&error),
+            "cannot write the status of a BundleApproval"
+        );
+    }
+}

@@ -1,0 +1,238 @@
+//! Checks before content is installed: target namespaces, reserved namespaces, source, signatures
+//! and approval.
+
+use bundle_core::diagnostic::codes;
+use bundle_core::plan::conditions::some_of;
+use bundle_core::plan::consent::{ActingAccount, Consent, ConsentRule, DenialReason, ObjectAction};
+use bundle_core::plan::decision::DecidedObjects;
+use bundle_core::plan::downgrade;
+use bundle_core::plan::status::ApprovalFact;
+use bundle_core::review::class::Approval;
+use bundle_core::review::target::{check_target, in_reserved_namespaces};
+
+use crate::reconcile::bundle::generated;
+use crate::reconcile::bundle::verify;
+use crate::reconcile::content::items::Item;
+use crate::reconcile::content::reader;
+use crate::reconcile::deployment::checks::approvals;
+use crate::reconcile::deployment::state::InstallRequest;
+use crate::reconcile::deployment::state::{DeploymentReconcile, MAX_LISTED};
+use crate::reconcile::error::{ReconcileError, RetryPolicy};
+
+impl DeploymentReconcile<'_> {
+    /// Returns the namespace of objects that name none. Rejects the namespaces of the pod, where a
+    /// Pod of the content could read the keys. Admission rejects them too, but a spec can be
+    /// written while admission is off.
+    pub(in crate::reconcile) fn target_namespace(&self) -> Result<Option<&str>, ReconcileError> {
+        let settings = &self.ctx.shared.settings;
+        let target = self.spec.target_namespace.as_deref();
+        check_target(target, &settings.namespace, &settings.state_namespace).map_err(|why| {
+            ReconcileError::new(
+                codes::install::RESERVED_NAMESPACE,
+                self.install_reason(),
+                format!("spec.targetNamespace: {why}; set the namespace of the workload"),
+                RetryPolicy::OnChange,
+            )
+        })?;
+        Ok(target)
+    }
+
+    pub(in crate::reconcile) fn check_targets(&self, items: &[Item]) -> Result<(), ReconcileError> {
+        self.check_reserved_namespaces(items)?;
+        // The allowed namespaces do not depend on earlier decisions.
+        let rule = ConsentRule::new(
+            Some(self.class),
+            ActingAccount::Granted,
+            DecidedObjects::None,
+        );
+        let refused = Consent::Denied(DenialReason::OutsideTargets);
+        let outside: Vec<_> = items
+            .iter()
+            .map(|item| &item.id)
+            .filter(|id| rule.consent(ObjectAction::Install, id) == refused)
+            .collect();
+        if outside.is_empty() {
+            return Ok(());
+        }
+        Err(ReconcileError::new(
+            codes::install::OUTSIDE_TARGETS,
+            self.install_reason(),
+            format!(
+                "class {} does not allow these objects or namespaces: {}",
+                self.class.name,
+                some_of(&outside, MAX_LISTED)
+            ),
+            RetryPolicy::OnChange,
+        ))
+    }
+
+    /// Checks that no object is in a namespace of the webhook, unless the class names that
+    /// namespace.
+    fn check_reserved_namespaces(&self, items: &[Item]) -> Result<(), ReconcileError> {
+        let settings = &self.ctx.shared.settings;
+        let reserved = in_reserved_namespaces(
+            items.iter().map(|item| &item.id),
+            &self.class.namespaces,
+            &settings.namespace,
+            &settings.state_namespace,
+        );
+        if reserved.is_empty() {
+            return Ok(());
+        }
+        Err(ReconcileError::new(
+            codes::install::RESERVED_NAMESPACE,
+            self.install_reason(),
+            format!(
+                "objects of the content are in a namespace of bundle-webhook: {}; change their namespace, or list it by its exact name in spec.targets.namespaces of class {}",
+                some_of(&reserved, MAX_LISTED),
+                self.class.name,
+            ),
+            RetryPolicy::OnChange,
+        ))
+    }
+
+    /// Checks that the Bundle of the template still has the content that was installed from it. A
+    /// Bundle that was deleted and created again can have the content that a moved tag names now,
+    /// which nobody requested.
+    pub(in crate::reconcile) fn check_content_unchanged(
+        &self,
+        request: &InstallRequest<'_>,
+    ) -> Result<(), ReconcileError> {
+        let changed = |message: String| {
+            Err(ReconcileError::new(
+                codes::install::CONTENT_CHANGED,
+                request.reason,
+                message,
+                RetryPolicy::OnChange,
+            ))
+        };
+        let (bundle, digest) = (&request.generated.name, request.digest());
+        let installation = &self.inventory.installation;
+        // An earlier version recorded neither the history nor the version of the installed content.
+        if self.inventory.record.is_none()
+            && !installation.is_empty()
+            && !installation.starts_with(&format!("{digest} "))
+        {
+            let was = installation.split(' ').next().unwrap_or_default();
+            return changed(format!(
+                "an earlier version of bundle-webhook installed {was} without a complete record: deploy {was} again, by its digest, before other content"
+            ));
+        }
+        let hash = &self.spec.template.hash;
+        let names = generated::candidate_names(self.ctx, self.object, hash, &[]);
+        let revisions = self.core_revisions();
+        let mut of_template = revisions
+            .iter()
+            .filter(|revision| names.contains(&revision.bundle));
+        match of_template.find(|revision| revision.digest != digest) {
+            Some(revision) => changed(format!(
+                "Bundle {bundle} was deleted and created again with content {digest}; {} was installed from this template and stays; to install the new content, change the template",
+                revision.digest
+            )),
+            None => Ok(()),
+        }
+    }
+
+    /// Checks that the class allows the source of the content. The class can have changed since
+    /// admission, and the Bundle was only checked against its own class.
+    pub(in crate::reconcile) fn check_source_allowed(&self) -> Result<(), ReconcileError> {
+        let source = &self.spec.template.bundle.source;
+        let field = "spec.template.spec.source";
+        self.class.takes(source, field).map_or(Ok(()), |finding| {
+            Err(ReconcileError::findings(
+                self.install_reason(),
+                &finding.into(),
+                RetryPolicy::OnChange,
+            ))
+        })
+    }
+
+    /// Verifies the content again before its first installation, because policies can have changed
+    /// since it was unpacked.
+    pub(in crate::reconcile) async fn verify(
+        &mut self,
+        request: &InstallRequest<'_>,
+    ) -> Result<(), ReconcileError> {
+        let id = request.source()?;
+        let user = &self.requester.user;
+        let source = reader::open(self.ctx, id.source(), user, request.reason).await?;
+        let bundle = &request.generated.object;
+        let verified = verify::verify(self.ctx, self.class, &source, bundle, id)
+            .await
+            .map_err(|error| ReconcileError {
+                reason: request.reason,
+                ..error
+            })?;
+        self.applied_policies = verified.policies;
+        let installed = self.installed_content();
+        let wanted = request.generated.content.as_ref();
+        let refusal = downgrade::refusal(
+            installed.and_then(|installed| installed.version.as_deref()),
+            wanted.and_then(|content| content.version.as_deref()),
+            &verified.decided.no_downgrade,
+        );
+        match refusal {
+            Some(finding) => Err(ReconcileError::findings(
+                request.reason,
+                &finding.into(),
+                RetryPolicy::Slowly,
+            )),
+            None => Ok(()),
+        }
+    }
+
+    /// Sets the condition `Approved` for content that is not installed, by the current class.
+    /// Reports unknown content as such.
+    pub(in crate::reconcile) async fn show_approval(
+        &mut self,
+        request: &InstallRequest<'_>,
+        is_known: bool,
+    ) {
+        if is_known || self.class.approval == Approval::None {
+            self.approve(request, true).await.ok();
+            return;
+        }
+        let class = self.class.name.clone();
+        self.facts.approval = Some(ApprovalFact::ContentUnknown(class));
+    }
+
+    /// Checks that the content is approved. A withdrawn approval is reported, and does not affect
+    /// installed content: only new content requires an approval.
+    pub(in crate::reconcile) async fn approve(
+        &mut self,
+        request: &InstallRequest<'_>,
+        first: bool,
+    ) -> Result<(), ReconcileError> {
+        let approved = approvals::approved(
+            self.ctx,
+            self.object,
+            self.class,
+            &self.parts,
+            request.digest(),
+        )
+        .await;
+        match approved {
+            Ok(by) => {
+                self.facts.approval = Some(match &by {
+                    Some(user) => ApprovalFact::Approved {
+                        by: user.clone(),
+                        digest: request.digest().to_owned(),
+                    },
+                    None => ApprovalFact::NotRequired(self.class.name.clone()),
+                });
+                self.approved_by = by;
+                Ok(())
+            }
+            Err(error) => {
+                self.facts.approval = Some(ApprovalFact::NotApproved(error.message.clone()));
+                if !first {
+                    return Ok(());
+                }
+                Err(ReconcileError {
+                    reason: self.install_reason(),
+                    ..error
+                })
+            }
+        }
+    }
+}

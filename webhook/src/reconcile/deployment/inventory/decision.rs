@@ -1,0 +1,83 @@
+//! The class that decided about the content of a BundleDeployment, as recorded in the inventory.
+//! The rule is in `bundle_core::plan::decision`.
+
+use std::collections::BTreeSet;
+
+use bundle_core::plan::decision::{DecidedObjects, Decider};
+use bundle_core::plan::inventory::{InstallationRecord, Inventory};
+use bundle_core::review::{Class, approval_terms};
+use kube::api::DynamicObject;
+
+use crate::reconcile::content::items::Item;
+use crate::reconcile::deployment::state::DeploymentReconcile;
+use crate::reconcile::deployment::state::InstallRequest;
+
+/// Returns the decider for content of `deployment` under `class`.
+pub(in crate::reconcile) fn decider(class: &Class, deployment: &DynamicObject) -> Decider {
+    Decider::new(class, &approval_terms(&deployment.data["spec"]))
+}
+
+/// Returns the recorded objects that `decider` decided about.
+pub(in crate::reconcile) fn objects(inventory: &Inventory, decider: &Decider) -> DecidedObjects {
+    let record = inventory.record.as_ref();
+    record.map_or(DecidedObjects::None, |record| {
+        record.decisions.objects(decider)
+    })
+}
+
+impl DeploymentReconcile<'_> {
+    fn decider(&self) -> Decider {
+        decider(self.class, self.object)
+    }
+
+    /// Returns true if the class, with its current terms, decided about this content.
+    pub(in crate::reconcile) fn is_decided(&self, request: &InstallRequest<'_>) -> bool {
+        let content = self.installation_prefix(request);
+        let record = self.inventory.record.as_ref();
+        record.is_some_and(|record| record.decisions.is_decided(&content, &self.decider()))
+    }
+
+    /// Returns the recorded objects that the class, with its current terms, decided about.
+    pub(in crate::reconcile) fn decided_objects(&self) -> DecidedObjects {
+        objects(&self.inventory, &self.decider())
+    }
+
+    /// Records in `inventory` that the class decided about this content, before its first object is
+    /// applied.
+    pub(in crate::reconcile) fn note_decision(
+        &self,
+        inventory: &mut Inventory,
+        request: &InstallRequest<'_>,
+    ) {
+        let has_objects = inventory.objects().next().is_some();
+        let record = inventory.record.get_or_insert_default();
+        let installed = record.installed.as_ref();
+        // Without the settings and the uid of the deployment.
+        let installed = installed.map(|installed| content_of(&installed.installation));
+        let content = self.installation_prefix(request);
+        let decisions = &mut record.decisions;
+        decisions.begin(&content, &self.decider(), installed.as_deref(), has_objects);
+    }
+
+    /// Records in `record` that the class decided about this content, which is completely
+    /// installed.
+    pub(in crate::reconcile) fn conclude_decision(
+        &self,
+        record: &mut InstallationRecord,
+        request: &InstallRequest<'_>,
+        items: &[Item],
+    ) {
+        let wanted: BTreeSet<&str> = items.iter().map(|item| item.key.as_str()).collect();
+        let keys = self.inventory.objects().map(|(key, _)| key);
+        let content = self.installation_prefix(request);
+        let decisions = &mut record.decisions;
+        decisions.conclude(&content, &self.decider(), keys, &wanted);
+    }
+}
+
+/// Returns the first words of [`Inventory::installation`], which identify the content: digest,
+/// ServiceAccount and namespace.
+fn content_of(installation: &str) -> String {
+    let words: Vec<&str> = installation.split(' ').take(3).collect();
+    format!("{} ", words.join(" "))
+}

@@ -1,0 +1,154 @@
+//! The record of an installation in its inventory, and the status fields that show it. Decisions
+//! only use the record, because other clients can write the status.
+
+use bundle_api::ServiceAccountName;
+use bundle_api::deployment_status::Installed;
+use bundle_core::plan::inventory::{InstallationRecord, InstalledContent, RememberedSeals};
+use bundle_core::reference::Digest;
+use bundle_core::review::Kind;
+
+use crate::reconcile::bundle::generated::GeneratedBundle;
+use crate::reconcile::content::items::Item;
+use crate::reconcile::deployment::inventory::revisions;
+use crate::reconcile::deployment::state::DeploymentReconcile;
+use crate::reconcile::deployment::state::InstallRequest;
+use crate::reconcile::error::ReconcileError;
+use crate::reconcile::status::seal;
+
+impl DeploymentReconcile<'_> {
+    /// Returns the completely installed content, if there is one.
+    pub(in crate::reconcile) fn installed_content(&self) -> Option<&InstalledContent> {
+        self.inventory.record.as_ref()?.installed.as_ref()
+    }
+
+    /// Overwrites the status fields that show the record. Without a record they stay unchanged, and
+    /// nothing depends on them.
+    pub(in crate::reconcile) fn show_record(&mut self) {
+        let Some(record) = &self.inventory.record else {
+            return;
+        };
+        let installed = record.installed.as_ref();
+        self.status.active_bundle = installed.map(|installed| installed.bundle.clone());
+        self.status.installed = installed.map(installed_status);
+        self.status.revisions.clone_from(&record.revisions);
+    }
+
+    /// Records that the content is installed.
+    pub(in crate::reconcile) async fn record(
+        &mut self,
+        request: &InstallRequest<'_>,
+        items: &[Item],
+        fields: Option<Digest>,
+    ) -> Result<(), ReconcileError> {
+        let generated = request.generated;
+        let content = generated.content.as_ref();
+        let version = content.and_then(|content| content.version.clone());
+        let uid = generated.object.metadata.uid.clone();
+        let mut record = self.inventory.record.clone().unwrap_or_default();
+        record.is_unfinished = false;
+        record.revisions =
+            self.next_revisions(&generated.name, request.digest(), version.as_deref());
+        record.installed = Some(InstalledContent {
+            installation: self.content_key(request),
+            bundle: generated.name.clone(),
+            bundle_uid: uid.unwrap_or_default(),
+            digest: request.digest().to_owned(),
+            version,
+            objects: items.len() as u64,
+            account_namespace: request.account.namespace.to_string(),
+            account_name: request.account.name.to_string(),
+            requested_by: self.requester.user.clone(),
+            approved_by: self.approved_by.clone(),
+            fields_digest: fields.map(|digest| digest.to_string()),
+        });
+        self.conclude_decision(&mut record, request, items);
+        self.save_record(record).await
+    }
+
+    /// Records that the class, with its current terms, decided about this content, which is
+    /// completely installed.
+    pub(in crate::reconcile) async fn record_decision(
+        &mut self,
+        request: &InstallRequest<'_>,
+        items: &[Item],
+    ) -> Result<(), ReconcileError> {
+        let Some(mut record) = self.inventory.record.clone() else {
+            return Ok(());
+        };
+        self.conclude_decision(&mut record, request, items);
+        self.save_record(record).await
+    }
+
+    /// Records the fields that the last apply left, after objects were restored or verified.
+    pub(in crate::reconcile) async fn record_fields(
+        &mut self,
+        fields: Option<Digest>,
+    ) -> Result<(), ReconcileError> {
+        let Some(mut record) = self.inventory.record.clone() else {
+            return Ok(());
+        };
+        if let Some(installed) = &mut record.installed {
+            installed.fields_digest = fields.map(|digest| digest.to_string());
+        }
+        self.save_record(record).await
+    }
+
+    /// Records the seals of the deployment and of its Bundle once content is installed. Clients
+    /// that can write a status can remove seals there.
+    pub(in crate::reconcile) async fn remember_seals(
+        &mut self,
+        generated: &GeneratedBundle,
+    ) -> Result<(), ReconcileError> {
+        let Some(mut record) = self.inventory.record.clone() else {
+            return Ok(());
+        };
+        let (ctx, bundle) = (self.ctx, &generated.object);
+        let admission = seal::admission_text(ctx, self.object, Kind::BundleDeployment);
+        let of_bundle = seal::admission_text(ctx, bundle, Kind::Bundle);
+        // A newly sealed object is reconciled again, with its seal.
+        let (Some(admission), Some(of_bundle)) = (admission, of_bundle) else {
+            return Ok(());
+        };
+        let content = generated.content.as_ref();
+        let deployment = RememberedSeals {
+            admission,
+            content: None,
+        };
+        let bundle_seals = RememberedSeals {
+            admission: of_bundle,
+            content: content.map(|content| seal::content_text(ctx, bundle, content)),
+        };
+        record.remember([
+            (self.uid(), deployment),
+            (
+                bundle.metadata.uid.as_deref().unwrap_or_default(),
+                bundle_seals,
+            ),
+        ]);
+        self.save_record(record).await
+    }
+
+    async fn save_record(&mut self, record: InstallationRecord) -> Result<(), ReconcileError> {
+        if self.inventory.record.as_ref() == Some(&record) {
+            return Ok(());
+        }
+        let mut inventory = (*self.inventory).clone();
+        inventory.record = Some(record);
+        self.save_inventory(inventory).await
+    }
+}
+
+fn installed_status(installed: &InstalledContent) -> Installed {
+    Installed {
+        digest: installed.digest.clone(),
+        version: installed.version.clone(),
+        objects: Some(installed.objects),
+        installed_as: Some(ServiceAccountName {
+            namespace: installed.account_namespace.clone(),
+            name: installed.account_name.clone(),
+        }),
+        requested_by: Some(installed.requested_by.clone()),
+        approved_by: installed.approved_by.clone(),
+        fields_digest: installed.fields_digest.clone(),
+    }
+}

@@ -1,0 +1,35 @@
+//! The history of a BundleDeployment in its inventory and its status. The rules are in
+//! `bundle_core::plan::revisions`.
+
+use bundle_api::deployment_status::Revision;
+use bundle_core::plan::revisions;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+use crate::reconcile::deployment::state::DeploymentReconcile;
+use crate::reconcile::status::condition_set;
+
+impl DeploymentReconcile<'_> {
+    pub(in crate::reconcile) fn core_revisions(&self) -> Vec<Revision> {
+        let record = self.inventory.record.as_ref();
+        record.map_or_else(Vec::new, |record| record.revisions.clone())
+    }
+
+    /// Returns the history with the newly installed content as its first entry.
+    pub(in crate::reconcile) fn next_revisions(
+        &self,
+        bundle: &str,
+        digest: &str,
+        version: Option<&str>,
+    ) -> Vec<Revision> {
+        let now = Time(condition_set::now());
+        let history = self.spec.rollout.history;
+        revisions::installed(
+            &self.core_revisions(),
+            bundle,
+            digest,
+            version,
+            history,
+            &now,
+        )
+    }
+}

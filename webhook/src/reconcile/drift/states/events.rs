@@ -1,0 +1,196 @@
+//! The evaluation of watch events during and after a reconcile.
+
+use std::collections::{BTreeSet, HashMap};
+use std::time::{Duration, Instant};
+
+use bundle_core::plan::drift::{self, DriftState};
+
+use super::health::tells_health;
+use super::{
+    InstalledState, InstalledStates, Observation, PendingVerification, UnwatchedKinds,
+    VERIFICATION_RESET_AFTER,
+};
+use crate::reconcile::api::discovery::Kind;
+use crate::reconcile::api::object::ObservedObject;
+
+impl InstalledStates {
+    /// Starts logging the events for `deployment`. Results that the reconcile records later are
+    /// compared with them.
+    pub(in crate::reconcile) fn begin_reconcile(&self, deployment: &str) {
+        self.with(deployment, |state| state.log.begin());
+    }
+
+    /// Ends the event log. If some kinds are not watched, the content key is removed, so that the
+    /// next reconcile finds the content and opens its watches again.
+    pub(in crate::reconcile) fn end_reconcile(&self, deployment: &str) {
+        let work = self.with(deployment, |state| {
+            state.log.end();
+            let unwatched = state.unwatched.take();
+            if unwatched.is_some() {
+                state.content_key.clear();
+            }
+            unwatched.is_some_and(|unwatched| unwatched.has_restored)
+        });
+        if work {
+            self.wake(deployment);
+        }
+    }
+
+    /// Records that some kinds of the content are not served, so that their objects are not
+    /// watched.
+    pub(in crate::reconcile) fn mark_unwatched(&self, deployment: &str) {
+        self.with(deployment, |state| {
+            state.unwatched = Some(UnwatchedKinds::default());
+        });
+    }
+
+    /// Changes the state of the object `key`, and then evaluates its last logged event again.
+    pub(super) fn record(
+        &self,
+        deployment: &str,
+        key: &str,
+        change: impl FnOnce(&mut InstalledState),
+    ) {
+        let work = self.with(deployment, |state| {
+            change(state);
+            let observation = state.log.of(key);
+            observation.is_some_and(|observation| state.evaluate(key, &observation))
+        });
+        if work {
+            self.wake(deployment);
+        }
+    }
+
+    /// Evaluates a watch event about the object `key`.
+    pub(in crate::reconcile) fn changed(
+        &self,
+        users: &[String],
+        key: &str,
+        observation: &Observation,
+    ) {
+        for deployment in users {
+            let work = self.with(deployment, |state| {
+                state.log.keep(key, observation);
+                state.evaluate(key, observation)
+            });
+            if work {
+                self.wake(deployment);
+            }
+        }
+    }
+
+    /// Evaluates a complete list of `kind`: objects that it lacks do not exist.
+    pub(in crate::reconcile) fn listed(
+        &self,
+        users: &[String],
+        kind: &Kind,
+        namespace: Option<&str>,
+        seen: &HashMap<String, ObservedObject>,
+    ) {
+        let group_kind = kind.group_kind().to_string();
+        for deployment in users {
+            let work = self.with(deployment, |state| {
+                // While objects are being applied, new objects are only in the inventory.
+                let applied = state.objects.keys().map(String::as_str);
+                let recorded = state.inventory.objects().filter(|_| state.is_applying);
+                let mine: BTreeSet<String> = applied
+                    .chain(recorded.map(|(key, _)| key))
+                    .filter(|key| is_of(key, &group_kind, namespace))
+                    .map(str::to_owned)
+                    .collect();
+                let mut work = false;
+                for key in mine {
+                    let observation = seen
+                        .get(&key)
+                        .cloned()
+                        .map_or(Observation::Gone(0), Observation::Present);
+                    state.log.keep(&key, &observation);
+                    work |= state.evaluate(&key, &observation);
+                }
+                work
+            });
+            if work {
+                self.wake(deployment);
+            }
+        }
+    }
+
+    /// Reconciles these deployments, because the state of their watches changed.
+    pub(in crate::reconcile) fn look_again(&self, deployments: &[String]) {
+        for deployment in deployments {
+            self.wake(deployment);
+        }
+    }
+
+    pub(super) fn wake(&self, deployment: &str) {
+        // The receiver only closes when the process ends.
+        self.wake.send(deployment.to_owned()).ok();
+    }
+}
+
+impl InstalledState {
+    /// Evaluates an observation of an object. Returns true if the deployment needs a reconcile.
+    pub(super) fn evaluate(&mut self, key: &str, observation: &Observation) -> bool {
+        if self.is_applying {
+            return false;
+        }
+        let Some(left) = self.objects.get(key) else {
+            return false;
+        };
+        if observation.is_older_than(left.version) {
+            return false;
+        }
+        let seen = observation.seen();
+        let is_ours = seen.is_none_or(|seen| self.inventory.owns(key, &seen.uid));
+        let state = match left.state {
+            _ if !is_ours => DriftState::Drifted,
+            Some(applied) => drift::drift_state(applied, seen.map(|seen| seen.state)),
+            None if seen.is_none() => DriftState::Gone,
+            None => DriftState::MustRead,
+        };
+        let work = match state {
+            DriftState::InPlace => {
+                self.drifted.remove(key);
+                if let Some(suspect) = self.suspects.get_mut(key) {
+                    suspect.due = None;
+                }
+                false
+            }
+            DriftState::MustVerify => {
+                self.suspect(key, Instant::now());
+                true
+            }
+            DriftState::Drifted | DriftState::Gone | DriftState::MustRead => {
+                self.record_drift(key, seen);
+                true
+            }
+        };
+        let touched = tells_health(key) && self.touched.insert(key.to_owned());
+        work || touched
+    }
+
+    /// Schedules the verification of an object: immediately, or with a delay after recent
+    /// verifications.
+    pub(super) fn suspect(&mut self, key: &str, now: Instant) {
+        let suspect = self
+            .suspects
+            .entry(key.to_owned())
+            .or_insert(PendingVerification {
+                due: None,
+                times: 0,
+                last: now,
+            });
+        if now.duration_since(suspect.last) > VERIFICATION_RESET_AFTER {
+            suspect.times = 0;
+        }
+        if suspect.due.is_none() {
+            let pause = Duration::from_millis(drift::verification_pause_ms(suspect.times));
+            suspect.due = Some(suspect.last + pause);
+        }
+    }
+}
+
+fn is_of(key: &str, kind: &str, namespace: Option<&str>) -> bool {
+    let mut parts = key.split('/');
+    parts.next() == Some(kind) && namespace.is_none_or(|namespace| parts.next() == Some(namespace))
+}

@@ -1,0 +1,55 @@
+//! Health checks of installed objects.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bundle_core::object::GroupKind;
+use bundle_core::plan::health;
+
+use super::InstalledStates;
+
+impl InstalledStates {
+    /// Marks an object for a health check.
+    pub(in crate::reconcile) fn mark_touched(&self, deployment: &str, key: &str) {
+        self.with(deployment, |state| {
+            state.touched.insert(key.to_owned());
+        });
+    }
+
+    /// Returns and clears the set of objects whose health can have changed.
+    pub(in crate::reconcile) fn take_touched(&self, deployment: &str) -> BTreeSet<String> {
+        self.with(deployment, |state| std::mem::take(&mut state.touched))
+    }
+
+    /// Records why an object is unhealthy, or `None` if it is healthy.
+    pub(in crate::reconcile) fn record_health(
+        &self,
+        deployment: &str,
+        key: &str,
+        why: Option<String>,
+    ) {
+        self.with(deployment, |state| match why {
+            Some(why) => {
+                state.unhealthy.insert(key.to_owned(), why);
+            }
+            None => {
+                state.unhealthy.remove(key);
+            }
+        });
+    }
+
+    /// Returns the unhealthy objects with the reason.
+    pub(in crate::reconcile) fn unhealthy(&self, deployment: &str) -> BTreeMap<String, String> {
+        self.with(deployment, |state| state.unhealthy.clone())
+    }
+}
+
+/// Returns the kind in a key. Keys are [`bundle_core::object::ObjectId`]s as text:
+/// `Deployment.apps/team-a/web`.
+fn group_kind(key: &str) -> GroupKind {
+    GroupKind::parse(key.split('/').next().unwrap_or_default())
+}
+
+pub(super) fn tells_health(key: &str) -> bool {
+    let kind = group_kind(key);
+    health::has_health(&kind.group, &kind.kind)
+}

@@ -1,0 +1,370 @@
+//! The state of the installed objects of each deployment, and their drift. `drift::watch` reports
+//! changes, and `drift::keep` restores objects.
+
+mod events;
+mod health;
+mod observations;
+mod restores;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use bundle_core::plan::backoff::RestoreBackoff;
+use bundle_core::plan::drift::{self, ObjectState};
+use bundle_core::plan::inventory::Inventory;
+use bundle_core::reference::Digest;
+use jiff::Timestamp;
+use tokio::sync::mpsc;
+
+use self::health::tells_health;
+pub(in crate::reconcile) use self::observations::Observation;
+use self::observations::ObservationLog;
+use self::restores::{DelayedInstallation, Drift, PartialInstallation};
+
+use crate::reconcile::api::object::ObservedObject;
+use crate::reconcile::error::ReconcileError;
+use crate::reconcile::install::jobs::JobEnds;
+
+/// Time without a verification after which the verification delay of an object starts again at its
+/// minimum.
+const VERIFICATION_RESET_AFTER: Duration = Duration::from_secs(120);
+
+/// The state of an object after the last apply.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::reconcile) struct AppliedState {
+    /// `None` if the state is unknown, so that only reading the object shows drift.
+    pub(in crate::reconcile) state: Option<ObjectState>,
+    /// The resourceVersion of the object.
+    pub(in crate::reconcile) version: u64,
+}
+
+impl AppliedState {
+    /// Returns true if the `managedFields` entry of the controller shows drift.
+    fn shows_drift_in_fields(&self) -> bool {
+        self.state.is_some_and(|state| state.fingerprint.is_some())
+    }
+}
+
+/// An object that another actor wrote, and whose recorded fields show no change.
+#[derive(Debug, Clone, Copy)]
+struct PendingVerification {
+    /// The time of its verification. `None` after a verification without later writes.
+    due: Option<Instant>,
+    /// The number of consecutive verifications without drift.
+    times: u32,
+    last: Instant,
+}
+
+/// The state of one deployment.
+#[derive(Default)]
+struct InstalledState {
+    /// The recorded objects of the deployment.
+    inventory: Arc<Inventory>,
+    /// The key of the content that the objects belong to.
+    content_key: String,
+    objects: HashMap<String, AppliedState>,
+    /// True while objects are being applied. Events are only logged then, and evaluated at the end.
+    is_applying: bool,
+    partial: Option<PartialInstallation>,
+    delayed: Option<DelayedInstallation>,
+    drifted: BTreeMap<String, Drift>,
+    restores: BTreeMap<String, RestoreBackoff>,
+    /// The error of the last restores, and the keys of its objects.
+    restore_error: Option<(ReconcileError, BTreeSet<String>)>,
+    suspects: BTreeMap<String, PendingVerification>,
+    touched: BTreeSet<String>,
+    unhealthy: BTreeMap<String, String>,
+    log: ObservationLog,
+    /// Set while kinds of the content are not served, so that their objects are not watched.
+    unwatched: Option<UnwatchedKinds>,
+}
+
+/// Kinds of the content that are not watched yet.
+#[derive(Debug, Clone, Copy, Default)]
+struct UnwatchedKinds {
+    /// True if an object was restored since then, so that the kinds can be served now.
+    has_restored: bool,
+}
+
+/// The states of all deployments.
+pub(in crate::reconcile) struct InstalledStates {
+    all: Mutex<HashMap<String, InstalledState>>,
+    /// The origin of the times of restores.
+    began: Instant,
+    wake: mpsc::UnboundedSender<String>,
+    /// The end states of Jobs, also of deleted ones.
+    pub(in crate::reconcile) job_ends: JobEnds,
+}
+
+impl InstalledStates {
+    /// `wake` receives the name of each deployment that needs a reconcile.
+    pub(in crate::reconcile) fn new(wake: mpsc::UnboundedSender<String>) -> Self {
+        Self {
+            all: Mutex::default(),
+            began: Instant::now(),
+            wake,
+            job_ends: JobEnds::default(),
+        }
+    }
+
+    fn with<T>(&self, deployment: &str, act: impl FnOnce(&mut InstalledState) -> T) -> T {
+        let mut states = self.all.lock().unwrap_or_else(PoisonError::into_inner);
+        act(states.entry(deployment.to_owned()).or_default())
+    }
+
+    /// Replaces the inventory of `deployment`.
+    pub(in crate::reconcile) fn set_inventory(&self, deployment: &str, inventory: Arc<Inventory>) {
+        self.with(deployment, |state| state.inventory = inventory);
+    }
+
+    /// Returns those of `deployments` whose inventory contains the object `key`. Events about other
+    /// objects are ignored.
+    pub(in crate::reconcile) fn recording_deployments(
+        &self,
+        deployments: &[String],
+        key: &str,
+    ) -> Vec<String> {
+        let states = self.all.lock().unwrap_or_else(PoisonError::into_inner);
+        deployments
+            .iter()
+            .filter(|name| {
+                states
+                    .get(*name)
+                    .is_some_and(|state| state.inventory.has(key))
+            })
+            .cloned()
+            .collect()
+    }
+
+    /// Returns true if any inventory contains the object `key`.
+    pub(in crate::reconcile) fn is_recorded(&self, key: &str) -> bool {
+        let states = self.all.lock().unwrap_or_else(PoisonError::into_inner);
+        states.values().any(|state| state.inventory.has(key))
+    }
+
+    /// Returns true if `deployment` owns the object with this key and uid.
+    pub(in crate::reconcile) fn owns(&self, deployment: &str, key: &str, uid: &str) -> bool {
+        let states = self.all.lock().unwrap_or_else(PoisonError::into_inner);
+        states
+            .get(deployment)
+            .is_some_and(|state| state.inventory.owns(key, uid))
+    }
+
+    /// Returns the objects that are due for verification, and the time until the next one is due.
+    pub(in crate::reconcile) fn suspects(
+        &self,
+        deployment: &str,
+        now: Instant,
+    ) -> (BTreeSet<String>, Option<Duration>) {
+        let elapsed = self.began.elapsed();
+        self.with(deployment, |state| {
+            let mut due = BTreeSet::new();
+            let mut next = None::<Duration>;
+            for (key, suspect) in &state.suspects {
+                // Drifted objects are restored and need no verification.
+                if state.drifted.contains_key(key) {
+                    continue;
+                }
+                match suspect.due.map(|at| at.max(now + state.wait(key, elapsed))) {
+                    Some(at) if at <= now => {
+                        due.insert(key.clone());
+                    }
+                    Some(at) => {
+                        let wait = at.duration_since(now);
+                        next = Some(next.map_or(wait, |next| next.min(wait)));
+                    }
+                    None => {}
+                }
+            }
+            (due, next)
+        })
+    }
+
+    /// Records that an object was verified: it has all applied values, and its state is `left`.
+    pub(in crate::reconcile) fn record_verified(
+        &self,
+        deployment: &str,
+        key: &str,
+        left: AppliedState,
+        now: Instant,
+    ) {
+        self.record(deployment, key, |state| {
+            state.drifted.remove(key);
+            if let Some(suspect) = state.suspects.get_mut(key) {
+                suspect.due = None;
+                suspect.times = suspect.times.saturating_add(1);
+                suspect.last = now;
+            }
+            state.objects.insert(key.to_owned(), left);
+        });
+    }
+
+    /// Returns the key of the content that is known to be in place.
+    pub(in crate::reconcile) fn content(&self, deployment: &str) -> Option<String> {
+        self.with(deployment, |state| {
+            (!state.is_applying && !state.content_key.is_empty()).then(|| state.content_key.clone())
+        })
+    }
+
+    /// Marks `deployment` as busy: the controller itself changes its objects until
+    /// [`Self::finish_apply`].
+    pub(in crate::reconcile) fn begin_apply(&self, deployment: &str) {
+        self.with(deployment, |state| {
+            state.is_applying = true;
+            state.content_key.clear();
+        });
+    }
+
+    /// Records that all of the content is in place. Objects that were observed later than their
+    /// apply, with another state, have drifted.
+    pub(in crate::reconcile) fn finish_apply(
+        &self,
+        deployment: &str,
+        content_key: &str,
+        objects: HashMap<String, AppliedState>,
+        seen: &BTreeMap<String, ObservedObject>,
+    ) {
+        let work = self.with(deployment, |state| {
+            content_key.clone_into(&mut state.content_key);
+            state.is_applying = false;
+            state.partial = None;
+            state.delayed = None;
+            state.drifted.clear();
+            state.suspects.clear();
+            state.restores.retain(|key, _| objects.contains_key(key));
+            for backoff in state.restores.values_mut() {
+                *backoff = backoff.without_failures();
+            }
+            state.unhealthy.retain(|key, _| objects.contains_key(key));
+            state.touched = objects
+                .keys()
+                .filter(|key| tells_health(key))
+                .cloned()
+                .collect();
+            state.objects = objects;
+            state.evaluate_all(seen)
+        });
+        if work {
+            self.wake(deployment);
+        }
+    }
+
+    /// Records that an object was applied again.
+    pub(in crate::reconcile) fn record_restored(
+        &self,
+        deployment: &str,
+        key: &str,
+        left: AppliedState,
+    ) {
+        self.record(deployment, key, |state| {
+            if let Some(unwatched) = &mut state.unwatched {
+                unwatched.has_restored = true;
+            }
+            state.drifted.remove(key);
+            state.suspects.remove(key);
+            let now = self.began.elapsed();
+            state.restores.retain(|_, backoff| !backoff.is_quiet(now));
+            let backoff = state.restores.entry(key.to_owned()).or_default();
+            *backoff = backoff.restored(now);
+            if tells_health(key) {
+                state.touched.insert(key.to_owned());
+            }
+            state.objects.insert(key.to_owned(), left);
+        });
+    }
+
+    /// Records that these objects have drifted.
+    pub(in crate::reconcile) fn mark_drifted(&self, deployment: &str, keys: BTreeSet<String>) {
+        self.with(deployment, |state| {
+            for key in keys {
+                state.suspects.remove(&key);
+                state.drifted.entry(key).or_insert_with(|| Drift {
+                    since: Timestamp::now(),
+                    is_missing: false,
+                    writer: None,
+                });
+            }
+        });
+    }
+
+    /// Records that an object was read and has all applied values.
+    pub(in crate::reconcile) fn mark_in_place(&self, deployment: &str, key: &str) {
+        self.record(deployment, key, |state| {
+            state.drifted.remove(key);
+        });
+    }
+
+    /// Removes objects that are gone as expected, such as expired Jobs.
+    pub(in crate::reconcile) fn expired(&self, deployment: &str, keys: &BTreeSet<String>) {
+        self.with(deployment, |state| {
+            for key in keys {
+                state.objects.remove(key);
+                state.drifted.remove(key);
+                state.suspects.remove(key);
+                state.touched.remove(key);
+                state.unhealthy.remove(key);
+            }
+        });
+    }
+
+    /// Returns the names of all deployments with a state.
+    pub(in crate::reconcile) fn names(&self) -> Vec<String> {
+        let states = self.all.lock().unwrap_or_else(PoisonError::into_inner);
+        states.keys().cloned().collect()
+    }
+
+    /// Removes the state of `deployment`.
+    pub(in crate::reconcile) fn close(&self, deployment: &str) {
+        self.all
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .remove(deployment);
+    }
+
+    /// Returns the drifted objects with the time since when they have drifted.
+    pub(in crate::reconcile) fn drifted(&self, deployment: &str) -> BTreeMap<String, Timestamp> {
+        self.with(deployment, |state| {
+            let drifted = state.drifted.iter();
+            drifted
+                .map(|(key, drift)| (key.clone(), drift.since))
+                .collect()
+        })
+    }
+
+    /// Returns the state of the object after the last apply, if it is known.
+    pub(in crate::reconcile) fn state(&self, deployment: &str, key: &str) -> Option<ObjectState> {
+        self.with(deployment, |state| state.objects.get(key)?.state)
+    }
+
+    /// Returns true if the recorded fields of the object show drift.
+    pub(in crate::reconcile) fn shows_drift_in_fields(&self, deployment: &str, key: &str) -> bool {
+        self.with(deployment, |state| {
+            state
+                .objects
+                .get(key)
+                .is_some_and(AppliedState::shows_drift_in_fields)
+        })
+    }
+
+    /// Returns a digest over the applied states of all objects. `None` if the state of an object is
+    /// unknown.
+    pub(in crate::reconcile) fn fields_digest(&self, deployment: &str) -> Option<Digest> {
+        self.with(deployment, |state| digest_of(&state.objects))
+    }
+}
+
+/// Returns a digest over the states of all objects.
+pub(in crate::reconcile) fn digest_of(objects: &HashMap<String, AppliedState>) -> Option<Digest> {
+    let states: Option<Vec<_>> = objects
+        .iter()
+        .map(|(key, left)| {
+            let state = left.state?;
+            Some((key.clone(), state.fingerprint?, state.revision))
+        })
+        .collect();
+    states.map(drift::combined)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,68 @@
+//! The last watch event of each object during a reconcile. Results that the reconcile records can
+//! be older.
+
+use std::collections::BTreeMap;
+
+use crate::reconcile::api::object::ObservedObject;
+
+/// An object as a watch reports it.
+#[derive(Debug, Clone)]
+pub(in crate::reconcile) enum Observation {
+    /// The object was created or changed, or is in a list.
+    Present(ObservedObject),
+    /// The object was deleted by the write with this resourceVersion; 0 if it is unknown.
+    Gone(u64),
+}
+
+impl Observation {
+    /// Returns the object if it exists.
+    pub(super) fn seen(&self) -> Option<&ObservedObject> {
+        match self {
+            Self::Present(seen) => Some(seen),
+            Self::Gone(_) => None,
+        }
+    }
+
+    /// Returns true if the observation is not newer than the own write with resourceVersion
+    /// `written`.
+    pub(super) fn is_older_than(&self, written: u64) -> bool {
+        let version = match self {
+            Self::Present(seen) => seen.version,
+            Self::Gone(version) => *version,
+        };
+        version > 0 && version <= written
+    }
+}
+
+/// The last observation of each object since the start of a reconcile.
+#[derive(Debug, Default)]
+pub(super) struct ObservationLog(Option<BTreeMap<String, Observation>>);
+
+impl ObservationLog {
+    /// Starts an empty log.
+    pub(super) fn begin(&mut self) {
+        self.0 = Some(BTreeMap::new());
+    }
+
+    /// Ends the log.
+    pub(super) fn end(&mut self) {
+        self.0 = None;
+    }
+
+    /// Logs the observation of the object `key` during a reconcile.
+    pub(super) fn keep(&mut self, key: &str, observation: &Observation) {
+        if let Some(all) = &mut self.0 {
+            all.insert(key.to_owned(), observation.clone());
+        }
+    }
+
+    /// Returns the last observation of the object `key`.
+    pub(super) fn of(&self, key: &str) -> Option<Observation> {
+        self.0.as_ref()?.get(key).cloned()
+    }
+
+    /// Returns the last observation of each object.
+    pub(super) fn all(&self) -> BTreeMap<String, Observation> {
+        self.0.clone().unwrap_or_default()
+    }
+}

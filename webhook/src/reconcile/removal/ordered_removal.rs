@@ -1,0 +1,119 @@
+//! Deletion of objects in order, shared by removal and prune. `bundle_core::plan::removal` has the
+//! order and the messages, `remove` the requests.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use bundle_core::object::ObjectId;
+use bundle_core::plan::inventory::Inventory;
+use bundle_core::plan::removal::{NextRemoval, RemovalProgress};
+
+use crate::reconcile::error::ReconcileError;
+use crate::reconcile::removal::remove::{DeletionState, KeptObject, Present, Remover};
+
+/// Time that one reconcile waits for deletions before it reports the remaining objects.
+const DELETION_WAIT_LIMIT: Duration = Duration::from_secs(5);
+/// Time that one reconcile waits for objects that finalizers hold, before it continues with others.
+const FINALIZER_WAIT_LIMIT: Duration = Duration::from_secs(1);
+
+/// A removal of recorded objects.
+pub(in crate::reconcile) struct OrderedRemoval<'a> {
+    objects: BTreeMap<ObjectId, Present>,
+    progress: RemovalProgress,
+    /// The inventory from which deleted objects are removed.
+    inventory: &'a mut Inventory,
+}
+
+impl<'a> OrderedRemoval<'a> {
+    /// Starts the removal of `present`, of which `kept` stay.
+    pub(in crate::reconcile) fn new(
+        present: Vec<Present>,
+        kept: Vec<KeptObject>,
+        inventory: &'a mut Inventory,
+    ) -> Self {
+        let held_by = present
+            .iter()
+            .map(|present| (present.id.clone(), present.held_by.clone()));
+        let kept = kept.into_iter().map(|kept| (kept.id, kept.why));
+        let progress = RemovalProgress::new(held_by, kept);
+        let objects = present.into_iter();
+        Self {
+            objects: objects
+                .map(|present| (present.id.clone(), present))
+                .collect(),
+            progress,
+            inventory,
+        }
+    }
+
+    /// Returns the remaining objects and their obstacles.
+    pub(in crate::reconcile) fn progress(&self) -> &RemovalProgress {
+        &self.progress
+    }
+
+    /// Deletes all objects without obstacles, step by step. Returns the objects that were not gone
+    /// when the time limit was reached, although no finalizer holds them.
+    pub(in crate::reconcile) async fn remove(
+        &mut self,
+        remover: &Remover<'_>,
+    ) -> Result<Vec<ObjectId>, ReconcileError> {
+        let end = Instant::now() + DELETION_WAIT_LIMIT;
+        loop {
+            match self.progress.next() {
+                NextRemoval::Delete(step) => {
+                    let going = self.delete(remover, &step, end).await?;
+                    if !going.is_empty() {
+                        return Ok(going);
+                    }
+                }
+                NextRemoval::Await(held) if Instant::now() <= end => {
+                    let state = remover.until_gone(&self.of(&held), (end, end)).await?;
+                    self.observe(state);
+                }
+                NextRemoval::Await(_) | NextRemoval::End => return Ok(Vec::new()),
+            }
+        }
+    }
+
+    /// Deletes one step. Returns the objects that are not gone and that no finalizer holds.
+    async fn delete(
+        &mut self,
+        remover: &Remover<'_>,
+        step: &[ObjectId],
+        end: Instant,
+    ) -> Result<Vec<ObjectId>, ReconcileError> {
+        let mut state = DeletionState::default();
+        let deleted = remover.delete(&self.of(step), &mut state.gone).await;
+        self.observe(state);
+        deleted?;
+        let held_end = end.min(Instant::now() + FINALIZER_WAIT_LIMIT);
+        let state = remover.until_gone(&self.of(step), (held_end, end)).await?;
+        self.observe(state);
+        Ok(self.progress.going(step))
+    }
+
+    fn observe(&mut self, state: DeletionState) {
+        for id in &state.gone {
+            if let Some(present) = self.objects.get(id) {
+                self.inventory.forget(&present.key);
+            }
+        }
+        self.progress.observe(&state.gone, state.held);
+    }
+
+    /// Returns those of `ids` that still exist.
+    fn of(&self, ids: &[ObjectId]) -> Vec<Present> {
+        let left = self.progress.left();
+        ids.iter()
+            .filter(|id| left.contains(id))
+            .filter_map(|id| self.objects.get(id).cloned())
+            .collect()
+    }
+}
+
+/// Returns those of `present` whose deletion requires a permission check. The deletion of the
+/// others was already requested, and finalizers hold them.
+pub(in crate::reconcile) fn not_held(present: &[Present]) -> Vec<Present> {
+    let asked = present.iter().filter(|present| present.held_by.is_empty());
+    asked.cloned().collect()
+}

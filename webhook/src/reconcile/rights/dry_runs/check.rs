@@ -1,0 +1,301 @@
+//! Dry runs of the objects of content as its requesters, before the installer applies them.
+//! `authorize` has the access reviews, `requester_permissions` decides when both run, and
+//! `install::apply` sends single dry runs.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use bundle_core::diagnostic::codes;
+use bundle_core::plan::phases::Phase;
+use bundle_core::review::Requester;
+use bundle_core::rights::{DryRunVerdict, MutatedKinds, Provided};
+
+use crate::cluster::ServiceAccount;
+use crate::dry_run::RequesterDryRun;
+use crate::reconcile::content::items::Item;
+use crate::reconcile::context::Context;
+use crate::reconcile::error::{ReconcileError, RetryPolicy};
+pub(in crate::reconcile) use crate::reconcile::install::apply::RequiredConsent;
+use crate::reconcile::install::apply::{
+    ApplyClient, ApplyPlan, ApplyRejection, CheckedApply, DryRuns, Preparer,
+};
+use crate::reconcile::removal::remove::{KeptObject, Present};
+use crate::reconcile::rights::dry_runs::failures::DryRunFailures;
+
+/// Time limit for retries of one step while the API server is busy, or does not serve a new kind
+/// yet.
+const RETRY_LIMIT: Duration = Duration::from_secs(5);
+
+/// The dry runs of one content. Objects that cannot be checked yet are checked right before their
+/// phase.
+pub(in crate::reconcile) struct DryRunCheck<'a> {
+    ctx: &'a Context,
+    client: ApplyClient<'a>,
+    reason: &'static str,
+    /// Converts the error of a rejection for the caller.
+    translate: fn(ReconcileError) -> ReconcileError,
+}
+
+/// The input of a check.
+pub(in crate::reconcile) struct DryRunInput<'a> {
+    /// Empty if no object requires a dry run.
+    pub(in crate::reconcile) requesters: &'a [Requester],
+    pub(in crate::reconcile) class: &'a str,
+    /// The installing ServiceAccount.
+    pub(in crate::reconcile) account: &'a ServiceAccount,
+    /// Reason of the condition if the check fails.
+    pub(in crate::reconcile) reason: &'static str,
+    pub(in crate::reconcile) preparer: Preparer,
+    pub(in crate::reconcile) remembers: bool,
+    pub(in crate::reconcile) translate: fn(ReconcileError) -> ReconcileError,
+    /// The objects that require the consent of the requesters.
+    pub(in crate::reconcile) consent: RequiredConsent,
+}
+
+impl<'a> DryRunCheck<'a> {
+    pub(in crate::reconcile) async fn new(
+        ctx: &'a Context,
+        input: DryRunInput<'_>,
+    ) -> Result<Self, ReconcileError> {
+        let mutated = if input.requesters.is_empty() {
+            MutatedKinds::default()
+        } else {
+            crate::reconcile::rights::dry_runs::mutators::registered(&ctx.apis, &ctx.own).await
+        };
+        let dry_runs = DryRuns {
+            runs: runs(ctx, input.requesters, input.reason)?,
+            class: input.class.to_owned(),
+            memory: &ctx.allowed_dry_runs,
+            remembers: input.remembers,
+            mutated,
+            installer: input.preparer.client.clone(),
+            account: input.account.clone(),
+            consent: input.consent,
+        };
+        Ok(Self {
+            ctx,
+            client: ApplyClient {
+                preparer: input.preparer,
+                dry_runs,
+            },
+            reason: input.reason,
+            translate: input.translate,
+        })
+    }
+
+    pub(in crate::reconcile) fn apply_client(&self) -> &ApplyClient<'a> {
+        &self.client
+    }
+
+    pub(in crate::reconcile) fn preparer(&self) -> &Preparer {
+        &self.client.preparer
+    }
+
+    /// Checks each object of the plan that the API server can check before anything is applied.
+    /// [`Self::check_round`] checks the rest: objects that need other objects of the content, and
+    /// objects in a namespace that does not exist yet.
+    pub(in crate::reconcile) async fn check_plan<'i>(
+        &self,
+        items: &'i [Item],
+        plan: &mut ApplyPlan<'i>,
+    ) -> Result<(), ReconcileError> {
+        let provided = Provided::by(items.iter().map(|item| (&item.id, &item.value)));
+        let (namespaces, others): (Vec<&Item>, Vec<&Item>) = items
+            .iter()
+            .partition(|item| item.phase == Phase::Namespaces);
+        let absent: BTreeSet<&str> = namespaces
+            .iter()
+            .filter(|item| plan.creates(item))
+            .map(|item| item.id.name.as_str())
+            .collect();
+        let mut complaints = DryRunFailures::default();
+        // Objects of earlier phases can grant permissions that the installer lacks.
+        for (item, refusal) in self.check(&namespaces, plan, false).await {
+            if !is_for_its_phase(&refusal) {
+                complaints.add(item, refusal);
+            }
+        }
+        let now: Vec<&Item> = others
+            .into_iter()
+            .filter(|item| {
+                let namespace = item.id.namespace.as_deref();
+                let waits = item.custom
+                    || provided.precedes(&item.id, &item.value)
+                    || namespace.is_some_and(|namespace| absent.contains(namespace));
+                !waits
+            })
+            .collect();
+        for (item, refusal) in self.check(&now, plan, false).await {
+            let is_missing = matches!(refusal, ApplyRejection::Verdict(DryRunVerdict::Missing(_)));
+            if !is_missing && !is_for_its_phase(&refusal) {
+                complaints.add(item, refusal);
+            }
+        }
+        self.result(complaints)
+    }
+
+    /// Checks those of `items` that were not checked recently, right before they are applied.
+    /// Returns their applies.
+    pub(in crate::reconcile) async fn check_round<'i>(
+        &self,
+        items: &[&'i Item],
+        plan: &mut ApplyPlan<'i>,
+    ) -> Result<Vec<CheckedApply<'i>>, ReconcileError> {
+        let (checked, refused) = self.check_drifted(items, plan).await;
+        refused.map(|()| checked)
+    }
+
+    /// Checks drifted objects. Returns the applies of those that passed, and the error of the
+    /// others.
+    pub(in crate::reconcile) async fn check_drifted<'i>(
+        &self,
+        items: &[&'i Item],
+        plan: &mut ApplyPlan<'i>,
+    ) -> (Vec<CheckedApply<'i>>, Result<(), ReconcileError>) {
+        let mut complaints = DryRunFailures::default();
+        plan.drop_stale_checks(items);
+        for (item, refusal) in self.check(items, plan, true).await {
+            complaints.add(item, refusal);
+        }
+        let checked = items
+            .iter()
+            .filter_map(|item| plan.take_checked(item))
+            .collect();
+        (checked, self.result(complaints))
+    }
+
+    /// Returns how many of `items` the API server allows in a dry run on their current state.
+    pub(in crate::reconcile) async fn allowed(&self, items: Vec<&Item>) -> u64 {
+        let answers = crate::reconcile::api::parallel::all(
+            items
+                .into_iter()
+                .map(|item| async move { self.client.is_allowed(item).await }),
+        )
+        .await;
+        let allowed = answers.into_iter().filter(|allowed| *allowed);
+        u64::try_from(allowed.count()).unwrap_or(u64::MAX)
+    }
+
+    /// Checks those of `items` that are waiting in the plan. Returns those that failed.
+    async fn check<'i>(
+        &self,
+        items: &[&'i Item],
+        plan: &mut ApplyPlan<'i>,
+        is_due: bool,
+    ) -> Vec<(&'i Item, ApplyRejection)> {
+        let end = Instant::now() + RETRY_LIMIT;
+        let waiting: Vec<_> = items
+            .iter()
+            .filter_map(|item| plan.take_waiting(item))
+            .collect();
+        let checked = crate::reconcile::api::parallel::ordered(
+            waiting
+                .into_iter()
+                .map(|prepared| async move { self.client.check(prepared, is_due, end).await }),
+        )
+        .await;
+        let mut refused = Vec::new();
+        for result in checked {
+            match result {
+                Ok(checked) => plan.put_checked(checked),
+                Err((prepared, refusal)) => {
+                    refused.push((prepared.item(), refusal));
+                    plan.put_back(prepared);
+                }
+            }
+        }
+        refused
+    }
+
+    /// Logs and counts disagreements. Returns an error if there are complaints.
+    pub(in crate::reconcile) fn result(
+        &self,
+        complaints: DryRunFailures,
+    ) -> Result<(), ReconcileError> {
+        let users: Vec<&str> = self
+            .client
+            .dry_runs
+            .runs
+            .iter()
+            .map(|(requester, _)| requester.user.as_str())
+            .collect();
+        let users = users.join(", ");
+        complaints.count_disagreements(&users, &self.ctx.shared.metrics);
+        complaints
+            .into_result(&users, self.reason)
+            .map_err(self.translate)
+    }
+}
+
+/// Returns true if a failed object is checked again right before it is applied. By then, the
+/// installer can have the permission, or contested lists can be restored.
+fn is_for_its_phase(refusal: &ApplyRejection) -> bool {
+    matches!(
+        refusal,
+        ApplyRejection::Installer(_) | ApplyRejection::Contested(..)
+    )
+}
+
+fn runs(
+    ctx: &Context,
+    requesters: &[Requester],
+    reason: &'static str,
+) -> Result<Vec<(Requester, RequesterDryRun)>, ReconcileError> {
+    requesters
+        .iter()
+        .map(|requester| {
+            let run = ctx.shared.dry_run_as(requester).map_err(|error| {
+                ReconcileError::new(
+                    codes::install::NOT_IMPERSONATED,
+                    reason,
+                    format!("cannot send a dry run as {:?}: {error}", requester.user),
+                    RetryPolicy::OnChange,
+                )
+            })?;
+            Ok((requester.clone(), run))
+        })
+        .collect()
+}
+
+/// Returns those of `objects` that the API server does not allow the requesters to delete, with its
+/// message.
+pub(in crate::reconcile) async fn undeletable(
+    ctx: &Context,
+    requesters: &[Requester],
+    objects: &[&Present],
+    reason: &'static str,
+) -> Result<Vec<KeptObject>, ReconcileError> {
+    let mut refused = Vec::new();
+    for (requester, run) in &runs(ctx, requesters, reason)? {
+        let mut complaints = DryRunFailures::default();
+        let answers =
+            crate::reconcile::api::parallel::ordered(objects.iter().map(|present| async move {
+                let uid = &present.uid;
+                let verdict = run.delete(&present.kind.resource, &present.id, uid).await;
+                (*present, verdict)
+            }))
+            .await;
+        for (present, verdict) in answers {
+            // The access reviews have already allowed these deletions.
+            complaints.by_rbac += u64::from(verdict.is_by_rbac());
+            match verdict {
+                DryRunVerdict::Refused { message: why, .. }
+                | DryRunVerdict::Invalid(why)
+                | DryRunVerdict::Unsupported(why) => {
+                    refused.push(KeptObject {
+                        id: present.id.clone(),
+                        why: format!("{} has no permission to delete it: {why}", requester.user),
+                    });
+                }
+                DryRunVerdict::NotImpersonated(words) => complaints.not_impersonated.push(words),
+                DryRunVerdict::Missing(words) | DryRunVerdict::Unknown(words) => {
+                    complaints.unknown.push(format!("{}: {words}", present.id));
+                }
+                DryRunVerdict::Allowed => {}
+            }
+        }
+        complaints.count_disagreements(&requester.user, &ctx.shared.metrics);
+        complaints.into_result(&requester.user, reason)?;
+    }
+    Ok(refused)
+}

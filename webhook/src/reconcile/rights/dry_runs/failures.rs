@@ -1,0 +1,286 @@
+//! The failed dry runs of content, combined into one error that names the objects.
+
+use bundle_core::diagnostic::{Code, codes};
+use bundle_core::rights::{DryRunVerdict, concerns_rights};
+
+use crate::metrics::Metrics;
+use crate::reconcile::content::items::Item;
+use crate::reconcile::error::{self, ReconcileError, RetryPolicy};
+use crate::reconcile::install::apply::ApplyRejection;
+use crate::reconcile::install::executor::CANNOT_STORE;
+
+/// Maximum number of objects in a message.
+const MAX_NAMED: usize = 20;
+
+/// The failed dry runs by kind of result.
+#[derive(Default)]
+pub(in crate::reconcile) struct DryRunFailures {
+    /// Objects that the API server cannot store for any requester.
+    pub(in crate::reconcile) invalid: Vec<String>,
+    /// The keys of these objects.
+    pub(in crate::reconcile) invalid_keys: Vec<String>,
+    pub(in crate::reconcile) refused: Vec<String>,
+    /// Objects that are rejected for every user.
+    pub(in crate::reconcile) rejected: Vec<String>,
+    pub(in crate::reconcile) differs: Vec<String>,
+    pub(in crate::reconcile) unsupported: Vec<String>,
+    pub(in crate::reconcile) not_impersonated: Vec<String>,
+    pub(in crate::reconcile) unknown: Vec<String>,
+    /// Objects that the installing ServiceAccount cannot write.
+    pub(in crate::reconcile) installer: Vec<String>,
+    pub(in crate::reconcile) by_rbac: u64,
+}
+
+impl DryRunFailures {
+    /// Adds the result of one object.
+    pub(in crate::reconcile) fn add(&mut self, item: &Item, refusal: ApplyRejection) {
+        let line = |words: String| format!("{}: {words}", item.key);
+        let verdict = match refusal {
+            ApplyRejection::Verdict(verdict)
+            | ApplyRejection::Conflict(verdict)
+            | ApplyRejection::Contested(verdict, _) => verdict,
+            ApplyRejection::Differs(_) => return self.differs.push(line(refusal.message())),
+            ApplyRejection::Installer(words) => return self.installer.push(line(words)),
+            ApplyRejection::Moved => return self.unknown.push(line(refusal.message())),
+        };
+        match verdict {
+            DryRunVerdict::Allowed => {}
+            DryRunVerdict::Refused { message, by_rbac } => {
+                self.by_rbac += u64::from(by_rbac);
+                let list = if concerns_rights(&message, by_rbac) {
+                    &mut self.refused
+                } else {
+                    &mut self.rejected
+                };
+                list.push(line(message));
+            }
+            DryRunVerdict::Invalid(words) => {
+                self.invalid.push(line(words));
+                self.invalid_keys.push(item.key.clone());
+            }
+            DryRunVerdict::Unsupported(words) => self.unsupported.push(line(words)),
+            DryRunVerdict::NotImpersonated(words) => self.not_impersonated.push(words),
+            DryRunVerdict::Missing(words) | DryRunVerdict::Unknown(words) => {
+                self.unknown.push(line(words));
+            }
+        }
+    }
+
+    /// Returns true if no dry run failed.
+    pub(in crate::reconcile) fn is_empty(&self) -> bool {
+        let Self {
+            invalid,
+            invalid_keys: _,
+            refused,
+            rejected,
+            differs,
+            unsupported,
+            not_impersonated,
+            unknown,
+            installer,
+            by_rbac: _,
+        } = self;
+        [
+            invalid,
+            refused,
+            rejected,
+            differs,
+            unsupported,
+            not_impersonated,
+            unknown,
+            installer,
+        ]
+        .iter()
+        .all(|list| list.is_empty())
+    }
+
+    /// Logs and counts the objects for which access reviews and dry runs of `users` disagree.
+    pub(in crate::reconcile) fn count_disagreements(&self, users: &str, metrics: &Metrics) {
+        if self.by_rbac > 0 {
+            tracing::warn!(
+                users,
+                objects = self.by_rbac,
+                "access reviews allowed objects that RBAC denied in the dry run"
+            );
+            metrics.authorization_disagreed(self.by_rbac);
+        }
+        if !self.differs.is_empty() {
+            tracing::warn!(
+                users,
+                objects = self.differs.len(),
+                "mutating admission changed objects of the requester differently than those of the installer"
+            );
+            let count = u64::try_from(self.differs.len()).unwrap_or(u64::MAX);
+            metrics.authorization_disagreed(count);
+        }
+    }
+
+    /// Returns an error for the most severe kind of result. A rejection has priority over unknown
+    /// results.
+    pub(in crate::reconcile) fn into_result(
+        self,
+        users: &str,
+        reason: &'static str,
+    ) -> Result<(), ReconcileError> {
+        let kinds: [(Vec<String>, Code, String, RetryPolicy); 8] = [
+            (
+                self.invalid,
+                codes::install::INVALID_OBJECT,
+                CANNOT_STORE.to_owned(),
+                RetryPolicy::Rarely,
+            ),
+            (
+                self.refused,
+                codes::install::REQUESTER_REFUSED,
+                format!("the API server rejects content of {users}: "),
+                RetryPolicy::Slowly,
+            ),
+            (
+                self.rejected,
+                codes::install::OBJECT_REJECTED,
+                "the API server rejects content of every user: ".to_owned(),
+                RetryPolicy::Slowly,
+            ),
+            (
+                self.differs,
+                codes::install::REQUESTER_DIFFERS,
+                format!("mutating admission would store other objects for {users}: "),
+                RetryPolicy::Slowly,
+            ),
+            (
+                self.unsupported,
+                codes::install::DRY_RUN_UNSUPPORTED,
+                format!("cannot check by dry run that {users} can write the content: "),
+                RetryPolicy::Slowly,
+            ),
+            (
+                self.not_impersonated,
+                codes::install::NOT_IMPERSONATED,
+                format!("the pod has no permission to send dry runs as {users}: "),
+                RetryPolicy::Slowly,
+            ),
+            (
+                self.installer,
+                codes::install::APPLY_FAILED,
+                String::new(),
+                RetryPolicy::Slowly,
+            ),
+            (
+                self.unknown,
+                codes::install::RIGHTS_UNKNOWN,
+                format!("cannot check yet that {users} can write the content: "),
+                RetryPolicy::Soon,
+            ),
+        ];
+        for (lines, code, begin, retry) in kinds {
+            if !lines.is_empty() {
+                let message = format!("{begin}{}", error::joined(lines, MAX_NAMED));
+                let mut error = ReconcileError::new(code, reason, message, retry);
+                if code == codes::install::INVALID_OBJECT {
+                    error.objects = self.invalid_keys;
+                }
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bundle_api::names::reason;
+    use bundle_core::object::ObjectId;
+    use bundle_core::plan::phases::Phase;
+    use bundle_core::rights::verdict;
+    use kube::core::discovery::ApiResource;
+    use serde_json::Value;
+
+    use super::*;
+    use crate::reconcile::api::discovery::Kind;
+
+    fn config_map() -> Item {
+        let id = ObjectId {
+            group: String::new(),
+            version: "v1".to_owned(),
+            kind: "ConfigMap".to_owned(),
+            namespace: Some("team-a".to_owned()),
+            name: "web".to_owned(),
+        };
+        Item {
+            key: id.to_string(),
+            phase: Phase::of("", "ConfigMap"),
+            id,
+            kind: Kind {
+                resource: ApiResource {
+                    group: String::new(),
+                    version: "v1".to_owned(),
+                    api_version: "v1".to_owned(),
+                    kind: "ConfigMap".to_owned(),
+                    plural: "configmaps".to_owned(),
+                },
+                namespaced: true,
+            },
+            value: Value::Null,
+            custom: false,
+        }
+    }
+
+    #[test]
+    fn object_that_is_rejected_for_every_user_is_no_missing_permission() {
+        for (status, message, code) in [
+            (
+                422,
+                r#"ConfigMap "web" is invalid: data[a b]: Invalid value"#,
+                codes::install::OBJECT_REJECTED,
+            ),
+            (
+                403,
+                r#"configmaps "web" is forbidden: exceeded quota: q"#,
+                codes::install::OBJECT_REJECTED,
+            ),
+            (
+                403,
+                r#"configmaps "web" is forbidden: User "ana" cannot patch resource "configmaps""#,
+                codes::install::REQUESTER_REFUSED,
+            ),
+            (
+                422,
+                "ValidatingAdmissionPolicy 'p' with binding 'p' denied request: no",
+                codes::install::REQUESTER_REFUSED,
+            ),
+        ] {
+            let mut complaints = DryRunFailures::default();
+            complaints.add(
+                &config_map(),
+                ApplyRejection::Verdict(verdict(status, message)),
+            );
+            let error = complaints.into_result("ana", reason::RECONCILE_FAILED);
+            let error = error.unwrap_err();
+            assert_eq!(error.code, code, "{message}");
+            assert!(error.message.contains(message), "{}", error.message);
+        }
+    }
+
+    #[test]
+    fn refusal_by_rbac_in_a_dry_run_after_allowed_reviews_is_counted_as_a_disagreement() {
+        let message =
+            r#"configmaps "web" is forbidden: User "ana" cannot patch resource "configmaps""#;
+        let by_rbac = || ApplyRejection::Verdict(verdict(403, message));
+        let by_policy = "ValidatingAdmissionPolicy 'p' with binding 'p' denied request: no";
+        let mut complaints = DryRunFailures::default();
+        complaints.add(&config_map(), by_rbac());
+        complaints.add(&config_map(), by_rbac());
+        // A rejection by a policy is no disagreement, because access reviews do not evaluate
+        // policies.
+        complaints.add(
+            &config_map(),
+            ApplyRejection::Verdict(verdict(422, by_policy)),
+        );
+        assert_eq!(complaints.by_rbac, 2);
+        let metrics = Metrics::default();
+        complaints.count_disagreements("ana", &metrics);
+        let page = metrics.page();
+        let line = "bundle_authorization_disagreements_total 2";
+        assert!(page.lines().any(|found| found == line), "{page}");
+    }
+}

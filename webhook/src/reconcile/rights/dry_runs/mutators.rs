@@ -1,0 +1,55 @@
+//! The mutating webhooks and policies that are registered in the cluster.
+
+use bundle_core::object::GroupKind;
+use bundle_core::rights::MutatedKinds;
+use kube::Client;
+use kube::api::{DynamicObject, ListParams};
+
+use crate::reconcile::api::discovery::Apis;
+use crate::reconcile::api::object;
+
+/// Page size of lists of registrations.
+const PAGE_SIZE: u32 = 50;
+
+/// Returns the kinds that mutating registrations match, read as the pod. If they cannot be read,
+/// every kind counts as matched.
+pub(in crate::reconcile) async fn registered(apis: &Apis, own: &Client) -> MutatedKinds {
+    match read(apis, own).await {
+        Ok(kinds) => kinds,
+        Err(error) => {
+            tracing::warn!(
+                error = object::told(&error),
+                "cannot read the mutating registrations: every object is compared by dry runs"
+            );
+            MutatedKinds::unknown()
+        }
+    }
+}
+
+async fn read(apis: &Apis, own: &Client) -> Result<MutatedKinds, kube::Error> {
+    let mut kinds = MutatedKinds::default();
+    for name in ["MutatingWebhookConfiguration", "MutatingAdmissionPolicy"] {
+        let kind = GroupKind::new("admissionregistration.k8s.io", name);
+        // Older API servers do not serve policies.
+        let Some(kind) = apis.preferred(&kind).await? else {
+            continue;
+        };
+        let api = object::api::<DynamicObject>(own, &kind, None)?;
+        let mut parameters = ListParams::default().limit(PAGE_SIZE);
+        loop {
+            let page = api.list(&parameters).await?;
+            for registration in page.items {
+                let mut value =
+                    serde_json::to_value(registration).map_err(kube::Error::SerdeError)?;
+                // Items of lists have no kind.
+                value["kind"] = name.into();
+                kinds.add(&value);
+            }
+            match page.metadata.continue_.filter(|token| !token.is_empty()) {
+                Some(token) => parameters.continue_token = Some(token),
+                None => break,
+            }
+        }
+    }
+    Ok(kinds)
+}

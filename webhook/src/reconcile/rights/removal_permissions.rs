@@ -1,0 +1,106 @@
+//! Permission checks for objects that an upgrade or a removal deletes, and for the ServiceAccount
+//! that deletes them. `bundle_core::plan::consent` decides whose permission a deletion requires,
+//! `bundle_core::plan::removal` what happens with objects that stay.
+
+use std::collections::BTreeSet;
+
+use bundle_core::object::ObjectId;
+use bundle_core::plan::consent::{ActingAccount, Consent, ConsentRule, ObjectAction};
+use bundle_core::review::Requester;
+use bundle_core::review::class::RequesterCheck;
+use bundle_core::rights::Question;
+use bundle_core::service_account::ServiceAccount;
+
+use crate::reconcile::context::Context;
+use crate::reconcile::error::ReconcileError;
+use crate::reconcile::removal::remove::{KeptObject, Present};
+use crate::reconcile::rights::authorize;
+use crate::reconcile::rights::dry_runs::check;
+
+/// Returns the permission to impersonate the ServiceAccount of a spec.
+pub(in crate::reconcile) fn impersonation(account: &ServiceAccount) -> Question {
+    Question::resource(
+        "impersonate",
+        "",
+        "serviceaccounts",
+        Some(&account.namespace),
+        Some(&account.name),
+    )
+}
+
+/// Checks that all `requesters` can still impersonate the ServiceAccount of `spec.serviceAccount`.
+pub(in crate::reconcile) async fn named_account(
+    ctx: &Context,
+    account: &ServiceAccount,
+    requesters: &[Requester],
+) -> Result<ActingAccount, ReconcileError> {
+    let question = impersonation(account);
+    for requester in requesters {
+        if !authorize::has_permission(&ctx.own, requester, &question).await? {
+            let ServiceAccount { namespace, name } = account;
+            return Ok(ActingAccount::Withdrawn(format!(
+                "{} has no permission to impersonate ServiceAccount {namespace}/{name}",
+                requester.user
+            )));
+        }
+    }
+    Ok(ActingAccount::Granted)
+}
+
+/// Deletions whose permissions are to be checked.
+pub(in crate::reconcile) struct Deletions<'a> {
+    pub(in crate::reconcile) ctx: &'a Context,
+    pub(in crate::reconcile) rule: &'a ConsentRule,
+    /// The requesters of all parts of the content.
+    pub(in crate::reconcile) act: ObjectAction,
+    pub(in crate::reconcile) requesters: &'a [Requester],
+    /// The reason of the condition if the check fails.
+    pub(in crate::reconcile) reason: &'static str,
+}
+
+impl Deletions<'_> {
+    /// Returns those of `objects` that must not be deleted, with the reason. An object occurs once
+    /// for each requester without permission.
+    pub(in crate::reconcile) async fn undeletable(
+        &self,
+        objects: &[Present],
+    ) -> Result<Vec<KeptObject>, ReconcileError> {
+        let mut kept: Vec<KeptObject> = Vec::new();
+        let mut reviewed: Vec<Present> = Vec::new();
+        let mut tried: Vec<&Present> = Vec::new();
+        for present in objects {
+            match self.rule.consent(self.act, &present.id) {
+                Consent::Delegated => {}
+                Consent::Requesters(check) => {
+                    reviewed.push(present.clone());
+                    if check == RequesterCheck::DryRun {
+                        tried.push(present);
+                    }
+                }
+                Consent::Denied(refusal) => kept.push(KeptObject {
+                    id: present.id.clone(),
+                    why: refusal.to_string(),
+                }),
+            }
+        }
+        let ctx = self.ctx;
+        for requester in self.requesters {
+            let refused = authorize::undeletable(&ctx.own, requester, &reviewed).await?;
+            kept.extend(refused.into_iter().map(|id| KeptObject {
+                why: format!("{} has no permission to delete it", requester.user),
+                id,
+            }));
+        }
+        let refused: BTreeSet<&ObjectId> = kept.iter().map(|kept| &kept.id).collect();
+        tried.retain(|present| !refused.contains(&present.id));
+        let refused = check::undeletable(ctx, self.requesters, &tried, self.reason).await?;
+        kept.extend(refused);
+        for kept in &mut kept {
+            if self.rule.exceeds_delegation(&kept.id) {
+                kept.why
+                    .push_str(" (the class does not decide about this object)");
+            }
+        }
+        Ok(kept)
+    }
+}

@@ -1,0 +1,84 @@
+//! Watches the ConfigMaps that policies name, each by its name, and only their metadata. `policies`
+//! reads them after a change. Secrets are never watched: the permission to watch one Secret of a
+//! namespace is the permission to watch all.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bundle_core::names::KubeName;
+use futures::StreamExt as _;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::WatchParams;
+use kube::{Api, Client};
+use serde::de::DeserializeOwned;
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
+
+/// Delay after a watch has ended or failed. The periodic read covers changes in between.
+const RESTART_DELAY: Duration = Duration::from_secs(5);
+
+/// The watches. They end when dropped.
+pub(super) struct ConfigMapWatches {
+    client: Client,
+    namespace: String,
+    config_maps: BTreeSet<KubeName>,
+    watches: JoinSet<()>,
+    changed: Arc<Notify>,
+}
+
+impl ConfigMapWatches {
+    pub(super) fn new(client: Client, namespace: &str) -> Self {
+        Self {
+            client,
+            namespace: namespace.to_owned(),
+            config_maps: BTreeSet::new(),
+            watches: JoinSet::new(),
+            changed: Arc::default(),
+        }
+    }
+
+    /// Replaces the watched ConfigMaps.
+    pub(super) fn watch(&mut self, config_maps: BTreeSet<KubeName>) {
+        if config_maps == self.config_maps {
+            return;
+        }
+        self.watches = JoinSet::new();
+        let (client, namespace) = (&self.client, &self.namespace);
+        for name in &config_maps {
+            let api: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
+            let watch = follow(api, name.clone(), Arc::clone(&self.changed));
+            self.watches.spawn(watch);
+        }
+        self.config_maps = config_maps;
+    }
+
+    /// Waits until one of them was changed, created or deleted, or a watch started.
+    pub(super) async fn changed(&self) {
+        self.changed.notified().await;
+    }
+}
+
+async fn follow<K: Clone + DeserializeOwned + std::fmt::Debug>(
+    api: Api<K>,
+    name: KubeName,
+    changed: Arc<Notify>,
+) {
+    let params = WatchParams::default().fields(&name.field_selector());
+    loop {
+        match api.watch_metadata(&params, "0").await {
+            Ok(events) => {
+                let mut events = std::pin::pin!(events);
+                while let Some(Ok(_)) = events.next().await {
+                    changed.notify_one();
+                }
+            }
+            Err(error) => tracing::debug!(
+                name = name.as_str(),
+                error = crate::chain(&error),
+                "cannot watch a ConfigMap of a policy; it is read periodically"
+            ),
+        }
+        tokio::time::sleep(RESTART_DELAY).await;
+    }
+}
