@@ -118,7 +118,7 @@ pub(in crate::reconcile) struct Fetched {
     pub(in crate::reconcile) summary: Summary,
 }
 
-/// BackgroundTasks `content` to disk, and computes the memory that it needs. The caller must hold a
+/// Fetches `content` to disk, and computes the memory that it needs. The caller must hold a
 /// transfer slot.
 pub(in crate::reconcile) async fn fetch(
     ctx: &Context,
@@ -390,7 +390,7 @@ impl RenderedKeeper {
     }
 }
 
-/// Returns the cached copy. BackgroundTasks the content again if there is none.
+/// Returns the cached copy. Fetches the content again if there is none.
 async fn stored(
     ctx: &Arc<Context>,
     wanted: &LoadRequest<'_>,
