@@ -7,7 +7,7 @@ use std::time::Duration;
 use bundle_api::names::reason;
 use bundle_core::diagnostic::codes;
 use bundle_core::plan::status::BundleFact;
-use bundle_core::plan::steps::{Outcome, MaintenanceStep};
+use bundle_core::plan::steps::{MaintenanceStep, Outcome};
 use kube::Client;
 
 use crate::cluster::ServiceAccount;

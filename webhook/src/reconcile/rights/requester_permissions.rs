@@ -152,7 +152,8 @@ impl<'a> DeploymentReconcile<'a> {
     async fn repeat_reviews(&mut self, request: &InstallRequest<'_>) -> Result<(), ReconcileError> {
         self.check_terms(request).await?;
         let items = self.items(request).await?;
-        self.run_access_reviews(request, &items, ObjectAction::Restore).await
+        self.run_access_reviews(request, &items, ObjectAction::Restore)
+            .await
     }
 
     /// Runs the checks that do not read the objects, the cheapest first.

@@ -9,7 +9,6 @@ use bundle_core::review::Kind;
 
 use crate::reconcile::bundle::generated::GeneratedBundle;
 use crate::reconcile::content::items::Item;
-use crate::reconcile::deployment::inventory::revisions;
 use crate::reconcile::deployment::state::DeploymentReconcile;
 use crate::reconcile::deployment::state::InstallRequest;
 use crate::reconcile::error::ReconcileError;
