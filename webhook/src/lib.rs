@@ -3,26 +3,22 @@
 
 pub mod admission;
 mod api_server;
-pub mod args;
 pub mod budget;
 pub mod caller;
 pub mod certs;
-pub mod cluster;
+pub mod clients;
+pub mod config;
 pub mod lease;
-pub mod logs;
-pub mod metrics;
 pub mod object_cache;
 pub mod readiness;
 pub mod reconcile;
 pub mod registrations;
-pub mod registries;
 pub mod run;
 pub mod server;
-pub mod settings;
 pub mod shared;
 pub mod signals;
 pub mod sources;
-mod spans;
+pub mod telemetry;
 mod watches;
 
 use std::fmt::Display;

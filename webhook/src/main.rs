@@ -3,11 +3,13 @@
 use std::process::ExitCode;
 
 use bundle_webhook::BoxError;
-use bundle_webhook::args::Args;
-use bundle_webhook::registries::Registries;
-use bundle_webhook::settings::Settings;
+use bundle_webhook::clients::cluster;
+use bundle_webhook::clients::registries::Registries;
+use bundle_webhook::config::args::Args;
+use bundle_webhook::config::settings::Settings;
 use bundle_webhook::signals::Signals;
-use bundle_webhook::{chain, cluster, logs, run};
+use bundle_webhook::telemetry::logs;
+use bundle_webhook::{chain, run};
 use clap::error::ErrorKind;
 use clap::{CommandFactory as _, Parser as _};
 use tokio::runtime::Builder;

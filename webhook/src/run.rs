@@ -13,16 +13,16 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::certs::Resolver;
-use crate::cluster::Clients;
+use crate::clients::cluster::Clients;
+use crate::clients::registries::Registries;
+use crate::config::settings::Settings;
 use crate::lease::Election;
-use crate::metrics::Metrics;
 use crate::readiness::Readiness;
-use crate::registries::Registries;
 use crate::server::admission_listener::{self, Access, Drain};
 use crate::server::guard;
 use crate::server::health::{self, Health};
-use crate::settings::Settings;
 use crate::shared::Shared;
+use crate::telemetry::metrics::Metrics;
 use crate::{BoxError, api_server, certs, reconcile, watches};
 
 /// Time between the deadline of a review and the deadline of its HTTP request.

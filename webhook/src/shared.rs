@@ -15,14 +15,14 @@ use kube::{Api, Client};
 
 use crate::budget::Budget;
 use crate::caller::Paths;
-use crate::cluster::{Clients, ClusterError, ServiceAccount};
+use crate::clients::cluster::{Clients, ClusterError, ServiceAccount};
+use crate::clients::registries::{PullSecretError, Registries};
+use crate::config::settings::Settings;
 use crate::dry_run::{IdentityError, RequesterDryRun};
-use crate::metrics::Metrics;
 use crate::object_cache::ObjectCache;
 use crate::readiness::Readiness;
 use crate::registrations::Integrity;
-use crate::registries::{PullSecretError, Registries};
-use crate::settings::Settings;
+use crate::telemetry::metrics::Metrics;
 
 /// The key of admission stamps. It is never printed, and wiped when dropped.
 pub struct StampKey(zeroize::Zeroizing<Vec<u8>>);

@@ -17,7 +17,8 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use super::review::Request;
-use super::{Admission, Lookups, stamping};
+use super::stamps::stamping;
+use super::{Admission, Lookups};
 
 /// Returns the kind if the request deletes one of the project's own objects.
 pub(super) fn kind(request: &Request) -> Option<Kind> {

@@ -1,18 +1,13 @@
 //! Admission: a router with `/validate` and `/mutate`, which share one review. It writes nothing,
 //! and each wait has a limit. `bundle_core::review` has the rules, `server` the listener.
 
-mod allowed_reviews;
-mod cache;
-mod cluster_lookups;
 mod configuration;
 mod deletions;
-mod images;
 mod lookups;
 mod received;
 mod review;
 mod size;
-mod stamping;
-mod write_time;
+mod stamps;
 mod writes;
 
 use std::sync::Arc;
@@ -27,14 +22,14 @@ use bundle_core::review::text::{self, Refusal};
 use tokio::time::Instant;
 use tracing::Instrument as _;
 
-pub use cluster_lookups::ClusterLookups;
+pub use lookups::cluster::ClusterLookups;
 pub use lookups::{Lookups, Policies};
 
 use crate::budget::Budget;
-use crate::metrics::{Metrics, ReviewOutcome};
 use crate::shared::Shared;
-use crate::spans;
-use cache::ReviewCache;
+use crate::telemetry::metrics::{Metrics, ReviewOutcome};
+use crate::telemetry::spans;
+use lookups::cache::ReviewCache;
 use received::Received;
 use review::Request;
 

@@ -18,7 +18,7 @@ use tokio::time::Instant;
 use super::review::{self, Envelope, Request, RequestEnvelope};
 use super::{Admission, Lookups};
 use crate::budget::{self, Budget, SMALL_BODY, Share};
-use crate::metrics::ReviewOutcome;
+use crate::telemetry::metrics::ReviewOutcome;
 
 /// Maximum size of a body, in bytes. The review of an update has two objects of up to 3 MiB each,
 /// with their managed fields.

@@ -11,8 +11,8 @@ use bundle_core::review::text::Refusal;
 use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
 
-use crate::cluster;
-use crate::spans;
+use crate::clients::cluster;
+use crate::telemetry::spans;
 
 /// The request of a review.
 #[derive(Debug, Clone, Deserialize)]

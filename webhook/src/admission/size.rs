@@ -6,7 +6,7 @@ use bundle_core::review::size::{MeasuredObject, judge_size};
 
 use super::review::Request;
 use super::{Admission, Lookups};
-use crate::cluster::WEIGHT_LIMITS;
+use crate::clients::cluster::WEIGHT_LIMITS;
 
 impl<L: Lookups> Admission<L> {
     /// Returns the rejection of an object that is too large. Writes of the pod are admitted:

@@ -10,11 +10,12 @@ use jiff::Timestamp;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::cache;
-use super::images::ReviewImages;
+use super::lookups::cache;
+use super::lookups::images::ReviewImages;
 use super::review::Request;
-use super::stamping::{self, Inherited, OwnerDeployment, StampInput, WantedStamp};
-use super::{Admission, Lookups, configuration, deletions, write_time};
+use super::stamps::stamping::{self, Inherited, OwnerDeployment, StampInput, WantedStamp};
+use super::stamps::write_time;
+use super::{Admission, Lookups, configuration, deletions};
 
 /// The write of one of the reviewed kinds, with the facts that its stamps prove.
 struct ReviewedWrite<'a> {

@@ -11,8 +11,8 @@ use tokio::time::Instant;
 use super::path::{self, Rotation};
 use super::{KeeperError, secret};
 use crate::caller::Tokens;
+use crate::config::settings::Settings;
 use crate::registrations::{Change, Identity, Keeper};
-use crate::settings::Settings;
 use crate::shared::Shared;
 
 /// Registration maintenance of one process.

@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 
 use self::rules::{Candidate, INSTANCE, ObservedLease, Step};
 use crate::BoxError;
-use crate::metrics::Metrics;
+use crate::telemetry::metrics::Metrics;
 
 /// Name of the Lease in the system namespace.
 const LEASE_NAME: &str = "bundle-webhook";

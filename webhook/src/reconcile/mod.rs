@@ -170,7 +170,7 @@ async fn bundles(ctx: Arc<Context>, woken: mpsc::UnboundedReceiver<String>) {
         .run(
             |object, ctx| async move {
                 let work = Box::pin(self::bundle::controller::reconcile(object.clone(), ctx));
-                crate::spans::reconcile("Bundle", &object, work).await
+                crate::telemetry::spans::reconcile("Bundle", &object, work).await
             },
             error_policy,
             ctx,
@@ -218,7 +218,7 @@ async fn deployments(ctx: Arc<Context>, woken: mpsc::UnboundedReceiver<String>) 
         .run(
             |object, ctx| async move {
                 let work = Box::pin(self::deployment::entry::reconcile(object.clone(), ctx));
-                crate::spans::reconcile(DEPLOYMENT, &object, work).await
+                crate::telemetry::spans::reconcile(DEPLOYMENT, &object, work).await
             },
             error_policy,
             ctx,

@@ -16,7 +16,7 @@ use super::history::{History, MANAGER, Observation, Snapshot};
 use super::identity::Identity;
 use super::shape::{self, Fault};
 use super::{Integrity, Registration, address};
-use crate::cluster::watch_events;
+use crate::clients::cluster::watch_events;
 
 /// Maximum number of faults in logs and on `/readyz`.
 const FAULTS_SHOWN: usize = 8;

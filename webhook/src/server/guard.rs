@@ -17,8 +17,8 @@ use tower::ServiceExt as _;
 
 use super::connections::Client;
 use crate::caller::Token;
-use crate::metrics::ReviewOutcome;
 use crate::shared::Shared;
+use crate::telemetry::metrics::ReviewOutcome;
 use crate::{certs, chain};
 
 /// Minimum interval of reads of the Secret after unknown tokens. Another replica can have rotated

@@ -20,8 +20,8 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::connections::{Connections, Limits};
-use crate::metrics::{CONTENT_TYPE, Metrics};
 use crate::readiness::Readiness;
+use crate::telemetry::metrics::{CONTENT_TYPE, Metrics};
 
 /// Time limit for the head of a request.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(5);

@@ -17,7 +17,7 @@ use self::config_maps::ConfigMapsSource;
 pub(crate) use self::config_maps::{ConfigMapsError, HeldConfigMap};
 use self::image::ImageSource;
 use crate::budget::lookups::LookupMemory;
-use crate::registries::PullSecretError;
+use crate::clients::registries::PullSecretError;
 use crate::shared::Shared;
 
 /// The reason why a source could not be resolved or fetched.

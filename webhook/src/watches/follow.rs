@@ -13,7 +13,7 @@ use kube::runtime::watcher::{self, Event};
 use kube::{Api, Client, ResourceExt as _};
 use serde_json::Value;
 
-use crate::cluster::watch_events;
+use crate::clients::cluster::watch_events;
 
 /// The `spec` of all objects by name; `null` for an object without one.
 pub(super) type Specs = BTreeMap<String, Arc<Value>>;

@@ -87,7 +87,7 @@ async fn malformed_reviews_get_an_admission_response() {
         ("[]".to_owned(), "not an AdmissionReview"),
         (
             "{\"apiVersion\":\"v1\",\"kind\":\"Pod\"}".to_owned(),
-            "a Pod of v1, and not",
+            "Pod of v1, not AdmissionReview",
         ),
         (
             json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview"}).to_string(),
@@ -124,7 +124,7 @@ async fn rejects_reviews_above_the_size_limit() {
     assert_eq!(status, StatusCode::PAYLOAD_TOO_LARGE);
     assert_eq!(
         String::from_utf8(body).unwrap(),
-        "the review is larger than 8388608 bytes, and nothing larger is read\n"
+        "the review is larger than the limit of 8388608 bytes\n"
     );
 }
 

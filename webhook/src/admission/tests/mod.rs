@@ -32,6 +32,7 @@ use serde_json::{Value, json};
 use tower::ServiceExt as _;
 
 use super::received::BODY_LIMIT;
+use super::stamps::stamping;
 use super::*;
 
 const KEY: &[u8] = b"stamp key";

@@ -31,7 +31,7 @@ use crate::reconcile::status::condition_set::{self, ConditionSet};
 use crate::reconcile::status::seal;
 use crate::reconcile::status::writer;
 use crate::sources::{self, ContentSource as _};
-use crate::spans;
+use crate::telemetry::spans;
 
 /// Delay before the next attempt for a Bundle whose requester has too many running fetches.
 const POSTPONED_RETRY_DELAY: Duration = Duration::from_secs(15);

@@ -10,7 +10,7 @@ use bundle_core::plan::status::BundleFact;
 use bundle_core::plan::steps::{MaintenanceStep, Outcome};
 use kube::Client;
 
-use crate::cluster::ServiceAccount;
+use crate::clients::cluster::ServiceAccount;
 use crate::reconcile::bundle::generated::{self, GeneratedBundle};
 use crate::reconcile::deployment::conditions;
 use crate::reconcile::deployment::state::{

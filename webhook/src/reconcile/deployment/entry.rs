@@ -25,7 +25,7 @@ use crate::reconcile::status::condition_set::{self, ConditionSet};
 use crate::reconcile::status::seal;
 use crate::reconcile::status::sealed::SealedKind;
 use crate::reconcile::status::writer;
-use crate::spans;
+use crate::telemetry::spans;
 
 /// Reconciles one BundleDeployment.
 pub(in crate::reconcile) async fn reconcile(

@@ -15,7 +15,7 @@ use crate::reconcile::deployment::failures::Work;
 use crate::reconcile::deployment::state::{DeploymentReconcile, MAX_LISTED};
 use crate::reconcile::error::ReconcileError;
 use crate::reconcile::status::writer;
-use crate::spans;
+use crate::telemetry::spans;
 
 impl DeploymentReconcile<'_> {
     /// Sets the conditions that follow from all facts, writes the status once, and emits Events.

@@ -8,7 +8,7 @@ use bundle_api::names::reason;
 use bundle_core::plan::backoff::RestoreFailure;
 use kube::Client;
 
-use crate::cluster::ServiceAccount;
+use crate::clients::cluster::ServiceAccount;
 use crate::reconcile::bundle::generated::{self, GeneratedBundle};
 use crate::reconcile::content::items::Item;
 use crate::reconcile::deployment::state::InstallRequest;

@@ -16,7 +16,7 @@ use bundle_core::review::{
 use kube::Client;
 use kube::api::DynamicObject;
 
-use crate::cluster::ServiceAccount;
+use crate::clients::cluster::ServiceAccount;
 use crate::reconcile::bundle::generated::GeneratedBundle;
 use crate::reconcile::bundle::verify::AppliedPolicies;
 use crate::reconcile::content::scalers::ScaledObjects;

@@ -9,7 +9,7 @@ use bundle_cluster::access;
 use bundle_core::rights::Question;
 use kube::Client;
 
-use crate::cluster::{ServiceAccount, with_missing_right};
+use crate::clients::cluster::{ServiceAccount, with_missing_right};
 use crate::reconcile::api::discovery::Kind;
 use crate::reconcile::content::items::Item;
 use crate::reconcile::drift::watch::WatchKey;

@@ -14,7 +14,7 @@ use kube::runtime::watcher::{self, Event};
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
-use crate::cluster::{ServiceAccount, watch_events};
+use crate::clients::cluster::{ServiceAccount, watch_events};
 use crate::reconcile::api::discovery::Kind;
 use crate::reconcile::api::object::{self, ObservedObject};
 use crate::reconcile::drift::states::{InstalledStates, Observation};

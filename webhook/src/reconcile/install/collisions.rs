@@ -8,7 +8,7 @@ use bundle_core::plan::conditions::some_of;
 use bundle_core::plan::inventory::Claim;
 use bundle_core::plan::phases::Phase;
 
-use crate::cluster::with_missing_right;
+use crate::clients::cluster::with_missing_right;
 use crate::reconcile::api::object::{self, ObservedObject};
 use crate::reconcile::content::items::Item;
 use crate::reconcile::deployment::state::DeploymentReconcile;

@@ -9,7 +9,7 @@ use bundle_core::plan::backoff::RestoreFailure;
 use bundle_core::plan::inventory::Inventory;
 use kube::Client;
 
-use crate::cluster::ServiceAccount;
+use crate::clients::cluster::ServiceAccount;
 use crate::reconcile::api::object::{self, ObservedObject};
 use crate::reconcile::content::items::Item;
 use crate::reconcile::deployment::inventory::store::Inventories;

@@ -10,7 +10,7 @@ use kube::api::{Api, DynamicObject, PartialObjectMeta};
 use kube::core::discovery::ApiResource;
 use kube::runtime::watcher::{self, Event};
 
-use crate::cluster::watch_events;
+use crate::clients::cluster::watch_events;
 use crate::reconcile::context::Context;
 
 /// Page size of lists of metadata.

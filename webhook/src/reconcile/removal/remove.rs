@@ -17,7 +17,7 @@ use kube::api::DynamicObject;
 use kube::core::discovery::ApiResource;
 use kube::core::metadata::PartialObjectMeta;
 
-use crate::cluster::ServiceAccount;
+use crate::clients::cluster::ServiceAccount;
 use crate::reconcile::api::discovery::{Apis, Kind};
 use crate::reconcile::api::object::{self, ObservedObject};
 use crate::reconcile::error::{self, ReconcileError, RetryPolicy};

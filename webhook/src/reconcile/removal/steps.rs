@@ -14,7 +14,7 @@ use kube::ResourceExt as _;
 use kube::api::DynamicObject;
 
 use crate::budget::Share;
-use crate::cluster::ServiceAccount;
+use crate::clients::cluster::ServiceAccount;
 use crate::reconcile::context::Context;
 use crate::reconcile::error::{self, ReconcileError, RetryPolicy};
 use crate::reconcile::removal::deletion;

@@ -20,7 +20,7 @@ use kube::ResourceExt as _;
 use kube::api::DynamicObject;
 use kube::runtime::controller::Action;
 
-use crate::cluster::ServiceAccount;
+use crate::clients::cluster::ServiceAccount;
 use crate::reconcile::ApiFailure;
 use crate::reconcile::content::reader;
 use crate::reconcile::context::{ClassLookup, Context};

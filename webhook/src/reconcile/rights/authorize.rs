@@ -15,7 +15,7 @@ use kube::Client;
 use kube::core::discovery::ApiResource;
 use tokio::sync::Mutex;
 
-use crate::cluster::ServiceAccount;
+use crate::clients::cluster::ServiceAccount;
 use crate::reconcile::api::discovery::Kind;
 use crate::reconcile::api::object;
 use crate::reconcile::content::items::Item;

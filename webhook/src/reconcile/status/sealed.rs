@@ -15,7 +15,7 @@ use crate::reconcile::context::Context;
 use crate::reconcile::slots::Slots;
 use crate::reconcile::status::writer::EventRecorder;
 use crate::reconcile::status::{seal, unreadable};
-use crate::spans;
+use crate::telemetry::spans;
 
 /// A kind whose objects are sealed and limited by requester.
 pub(in crate::reconcile) struct SealedKind<'a> {

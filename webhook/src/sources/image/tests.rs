@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::budget::lookups::LookupMemory;
 use crate::budget::{Budget, DEFAULT_LIMIT, Pool};
-use crate::registries::Registries;
+use crate::clients::registries::Registries;
 
 const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 

@@ -15,7 +15,7 @@ use kube::Client;
 use tokio::sync::Semaphore;
 
 use super::{Applied, ApplyError, PreparedApply, Target, request};
-use crate::cluster::ServiceAccount;
+use crate::clients::cluster::ServiceAccount;
 use crate::dry_run::{Detail, RequesterDryRun, unread};
 use crate::reconcile::api::object;
 use crate::reconcile::api::whole::ObjectText;

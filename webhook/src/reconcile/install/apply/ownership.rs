@@ -16,7 +16,7 @@ use tokio::sync::Semaphore;
 
 use super::client::{Attempts, RETRY_LIMIT};
 use super::{ApplyClient, ApplyError, ApplyRejection, CheckedApply, PreparedApply, Target};
-use crate::cluster::KeepFields;
+use crate::clients::cluster::KeepFields;
 use crate::dry_run::causes;
 use crate::reconcile::api::object;
 use crate::reconcile::content::items::Item;

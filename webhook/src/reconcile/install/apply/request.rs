@@ -9,7 +9,7 @@ use kube::core::metadata::PartialObjectMeta;
 use kube::core::response::Status;
 
 use super::PreparedApply;
-use crate::cluster::TOO_LARGE;
+use crate::clients::cluster::TOO_LARGE;
 use crate::reconcile::api::object::ObservedObject;
 
 /// The object after an apply, and the warnings of the API server.

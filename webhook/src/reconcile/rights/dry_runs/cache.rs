@@ -9,7 +9,7 @@ use moka::future::Cache;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
-use crate::cluster::ServiceAccount;
+use crate::clients::cluster::ServiceAccount;
 use crate::reconcile::install::apply::Target;
 
 /// Time for which an allowed dry run is cached. A changed policy takes effect after this delay.

@@ -10,7 +10,7 @@ use bundle_core::plan::phases::Phase;
 use bundle_core::review::Requester;
 use bundle_core::rights::{DryRunVerdict, MutatedKinds, Provided};
 
-use crate::cluster::ServiceAccount;
+use crate::clients::cluster::ServiceAccount;
 use crate::dry_run::RequesterDryRun;
 use crate::reconcile::content::items::Item;
 use crate::reconcile::context::Context;

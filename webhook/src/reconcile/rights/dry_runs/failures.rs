@@ -3,11 +3,11 @@
 use bundle_core::diagnostic::{Code, codes};
 use bundle_core::rights::{DryRunVerdict, concerns_rights};
 
-use crate::metrics::Metrics;
 use crate::reconcile::content::items::Item;
 use crate::reconcile::error::{self, ReconcileError, RetryPolicy};
 use crate::reconcile::install::apply::ApplyRejection;
 use crate::reconcile::install::executor::CANNOT_STORE;
+use crate::telemetry::metrics::Metrics;
 
 /// Maximum number of objects in a message.
 const MAX_NAMED: usize = 20;

@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
 use super::*;
-use crate::cluster::ServiceAccount;
+use crate::clients::cluster::ServiceAccount;
 use crate::dry_run::RequesterDryRun;
 use crate::reconcile::api::discovery::Kind;
 use crate::reconcile::content::items::Item;

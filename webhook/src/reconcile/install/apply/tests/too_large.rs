@@ -2,7 +2,7 @@
 //! store.
 
 use super::*;
-use crate::cluster::TOO_LARGE;
+use crate::clients::cluster::TOO_LARGE;
 
 #[tokio::test]
 async fn object_whose_metadata_is_too_large_may_have_been_applied() {
@@ -14,7 +14,7 @@ async fn object_whose_metadata_is_too_large_may_have_been_applied() {
         let error = result.unwrap_err();
         assert!(is_uncertain && !error.is_passing(), "{error:?}");
         assert!(
-            error.message().contains("takes too much memory"),
+            error.message().contains("too large or invalid"),
             "{error:?}"
         );
         assert_eq!(sent.len(), 2);

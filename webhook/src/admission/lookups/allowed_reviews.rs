@@ -13,7 +13,7 @@ use moka::future::Cache;
 const ALLOWED_TTL: Duration = Duration::from_secs(1);
 
 /// The cached results.
-pub(super) struct AllowedReviews {
+pub(in crate::admission) struct AllowedReviews {
     confirmed: Cache<(Requester, Question), ()>,
 }
 
@@ -38,7 +38,7 @@ impl Default for AllowedReviews {
 impl AllowedReviews {
     /// Returns true if `requester` has the permission of `question`. `asking` sends the access
     /// review if no result is cached. Concurrent calls with the same question share one request.
-    pub(super) async fn ask(
+    pub(in crate::admission) async fn ask(
         &self,
         requester: &Requester,
         question: &Question,

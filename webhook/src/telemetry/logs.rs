@@ -15,7 +15,7 @@ use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::{EnvFilter, Layer, Registry};
 
-use crate::args::LogFormat;
+use crate::config::args::LogFormat;
 
 /// Prefix of the targets of this workspace.
 const OWN: &str = "bundle_";
@@ -153,10 +153,10 @@ mod tests {
             let writer = lines.clone();
             let subscriber = subscriber(format, "info", move || writer.clone()).unwrap();
             tracing::subscriber::with_default(subscriber, || {
-                let span = crate::spans::review("Bundle", "CREATE", "web", "7-8", "ana");
+                let span = crate::telemetry::spans::review("Bundle", "CREATE", "web", "7-8", "ana");
                 let _entered = span.enter();
-                crate::spans::code("BUNDLE-X-001");
-                crate::spans::outcome("refused");
+                crate::telemetry::spans::code("BUNDLE-X-001");
+                crate::telemetry::spans::outcome("refused");
                 tracing::info!("no");
             });
             let text = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();

@@ -25,14 +25,14 @@ const TEXT_OVERHEAD: usize = 256;
 
 /// The two caches. Clones share them.
 #[derive(Clone)]
-pub(super) struct ReviewCache {
+pub(in crate::admission) struct ReviewCache {
     verdicts: Cache<Digest, Verdict>,
     images: Cache<ImageKey, Arc<ImageMetadata>>,
 }
 
 /// An image by digest, read with a pull secret, for a generation of the policies.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) struct ImageKey {
+pub(in crate::admission) struct ImageKey {
     reference: String,
     pull_secret: Option<KubeName>,
     policies: u64,
@@ -41,7 +41,7 @@ pub(super) struct ImageKey {
 impl ImageKey {
     /// Returns the key of an image that is referenced by digest. A tag can move, so an image by tag
     /// has no key.
-    pub(super) fn of(image: &Image, policies: u64) -> Option<Self> {
+    pub(in crate::admission) fn of(image: &Image, policies: u64) -> Option<Self> {
         let pinned = image.reference.pinned()?;
         Some(Self {
             reference: pinned.without_tag(),
@@ -80,18 +80,18 @@ impl Default for ReviewCache {
 
 impl ReviewCache {
     /// Stores a verdict for the validating call of the same request.
-    pub(super) async fn insert(&self, key: Digest, verdict: Verdict) {
+    pub(in crate::admission) async fn insert(&self, key: Digest, verdict: Verdict) {
         self.verdicts.insert(key, verdict).await;
     }
 
     /// Removes and returns a verdict. It is used once, so that a retried request gets a new one.
-    pub(super) async fn take(&self, key: &Digest) -> Option<Verdict> {
+    pub(in crate::admission) async fn take(&self, key: &Digest) -> Option<Verdict> {
         self.verdicts.remove(key).await
     }
 
     /// Returns the image with this key. If it is not cached, `asking` reads it. Concurrent lookups
     /// of one key share a single read. Incomplete results are not cached.
-    pub(super) async fn look(
+    pub(in crate::admission) async fn look(
         &self,
         key: Option<&ImageKey>,
         asking: impl Future<Output = Result<ImageMetadata, Finding>>,
@@ -117,7 +117,7 @@ impl ReviewCache {
     }
 
     /// Removes an image. A rejected image can be signed a moment later.
-    pub(super) async fn forget(&self, key: &ImageKey) {
+    pub(in crate::admission) async fn forget(&self, key: &ImageKey) {
         self.images.invalidate(key).await;
     }
 }
@@ -139,7 +139,7 @@ fn weight(looked: &ImageMetadata) -> usize {
 }
 
 /// Returns a digest over all inputs of a verdict except the state of the cluster.
-pub(super) fn key(subject: &Subject<'_>, requester: &Requester) -> Digest {
+pub(in crate::admission) fn key(subject: &Subject<'_>, requester: &Requester) -> Digest {
     let old = subject.old_spec().map(spec_digest);
     // Hashed, because the proof can be as long as the request.
     let proof = subject.new["metadata"]["annotations"][ANNOTATION_PROOF].as_str();

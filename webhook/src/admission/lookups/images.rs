@@ -9,12 +9,13 @@ use bundle_core::review::{Image, Requester};
 use bundle_oci::registry::ImageMetadata;
 use tokio::time::Instant;
 
+use super::Lookups;
 use super::cache::ImageKey;
-use super::{Admission, Lookups};
+use crate::admission::Admission;
 use crate::budget::lookups::LookupMemory;
 
 /// Image lookups of one review, with its deadline.
-pub(super) struct ReviewImages<'a, L> {
+pub(in crate::admission) struct ReviewImages<'a, L> {
     admission: &'a Admission<L>,
     until: Instant,
     /// Memory of the registry responses. Dropping this value releases it after the review.
@@ -23,7 +24,11 @@ pub(super) struct ReviewImages<'a, L> {
 
 impl<'a, L> ReviewImages<'a, L> {
     /// Creates the lookups for a review of `requester`.
-    pub(super) fn new(admission: &'a Admission<L>, requester: &Requester, until: Instant) -> Self {
+    pub(in crate::admission) fn new(
+        admission: &'a Admission<L>,
+        requester: &Requester,
+        until: Instant,
+    ) -> Self {
         let memory = LookupMemory::new(
             &admission.budget.trees,
             &requester.user,

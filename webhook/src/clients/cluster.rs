@@ -3,7 +3,7 @@
 use bundle_cluster::connection;
 
 use crate::budget::requests::RequestMemory;
-use crate::settings::Settings;
+use crate::config::settings::Settings;
 
 pub(crate) use bundle_cluster::answers::{KeepFields, TOO_LARGE, WEIGHT_LIMITS, weigh};
 pub(crate) use bundle_cluster::connection::with_missing_right;

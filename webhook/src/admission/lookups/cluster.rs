@@ -23,7 +23,7 @@ use serde_json::Value;
 use tokio::sync::OnceCell;
 
 use super::allowed_reviews::AllowedReviews;
-use super::lookups::{Lookups, Policies};
+use super::{Lookups, Policies};
 use crate::budget::lookups::LookupMemory;
 use crate::chain;
 use crate::shared::Shared;

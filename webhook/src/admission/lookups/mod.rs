@@ -1,5 +1,10 @@
-//! Lookups of reviews in addition to those of the cluster (`bundle_cluster::review`). `live` sends
+//! Lookups of reviews in addition to those of the cluster (`bundle_cluster::review`). `cluster` sends
 //! requests; tests answer from memory.
+
+mod allowed_reviews;
+pub(super) mod cache;
+pub(super) mod cluster;
+pub(super) mod images;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -18,7 +18,7 @@ const MANAGER: &str = "bundle-webhook-admission";
 ///
 /// Entries can be forged by users who write the object. Therefore a stamp is only valid if the
 /// registrations have been intact since.
-pub(super) fn patch(object: &Value, stamp: &Stamp) -> Option<Value> {
+pub(in crate::admission) fn patch(object: &Value, stamp: &Stamp) -> Option<Value> {
     stamp.target.as_ref()?;
     let metadata = &object["metadata"];
     let written = stamping::written(metadata, stamp.time);

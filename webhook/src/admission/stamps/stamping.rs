@@ -20,7 +20,7 @@ const MAX_STAMP_AGE_MS: i64 = 60_000;
 const CLOCK_SKEW_MS: i64 = 5_000;
 
 /// Returns the facts that the seal or a fresh stamp of a stored object proves.
-pub(super) fn vouched(
+pub(in crate::admission) fn vouched(
     key: &[u8],
     kind: Kind,
     name: &str,
@@ -31,7 +31,7 @@ pub(super) fn vouched(
 }
 
 /// Returns the state of the seal and the stamp of a stored object.
-pub(super) fn state(
+pub(in crate::admission) fn state(
     key: &[u8],
     kind: Kind,
     name: &str,
@@ -61,7 +61,7 @@ fn milliseconds(time: &Value) -> Option<i64> {
 
 /// Returns the time of the last write outside of the status according to `managedFields`, in
 /// milliseconds since 1970.
-pub(super) fn written(metadata: &Value, now: i64) -> Option<i64> {
+pub(in crate::admission) fn written(metadata: &Value, now: i64) -> Option<i64> {
     let entries = metadata["managedFields"].as_array()?.iter();
     let times = entries
         .filter(|entry| entry["subresource"] != "status")
@@ -70,14 +70,20 @@ pub(super) fn written(metadata: &Value, now: i64) -> Option<i64> {
 }
 
 /// Returns the text of the stamp annotation.
-pub(super) fn annotation(object: &Value) -> Option<&str> {
+pub(in crate::admission) fn annotation(object: &Value) -> Option<&str> {
     object["metadata"]["annotations"][ANNOTATION_STAMP].as_str()
 }
 
 /// Returns true if the write sets the annotation that admits exactly the stored spec. An annotation
 /// that was set before is ignored: a user who writes something else would admit the spec
 /// unknowingly.
-pub(super) fn admits(key: &[u8], kind: Kind, name: &str, old: &Value, new: &Value) -> bool {
+pub(in crate::admission) fn admits(
+    key: &[u8],
+    kind: Kind,
+    name: &str,
+    old: &Value,
+    new: &Value,
+) -> bool {
     let set = |object: &Value| object["metadata"]["annotations"][ANNOTATION_ADMIT].clone();
     let uid = old["metadata"]["uid"].as_str().unwrap_or_default();
     let value = set(new);
@@ -89,14 +95,14 @@ pub(super) fn admits(key: &[u8], kind: Kind, name: &str, old: &Value, new: &Valu
 
 /// The BundleDeployment that a Bundle names as its owner: name and uid of its controller, and the
 /// hash of the template.
-pub(super) struct OwnerDeployment<'a> {
-    pub(super) name: &'a str,
+pub(in crate::admission) struct OwnerDeployment<'a> {
+    pub(in crate::admission) name: &'a str,
     uid: &'a str,
     hash: &'a str,
 }
 
 impl<'a> OwnerDeployment<'a> {
-    pub(super) fn read(bundle: &'a Value) -> Option<Self> {
+    pub(in crate::admission) fn read(bundle: &'a Value) -> Option<Self> {
         let metadata = &bundle["metadata"];
         let owner = metadata["ownerReferences"]
             .as_array()?
@@ -115,7 +121,7 @@ impl<'a> OwnerDeployment<'a> {
 
     /// Returns the requesters of that BundleDeployment, if its stamp or seal is valid and its
     /// template requests this Bundle.
-    pub(super) fn requesters_of(
+    pub(in crate::admission) fn requesters_of(
         &self,
         key: &[u8],
         bundle: &Value,
@@ -141,13 +147,13 @@ impl<'a> OwnerDeployment<'a> {
 }
 
 /// The facts that a Bundle inherits from its BundleDeployment.
-pub(super) struct Inherited {
+pub(in crate::admission) struct Inherited {
     parts: PartRequesters,
     from: GeneratedFor,
 }
 
 /// The stamp that an admitted object must have.
-pub(super) enum WantedStamp {
+pub(in crate::admission) enum WantedStamp {
     /// Exactly this annotation, or none.
     Exactly(Option<String>),
     /// A stamp with this content, of approximately this time.
@@ -155,20 +161,20 @@ pub(super) enum WantedStamp {
 }
 
 /// All inputs of a stamp.
-pub(super) struct StampInput<'a> {
-    pub(super) subject: &'a Subject<'a>,
-    pub(super) requester: &'a Requester,
+pub(in crate::admission) struct StampInput<'a> {
+    pub(in crate::admission) subject: &'a Subject<'a>,
+    pub(in crate::admission) requester: &'a Requester,
     /// The facts that the stamp or seal of the stored object proves.
-    pub(super) vouched: Option<&'a Vouched>,
+    pub(in crate::admission) vouched: Option<&'a Vouched>,
     /// True if the stored object has a seal.
-    pub(super) is_sealed: bool,
-    pub(super) inherited: Option<&'a Inherited>,
+    pub(in crate::admission) is_sealed: bool,
+    pub(in crate::admission) inherited: Option<&'a Inherited>,
     /// Start of the review.
-    pub(super) began: Timestamp,
+    pub(in crate::admission) began: Timestamp,
 }
 
 impl StampInput<'_> {
-    pub(super) fn wanted(&self, stamping: &Stamping) -> WantedStamp {
+    pub(in crate::admission) fn wanted(&self, stamping: &Stamping) -> WantedStamp {
         let all = PartRequesters::all(self.requester);
         let (parts, approves, generated_for) = match (stamping, self.vouched, self.inherited) {
             // The object has no seal yet, or its owner references change. A stamp is only valid for
@@ -250,7 +256,7 @@ impl StampInput<'_> {
 
 impl WantedStamp {
     /// Returns the annotation that the mutating call sets.
-    pub(super) fn into_annotation(self, key: &[u8]) -> Option<String> {
+    pub(in crate::admission) fn into_annotation(self, key: &[u8]) -> Option<String> {
         match self {
             Self::Exactly(text) => text,
             Self::Stamp(stamp) => Some(stamp.text(key)),
@@ -259,7 +265,7 @@ impl WantedStamp {
 
     /// Returns true if the annotation is one that a mutating call of any replica created for this
     /// write.
-    pub(super) fn is(&self, key: &[u8], found: Option<&str>) -> bool {
+    pub(in crate::admission) fn is(&self, key: &[u8], found: Option<&str>) -> bool {
         match self {
             Self::Exactly(text) => text.as_deref() == found,
             Self::Stamp(wanted) => {
@@ -278,7 +284,7 @@ impl WantedStamp {
 }
 
 /// Returns the patch that gives `object` this stamp and no other.
-pub(super) fn patch(object: &Value, wanted: Option<&str>) -> Option<Value> {
+pub(in crate::admission) fn patch(object: &Value, wanted: Option<&str>) -> Option<Value> {
     let path = format!(
         "/metadata/annotations/{}",
         ANNOTATION_STAMP.replace('/', "~1")
@@ -298,7 +304,7 @@ pub(super) fn patch(object: &Value, wanted: Option<&str>) -> Option<Value> {
 
 /// Returns a generated name for an object with `generateName`. The stamp covers the name, so it is
 /// generated here as in Kubernetes: the truncated prefix, and five characters that form no words.
-pub(super) fn generated(
+pub(in crate::admission) fn generated(
     object: &Value,
     kind: Kind,
     random: impl Iterator<Item = u8>,

@@ -11,8 +11,8 @@ use bundle_core::review::target::default_state_namespace;
 use jiff::SignedDuration;
 use rand::Rng as _;
 
-use crate::args::{Args, LogFormat};
 use crate::budget::{self, limit};
+use crate::config::args::{Args, LogFormat};
 
 /// The file with the host name on Linux.
 const HOSTNAME_FILE: &str = "/proc/sys/kernel/hostname";

@@ -1,0 +1,4 @@
+//! Admission stamps: their validation and creation, and the time of the write that they belong to.
+
+pub(super) mod stamping;
+pub(super) mod write_time;

@@ -1,0 +1,4 @@
+//! Clients of the API server and of registries.
+
+pub mod cluster;
+pub mod registries;

@@ -1,0 +1,4 @@
+//! The configuration of the pod: its flags, and the settings that follow from them.
+
+pub mod args;
+pub mod settings;
