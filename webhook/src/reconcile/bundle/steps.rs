@@ -152,7 +152,7 @@ impl<'a> BundleReconcile<'a> {
             match step {
                 BundleStep::CheckAdmission => self.check_admission(&mut observed)?,
                 BundleStep::CheckProvisioner => {
-                    crate::reconcile::context::check_provisioner(self.class)?
+                    crate::reconcile::context::check_provisioner(self.class)?;
                 }
                 BundleStep::CheckSourceKind => self.check_source_kind()?,
                 BundleStep::ReportContentChanged => return Err(self.content_changed().into()),

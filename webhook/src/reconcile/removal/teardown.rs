@@ -208,7 +208,7 @@ impl<'a> Teardown<'a> {
             RemovalStep::FindAccount => observed.account = Some(self.find_account().await?),
             RemovalStep::ReportNoAccount => return Err(RemovalFailure::no_account().into()),
             RemovalStep::RemoveFinalizer => {
-                self.remove_finalizer().await.map_err(TeardownError::Api)?
+                self.remove_finalizer().await.map_err(TeardownError::Api)?;
             }
             RemovalStep::RemoveInventory => self.remove_inventory().await,
             RemovalStep::FindObjects
