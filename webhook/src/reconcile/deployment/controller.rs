@@ -16,7 +16,7 @@ use crate::reconcile::deployment::conditions;
 use crate::reconcile::deployment::state::{
     DeploymentReconcile, HEALTH_CHECK_INTERVAL, InstallRequest,
 };
-use crate::reconcile::drift::keep;
+use crate::reconcile::drift::health;
 use crate::reconcile::drift::restored::Scope;
 use crate::reconcile::error::{ReconcileError, RetryPolicy};
 
@@ -188,7 +188,7 @@ impl DeploymentReconcile<'_> {
             restored => restored?,
         };
         let name = self.name.clone();
-        if keep::check_health(self.ctx, request.client, &name).await {
+        if health::check_health(self.ctx, request.client, &name).await {
             wait = Some(
                 wait.unwrap_or(HEALTH_CHECK_INTERVAL)
                     .min(HEALTH_CHECK_INTERVAL),

@@ -13,9 +13,9 @@ use crate::reconcile::bundle::generated::{self, GeneratedBundle};
 use crate::reconcile::content::items::Item;
 use crate::reconcile::deployment::state::InstallRequest;
 use crate::reconcile::deployment::state::{DeploymentReconcile, HEALTH_CHECK_INTERVAL};
-use crate::reconcile::drift::keep;
 use crate::reconcile::drift::restored::Scope;
 use crate::reconcile::drift::states;
+use crate::reconcile::drift::{health, keep};
 use crate::reconcile::error::ReconcileError;
 use crate::reconcile::install::executor;
 
@@ -42,7 +42,7 @@ impl DeploymentReconcile<'_> {
         let untried = self.ctx.states.restorable(&name);
         let states = &self.ctx.states;
         states.record_restore_failure(&name, &untried, RestoreFailure::Refused);
-        let look_again = keep::check_health(self.ctx, request.client, &name).await;
+        let look_again = health::check_health(self.ctx, request.client, &name).await;
         let wait = [
             restored?,
             kept?,
