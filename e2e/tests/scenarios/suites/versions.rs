@@ -252,8 +252,12 @@ async fn versions_of_charts_differ_from_helm_only_where_documented() {
                 continue;
             }
             match EXCEPTIONS.iter().find(matches) {
-                Some(exception) => drop(used.insert(exception.documented)),
-                None => drop(undocumented.insert(constraint, (version, here, there))),
+                Some(exception) => {
+                    used.insert(exception.documented);
+                }
+                None => {
+                    undocumented.insert(constraint, (version, here, there));
+                }
             }
         }
     }
