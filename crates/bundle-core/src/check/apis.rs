@@ -239,11 +239,11 @@ fn better(group: &str, version: &str, kind: &str) -> Option<&'static str> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::said;
+    use super::super::tests::messages_of;
 
     fn of(kubernetes: &str, api_version: &str, kind: &str) -> Vec<String> {
         let object = format!("apiVersion: {api_version}\nkind: {kind}\nmetadata: {{name: web}}\n");
-        let mut said = said(kubernetes, &[("manifests/a.yaml", &object)]);
+        let mut said = messages_of(kubernetes, &[("manifests/a.yaml", &object)]);
         said.retain(|line| !line.contains("has no namespace"));
         said
     }

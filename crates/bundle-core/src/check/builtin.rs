@@ -207,7 +207,7 @@ mod tests {
         Table(old, new)
     }
 
-    fn said(kubernetes: &str, fields: &str) -> Vec<String> {
+    fn messages_of(kubernetes: &str, fields: &str) -> Vec<String> {
         let object = format!(
             "apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: a, namespace: default}}\n{fields}\n"
         );
@@ -223,7 +223,7 @@ mod tests {
     #[test]
     fn reports_unknown_fields_types_required_fields_and_duplicate_keys_with_paths() {
         assert_eq!(
-            said(
+            messages_of(
                 "",
                 "sise: 1\nsize: one\nports: [{port: 1}, {port: 1, protocol: TCP}, {protocol: SCTP}]\nlimit: 1x\nsecret: '?'"
             ),
@@ -242,7 +242,7 @@ mod tests {
     #[test]
     fn accepts_nulls_whole_floats_quantities_and_base64_with_line_breaks() {
         assert_eq!(
-            said(
+            messages_of(
                 "",
                 "size: 3.0\nlimit: 0.5\nports: null\nsecret: \"YWJj\\nZGVm\"\nfresh: null"
             ),
@@ -252,18 +252,26 @@ mod tests {
 
     #[test]
     fn names_the_kubernetes_versions_with_a_problem() {
-        assert_eq!(said("", "fresh: x"), [""; 0], "only the newest counts");
-        assert_eq!(said(">=1.36 <1.37", "fresh: x"), [""; 0]);
         assert_eq!(
-            said(">=1.35 <1.37", "fresh: x\nsise: 1"),
+            messages_of("", "fresh: x"),
+            [""; 0],
+            "only the newest counts"
+        );
+        assert_eq!(messages_of(">=1.36 <1.37", "fresh: x"), [""; 0]);
+        assert_eq!(
+            messages_of(">=1.35 <1.37", "fresh: x\nsise: 1"),
             [
                 "fresh: unknown field (in Kubernetes 1.35)",
                 "sise: unknown field; did you mean `size`?",
             ]
         );
-        assert_eq!(said("<1.30", "sise: 1"), [""; 0], "no schema of these");
         assert_eq!(
-            said(">=1.90", "fresh: x\nsise: 1"),
+            messages_of("<1.30", "sise: 1"),
+            [""; 0],
+            "no schema of these"
+        );
+        assert_eq!(
+            messages_of(">=1.90", "fresh: x\nsise: 1"),
             ["sise: unknown field; did you mean `size`?"],
             "the newest is the nearest"
         );

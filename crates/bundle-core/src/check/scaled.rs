@@ -40,7 +40,7 @@ pub(super) fn check(
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::said;
+    use super::super::tests::messages_of;
 
     #[test]
     fn warns_of_replicas_that_an_autoscaler_sets_with_the_rule_to_add() {
@@ -49,13 +49,13 @@ mod tests {
                       spec: {scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: a}}\n";
         let both = format!("{deployment}{scaler}");
         assert_eq!(
-            said("", &[("manifests/a.yaml", &both)]),
+            messages_of("", &[("manifests/a.yaml", &both)]),
             [
                 "warning: manifests/a.yaml:1: Deployment.apps/default/a: spec.replicas: HorizontalPodAutoscaler.autoscaling/default/h scales the object, and the manifest also sets the number of replicas \
                  (remove spec.replicas, or deploy it with spec.drift.ignore: [{kind: Deployment.apps, namespace: default, name: a, fields: [/spec/replicas]}])"
             ]
         );
         let without = both.replace("replicas: 2", "replicas: null");
-        assert_eq!(said("", &[("manifests/a.yaml", &without)]), [""; 0]);
+        assert_eq!(messages_of("", &[("manifests/a.yaml", &without)]), [""; 0]);
     }
 }

@@ -155,7 +155,7 @@ fn status(object: &Manifest, findings: &mut Findings) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::said;
+    use super::super::tests::messages_of;
 
     #[test]
     fn reports_namespace_problems_of_objects() {
@@ -168,7 +168,7 @@ apiVersion: v1\nkind: ConfigMap\nmetadata: {name: d}\nstatus: {}\n---
 apiVersion: v1\nkind: ConfigMap\nmetadata: {name: e, namespace: kube-system}\n---
 apiVersion: v1\nkind: ConfigMap\nmetadata: {name: f, namespace: default}\nstatus: {a: 1}\n";
         assert_eq!(
-            said("", &[("manifests/a.yaml", objects)]),
+            messages_of("", &[("manifests/a.yaml", objects)]),
             [
                 "warning: 1 object has no namespace: ConfigMap/d (they are installed in spec.targetNamespace of the BundleDeployment, which is then required; or set the namespace in the manifests)",
                 "warning: manifests/a.yaml:9: ConfigMap/other/b: metadata.namespace: the bundle does not create namespace `other` (add the Namespace to the manifests, or deploy with `-n other --create-namespace`, unless it exists before the installation)",
@@ -181,7 +181,7 @@ apiVersion: v1\nkind: ConfigMap\nmetadata: {name: f, namespace: default}\nstatus
             .map(|number| secret.replace('N', &number.to_string()))
             .collect();
         let many = many.concat();
-        let said = said("", &[("manifests/a.yaml", &many)]).join("\n");
+        let said = messages_of("", &[("manifests/a.yaml", &many)]).join("\n");
         assert!(
             said.contains(
                 "5 objects have no namespace: Secret/s0, Secret/s1, Secret/s2 and 2 more"

@@ -22,11 +22,11 @@ impl KubernetesSchemas for NoSchemas {
 }
 
 /// Returns the findings of a bundle with this Kubernetes range (none if empty).
-pub(super) fn said(kubernetes: &str, manifests: &[(&str, &str)]) -> Vec<String> {
+pub(super) fn messages_of(kubernetes: &str, manifests: &[(&str, &str)]) -> Vec<String> {
     with_schemas(kubernetes, manifests, &NoSchemas)
 }
 
-/// Like [`said`], with schemas of built-in kinds.
+/// Like [`messages_of`], with schemas of built-in kinds.
 pub(super) fn with_schemas(
     kubernetes: &str,
     manifests: &[(&str, &str)],
@@ -40,12 +40,12 @@ pub(super) fn with_schemas(
     checked(&format!("{PACKAGE}{kubernetes}"), manifests, schemas)
 }
 
-/// Like [`said`], with this `bundle.yaml`.
+/// Like [`messages_of`], with this `bundle.yaml`.
 pub(super) fn told(package: &str, files: &[(&str, &str)]) -> Vec<String> {
     checked(package, files, &NoSchemas)
 }
 
-/// Like [`said`], for content that a BundleDeployment with these settings installs.
+/// Like [`messages_of`], for content that a BundleDeployment with these settings installs.
 pub(super) fn with_installation(
     manifests: &[(&str, &str)],
     installation: &Installation<'_>,

@@ -162,7 +162,7 @@ mod tests {
             .collect()
     }
 
-    fn said(list: &[(&str, &str)]) -> Vec<String> {
+    fn messages_of(list: &[(&str, &str)]) -> Vec<String> {
         let findings = read(&files(list)).unwrap_err();
         assert!(
             findings.0.iter().all(|finding| finding.hint.is_some()),
@@ -232,17 +232,17 @@ mod tests {
     #[test]
     fn keeps_messages_of_rukpak() {
         assert_eq!(
-            said(&[("README.md", "")]),
+            messages_of(&[("README.md", "")]),
             ["get objects from bundle manifests: readdir manifests: file does not exist"]
         );
         let zero = "invalid bundle: found zero objects: plain+v0 bundles are required to contain at least one object";
-        assert_eq!(said(&[("manifests/", "")]), [zero]);
+        assert_eq!(messages_of(&[("manifests/", "")]), [zero]);
         assert_eq!(
-            said(&[("manifests/a.yaml", "# nothing\n")]),
+            messages_of(&[("manifests/a.yaml", "# nothing\n")]),
             ["manifests/a.yaml: the file has no document", zero]
         );
         assert_eq!(
-            said(&[
+            messages_of(&[
                 ("manifests/x/a.yaml", WEB),
                 ("manifests/x/b.yaml", WEB),
                 ("manifests/a.yaml", WEB)
@@ -252,7 +252,7 @@ mod tests {
             ]
         );
         assert_eq!(
-            said(&[
+            messages_of(&[
                 ("bundle.yaml", &PACKAGE.replace("plain+v0", "tar+v9")),
                 ("manifests/a.yaml", WEB)
             ]),
@@ -285,7 +285,7 @@ mod tests {
 
     #[test]
     fn reports_kustomization_file_once_by_name() {
-        let found = said(&[
+        let found = messages_of(&[
             ("manifests/a.yaml", WEB),
             ("manifests/kustomization.yaml", "resources: [a.yaml]\n"),
         ]);
@@ -339,7 +339,7 @@ mod tests {
 
     #[test]
     fn reports_all_problems_together() {
-        let said = said(&[
+        let said = messages_of(&[
             ("bundle.yaml", "name: web\n"),
             ("manifests/a.yaml", "kind: [\n"),
             ("manifests/b.yaml", "kind: ConfigMap\n"),

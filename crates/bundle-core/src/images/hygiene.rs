@@ -22,7 +22,7 @@ pub struct Allowed {
 }
 
 impl Allowed {
-    fn takes(&self, image: &ImageReference) -> bool {
+    fn allows(&self, image: &ImageReference) -> bool {
         let name = image.reference().name();
         self.patterns
             .iter()
@@ -45,7 +45,7 @@ pub fn hygiene(found: &[FoundImage], allowed: &Allowed) -> Findings {
         let Some((code, why)) = trouble(&image, &one.image) else {
             continue;
         };
-        if allowed.takes(&image) {
+        if allowed.allows(&image) {
             continue;
         }
         let certain = one

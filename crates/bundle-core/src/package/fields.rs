@@ -48,7 +48,7 @@ impl File<'_> {
         if length <= MAX_TEXT {
             return Some(text);
         }
-        self.say(
+        self.add_error(
             path,
             codes::format::BAD_PACKAGE,
             format!("the text has {length} characters, more than the limit of {MAX_TEXT}"),
@@ -58,7 +58,7 @@ impl File<'_> {
     }
 
     /// Adds a finding with this code, message and hint.
-    pub(super) fn say(
+    pub(super) fn add_error(
         &self,
         path: &str,
         code: Code,
@@ -79,7 +79,7 @@ impl<'a> Fields<'a> {
     ) -> Option<Self> {
         let known = shape.names();
         let Value::Object(map) = value else {
-            file.say(
+            file.add_error(
                 path,
                 codes::format::BAD_PACKAGE,
                 format!("the value is {}, but must be a map", describe(value)),
@@ -98,7 +98,7 @@ impl<'a> Fields<'a> {
                 Some(meant) => format!("did you mean `{meant}`?"),
                 None => format!("the fields here are {}", known.join(", ")),
             };
-            file.say(
+            file.add_error(
                 &fields.at(key),
                 codes::format::BAD_PACKAGE,
                 format!("unknown field `{key}`"),
@@ -131,7 +131,7 @@ impl<'a> Fields<'a> {
                     Value::Array(_) | Value::Object(_) => "write one line of text",
                     _ => "put the value in quotes",
                 };
-                self.file.say(
+                self.file.add_error(
                     &self.at(key),
                     codes::format::BAD_PACKAGE,
                     format!("the value is {}, but must be a string", describe(other)),
@@ -146,7 +146,7 @@ impl<'a> Fields<'a> {
     pub(super) fn required(&self, key: &str) -> Option<&'a str> {
         if self.value(key).is_none() {
             let example = self.shape.field(key).map_or("", |field| field.example);
-            self.file.say(
+            self.file.add_error(
                 &self.at(key),
                 codes::format::BAD_PACKAGE,
                 "the field is missing",
@@ -231,7 +231,7 @@ impl<'a> Fields<'a> {
                 }
                 other => {
                     let message = format!("the value is {}, but must be a string", describe(other));
-                    self.file.say(
+                    self.file.add_error(
                         &path,
                         codes::format::BAD_PACKAGE,
                         message,
@@ -249,7 +249,7 @@ impl<'a> Fields<'a> {
             None => &[],
             Some(Value::Array(items)) => {
                 if items.len() > MAX_ITEMS {
-                    self.file.say(
+                    self.file.add_error(
                         &path,
                         codes::format::BAD_PACKAGE,
                         format!(
@@ -262,7 +262,7 @@ impl<'a> Fields<'a> {
                 &items[..items.len().min(MAX_ITEMS)]
             }
             Some(other) => {
-                self.file.say(
+                self.file.add_error(
                     &path,
                     codes::format::BAD_PACKAGE,
                     format!("the value is {}, but must be a list", describe(other)),

@@ -40,7 +40,7 @@ pub fn parse(text: &[u8]) -> Result<Package, Findings> {
     if let Some(package) = &package {
         let size = annotations::size(package);
         if size > annotations::MAX_BYTES {
-            file.say(
+            file.add_error(
                 "",
                 codes::format::BAD_PACKAGE,
                 format!(
@@ -184,7 +184,7 @@ fn kubernetes(fields: &Fields<'_>) -> Option<Kubernetes> {
             [baseline.0, baseline.1.saturating_add(1), 0],
         )
     {
-        fields.file().say(
+        fields.file().add_error(
             &fields.at("baseline"),
             codes::format::BAD_RANGE,
             format!("the baseline {baseline} is outside of the supported range {supported}"),
@@ -221,7 +221,7 @@ fn requires(fields: &Fields<'_>) -> Option<Requires> {
 fn upgrades(fields: &Fields<'_>) -> Option<Upgrades> {
     let fields = fields.fields("upgrades")?;
     if fields.value("from").is_none() && fields.value("minimum").is_none() {
-        fields.file().say(
+        fields.file().add_error(
             &fields.at("from"),
             codes::format::BAD_PACKAGE,
             "neither `from` nor `minimum` is set",

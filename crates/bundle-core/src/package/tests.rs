@@ -33,7 +33,7 @@ security: {scan: enabled, languages: [go], exclude: ["**/*_test.go"], images: [r
 const HEAD: &str = "apiVersion: bundle.core.rukpak.io/v1alpha1\nkind: Package\n";
 const SMALL: &str = "name: web\nversion: 1.4.0\nformat: plain+v0\n";
 
-fn said(text: &str) -> Vec<String> {
+fn messages_of(text: &str) -> Vec<String> {
     let findings = parse(text.as_bytes()).unwrap_err();
     findings
         .0
@@ -161,14 +161,14 @@ fn reports_problems_with_location_and_hint() {
             "bundle.yaml:7: the file has more than one document (move manifests to manifests/)",
         ),
     ] {
-        assert_eq!(said(&format!("{HEAD}{SMALL}{text}")), [expected]);
+        assert_eq!(messages_of(&format!("{HEAD}{SMALL}{text}")), [expected]);
     }
 }
 
 #[test]
 fn reports_all_findings_of_a_package_together() {
     assert_eq!(
-        said("apiVersion: v1\nkind: Package\nname: Web\nversion: v1.4\nformat: helm+v9\n"),
+        messages_of("apiVersion: v1\nkind: Package\nname: Web\nversion: v1.4\nformat: helm+v9\n"),
         [
             "bundle.yaml:1: apiVersion: unknown value `v1` (write `apiVersion: bundle.core.rukpak.io/v1alpha1`)",
             "bundle.yaml:3: name: invalid package name `Web`: a name has lower-case letters, digits and `-`, and begins and ends with a letter or digit (choose a name such as `web` or `cert-manager`)",
@@ -176,8 +176,8 @@ fn reports_all_findings_of_a_package_together() {
             "bundle.yaml:5: format: detected unsupported bundle format \"helm+v9\" (did you mean `helm+v3`?)",
         ]
     );
-    assert_eq!(said("{}").len(), 5);
-    assert_eq!(said("- a\n").len(), 1);
+    assert_eq!(messages_of("{}").len(), 5);
+    assert_eq!(messages_of("- a\n").len(), 1);
 }
 
 #[test]
@@ -190,13 +190,17 @@ fn rejects_loose_versions_with_suggestion() {
         ("1.2.3.4", "such as `1.4.0`"),
     ] {
         let text = format!("{HEAD}name: web\nversion: {text}\nformat: plain+v0\n");
-        assert!(said(&text)[0].contains(hint), "{:?}", said(&text));
+        assert!(
+            messages_of(&text)[0].contains(hint),
+            "{:?}",
+            messages_of(&text)
+        );
     }
     let long = format!(
         "{HEAD}name: {}\nversion: 1.0.0\nformat: plain+v0\n",
         "a".repeat(46)
     );
-    assert!(said(&long)[0].contains("it has 46 characters, more than the limit of 45"));
+    assert!(messages_of(&long)[0].contains("it has 46 characters, more than the limit of 45"));
 }
 
 #[test]

@@ -182,7 +182,7 @@ impl SignatureFound {
 ///
 /// Valid signatures for which `wanted` returns `false` are listed as signatures by another signer.
 pub fn summary(found: &[SignatureFound], wanted: impl Fn(&Accepted) -> bool) -> String {
-    told(found, |accepted| match &accepted.meaning {
+    summarize(found, |accepted| match &accepted.meaning {
         Meaning::Attested(predicate) => format!(
             "that is an attestation ({}) and not a signature",
             shown(predicate)
@@ -197,7 +197,7 @@ pub fn summary_of_attestations(
     found: &[SignatureFound],
     wanted: impl Fn(&Accepted) -> bool,
 ) -> String {
-    told(found, |accepted| {
+    summarize(found, |accepted| {
         let another = if wanted(accepted) { "" } else { "another " };
         let Accepted {
             meaning, signer, ..
@@ -211,7 +211,7 @@ pub fn summary_of_attestations(
     })
 }
 
-fn told(found: &[SignatureFound], words: impl Fn(&Accepted) -> String) -> String {
+fn summarize(found: &[SignatureFound], words: impl Fn(&Accepted) -> String) -> String {
     const KINDS_SHOWN: usize = 8;
     if found.is_empty() {
         return "the registry has no signature for it".to_owned();

@@ -101,7 +101,8 @@ impl Policy {
         };
         for (index, authority) in self.authorities.iter().enumerate() {
             let path = format!("spec.authorities[{index}]");
-            if let Some(who) = self.who(authority, &path, material, &mut ready.problems) {
+            if let Some(who) = self.accepted_signer(authority, &path, material, &mut ready.problems)
+            {
                 ready.authorities.push(ReadyAuthority {
                     name: authority.name.clone(),
                     who,
@@ -124,7 +125,7 @@ impl Policy {
         ready
     }
 
-    fn who(
+    fn accepted_signer(
         &self,
         authority: &Authority,
         path: &str,

@@ -230,7 +230,7 @@ impl Question<'_> {
                 codes::review::RIGHTS_UNKNOWN,
                 &format!(
                     "it is unknown if {} has permission to {}",
-                    who(&facts.requester),
+                    requester_name(&facts.requester),
                     self.act
                 ),
             ),
@@ -266,7 +266,7 @@ impl<'a> Right<'a> {
     }
 }
 
-fn who(requester: &Requester) -> String {
+fn requester_name(requester: &Requester) -> String {
     match requester.service_account() {
         Some((namespace, name)) => format!("ServiceAccount {namespace}/{name}"),
         None => format!("user {:?}", requester.user),
@@ -288,7 +288,7 @@ fn not_allowed(code: Code, facts: &Facts<'_>, what: &str, right: &Right<'_>) -> 
         code,
         format!(
             "{} has no permission to {what}: verb {verb} on {resource}/{name}{place} is required",
-            who(&facts.requester)
+            requester_name(&facts.requester)
         ),
     )
     .hint(grant(facts, right))

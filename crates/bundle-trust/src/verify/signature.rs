@@ -150,7 +150,9 @@ impl Against {
         digest: &Digest,
     ) -> Option<SignedAt> {
         let mut roots = self.roots.iter();
-        roots.find_map(|root| certified::time_of_key(bundle, ours(digest)?, key, root, self.now))
+        roots.find_map(|root| {
+            certified::time_of_key(bundle, artifact_of(digest)?, key, root, self.now)
+        })
     }
 
     fn by_certificate(&self, bundle: &Bundle, digest: &Digest) -> Result<Opened, Rejection> {
@@ -167,7 +169,7 @@ impl Against {
         };
         let artifact = match claimed {
             Some(claimed) => Artifact::from_digest(Sha256Hash::new(claimed)),
-            None => ours(digest).ok_or(Rejection::OtherDigest("unreadable".to_owned()))?,
+            None => artifact_of(digest).ok_or(Rejection::OtherDigest("unreadable".to_owned()))?,
         };
         let (held, roots) = self.under_roots(&bundle, &artifact)?;
         let (meaning, annotations, payload) = match &bundle.content {
@@ -242,7 +244,9 @@ impl Against {
             let bundle = legacy::bundle_of_envelope(raw, &envelope)?;
             let artifact = match statement::claimed_digest(&payload) {
                 Some(claimed) => Artifact::from_digest(Sha256Hash::new(claimed)),
-                None => ours(digest).ok_or(Rejection::OtherDigest("unreadable".to_owned()))?,
+                None => {
+                    artifact_of(digest).ok_or(Rejection::OtherDigest("unreadable".to_owned()))?
+                }
             };
             let (held, roots) = self.under_roots(&bundle, &artifact)?;
             let (meaning, annotations) = statement::read(&payload, digest)?;
@@ -322,7 +326,7 @@ fn certified_by(
 }
 
 /// The digest in the type of the verifier.
-fn ours(digest: &Digest) -> Option<Artifact<'static>> {
+fn artifact_of(digest: &Digest) -> Option<Artifact<'static>> {
     let hash = Sha256Hash::from_hex(digest.hex()).ok()?;
     Some(Artifact::from_digest(hash))
 }

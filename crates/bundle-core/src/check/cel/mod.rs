@@ -143,7 +143,7 @@ impl Rules {
             Ok(Cel::Bool(true)) => None,
             Ok(Cel::Bool(false)) => {
                 let message = text(rule, "messageExpression")
-                    .and_then(|source| said(source, &context))
+                    .and_then(|source| evaluate_message(source, &context))
                     .or_else(|| text(rule, "message").map(str::to_owned))
                     .unwrap_or_else(|| format!("failed rule: {source}"));
                 let path = text(rule, "fieldPath").map_or_else(
@@ -171,7 +171,7 @@ impl Rules {
 }
 
 /// Evaluates a message expression.
-fn said(source: &str, context: &Context<'_>) -> Option<String> {
+fn evaluate_message(source: &str, context: &Context<'_>) -> Option<String> {
     let Compiled::Ready(program, _) = compile(source) else {
         return None;
     };
@@ -240,7 +240,7 @@ mod tests {
 
     use super::*;
 
-    fn said(schema: &Value, value: &Value) -> Vec<String> {
+    fn messages_of(schema: &Value, value: &Value) -> Vec<String> {
         let mut problems = Vec::new();
         Rules::new().evaluate(schema, value, "spec", &mut problems);
         let line = |problem: &Problem| {
@@ -276,7 +276,7 @@ mod tests {
         let good = json!({"min": 1, "max": 2, "my_field": "x", "namespace": "n", "a-b": 1, "size": "1Mi", "ratio": 1, "until": "2025-01-01T00:00:00Z", "tags": ["t-1"], "labels": {}});
         let gap = "? spec: the rule `self.tags.sortBy(t, t) == self.tags`: it uses `sortBy`";
         assert_eq!(
-            said(&schema, &good),
+            messages_of(&schema, &good),
             [
                 "spec: the rule `has(self.absent) || self.absent == 1` reads `absent`, which does not exist",
                 gap
@@ -284,7 +284,7 @@ mod tests {
         );
         let bad = json!({"min": 3, "max": 2, "my_field": "y", "namespace": "n", "a-b": 1, "size": "2Gi", "ratio": 1.5, "until": "2023-01-01T00:00:00Z", "tags": ["t-1234"], "labels": {"a.b/c": "y"}, "absent": 1});
         assert_eq!(
-            said(&schema, &bad),
+            messages_of(&schema, &bad),
             [
                 "spec: failed rule: self.min <= self.max",
                 "spec: names",
@@ -297,7 +297,7 @@ mod tests {
             ]
         );
         assert_eq!(
-            said(&schema["properties"]["tags"], &json!(["x"])),
+            messages_of(&schema["properties"]["tags"], &json!(["x"])),
             ["spec[0]: tag x"]
         );
     }

@@ -19,7 +19,7 @@ impl Walk<'_> {
         if let Some(pattern) = text(branch, "pattern").filter(|pattern| !pattern.is_empty()) {
             match Pattern::new(pattern) {
                 Ok(_) => {}
-                Err(PatternTrouble::Bad(why)) => self.say(
+                Err(PatternTrouble::Bad(why)) => self.report(
                     &child(path, "pattern"),
                     format!("`{pattern}` is not a regular expression: {why}"),
                 ),
@@ -80,7 +80,7 @@ impl Walk<'_> {
                     || value.as_str() == Some(""))
             });
             if set {
-                self.say(
+                self.report(
                     &child(path, key),
                     "a structural schema allows it only outside of allOf, anyOf, oneOf and not",
                 );
@@ -96,7 +96,7 @@ impl Walk<'_> {
             let at = child(&child(path, "properties"), key);
             let at_outer = child(&child(at_outer, "properties"), key);
             if key == "metadata" {
-                self.say(
+                self.report(
                     &at,
                     "it is not allowed inside of allOf, anyOf, oneOf and not",
                 );
@@ -125,7 +125,7 @@ impl Walk<'_> {
         at_outer: &str,
     ) {
         if lacks {
-            self.say(
+            self.report(
                 at_outer,
                 format!("the field is required, because {path} restricts it"),
             );

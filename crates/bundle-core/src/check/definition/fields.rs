@@ -19,10 +19,10 @@ impl Check<'_> {
             return;
         };
         if !super::flag(version, "deprecated") {
-            self.say(&path, "it may only be set for deprecated versions");
+            self.report(&path, "it may only be set for deprecated versions");
         }
         if warning.is_empty() || warning.len() > 256 || warning.chars().any(char::is_control) {
-            self.say(&path, "it must be 1 to 256 bytes of printable text");
+            self.report(&path, "it must be 1 to 256 bytes of printable text");
         }
     }
 
@@ -31,7 +31,7 @@ impl Check<'_> {
         if let Some(kind) = self.required(column, "type", path)
             && !["boolean", "date", "integer", "number", "string"].contains(&kind)
         {
-            self.say(
+            self.report(
                 &format!("{path}.type"),
                 format!("`{kind}` is not one of boolean, date, integer, number, string"),
             );
@@ -49,7 +49,7 @@ impl Check<'_> {
         if let Some(format) = text(column, "format").filter(|format| !format.is_empty())
             && !formats.contains(&format)
         {
-            self.say(
+            self.report(
                 &format!("{path}.format"),
                 format!("`{format}` is not one of {}", formats.join(", ")),
             );
@@ -57,7 +57,7 @@ impl Check<'_> {
         if let Some(json_path) = self.required(column, "jsonPath", path)
             && !json_path.starts_with('.')
         {
-            self.say(
+            self.report(
                 &format!("{path}.jsonPath"),
                 format!("`{json_path}` must be a simple path that starts with a dot"),
             );
@@ -78,7 +78,7 @@ impl Check<'_> {
             if let Some(value) = value
                 && !under.iter().any(|start| value.starts_with(start))
             {
-                self.say(
+                self.report(
                     &format!("{path}.{key}"),
                     format!("`{value}` must be a path under {}", under.join(" or ")),
                 );
@@ -98,31 +98,31 @@ impl Check<'_> {
             };
             let at = format!("{at}.jsonPath");
             if !seen.insert(json_path) {
-                self.say(&at, format!("`{json_path}` appears twice"));
+                self.report(&at, format!("`{json_path}` appears twice"));
             }
             let Some(fields) = json_path.strip_prefix('.') else {
-                self.say(&at, format!("`{json_path}` must start with a dot"));
+                self.report(&at, format!("`{json_path}` must start with a dot"));
                 continue;
             };
             if fields == "metadata" || fields.starts_with("metadata.") {
-                self.say(&at, "it must not point into metadata");
+                self.report(&at, "it must not point into metadata");
                 continue;
             }
             let found = fields.split('.').try_fold(schema, |schema, key| {
                 schema.get("properties").and_then(|fields| fields.get(key))
             });
             match found {
-                None => self.say(&at, format!("the schema has no field `{json_path}`")),
+                None => self.report(&at, format!("the schema has no field `{json_path}`")),
                 Some(found) => {
                     let kind = text(found, "type").unwrap_or_default();
                     if !["boolean", "integer", "string"].contains(&kind) {
-                        self.say(&at, "it must point to a string, boolean or integer");
+                        self.report(&at, "it must point to a string, boolean or integer");
                     }
                 }
             }
         }
         if seen.len() > SELECTABLE {
-            self.say(
+            self.report(
                 &path,
                 format!("{} fields exceed the limit of {SELECTABLE}", seen.len()),
             );
@@ -136,7 +136,7 @@ impl Check<'_> {
         match text(conversion, "strategy").unwrap_or_default() {
             "None" => {
                 if webhook.is_some() {
-                    self.say(
+                    self.report(
                         "spec.conversion.webhook",
                         "only the strategy Webhook allows it",
                     );
@@ -144,16 +144,16 @@ impl Check<'_> {
                 return;
             }
             "Webhook" => {}
-            "" => return self.say("spec.conversion.strategy", "the field is required"),
+            "" => return self.report("spec.conversion.strategy", "the field is required"),
             other => {
-                return self.say(
+                return self.report(
                     "spec.conversion.strategy",
                     format!("`{other}` is neither None nor Webhook"),
                 );
             }
         }
         let Some(webhook) = webhook else {
-            return self.say(
+            return self.report(
                 "spec.conversion.webhook",
                 "the strategy Webhook requires it",
             );
@@ -164,7 +164,7 @@ impl Check<'_> {
         match (text(client, "url"), service) {
             (Some(url), None) => self.url(url, &format!("{path}.url")),
             (None, Some(service)) => self.service(service, &format!("{path}.service")),
-            _ => self.say(path, "exactly one of url and service is required"),
+            _ => self.report(path, "exactly one of url and service is required"),
         }
         let path = "spec.conversion.webhook.conversionReviewVersions";
         let versions = webhook
@@ -176,12 +176,12 @@ impl Check<'_> {
             .filter_map(Value::as_str)
             .collect();
         if versions.is_empty() {
-            self.say(path, "the field is required");
+            self.report(path, "the field is required");
         } else if !versions
             .iter()
             .any(|version| matches!(*version, "v1" | "v1beta1"))
         {
-            self.say(
+            self.report(
                 path,
                 "it must contain v1 or v1beta1, which API servers support",
             );
@@ -189,7 +189,7 @@ impl Check<'_> {
         let mut seen = std::collections::BTreeSet::new();
         for (index, version) in versions.iter().enumerate() {
             if !is_label(version) || !seen.insert(version) {
-                self.say(
+                self.report(
                     &item(path, index),
                     format!("`{version}` is not a version, or appears twice"),
                 );
@@ -203,7 +203,7 @@ impl Check<'_> {
             .map(|rest| rest.split(['/', '?', '#']).next().unwrap_or_default());
         let plain = !url.contains(['?', '#']) && !host.is_some_and(|host| host.contains('@'));
         if host.is_none_or(str::is_empty) || !plain {
-            self.say(
+            self.report(
                 path,
                 format!("`{url}` must be https://HOST/PATH, without user, query and fragment"),
             );
@@ -216,7 +216,7 @@ impl Check<'_> {
         if let Some(port) = service.get("port").and_then(Value::as_i64)
             && !(1..=65535).contains(&port)
         {
-            self.say(&format!("{path}.port"), format!("{port} is not a port"));
+            self.report(&format!("{path}.port"), format!("{port} is not a port"));
         }
         if let Some(url_path) = text(service, "path") {
             let steps: Vec<&str> = url_path.split('/').skip(1).collect();
@@ -229,7 +229,7 @@ impl Check<'_> {
                         || is_dns_label(step)
                 });
             if !(fine || url_path == "/") {
-                self.say(
+                self.report(
                     &format!("{path}.path"),
                     format!("`{url_path}` must be a path of DNS labels that starts with a slash"),
                 );

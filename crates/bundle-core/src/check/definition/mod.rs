@@ -34,12 +34,12 @@ pub(super) fn check(object: &Manifest, rules: &mut Rules) -> Vec<Problem> {
         .flat_map(|map| map.keys())
     {
         if !["apiVersion", "kind", "metadata", "spec", "status"].contains(&key.as_str()) {
-            check.say(key, "unknown field");
+            check.report(key, "unknown field");
         }
     }
     match object.value.get("spec") {
         Some(spec @ Value::Object(_)) => check.spec(object, spec),
-        _ => check.say("spec", "the field is required"),
+        _ => check.report("spec", "the field is required"),
     }
     check.problems
 }
@@ -51,14 +51,14 @@ struct Check<'a> {
 }
 
 impl Check<'_> {
-    fn say(&mut self, path: &str, message: impl Into<String>) {
+    fn report(&mut self, path: &str, message: impl Into<String>) {
         self.problems.push(Problem::new(path, message));
     }
 
     fn required<'v>(&mut self, parent: &'v Value, key: &str, path: &str) -> Option<&'v str> {
         let value = text(parent, key).filter(|value| !value.is_empty());
         if value.is_none() {
-            self.say(&format!("{path}.{key}"), "the field is required");
+            self.report(&format!("{path}.{key}"), "the field is required");
         }
         value
     }
@@ -74,7 +74,7 @@ impl Check<'_> {
         let group = self.required(spec, "group", "spec");
         if let Some(group) = group {
             if !is_dns_subdomain(group) || !group.contains('.') {
-                self.say(
+                self.report(
                     "spec.group",
                     format!("`{group}` must be a domain with at least one dot"),
                 );
@@ -84,19 +84,19 @@ impl Check<'_> {
         match text(spec, "scope") {
             Some("Cluster" | "Namespaced") => {}
             Some(other) if !other.is_empty() => {
-                self.say(
+                self.report(
                     "spec.scope",
                     format!("`{other}` is neither Cluster nor Namespaced"),
                 );
             }
-            _ => self.say("spec.scope", "the field is required"),
+            _ => self.report("spec.scope", "the field is required"),
         }
         let names = spec.get("names").unwrap_or(&Value::Null);
         self.names(names);
         if let (Some(group), Some(plural)) = (group, text(names, "plural")) {
             let expected = format!("{plural}.{group}");
             if object.id.name != expected {
-                self.say(
+                self.report(
                     "metadata.name",
                     format!(
                         "`{}` must be `{expected}`: spec.names.plural, a dot and spec.group",
@@ -106,7 +106,7 @@ impl Check<'_> {
             }
         }
         if flag(spec, "preserveUnknownFields") {
-            self.say(
+            self.report(
                 "spec.preserveUnknownFields",
                 "it must be false; use x-kubernetes-preserve-unknown-fields in the schema",
             );
@@ -132,7 +132,7 @@ impl Check<'_> {
                 .split_once("://")
                 .is_some_and(|(scheme, rest)| !scheme.is_empty() && !rest.is_empty());
         if protected && !fine {
-            self.say(
+            self.report(
                 "metadata.annotations[api-approved.kubernetes.io]",
                 format!("the group {group} is the Kubernetes community's: a URL of the approval is required, or `unapproved` with a reason"),
             );
@@ -163,7 +163,7 @@ impl Check<'_> {
             self.label(&label, value, &path);
         }
         if text(names, "kind").is_some() && text(names, "kind") == text(names, "listKind") {
-            self.say("spec.names.listKind", "it must not be the same as kind");
+            self.report("spec.names.listKind", "it must not be the same as kind");
         }
         for key in ["shortNames", "categories"] {
             let path = format!("spec.names.{key}");
@@ -177,7 +177,7 @@ impl Check<'_> {
 
     fn label(&mut self, label: &str, value: &str, path: &str) {
         if !is_label(label) {
-            self.say(
+            self.report(
                 path,
                 format!("`{value}` must be lower-case letters, digits and `-`, start with a letter and not end with `-`, in at most 63 characters"),
             );
@@ -188,7 +188,7 @@ impl Check<'_> {
         let versions = spec.get("versions").and_then(Value::as_array);
         let versions = versions.map(Vec::as_slice).unwrap_or_default();
         if versions.is_empty() {
-            self.say("spec.versions", "the field is required");
+            self.report("spec.versions", "the field is required");
             return;
         }
         let stored = versions
@@ -196,7 +196,7 @@ impl Check<'_> {
             .filter(|version| flag(version, "storage"))
             .count();
         if stored != 1 {
-            self.say(
+            self.report(
                 "spec.versions",
                 format!("exactly one version must have `storage: true`, and {stored} have"),
             );
@@ -206,13 +206,13 @@ impl Check<'_> {
             let path = item("spec.versions", index);
             for key in ["served", "storage"] {
                 if version.get(key).is_none_or(Value::is_null) {
-                    self.say(&format!("{path}.{key}"), "the field is required");
+                    self.report(&format!("{path}.{key}"), "the field is required");
                 }
             }
             let name = text(version, "name").unwrap_or_default();
             self.label(name, name, &format!("{path}.name"));
             if !seen.insert(name) {
-                self.say(
+                self.report(
                     &format!("{path}.name"),
                     format!("version `{name}` appears twice"),
                 );
@@ -236,7 +236,7 @@ impl Check<'_> {
                     self.selectable(version, root, path);
                 }
             }
-            _ => self.say(&at, "the field is required"),
+            _ => self.report(&at, "the field is required"),
         }
         let columns = version
             .get("additionalPrinterColumns")

@@ -32,25 +32,25 @@ impl Walk<'_> {
             };
             let message = text(rule, "message").is_some_and(|message| !message.trim().is_empty());
             if text(rule, "rule").is_none_or(|rule| rule.trim().is_empty()) {
-                self.say(&child(&at, "rule"), "the field is required");
+                self.report(&child(&at, "rule"), "the field is required");
             } else if lines("rule") && !message {
-                self.say(
+                self.report(
                     &child(&at, "message"),
                     "a rule of several lines requires a message",
                 );
             }
             if lines("message") {
-                self.say(&child(&at, "message"), "it must be one line");
+                self.report(&child(&at, "message"), "it must be one line");
             }
             for key in ["message", "messageExpression", "fieldPath"] {
                 if blank(key) {
-                    self.say(&child(&at, key), "it must not be blank");
+                    self.report(&child(&at, key), "it must not be blank");
                 }
             }
             if let Some(reason) = text(rule, "reason")
                 && !REASONS.contains(&reason)
             {
-                self.say(
+                self.report(
                     &child(&at, "reason"),
                     format!("`{reason}` is not one of {}", REASONS.join(", ")),
                 );
@@ -72,7 +72,7 @@ impl Walk<'_> {
             })
         });
         if found.is_none() {
-            self.say(
+            self.report(
                 at,
                 format!("`{field}` must be a path of a field, such as `.spec.replicas`"),
             );

@@ -42,7 +42,7 @@ pub(super) fn check(root: &Value, path: &str, status: bool, rules: &mut Rules) -
         rules,
     };
     if flag(root, "nullable") {
-        walk.say(&child(path, "nullable"), "it must not be true at the root");
+        walk.report(&child(path, "nullable"), "it must not be true at the root");
     }
     if status {
         for (key, value) in root.as_object().into_iter().flatten() {
@@ -51,7 +51,7 @@ pub(super) fn check(root: &Value, path: &str, status: bool, rules: &mut Rules) -
                 || value.as_array().is_some_and(Vec::is_empty)
                 || value.as_str() == Some("");
             if !empty && !AT_ROOT.contains(&key.as_str()) {
-                walk.say(
+                walk.report(
                     &child(path, key),
                     "it is not allowed at the root of a schema with a status subresource",
                 );
@@ -93,7 +93,7 @@ pub(super) struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    pub(super) fn say(&mut self, path: &str, message: impl Into<String>) {
+    pub(super) fn report(&mut self, path: &str, message: impl Into<String>) {
         self.problems.push(Problem::new(path, message));
     }
 
@@ -105,7 +105,7 @@ impl Walk<'_> {
         self.forbidden(schema, path);
         self.kind(schema, path, place);
         if place.meta && flag(schema, "x-kubernetes-embedded-resource") {
-            self.say(
+            self.report(
                 &child(path, "x-kubernetes-embedded-resource"),
                 "it is not allowed within the metadata of an object",
             );
@@ -149,20 +149,20 @@ impl Walk<'_> {
         ] {
             // The server reads `$schema` and does nothing with it.
             if key != "$schema" && set(key) {
-                self.say(
+                self.report(
                     &child(path, key),
                     "a CustomResourceDefinition does not allow it",
                 );
             }
         }
         if flag(schema, "uniqueItems") {
-            self.say(
+            self.report(
                 &child(path, "uniqueItems"),
                 "it cannot be true; use x-kubernetes-list-type: set",
             );
         }
         if schema.get("items").is_some_and(Value::is_array) {
-            self.say(&child(path, "items"), "it must be a schema and not a list");
+            self.report(&child(path, "items"), "it must be a schema and not a list");
         }
         let fields = schema
             .get("properties")
@@ -173,13 +173,13 @@ impl Walk<'_> {
                 .get("additionalProperties")
                 .is_some_and(|others| matches!(others, Value::Object(_) | Value::Bool(false)))
         {
-            self.say(
+            self.report(
                 &child(path, "additionalProperties"),
                 "it and properties exclude each other",
             );
         }
         if schema.get("x-kubernetes-preserve-unknown-fields") == Some(&Value::Bool(false)) {
-            self.say(
+            self.report(
                 &child(path, "x-kubernetes-preserve-unknown-fields"),
                 "it must be true or absent",
             );
@@ -197,43 +197,43 @@ impl Walk<'_> {
         ]
         .contains(&kind)
         {
-            self.say(
+            self.report(
                 &at,
                 format!("`{kind}` is not one of array, boolean, integer, number, object, string"),
             );
         } else if embedded && kind != "object" {
-            self.say(&at, "it must be object for an embedded object");
+            self.report(&at, "it must be object for an embedded object");
         } else if kind.is_empty() && !either && !keeps {
             let what = match place.level {
                 Level::Root => "at the root",
                 Level::Item => "for items",
                 Level::Field => "for fields",
             };
-            self.say(&at, format!("the field is required {what}"));
+            self.report(&at, format!("the field is required {what}"));
         }
         if place.level == Level::Root && !kind.is_empty() && kind != "object" {
-            self.say(&at, "it must be object at the root");
+            self.report(&at, "it must be object at the root");
         }
         if either && keeps {
-            self.say(
+            self.report(
                 &child(path, "x-kubernetes-preserve-unknown-fields"),
                 "it and x-kubernetes-int-or-string exclude each other",
             );
         }
         if either && embedded {
-            self.say(
+            self.report(
                 &child(path, "x-kubernetes-embedded-resource"),
                 "it and x-kubernetes-int-or-string exclude each other",
             );
         }
         if kind == "array" && schema.get("items").is_none() {
-            self.say(&child(path, "items"), "the field is required for arrays");
+            self.report(&child(path, "items"), "the field is required for arrays");
         }
         let others = schema
             .get("additionalProperties")
             .is_some_and(|value| !value.is_null());
         if others && (place.level == Level::Root || embedded) {
-            self.say(
+            self.report(
                 &child(path, "additionalProperties"),
                 "it is not allowed at the root of an object",
             );
@@ -246,7 +246,7 @@ impl Walk<'_> {
             .and_then(Value::as_object)
             .is_some_and(|map| !map.is_empty());
         if embedded && !keeps && !fields {
-            self.say(
+            self.report(
                 &child(path, "properties"),
                 "embedded objects require them, or x-kubernetes-preserve-unknown-fields",
             );
@@ -265,7 +265,7 @@ impl Walk<'_> {
             if let Some(field) = field(key)
                 && text(field, "type") != Some(wanted)
             {
-                self.say(
+                self.report(
                     &format!("{}.type", child(&path, key)),
                     format!("it must be {wanted}"),
                 );
@@ -287,7 +287,7 @@ impl Walk<'_> {
             _ => value.is_null(),
         });
         if !only_names {
-            self.say(
+            self.report(
                 &child(&path, "metadata"),
                 "it restricts only name and generateName",
             );
@@ -299,10 +299,10 @@ impl Walk<'_> {
         if let Some(map) = text(schema, "x-kubernetes-map-type") {
             let at = child(path, "x-kubernetes-map-type");
             if kind != "object" {
-                self.say(&at, "only type object allows it");
+                self.report(&at, "only type object allows it");
             }
             if !matches!(map, "atomic" | "granular") {
-                self.say(&at, format!("`{map}` is neither atomic nor granular"));
+                self.report(&at, format!("`{map}` is neither atomic nor granular"));
             }
         }
         let list = text(schema, "x-kubernetes-list-type");
@@ -313,22 +313,22 @@ impl Walk<'_> {
             .unwrap_or_default();
         let at_keys = child(path, "x-kubernetes-list-map-keys");
         if !keys.is_empty() && list != Some("map") {
-            self.say(&at_keys, "only x-kubernetes-list-type: map allows keys");
+            self.report(&at_keys, "only x-kubernetes-list-type: map allows keys");
         }
         let Some(list) = list else {
             return;
         };
         let at = child(path, "x-kubernetes-list-type");
         if kind != "array" {
-            self.say(&at, "only type array allows it");
+            self.report(&at, "only type array allows it");
         }
         if !matches!(list, "atomic" | "map" | "set") {
-            self.say(&at, format!("`{list}` is not one of atomic, map, set"));
+            self.report(&at, format!("`{list}` is not one of atomic, map, set"));
         }
         let items = schema.get("items").unwrap_or(&Value::Null);
         let at_items = child(path, "items");
         if matches!(list, "map" | "set") && flag(items, "nullable") {
-            self.say(
+            self.report(
                 &child(&at_items, "nullable"),
                 format!("items of a {list} cannot be null"),
             );
@@ -343,18 +343,18 @@ impl Walk<'_> {
                     _ => false,
                 };
                 if granular {
-                    self.say(&at_items, "items of a set must be scalars, or atomic");
+                    self.report(&at_items, "items of a set must be scalars, or atomic");
                 }
             }
             "map" => {
                 if keys.is_empty() {
-                    self.say(
+                    self.report(
                         &at_keys,
                         "the field is required for x-kubernetes-list-type: map",
                     );
                 }
                 if text(items, "type") != Some("object") {
-                    self.say(
+                    self.report(
                         &child(&at_items, "type"),
                         "items of a map must be of type object",
                     );
@@ -371,10 +371,10 @@ impl Walk<'_> {
         let required = required.map(Vec::as_slice).unwrap_or_default();
         for (index, key) in keys.iter().enumerate() {
             if keys[..index].contains(key) {
-                self.say(&item(at_keys, index), format!("`{key}` appears twice"));
+                self.report(&item(at_keys, index), format!("`{key}` appears twice"));
             }
             let Some(field) = items.get("properties").and_then(|fields| fields.get(*key)) else {
-                self.say(
+                self.report(
                     &item(at_keys, index),
                     format!("items have no field `{key}`"),
                 );
@@ -382,14 +382,14 @@ impl Walk<'_> {
             };
             let at = child(&child(at_items, "properties"), key);
             if matches!(text(field, "type"), Some("array" | "object")) {
-                self.say(&at, "a key must be of a scalar type");
+                self.report(&at, "a key must be of a scalar type");
             }
             if flag(field, "nullable") {
-                self.say(&at, "a key cannot be null");
+                self.report(&at, "a key cannot be null");
             }
             let there = required.iter().any(|name| name == key);
             if !there && field.get("default").is_none_or(Value::is_null) {
-                self.say(&at, "a key must be required, or have a default");
+                self.report(&at, "a key must be required, or have a default");
             }
         }
     }
@@ -400,7 +400,7 @@ impl Walk<'_> {
         };
         let at = child(path, "default");
         if let Some(why) = place.no_default {
-            self.say(&at, why);
+            self.report(&at, why);
             return;
         }
         let mut pruned = default.clone();

@@ -36,7 +36,7 @@ impl Walk {
         self.problems
     }
 
-    fn say(&mut self, path: &str, message: impl Into<String>) {
+    fn report(&mut self, path: &str, message: impl Into<String>) {
         self.problems.push(Problem::new(path, message));
     }
 
@@ -55,7 +55,7 @@ impl Walk {
             // An empty string counts as absent.
             let told = allowed.iter().filter(|one| one.as_str() != Some(""));
             let allowed: Vec<String> = told.take(20).map(brief).collect();
-            self.say(
+            self.report(
                 path,
                 format!("{} is not one of {}", brief(value), allowed.join(", ")),
             );
@@ -83,7 +83,7 @@ impl Walk {
                 if let Some(Value::Array(required)) = schema.get("required") {
                     for key in required.iter().filter_map(Value::as_str) {
                         if !map.contains_key(key) {
-                            self.say(&child(path, key), "the field is required");
+                            self.report(&child(path, key), "the field is required");
                         }
                     }
                 }
@@ -128,7 +128,7 @@ impl Walk {
             }
         };
         if !fits {
-            self.say(
+            self.report(
                 path,
                 format!("{} is of type {kind}, but must be {wanted}", brief(value)),
             );
@@ -160,7 +160,7 @@ impl Walk {
             self.problems.extend(problem);
         }
         match text(schema, FORMAT) {
-            Some("quantity") if !formats::is_quantity(value) => self.say(
+            Some("quantity") if !formats::is_quantity(value) => self.report(
                 path,
                 format!(
                     "{} is not a quantity, such as 100m, 1.5 or 2Gi",
@@ -168,7 +168,7 @@ impl Walk {
                 ),
             ),
             Some("base64") if !formats::is_base64(value) => {
-                self.say(path, format!("{} is not base64", brief(&value.into())));
+                self.report(path, format!("{} is not base64", brief(&value.into())));
             }
             _ => {}
         }
@@ -177,7 +177,7 @@ impl Walk {
         {
             match formats::holds(format, value) {
                 Some(true) => {}
-                Some(false) => self.say(
+                Some(false) => self.report(
                     path,
                     format!("{} is not of the format {format}", brief(&value.into())),
                 ),
@@ -195,20 +195,20 @@ impl Walk {
             let strict = flag(schema, "exclusiveMaximum");
             if number > most || (strict && number >= most) {
                 let than = if strict { "not less than" } else { "more than" };
-                self.say(path, format!("{value} is {than} {most}"));
+                self.report(path, format!("{value} is {than} {most}"));
             }
         }
         if let Some(least) = bound("minimum") {
             let strict = flag(schema, "exclusiveMinimum");
             if number < least || (strict && number <= least) {
                 let than = if strict { "not more than" } else { "less than" };
-                self.say(path, format!("{value} is {than} {least}"));
+                self.report(path, format!("{value} is {than} {least}"));
             }
         }
         if let Some(factor) = bound("multipleOf").filter(|factor| *factor > 0.0) {
             let times = number / factor;
             if (times - times.round()).abs() > 1e-9 {
-                self.say(path, format!("{value} is not a multiple of {factor}"));
+                self.report(path, format!("{value} is not a multiple of {factor}"));
             }
         }
         if text(schema, "type") == Some("integer")
@@ -217,7 +217,7 @@ impl Walk {
                 .as_i64()
                 .is_none_or(|whole| i32::try_from(whole).is_err())
         {
-            self.say(path, format!("{value} does not fit into 32 bits"));
+            self.report(path, format!("{value} does not fit into 32 bits"));
         }
     }
 
@@ -233,10 +233,10 @@ impl Walk {
         let bound = |key: &str| schema.get(key).and_then(Value::as_u64);
         let count = count as u64;
         if let Some(most) = bound(most).filter(|most| count > *most) {
-            self.say(path, format!("{count} {what} exceed the limit of {most}"));
+            self.report(path, format!("{count} {what} exceed the limit of {most}"));
         }
         if let Some(least) = bound(least).filter(|least| count < *least) {
-            self.say(
+            self.report(
                 path,
                 format!("{count} {what} are fewer than the required {least}"),
             );
@@ -251,7 +251,7 @@ impl Walk {
         if let Some(any) = branches("anyOf")
             && self.holding(any, value, path) == 0
         {
-            self.say(
+            self.report(
                 path,
                 format!("{} matches none of the alternatives (anyOf)", brief(value)),
             );
@@ -259,7 +259,7 @@ impl Walk {
         if let Some(one) = branches("oneOf") {
             let holding = self.holding(one, value, path);
             if holding != 1 {
-                self.say(
+                self.report(
                     path,
                     format!(
                         "{} matches {holding} of the alternatives, but must match exactly one (oneOf)",
@@ -271,7 +271,7 @@ impl Walk {
         if let Some(not) = schema.get("not")
             && self.holding(std::slice::from_ref(not), value, path) == 1
         {
-            self.say(
+            self.report(
                 path,
                 format!(
                     "{} matches the schema that is forbidden (not)",
@@ -312,7 +312,7 @@ mod tests {
 
     use super::{super::compare, Walk};
 
-    fn said(schema: &serde_json::Value, value: &serde_json::Value) -> Vec<String> {
+    fn messages_of(schema: &serde_json::Value, value: &serde_json::Value) -> Vec<String> {
         compare(schema, value, "spec")
             .iter()
             .map(|problem| format!("{}: {}", problem.path, problem.message))
@@ -335,7 +335,7 @@ mod tests {
         let value = json!({"name": "ABCD", "mode": "c", "ports": [{"n": 1}, {"n": 1}], "tags": ["x", "x"], "either": true,
             "one": {"a": "x", "b": "y"}, "labels": {"a.b/c": 1}});
         assert_eq!(
-            said(&schema, &value),
+            messages_of(&schema, &value),
             [
                 "spec.size: the field is required",
                 "spec.either: true is of type boolean, but must be integer or string",

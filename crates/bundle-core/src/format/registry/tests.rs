@@ -67,7 +67,7 @@ fn content(files: &Files) -> Content {
     format::read(files).unwrap_or_else(|findings| panic!("{findings}"))
 }
 
-fn said(files: &Files) -> Vec<String> {
+fn messages_of(files: &Files) -> Vec<String> {
     let findings = format::read(files).unwrap_err();
     assert!(findings.0.iter().all(|finding| finding.hint.is_some()));
     findings.0.iter().map(ToString::to_string).collect()
@@ -208,7 +208,7 @@ fn rejects_all_unsupported_features_by_name() {
     let place = "manifests/csv.yaml:2: ClusterServiceVersion/cache-operator.v0.3.0";
     let why = "convert registry+v1 bundle to plain+v0 bundle";
     assert_eq!(
-        said(&bundle(&csv, &[])),
+        messages_of(&bundle(&csv, &[])),
         [
             format!("{place}: spec.installModes: {why}: AllNamespace install mode must be enabled"),
             format!(
@@ -232,38 +232,38 @@ fn rejects_files_that_are_no_registry_v1_bundle() {
     assert_eq!(content(&files).package.unwrap().format, Format::RegistryV1);
     files.remove(ANNOTATIONS);
     assert_eq!(
-        said(&files),
+        messages_of(&files),
         [format!(
             "{why}: open metadata/annotations.yaml: file does not exist"
         )]
     );
     files.insert(ANNOTATIONS.to_owned(), b"annotations: {a: 1}\n".to_vec());
-    assert!(said(&files)[0].contains("invalid annotations"));
+    assert!(messages_of(&files)[0].contains("invalid annotations"));
     files.insert(
         ANNOTATIONS.to_owned(),
         b"annotations: {operators.operatorframework.io.bundle.mediatype.v1: helm}\n".to_vec(),
     );
-    assert_eq!(said(&files).len(), 2);
+    assert_eq!(messages_of(&files).len(), 2);
     let two = bundle(
         CSV,
         &[("manifests/zcsv.yaml", &CSV.replace("v0.3.0", "v0.4.0"))],
     );
     assert!(
-        said(&two)[0].contains(
+        messages_of(&two)[0].contains(
             "there is a second ClusterServiceVersion; the first is at manifests/csv.yaml:2"
         )
     );
     let none = bundle(CRD, &[]);
-    assert!(said(&none)[0].ends_with("manifests/ has no ClusterServiceVersion"));
+    assert!(messages_of(&none)[0].ends_with("manifests/ has no ClusterServiceVersion"));
     let pod = "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\n";
     assert_eq!(
-        said(&bundle(CSV, &[("manifests/pod.yaml", pod)])),
+        messages_of(&bundle(CSV, &[("manifests/pod.yaml", pod)])),
         [format!(
             "manifests/pod.yaml:1: Pod/p: {why}: bundle contains unsupported resource: Name: p, Kind: Pod"
         )]
     );
     let broken = CSV.replace("installModes:\n", "installModes: 5\n  other:\n");
-    assert!(said(&bundle(&broken, &[]))[0].contains("read the ClusterServiceVersion"));
+    assert!(messages_of(&bundle(&broken, &[]))[0].contains("read the ClusterServiceVersion"));
 }
 
 #[test]

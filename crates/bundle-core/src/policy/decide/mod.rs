@@ -84,7 +84,7 @@ pub fn matching<'a>(
 }
 
 /// Result of one policy.
-enum Say {
+enum PolicyResult {
     Met(Vec<SignedBy>),
     Unmet(Findings),
     Unknown(Findings),
@@ -104,12 +104,14 @@ pub fn decide(
     if matching.is_empty() {
         return without_policy(reference, class);
     }
-    let said: Vec<_> = matching
+    let results: Vec<_> = matching
         .iter()
-        .map(|ready| (ready.policy.mode(), ask(reference, found, ready)))
+        .map(|ready| (ready.policy.mode(), evaluate(reference, found, ready)))
         .collect();
     // Under `Required`, a policy in warn mode cannot be what lets unsigned content in.
-    let proven = said.iter().any(|(_, say)| matches!(say, Say::Met(_)));
+    let proven = results
+        .iter()
+        .any(|(_, result)| matches!(result, PolicyResult::Met(_)));
     let binding =
         |mode: Mode| mode == Mode::Enforce || (class == ClassSignatures::Required && !proven);
 
@@ -125,13 +127,13 @@ pub fn decide(
     };
     let mut refusals = Findings::default();
     let mut unknown = Findings::default();
-    for (mode, say) in said {
-        match say {
-            Say::Met(by) => satisfied.by.extend(by),
-            Say::Unmet(findings) if binding(mode) => refusals.0.extend(findings.0),
-            Say::Unknown(findings) if binding(mode) => unknown.0.extend(findings.0),
-            Say::Unmet(findings) => satisfied.warnings.0.extend(as_warnings(findings)),
-            Say::Unknown(findings) => {
+    for (mode, result) in results {
+        match result {
+            PolicyResult::Met(by) => satisfied.by.extend(by),
+            PolicyResult::Unmet(findings) if binding(mode) => refusals.0.extend(findings.0),
+            PolicyResult::Unknown(findings) if binding(mode) => unknown.0.extend(findings.0),
+            PolicyResult::Unmet(findings) => satisfied.warnings.0.extend(as_warnings(findings)),
+            PolicyResult::Unknown(findings) => {
                 satisfied.rememberable = false;
                 satisfied.warnings.0.extend(as_warnings(findings));
             }
@@ -204,22 +206,22 @@ fn let_in(warning: Finding) -> PolicyDecision {
     })
 }
 
-fn ask(
+fn evaluate(
     reference: &PinnedReference,
     found: Result<&[SignatureFound], &Unavailable>,
     ready: &ReadyPolicy<'_>,
-) -> Say {
+) -> PolicyResult {
     if ready.problems.has_errors() {
-        return Say::Unmet(ready.problems.clone());
+        return PolicyResult::Unmet(ready.problems.clone());
     }
     if !ready.unavailable.is_empty() {
-        return Say::Unknown(Findings(ready.unavailable.clone()));
+        return PolicyResult::Unknown(Findings(ready.unavailable.clone()));
     }
     let policy = subject(ready.policy.name());
     let found = match found {
         Ok(found) => found,
         Err(Unavailable(why)) => {
-            return Say::Unknown(
+            return PolicyResult::Unknown(
                 Finding::error(
                     codes::trust::CANNOT_TELL,
                     format!(
@@ -263,13 +265,13 @@ fn ask(
         })
         .collect();
     if by.len() >= ready.policy.threshold() {
-        return Say::Met(by);
+        return PolicyResult::Met(by);
     }
     let mut findings = Findings::from(missing(reference, found, ready, &policy, &by));
     for (authority, unattested) in lacking {
         findings.push(unattested_by(reference, &policy, authority, &unattested));
     }
-    Say::Unmet(findings)
+    PolicyResult::Unmet(findings)
 }
 
 fn missing(

@@ -182,7 +182,7 @@ struct SourceReader<'a> {
 }
 
 impl SourceReader<'_> {
-    fn say(&mut self, code: Code, field: &Field<'_>, message: String) {
+    fn report(&mut self, code: Code, field: &Field<'_>, message: String) {
         let finding = Finding::error(code, message).at_field(field.path.clone());
         fields::push(self.findings, finding);
     }
@@ -216,7 +216,7 @@ impl SourceReader<'_> {
                 "{}.{}.{lower} must be set for source type \"{lower}\"",
                 self.kind, field.path
             );
-            self.say(codes::review::SOURCE_MEMBER, &body, text);
+            self.report(codes::review::SOURCE_MEMBER, &body, text);
             return None;
         }
         self.one_of(field, &MEMBERS, member == "upload");
@@ -253,7 +253,7 @@ impl SourceReader<'_> {
             "{}.{} must validate one and only one schema (oneOf). {found}",
             self.kind, field.path
         );
-        self.say(codes::review::SOURCE_UNION, field, text);
+        self.report(codes::review::SOURCE_UNION, field, text);
     }
 
     fn image(&mut self, body: &Field<'_>) -> Option<Source> {
@@ -301,7 +301,7 @@ impl SourceReader<'_> {
                     "{}.{} is absolute: directory must define path within the repository",
                     self.kind, directory.path
                 );
-                self.say(codes::review::SOURCE_PATH, &directory, text);
+                self.report(codes::review::SOURCE_PATH, &directory, text);
                 None
             }
             Err(Outside::Above) => {
@@ -309,7 +309,7 @@ impl SourceReader<'_> {
                     "{}.{} begins with \"../\": directory must define path within the repository",
                     self.kind, directory.path
                 );
-                self.say(codes::review::SOURCE_PATH, &directory, text);
+                self.report(codes::review::SOURCE_PATH, &directory, text);
                 None
             }
         };
@@ -338,7 +338,7 @@ impl SourceReader<'_> {
                         "{}.{list}[{index}].path is invalid: {given:?} is outside bundle root",
                         self.kind
                     );
-                    self.say(codes::review::SOURCE_PATH, &path, text);
+                    self.report(codes::review::SOURCE_PATH, &path, text);
                 }
                 (None, Ok(_)) => {}
             }
