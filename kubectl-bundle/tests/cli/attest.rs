@@ -15,7 +15,7 @@ fn rejects_invalid_attestations_before_any_request() {
     exit code: 1
     ----- stdout -----
     ----- stderr -----
-    error: sbom.json: invalid predicate for type https://spdx.dev/Document: it has no `spdxVersion` [BUNDLE-TRUST-030]
+    error: sbom.json: invalid predicate for type https://spdx.dev/Document: the field `spdxVersion` is missing [BUNDLE-TRUST-030]
       hint: check that the file is a predicate of the type that --type selects
     ");
     kb_snapshot!(context, ["attest", REF, "--key", "no.key", "--predicate", "list.json", "--type", "https://example.com/kind"], @r"

@@ -121,7 +121,7 @@ fn name_and_version_come_from_flags_or_from_the_file() {
       hint: change bundle.yaml, or omit the flag: it is for content without a bundle.yaml
     ");
     let built = context.run(&["build", "bare", "--name", "bare", "--version", "2.0"]);
-    assert!(built.contains("try with `2.0.0`"), "{built}");
+    assert!(built.contains("did you mean `2.0.0`?"), "{built}");
 }
 
 #[test]
