@@ -89,9 +89,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         crate::generate::run(&crate::generate::Arguments { check: true })
     });
     step(&mut steps, "one TLS provider in the tree", one_provider);
-    step(&mut steps, "modules without import cycles", || {
-        crate::modules::check(&crate::apis::root()?)
-    });
+    step(
+        &mut steps,
+        "modules, headers, pages and language rules",
+        || crate::modules::check(&crate::apis::root()?),
+    );
     if arguments.quick {
         step(&mut steps, "unit and doc tests", || {
             cargo(

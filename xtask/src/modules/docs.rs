@@ -48,7 +48,7 @@ pub(super) fn check(root: &Path, sources: &[PathBuf]) -> Result<Vec<String>> {
 }
 
 /// All pages of a folder and those below it.
-fn pages(folder: &Path) -> Result<Vec<PathBuf>> {
+pub(super) fn pages(folder: &Path) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     for entry in fs_err::read_dir(folder)? {
         let path = entry?.path();
@@ -62,7 +62,7 @@ fn pages(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// What pages may name.
+/// Names that pages can contain.
 #[derive(Debug, Default)]
 struct Known {
     /// Paths of modules, such as `webhook/src/cluster`.
@@ -143,7 +143,7 @@ fn is_lowercase(word: &str) -> bool {
     word.starts_with(|first: char| first.is_ascii_lowercase()) && word.chars().all(fits)
 }
 
-/// Returns `true` for a path that stands for several, such as `crds/*.yaml`.
+/// Returns `true` for a path that matches several files, such as `crds/*.yaml`.
 fn is_pattern(path: &str) -> bool {
     path.contains(['*', '{', '<', '…', ' '])
 }

@@ -1,9 +1,10 @@
-//! Checks of the modules of each crate: no import cycles, one module style, and headers and pages of
+//! Checks of sources and pages: no import cycles, one module style, the language rules, and headers and pages of
 //! `docs` that refer only to existing names.
 
 mod cycles;
 mod docs;
 mod headers;
+mod language;
 mod links;
 mod reader;
 mod tree;
@@ -67,6 +68,9 @@ pub(crate) fn check(root: &Path) -> Result<()> {
     wrong.extend(two_styles(root, &sources));
     wrong.extend(headers::check(root, &crates, &sources)?);
     wrong.extend(docs::check(root, &sources)?);
+    let mut pages = docs::pages(&root.join("docs"))?;
+    pages.push(root.join("README.md"));
+    wrong.extend(language::check(root, &sources, &pages)?);
     if wrong.is_empty() {
         return Ok(());
     }

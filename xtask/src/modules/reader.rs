@@ -135,7 +135,7 @@ fn path(tokens: &[TokenTree], at: usize) -> (Vec<String>, usize) {
     (names, at)
 }
 
-fn is_mark(tokens: &[TokenTree], at: usize, wanted: char) -> bool {
+pub(super) fn is_mark(tokens: &[TokenTree], at: usize, wanted: char) -> bool {
     matches!(tokens.get(at), Some(TokenTree::Punct(mark)) if mark.as_char() == wanted)
 }
 
@@ -143,13 +143,13 @@ fn is_separator(tokens: &[TokenTree], at: usize) -> bool {
     is_mark(tokens, at, ':') && is_mark(tokens, at + 1, ':')
 }
 
-fn is_test_only(tokens: &[TokenTree], at: usize) -> bool {
+pub(super) fn is_test_only(tokens: &[TokenTree], at: usize) -> bool {
     matches!(tokens.get(at + 1), Some(TokenTree::Group(group))
         if group.stream().to_string().replace(' ', "") == "cfg(test)")
 }
 
 /// Returns the index after the item that begins at `at`, including its other attributes.
-fn end_of_item(tokens: &[TokenTree], mut at: usize) -> usize {
+pub(super) fn end_of_item(tokens: &[TokenTree], mut at: usize) -> usize {
     while is_mark(tokens, at, '#') {
         at += 2;
     }
