@@ -20,7 +20,7 @@ async fn plugin(cluster: &Cluster, line: &str) -> Output {
 }
 
 /// Every object of the cluster, by kind, namespace and name, without the fields that change by themselves.
-async fn dump(cluster: &Cluster) -> anyhow::Result<BTreeMap<String, Value>> {
+pub(super) async fn dump(cluster: &Cluster) -> anyhow::Result<BTreeMap<String, Value>> {
     let kinds = cluster
         .kubectl(["api-resources", "--verbs=list", "-o", "name"])
         .await?

@@ -22,6 +22,7 @@ mod keyless;
 mod limits;
 mod login;
 mod network;
+mod node;
 mod objects;
 mod page;
 mod plugins;

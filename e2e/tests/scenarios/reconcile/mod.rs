@@ -116,7 +116,11 @@ async fn within_a_second(cluster: &Cluster, what: &str, pointer: &str, expected:
 }
 
 /// Writes a bundle of just these manifests.
-fn bundle_of(folder: &std::path::Path, name: &str, manifests: &str) -> anyhow::Result<()> {
+pub(super) fn bundle_of(
+    folder: &std::path::Path,
+    name: &str,
+    manifests: &str,
+) -> anyhow::Result<()> {
     fs_err::create_dir_all(folder.join("manifests"))?;
     let package = format!(
         "apiVersion: bundle.core.rukpak.io/v1alpha1\nkind: Package\nname: {name}\nversion: 1.0.0\nformat: plain+v0\n"
