@@ -1,5 +1,6 @@
 //! The packed chart on a real node: containerd runs the pods, and the API server reaches them
-//! through their Service. `release` installs and removes it.
+//! through their Service. `release` installs and removes it, `health` judges Pods, `replicas`
+//! kills one of two pods.
 
 use std::path::Path;
 use std::time::Duration;
@@ -7,10 +8,13 @@ use std::time::Duration;
 use e2e::image::{ImageSet, Platform, WebhookImage};
 use e2e::{Cluster, Output, Tool, programs};
 use serde_json::{Value, json};
+use tokio::sync::OnceCell;
 
 use super::chart::{folder as chart, helm};
 
+mod health;
 mod release;
+mod replicas;
 
 const RELEASE: &str = "bundle-webhook";
 /// The release's own namespace. The chart creates the system namespace, with pod security.
@@ -131,4 +135,17 @@ impl NodeCluster {
         let pushed = self.plugin(&line).await.success().unwrap();
         pushed.lines().last().unwrap().to_owned()
     }
+}
+
+/// Returns a cluster in which the chart is installed. Its scenarios leave the release as it is.
+async fn installed() -> &'static NodeCluster {
+    static NODE: OnceCell<NodeCluster> = OnceCell::const_new();
+    NODE.get_or_init(|| async {
+        let node = NodeCluster::start().await;
+        node.release("install", &node.values).await;
+        // The classes, whose kind the cluster knows now.
+        node.release("upgrade", &node.values).await;
+        node
+    })
+    .await
 }
