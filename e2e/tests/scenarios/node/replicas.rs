@@ -73,12 +73,20 @@ async fn container(cluster: &Cluster, pod: &str) -> String {
     id.trim_start_matches("containerd://").to_owned()
 }
 
+/// The pod that holds the lease. After a restart the lease has no holder for a moment.
 async fn holder(cluster: &Cluster) -> String {
-    let lease = get(cluster, &format!("lease {RELEASE} -n {NAMESPACE}"))
-        .await
-        .unwrap();
-    let holder = lease["spec"]["holderIdentity"].as_str().unwrap_or_default();
-    holder.to_owned()
+    wait::until(LONG, "a pod holds the lease", || async {
+        let lease = get(cluster, &format!("lease {RELEASE} -n {NAMESPACE}")).await;
+        let lease = lease.unwrap_or_default();
+        let holder = lease["spec"]["holderIdentity"].as_str().unwrap_or_default();
+        if holder.is_empty() {
+            return Ok(None);
+        }
+        let pod = get(cluster, &format!("pod {holder} -n {NAMESPACE}")).await;
+        Ok(pod.map(|_| holder.to_owned()))
+    })
+    .await
+    .unwrap()
 }
 
 async fn until_ready(cluster: &Cluster) {
