@@ -1,4 +1,4 @@
-//! Disturbances: changes by others between any two steps.
+//! Disturbances: changes by other actors between any two steps.
 
 use bundle_core::plan::removal::steps::CustomResources;
 
@@ -7,7 +7,7 @@ use super::state::{Drift, Objects, Reconcile, State};
 /// Change by another actor.
 type Disturbance = fn(&mut State);
 
-/// Changes that anybody may undo: each is a disturbance of its own.
+/// Changes that any user can undo: each is a disturbance of its own.
 const DISTURBANCES: [Disturbance; 24] = [
     // A new template, or the former one again.
     |state| {
@@ -74,7 +74,7 @@ const DISTURBANCES: [Disturbance; 24] = [
     // A request of the step that is next fails.
     |state| match state.reconcile {
         Reconcile::Install(run) if run.maintenance.is_none() => {
-            *state = state.fail_installation(run)
+            *state = state.fail_installation(run);
         }
         Reconcile::Remove(_) => state.reconcile = Reconcile::None,
         Reconcile::Install(_) | Reconcile::None => {}
