@@ -16,6 +16,14 @@ use crate::janitor::Janitor;
 use crate::registry::{Access, Place, Registry, Terms};
 use crate::tools::{self, KubernetesRelease, ServerVersion, Tool};
 
+/// Programs of a cluster; each variant includes the ones before it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Components {
+    ApiServer,
+    Controllers,
+    Node,
+}
+
 /// Options of a cluster; [`Builder::start`] creates it.
 #[derive(Debug, Clone)]
 pub struct Builder {
@@ -23,8 +31,7 @@ pub struct Builder {
     server_version: Option<String>,
     registries: usize,
     terms: Terms,
-    controller_manager: bool,
-    node: bool,
+    components: Components,
     audit: bool,
     webhook_client_certificate: bool,
     existing: Option<String>,
@@ -38,8 +45,7 @@ impl Default for Builder {
             server_version: None,
             registries: 1,
             terms: Terms::default(),
-            controller_manager: true,
-            node: false,
+            components: Components::Controllers,
             audit: false,
             webhook_client_certificate: false,
             existing: None,
@@ -114,7 +120,11 @@ impl Builder {
     /// default on.
     #[must_use]
     pub fn controller_manager(mut self, wanted: bool) -> Self {
-        self.controller_manager = wanted;
+        self.components = if wanted {
+            Components::Controllers
+        } else {
+            Components::ApiServer
+        };
         self
     }
 
@@ -123,8 +133,10 @@ impl Builder {
     /// API server and registries listen on an address that Pods reach, and registries use TLS.
     #[must_use]
     pub fn node(mut self, wanted: bool) -> Self {
-        self.node = wanted;
-        self.terms.tls |= wanted;
+        if wanted {
+            self.components = Components::Node;
+            self.terms.tls = true;
+        }
         self
     }
 
@@ -202,7 +214,7 @@ impl Builder {
                 None => KubernetesRelease::from_environment()?,
             };
             ensure!(
-                !self.node || release == KubernetesRelease::Newest,
+                self.components < Components::Node || release == KubernetesRelease::Newest,
                 "the harness has a kubelet of Kubernetes {} alone: a node does not run with {release}",
                 KubernetesRelease::Newest
             );
@@ -210,12 +222,12 @@ impl Builder {
                 release,
                 etcd: tools::path_async(Tool::Etcd, None).await?,
                 api_server: tools::path_async(release.api_server(), version).await?,
-                controller_manager: if self.controller_manager {
+                controller_manager: if self.components >= Components::Controllers {
                     Some(tools::path_async(release.controller_manager(), None).await?)
                 } else {
                     None
                 },
-                node: if self.node {
+                node: if self.components == Components::Node {
                     Some(NodePrograms::get().await?)
                 } else {
                     None

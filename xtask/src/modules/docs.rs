@@ -101,7 +101,7 @@ impl Known {
         missing
     }
 
-    /// Returns `true` if the code has this word. An ellipsis at the end stands for the rest of it.
+    /// Returns `true` if the code has this word. An ellipsis at the end replaces the rest of it.
     /// `_total` and `_seconds` are added to the names of metrics when they are served.
     fn has(&self, name: &str) -> bool {
         if let Some(start) = name.strip_suffix('…') {

@@ -158,7 +158,7 @@ mod tests {
             }
         }
         let error = range("1.31.0-rc.1").unwrap_err();
-        assert!(error.message.contains("no version can meet it"), "{error}");
+        assert!(error.message.contains("no version matches it"), "{error}");
     }
 
     #[test]

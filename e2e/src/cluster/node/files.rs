@@ -1,6 +1,7 @@
 //! Configuration files of a node's programs: containerd, the network plugins, kubelet and
 //! kube-proxy.
 
+use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
@@ -32,7 +33,7 @@ pub(super) fn containerd(
         let mut text =
             format!("[host.\"{scheme}://{host}\"]\ncapabilities = [\"pull\", \"resolve\"]\n");
         if let Some(ca) = registry.ca() {
-            text.push_str(&format!("ca = \"{}\"\n", ca.display()));
+            writeln!(text, "ca = \"{}\"", ca.display())?;
         }
         fs_err::create_dir_all(hosts.join(&host))?;
         fs_err::write(hosts.join(&host).join("hosts.toml"), text)?;

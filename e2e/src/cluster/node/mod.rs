@@ -1,5 +1,9 @@
 //! A node that runs Pods: containerd with runc, kubelet and kube-proxy in namespaces of their own,
 //! and the scheduler beside the control plane. Needs root and Linux.
+#![expect(
+    clippy::disallowed_methods,
+    reason = "the names are those of the harness itself"
+)]
 
 mod files;
 mod namespaces;

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use e2e::image::{ImageSet, Platform, WebhookImage};
+use e2e::tools::KubernetesRelease;
 use e2e::{Cluster, Output, Tool, programs};
 use serde_json::{Value, json};
 use tokio::sync::OnceCell;
@@ -39,7 +40,12 @@ impl NodeCluster {
         let program = programs::get().await.unwrap().webhook.clone();
         let packed = WebhookImage::of_scenarios(program).unwrap().pack().unwrap();
         let set = ImageSet::new(vec![(platform, packed)]);
-        let cluster = Cluster::builder().node(true).start().await.unwrap();
+        let cluster = Cluster::builder()
+            .release(KubernetesRelease::Newest)
+            .node(true)
+            .start()
+            .await
+            .unwrap();
         let layout = cluster.folder().join("data").join("image.oci");
         set.write(&layout, "test").unwrap();
         let registry = cluster.registry(0).unwrap();
