@@ -34,6 +34,7 @@ Example:
   cargo xtask cluster up --webhook --server-version v1.33.0-eks-abcdef0
   # with a node that pulls images from the registry:
   cargo xtask cluster up --node")]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag")]
 pub(crate) struct Up {
     /// Deploy bundle-webhook and run it as a process on this host.
     #[arg(long)]

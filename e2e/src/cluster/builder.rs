@@ -185,7 +185,8 @@ impl Builder {
             .context("cannot make the cluster's folder")?
             .keep();
         let janitor = Janitor::start(&root)?;
-        let started = self.start_in(&root, &paths, &janitor).await;
+        // On the heap: the future holds each program, and callers nest it.
+        let started = Box::pin(self.start_in(&root, &paths, &janitor)).await;
         started.inspect_err(|_| {
             // Of a control plane that is not ours there are none.
             if self.existing.is_none() && janitor.spare_logs().is_ok() {
