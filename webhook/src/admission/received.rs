@@ -17,7 +17,7 @@ use tokio::time::Instant;
 
 use super::review::{self, Envelope, Request, RequestEnvelope};
 use super::{Admission, Lookups};
-use crate::budget::{self, Budget, SMALL_BODY, Share};
+use crate::budget::{self, Budget, SMALL_BODY, Share, WorkerThread};
 use crate::telemetry::metrics::ReviewOutcome;
 
 /// Maximum size of a body, in bytes. The review of an update has two objects of up to 3 MiB each,
@@ -34,6 +34,12 @@ pub(super) struct Received {
     /// Time at which its last byte arrived.
     pub(super) started: Instant,
     /// Released after the response.
+    _share: Share,
+}
+
+/// The body of a review. Its memory is released after it.
+struct HeldBody {
+    bytes: Vec<u8>,
     _share: Share,
 }
 
@@ -87,28 +93,17 @@ impl<L: Lookups> Admission<L> {
             }
         };
         let started = Instant::now();
-        let (body, weighed) = self.parsed(body, review::weigh).await;
-        let envelope = weighed
-            .map_err(|why| self.malformed(&why, started))?
-            .ok_or_else(|| {
-                self.malformed(
-                    "the review cannot be parsed: the worker thread panicked",
-                    started,
-                )
-            })?;
-        let share = self.tree_share(&envelope, body.len(), started).await?;
-        let (body, request) = self.parsed(body, review::read).await;
-        // The share of the body can only be released after the body.
+        let body = HeldBody {
+            bytes: body,
+            _share: body_share,
+        };
+        let weighed = self.parsed((body, ()), review::weigh).await;
+        let (envelope, (body, ())) = weighed.map_err(|why| self.malformed(&why, started))?;
+        let length = body.bytes.len();
+        let share = self.tree_share(&envelope, length, started).await?;
+        let parsed = self.parsed((body, share), review::read).await;
+        let (request, (body, share)) = parsed.map_err(|why| self.malformed(&why, started))?;
         drop(body);
-        drop(body_share);
-        let request = request
-            .map_err(|why| self.malformed(&why, started))?
-            .ok_or_else(|| {
-                self.malformed(
-                    "the review cannot be parsed: the worker thread panicked",
-                    started,
-                )
-            })?;
         Ok(Received {
             request,
             started,
@@ -116,24 +111,23 @@ impl<L: Lookups> Admission<L> {
         })
     }
 
-    /// Runs `read` over the body, on another thread if the body is large. Returns `None` if that
-    /// thread panicked.
-    async fn parsed<T: Send + 'static>(
+    /// Runs `read` over the body, on another thread if the body is large. The thread owns the body
+    /// and `memory`, the share for the result, until it ends, even if the review was cancelled.
+    async fn parsed<T: Send + 'static, M: Send + 'static>(
         &self,
-        body: Vec<u8>,
+        (body, memory): (HeldBody, M),
         read: fn(&[u8]) -> Result<T, String>,
-    ) -> (Vec<u8>, Result<Option<T>, String>) {
+    ) -> Result<(T, (HeldBody, M)), String> {
+        let length = body.bytes.len();
+        let work = move || read(&body.bytes).map(|result| (result, (body, memory)));
         // Moving a small body to another thread needs more time than parsing it.
-        if body.len() <= SMALL_BODY {
-            let result = read(&body).map(Some);
-            return (body, result);
+        if length <= SMALL_BODY {
+            return work();
         }
-        let work = move || {
-            let result = read(&body).map(Some);
-            (body, result)
-        };
-        let done = self.budget.blocking(work).await;
-        done.unwrap_or_else(|| (Vec::new(), Ok(None)))
+        let done = self.budget.blocking(WorkerThread::Objects, work).await;
+        done.unwrap_or_else(|| {
+            Err("the review cannot be parsed: the worker thread panicked".to_owned())
+        })
     }
 
     /// Reserves the memory of the parsed objects for the requester. The other texts of the request

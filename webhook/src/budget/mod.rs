@@ -6,6 +6,7 @@ pub mod lookups;
 pub mod pool;
 pub mod requests;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::Semaphore;
@@ -33,8 +34,8 @@ pub const SMALL_BODY: usize = 64 << 10;
 pub const TRANSFER: u64 = 3 * MIB;
 /// Concurrent transfers from one registry.
 const PER_REGISTRY: u64 = 2;
-/// Concurrent threads for long work. One, so that a core remains for reviews and the reconciler on
-/// the usual two cores.
+/// Concurrent threads of one [`WorkerThread`]. One, so that a core remains for reviews and the
+/// reconciler on the usual two cores while content is parsed.
 const BLOCKING_THREADS: usize = 1;
 
 /// Minimum memory limit of the process, in bytes.
@@ -59,7 +60,17 @@ pub struct Budget {
     pub content: Pool,
     /// Transfers from registries, by requester and by registry.
     pub transfers: Pool,
-    heavy: Semaphore,
+    content_thread: Arc<Semaphore>,
+    object_thread: Arc<Semaphore>,
+}
+
+/// A thread for long work. Work on one thread never waits for work on the other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WorkerThread {
+    /// Weighs, parses and renders content. One bundle can use it for seconds.
+    Content,
+    /// Parses reviews, and reads single objects of content for a restore.
+    Objects,
 }
 
 impl Budget {
@@ -79,7 +90,8 @@ impl Budget {
             trees: Pool::new(trees),
             content: Pool::new(shared - trees - transfers * TRANSFER),
             transfers: Pool::new(transfers),
-            heavy: Semaphore::new(BLOCKING_THREADS),
+            content_thread: Arc::new(Semaphore::new(BLOCKING_THREADS)),
+            object_thread: Arc::new(Semaphore::new(BLOCKING_THREADS)),
         }
     }
 
@@ -111,14 +123,31 @@ impl Budget {
         ]
     }
 
-    /// Runs `work` on a thread for blocking work, when one is free. Returns `None` if the thread
-    /// panicked.
+    /// Runs `work` on `thread`, when it is free. Returns `None` if the thread panicked.
+    ///
+    /// Work that has started cannot be cancelled: it runs to its end after the future is dropped,
+    /// and only then is the thread free for other work. A share of memory that it uses must be
+    /// moved into `work` and returned with the result, so that it is not released earlier.
     pub async fn blocking<T: Send + 'static>(
         &self,
+        thread: WorkerThread,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Option<T> {
-        let _turn = self.heavy.acquire().await.ok()?;
-        tokio::task::spawn_blocking(work).await.ok()
+        let permit = Arc::clone(self.semaphore(thread)).acquire_owned();
+        let permit = permit.await.ok()?;
+        let running = tokio::task::spawn_blocking(move || {
+            let result = work();
+            drop(permit);
+            result
+        });
+        running.await.ok()
+    }
+
+    fn semaphore(&self, thread: WorkerThread) -> &Arc<Semaphore> {
+        match thread {
+            WorkerThread::Content => &self.content_thread,
+            WorkerThread::Objects => &self.object_thread,
+        }
     }
 }
 
@@ -153,5 +182,33 @@ mod tests {
         assert!(budget.trees.capacity() >= 30 * MIB);
         assert!(budget.content.capacity() >= 40 * MIB);
         assert!(budget.transfers.capacity() >= 4);
+    }
+
+    #[tokio::test]
+    async fn cancelled_work_keeps_its_thread_and_its_share_until_it_ends() {
+        let budget = Budget::new(DEFAULT_LIMIT);
+        let share = budget.content.take(MIB, Vec::new()).await.unwrap();
+        let (start, started) = tokio::sync::oneshot::channel();
+        let (end, ended) = std::sync::mpsc::channel::<()>();
+        let work = budget.blocking(WorkerThread::Content, move || {
+            start.send(()).unwrap();
+            ended.recv().ok();
+            share
+        });
+        let mut work = Box::pin(work);
+        tokio::select! {
+            _ = &mut work => panic!("it ends too early"),
+            started = started => started.unwrap(),
+        }
+        drop(work);
+        assert_eq!(budget.content_thread.available_permits(), 0);
+        assert_eq!(budget.content.used(), MIB);
+        // Reviews and restores have a thread of their own.
+        budget.blocking(WorkerThread::Objects, || ()).await.unwrap();
+        end.send(()).unwrap();
+        // Both wait until the work has ended.
+        budget.blocking(WorkerThread::Content, || ()).await.unwrap();
+        let all = budget.content.take(budget.content.capacity(), Vec::new());
+        assert!(all.await.is_ok());
     }
 }

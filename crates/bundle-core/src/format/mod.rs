@@ -105,9 +105,7 @@ pub fn render(input: &RenderInput<'_>) -> Result<Content, Findings> {
         }
         None => None,
     };
-    let format = package
-        .as_ref()
-        .map_or_else(|| detect(files), |package| package.format);
+    let format = format_or_detect(package.as_ref(), files);
     let mut objects = renderer(format).render(input, package.as_ref(), &mut findings);
     object::drop_namespaces(&mut objects, &mut findings);
     object::distinct(&objects, &mut findings);
@@ -139,6 +137,17 @@ pub fn render(input: &RenderInput<'_>) -> Result<Content, Findings> {
         lock,
         warnings: findings,
     })
+}
+
+/// Returns the format for which [`render`] renders these files, without parsing their objects.
+pub fn format_of(files: &Files) -> Format {
+    let package = files.get(package::FILE);
+    let package = package.and_then(|text| package::parse(text).ok());
+    format_or_detect(package.as_ref(), files)
+}
+
+fn format_or_detect(package: Option<&Package>, files: &Files) -> Format {
+    package.map_or_else(|| detect(files), |package| package.format)
 }
 
 /// The layout of files that no `bundle.yaml` explains.
@@ -221,6 +230,16 @@ mod tests {
         );
         let said = read_with(&lock.replace("library/nginx", "evil/nginx")).unwrap_err();
         assert!(said.to_string().contains("but must have"), "{said}");
+    }
+
+    #[test]
+    fn format_of_files_is_that_of_the_package_else_that_of_the_layout() {
+        let chart = [("Chart.yaml", "name: web\n")];
+        assert_eq!(format_of(&files(&chart)), Format::HelmV3);
+        for (package, expected) in [(PACKAGE, Format::PlainV0), ("name: [", Format::HelmV3)] {
+            let all = [chart[0], ("bundle.yaml", package)];
+            assert_eq!(format_of(&files(&all)), expected);
+        }
     }
 
     #[test]

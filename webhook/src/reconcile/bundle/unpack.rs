@@ -16,7 +16,7 @@ use crate::reconcile::bundle::compatibility::compatibility;
 use crate::reconcile::bundle::verify;
 use crate::reconcile::content::reader;
 use crate::reconcile::context::Context;
-use crate::reconcile::error::{ReconcileError, RetryPolicy, finding_text};
+use crate::reconcile::error::{ReconcileError, finding_text};
 use crate::reconcile::rights::source;
 use crate::sources::ContentSource as _;
 
@@ -98,18 +98,15 @@ impl Unpack {
         })?;
         let decided = verified.decided;
         let id = decided.content.get().clone();
-        let fetched = reader::fetch(ctx, &source, &id, FAILED).await?;
         // The slot and the data of the registry are released before the wait for memory, so that
         // other transfers can use them.
-        drop((slot, source));
+        let fetched = reader::fetch(ctx, &source, &id, slot, FAILED).await?;
+        drop(source);
         let summary = fetched.summary;
         let memory = reader::memory(ctx, user, summary.weight, FAILED).await?;
-        let (fetched, read) = fetched.parse(ctx, FAILED).await?;
-        self.class.reads(read.format).map_err(|finding| {
-            ReconcileError::findings(FAILED, &finding.into(), RetryPolicy::OnChange)
-        })?;
-        let compatible = compatibility(ctx, &read)?;
-        fetched.keep(ctx, &id, user, FAILED)?;
+        let parsed = fetched.parse(ctx, &self.class, memory, FAILED).await?;
+        let read = &parsed.content;
+        let compatible = compatibility(ctx, read)?;
         let warnings: Vec<_> = decided.warnings.0.iter().map(finding_text).collect();
         let found = if decided.signed_by.is_empty() {
             "NotRequired"
@@ -120,12 +117,12 @@ impl Unpack {
             verified: (found, verify::describe(&decided.signed_by, &warnings)),
             signed_by: verify::signed_by(&decided.signed_by),
             compatible,
-            content: describe(&id, &read, summary.bytes),
+            content: describe(&id, read, summary.bytes),
             warnings: read.warnings.0.iter().map(finding_text).collect(),
             id,
         };
-        drop(read);
-        drop(memory);
+        let id = &unpacked.id;
+        parsed.fetched.keep(ctx, id, user, FAILED)?;
         Ok(unpacked)
     }
 }

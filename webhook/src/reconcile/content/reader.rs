@@ -8,14 +8,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bundle_core::content::ContentId;
-use bundle_core::diagnostic::{Finding, Outcome, codes};
+use bundle_core::diagnostic::{Finding, Findings, Outcome, codes};
 use bundle_core::format::{self, Content, Files, RenderInput, RenderTarget};
-use bundle_core::review::Source;
+use bundle_core::package::Format;
+use bundle_core::review::{Class, Source};
 use bundle_core::yaml;
 use bundle_oci::registry::RegistryError;
 
 use crate::budget::lookups::LookupMemory;
-use crate::budget::{self, Budget, Share};
+use crate::budget::{self, Budget, Share, WorkerThread};
 use crate::reconcile::background_tasks::{TaskOwner, TaskState};
 use crate::reconcile::content::rendered::PER_OBJECT;
 use crate::reconcile::content::sealed_file::{FileLocation, SealedFileWriter};
@@ -118,12 +119,13 @@ pub(in crate::reconcile) struct Fetched {
     pub(in crate::reconcile) summary: Summary,
 }
 
-/// Fetches `content` to disk, and computes the memory that it needs. The caller must hold a
-/// transfer slot.
+/// Fetches `content` to disk, and computes the memory that it needs. Releases the transfer slot at
+/// its end.
 pub(in crate::reconcile) async fn fetch(
     ctx: &Context,
     source: &OpenSource,
     content: &ContentId,
+    slot: Share,
     reason: &'static str,
 ) -> Result<Fetched, ReconcileError> {
     let writer = ctx.store.begin();
@@ -132,10 +134,11 @@ pub(in crate::reconcile) async fn fetch(
     let (files, mut writer) = fetched.map_err(|error| registry_error(error, reason))?;
     let weigh = move || {
         let weighed = weigh(&files, |location| writer.read(location));
-        (writer, files, weighed)
+        (writer, files, weighed, slot)
     };
-    let weighed = ctx.shared.budget.blocking(weigh).await;
-    let (writer, files, summary) = weighed.ok_or_else(|| panicked(reason))?;
+    let budget = &ctx.shared.budget;
+    let weighed = budget.blocking(WorkerThread::Content, weigh).await;
+    let (writer, files, summary, _slot) = weighed.ok_or_else(|| panicked(reason))?;
     let summary = summary.map_err(|why| match why {
         WeighError::Unreadable(finding) => {
             ReconcileError::findings(reason, &finding.into(), RetryPolicy::OnChange)
@@ -149,13 +152,23 @@ pub(in crate::reconcile) async fn fetch(
     })
 }
 
+/// Parsed content that is not stored in the cache yet. Its memory is released after it.
+pub(in crate::reconcile) struct ParsedContent {
+    pub(in crate::reconcile) content: Content,
+    pub(in crate::reconcile) fetched: Fetched,
+    _memory: Share,
+}
+
 impl Fetched {
-    /// Parses the content. Returns it with the fetched files.
+    /// Parses the content, if `class` supports its format. `memory` is the share for it.
     pub(in crate::reconcile) async fn parse(
         mut self,
         ctx: &Context,
+        class: &Class,
+        memory: Share,
         reason: &'static str,
-    ) -> Result<(Self, Content), ReconcileError> {
+    ) -> Result<ParsedContent, ReconcileError> {
+        let class = class.clone();
         let work = move || {
             let files = self
                 .files
@@ -163,12 +176,18 @@ impl Fetched {
                 .map(|(path, location)| (path.clone(), *location));
             let files: Vec<_> = files.collect();
             let target = RenderTarget::default();
-            let read = parse(files, &target, |location| self.writer.read(location));
-            (self, read)
+            let check = |format| class.reads(format);
+            let read = parse(files, &target, check, |location| self.writer.read(location));
+            (read, self, memory)
         };
-        let done = ctx.shared.budget.blocking(work).await;
-        let (back, read) = done.ok_or_else(|| panicked(reason))?;
-        Ok((back, read_error(read, reason)?))
+        let budget = &ctx.shared.budget;
+        let done = budget.blocking(WorkerThread::Content, work).await;
+        let (read, fetched, memory) = done.ok_or_else(|| panicked(reason))?;
+        Ok(ParsedContent {
+            content: read_error(read, reason)?,
+            fetched,
+            _memory: memory,
+        })
     }
 
     /// Stores the content in the cache.
@@ -230,12 +249,13 @@ fn weigh(
 }
 
 /// Returns the objects in these files, rendered for `target`. Files whose content is not read are
-/// passed with their names only.
+/// passed with their names only. Content of a format that `check` rejects is not rendered.
 fn parse(
     files: Vec<(String, FileLocation)>,
     target: &RenderTarget,
+    check: impl FnOnce(Format) -> Result<(), Finding>,
     mut read: impl FnMut(&FileLocation) -> io::Result<Vec<u8>>,
-) -> io::Result<Result<Content, bundle_core::diagnostic::Findings>> {
+) -> io::Result<Result<Content, Findings>> {
     let mut all = Files::new();
     for (path, location) in files {
         let bytes = if format::is_read(&path) {
@@ -244,6 +264,9 @@ fn parse(
             Vec::new()
         };
         all.insert(path, bytes);
+    }
+    if let Err(finding) = check(format::format_of(&all)) {
+        return Ok(Err(finding.into()));
     }
     Ok(format::render(&RenderInput {
         files: &all,
@@ -255,7 +278,7 @@ fn parse(
 /// Classifies the failure. A digest always means the same files, so a parse error is permanent. A
 /// disk error is retried.
 fn read_error(
-    read: io::Result<Result<Content, bundle_core::diagnostic::Findings>>,
+    read: io::Result<Result<Content, Findings>>,
     reason: &'static str,
 ) -> Result<Content, ReconcileError> {
     match read {
@@ -342,14 +365,19 @@ pub(in crate::reconcile) async fn load(
         let files: Vec<_> = files
             .map(|file| (file.path.clone(), file.location))
             .collect();
-        let read = parse(files, &keeper.target, |location| stored.read(location));
+        let all_formats = |_| Ok(());
+        let read = parse(files, &keeper.target, all_formats, |location| {
+            stored.read(location)
+        });
         if let Ok(Ok(content)) = &read {
             keeper.keep(content);
         }
-        read
+        (read, share)
     };
-    let read = ctx.shared.budget.blocking(work).await;
-    let content = read_error(read.ok_or_else(|| panicked(reason))?, reason).inspect_err(|_| {
+    let budget = &ctx.shared.budget;
+    let done = budget.blocking(WorkerThread::Content, work).await;
+    let (read, share) = done.ok_or_else(|| panicked(reason))?;
+    let content = read_error(read, reason).inspect_err(|_| {
         // Removes the copy that cannot be read. The next reconcile fetches it again.
         ctx.store.remove(wanted.content.digest());
     })?;
@@ -407,9 +435,9 @@ async fn stored(
         let (ctx, content) = (ctx.clone(), wanted.content.clone());
         let requester = wanted.requester.to_owned();
         async move {
-            let _slot = transfer_slot(&ctx, &requester, content.source(), reason).await?;
+            let slot = transfer_slot(&ctx, &requester, content.source(), reason).await?;
             let source = open(&ctx, content.source(), &requester, reason).await?;
-            let fetched = fetch(&ctx, &source, &content, reason).await?;
+            let fetched = fetch(&ctx, &source, &content, slot, reason).await?;
             fetched.keep(&ctx, &content, &requester, reason)
         }
     };
@@ -456,4 +484,31 @@ pub(in crate::reconcile) async fn transfer_slot(
             RetryPolicy::Slowly,
         )
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn content_of_a_format_that_the_class_lacks_is_not_rendered() {
+        let location = FileLocation {
+            offset: 0,
+            length: 0,
+            hash: [0; 32],
+        };
+        let parsed = |check: fn(Format) -> Result<(), Finding>| {
+            let files = vec![("manifests/a.yaml".to_owned(), location)];
+            let invalid = |_: &FileLocation| Ok(b"kind: [".to_vec());
+            let parsed = parse(files, &RenderTarget::default(), check, invalid);
+            parsed.unwrap().unwrap_err().to_string()
+        };
+        let rendered = parsed(|_| Ok(()));
+        assert!(rendered.contains("invalid YAML"), "{rendered}");
+        let rejected = parsed(|format| {
+            let format = format.to_string();
+            Err(Finding::error(codes::format::WRONG_CLASS, format))
+        });
+        assert_eq!(rejected, "plain+v0");
+    }
 }

@@ -14,6 +14,7 @@ use bundle_core::plan::bundle::Compatibility;
 use bundle_core::plan::conditions::State;
 use bundle_core::plan::created_namespace::namespace_id;
 
+use crate::budget::WorkerThread;
 use crate::reconcile::bundle::compatibility::compatibility;
 use crate::reconcile::content::items::{self, HeldItems, Item, Owner};
 use crate::reconcile::content::reader;
@@ -59,7 +60,8 @@ impl DeploymentReconcile<'_> {
                 ctx.store.select(&id, &rendered_for, key.bytes(), &keys)
             }
         };
-        let found = self.ctx.shared.budget.blocking(find).await;
+        let budget = &self.ctx.shared.budget;
+        let found = budget.blocking(WorkerThread::Objects, find).await;
         let Some(selected) = found.flatten() else {
             return Ok(None);
         };
@@ -83,15 +85,12 @@ impl DeploymentReconcile<'_> {
             Err(error) if error.code == codes::install::CONTENT_TOO_LARGE => return Ok(None),
             Err(error) => return Err(error),
         };
-        let loaded = self
-            .ctx
-            .shared
-            .budget
-            .blocking(move || selected.read())
-            .await;
-        let (content, kinds) = match loaded {
-            Some(Ok(loaded)) => loaded,
-            Some(Err(error)) => {
+        let work = move || (selected.read(), share);
+        let loaded = budget.blocking(WorkerThread::Objects, work).await;
+        // The share comes first, so that it is dropped after the objects.
+        let (share, (content, kinds)) = match loaded {
+            Some((Ok(loaded), share)) => (share, loaded),
+            Some((Err(error), _)) => {
                 tracing::warn!(
                     deployment = self.name,
                     %error,
