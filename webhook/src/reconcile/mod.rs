@@ -9,6 +9,7 @@ mod context;
 mod deployment;
 mod drift;
 mod error;
+mod finalizers;
 pub(crate) mod install;
 mod removal;
 mod rights;
@@ -19,16 +20,14 @@ use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use bundle_cluster::ByName;
 use futures::{Stream, StreamExt as _};
-use kube::api::{Api, DynamicObject, Patch, PatchParams};
+use kube::ResourceExt as _;
+use kube::api::{Api, DynamicObject};
 use kube::core::discovery::ApiResource;
 use kube::runtime::controller::{self, Action, Controller};
 use kube::runtime::reflector::ObjectRef;
 use kube::runtime::watcher;
-use kube::{Client, ResourceExt as _};
 use rand::Rng as _;
-use serde_json::json;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
@@ -247,34 +246,6 @@ fn objects_of_class(
         .filter(|object| object.data["spec"]["provisionerClassName"].as_str() == Some(&name))
         .map(|object| ObjectRef::from_obj_with(object.as_ref(), resource.clone()))
         .collect()
-}
-
-/// Replaces the finalizers of `object`, if its resourceVersion and uid have not changed. An object
-/// that no longer exists is no error.
-async fn set_finalizers(
-    own: &Client,
-    resource: &ApiResource,
-    object: &DynamicObject,
-    finalizers: Vec<String>,
-) -> Result<(), kube::Error> {
-    let api: Api<DynamicObject> = Api::all_with(own.clone(), resource);
-    let patch = json!({ "metadata": {
-        "finalizers": finalizers,
-        "resourceVersion": object.metadata.resource_version,
-        "uid": object.metadata.uid,
-    } });
-    match ByName(&api)
-        .patch_metadata(
-            &object.name_any(),
-            &PatchParams::default(),
-            &Patch::Merge(&patch),
-        )
-        .await
-    {
-        Ok(_) => Ok(()),
-        Err(error) if self::api::object::is_not_found(&error) => Ok(()),
-        Err(error) => Err(error),
-    }
 }
 
 /// Returns `duration` with a random deviation of up to 10 %, so that requests do not come at the

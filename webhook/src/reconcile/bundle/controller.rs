@@ -8,13 +8,13 @@ use std::time::Instant;
 use bundle_api::names;
 use bundle_core::plan::bundle::{BundleStep, ObservedBundle};
 use bundle_core::review::{Kind, SealedContent};
-use kube::ResourceExt as _;
 use kube::api::DynamicObject;
 use kube::runtime::controller::Action;
 
 use crate::reconcile::ApiFailure;
 use crate::reconcile::bundle::steps::BundleReconcile;
 use crate::reconcile::context::{ClassLookup, Context};
+use crate::reconcile::finalizers::FinalizerChange;
 use crate::reconcile::status::seal;
 use crate::reconcile::status::sealed::SealedKind;
 
@@ -84,7 +84,9 @@ async fn reconcile_deleted(object: &DynamicObject, ctx: &Context) -> Result<Acti
         match step {
             BundleStep::RemoveCachedContent => remove_cached_content(object, ctx).await?,
             BundleStep::RemoveFinalizer => {
-                remove_finalizer(ctx, object, names::FINALIZER_CACHED_BUNDLE).await?;
+                FinalizerChange::Remove(names::FINALIZER_CACHED_BUNDLE)
+                    .apply(&ctx.own, &ctx.bundles, object)
+                    .await?;
             }
             _ => {}
         }
@@ -107,26 +109,4 @@ async fn remove_cached_content(object: &DynamicObject, ctx: &Context) -> Result<
         ctx.store.remove(&digest);
     }
     Ok(())
-}
-
-async fn remove_finalizer(
-    ctx: &Context,
-    object: &DynamicObject,
-    finalizer: &str,
-) -> Result<(), kube::Error> {
-    if !object.finalizers().iter().any(|name| name == finalizer) {
-        return Ok(());
-    }
-    crate::reconcile::set_finalizers(
-        &ctx.own,
-        &ctx.bundles,
-        object,
-        object
-            .finalizers()
-            .iter()
-            .filter(|name| *name != finalizer)
-            .cloned()
-            .collect(),
-    )
-    .await
 }

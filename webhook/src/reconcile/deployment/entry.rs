@@ -20,6 +20,7 @@ use crate::reconcile::ApiFailure;
 use crate::reconcile::context::{ClassLookup, Context};
 use crate::reconcile::deployment::state::DeploymentReconcile;
 use crate::reconcile::error::{ReconcileError, RetryPolicy};
+use crate::reconcile::finalizers::FinalizerChange;
 use crate::reconcile::removal::teardown;
 use crate::reconcile::status::condition_set::{self, ConditionSet};
 use crate::reconcile::status::seal;
@@ -114,9 +115,9 @@ async fn reconcile_object(
         Err(error) => return not_admitted(object, ctx, old, conditions, &error).await,
     };
     if !has_finalizer(object) {
-        let mut finalizers = object.finalizers().to_vec();
-        finalizers.push(names::FINALIZER_INSTALLED.to_owned());
-        crate::reconcile::set_finalizers(&ctx.own, &ctx.deployments, object, finalizers).await?;
+        FinalizerChange::Add(names::FINALIZER_INSTALLED)
+            .apply(&ctx.own, &ctx.deployments, object)
+            .await?;
     }
     let name = object.name_any();
     let mut reconcile = DeploymentReconcile {

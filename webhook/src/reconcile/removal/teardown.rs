@@ -29,6 +29,7 @@ use crate::reconcile::deployment::entry;
 use crate::reconcile::deployment::failures::Work;
 use crate::reconcile::deployment::inventory::decision;
 use crate::reconcile::error::{ReconcileError, RetryPolicy};
+use crate::reconcile::finalizers::FinalizerChange;
 use crate::reconcile::removal::deletion;
 use crate::reconcile::removal::remove::removal_weight;
 use crate::reconcile::removal::steps::Removal;
@@ -290,13 +291,9 @@ impl<'a> Teardown<'a> {
     async fn remove_finalizer(&self) -> Result<(), kube::Error> {
         let (object, ctx) = (self.object, self.ctx);
         ctx.failures.reset(Work::Remove, object);
-        let finalizers = object
-            .finalizers()
-            .iter()
-            .filter(|name| *name != names::FINALIZER_INSTALLED)
-            .cloned()
-            .collect();
-        crate::reconcile::set_finalizers(&ctx.own, &ctx.deployments, object, finalizers).await
+        FinalizerChange::Remove(names::FINALIZER_INSTALLED)
+            .apply(&ctx.own, &ctx.deployments, object)
+            .await
     }
 
     /// Deletes the inventory. If that fails, the periodic sweep deletes it.
