@@ -9,6 +9,10 @@ use crate::{
 
 /// Greatest depth of nested lists.
 const DEPTH: usize = 16;
+/// Greatest length of an API version, in bytes: a group, `/` and a version.
+const LONGEST_API_VERSION: usize = 253 + 1 + 63;
+/// Greatest length of a kind, in bytes.
+const LONGEST_KIND: usize = 63;
 
 /// Returns the documents with objects: the items of a `List` or a `ConfigMapList`, each at the line
 /// of its list, or the document itself.
@@ -33,7 +37,7 @@ fn unroll(
     };
     let line = document.line;
     let of = kind.strip_suffix("List").unwrap_or_default().to_owned();
-    let api = document.value.get("apiVersion").cloned();
+    let api = document.value.get_mut("apiVersion").map(Value::take);
     let refuse = |message: String| {
         Finding::error(codes::format::LIST, message)
             .in_file(file)
@@ -61,12 +65,27 @@ fn unroll(
             && !of.is_empty()
             && !item.contains_key("kind")
         {
+            // Each item gets a copy of both, which must not multiply the size of the file.
+            if of.len() > LONGEST_KIND || api.as_ref().is_some_and(|api| !is_short(api)) {
+                findings.push(refuse(
+                    "kind or apiVersion of the list is not valid for its items".to_owned(),
+                ));
+                return;
+            }
             item.insert("kind".to_owned(), of.clone().into());
             if let Some(api) = &api {
                 item.entry("apiVersion").or_insert_with(|| api.clone());
             }
         }
         unroll(Document { value, line }, depth + 1, file, findings, found);
+    }
+}
+
+fn is_short(api: &Value) -> bool {
+    match api {
+        Value::String(text) => text.len() <= LONGEST_API_VERSION,
+        Value::Array(_) | Value::Object(_) => false,
+        Value::Null | Value::Bool(_) | Value::Number(_) => true,
     }
 }
 
@@ -123,6 +142,32 @@ mod tests {
                 "example.com/v1 Menu e:20",
             ]
         );
+    }
+
+    #[test]
+    fn items_of_a_list_never_multiply_the_size_of_the_file() {
+        let items = vec!["{}"; 1_000].join(",");
+        let long = "x".repeat(64 << 10);
+        for (kind, api) in [
+            ("XList".to_owned(), format!("\"{long}\"")),
+            ("XList".to_owned(), format!("[\"{long}\"]")),
+            ("XList".to_owned(), format!("{{\"a\":\"{long}\"}}")),
+            (format!("{long}List"), "\"v1\"".to_owned()),
+        ] {
+            let text = format!("{{\"kind\":\"{kind}\",\"apiVersion\":{api},\"items\":[{items}]}}");
+            let mut findings = Findings::default();
+            let size: usize = yaml::documents(text.as_bytes(), "a.json")
+                .unwrap()
+                .into_iter()
+                .flat_map(|document| unrolled(document, "a.json", &mut findings))
+                .map(|document| document.value.to_string().len())
+                .sum();
+            assert!(size <= text.len(), "{size} bytes from {}", text.len());
+            assert_eq!(
+                findings.to_string(),
+                "a.json:1: kind or apiVersion of the list is not valid for its items"
+            );
+        }
     }
 
     #[test]
