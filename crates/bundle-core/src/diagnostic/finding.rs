@@ -5,6 +5,14 @@ use std::fmt;
 use serde::Serialize;
 
 use super::{Code, Outcome};
+use crate::text::bounded;
+
+/// Number of findings of one severity that [`Findings::push`] keeps.
+const KEPT: usize = 100;
+/// Greatest length of each text of a kept finding, in bytes.
+const TEXT: usize = 4 << 10;
+/// Message of the finding that replaces those that are not kept.
+const MORE: &str = "there are more findings, which are not listed";
 
 /// Severity of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -127,6 +135,21 @@ impl Finding {
         self.hint = Some(hint.into());
         self
     }
+
+    fn cut(&mut self) {
+        let Place {
+            file,
+            field,
+            subject,
+            ..
+        } = &mut self.place;
+        let optional = [file, field, subject, &mut self.hint];
+        for text in optional.into_iter().flatten().chain([&mut self.message]) {
+            if text.len() > TEXT {
+                *text = bounded(text, TEXT);
+            }
+        }
+    }
 }
 
 impl fmt::Display for Finding {
@@ -168,23 +191,48 @@ impl Findings {
             .filter(|finding| finding.severity == Severity::Warning)
     }
 
-    /// Adds one.
-    pub fn push(&mut self, finding: Finding) {
+    /// Adds one, with its texts cut to 4 KiB each. Of each severity, the first 100 are kept; one
+    /// more says that there are others, with the code of the most permanent outcome among them.
+    pub fn push(&mut self, mut finding: Finding) {
+        if self.0.len() >= KEPT {
+            let severity = finding.severity;
+            let mut same = self.0.iter_mut().filter(|one| one.severity == severity);
+            if let Some(more) = same.nth(KEPT) {
+                if permanence(finding.code.outcome) < permanence(more.code.outcome) {
+                    more.code = finding.code;
+                }
+                return;
+            }
+            let kept = self.0.iter().filter(|one| one.severity == severity);
+            if kept.count() == KEPT {
+                let more = Finding {
+                    severity,
+                    ..Finding::error(finding.code, MORE).hint("correct the listed ones first")
+                };
+                self.0.push(more);
+                return;
+            }
+        }
+        finding.cut();
         self.0.push(finding);
     }
 
     /// Returns the most permanent outcome of all errors, in the order `Usage`, `Failed`, `Refused`,
     /// `CannotTell`; `None` without errors. A retry helps only if every error is `CannotTell`.
     pub fn outcome(&self) -> Option<Outcome> {
-        let weight = |outcome: &Outcome| match outcome {
-            Outcome::Usage => 0,
-            Outcome::Failed => 1,
-            Outcome::Refused => 2,
-            Outcome::CannotTell => 3,
-        };
         self.errors()
             .map(|finding| finding.code.outcome)
-            .min_by_key(weight)
+            .min_by_key(|outcome| permanence(*outcome))
+    }
+}
+
+/// Returns a smaller number for a more permanent outcome.
+fn permanence(outcome: Outcome) -> u8 {
+    match outcome {
+        Outcome::Usage => 0,
+        Outcome::Failed => 1,
+        Outcome::Refused => 2,
+        Outcome::CannotTell => 3,
     }
 }
 
@@ -208,8 +256,64 @@ impl From<Finding> for Findings {
     }
 }
 
+/// Adds each as [`Findings::push`] does.
+impl Extend<Finding> for Findings {
+    fn extend<I: IntoIterator<Item = Finding>>(&mut self, findings: I) {
+        for finding in findings {
+            self.push(finding);
+        }
+    }
+}
+
 impl FromIterator<Finding> for Findings {
     fn from_iter<I: IntoIterator<Item = Finding>>(iter: I) -> Self {
         Self(iter.into_iter().collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::diagnostic::codes;
+
+    fn size(findings: &Findings) -> usize {
+        findings.0.iter().map(|one| format!("{one:?}").len()).sum()
+    }
+
+    #[test]
+    fn push_keeps_a_bounded_number_of_findings_with_bounded_texts() {
+        let mut findings = Findings::default();
+        let long = "x".repeat(64 << 10);
+        for severity in [Severity::Warning, Severity::Error] {
+            for _ in 0..1_000 {
+                let finding = Finding::error(codes::format::BAD_NAME, &long)
+                    .in_file(&long)
+                    .at_field(&long)
+                    .about(&long)
+                    .hint(&long);
+                findings.push(Finding {
+                    severity,
+                    ..finding
+                });
+            }
+        }
+        assert!(size(&findings) < 5 << 20, "{}", size(&findings));
+        assert_eq!(findings.errors().count(), KEPT + 1);
+        assert_eq!(findings.warnings().count(), KEPT + 1);
+        assert_eq!(findings.0[KEPT].message, MORE);
+    }
+
+    #[test]
+    fn push_keeps_errors_after_many_warnings_and_the_most_permanent_outcome() {
+        let mut findings = Findings::default();
+        findings.extend((0..500).map(|_| Finding::warning(codes::format::EMPTY_FILE, "a")));
+        assert!(!findings.has_errors());
+        let unknown = codes::install::CONTENT_LOST;
+        assert_eq!(unknown.outcome, Outcome::CannotTell);
+        findings.extend((0..500).map(|_| Finding::error(unknown, "b")));
+        assert_eq!(findings.outcome(), Some(Outcome::CannotTell));
+        findings.push(Finding::error(codes::format::BAD_NAME, "c"));
+        assert_eq!(findings.outcome(), Some(Outcome::Refused));
+        assert_eq!(findings.0.len(), 2 * (KEPT + 1));
     }
 }

@@ -1,5 +1,7 @@
 //! plain+v0: manifests in `manifests/`, without subfolders, with the rules and messages of RukPak.
 
+use std::collections::BTreeSet;
+
 use super::{
     Files,
     renderer::{ContentFormat, RenderDependencies, RenderInput},
@@ -80,15 +82,14 @@ pub(super) fn flat(files: &Files, findings: &mut Findings) -> Option<Vec<Manifes
         return None;
     }
     let mut objects = Vec::new();
-    let mut folders = Vec::new();
+    let mut folders = BTreeSet::new();
     let mut allowance = yaml::Allowance::default();
     for (path, name, text) in manifests {
         if name.is_empty() {
             continue;
         }
         if let Some((folder, _)) = name.split_once('/') {
-            if !folders.contains(&folder) {
-                folders.push(folder);
+            if folders.insert(folder) {
                 findings.push(subfolder(folder, name));
             }
             continue;
@@ -105,7 +106,7 @@ pub(super) fn flat(files: &Files, findings: &mut Findings) -> Option<Vec<Manifes
                     }
                 }
             }
-            Err(errors) => findings.0.extend(errors.0.into_iter().map(passed_over)),
+            Err(errors) => findings.extend(errors.0.into_iter().map(passed_over)),
         }
     }
     Some(objects)

@@ -9,8 +9,13 @@ use super::{Manifest, ObjectId, normalize};
 use crate::{
     diagnostic::{Code, Finding, Findings, codes},
     names::{self, KubeName, NameKind},
+    text::bounded,
     yaml::Document,
 };
+
+/// Greatest length of an object's name in its findings, in bytes. It is cut once, and not for each
+/// finding.
+const SUBJECT: usize = 1 << 10;
 
 /// Reads one document as an object. All errors are added to `findings`. Returns `None` if the
 /// identity of the object is incomplete.
@@ -78,7 +83,7 @@ impl Check<'_> {
         };
         let api_version = self.text(map, "apiVersion", "apiVersion");
         let kind = self.text(map, "kind", "kind");
-        self.subject = kind.map(str::to_owned);
+        self.subject = kind.map(|kind| bounded(kind, SUBJECT));
         let metadata = match map.get("metadata") {
             Some(Value::Object(metadata)) => Some(metadata),
             None | Some(Value::Null) => {
@@ -92,6 +97,7 @@ impl Check<'_> {
         };
         let name = metadata.and_then(|metadata| self.name(metadata));
         if let (Some(kind), Some(name)) = (kind, name) {
+            let (kind, name) = (bounded(kind, SUBJECT), bounded(name, SUBJECT));
             self.subject = Some(format!("{kind}/{name}"));
         }
         let namespace = metadata.and_then(|metadata| self.namespace(metadata));

@@ -250,10 +250,10 @@ impl ContentFormat for HelmV3 {
         match read(input.files) {
             // The range of bundle.yaml counts where there is one.
             Ok((chart, _)) if package.is_none_or(|own| own.kubernetes.is_none()) => {
-                findings.0.extend(chart.unreadable_range());
+                findings.extend(chart.unreadable_range());
             }
             Ok(_) => {}
-            Err(errors) => findings.0.extend(errors.0),
+            Err(errors) => findings.extend(errors.0),
         }
         let Some(text) = input.output else {
             findings.push(not_rendered());

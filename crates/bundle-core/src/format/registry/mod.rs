@@ -202,7 +202,7 @@ fn package_name(files: &Files, findings: &mut Findings) -> Option<String> {
     let annotations = match annotations(text) {
         Ok(annotations) => annotations,
         Err(found) => {
-            findings.0.extend(found.0);
+            findings.extend(found.0);
             return None;
         }
     };
