@@ -1,6 +1,8 @@
 //! Formats of a bundle: from its files to its objects.
 
 pub mod helm;
+#[cfg(test)]
+mod hostile;
 mod plain;
 pub mod registry;
 mod rendered;
@@ -100,7 +102,7 @@ pub fn render(input: &RenderInput<'_>) -> Result<Content, Findings> {
     let package = match files.get(package::FILE).map(|text| package::parse(text)) {
         Some(Ok(package)) => Some(package),
         Some(Err(errors)) => {
-            findings.0.extend(errors.0);
+            findings.extend(errors.0);
             None
         }
         None => None,
@@ -112,7 +114,7 @@ pub fn render(input: &RenderInput<'_>) -> Result<Content, Findings> {
     let lock = match files.get(images::LOCK_FILE).map(|text| Lock::parse(text)) {
         Some(Ok(lock)) => Some(lock),
         Some(Err(errors)) => {
-            findings.0.extend(errors.0);
+            findings.extend(errors.0);
             None
         }
         None => None,
@@ -126,7 +128,7 @@ pub fn render(input: &RenderInput<'_>) -> Result<Content, Findings> {
         for finding in &mut disagrees.0 {
             finding.severity = Severity::Warning;
         }
-        findings.0.extend(disagrees.0);
+        findings.extend(disagrees.0);
         images::deploy(&mut objects, lock);
     }
     Ok(Content {

@@ -12,7 +12,7 @@ use super::{
     refused,
 };
 use crate::{
-    diagnostic::{Finding, Findings},
+    diagnostic::Findings,
     object::{self, Manifest},
     yaml::Document,
 };
@@ -25,6 +25,13 @@ const TARGET_NAMESPACES: &str = "olm.targetNamespaces";
 const DEFAULT: &str = "default";
 /// The longest generated name.
 const MAX_NAME: usize = 63;
+/// The longest name of a namespace.
+const MAX_NAMESPACE: usize = 63;
+/// Greatest total size of the ClusterServiceVersion's annotations on all deployments, in bytes. The
+/// API server accepts 256 KiB on one object.
+const MAX_COPIED_ANNOTATIONS: usize = 4 << 20;
+/// Memory of an annotation in addition to its texts, in bytes.
+const ANNOTATION: usize = 100;
 
 /// Kinds that a bundle may contain in addition to the ClusterServiceVersion; `true` for namespaced kinds.
 const OTHERS: [(&str, bool); 19] = [
@@ -65,9 +72,13 @@ pub(super) fn convert(
     findings: &mut Findings,
 ) -> Vec<Manifest> {
     let csv = &operator.csv;
+    // Such a name has its finding already. Each generated name would contain it.
+    if !object::is_dns_subdomain(&csv.name) {
+        return Vec::new();
+    }
     let refusals = refusals(csv);
-    if !refusals.is_empty() {
-        findings.0.extend(refusals);
+    if refusals.has_errors() {
+        findings.extend(refusals.0);
         return Vec::new();
     }
     let namespace = target.map_or_else(|| suggested_namespace(operator), str::to_owned);
@@ -76,6 +87,10 @@ pub(super) fn convert(
         made.push(
             json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}),
         );
+        // It gets its finding once, and not for each object in it.
+        if namespace.len() > MAX_NAMESPACE {
+            return written(csv, made, findings);
+        }
     }
     made.extend(accounts(csv).into_iter().map(|name| {
         json!({
@@ -107,8 +122,8 @@ fn suggested_namespace(operator: &Operator) -> String {
 }
 
 /// Returns the reasons for which this operator cannot be installed.
-fn refusals(csv: &Csv) -> Vec<Finding> {
-    let mut refusals = Vec::new();
+fn refusals(csv: &Csv) -> Findings {
+    let mut refusals = Findings::default();
     let mut refuse = |field: &str, why: String, hint: &str| {
         refusals.push(
             refused(why)
@@ -155,7 +170,23 @@ fn refusals(csv: &Csv) -> Vec<Finding> {
             "the only supported strategy is `deployment`",
         );
     }
-    for (index, deployment) in spec.install.spec.deployments.iter().enumerate() {
+    let deployments = &spec.install.spec.deployments;
+    let annotations = csv.annotations.iter();
+    let copied = annotations
+        .map(|(key, value)| key.len() + value.len() + ANNOTATION)
+        .sum::<usize>()
+        .saturating_mul(deployments.len());
+    if copied > MAX_COPIED_ANNOTATIONS {
+        refuse(
+            "metadata.annotations",
+            format!(
+                "the annotations of the ClusterServiceVersion have {copied} bytes on all {} deployments together, more than the limit of {MAX_COPIED_ANNOTATIONS} (4 MiB)",
+                deployments.len()
+            ),
+            "shorten the annotations: each deployment gets a copy of them",
+        );
+    }
+    for (index, deployment) in deployments.iter().enumerate() {
         if !deployment.spec.is_object() {
             refuse(
                 &format!("spec.install.spec.deployments[{index}].spec"),

@@ -1,0 +1,131 @@
+//! Contents that are small as text, and that must not become large while they are rendered.
+
+use serde_json::{Value, json};
+
+use super::*;
+
+const KIB: usize = 1 << 10;
+
+fn content(list: &[(&str, String)]) -> (Files, usize) {
+    let files: Files = list
+        .iter()
+        .map(|(path, text)| ((*path).to_owned(), text.clone().into_bytes()))
+        .collect();
+    let size = files.values().map(Vec::len).sum();
+    (files, size)
+}
+
+fn size_of_objects(objects: &[Manifest]) -> usize {
+    let size = |object: &Manifest| object.value.to_string().len() + object.id.to_string().len();
+    objects.iter().map(size).sum()
+}
+
+fn size_of_findings(findings: &Findings) -> usize {
+    findings.0.iter().map(|one| format!("{one:?}").len()).sum()
+}
+
+/// Returns the size of the rendered objects, or that of the findings.
+fn rendered(files: &Files) -> Result<usize, (usize, String)> {
+    match read(files) {
+        Ok(content) => Ok(size_of_objects(&content.objects)),
+        Err(findings) => Err((size_of_findings(&findings), findings.to_string())),
+    }
+}
+
+#[test]
+fn findings_never_multiply_the_name_of_their_object() {
+    let labels: Value = (0..300).map(|n| (format!("k{n}"), json!(1))).collect();
+    for (kind, name) in [
+        ("ConfigMap".to_owned(), "x".repeat(64 * KIB)),
+        ("K".repeat(64 * KIB), "a".to_owned()),
+    ] {
+        let metadata = json!({"name": name, "labels": labels});
+        let object = json!({"apiVersion": "v1", "kind": kind, "metadata": metadata});
+        let (files, size) = content(&[("manifests/a.json", object.to_string())]);
+        let (found, _) = rendered(&files).unwrap_err();
+        assert!(found < 6 * size, "{found} bytes from {size}");
+    }
+}
+
+#[test]
+fn findings_of_many_files_are_bounded_together() {
+    let files: Vec<(String, String)> = (0..300)
+        .map(|n| (format!("manifests/f{n}.yaml"), "a: [".to_owned()))
+        .collect();
+    let files: Vec<_> = files
+        .iter()
+        .map(|(path, text)| (path.as_str(), text.clone()))
+        .collect();
+    let findings = read(&content(&files).0).unwrap_err();
+    assert_eq!(findings.errors().count(), 101);
+}
+
+fn operator(metadata: Value, deployments: &[Value], permissions: &[Value]) -> (Files, usize) {
+    let annotations = "annotations:\n  operators.operatorframework.io.bundle.mediatype.v1: registry+v1\n  operators.operatorframework.io.bundle.package.v1: op\n";
+    let csv = json!({
+        "apiVersion": "operators.coreos.com/v1alpha1",
+        "kind": "ClusterServiceVersion",
+        "metadata": metadata,
+        "spec": {
+            "version": "1.0.0",
+            "installModes": [{"type": "AllNamespaces", "supported": true}],
+            "install": {"strategy": "deployment", "spec": {
+                "deployments": deployments,
+                "clusterPermissions": permissions,
+            }},
+        },
+    });
+    content(&[
+        ("metadata/annotations.yaml", annotations.to_owned()),
+        ("manifests/csv.json", csv.to_string()),
+    ])
+}
+
+fn deployments(count: usize, spec: &Value) -> Vec<Value> {
+    (0..count)
+        .map(|n| json!({"name": format!("d{n}"), "spec": spec}))
+        .collect()
+}
+
+#[test]
+fn annotations_of_an_operator_are_not_copied_to_any_number_of_deployments() {
+    let long = json!({"a": "x".repeat(256 * KIB)});
+    let many: Value = (0..5_000).map(|n| (format!("k{n}"), json!(""))).collect();
+    for annotations in [long, many] {
+        let metadata = json!({"name": "op.v1.0.0", "annotations": annotations});
+        let (files, _) = operator(metadata.clone(), &deployments(100, &json!({})), &[]);
+        let (found, why) = rendered(&files).unwrap_err();
+        assert!(found < 4 * KIB, "{found}");
+        assert!(why.contains("annotations"), "{why}");
+        let (files, _) = operator(metadata, &deployments(2, &json!({})), &[]);
+        assert!(rendered(&files).is_ok());
+    }
+}
+
+#[test]
+fn name_and_namespace_of_an_operator_are_not_copied_to_any_number_of_objects() {
+    let long = "x".repeat(64 * KIB);
+    let permissions: Vec<Value> = (0..300)
+        .map(|n| json!({"serviceAccountName": format!("a{n}"), "rules": []}))
+        .collect();
+    let suggested = json!({"operatorframework.io/suggested-namespace": long});
+    for metadata in [
+        json!({"name": long}),
+        json!({"name": "op.v1.0.0", "annotations": suggested}),
+    ] {
+        for spec in [json!({}), Value::Null] {
+            let (files, size) = operator(metadata.clone(), &deployments(300, &spec), &permissions);
+            let mut findings = Findings::default();
+            let target = RenderTarget::default();
+            let input = RenderInput {
+                files: &files,
+                target: &target,
+                output: None,
+            };
+            let objects = renderer(Format::RegistryV1).render(&input, None, &mut findings);
+            assert!(findings.has_errors());
+            let found = size_of_objects(&objects) + size_of_findings(&findings);
+            assert!(found < 8 * size, "{found} bytes from {size}");
+        }
+    }
+}
