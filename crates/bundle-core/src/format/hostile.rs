@@ -129,3 +129,64 @@ fn name_and_namespace_of_an_operator_are_not_copied_to_any_number_of_objects() {
         }
     }
 }
+
+const LOCK: &str = "apiVersion: bundle.core.rukpak.io/v1alpha1\nkind: ImageLock\nimages:";
+
+fn pod(args: usize, image: impl Fn(usize) -> String) -> String {
+    let args: Vec<String> = (0..args)
+        .map(|n| format!("--sidecar-image={}", image(n)))
+        .collect();
+    let container = json!({"name": "a", "image": "a.example.com/a:v1", "args": args});
+    json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}, "spec": {"containers": [container]}})
+        .to_string()
+}
+
+#[test]
+fn images_below_long_paths_are_rejected_where_a_lock_needs_them() {
+    let images: Vec<Value> = (0..1_000)
+        .map(|n| json!({"image": format!("a.example.com/b:v{n}")}))
+        .collect();
+    let spec = (0..50).fold(json!(images), |inner, _| json!({"k".repeat(500): inner}));
+    let object = json!({"apiVersion": "example.com/v1", "kind": "Shop", "metadata": {"name": "a"}, "spec": spec});
+    let manifest = ("manifests/a.json", object.to_string());
+    let (files, _) = content(&[
+        manifest.clone(),
+        ("images.lock.yaml", format!("{LOCK} []\n")),
+    ]);
+    let (_, why) = rendered(&files).unwrap_err();
+    assert!(why.contains("images"), "{why}");
+    // Without a lock, the reconciler does not search.
+    let (files, _) = content(&[manifest]);
+    let target = RenderTarget::default();
+    let input = RenderInput {
+        files: &files,
+        target: &target,
+        output: None,
+    };
+    let content = render_objects(&input).unwrap();
+    assert_eq!((content.objects.len(), content.images.len()), (1, 0));
+}
+
+#[test]
+fn search_for_images_stops_at_a_number_of_arguments() {
+    let text = pod(200_000, |n| format!("a/b:v{n}"));
+    let (files, _) = content(&[("manifests/a.json", text)]);
+    let (_, why) = rendered(&files).unwrap_err();
+    assert!(why.contains("images"), "{why}");
+}
+
+#[test]
+fn listed_places_of_a_lock_are_found_without_reading_the_list_for_each_argument() {
+    let digest = "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
+    let places: String = (0..60_000)
+        .map(|n| format!("  - object: Pod/a\n    field: 'f{n}'\n"))
+        .collect();
+    let lock = format!(
+        "{LOCK}\n- image: a/b:v1\n  resolved: docker.io/a/b:v1@{digest}\n  digest: {digest}\n  mediaType: m\n  foundIn:\n{places}"
+    );
+    let (files, _) = content(&[
+        ("manifests/a.json", pod(6_000, |_| "a/b:v1".to_owned())),
+        ("images.lock.yaml", lock),
+    ]);
+    assert_eq!(rendered(&files).map(|size| size > 0), Ok(true));
+}

@@ -97,6 +97,16 @@ pub fn read(files: &Files) -> Result<Content, Findings> {
 /// Renders the content of a bundle to objects, and returns all errors. A content that needs an
 /// external command ([`command`]) is rendered from its output.
 pub fn render(input: &RenderInput<'_>) -> Result<Content, Findings> {
+    render_with(input, true)
+}
+
+/// Like [`render`], but searches for images only if a lock needs them. Without a lock,
+/// [`Content::images`] is empty.
+pub fn render_objects(input: &RenderInput<'_>) -> Result<Content, Findings> {
+    render_with(input, false)
+}
+
+fn render_with(input: &RenderInput<'_>, all_images: bool) -> Result<Content, Findings> {
     let files = input.files;
     let mut findings = Findings::default();
     let package = match files.get(package::FILE).map(|text| package::parse(text)) {
@@ -122,14 +132,18 @@ pub fn render(input: &RenderInput<'_>) -> Result<Content, Findings> {
     if findings.has_errors() {
         return Err(findings);
     }
-    let images = images::find(&objects, package.as_ref());
+    let images = if all_images || lock.is_some() {
+        images::find(&objects, package.as_ref())?
+    } else {
+        Vec::new()
+    };
     if let Some(lock) = &lock {
         let mut disagrees = lock.disagrees(&images);
         for finding in &mut disagrees.0 {
             finding.severity = Severity::Warning;
         }
         findings.extend(disagrees.0);
-        images::deploy(&mut objects, lock);
+        images::deploy(&mut objects, lock)?;
     }
     Ok(Content {
         package,

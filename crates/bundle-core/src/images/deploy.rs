@@ -2,19 +2,23 @@
 
 use serde_json::Value;
 
-use super::{Evidence, ImageReference, Lock, find::of_object};
-use crate::object::Manifest;
+use super::{
+    Evidence, ImageReference, Lock,
+    find::{Allowance, of_object},
+};
+use crate::{diagnostic::Finding, object::Manifest};
 
 /// Pins each image in the lock to its digest: `web:1.4.0` becomes `web:1.4.0@sha256:…`. A text that
 /// is only probably an image is changed if the lock contains that location. Deploying twice has the
-/// same result.
-pub fn deploy(objects: &mut [Manifest], lock: &Lock) {
+/// same result. Returns the error of [`find`](super::find) if there are too many images.
+pub fn deploy(objects: &mut [Manifest], lock: &Lock) -> Result<(), Finding> {
     if lock.images.is_empty() {
-        return;
+        return Ok(());
     }
+    let mut allowance = Allowance::default();
     for object in objects {
         let name = object.id.to_string();
-        for hit in of_object(object) {
+        for hit in of_object(object, &mut allowance)? {
             let Some(locked) = lock.get(&hit.image) else {
                 continue;
             };
@@ -34,4 +38,5 @@ pub fn deploy(objects: &mut [Manifest], lock: &Lock) {
             }
         }
     }
+    Ok(())
 }

@@ -1,12 +1,13 @@
 //! Search for images in objects: pod specs, known fields of custom resources, and texts that are
 //! probably images.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value};
 
 use super::{Evidence, FieldPath, FoundImage, Place, Step, known, looks};
 use crate::{
+    diagnostic::{Finding, codes},
     object::Manifest,
     package::{self, Package},
 };
@@ -16,9 +17,17 @@ const CONTAINERS: [&str; 3] = ["containers", "initContainers", "ephemeralContain
 /// API groups of Kubernetes itself that have no dot in their names.
 const BUILT_IN: [&str; 5] = ["", "apps", "batch", "autoscaling", "policy"];
 
+/// Memory of the images in one content, in bytes: about 7,000 places.
+const MAX_MEMORY: usize = 8 << 20;
+/// Memory of one place in addition to its texts, in bytes.
+const PLACE: usize = 256;
+/// Memory of one step of a path in addition to its text, in bytes.
+const STEP: usize = 64;
+
 /// Every image of the objects, and of the list in `bundle.yaml`, in the order in which they are
-/// found; the same text is one image.
-pub fn find(objects: &[Manifest], package: Option<&Package>) -> Vec<FoundImage> {
+/// found; the same text is one image. Returns an error if they need more than 8 MiB of memory.
+pub fn find(objects: &[Manifest], package: Option<&Package>) -> Result<Vec<FoundImage>, Finding> {
+    let mut allowance = Allowance::default();
     let mut images = Vec::<FoundImage>::new();
     let mut known = BTreeMap::<String, usize>::new();
     let mut add = |image: String, place: Place| {
@@ -32,7 +41,7 @@ pub fn find(objects: &[Manifest], package: Option<&Package>) -> Vec<FoundImage> 
         images[index].places.push(place);
     };
     for object in objects {
-        for hit in of_object(object) {
+        for hit in of_object(object, &mut allowance)? {
             let place = Place {
                 object: Some(object.id.to_string()),
                 field: hit.field,
@@ -57,7 +66,33 @@ pub fn find(objects: &[Manifest], package: Option<&Package>) -> Vec<FoundImage> 
         };
         add(image.image.clone(), place);
     }
-    images
+    Ok(images)
+}
+
+/// Memory that the images of one content may still use.
+pub(super) struct Allowance {
+    /// In bytes.
+    left: usize,
+}
+
+impl Default for Allowance {
+    fn default() -> Self {
+        Self { left: MAX_MEMORY }
+    }
+}
+
+fn too_many(object: &Manifest) -> Finding {
+    Finding::error(
+        codes::format::TOO_COMPLEX,
+        format!(
+            "the images up to this object need more than {} MiB of memory with their paths",
+            MAX_MEMORY >> 20
+        ),
+    )
+    .in_file(&object.file)
+    .at_line(object.line)
+    .about(object.id.to_string())
+    .hint("split the objects into several bundles")
 }
 
 /// Image in a field of an object.
@@ -67,19 +102,23 @@ pub(super) struct Hit {
     pub(super) evidence: Evidence,
 }
 
-/// The images of one object, in the order of its fields; no field twice.
-pub(super) fn of_object(object: &Manifest) -> Vec<Hit> {
+/// The images of one object, in the order of its fields; no field twice. Returns an error if they
+/// exceed the allowance.
+pub(super) fn of_object(object: &Manifest, allowance: &mut Allowance) -> Result<Vec<Hit>, Finding> {
     let (group, kind) = (object.id.group.as_str(), object.id.kind.as_str());
     if known::PATTERNS.contains(&group)
         || (group.is_empty() && matches!(kind, "ConfigMap" | "Secret"))
     {
-        return Vec::new();
+        return Ok(Vec::new());
     }
     let built_in = BUILT_IN.contains(&group) || group.ends_with(".k8s.io");
     let mut walk = Walk {
         built_in,
         path: Vec::new(),
+        seen: BTreeSet::new(),
         hits: Vec::new(),
+        place: PLACE + object.file.len() + object.id.to_string().len(),
+        left: Some(allowance.left),
     };
     for field in known::fields(group, kind) {
         let steps: Vec<&'static str> = field.split('.').collect();
@@ -93,10 +132,11 @@ pub(super) fn of_object(object: &Manifest) -> Vec<Hit> {
             }
         }
     }
-    walk.hits
+    allowance.left = walk.left.ok_or_else(|| too_many(object))?;
+    Ok(walk.hits)
 }
 
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum At<'v> {
     Key(&'v str),
     Item(usize),
@@ -105,7 +145,13 @@ enum At<'v> {
 struct Walk<'v> {
     built_in: bool,
     path: Vec<At<'v>>,
+    /// Paths of the hits, with the text before the image.
+    seen: BTreeSet<(Vec<At<'v>>, Option<&'v str>)>,
     hits: Vec<Hit>,
+    /// Memory of a place without image and path, in bytes.
+    place: usize,
+    /// Memory for further hits, in bytes; none if it was not enough.
+    left: Option<usize>,
 }
 
 impl<'v> Walk<'v> {
@@ -254,24 +300,30 @@ impl<'v> Walk<'v> {
         }
     }
 
-    fn add(&mut self, image: &str, evidence: Evidence, before: Option<&str>) {
+    fn add(&mut self, image: &str, evidence: Evidence, before: Option<&'v str>) {
+        let Some(left) = self.left else {
+            return;
+        };
+        let steps = self.path.iter().map(|at| match at {
+            At::Key(key) => STEP + key.len(),
+            At::Item(_) => STEP,
+        });
+        let texts = image.len() + before.map_or(0, str::len);
+        self.left = left.checked_sub(self.place + texts + steps.sum::<usize>());
+        // A known field comes first, and may be found by its shape as well.
+        if self.left.is_none() || !self.seen.insert((self.path.clone(), before)) {
+            return;
+        }
         let steps = self.path.iter().map(|at| match at {
             At::Key(key) => Step::Key((*key).to_owned()),
             At::Item(index) => Step::Item(*index),
         });
-        let field = FieldPath(
-            steps
-                .chain(before.map(|text| Step::After(text.to_owned())))
-                .collect(),
-        );
-        // A known field comes first, and may be found by its shape as well.
-        if self.hits.iter().all(|hit| hit.field != field) {
-            self.hits.push(Hit {
-                image: image.to_owned(),
-                field,
-                evidence,
-            });
-        }
+        let before = before.map(|text| Step::After(text.to_owned()));
+        self.hits.push(Hit {
+            image: image.to_owned(),
+            field: FieldPath(steps.chain(before).collect()),
+            evidence,
+        });
     }
 }
 

@@ -49,8 +49,8 @@ pub struct Locked {
     /// Bytes of the image without its configuration, where it is for one platform.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub size: Option<u64>,
-    /// The places that were found, for readers; where an image is only probable, also the places
-    /// that get the digest.
+    /// The places that were found, sorted, for readers; where an image is only probable, also the
+    /// places that get the digest.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub found_in: Vec<Spot>,
 }
@@ -61,10 +61,12 @@ impl Locked {
         ImageReference::parse(&self.resolved)
     }
 
+    /// Returns `true` if the lock lists this place. The list is sorted ([`Lock::new`]).
     pub(super) fn is_found_in(&self, object: Option<&str>, field: &str) -> bool {
+        let wanted = (object, field);
         self.found_in
-            .iter()
-            .any(|spot| spot.object.as_deref() == object && spot.field == field)
+            .binary_search_by(|spot| (spot.object.as_deref(), spot.field.as_str()).cmp(&wanted))
+            .is_ok()
     }
 }
 

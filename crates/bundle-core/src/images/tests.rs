@@ -19,6 +19,17 @@ fn objects(text: &str) -> Vec<object::Manifest> {
     objects
 }
 
+fn find(
+    objects: &[object::Manifest],
+    package: Option<&crate::package::Package>,
+) -> Vec<FoundImage> {
+    super::find(objects, package).unwrap()
+}
+
+fn deploy(objects: &mut [object::Manifest], lock: &Lock) {
+    super::deploy(objects, lock).unwrap();
+}
+
 /// `image field evidence`, one a line.
 fn found(text: &str) -> Vec<String> {
     let mut lines = Vec::new();

@@ -268,7 +268,7 @@ fn parse(
     if let Err(finding) = check(format::format_of(&all)) {
         return Ok(Err(finding.into()));
     }
-    Ok(format::render(&RenderInput {
+    Ok(format::render_objects(&RenderInput {
         files: &all,
         target,
         output: None,
