@@ -31,14 +31,28 @@ pub(super) struct File<'a> {
 }
 
 impl File<'_> {
+    /// Returns the findings with their lines. The text is read once for all of them.
+    pub(super) fn into_findings(self) -> Findings {
+        let mut findings = self.findings.into_inner();
+        let tops = findings.0.iter().filter_map(top).collect();
+        let lines = yaml::lines_of(self.text, &tops);
+        let lines: Vec<_> = findings
+            .0
+            .iter()
+            .map(|finding| top(finding).and_then(|top| lines.get(top).copied()))
+            .collect();
+        for (finding, line) in findings.0.iter_mut().zip(lines) {
+            finding.place.line = line;
+        }
+        findings
+    }
+
     /// Adds a finding about the field at `path`.
     pub(super) fn report(&self, path: &str, finding: Finding) {
-        let top = path.split(['.', '[']).next().unwrap_or(path);
         let mut finding = finding.in_file(self.name);
         if !path.is_empty() {
             finding = finding.at_field(path);
         }
-        finding.place.line = yaml::line_of(self.text, top);
         self.findings.borrow_mut().push(finding);
     }
 
@@ -67,6 +81,11 @@ impl File<'_> {
     ) {
         self.report(path, Finding::error(code, message).hint(hint));
     }
+}
+
+/// Returns the top-level key of the finding's field.
+fn top(finding: &Finding) -> Option<&str> {
+    finding.place.field.as_deref()?.split(['.', '[']).next()
 }
 
 impl<'a> Fields<'a> {

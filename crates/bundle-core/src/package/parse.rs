@@ -51,7 +51,7 @@ pub fn parse(text: &[u8]) -> Result<Package, Findings> {
             );
         }
     }
-    let findings = file.findings.into_inner();
+    let findings = file.into_findings();
     match package {
         Some(package) if !findings.has_errors() => Ok(package),
         _ => Err(findings),

@@ -405,3 +405,12 @@ fn table_contains_every_parsed_field() {
     assert_eq!(written, known);
     assert!(serde_json::to_string(&schema()).unwrap().len() < 32 << 10);
 }
+
+#[test]
+fn lines_of_many_findings_are_found_in_one_pass() {
+    let fields: String = (0..5_000).map(|n| format!("k{n}: 1\n")).collect();
+    let text = format!("{}{fields}", "#\n".repeat(200_000));
+    let findings = parse(text.as_bytes()).unwrap_err();
+    let last = findings.0.iter().rev().find(|one| one.place.line.is_some());
+    assert!(last.unwrap().place.line > Some(200_000));
+}

@@ -10,6 +10,8 @@ mod weigh;
 #[cfg(test)]
 mod tests;
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use serde_json::Value;
 
 use crate::diagnostic::{Finding, Findings, codes};
@@ -80,15 +82,23 @@ pub fn write(document: &impl serde::Serialize) -> String {
         .unwrap_or_default()
 }
 
-/// Returns the line of a top-level key in a document, from 1, for findings.
-pub fn line_of(text: &[u8], key: &str) -> Option<usize> {
-    let text = std::str::from_utf8(text).ok()?;
-    let position = text.lines().position(|line| {
+/// Returns the lines of top-level keys in a document, from 1, for findings. The text is read once
+/// for all keys.
+pub fn lines_of<'k>(text: &[u8], keys: &BTreeSet<&'k str>) -> BTreeMap<&'k str, usize> {
+    let mut found = BTreeMap::new();
+    let Ok(text) = std::str::from_utf8(text) else {
+        return found;
+    };
+    for (index, line) in text.lines().enumerate() {
         let line = line.strip_prefix(['"', '\'']).unwrap_or(line);
-        line.strip_prefix(key).is_some_and(|rest| {
-            let rest = rest.strip_prefix(['"', '\'']).unwrap_or(rest);
-            rest.trim_start().starts_with(':')
-        })
-    })?;
-    Some(position + 1)
+        let Some((key, _)) = line.split_once(':') else {
+            continue;
+        };
+        let key = key.trim_end();
+        let key = key.strip_suffix(['"', '\'']).unwrap_or(key);
+        if let Some(key) = keys.get(key) {
+            found.entry(*key).or_insert(index + 1);
+        }
+    }
+    found
 }
