@@ -17,6 +17,10 @@ pub(super) const MAX_DEPTH: usize = 128;
 /// Limit for the expansion of all aliases in one document, in parser events.
 pub(super) const MAX_UNFOLDED: usize = 100_000;
 
+/// Text that the parser stores for all anchors of one document, in bytes. Nested anchors store their
+/// common text several times.
+pub(super) const MAX_ANCHOR_BYTES: usize = 1 << 20;
+
 /// Limit for the expansion of aliases in several files together, so that many small files cannot
 /// exceed the limit of one large file.
 #[derive(Debug)]
@@ -73,6 +77,7 @@ pub(super) fn options() -> Options {
             flow_nesting_limit: MAX_DEPTH,
             max_documents: 1,
             max_recorded_anchor_events: MAX_UNFOLDED,
+            max_recorded_anchor_bytes: MAX_ANCHOR_BYTES,
             max_total_scalar_bytes: MAX_FILE_BYTES * 2,
             // The ratio of aliases to anchors says nothing: what they unfold to is limited instead.
             enforce_alias_anchor_ratio: false,

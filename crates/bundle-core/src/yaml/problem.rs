@@ -43,6 +43,12 @@ fn explain(error: &Error) -> (Code, String, &'static str) {
             }
             BudgetBreach::ScalarBytes { .. } => "more text than the file size allows".to_owned(),
             BudgetBreach::RecordedAnchorEvents { .. } => unfolded(),
+            BudgetBreach::RecordedAnchorBytes { .. } => {
+                format!(
+                    "anchors with more than {} MiB of text",
+                    limits::MAX_ANCHOR_BYTES >> 20
+                )
+            }
             other => format!("{other:?}"),
         }),
         Error::AliasReplayCounterOverflow { .. }

@@ -283,3 +283,18 @@ mod properties {
         }
     }
 }
+
+#[test]
+fn nested_anchors_store_a_bounded_amount_of_text() {
+    let nested = |depth: usize, bytes: usize| {
+        let scalar = format!("\"\\t{}\"", "x".repeat(bytes));
+        (0..depth).fold(scalar, |inner, n| format!("&a{n} [{inner}]"))
+    };
+    let finding = refused(&nested(100, 64 << 10));
+    assert_eq!(finding.code, codes::format::TOO_COMPLEX);
+    assert_eq!(
+        finding.message,
+        "the document has anchors with more than 1 MiB of text"
+    );
+    assert!(documents(nested(3, 64 << 10).as_bytes(), "f.yaml").is_ok());
+}

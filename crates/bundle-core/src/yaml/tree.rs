@@ -32,9 +32,9 @@ pub(super) fn read(
 }
 
 /// Stack that one level of nesting may use, in bytes. An unoptimised build uses about 40 KiB.
-const RED_ZONE: usize = 256 * 1024;
+pub(super) const RED_ZONE: usize = 256 * 1024;
 /// Growth of the stack, in bytes.
-const STACK: usize = 4 * 1024 * 1024;
+pub(super) const STACK: usize = 4 * 1024 * 1024;
 
 /// Whole floats up to here are whole numbers in JSON too, as kubectl writes them: `1.0` and `1e3`
 /// become `1` and `1000`.

@@ -1,8 +1,10 @@
 //! Memory estimate for the parsed documents of a file, without storing them.
 
-use serde::Deserialize as _;
+use std::{cell::Cell, fmt};
 
-use super::{limits, problem, split};
+use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+
+use super::{Allowance, limits, problem, split, tree};
 use crate::{diagnostic::Finding, footprint::Footprint};
 
 /// Memory estimate of a file.
@@ -10,40 +12,209 @@ use crate::{diagnostic::Finding, footprint::Footprint};
 pub struct Weight {
     /// The parsed documents.
     pub tree: Footprint,
-    /// Number of documents.
-    pub documents: u64,
+    /// Number of objects: documents, and the items of documents that are lists of objects.
+    pub objects: u64,
 }
 
 /// Estimates the memory of a file's documents, within the limits of
-/// [`documents`](super::documents). Returns the error that parsing would return.
-pub fn weigh(text: &[u8], file: &str) -> Result<Weight, Finding> {
+/// [`documents`](super::documents). Returns the error that parsing would return. Files that are
+/// parsed together are weighed with a common allowance.
+pub fn weigh(text: &[u8], file: &str, allowance: &mut Allowance) -> Result<Weight, Finding> {
     let text = limits::text(text, file)?;
     let mut weight = Weight::default();
     for part in split::parts(text) {
         if part.content_line().is_none() {
             continue;
         }
+        let left = Cell::new(allowance.nodes);
+        let counter = Counter {
+            left: &left,
+            role: Role::Object,
+        };
         #[expect(clippy::disallowed_methods, reason = "this is the one door")]
         let counted = serde_saphyr::with_deserializer_from_str_with_options(
             part.text,
             limits::options(),
-            |deserializer| Footprint::deserialize(deserializer),
+            |deserializer| counter.deserialize(deserializer),
         );
+        allowance.nodes = left.get();
         let counted = counted.map_err(|error| problem::finding(&error, part.line, file))?;
-        weight.tree = weight.tree.plus(counted);
-        weight.documents += 1;
+        weight.tree = weight.tree.plus(counted.tree);
+        weight.objects = weight.objects.saturating_add(counted.objects);
     }
     Ok(weight)
+}
+
+/// Role of a value in its document.
+#[derive(Clone, Copy)]
+enum Role {
+    /// An object, or a list of objects.
+    Object,
+    /// The items of an object that may be a list of objects.
+    Items,
+    /// A key, or a value within an object.
+    Value,
+}
+
+/// Text that decides whether an object is a list of objects.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Word {
+    Kind,
+    Items,
+    ListKind,
+    Other,
+}
+
+/// Estimate of one value.
+struct Counted {
+    tree: Footprint,
+    /// Number of objects; zero for a value within an object.
+    objects: u64,
+    word: Word,
+}
+
+impl Counted {
+    fn new(tree: Footprint, objects: u64) -> Self {
+        Self {
+            tree,
+            objects,
+            word: Word::Other,
+        }
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Counter<'a> {
+    /// Remaining number of values.
+    left: &'a Cell<usize>,
+    role: Role,
+}
+
+impl Counter<'_> {
+    fn with(self, role: Role) -> Self {
+        Self { role, ..self }
+    }
+
+    /// Returns the estimate of a value that is neither list nor map.
+    fn scalar(self) -> Counted {
+        Counted::new(Footprint(0), u64::from(matches!(self.role, Role::Object)))
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for Counter<'_> {
+    type Value = Counted;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Counted, D::Error> {
+        let left = self.left.get().checked_sub(1);
+        self.left
+            .set(left.ok_or_else(|| D::Error::custom(problem::TOO_MANY))?);
+        stacker::maybe_grow(tree::RED_ZONE, tree::STACK, || {
+            deserializer.deserialize_any(self)
+        })
+    }
+}
+
+impl<'de> Visitor<'de> for Counter<'_> {
+    type Value = Counted;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a value that JSON can hold")
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<Counted, E> {
+        Ok(self.scalar())
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<Counted, E> {
+        Ok(self.scalar())
+    }
+
+    fn visit_u64<E>(self, _: u64) -> Result<Counted, E> {
+        Ok(self.scalar())
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<Counted, E> {
+        Ok(self.scalar())
+    }
+
+    fn visit_unit<E>(self) -> Result<Counted, E> {
+        Ok(self.scalar())
+    }
+
+    fn visit_none<E>(self) -> Result<Counted, E> {
+        Ok(self.scalar())
+    }
+
+    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Counted, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<Counted, E> {
+        let word = match text {
+            "kind" => Word::Kind,
+            "items" => Word::Items,
+            text if text.ends_with("List") => Word::ListKind,
+            _ => Word::Other,
+        };
+        Ok(Counted {
+            tree: Footprint::of_text(text.len()),
+            word,
+            ..self.scalar()
+        })
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Counted, A::Error> {
+        let item = match self.role {
+            Role::Items => self.with(Role::Object),
+            Role::Object | Role::Value => self.with(Role::Value),
+        };
+        let (mut count, mut all) = (0, self.scalar());
+        while let Some(item) = items.next_element_seed(item)? {
+            all.tree = all.tree.plus(item.tree);
+            all.objects = all.objects.saturating_add(item.objects);
+            count += 1;
+        }
+        all.tree = all.tree.plus(Footprint::of_list(count));
+        Ok(all)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Counted, A::Error> {
+        let is_object = matches!(self.role, Role::Object);
+        let (mut count, mut tree) = (0, Footprint(0));
+        let (mut is_list, mut items) = (false, 0);
+        while let Some(key) = entries.next_key_seed(self.with(Role::Value))? {
+            let role = match key.word {
+                Word::Items if is_object => Role::Items,
+                _ => Role::Value,
+            };
+            let value = entries.next_value_seed(self.with(role))?;
+            tree = tree.plus(key.tree).plus(value.tree);
+            items += value.objects;
+            is_list |= key.word == Word::Kind && value.word == Word::ListKind;
+            count += 1;
+        }
+        let objects = match (is_object, is_list) {
+            (true, true) => items.max(1),
+            (true, false) => 1,
+            (false, _) => 0,
+        };
+        Ok(Counted::new(tree.plus(Footprint::of_map(count)), objects))
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::diagnostic::codes;
+
+    fn weigh(text: &[u8], file: &str) -> Result<Weight, Finding> {
+        super::weigh(text, file, &mut Allowance::default())
+    }
 
     #[test]
     fn estimate_includes_expanded_anchors() {
         let plain = weigh(b"a: [1, 2]\n---\n# nothing\n---\nb: text\n", "f.yaml").unwrap();
-        assert_eq!(plain.documents, 2);
+        assert_eq!(plain.objects, 2);
         let short = weigh(b"a: &a [x, x, x, x]\n", "f.yaml").unwrap();
         let unfolded = weigh(b"a: &a [x, x, x, x]\nb: *a\nc: *a\nd: *a\n", "f.yaml").unwrap();
         assert!(unfolded.tree.0 > short.tree.0 + 3 * 4 * 32, "{unfolded:?}");
@@ -53,5 +224,42 @@ mod tests {
     fn reports_parse_errors_with_line() {
         let finding = weigh(b"a: 1\n---\nkind: [\n", "f.yaml").unwrap_err();
         assert!(finding.to_string().starts_with("f.yaml:3: "), "{finding}");
+    }
+
+    #[test]
+    fn items_of_lists_count_as_objects() {
+        for (text, objects) in [
+            (
+                "{kind: List, apiVersion: v1, items: [{kind: A}, {kind: B}, {}]}",
+                3,
+            ),
+            ("{items: [{}, {}], kind: ConfigMapList}", 2),
+            (
+                "{kind: List, items: [{kind: List, items: [{}, {}, {}]}, {kind: B}]}",
+                4,
+            ),
+            ("{kind: List, items: []}", 1),
+            ("{kind: List, items: {a: b}}", 1),
+            ("{kind: Menu, items: [{}, {}]}", 1),
+            ("{kind: A, spec: {kind: List, items: [{}, {}]}}", 1),
+            ("text", 1),
+            ("[1, 2]", 1),
+        ] {
+            let weight = weigh(text.as_bytes(), "f.yaml").unwrap();
+            assert_eq!(weight.objects, objects, "{text}");
+        }
+    }
+
+    #[test]
+    fn aliases_of_all_documents_and_files_draw_from_one_allowance() {
+        let text = format!(
+            "a: &a [{}]\nb: [{}]\n---\n",
+            "x,".repeat(50),
+            "*a,".repeat(80)
+        );
+        let mut allowance = Allowance { nodes: 10_000 };
+        super::weigh(text.as_bytes(), "f.yaml", &mut allowance).unwrap();
+        let finding = super::weigh(text.repeat(2).as_bytes(), "g.yaml", &mut allowance);
+        assert_eq!(finding.unwrap_err().code, codes::format::TOO_COMPLEX);
     }
 }

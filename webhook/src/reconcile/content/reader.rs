@@ -229,14 +229,16 @@ fn weigh(
         bytes: 0,
         weight: 0,
     };
+    let mut allowance = yaml::Allowance::default();
     for (path, location) in files {
         summary.bytes += location.length;
         if !format::is_read(path) {
             continue;
         }
         let bytes = read(location).map_err(WeighError::Io)?;
-        let weight = yaml::weigh(&bytes, path).map_err(WeighError::Unreadable)?;
-        let objects = weight.documents.saturating_mul(PER_OBJECT);
+        let weight = yaml::weigh(&bytes, path, &mut allowance);
+        let weight = weight.map_err(WeighError::Unreadable)?;
+        let objects = weight.objects.saturating_mul(PER_OBJECT);
         summary.weight = summary
             .weight
             .saturating_add(location.length)
