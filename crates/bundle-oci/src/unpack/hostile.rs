@@ -641,3 +641,16 @@ fn rejects_a_folder_with_content_unless_it_is_replaced() {
         assert!(TargetFolder::prepare(Path::new(precious), true).is_err());
     }
 }
+
+#[test]
+fn whiteouts_count_towards_the_length_of_all_paths() {
+    let removals: Vec<Vec<u8>> = (0..8_000)
+        .map(|n| file(&format!("{}/.wh.{n:05}", "x".repeat(80)), b""))
+        .collect();
+    let error = into_memory(&[layer(&removals)]).unwrap_err();
+    assert!(
+        error.to_string().contains("the length of all paths"),
+        "{error}"
+    );
+    assert_eq!(into_memory(&[layer(&removals[..1_000])]), Ok(Vec::new()));
+}

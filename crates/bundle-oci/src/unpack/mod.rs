@@ -192,6 +192,18 @@ impl<S: FileSink> Unpacker<S> {
         (self.files, self.sink)
     }
 
+    /// Charges a path that stays in memory to the total length of all paths.
+    fn charge_name(&mut self, path: &str) -> Result<(), UnpackError> {
+        self.names = self
+            .names
+            .checked_sub(path.len())
+            .ok_or_else(|| UnpackError::TooLarge {
+                what: "the length of all paths".to_owned(),
+                limit: format_size(limits::NAMES as u64),
+            })?;
+        Ok(())
+    }
+
     fn walk<R: Read>(&mut self, entries: &mut TarEntries<'_, R>) -> Result<(), UnpackError> {
         let mut files = BTreeMap::new();
         let mut removed = Vec::new();
@@ -210,7 +222,10 @@ impl<S: FileSink> Unpacker<S> {
                         return Err(entry::refused(&path, "is both a file and a folder"));
                     }
                 }
-                AcceptedKind::Removal { below } => removed.push((path, below)),
+                AcceptedKind::Removal { below } => {
+                    self.charge_name(&path)?;
+                    removed.push((path, below));
+                }
                 AcceptedKind::File { size } => {
                     if size > self.limits.file {
                         return Err(UnpackError::TooLarge {
@@ -221,12 +236,7 @@ impl<S: FileSink> Unpacker<S> {
                     if files.contains_key(&path) {
                         return Err(entry::refused(&path, "appears twice"));
                     }
-                    self.names = self.names.checked_sub(path.len()).ok_or_else(|| {
-                        UnpackError::TooLarge {
-                            what: "the length of all paths".to_owned(),
-                            limit: format_size(limits::NAMES as u64),
-                        }
-                    })?;
+                    self.charge_name(&path)?;
                     stream::content(&path, size, item, &mut self.sink)?;
                     let stored = self.sink.end_file();
                     let stored = stored.map_err(|error| stream::unwritable(&path, &error))?;
