@@ -54,6 +54,11 @@ pub struct Stamp {
     /// earlier versions have none, and cover no owner.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owners: Option<Digest>,
+    /// Start of the review of the write that admitted the spec by the annotation
+    /// `core.rukpak.io/admit`, in milliseconds since 1970. A write that only renews the stamp keeps
+    /// it. Stamps of other writes, and of earlier versions, have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub admitted_at: Option<i64>,
 }
 
 /// Reason for which a stamp or seal is invalid.
@@ -204,6 +209,7 @@ mod tests {
             approves: None,
             generated_for: None,
             owners: None,
+            admitted_at: None,
         }
     }
 
@@ -220,6 +226,7 @@ mod tests {
                 hash: "abcdef".into(),
             }),
             owners: Some(Digest::of(b"owners")),
+            admitted_at: Some(1_800_000_000_000),
             ..stamp()
         };
         for stamp in [stamp(), updated] {

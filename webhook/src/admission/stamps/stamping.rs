@@ -215,7 +215,20 @@ impl StampInput<'_> {
             approves,
             generated_for,
             owners: self.owners(),
+            admitted_at: self.admitted_at(stamping),
         }))
+    }
+
+    /// Returns the time of the write that admitted the spec: this write, or an earlier one if this
+    /// write does not change the spec.
+    fn admitted_at(&self, stamping: &Stamping) -> Option<i64> {
+        match stamping {
+            Stamping::Requester | Stamping::Approve(_) if self.subject.admits => {
+                Some(self.began.as_millisecond())
+            }
+            Stamping::Keep => self.vouched.and_then(|vouched| vouched.admitted_at),
+            _ => None,
+        }
     }
 
     /// Returns the digest of the owner references that the stamp covers: those of the new object if
@@ -273,8 +286,14 @@ impl WantedStamp {
                     return false;
                 };
                 let age = wanted.time.saturating_sub(stamp.time);
+                let admitted_at = if wanted.admitted_at == Some(wanted.time) {
+                    Some(stamp.time)
+                } else {
+                    wanted.admitted_at
+                };
                 let of_then = Stamp {
                     time: stamp.time,
+                    admitted_at,
                     ..wanted.as_ref().clone()
                 };
                 (-CLOCK_SKEW_MS..=MAX_STAMP_AGE_MS).contains(&age) && stamp == of_then

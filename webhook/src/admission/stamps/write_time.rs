@@ -73,6 +73,7 @@ mod tests {
             approves: None,
             generated_for: None,
             owners: None,
+            admitted_at: None,
         }
     }
 

@@ -265,3 +265,48 @@ async fn unsealed_stamp_is_renewed_by_writes_of_metadata() {
     let vouched = stamping::vouched(KEY, Kind::Bundle, "web", &labelled, &moment).unwrap();
     assert_eq!(vouched.parts.template.user, "ana");
 }
+
+#[tokio::test]
+async fn only_the_write_that_sets_the_annotation_admits_and_renewals_keep_its_time() {
+    let server = server(Fake::default());
+    let at = |seconds: i64| Timestamp::constant(1_800_000_000 + seconds, 0);
+    let admitted = |object: &Value, seconds: i64| {
+        let moment = SealMoment {
+            now: at(seconds).as_millisecond(),
+            intact_since: Some(0),
+        };
+        let vouched = stamping::vouched(KEY, Kind::Bundle, "web", object, &moment);
+        vouched.unwrap().admitted_at
+    };
+    let write = async |user: &str, old: &Value, new: &Value, seconds: i64| {
+        server.fake.world.lock().unwrap().now = at(seconds);
+        let (answer, stored) = server.write(user, Some(old), new).await;
+        assert_eq!(answer["allowed"], true, "{answer}");
+        stored
+    };
+    let (_, stored) = server.write("ana", None, &bundle()).await;
+    assert_eq!(admitted(&stored, 0), None);
+    // The annotation was set while admission was off. A later write renews the stamp.
+    let token = admit_token(KEY, "Bundle", "web", "u1", &stored["spec"]);
+    let mut annotated = stored.clone();
+    annotated["metadata"]["annotations"][ANNOTATION_ADMIT] = token.into();
+    let mut labelled = annotated.clone();
+    labelled["metadata"]["labels"] = json!({"a": "b"});
+    let renewed = write("ben", &annotated, &labelled, 20).await;
+    assert_ne!(stamp(&renewed), stamp(&stored));
+    assert_eq!(admitted(&renewed, 20), None);
+
+    let admitting = write("eve", &stored, &annotated, 40).await;
+    let time = Some(at(40).as_millisecond());
+    assert_eq!(admitted(&admitting, 40), time);
+    let mut labelled = admitting.clone();
+    labelled["metadata"]["labels"] = json!({"a": "b"});
+    let renewed = write("ben", &admitting, &labelled, 60).await;
+    assert_ne!(stamp(&renewed), stamp(&admitting));
+    assert_eq!(admitted(&renewed, 60), time);
+    // Another spec was not admitted by that write.
+    let mut changed = renewed.clone();
+    changed["spec"]["source"]["git"] = Value::Null;
+    let changed = write("eve", &renewed, &changed, 80).await;
+    assert_eq!(admitted(&changed, 80), None);
+}

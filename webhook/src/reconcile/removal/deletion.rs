@@ -58,12 +58,10 @@ pub(in crate::reconcile) async fn accept(
     Ok(())
 }
 
-/// Returns the time of the stamp of `object` if it covers the annotation that admits the current
-/// spec.
+/// Returns the time of the write that admitted the current spec, from stamp or seal.
 fn admitted(object: &DynamicObject, ctx: &Context) -> Option<i64> {
-    let set = object.annotations().get(names::ANNOTATION_ADMIT)?;
     let vouched = seal::vouched(ctx, object, Kind::BundleDeployment).ok()?;
-    (*set == token(object, ctx)).then(|| vouched.time())
+    vouched.admitted_at
 }
 
 fn token(object: &DynamicObject, ctx: &Context) -> String {

@@ -16,8 +16,9 @@ pub struct ObservedDeletion {
     /// Time since which the API server cannot delete an object without a review; `None` while it
     /// can.
     pub enforced_since: Option<i64>,
-    /// Time of the stamp of a sealed object with the annotation `core.rukpak.io/admit` for its
-    /// current spec.
+    /// Start of the review of the write that admitted the current spec by the annotation
+    /// `core.rukpak.io/admit`, from stamp or seal. The time of a stamp for another write is no
+    /// evidence: it can have been renewed by a write that nobody reviewed.
     pub admitted: Option<i64>,
 }
 

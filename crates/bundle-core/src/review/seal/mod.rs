@@ -89,15 +89,13 @@ pub struct Vouched {
     pub generated_for: Option<GeneratedFor>,
     /// The owner references that were reviewed; `None` if there were none.
     pub owners: Option<Digest>,
+    /// Start of the review of the write that admitted the spec by the annotation
+    /// `core.rukpak.io/admit`, in milliseconds since 1970; `None` without such a write.
+    pub admitted_at: Option<i64>,
     time: i64,
 }
 
 impl Vouched {
-    /// Returns the time of the original stamp, in milliseconds since 1970.
-    pub fn time(&self) -> i64 {
-        self.time
-    }
-
     /// Returns `true` if the owner references of `object` are those that were reviewed. Seals of
     /// earlier versions do not contain owners; for a generated Bundle they cover one owner, the
     /// BundleDeployment that it was generated for and is named after.
@@ -173,6 +171,8 @@ struct SealText {
     generated_for: Option<GeneratedFor>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     owners: Option<Digest>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    admitted_at: Option<i64>,
 }
 
 /// The seal for `object`, as text.
@@ -188,6 +188,7 @@ pub fn seal(key: &[u8], object: &StoredObject<'_>, vouched: &Vouched) -> String 
         approves: vouched.approves.clone(),
         generated_for: vouched.generated_for.clone(),
         owners: vouched.owners.clone(),
+        admitted_at: vouched.admitted_at,
     };
     sign(key, SEAL, &text)
 }
@@ -249,6 +250,7 @@ fn read_seal(key: &[u8], object: &StoredObject<'_>) -> Option<(Vouched, Age)> {
         approves: seal.approves,
         generated_for: seal.generated_for,
         owners: seal.owners,
+        admitted_at: seal.admitted_at,
         time: seal.time,
     };
     same.then_some((vouched, age))
@@ -276,6 +278,7 @@ fn read_fresh(
         approves: stamp.approves,
         generated_for: stamp.generated_for,
         owners: stamp.owners,
+        admitted_at: stamp.admitted_at,
         time: stamp.time,
     })
 }

@@ -44,6 +44,7 @@ fn stamp(spec: &Value, target: Option<i64>) -> Stamp {
         approves: None,
         generated_for: None,
         owners: None,
+        admitted_at: None,
     }
 }
 
@@ -411,6 +412,26 @@ fn update_whose_time_nobody_noted_is_sealed_only_while_its_stamp_is_new() {
         ..object(&spec, Some(&text), None)
     };
     assert_eq!(refusal(&created, &at(NOON + 1_000)), StampError::OutOfTime);
+}
+
+#[test]
+fn seal_admits_only_what_its_stamp_admitted() {
+    let spec = json!({"a": 1});
+    for admitted_at in [None, Some(NOON - 20_000)] {
+        let stamp = Stamp {
+            admitted_at,
+            ..stamp(&spec, None)
+        };
+        let text = stamp.text(KEY);
+        let fresh = object(&spec, Some(&text), None);
+        let vouched = state(&fresh).vouched().unwrap();
+        let sealed = seal(KEY, &fresh, &vouched);
+        let found = state(&object(&spec, None, Some(&sealed))).vouched();
+        assert_eq!(found.map(|sealed| sealed.admitted_at), Ok(admitted_at));
+        // Earlier versions wrote texts without this member.
+        assert_eq!(text.contains("admitted_at"), admitted_at.is_some());
+        assert_eq!(sealed.contains("admittedAt"), admitted_at.is_some());
+    }
 }
 
 #[test]
