@@ -6,6 +6,7 @@
 //! (`clippy.toml`).
 
 pub mod access;
+pub mod account;
 pub mod answers;
 mod by_name;
 mod clock;

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use super::objects::{apply_as, condition, get, try_kubectl, until_condition};
 
+mod accounts;
 mod class_change;
 mod created_namespace;
 mod delegation;

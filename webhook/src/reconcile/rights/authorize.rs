@@ -3,8 +3,9 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-use bundle_api::names::reason;
+use bundle_api::names::{self, reason};
 use bundle_cluster::access;
+use bundle_cluster::account::{self, DepartedAccount};
 use bundle_core::diagnostic::codes;
 use bundle_core::object::{Manifest, ObjectId};
 use bundle_core::plan::conditions::some_of;
@@ -20,7 +21,7 @@ use crate::reconcile::api::discovery::Kind;
 use crate::reconcile::api::object;
 use crate::reconcile::content::items::Item;
 use crate::reconcile::error::{ReconcileError, RetryPolicy};
-use crate::reconcile::removal::remove::Present;
+use crate::reconcile::removal::remove::{KeptObject, Present};
 
 const RBAC: &str = "rbac.authorization.k8s.io";
 /// Maximum number of rules in a message.
@@ -41,11 +42,7 @@ pub(in crate::reconcile) async fn authorize(
     requester: &Requester,
     (subset, items): (&[&Item], &[Item]),
 ) -> Result<(), ReconcileError> {
-    let reviewer = AccessReviewer {
-        own,
-        requester,
-        answers: Mutex::default(),
-    };
+    let reviewer = AccessReviewer::new(own, requester).await?;
     let missing = reviewer
         .missing(account, installer, (subset, items))
         .await
@@ -114,17 +111,14 @@ pub(in crate::reconcile) fn rules(missing: &[Question]) -> String {
     text.join("; ")
 }
 
-/// Returns true if `requester` has this permission.
+/// Returns true if `requester` has this permission. Fails with withdrawn permissions if it is a
+/// ServiceAccount that was deleted or recreated.
 pub(in crate::reconcile) async fn has_permission(
     own: &Client,
     requester: &Requester,
     question: &Question,
 ) -> Result<bool, ReconcileError> {
-    let reviewer = AccessReviewer {
-        own,
-        requester,
-        answers: Mutex::default(),
-    };
+    let reviewer = AccessReviewer::new(own, requester).await?;
     let answer = reviewer.is_allowed(question).await;
     answer.map_err(|error| unknown(requester, &error))
 }
@@ -145,18 +139,26 @@ pub(in crate::reconcile) async fn is_patch_denied(
     Ok(!has_permission(own, requester, &question).await?)
 }
 
-/// Returns those of `objects` that `requester` has no permission to delete. Their labels prove
-/// nothing, because every user who can patch an object can write them.
+/// Returns those of `objects` that `requester` has no permission to delete, with the reason. Their
+/// labels prove nothing, because every user who can patch an object can write them.
 pub(in crate::reconcile) async fn undeletable(
     own: &Client,
     requester: &Requester,
     objects: &[Present],
-) -> Result<Vec<ObjectId>, ReconcileError> {
-    let reviewer = AccessReviewer {
-        own,
-        requester,
-        answers: Mutex::default(),
+) -> Result<Vec<KeptObject>, ReconcileError> {
+    if objects.is_empty() {
+        return Ok(Vec::new());
+    }
+    let kept = |id: &ObjectId, why: String| KeptObject {
+        id: id.clone(),
+        why,
     };
+    if let Some(departed) = departed(own, requester).await? {
+        let why = departed.to_string();
+        let all = objects.iter();
+        return Ok(all.map(|present| kept(&present.id, why.clone())).collect());
+    }
+    let reviewer = AccessReviewer::unchecked(own, requester);
     let mut refused = Vec::new();
     for present in objects {
         let (id, kind) = (&present.id, &present.kind);
@@ -169,7 +171,8 @@ pub(in crate::reconcile) async fn undeletable(
                 || reviewer.is_allowed(&question(Some(&id.name))).await?)
         };
         if !may.await.map_err(|error| unknown(requester, &error))? {
-            refused.push(id.clone());
+            let why = format!("{} has no permission to delete it", requester.user);
+            refused.push(kept(id, why));
         }
     }
     Ok(refused)
@@ -186,6 +189,43 @@ fn unknown(requester: &Requester, error: &kube::Error) -> ReconcileError {
         ),
         RetryPolicy::Soon,
     )
+}
+
+/// Returns the reason if `requester` is a ServiceAccount that was deleted or recreated.
+async fn departed(
+    own: &Client,
+    requester: &Requester,
+) -> Result<Option<DepartedAccount>, ReconcileError> {
+    let departed = account::departed(own, requester).await;
+    departed.map_err(|error| unknown(requester, &error))
+}
+
+impl<'a> AccessReviewer<'a> {
+    /// Returns the reviewer for `requester`. Fails if it is a ServiceAccount that was deleted or
+    /// recreated: access reviews and dry runs go by its name.
+    async fn new(own: &'a Client, requester: &'a Requester) -> Result<Self, ReconcileError> {
+        match departed(own, requester).await? {
+            Some(departed) => Err(ReconcileError::new(
+                codes::install::RIGHTS_WITHDRAWN,
+                reason::INSTALL_FAILED,
+                format!(
+                    "{departed}; it requested the content (to make another user the requester, set annotation {} to the value of status.admission.admit)",
+                    names::ANNOTATION_ADMIT
+                ),
+                RetryPolicy::Slowly,
+            )),
+            None => Ok(Self::unchecked(own, requester)),
+        }
+    }
+
+    /// Returns the reviewer for a requester that exists.
+    fn unchecked(own: &'a Client, requester: &'a Requester) -> Self {
+        Self {
+            own,
+            requester,
+            answers: Mutex::default(),
+        }
+    }
 }
 
 impl AccessReviewer<'_> {

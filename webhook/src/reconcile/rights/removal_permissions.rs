@@ -4,6 +4,7 @@
 
 use std::collections::BTreeSet;
 
+use bundle_core::diagnostic::codes;
 use bundle_core::object::ObjectId;
 use bundle_core::plan::consent::{ActingAccount, Consent, ConsentRule, ObjectAction};
 use bundle_core::review::Requester;
@@ -36,7 +37,13 @@ pub(in crate::reconcile) async fn named_account(
 ) -> Result<ActingAccount, ReconcileError> {
     let question = impersonation(account);
     for requester in requesters {
-        if !authorize::has_permission(&ctx.own, requester, &question).await? {
+        let is_allowed = match authorize::has_permission(&ctx.own, requester, &question).await {
+            Err(error) if error.code == codes::install::RIGHTS_WITHDRAWN => {
+                return Ok(ActingAccount::Withdrawn(error.message));
+            }
+            result => result?,
+        };
+        if !is_allowed {
             let ServiceAccount { namespace, name } = account;
             return Ok(ActingAccount::Withdrawn(format!(
                 "{} has no permission to impersonate ServiceAccount {namespace}/{name}",
@@ -86,10 +93,7 @@ impl Deletions<'_> {
         let ctx = self.ctx;
         for requester in self.requesters {
             let refused = authorize::undeletable(&ctx.own, requester, &reviewed).await?;
-            kept.extend(refused.into_iter().map(|id| KeptObject {
-                why: format!("{} has no permission to delete it", requester.user),
-                id,
-            }));
+            kept.extend(refused);
         }
         let refused: BTreeSet<&ObjectId> = kept.iter().map(|kept| &kept.id).collect();
         tried.retain(|present| !refused.contains(&present.id));

@@ -31,7 +31,12 @@ pub(in crate::reconcile) async fn check(
     let mut refused = Vec::new();
     for name in names {
         let question = Question::resource("get", "", "configmaps", Some(namespace), Some(name));
-        if !authorize::has_permission(&ctx.own, requester, &question).await? {
+        let is_allowed = authorize::has_permission(&ctx.own, requester, &question).await;
+        let is_allowed = is_allowed.map_err(|error| ReconcileError {
+            reason: reason::UNPACK_FAILED,
+            ..error
+        })?;
+        if !is_allowed {
             refused.push(name);
         }
     }

@@ -4,6 +4,7 @@
 use bundle_api::approval::BundleApprovalStatus;
 use bundle_api::names::{self, condition, reason};
 use bundle_cluster::access;
+use bundle_cluster::account::{self, DepartedAccount};
 use bundle_core::diagnostic::codes;
 use bundle_core::plan::conditions::State;
 use bundle_core::review::class::Approval;
@@ -71,6 +72,10 @@ pub(in crate::reconcile) async fn approved(
                     by.user
                 ),
             )),
+            Ok(by) if let Some(departed) = departed(ctx, &by).await? => Err((
+                reason::SUPERSEDED,
+                format!("{departed}; it wrote this approval: approve again"),
+            )),
             Ok(by) if !may_approve(ctx, class, &by).await? => Err((
                 reason::NOT_ADMITTED,
                 format!(
@@ -121,6 +126,20 @@ pub(in crate::reconcile) async fn approved(
 fn has_requested(requesters: &PartRequesters, by: &Requester) -> bool {
     let mut all = requesters.everybody().into_iter();
     all.any(|requester| requester.user == by.user)
+}
+
+/// Returns the reason if `by` is a ServiceAccount that was deleted or recreated.
+async fn departed(
+    ctx: &Context,
+    by: &Requester,
+) -> Result<Option<DepartedAccount>, ReconcileError> {
+    account::departed(&ctx.own, by).await.map_err(|error| {
+        ReconcileError::api(
+            "read the ServiceAccount of the approver",
+            reason::INSTALL_FAILED,
+            &error,
+        )
+    })
 }
 
 /// Returns true if `by` has verb `approve` on the class. As in admission, a RoleBinding in the

@@ -1,0 +1,154 @@
+//! Existence of a requester that is a ServiceAccount. Names of ServiceAccounts are reused, their
+//! uids are not.
+
+use bundle_core::review::Requester;
+use bundle_core::service_account::ServiceAccount;
+use k8s_openapi::api::core::v1::ServiceAccount as StoredServiceAccount;
+use kube::core::ApiResource;
+use kube::core::metadata::PartialObjectMeta;
+use kube::{Client, api::DynamicObject};
+
+use crate::{ByName, namespaced};
+
+/// A requester that is a ServiceAccount which no longer exists with the recorded uid. It has no
+/// permissions any more, also if another ServiceAccount has its name.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum DepartedAccount {
+    /// No ServiceAccount has this name, or it is being deleted.
+    #[error("ServiceAccount {0} no longer exists")]
+    Deleted(String),
+    /// Another ServiceAccount has this name.
+    #[error(
+        "ServiceAccount {path} was recreated: its uid is {found}, and the recorded uid is {recorded}"
+    )]
+    Recreated {
+        /// Namespace and name.
+        path: String,
+        /// Uid of the stored ServiceAccount.
+        found: String,
+        /// Uid of the requester.
+        recorded: String,
+    },
+}
+
+/// Returns the reason if `requester` is a ServiceAccount that was deleted or recreated since the
+/// request; `None` for all other users. `client` needs verb `get` on `serviceaccounts`. The result
+/// is read from the API server each time.
+///
+/// Access reviews and impersonation go by user name and groups, and do not compare the uid. So this
+/// function precedes them.
+pub async fn departed(
+    client: &Client,
+    requester: &Requester,
+) -> Result<Option<DepartedAccount>, kube::Error> {
+    let Some((namespace, name)) = requester.service_account() else {
+        return Ok(None);
+    };
+    let Ok(account) = ServiceAccount::parse(namespace, name) else {
+        // No ServiceAccount has such a name.
+        return Ok(Some(DepartedAccount::Deleted(format!(
+            "{namespace}/{name}"
+        ))));
+    };
+    let resource = ApiResource::erase::<StoredServiceAccount>(&());
+    let api = namespaced::<DynamicObject>(client, &resource, Some(&account.namespace))?;
+    let found: Option<PartialObjectMeta<DynamicObject>> =
+        ByName(&api).get_metadata_opt(&account.name).await?;
+    let live = found.filter(|found| found.metadata.deletion_timestamp.is_none());
+    let path = account.path();
+    let Some(live) = live else {
+        return Ok(Some(DepartedAccount::Deleted(path)));
+    };
+    let found = live.metadata.uid.unwrap_or_default();
+    if requester.uid.is_empty() || requester.uid == found {
+        return Ok(None);
+    }
+    Ok(Some(DepartedAccount::Recreated {
+        path,
+        found,
+        recorded: requester.uid.clone(),
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use http::{Request, Response};
+    use kube::client::Body;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    const PATH: &str = "/api/v1/namespaces/team-a/serviceaccounts/deployer";
+
+    /// Returns the result for a requester on a server with this response, and the number of
+    /// requests.
+    async fn result(
+        user: &str,
+        uid: &str,
+        (status, body): (u16, Value),
+    ) -> (Result<Option<DepartedAccount>, kube::Error>, usize) {
+        let (service, mut server) = tower_test::mock::pair::<Request<Body>, Response<Body>>();
+        let answering = tokio::spawn(async move {
+            let mut requests = 0;
+            while let Some((request, reply)) = server.next_request().await {
+                assert_eq!(request.uri().path(), PATH);
+                requests += 1;
+                let response = Response::builder().status(status);
+                let body = Body::from(body.to_string().into_bytes());
+                reply.send_response(response.body(body).unwrap());
+            }
+            requests
+        });
+        let requester = Requester {
+            user: user.to_owned(),
+            uid: uid.to_owned(),
+            ..Requester::default()
+        };
+        let client = Client::new(service, "default");
+        let found = departed(&client, &requester).await;
+        drop(client);
+        (found, answering.await.unwrap())
+    }
+
+    fn stored(metadata: &Value) -> (u16, Value) {
+        let body = json!({"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata", "metadata": metadata});
+        (200, body)
+    }
+
+    fn failed(code: u16, reason: &str) -> (u16, Value) {
+        let body = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "reason": reason, "message": "failed"});
+        (code, body)
+    }
+
+    #[tokio::test]
+    async fn service_account_is_its_uid_and_other_users_are_not_read() {
+        let live = || stored(&json!({"name": "deployer", "uid": "1"}));
+        let leaving = json!({"name": "deployer", "uid": "1", "deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["a/b"]});
+        let robot = "system:serviceaccount:team-a:deployer";
+        for (user, uid, response, has_departed, expected) in [
+            (robot, "1", live(), false, 1),
+            (robot, "2", live(), true, 1),
+            // Without a recorded uid, only the name is compared.
+            (robot, "", live(), false, 1),
+            (robot, "", failed(404, "NotFound"), true, 1),
+            (robot, "1", failed(404, "NotFound"), true, 1),
+            (robot, "1", stored(&leaving), true, 1),
+            ("system:serviceaccount:team-a:../x", "1", live(), true, 0),
+            ("system:serviceaccount:team-a", "1", live(), false, 0),
+            ("ana", "1", live(), false, 0),
+        ] {
+            let (found, requests) = result(user, uid, response).await;
+            let found = found.unwrap();
+            assert_eq!(found.is_some(), has_departed, "{user} {uid}: {found:?}");
+            assert_eq!(requests, expected, "{user}");
+        }
+    }
+
+    #[tokio::test]
+    async fn service_account_that_cannot_be_read_is_an_error() {
+        let robot = "system:serviceaccount:team-a:deployer";
+        for response in [failed(403, "Forbidden"), failed(500, "InternalError")] {
+            assert!(result(robot, "1", response).await.0.is_err());
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! Requesters that are ServiceAccounts which were deleted, or recreated under the same name by the
+//! next owner of the namespace.
+
+use super::*;
+
+const USER: &str = "system:serviceaccount:reborn:deployer";
+
+/// Creates namespace and ServiceAccount, with the permissions to deploy and to be impersonated.
+async fn robot(cluster: &Cluster) {
+    let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "deployer", "namespace": "reborn"}});
+    let mut objects = vec![namespace("reborn"), account];
+    objects.extend(impersonator("reborn", "deployer"));
+    objects.push(binding(
+        "reborn-robot-admin",
+        Some("reborn"),
+        "admin",
+        "system:serviceaccounts:reborn",
+    ));
+    let group =
+        json!([{"apiGroup": RBAC, "kind": "Group", "name": "system:serviceaccounts:reborn"}]);
+    if let Some(binding) = objects.last_mut() {
+        binding["subjects"] = group;
+    }
+    put(cluster, &objects).await;
+}
+
+/// Waits until the deployment reports that its requester is no longer the one that was recorded,
+/// for the reason `why`.
+async fn until_departed(cluster: &Cluster, why: &str) {
+    wait::until_true(LONG, why, || async {
+        let found = get(cluster, "bundledeployment reborn").await;
+        let found = found.unwrap_or_default();
+        let authorized = condition(&found, "Authorized");
+        let message = authorized["message"].as_str().unwrap_or_default();
+        if authorized["reason"] == "RightsWithdrawn"
+            && message.contains("ServiceAccount reborn/deployer")
+            && message.contains(why)
+        {
+            return Ok(true);
+        }
+        anyhow::bail!("{}", found["status"]["conditions"])
+    })
+    .await
+    .unwrap();
+    assert_eq!(get(cluster, "configmap one -n reborn").await, None);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_restored_for_a_service_account_that_was_deleted_or_recreated() {
+    let cluster = shared().await.unwrap();
+    cluster.webhook().await.unwrap();
+    let cluster_wide = ["bundle-editor", "bundle-user"]
+        .map(|role| binding(&format!("reborn-{role}"), None, role, USER));
+    put(&cluster, &cluster_wide).await;
+    robot(&cluster).await;
+    let reference = publish(&cluster, "reborn", &[note("reborn", "one")]).await;
+    let kubeconfig = cluster
+        .service_account_kubeconfig("reborn", "deployer")
+        .await
+        .unwrap();
+    let kubectl = cluster.tool(e2e::Tool::Kubectl).await.unwrap();
+    let written = kubectl
+        .kubeconfig(&kubeconfig)
+        .args(["apply", "--server-side", "-f", "-"])
+        .stdin(deployment("reborn", &reference, &json!({})).to_string());
+    written.output().await.unwrap().success().unwrap();
+    until(&cluster, "reborn", "Installed", "True").await;
+
+    // Its group still has the permissions.
+    for line in [
+        "delete serviceaccount deployer -n reborn",
+        "delete configmap one -n reborn",
+    ] {
+        try_kubectl(&cluster, line).await.success().unwrap();
+    }
+    until_departed(&cluster, "no longer exists").await;
+
+    let line = "delete namespace reborn --timeout 80s";
+    try_kubectl(&cluster, line).await.success().unwrap();
+    robot(&cluster).await;
+    until_departed(&cluster, "was recreated").await;
+}
