@@ -17,7 +17,7 @@ const OBJECT_BYTES: usize = 1_380_000;
 /// More than the webhook reads of one object.
 const FINALIZERS: usize = 158_000;
 
-async fn deployments(cluster: &Cluster) -> Api<DynamicObject> {
+pub(super) async fn deployments(cluster: &Cluster) -> Api<DynamicObject> {
     let resource = ApiResource {
         group: "core.rukpak.io".to_owned(),
         version: "v1alpha1".to_owned(),

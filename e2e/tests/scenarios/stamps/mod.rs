@@ -11,6 +11,7 @@ use super::objects::{apply_with, get, kubectl, try_kubectl, until};
 
 mod bounds;
 mod deletions;
+mod parallel_writes;
 
 const CLASS: &str = "core-rukpak-io-plain";
 const STAMP: &str = "core.rukpak.io/stamp";
