@@ -126,7 +126,7 @@ async fn files_are_signed_with_keys_and_cosign_verifies_them() {
         .await;
     let verify = format!("verify {FILE} --bundle attested.json --key p256.pub");
     scene
-        .refused(&verify, "attests https://example.com/kind")
+        .refused(&verify, "is an attestation (https://example.com/kind)")
         .await;
 
     // Asked for as one, it counts; and cosign takes ours.

@@ -60,7 +60,7 @@ fn findings_of_many_files_are_bounded_together() {
     assert_eq!(findings.errors().count(), 101);
 }
 
-fn operator(metadata: Value, deployments: &[Value], permissions: &[Value]) -> (Files, usize) {
+fn operator(metadata: &Value, deployments: &[Value], permissions: &[Value]) -> (Files, usize) {
     let annotations = "annotations:\n  operators.operatorframework.io.bundle.mediatype.v1: registry+v1\n  operators.operatorframework.io.bundle.package.v1: op\n";
     let csv = json!({
         "apiVersion": "operators.coreos.com/v1alpha1",
@@ -93,11 +93,11 @@ fn annotations_of_an_operator_are_not_copied_to_any_number_of_deployments() {
     let many: Value = (0..5_000).map(|n| (format!("k{n}"), json!(""))).collect();
     for annotations in [long, many] {
         let metadata = json!({"name": "op.v1.0.0", "annotations": annotations});
-        let (files, _) = operator(metadata.clone(), &deployments(100, &json!({})), &[]);
+        let (files, _) = operator(&metadata, &deployments(100, &json!({})), &[]);
         let (found, why) = rendered(&files).unwrap_err();
         assert!(found < 4 * KIB, "{found}");
         assert!(why.contains("annotations"), "{why}");
-        let (files, _) = operator(metadata, &deployments(2, &json!({})), &[]);
+        let (files, _) = operator(&metadata, &deployments(2, &json!({})), &[]);
         assert!(rendered(&files).is_ok());
     }
 }
@@ -114,7 +114,7 @@ fn name_and_namespace_of_an_operator_are_not_copied_to_any_number_of_objects() {
         json!({"name": "op.v1.0.0", "annotations": suggested}),
     ] {
         for spec in [json!({}), Value::Null] {
-            let (files, size) = operator(metadata.clone(), &deployments(300, &spec), &permissions);
+            let (files, size) = operator(&metadata, &deployments(300, &spec), &permissions);
             let mut findings = Findings::default();
             let target = RenderTarget::default();
             let input = RenderInput {
@@ -178,9 +178,10 @@ fn search_for_images_stops_at_a_number_of_arguments() {
 #[test]
 fn listed_places_of_a_lock_are_found_without_reading_the_list_for_each_argument() {
     let digest = "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
-    let places: String = (0..60_000)
+    let places: Vec<_> = (0..60_000)
         .map(|n| format!("  - object: Pod/a\n    field: 'f{n}'\n"))
         .collect();
+    let places = places.concat();
     let lock = format!(
         "{LOCK}\n- image: a/b:v1\n  resolved: docker.io/a/b:v1@{digest}\n  digest: {digest}\n  mediaType: m\n  foundIn:\n{places}"
     );

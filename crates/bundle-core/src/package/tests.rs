@@ -408,7 +408,8 @@ fn table_contains_every_parsed_field() {
 
 #[test]
 fn lines_of_many_findings_are_found_in_one_pass() {
-    let fields: String = (0..5_000).map(|n| format!("k{n}: 1\n")).collect();
+    let fields: Vec<_> = (0..5_000).map(|n| format!("k{n}: 1\n")).collect();
+    let fields = fields.concat();
     let text = format!("{}{fields}", "#\n".repeat(200_000));
     let findings = parse(text.as_bytes()).unwrap_err();
     let last = findings.0.iter().rev().find(|one| one.place.line.is_some());

@@ -32,15 +32,15 @@ pub fn weigh(text: &[u8], file: &str, allowance: &mut Allowance) -> Result<Weigh
             role: Role::Object,
         };
         #[expect(clippy::disallowed_methods, reason = "this is the one door")]
-        let counted = serde_saphyr::with_deserializer_from_str_with_options(
+        let document = serde_saphyr::with_deserializer_from_str_with_options(
             part.text,
             limits::options(),
             |deserializer| counter.deserialize(deserializer),
         );
         allowance.nodes = left.get();
-        let counted = counted.map_err(|error| problem::finding(&error, part.line, file))?;
-        weight.tree = weight.tree.plus(counted.tree);
-        weight.objects = weight.objects.saturating_add(counted.objects);
+        let document = document.map_err(|error| problem::finding(&error, part.line, file))?;
+        weight.tree = weight.tree.plus(document.tree);
+        weight.objects = weight.objects.saturating_add(document.objects);
     }
     Ok(weight)
 }

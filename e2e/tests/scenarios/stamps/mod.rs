@@ -308,7 +308,7 @@ async fn edit_of_settings_by_an_administrator_keeps_the_requester_of_the_templat
     by_mallory(&cluster, &deployment("edited", &one, &json!({}))).await;
     let what = "bundledeployment edited";
     let why = until(&cluster, what, "Installed", "False").await;
-    assert!(why.contains("mallory lacks rights"), "{why}");
+    assert!(why.contains("mallory lacks permissions"), "{why}");
     // What an administrator does without a thought of the content.
     kubectl(
         &cluster,
@@ -329,7 +329,7 @@ async fn edit_of_settings_by_an_administrator_keeps_the_requester_of_the_templat
         .success()
         .unwrap();
     let why = until(&cluster, what, "Installed", "False").await;
-    assert!(why.contains("mallory lacks rights"), "{why}");
+    assert!(why.contains("mallory lacks permissions"), "{why}");
     assert_eq!(get(&cluster, "configmap edited -n team-a").await, None);
 
     tenant(&cluster, true).await;

@@ -73,7 +73,7 @@ fn readable(texts: impl Iterator<Item = String>) -> Vec<Value> {
         .flat_map(|text| match read(text) {
             Ok(objects) => objects,
             Err(error) => {
-                assert!(error.to_string().contains("there twice"), "{error}");
+                assert!(error.to_string().contains("appears twice"), "{error}");
                 Vec::new()
             }
         })

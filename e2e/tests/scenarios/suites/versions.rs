@@ -127,7 +127,7 @@ const EXCEPTIONS: [Exception; 7] = [
 
 /// Returns `true` if the constraint is valid and no release is in its range.
 fn is_empty(constraint: &str) -> bool {
-    helm::range(constraint).is_err_and(|error| error.message.contains("no version can meet it"))
+    helm::range(constraint).is_err_and(|error| error.message.contains("no version matches it"))
 }
 
 /// The constraints in the library's own tables, which are rows of Go: `{"=2.0.0", "1.2.3", false},`.
