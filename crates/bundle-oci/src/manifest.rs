@@ -551,15 +551,11 @@ mod tests {
                 "not an image manifest",
             ),
             ("{}".to_owned(), media::MANIFEST, "not an image manifest"),
-            (
-                manifest(r#","Layers":[]"#),
-                media::MANIFEST,
-                "by case alone",
-            ),
+            (manifest(r#","Layers":[]"#), media::MANIFEST, "only in case"),
             (
                 manifest(r#","annotations":{"a":"b","a":"c"}"#),
                 media::MANIFEST,
-                "a key stands twice",
+                "duplicate key",
             ),
             (
                 manifest("").replace("\"layers\":[]", "\"layers\":[[\"x\",\"y\",1]]"),
@@ -569,7 +565,7 @@ mod tests {
             (
                 "[2,null,null,{},[],null,{},null]".to_owned(),
                 media::MANIFEST,
-                "not an object",
+                "not a JSON object",
             ),
         ] {
             let error = Manifest::parse(text.into(), Some(sent_as)).unwrap_err();
