@@ -18,7 +18,7 @@ pub struct ObservedDeletion {
     pub enforced_since: Option<i64>,
     /// Start of the review of the write that admitted the current spec by the annotation
     /// `core.rukpak.io/admit`, from stamp or seal. The time of a stamp for another write is no
-    /// evidence: it can have been renewed by a write that nobody reviewed.
+    /// evidence: it can have been renewed by a write without a review.
     pub admitted: Option<i64>,
 }
 
