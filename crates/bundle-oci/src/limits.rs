@@ -21,8 +21,8 @@ pub const TAGS: usize = 20_000;
 pub const TAG_PAGES: usize = 200;
 /// Maximum number of bytes of an error response that are read for its message.
 pub(crate) const ERROR_BYTES: u64 = 8 << 10;
-/// Maximum size of the response of a token service, in bytes.
-pub(crate) const TOKEN_BYTES: u64 = 256 << 10;
+/// Maximum size of the response of a token service, in bytes. Tokens have 1 to 3 KiB.
+pub(crate) const TOKEN_BYTES: u64 = 64 << 10;
 /// Maximum size of a file of credentials, certificates or mirrors, in bytes.
 pub(crate) const CREDENTIAL_BYTES: u64 = 4 << 20;
 /// Maximum number of redirects of one request.

@@ -6,9 +6,9 @@
 mod auth;
 mod blobs;
 mod bounded_file;
-mod cache_limit;
 mod error;
 mod http;
+mod limited_map;
 mod manifests;
 mod memory;
 mod mirrors;

@@ -15,6 +15,24 @@ pub(in crate::registry) enum Challenge {
     },
 }
 
+impl Challenge {
+    /// Returns the size of its texts, in bytes.
+    pub(in crate::registry) fn bytes(&self) -> usize {
+        match self {
+            Self::Basic => 0,
+            Self::Bearer {
+                realm,
+                service,
+                scope,
+                error,
+            } => {
+                let optional = [service, scope, error].into_iter().flatten();
+                realm.len() + optional.map(String::len).sum::<usize>()
+            }
+        }
+    }
+}
+
 /// Parses the header. A token is preferred if both schemes are offered.
 pub(in crate::registry) fn challenge(header: &str) -> Option<Challenge> {
     let mut found = None;

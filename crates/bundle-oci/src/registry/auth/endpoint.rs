@@ -1,6 +1,6 @@
 //! Scheme and authentication of each registry, discovered with one `GET /v2/` and cached.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use reqwest::header::{HeaderMap, WWW_AUTHENTICATE};
@@ -9,9 +9,9 @@ use url::Url;
 
 use crate::registry::Reason;
 use crate::registry::auth::challenge::{Challenge, challenge};
-use crate::registry::cache_limit::clear_if_full;
 use crate::registry::http::client::{HttpClients, is_loopback};
 use crate::registry::http::zone::NetworkZone;
+use crate::registry::limited_map::LimitedMap;
 
 /// Scheme and authentication of a registry.
 #[derive(Debug, Clone)]
@@ -29,7 +29,7 @@ pub(in crate::registry) struct Endpoints {
     plain: BTreeSet<String>,
     /// Registries for which plain HTTP is allowed if they do not speak TLS.
     tolerated: BTreeSet<String>,
-    known: Mutex<HashMap<String, Arc<Endpoint>>>,
+    known: Mutex<LimitedMap<String, Arc<Endpoint>>>,
 }
 
 impl Endpoints {
@@ -85,9 +85,7 @@ impl Endpoints {
         };
         let endpoint = Arc::new(endpoint);
         if sure {
-            let mut known = self.lock();
-            clear_if_full(&mut known);
-            known.insert(registry.to_owned(), Arc::clone(&endpoint));
+            self.insert(registry, &endpoint);
         }
         Ok(endpoint)
     }
@@ -98,17 +96,25 @@ impl Endpoints {
         registry: &str,
         challenge: Challenge,
     ) -> Option<Arc<Endpoint>> {
-        let mut known = self.lock();
-        let endpoint = known.get_mut(registry)?;
-        *endpoint = Arc::new(Endpoint {
-            base: endpoint.base.clone(),
+        let earlier = self.lock().get(registry).cloned()?;
+        let endpoint = Arc::new(Endpoint {
+            base: earlier.base.clone(),
             challenge: Some(challenge),
-            reach: endpoint.reach,
+            reach: earlier.reach,
         });
-        Some(Arc::clone(endpoint))
+        self.insert(registry, &endpoint);
+        Some(endpoint)
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<String, Arc<Endpoint>>> {
+    fn insert(&self, registry: &str, endpoint: &Arc<Endpoint>) {
+        let challenge = endpoint.challenge.as_ref();
+        let bytes =
+            registry.len() + endpoint.base.as_str().len() + challenge.map_or(0, Challenge::bytes);
+        self.lock()
+            .insert(registry.to_owned(), Arc::clone(endpoint), bytes);
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, LimitedMap<String, Arc<Endpoint>>> {
         // The map is consistent even if another thread panicked.
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }

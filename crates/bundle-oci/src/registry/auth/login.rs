@@ -21,6 +21,16 @@ pub enum Login {
     Bearer(String),
 }
 
+impl Login {
+    /// Returns the size of its texts, in bytes.
+    pub(in crate::registry) fn bytes(&self) -> usize {
+        match self {
+            Self::Password { user, password } => user.len() + password.len(),
+            Self::IdentityToken(token) | Self::Bearer(token) => token.len(),
+        }
+    }
+}
+
 impl fmt::Debug for Login {
     /// Hides the secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

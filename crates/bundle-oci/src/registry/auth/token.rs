@@ -1,6 +1,5 @@
 //! `Authorization` headers from a challenge and a login, and a cache of tokens.
 
-use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -16,10 +15,10 @@ use crate::registry::auth::challenge::Challenge;
 use crate::registry::auth::credentials::Logins;
 use crate::registry::auth::endpoint::Endpoint;
 use crate::registry::auth::login::Login;
-use crate::registry::cache_limit::clear_if_full;
 use crate::registry::http::client::{HttpClients, authority};
 use crate::registry::http::error_message::detail_of;
 use crate::registry::http::zone::NetworkZone;
+use crate::registry::limited_map::LimitedMap;
 use crate::registry::memory::Unlimited;
 use crate::registry::{Reason, Repository};
 
@@ -77,8 +76,8 @@ impl TokenScope<'_> {
 #[derive(Debug)]
 pub(in crate::registry) struct Tokens {
     sources: Logins,
-    logins: Mutex<HashMap<(String, String), Option<Login>>>,
-    bought: Mutex<HashMap<TokenKey, (HeaderValue, Instant)>>,
+    logins: Mutex<LimitedMap<(String, String), Option<Login>>>,
+    bought: Mutex<LimitedMap<TokenKey, (HeaderValue, Instant)>>,
 }
 
 #[derive(Deserialize)]
@@ -161,9 +160,8 @@ impl Tokens {
                     reach: endpoint.reach,
                 };
                 let (token, until) = order.fetch(pools).await?;
-                let mut bought = lock(&self.bought);
-                clear_if_full(&mut bought);
-                bought.insert(key, (token.clone(), until));
+                let bytes = key_bytes(&key) + token.len();
+                lock(&self.bought).insert(key, (token.clone(), until), bytes);
                 Ok(Some(token))
             }
         }
@@ -183,9 +181,8 @@ impl Tokens {
                 registry: repository.registry.clone(),
                 cause,
             })?;
-        let mut logins = lock(&self.logins);
-        clear_if_full(&mut logins);
-        logins.insert(key, found.clone());
+        let bytes = key.0.len() + key.1.len() + found.as_ref().map_or(0, Login::bytes);
+        lock(&self.logins).insert(key, found.clone(), bytes);
         Ok(found)
     }
 }
@@ -193,6 +190,10 @@ impl Tokens {
 /// Returns the key of cached credentials: registry and repository.
 fn login_key(repository: &Repository) -> (String, String) {
     (repository.registry.clone(), repository.path.clone())
+}
+
+fn key_bytes((registry, repository, _, mount): &TokenKey) -> usize {
+    registry.len() + repository.len() + mount.as_ref().map_or(0, String::len)
 }
 
 fn secret(text: &str) -> Result<HeaderValue, Reason> {

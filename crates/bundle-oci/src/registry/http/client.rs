@@ -1,11 +1,11 @@
 //! HTTP clients: one that uses proxies and one for loopback, with extra certificate authorities,
 //! without automatic redirects, and with bounded responses.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::error::Error;
 use std::fmt;
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -13,12 +13,12 @@ use reqwest::{Certificate, Identity, redirect};
 use rustls::AlertDescription;
 use url::{Host, Url};
 
-use crate::registry::cache_limit::{MAX_CACHED, clear_if_full};
 use crate::registry::error::innermost;
 use crate::registry::http::body::BlobPart;
 use crate::registry::http::request_log::RequestLog;
 use crate::registry::http::tls::TlsSettings;
 use crate::registry::http::zone::{NetworkZone, ZoneError, ZoneResolver};
+use crate::registry::limited_map::LimitedMap;
 use crate::registry::memory::{FORMS, MemoryReservation, SHORT, reserve};
 use crate::registry::{ClientOptions, Deadlines, Reason, RegistryError};
 
@@ -28,29 +28,71 @@ const MIN_UPLOAD_RATE: u64 = 64 << 10;
 /// Bytes per second below which a registry that has received all bytes counts as stalled.
 const MIN_STORE_RATE: u64 = 4 << 20;
 
+/// Maximum number of hosts with idle connections. The server decides the size of the buffer that an
+/// idle connection keeps: up to about 400 KiB.
+const MAX_HOSTS: usize = 8;
+/// Maximum number of idle connections to one host.
+const IDLE_PER_HOST: usize = 4;
+/// Time after which an idle connection is closed.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(15);
+/// Size of a client in [`LimitedMap`], in bytes: it has its own certificates and connections, so at
+/// most eight are kept.
+const CLIENT_BYTES: usize = 16 << 10;
+
 /// Connection pools, created at first use: reading the system's certificate authorities takes
 /// milliseconds that `--help` does not need.
 pub(in crate::registry) struct HttpClients {
     trust: TlsSettings,
     user_agent: String,
     deadlines: Deadlines,
-    proxied: OnceLock<reqwest::Client>,
-    direct: OnceLock<reqwest::Client>,
-    /// Client for registries on this machine without TLS. It loads no certificate authorities,
-    /// which halves the time of a request to such a registry.
-    plain: OnceLock<reqwest::Client>,
-    /// Clients for redirects of public and of private registries.
-    away: [OnceLock<reqwest::Client>; 2],
+    pools: Mutex<Pools>,
     /// Hosts that references name, in contrast to hosts of redirects.
-    registries: Mutex<HashSet<String>>,
+    registries: Mutex<LimitedMap<String, ()>>,
     /// Clients with certificates of their own, `None` for hosts without; by host, whether it is a
     /// registry, and the zone of the redirecting registry.
-    own: Mutex<HashMap<(String, bool, NetworkZone), Option<reqwest::Client>>>,
+    own: Mutex<LimitedMap<(String, bool, NetworkZone), Option<reqwest::Client>>>,
 }
 
 impl fmt::Debug for HttpClients {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Pools").finish_non_exhaustive()
+        f.debug_struct("HttpClients").finish_non_exhaustive()
+    }
+}
+
+/// Pool of connections without certificates of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Pool {
+    /// Through the proxies of the environment.
+    Proxied,
+    /// To this machine, without a proxy.
+    Direct,
+    /// To registries on this machine without TLS. It loads no certificate authorities, which halves
+    /// the time of a request to such a registry.
+    Plain,
+    /// For redirects of public registries.
+    FromPublic,
+    /// For redirects of private registries.
+    FromPrivate,
+}
+
+/// The pools, and the hosts that their connections can go to.
+#[derive(Debug, Default)]
+struct Pools {
+    clients: [Option<reqwest::Client>; 5],
+    hosts: HashSet<String>,
+}
+
+impl Pools {
+    /// Returns the client of `pool` for a request to `host`. Closes all idle connections before a
+    /// host exceeds the limit; running requests are not affected.
+    fn client(&mut self, pool: Pool, host: &str) -> &mut Option<reqwest::Client> {
+        if !self.hosts.contains(host) {
+            if self.hosts.len() >= MAX_HOSTS {
+                *self = Self::default();
+            }
+            self.hosts.insert(host.to_owned());
+        }
+        &mut self.clients[pool as usize]
     }
 }
 
@@ -72,10 +114,7 @@ impl HttpClients {
             trust: TlsSettings::read(options)?,
             user_agent,
             deadlines: options.deadlines,
-            proxied: OnceLock::new(),
-            direct: OnceLock::new(),
-            plain: OnceLock::new(),
-            away: [OnceLock::new(), OnceLock::new()],
+            pools: Mutex::default(),
             registries: Mutex::default(),
             own: Mutex::default(),
         })
@@ -84,11 +123,9 @@ impl HttpClients {
     /// Marks this URL's host as a registry, which may receive a client certificate.
     pub(in crate::registry) fn add_registry_host(&self, url: &Url) {
         if self.trust.identity.is_some() {
-            let mut registries = lock(&self.registries);
-            if registries.len() >= MAX_CACHED {
-                registries.clear();
-            }
-            registries.insert(authority(url));
+            let host = authority(url);
+            let bytes = host.len();
+            lock(&self.registries).insert(host, (), bytes);
         }
     }
 
@@ -100,27 +137,41 @@ impl HttpClients {
         }
         let plain = loopback && url.scheme() == "http";
         let pool = match (plain, loopback) {
-            (true, _) => &self.plain,
-            (false, true) => &self.direct,
-            (false, false) => &self.proxied,
+            (true, _) => Pool::Plain,
+            (false, true) => Pool::Direct,
+            (false, false) => Pool::Proxied,
         };
-        if let Some(client) = pool.get() {
+        self.pooled(pool, url, || {
+            if plain {
+                self.plain_client()
+            } else {
+                self.make(loopback, NetworkZone::Local, &[], None)
+            }
+        })
+    }
+
+    /// Returns the client of `pool`, which `make` creates if there is none.
+    fn pooled(
+        &self,
+        pool: Pool,
+        url: &Url,
+        make: impl FnOnce() -> Result<reqwest::Client, Reason>,
+    ) -> Result<reqwest::Client, Reason> {
+        let host = authority(url);
+        if let Some(client) = lock(&self.pools).client(pool, &host) {
             return Ok(client.clone());
         }
-        let made = if plain {
-            self.plain_client()?
-        } else {
-            self.make(loopback, NetworkZone::Local, &[], None)?
-        };
-        Ok(pool.get_or_init(|| made).clone())
+        let made = make()?;
+        let mut pools = lock(&self.pools);
+        Ok(pools.client(pool, &host).get_or_insert(made).clone())
     }
 
     /// Returns the client for a URL from a redirect or an upload location of a registry in zone
     /// `from`.
     fn redirect_client(&self, url: &Url, from: NetworkZone) -> Result<reqwest::Client, Reason> {
         let pool = match from {
-            NetworkZone::Public => &self.away[0],
-            NetworkZone::Private => &self.away[1],
+            NetworkZone::Public => Pool::FromPublic,
+            NetworkZone::Private => Pool::FromPrivate,
             NetworkZone::Local => return self.client(url),
         };
         if let Some(why) = from.refuses(url) {
@@ -130,11 +181,7 @@ impl HttpClients {
         if let Some(own) = self.host_client(url, false, from)? {
             return Ok(own);
         }
-        if let Some(client) = pool.get() {
-            return Ok(client.clone());
-        }
-        let made = self.make(false, from, &[], None)?;
-        Ok(pool.get_or_init(|| made).clone())
+        self.pooled(pool, url, || self.make(false, from, &[], None))
     }
 
     /// Returns a client for this URL's host alone, if it has certificates of its own.
@@ -148,7 +195,7 @@ impl HttpClients {
             return Ok(None);
         }
         let host = authority(url);
-        let is_registry = lock(&self.registries).contains(&host);
+        let is_registry = lock(&self.registries).get(&host).is_some();
         let key = (host, is_registry, reach);
         if let Some(known) = lock(&self.own).get(&key) {
             return Ok(known.clone());
@@ -163,9 +210,8 @@ impl HttpClients {
                 Some(self.make(loopback, reach, authorities, identity.or(general))?)
             }
         };
-        let mut own = lock(&self.own);
-        clear_if_full(&mut own);
-        own.insert(key, made.clone());
+        let bytes = key.0.len() + made.as_ref().map_or(0, |_| CLIENT_BYTES - 1024);
+        lock(&self.own).insert(key, made.clone(), bytes);
         Ok(made)
     }
 
@@ -175,8 +221,8 @@ impl HttpClients {
         reqwest::Client::builder()
             .user_agent(&self.user_agent)
             .connect_timeout(self.deadlines.connect)
-            .pool_idle_timeout(Duration::from_secs(60))
-            .pool_max_idle_per_host(8)
+            .pool_idle_timeout(IDLE_TIMEOUT)
+            .pool_max_idle_per_host(IDLE_PER_HOST)
             .redirect(redirect::Policy::none())
     }
 
@@ -226,7 +272,7 @@ impl HttpClients {
 
     /// Returns `true` if this host may receive a client certificate.
     fn shows_certificate(&self, host: &str) -> bool {
-        (self.trust.identity.is_some() && lock(&self.registries).contains(host))
+        (self.trust.identity.is_some() && lock(&self.registries).get(host).is_some())
             || matches!(self.trust.of(host), Ok(Some(own)) if own.identity.is_some())
     }
 

@@ -3,12 +3,12 @@
 
 mod file;
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::cache_limit::clear_if_full;
+use super::limited_map::LimitedMap;
 use super::{Reason, RegistryError, Repository};
 use crate::clock::instant;
 
@@ -21,7 +21,7 @@ const FAILED_MIRROR_PAUSE: Duration = Duration::from_secs(60);
 pub struct Mirrors {
     rules: Vec<RegistryRule>,
     /// Failed mirrors, shared by clones.
-    failed_mirrors: Arc<Mutex<HashMap<String, Instant>>>,
+    failed_mirrors: Arc<Mutex<LimitedMap<String, Instant>>>,
 }
 
 /// One `[[registry]]`.
@@ -181,8 +181,9 @@ impl Mirrors {
                 .failed_mirrors
                 .lock()
                 .unwrap_or_else(PoisonError::into_inner);
-            clear_if_full(&mut failed_mirrors);
-            failed_mirrors.insert(location.registry.clone(), instant());
+            let registry = location.registry.clone();
+            let bytes = registry.len();
+            failed_mirrors.insert(registry, instant(), bytes);
         }
     }
 
