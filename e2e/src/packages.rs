@@ -14,6 +14,7 @@ pub fn ensure(programs: &[Program]) -> Result<()> {
         .iter()
         .filter(|program| prerequisites::check(&[**program]).is_err())
         .filter_map(|program| program.debian())
+        .flat_map(str::split_whitespace)
         .collect();
     if !missing.is_empty() && rustix::process::geteuid().is_root() && answers("apt-get") {
         eprintln!("packages: installing {}", missing.join(" "));

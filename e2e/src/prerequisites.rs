@@ -37,6 +37,10 @@ pub enum Program {
     Iptables,
     /// A static busybox: programs for the containers of a node.
     Busybox,
+    /// A C compiler for 64-bit ARM on another machine.
+    Arm64Compiler,
+    /// A C compiler for 64-bit x86 on another machine.
+    Amd64Compiler,
 }
 
 impl Program {
@@ -107,6 +111,16 @@ impl Program {
                 "is the content of small container images",
                 "install the package `busybox-static`",
             ),
+            Self::Arm64Compiler => (
+                "aarch64-linux-gnu-gcc",
+                "compiles the TLS library for linux/arm64",
+                "install the packages `gcc-aarch64-linux-gnu` and `libc6-dev-arm64-cross`",
+            ),
+            Self::Amd64Compiler => (
+                "x86_64-linux-gnu-gcc",
+                "compiles the TLS library for linux/amd64",
+                "install the packages `gcc-x86-64-linux-gnu` and `libc6-dev-amd64-cross`",
+            ),
             Self::Python => (
                 "python3",
                 "fetches packages that other projects published",
@@ -117,7 +131,13 @@ impl Program {
 }
 
 impl Program {
-    /// The package of Debian that has it, for those that `packages` may install.
+    /// The name on PATH.
+    pub(crate) const fn name(self) -> &'static str {
+        self.facts().0
+    }
+
+    /// The packages of Debian that have it, separated by spaces, for those that `packages` may
+    /// install.
     pub(crate) const fn debian(self) -> Option<&'static str> {
         match self {
             Self::Curl => Some("curl"),
@@ -131,6 +151,8 @@ impl Program {
             Self::Runc => Some("runc"),
             Self::Iptables => Some("iptables"),
             Self::Busybox => Some("busybox-static"),
+            Self::Arm64Compiler => Some("gcc-aarch64-linux-gnu libc6-dev-arm64-cross"),
+            Self::Amd64Compiler => Some("gcc-x86-64-linux-gnu libc6-dev-amd64-cross"),
             Self::Go | Self::Git | Self::CCompiler => None,
         }
     }

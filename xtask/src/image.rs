@@ -1,27 +1,33 @@
-//! `cargo xtask image`: the container image of bundle-webhook for each platform, as an OCI layout.
-//! `e2e::image` builds and packs.
+//! `cargo xtask image`: the container image of bundle-webhook for each platform, as an OCI layout,
+//! with bills of materials and provenance. `e2e::image` builds, packs and publishes.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
+use bundle_core::reference::Digest;
 use bundle_oci::pack::PackedImage;
 use clap::Args;
-use e2e::image::{ImageSet, Platform, StaticBuild, WebhookImage, build_webhook};
+use e2e::image::{
+    Attestations, BillOfMaterials, ImageSet, Platform, Provenance, StaticBuild, WebhookImage,
+    build_webhook, publish,
+};
 
 /// Images to build.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Prints the digest of the image on stdout. The same sources, compilers and certificate authorities give the same digest.
+Prints the digest of the image on stdout; with --push, its reference with the digest. The same sources, compilers and certificate authorities give the same digest.
 
 Examples:
   # an image for this machine's platform, and its copy in a registry:
   cargo xtask image --to target/image
   kubectl bundle copy target/image registry.example.com/bundle-webhook:0.1.0
-  # both platforms; arm64 needs the packages gcc-aarch64-linux-gnu and libc6-dev-arm64-cross:
-  cargo xtask image --platform amd64,arm64 --to target/image")]
+  # both platforms, signed, with bills of materials and provenance:
+  cargo xtask image --platform amd64,arm64 --to target/image --attestations target/attestations \\
+    --source https://example.com/team/kubectl-bundle --push registry.example.com/bundle-webhook:0.1.0 --key release.key")]
 pub(crate) struct Arguments {
-    /// Platforms: amd64, arm64 [default: that of this machine]
+    /// Platforms: amd64, arm64 [default: that of this machine]. The compiler for another one is
+    /// installed with apt-get and rustup
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     platform: Vec<Platform>,
     /// Cargo's profile of the program
@@ -33,9 +39,25 @@ pub(crate) struct Arguments {
     /// Certificate authorities (PEM) of the image, with which the program trusts registries
     #[arg(long, value_name = "FILE")]
     authorities: Option<PathBuf>,
+    /// Folder for a bill of materials of each image (SPDX and CycloneDX) and, with --source, the
+    /// SLSA provenance
+    #[arg(long, value_name = "DIR")]
+    attestations: Option<PathBuf>,
+    /// Repository of the sources, for the provenance: a URI. No file may differ from its commit
+    #[arg(long, value_name = "URI", requires = "attestations")]
+    source: Option<String>,
+    /// Who builds, for the provenance: a URI [default: SOURCE#local]
+    #[arg(long, value_name = "URI", requires = "source")]
+    builder: Option<String>,
+    /// Copy the images to this reference, sign each, and attest --attestations
+    #[arg(long, value_name = "REF", requires = "key")]
+    push: Option<String>,
+    /// Private key of the signatures; its password comes from $BUNDLE_PASSWORD
+    #[arg(long, value_name = "FILE", requires = "push")]
+    key: Option<String>,
 }
 
-/// Builds, packs and writes the images.
+/// Builds, packs and writes the images, and publishes them if asked to.
 pub(crate) async fn run(arguments: &Arguments) -> Result<()> {
     let mut platforms = arguments.platform.clone();
     if platforms.is_empty() {
@@ -43,18 +65,20 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<()> {
     }
     platforms.sort();
     platforms.dedup();
-    let revision = revision();
+    let root = crate::apis::root()?;
+    let commit = Commit::of_sources();
+    let provenance = provenance(arguments, &platforms, &root, commit.as_ref())?;
     let mut images: Vec<(Platform, PackedImage)> = Vec::new();
-    for platform in platforms {
+    for platform in &platforms {
         let build = StaticBuild {
-            platform,
+            platform: *platform,
             profile: arguments.profile.clone(),
         };
         let program = tokio::task::spawn_blocking(move || build_webhook(&build))
             .await
             .context("the thread that builds the program ended early")??;
-        let mut image = WebhookImage::new(program, platform);
-        image.revision.clone_from(&revision);
+        let mut image = WebhookImage::new(program, *platform);
+        image.revision = commit.as_ref().map(|commit| commit.hex.clone());
         if let Some(file) = &arguments.authorities {
             image.authorities.clone_from(file);
         }
@@ -64,13 +88,92 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<()> {
             packed.digest,
             megabytes(packed.size())
         );
-        images.push((platform, packed));
+        images.push((*platform, packed));
     }
     let set = ImageSet::new(images);
     set.write(&arguments.to, env!("CARGO_PKG_VERSION"))?;
     eprintln!("image: wrote {}", arguments.to.display());
-    println!("{}", set.digest());
+    let mut attestations = Attestations::default();
+    if let Some(folder) = &arguments.attestations {
+        let mut bills = Vec::new();
+        for platform in platforms {
+            let bill = BillOfMaterials::of(&root, "bundle-webhook", platform)?;
+            eprintln!("image: {platform}: {} packages", bill.len());
+            bills.push((platform, bill));
+        }
+        let created = commit
+            .as_ref()
+            .map_or("1970-01-01T00:00:00Z", |commit| &commit.time);
+        attestations = Attestations::write(folder, &set, &bills, created, provenance.as_ref())?;
+        eprintln!("image: wrote {}", folder.display());
+    }
+    let (Some(reference), Some(key)) = (&arguments.push, &arguments.key) else {
+        println!("{}", set.digest());
+        return Ok(());
+    };
+    let plugin = &e2e::programs::get().await?.plugin;
+    let signer = ["--key".to_owned(), key.clone()];
+    let pinned = publish(
+        &arguments.to,
+        &set,
+        reference,
+        &attestations,
+        &signer,
+        async |arguments| run_plugin(plugin, &arguments),
+    )
+    .await?;
+    println!("{pinned}");
     Ok(())
+}
+
+/// Returns the facts of the provenance if a source is named.
+fn provenance(
+    arguments: &Arguments,
+    platforms: &[Platform],
+    root: &Path,
+    commit: Option<&Commit>,
+) -> Result<Option<Provenance>> {
+    let Some(source) = &arguments.source else {
+        return Ok(None);
+    };
+    let Some(commit) = commit else {
+        bail!(
+            "the provenance names a commit, and files differ from the last one\n\
+             hint: commit them, or omit --source"
+        );
+    };
+    let compiler = Command::new("rustc")
+        .arg("--version")
+        .output()
+        .context("cannot start rustc")?;
+    Ok(Some(Provenance {
+        source: source.clone(),
+        commit: commit.hex.clone(),
+        lock: Digest::of(&fs_err::read(root.join("Cargo.lock"))?)
+            .hex()
+            .to_owned(),
+        profile: arguments.profile.clone(),
+        platforms: platforms.to_vec(),
+        compiler: String::from_utf8_lossy(&compiler.stdout).trim().to_owned(),
+        builder: arguments.builder.clone(),
+    }))
+}
+
+/// Runs the plugin with the environment of this process, and returns what it prints.
+fn run_plugin(plugin: &Path, arguments: &[String]) -> Result<String> {
+    let output = Command::new(plugin)
+        .args(arguments)
+        .stderr(std::process::Stdio::inherit())
+        .output()
+        .context("cannot start kubectl-bundle")?;
+    if !output.status.success() {
+        bail!(
+            "`kubectl bundle {}` failed with {}",
+            arguments.join(" "),
+            output.status
+        );
+    }
+    String::from_utf8(output.stdout).context("kubectl-bundle printed no UTF-8")
 }
 
 fn megabytes(bytes: u64) -> f64 {
@@ -82,13 +185,32 @@ fn megabytes(bytes: u64) -> f64 {
     bytes / 1e6
 }
 
-/// Returns the commit of the sources, if git knows it and no file differs from it.
-fn revision() -> Option<String> {
-    let git = |arguments: &[&str]| {
-        let output = Command::new("git").args(arguments).output().ok()?;
-        let text = String::from_utf8(output.stdout).ok()?;
-        output.status.success().then(|| text.trim().to_owned())
-    };
-    let is_clean = git(&["status", "--porcelain"])?.is_empty();
-    is_clean.then(|| git(&["rev-parse", "HEAD"]))?
+/// A commit of the sources.
+struct Commit {
+    hex: String,
+    /// Time of the commit, UTC.
+    time: String,
+}
+
+impl Commit {
+    /// Returns the current commit if git knows it and no file differs from it.
+    fn of_sources() -> Option<Self> {
+        let git = |arguments: &[&str]| {
+            let output = Command::new("git")
+                .args(arguments)
+                .env("TZ", "UTC")
+                .output()
+                .ok()?;
+            let text = String::from_utf8(output.stdout).ok()?;
+            output.status.success().then(|| text.trim().to_owned())
+        };
+        let format = "--format=%cd";
+        let date = "--date=format-local:%Y-%m-%dT%H:%M:%SZ";
+        git(&["status", "--porcelain"])?.is_empty().then(|| {
+            Some(Self {
+                hex: git(&["rev-parse", "HEAD"])?,
+                time: git(&["log", "-1", format, date])?,
+            })
+        })?
+    }
 }

@@ -50,6 +50,19 @@ impl ImageSet {
         Digest::of(&self.index)
     }
 
+    /// Returns the digest of the image for `platform`.
+    pub fn digest_of(&self, platform: Platform) -> Option<&Digest> {
+        self.images
+            .iter()
+            .find_map(|(other, image)| (*other == platform).then_some(&image.digest))
+    }
+
+    /// Returns the digests of the index and of each image.
+    pub fn digests(&self) -> Vec<Digest> {
+        let images = self.images.iter().map(|(_, image)| image.digest.clone());
+        std::iter::once(self.digest()).chain(images).collect()
+    }
+
     /// Writes the images as an OCI layout at `folder`, under the name `tag`. Replaces an existing
     /// layout, and nothing else.
     pub fn write(&self, folder: &Path, tag: &str) -> Result<()> {

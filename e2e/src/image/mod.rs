@@ -1,9 +1,12 @@
 //! Container images of static programs: one layer with the program and nothing else of a
 //! distribution. The same files produce the same bytes on every machine.
 
+mod bill;
 mod busybox;
 mod layout;
 mod platform;
+mod provenance;
+mod publish;
 mod webhook;
 
 use std::collections::BTreeMap;
@@ -23,9 +26,12 @@ use tar::{EntryType, Header};
 
 use crate::registry::Registry;
 
+pub use bill::BillOfMaterials;
 pub(crate) use busybox::push_busybox;
 pub use layout::ImageSet;
 pub use platform::Platform;
+pub use provenance::Provenance;
+pub use publish::{Attestations, publish};
 pub use webhook::{StaticBuild, WebhookImage, build_webhook};
 
 /// Content of one path of an image.

@@ -5,6 +5,8 @@ use std::str::FromStr;
 
 use anyhow::{Result, bail};
 
+use crate::prerequisites::Program;
+
 /// Platform of an image. The operating system is Linux.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Platform {
@@ -48,9 +50,12 @@ impl Platform {
         format!("{}-unknown-linux-gnu", self.machine())
     }
 
-    /// The C compiler for the platform on a machine of another one; Debian's name of it.
-    pub(super) fn cross_compiler(self) -> String {
-        format!("{}-linux-gnu-gcc", self.machine())
+    /// The C compiler for the platform on a machine of another one.
+    pub(super) const fn cross_compiler(self) -> Program {
+        match self {
+            Self::Amd64 => Program::Amd64Compiler,
+            Self::Arm64 => Program::Arm64Compiler,
+        }
     }
 }
 

@@ -146,19 +146,12 @@ pub fn build_webhook(build: &StaticBuild) -> Result<PathBuf> {
         .env("CARGO_ENCODED_RUSTFLAGS", flags(root).join("\x1f"));
     if build.platform != Platform::of_this_machine()? {
         let compiler = build.platform.cross_compiler();
-        if !packages::answers(&compiler) {
-            bail!(
-                "`{compiler}` is needed (compiles the TLS library for {}) and is not on PATH\n\
-                 hint: install the packages `gcc-{}-linux-gnu` and `libc6-dev-{}-cross`",
-                build.platform,
-                build.platform.machine().replace('_', "-"),
-                build.platform.architecture(),
-            );
-        }
+        packages::ensure(&[compiler])?;
+        add_target(&target)?;
         let variable = target.to_uppercase().replace('-', "_");
         command
-            .env(format!("CARGO_TARGET_{variable}_LINKER"), &compiler)
-            .env(format!("CC_{}", target.replace('-', "_")), &compiler);
+            .env(format!("CARGO_TARGET_{variable}_LINKER"), compiler.name())
+            .env(format!("CC_{}", target.replace('-', "_")), compiler.name());
     }
     eprintln!(
         "image: building {NAME} for {} ({}), linked statically",
@@ -170,14 +163,30 @@ pub fn build_webhook(build: &StaticBuild) -> Result<PathBuf> {
         .output()
         .with_context(|| format!("cannot start cargo, which builds {NAME}"))?;
     if !output.status.success() {
-        bail!(
-            "cargo could not build {NAME} for {target}\n\
-             hint: `rustup target add {target}` installs the standard library of Rust for it"
-        );
+        bail!("cargo could not build {NAME} for {target}");
     }
     let program = programs::executable(&String::from_utf8_lossy(&output.stdout), NAME)?;
     ensure_static(&program)?;
     Ok(program)
+}
+
+/// Installs the standard library of Rust for `target`, if rustup manages the compiler.
+fn add_target(target: &str) -> Result<()> {
+    if !packages::answers("rustup") {
+        return Ok(());
+    }
+    let status = Command::new("rustup")
+        .args(["--quiet", "target", "add", target])
+        .stdin(Stdio::null())
+        .status()
+        .context("cannot start rustup")?;
+    if !status.success() {
+        bail!(
+            "rustup could not install the standard library for {target}\n\
+             hint: `rustup target add {target}` tells why"
+        );
+    }
+    Ok(())
 }
 
 /// Returns the flags of rustc: static, without symbols, and without the paths of this machine.

@@ -28,6 +28,7 @@ mod page;
 mod plugins;
 mod pod;
 mod proof;
+mod publish;
 mod readme;
 mod reconcile;
 mod registries;
