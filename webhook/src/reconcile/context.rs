@@ -31,6 +31,7 @@ use crate::reconcile::rights::schedule::RightsSchedule;
 use crate::reconcile::slots::Slots;
 use crate::reconcile::status::unreadable::ReportedObjects;
 use crate::reconcile::status::writer::EventRecorder;
+use crate::reconcile::watched::WatchedObject;
 use crate::shared::Shared;
 
 /// Page size of lists of the project's own kinds. One object can have a mebibyte.
@@ -63,8 +64,8 @@ pub(in crate::reconcile) struct Context {
     pub(in crate::reconcile) slots: Slots,
     /// Slots for reconciles of Bundles.
     pub(in crate::reconcile) bundle_slots: Slots,
-    /// All Bundles, from the reflector of their controller.
-    pub(in crate::reconcile) bundle_cache: OnceLock<reflector::Store<DynamicObject>>,
+    /// The identities of all Bundles, from the reflector of their controller.
+    pub(in crate::reconcile) bundle_cache: OnceLock<reflector::Store<WatchedObject>>,
     pub(in crate::reconcile) bundle_events: EventRecorder,
     pub(in crate::reconcile) deployment_events: EventRecorder,
     pub(in crate::reconcile) approval_events: EventRecorder,

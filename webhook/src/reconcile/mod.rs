@@ -15,6 +15,7 @@ mod removal;
 mod rights;
 mod slots;
 mod status;
+mod watched;
 
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
@@ -22,7 +23,7 @@ use std::time::Duration;
 
 use futures::{Stream, StreamExt as _};
 use kube::ResourceExt as _;
-use kube::api::{Api, DynamicObject};
+use kube::api::Api;
 use kube::core::discovery::ApiResource;
 use kube::runtime::controller::{self, Action, Controller};
 use kube::runtime::reflector::ObjectRef;
@@ -33,6 +34,7 @@ use tokio_util::sync::CancellationToken;
 
 use self::context::Context;
 use self::drift::states::InstalledStates;
+use self::watched::WatchedObject;
 use crate::BoxError;
 use crate::shared::Shared;
 
@@ -119,7 +121,7 @@ async fn sweep(ctx: Arc<Context>) {
     }
 }
 
-fn api(ctx: &Context, resource: &ApiResource) -> Api<DynamicObject> {
+fn api(ctx: &Context, resource: &ApiResource) -> Api<WatchedObject> {
     Api::all_with(ctx.own.clone(), resource)
 }
 
@@ -127,7 +129,7 @@ fn api(ctx: &Context, resource: &ApiResource) -> Api<DynamicObject> {
     clippy::needless_pass_by_value,
     reason = "kube::runtime::Controller passes both by value"
 )]
-fn error_policy(object: Arc<DynamicObject>, error: &ApiFailure, _: Arc<Context>) -> Action {
+fn error_policy(object: Arc<WatchedObject>, error: &ApiFailure, _: Arc<Context>) -> Action {
     tracing::warn!(name = %object.name_any(), error = crate::chain(error), "a reconcile failed and is retried");
     Action::requeue(jittered(ERROR_RETRY_DELAY))
 }
@@ -167,7 +169,8 @@ async fn bundles(ctx: Arc<Context>, woken: mpsc::UnboundedReceiver<String>) {
             move |class| objects_of_class(&store.state(), &class, &resource),
         )
         .run(
-            |object, ctx| async move {
+            |watched, ctx| async move {
+                let object = Arc::new(watched.identity(&ctx.bundles));
                 let work = Box::pin(self::bundle::controller::reconcile(object.clone(), ctx));
                 crate::telemetry::spans::reconcile("Bundle", &object, work).await
             },
@@ -208,14 +211,14 @@ async fn deployments(ctx: Arc<Context>, woken: mpsc::UnboundedReceiver<String>) 
             ctx.approvals.clone(),
             watcher::Config::default(),
             move |approval| {
-                approval.data["spec"]["bundleDeployment"]["name"]
-                    .as_str()
-                    .map(|name| ObjectRef::new_with(name, approvals.clone()))
+                let deployment = approval.deployment.as_ref();
+                deployment.map(|name| ObjectRef::new_with(name, approvals.clone()))
             },
         )
         .reconcile_on(woken.map(move |name| ObjectRef::new_with(&name, wakes.clone())))
         .run(
-            |object, ctx| async move {
+            |watched, ctx| async move {
+                let object = Arc::new(watched.identity(&ctx.deployments));
                 let work = Box::pin(self::deployment::entry::reconcile(object.clone(), ctx));
                 crate::telemetry::spans::reconcile(DEPLOYMENT, &object, work).await
             },
@@ -236,14 +239,14 @@ fn into_stream(woken: mpsc::UnboundedReceiver<String>) -> impl Stream<Item = Str
 
 /// Returns references to those of `objects` that name the class.
 fn objects_of_class(
-    objects: &[Arc<DynamicObject>],
-    class: &DynamicObject,
+    objects: &[Arc<WatchedObject>],
+    class: &WatchedObject,
     resource: &ApiResource,
-) -> Vec<ObjectRef<DynamicObject>> {
+) -> Vec<ObjectRef<WatchedObject>> {
     let name = class.name_any();
     objects
         .iter()
-        .filter(|object| object.data["spec"]["provisionerClassName"].as_str() == Some(&name))
+        .filter(|object| object.class.as_ref() == Some(&name))
         .map(|object| ObjectRef::from_obj_with(object.as_ref(), resource.clone()))
         .collect()
 }

@@ -30,11 +30,13 @@ pub use self::weight::{WEIGHT_LIMITS, weigh};
 
 type AnswerBody = UnsyncBoxBody<Bytes, BoxError>;
 
-/// Largest memory for the parsed metadata of one object, in bytes. It fits all objects of this
-/// project's kinds up to 1.5 MiB, the storage limit of API servers.
+/// Largest memory for the parsed metadata of one object, in bytes.
 const METADATA_LIMIT: usize = 8 << 20;
 /// Largest memory for a parsed object of a list or watch, in bytes.
 const WHOLE_LIMIT: usize = 16 << 20;
+/// Largest memory for a parsed object of this project's kinds, in bytes. The reconciler holds up to
+/// 24 of them at the same time.
+const OWN_LIMIT: usize = 4 << 20;
 /// Largest response that is neither metadata nor a list or watch, in bytes. Readers of whole
 /// objects have their own limits.
 const ANSWER_LIMIT: u64 = 8 << 20;
@@ -316,6 +318,8 @@ impl AnswerRules {
             objects: ObjectRules {
                 limit: if is_metadata {
                     METADATA_LIMIT
+                } else if is_own {
+                    OWN_LIMIT
                 } else {
                     WHOLE_LIMIT
                 },

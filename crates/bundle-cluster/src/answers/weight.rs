@@ -8,14 +8,14 @@ use bundle_core::review::size::{ObjectWeight, WeightLimits};
 use serde::Serialize;
 use serde_json::Value;
 
+use super::OWN_LIMIT;
 use super::reduce::{AnswerKind, ObjectRules, Reducer};
-use super::{METADATA_LIMIT, WHOLE_LIMIT};
 
-/// Largest weight that a review admits: three quarters of the limit for reads, so that the status
-/// and further entries of `managedFields` also fit.
+/// Largest weight that a review admits: half of the limit for reads, so that the status and further
+/// entries of `managedFields` also fit.
 pub const WEIGHT_LIMITS: WeightLimits = WeightLimits {
-    metadata: METADATA_LIMIT / 4 * 3,
-    whole: WHOLE_LIMIT / 4 * 3,
+    metadata: OWN_LIMIT / 4,
+    whole: OWN_LIMIT / 2,
 };
 
 /// Returns the weight of an object of this project's kinds in a list.

@@ -18,9 +18,12 @@ use super::objects::{apply, kubectl};
 use probe::{LivenessProbe, Observed, anonymous_kib};
 
 mod answers;
+
 mod floods;
+mod own_objects;
 mod probe;
 mod reads;
+mod registry_texts;
 mod removals;
 mod restarts;
 mod reviews;
@@ -300,7 +303,9 @@ async fn parallel_reviews_of_the_largest_objects_wait_for_memory() {
     for (status, message) in &answers {
         let good = match status {
             201 => true,
-            403 => message.contains("BUNDLE-REVIEW-042"),
+            403 => ["BUNDLE-REVIEW-042", "BUNDLE-REVIEW-063"]
+                .iter()
+                .any(|code| message.contains(code)),
             503 => message.contains("BUNDLE-REVIEW-043"),
             // 408: its body did not arrive in the time that it has, on a machine that is busy.
             _ => ["too many", "deadline exceeded", "status code 408"]

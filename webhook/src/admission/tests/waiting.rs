@@ -12,7 +12,8 @@ fn large(text: usize, is_heavy: bool) -> Value {
     let mut object = bundle();
     object["spec"]["other"] = "x".repeat(text).into();
     if is_heavy {
-        object["spec"]["lists"] = json!(vec![json!([0]); 90_000]);
+        // The limit for one object does not include the status.
+        object["status"]["lists"] = json!(vec![json!([0]); 90_000]);
     }
     object
 }

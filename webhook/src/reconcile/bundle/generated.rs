@@ -8,7 +8,7 @@ use bundle_api::deployment_status::Revision;
 use bundle_api::names::{self, reason};
 use bundle_cluster::ByName;
 use bundle_core::diagnostic::codes;
-use bundle_core::plan::revisions::{Owned, to_delete};
+use bundle_core::plan::revisions::{Owned, Retained, to_delete};
 use bundle_core::review::deployment::Template;
 use bundle_core::review::stamp::alternative_hash;
 use bundle_core::review::{Kind, SealedContent, same, spec_digest};
@@ -19,6 +19,7 @@ use serde_json::{Value, json};
 use crate::reconcile::context::Context;
 use crate::reconcile::error::{ReconcileError, RetryPolicy};
 use crate::reconcile::status::seal;
+use crate::reconcile::watched::WatchedObject;
 
 /// A Bundle of a template, with its status.
 #[derive(Debug, Clone)]
@@ -243,46 +244,73 @@ fn generated(
     object
 }
 
+/// Largest number of Bundles that one reconcile reads to find those of earlier templates.
+const EARLIER_LIMIT: usize = 16;
+
 /// Deletes Bundles of earlier templates that are no longer needed. The seals identify them; other
-/// clients can write labels.
+/// clients can write labels and owner references, and use names of the same form.
 pub(in crate::reconcile) async fn delete_old(
     ctx: &Context,
     deployment: &DynamicObject,
-    wanted: &str,
-    active: Option<&str>,
-    revisions: &[Revision],
-    wanted_is_installed: bool,
+    retained: &Retained<'_>,
 ) -> Result<(), kube::Error> {
     let api: Api<DynamicObject> = Api::all_with(ctx.own.clone(), &ctx.bundles);
     let all = match ctx.bundle_cache.get() {
         Some(cache) => cache.state(),
         None => Vec::new(),
     };
-    // Names are immutable, and comparing them is cheaper than computing a MAC.
-    let prefix = format!("{}-", deployment.name_any());
-    let ours: Vec<&Arc<DynamicObject>> = all
-        .iter()
-        .filter(|bundle| bundle.name_any().starts_with(&prefix))
-        .filter(|bundle| generated_hash(ctx, deployment, bundle).is_some())
-        .collect();
-    let owned: Vec<Owned> = ours
-        .iter()
-        .map(|bundle| Owned {
-            name: bundle.name_any(),
-            created: bundle
-                .creation_timestamp()
-                .map(|time| time.0.to_string())
-                .unwrap_or_default(),
-        })
-        .collect();
-    for name in to_delete(&owned, wanted, active, revisions, wanted_is_installed) {
-        let uid = ours
-            .iter()
-            .find(|bundle| bundle.name_any() == name)
-            .and_then(|bundle| bundle.metadata.uid.clone());
-        delete(&api, name, uid).await?;
+    let mut owned = Vec::new();
+    for name in earlier_names(&all, deployment, retained) {
+        let _read = ctx.bundle_slots.acquire_read().await;
+        let bundle = ctx.get(&ctx.bundles, &name).await;
+        let Some(bundle) = bundle? else { continue };
+        if generated_hash(ctx, deployment, &bundle).is_some() {
+            let created = bundle.creation_timestamp();
+            owned.push(Owned {
+                name,
+                created: created.map(|time| time.0.to_string()).unwrap_or_default(),
+                uid: bundle.metadata.uid,
+            });
+        }
+    }
+    for gone in to_delete(&owned, retained) {
+        delete(&api, &gone.name, gone.uid.clone()).await?;
     }
     Ok(())
+}
+
+/// Returns the names of Bundles that this pod can have created for `deployment` and that are not
+/// retained: first those with `deployment` as their controller, then the oldest ones.
+fn earlier_names(
+    all: &[Arc<WatchedObject>],
+    deployment: &DynamicObject,
+    retained: &Retained<'_>,
+) -> Vec<String> {
+    let prefix = format!("{}-", deployment.name_any());
+    let has_name = |bundle: &WatchedObject| {
+        let name = bundle.name_any();
+        let hash = name.strip_prefix(&prefix);
+        hash.is_some_and(is_hash) && !retained.contains(&name)
+    };
+    let is_foreign = |bundle: &WatchedObject| {
+        let uid = deployment.metadata.uid.as_deref();
+        !bundle
+            .owner_references()
+            .iter()
+            .any(|owner| Some(owner.uid.as_str()) == uid)
+    };
+    let mut found: Vec<_> = all.iter().filter(|bundle| has_name(bundle)).collect();
+    found.sort_by_key(|bundle| {
+        let created = bundle.creation_timestamp().map(|time| time.0);
+        (is_foreign(bundle), created, bundle.name_any())
+    });
+    found.truncate(EARLIER_LIMIT);
+    found.iter().map(|bundle| bundle.name_any()).collect()
+}
+
+/// Returns true if `text` has the form of a template hash: six hexadecimal digits.
+fn is_hash(text: &str) -> bool {
+    text.len() == 6 && text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
 /// Deletes the Bundle with this uid. A Bundle that no longer exists or has another uid is no error.

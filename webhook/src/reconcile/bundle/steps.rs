@@ -251,7 +251,7 @@ impl<'a> BundleReconcile<'a> {
         let unpack = Unpack {
             ctx: self.ctx.clone(),
             class: self.class.clone(),
-            bundle: self.object.clone(),
+            bundle: self.object.into(),
             source: spec.source.clone(),
             requester,
         };

@@ -10,6 +10,7 @@ use bundle_core::format::Content;
 use bundle_core::plan::bundle::{Compatibility, UnpackedContent};
 use bundle_core::plan::conditions::State;
 use bundle_core::review::{Class, Requester, Source};
+use kube::ResourceExt as _;
 use kube::api::DynamicObject;
 
 use crate::reconcile::bundle::compatibility::compatibility;
@@ -26,9 +27,43 @@ const FAILED: &str = reason::UNPACK_FAILED;
 pub(in crate::reconcile) struct Unpack {
     pub(in crate::reconcile) ctx: Arc<Context>,
     pub(in crate::reconcile) class: Class,
-    pub(in crate::reconcile) bundle: DynamicObject,
+    pub(in crate::reconcile) bundle: UnpackedBundle,
     pub(in crate::reconcile) source: Source,
     pub(in crate::reconcile) requester: Requester,
+}
+
+/// The Bundle of an unpacking, without its content: many unpackings can wait for a registry at the
+/// same time.
+pub(in crate::reconcile) struct UnpackedBundle {
+    name: String,
+    uid: Option<String>,
+    has_proof: bool,
+}
+
+impl From<&DynamicObject> for UnpackedBundle {
+    fn from(bundle: &DynamicObject) -> Self {
+        Self {
+            name: bundle.name_any(),
+            uid: bundle.metadata.uid.clone(),
+            has_proof: verify::proof(bundle).is_some(),
+        }
+    }
+}
+
+impl UnpackedBundle {
+    /// Reads the proof annotation, if the Bundle had one.
+    async fn proof(&self, ctx: &Context) -> Result<Option<String>, ReconcileError> {
+        if !self.has_proof {
+            return Ok(None);
+        }
+        let _read = ctx.bundle_slots.acquire_read().await;
+        let bundle = ctx.get(&ctx.bundles, &self.name).await;
+        let bundle =
+            bundle.map_err(|error| ReconcileError::api("read the Bundle", FAILED, &error))?;
+        Ok(bundle
+            .filter(|bundle| bundle.metadata.uid == self.uid)
+            .and_then(|bundle| verify::proof(&bundle).map(str::to_owned)))
+    }
 }
 
 /// The result of unpacking.
@@ -84,7 +119,8 @@ impl Unpack {
         let source = reader::open(ctx, &self.source, user, FAILED).await?;
         let resolved = source.resolve().await;
         let resolved = resolved.map_err(|error| reader::registry_error(error, FAILED))?;
-        let verified = verify::verify(ctx, &self.class, &source, &self.bundle, resolved);
+        let proof = self.bundle.proof(ctx).await?;
+        let verified = verify::verify(ctx, &self.class, &source, proof.as_deref(), resolved);
         let verified = Box::pin(verified).await.map_err(|error| {
             let state = if error.is_unknown() {
                 State::Unknown

@@ -55,13 +55,13 @@ pub(in crate::reconcile) struct VerifiedContent {
 }
 
 /// Decides on `content` by the class and by the policies that exist when the signatures have
-/// arrived. Uses the proof on `bundle` if it is sufficient; otherwise reads signatures from the
-/// registry.
+/// arrived. Uses `proof`, the text of the annotation, if it is sufficient; otherwise reads
+/// signatures from the registry.
 pub(in crate::reconcile) async fn verify(
     ctx: &Context,
     class: &Class,
     source: &OpenSource,
-    bundle: &DynamicObject,
+    proof: Option<&str>,
     content: ContentId,
 ) -> Result<VerifiedContent, ReconcileError> {
     let Some(image) = content.image() else {
@@ -93,7 +93,7 @@ pub(in crate::reconcile) async fn verify(
     let policies = AppliedPolicies::current(ctx, &reference);
     let needed = !policies.policies.is_empty();
     if needed
-        && let Some(carried) = proof_signatures(bundle, &pinned)
+        && let Some(carried) = proof.and_then(|proof| proof_signatures(proof, &pinned))
         && let Ok(decided) = decide(pinned.clone(), &policies, &Ok(carried))
     {
         return Ok(verified(decided, policies));
@@ -124,9 +124,14 @@ fn refused(refusal: &Refusal) -> ReconcileError {
     )
 }
 
-/// Returns the signatures of the proof annotation, if they are for this digest.
-fn proof_signatures(bundle: &DynamicObject, pinned: &PinnedReference) -> Option<Vec<RawSignature>> {
+/// Returns the text of the proof annotation.
+pub(in crate::reconcile) fn proof(bundle: &DynamicObject) -> Option<&str> {
     let text = bundle.annotations().get(names::ANNOTATION_PROOF)?;
+    Some(text)
+}
+
+/// Returns the signatures of a proof annotation, if they are for this digest.
+fn proof_signatures(text: &str, pinned: &PinnedReference) -> Option<Vec<RawSignature>> {
     let carried = bundle_trust::carried::decode(text, pinned.digest()).ok()?;
     Some(carried.signatures)
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use bundle_api::names::reason;
 use bundle_core::diagnostic::codes;
+use bundle_core::plan::revisions::Retained;
 use bundle_core::plan::status::BundleFact;
 use bundle_core::plan::steps::{MaintenanceStep, Outcome};
 use kube::Client;
@@ -158,10 +159,12 @@ impl DeploymentReconcile<'_> {
         let cleared = generated::delete_old(
             self.ctx,
             self.object,
-            &generated.name,
-            active,
-            &self.core_revisions(),
-            in_place && active == Some(&generated.name),
+            &Retained {
+                wanted: &generated.name,
+                wanted_is_installed: in_place && active == Some(&generated.name),
+                active,
+                revisions: &self.core_revisions(),
+            },
         )
         .await;
         if let Err(error) = cleared {

@@ -23,6 +23,7 @@ use serde_json::json;
 use crate::reconcile::ApiFailure;
 use crate::reconcile::context::Context;
 use crate::reconcile::status::unreadable;
+use crate::reconcile::watched::WatchedObject;
 
 /// Returns the facts that the seal or a fresh stamp of `object` proves. Otherwise returns a message
 /// with the reason and the next step.
@@ -151,7 +152,7 @@ pub(in crate::reconcile) fn content_text(
 
 /// Runs the controller that seals BundleApprovals, even if no class requires approvals.
 pub(in crate::reconcile) async fn approvals(ctx: Arc<Context>) {
-    let api: Api<DynamicObject> = Api::all_with(ctx.own.clone(), &ctx.approvals);
+    let api: Api<WatchedObject> = Api::all_with(ctx.own.clone(), &ctx.approvals);
     Controller::new_with(api, watcher::Config::default(), ctx.approvals.clone())
         .with_config(Config::default().concurrency(crate::reconcile::APPROVAL_CONCURRENCY))
         .run(approval, crate::reconcile::error_policy, ctx)
@@ -159,12 +160,18 @@ pub(in crate::reconcile) async fn approvals(ctx: Arc<Context>) {
         .await;
 }
 
-async fn approval(object: Arc<DynamicObject>, ctx: Arc<Context>) -> Result<Action, ApiFailure> {
-    if unreadable::is_identity(&object) {
-        let (resource, events) = (&ctx.approvals, &ctx.approval_events);
-        let reported = ctx.unreadable.report(&ctx.own, resource, events, &object);
-        return Ok(reported.await);
-    }
+async fn approval(watched: Arc<WatchedObject>, ctx: Arc<Context>) -> Result<Action, ApiFailure> {
+    let object = match ctx.get(&ctx.approvals, &watched.name_any()).await {
+        Ok(Some(object)) => object,
+        Ok(None) => return Ok(Action::await_change()),
+        Err(error) if unreadable::is_too_large(&error) => {
+            let (resource, events) = (&ctx.approvals, &ctx.approval_events);
+            let object = watched.identity(resource);
+            let reported = ctx.unreadable.report(&ctx.own, resource, events, &object);
+            return Ok(reported.await);
+        }
+        Err(error) => return Err(error.into()),
+    };
     ctx.unreadable.remove(&object);
     ensure(&ctx, &ctx.approvals, &object, Kind::BundleApproval).await?;
     Ok(Action::await_change())

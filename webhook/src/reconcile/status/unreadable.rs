@@ -33,12 +33,6 @@ const MESSAGE: &str = "the object is too large to read, so it is neither reconci
 #[derive(Debug, Default)]
 pub(in crate::reconcile) struct ReportedObjects(Mutex<HashSet<String>>);
 
-/// Returns true if an object of a list or watch contains only its identity. The API server gives
-/// each complete object a generation.
-pub(in crate::reconcile) fn is_identity(object: &DynamicObject) -> bool {
-    object.metadata.generation.is_none()
-}
-
 /// Returns true if an object could not be read because it is too large.
 pub(in crate::reconcile) fn is_too_large(error: &kube::Error) -> bool {
     let code = http::StatusCode::PAYLOAD_TOO_LARGE.as_u16();

@@ -39,47 +39,58 @@ pub fn installed(
 pub struct Owned {
     /// Name of the Bundle.
     pub name: String,
+    /// Uid of the Bundle.
+    pub uid: Option<String>,
     /// Creation time in RFC 3339, so that text order is time order.
     pub created: String,
+}
+
+/// Bundles that a BundleDeployment retains.
+#[derive(Debug, Clone, Copy)]
+pub struct Retained<'a> {
+    /// Name of the Bundle of the current template.
+    pub wanted: &'a str,
+    /// True if the content of the wanted Bundle is installed.
+    pub wanted_is_installed: bool,
+    /// Name of the active Bundle.
+    pub active: Option<&'a str>,
+    /// History of revisions.
+    pub revisions: &'a [Revision],
+}
+
+impl Retained<'_> {
+    /// Returns true if the Bundle of this name is wanted, active or part of the history.
+    pub fn contains(&self, name: &str) -> bool {
+        name == self.wanted
+            || Some(name) == self.active
+            || self
+                .revisions
+                .iter()
+                .any(|revision| revision.bundle == name)
+    }
 }
 
 /// Largest number of retained Bundles that were never installed.
 pub const NEVER_INSTALLED_LIMIT: usize = 4;
 
-/// Returns the names of owned Bundles to delete.
+/// Returns the owned Bundles to delete.
 ///
-/// The wanted Bundle, the active Bundle and the Bundles of the history are retained. Once the
-/// wanted Bundle is installed, all others are deleted. Before that, only the oldest beyond
-/// [`NEVER_INSTALLED_LIMIT`] are deleted, so that a series of invalid templates does not fill the
-/// cluster.
-pub fn to_delete<'a>(
-    owned: &'a [Owned],
-    wanted: &str,
-    active: Option<&str>,
-    revisions: &[Revision],
-    wanted_is_installed: bool,
-) -> Vec<&'a str> {
+/// Once the wanted Bundle is installed, all that are not retained are deleted. Before that, only
+/// the oldest of them beyond [`NEVER_INSTALLED_LIMIT`] are deleted, so that a series of invalid
+/// templates does not fill the cluster.
+pub fn to_delete<'a>(owned: &'a [Owned], retained: &Retained<'_>) -> Vec<&'a Owned> {
     let mut rest: Vec<_> = owned
         .iter()
-        .filter(|bundle| {
-            bundle.name != wanted
-                && Some(bundle.name.as_str()) != active
-                && !revisions
-                    .iter()
-                    .any(|revision| revision.bundle == bundle.name)
-        })
+        .filter(|bundle| !retained.contains(&bundle.name))
         .collect();
     rest.sort_by(|a, b| (&a.created, &a.name).cmp(&(&b.created, &b.name)));
-    let keep = if wanted_is_installed {
+    let keep = if retained.wanted_is_installed {
         0
     } else {
         NEVER_INSTALLED_LIMIT
     };
-    let gone = rest.len().saturating_sub(keep);
-    rest.into_iter()
-        .take(gone)
-        .map(|bundle| bundle.name.as_str())
-        .collect()
+    rest.truncate(rest.len().saturating_sub(keep));
+    rest
 }
 
 #[cfg(test)]
@@ -106,9 +117,15 @@ mod tests {
             .enumerate()
             .map(|(index, name)| Owned {
                 name: (*name).to_owned(),
+                uid: None,
                 created: format!("2026-01-01T00:00:{index:02}Z"),
             })
             .collect()
+    }
+
+    fn deleted<'a>(owned: &'a [Owned], retained: &Retained<'_>) -> Vec<&'a str> {
+        let gone = to_delete(owned, retained).into_iter();
+        gone.map(|bundle| bundle.name.as_str()).collect()
     }
 
     #[test]
@@ -151,13 +168,19 @@ mod tests {
             &at(1),
         );
         let owned = owned(&["a", "b", "broken", "c"]);
+        let retained = |active, revisions, wanted_is_installed| Retained {
+            wanted: "c",
+            wanted_is_installed,
+            active,
+            revisions,
+        };
         assert_eq!(
-            to_delete(&owned, "c", Some("b"), &revisions, false),
-            Vec::<&str>::new()
+            deleted(&owned, &retained(Some("b"), &revisions, false)),
+            [""; 0]
         );
         let revisions = installed(&revisions, "c", "3", None, 1, &at(2));
         assert_eq!(
-            to_delete(&owned, "c", Some("c"), &revisions, true),
+            deleted(&owned, &retained(Some("c"), &revisions, true)),
             ["a", "broken"]
         );
     }
@@ -165,6 +188,12 @@ mod tests {
     #[test]
     fn bundles_of_a_series_of_invalid_templates_are_bounded() {
         let owned = owned(&["x1", "x2", "x3", "x4", "x5", "x6", "now"]);
-        assert_eq!(to_delete(&owned, "now", None, &[], false), ["x1", "x2"]);
+        let retained = Retained {
+            wanted: "now",
+            wanted_is_installed: false,
+            active: None,
+            revisions: &[],
+        };
+        assert_eq!(deleted(&owned, &retained), ["x1", "x2"]);
     }
 }

@@ -38,22 +38,33 @@ pub(in crate::reconcile) async fn approved(
     let name = deployment.name_any();
     let present_terms = approval_terms(&deployment.data["spec"]);
     let has_default_terms = has_default_terms(&deployment.data["spec"]);
-    let mut approvals = Vec::new();
-    ctx.for_each(&ctx.approvals, None, |approval| {
+    let uid = deployment.metadata.uid.as_deref();
+    let approves = |approval: &DynamicObject| {
         let spec = &approval.data["spec"];
         let target = &spec["bundleDeployment"];
-        if target["name"].as_str() == Some(&name)
-            && target["uid"].as_str() == deployment.metadata.uid.as_deref()
+        target["name"].as_str() == Some(&name)
+            && target["uid"].as_str() == uid
             && spec["digest"].as_str() == Some(digest)
             && approval.metadata.deletion_timestamp.is_none()
-        {
-            approvals.push(approval);
+    };
+    let failed = |error: kube::Error| {
+        ReconcileError::api("list BundleApprovals", reason::INSTALL_FAILED, &error)
+    };
+    // Names only: whole objects of all approvals could exceed the memory.
+    let mut names = Vec::new();
+    ctx.for_each(&ctx.approvals, None, |approval| {
+        if approves(&approval) {
+            names.push(approval.name_any());
         }
     })
     .await
-    .map_err(|error| ReconcileError::api("list BundleApprovals", reason::INSTALL_FAILED, &error))?;
+    .map_err(failed)?;
     let mut invalid = Vec::new();
-    for approval in approvals {
+    for approval in names {
+        let approval = ctx.get(&ctx.approvals, &approval).await.map_err(failed)?;
+        let Some(approval) = approval.filter(approves) else {
+            continue;
+        };
         let vouched = seal::vouched(ctx, &approval, Kind::BundleApproval);
         let terms = vouched
             .as_ref()

@@ -156,8 +156,8 @@ impl DeploymentReconcile<'_> {
         let id = request.source()?;
         let user = &self.requester.user;
         let source = reader::open(self.ctx, id.source(), user, request.reason).await?;
-        let bundle = &request.generated.object;
-        let verified = verify::verify(self.ctx, self.class, &source, bundle, id)
+        let proof = verify::proof(&request.generated.object);
+        let verified = verify::verify(self.ctx, self.class, &source, proof, id)
             .await
             .map_err(|error| ReconcileError {
                 reason: request.reason,
