@@ -54,7 +54,7 @@ fn writes_nothing_if_one_file_exists() {
 #[test]
 fn detects_the_content_of_a_folder() {
     let context = Context::new();
-    context.write("My Page/manifests/web.yaml", format!("{CONFIG_MAP}---\napiVersion: monitoring.coreos.com/v1\nkind: ServiceMonitor\nmetadata: {{name: web, namespace: default, labels: {{app.kubernetes.io/version: 2.1.0}}}}\n"));
+    context.write("My Page/manifests/web.yaml", format!("{CONFIG_MAP}---\napiVersion: monitoring.coreos.com/v1\nkind: ServiceMonitor\nmetadata: {{name: web, namespace: default, labels: {{app.kubernetes.io/version: 2.1.0}}}}\n---\napiVersion: gateway.networking.k8s.io/v1\nkind: HTTPRoute\nmetadata: {{name: web, namespace: default}}\n"));
     context.stdout(&["init", "My Page"]);
     let written = std::fs::read_to_string(context.path().join("My Page/bundle.yaml")).unwrap();
     insta::assert_snapshot!(written, @r#"
@@ -66,6 +66,7 @@ fn detects_the_content_of_a_folder() {
     format: plain+v0
     requires:
       apis:
+      - gateway.networking.k8s.io/v1/HTTPRoute
       - monitoring.coreos.com/v1/ServiceMonitor
     security:
       scan: enabled

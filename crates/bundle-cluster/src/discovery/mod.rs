@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bundle_core::object::GroupKind;
+use bundle_core::version::apis;
 use kube::Client;
 use kube::core::discovery::ApiResource;
 use tokio::sync::Mutex;
@@ -60,33 +61,11 @@ pub struct Apis {
     groups: Mutex<Option<(Instant, Versions)>>,
 }
 
-/// Groups with a dot that kube-apiserver itself serves.
-const BUILT_IN: [&str; 18] = [
-    "admissionregistration.k8s.io",
-    "apiextensions.k8s.io",
-    "apiregistration.k8s.io",
-    "authentication.k8s.io",
-    "authorization.k8s.io",
-    "certificates.k8s.io",
-    "coordination.k8s.io",
-    "discovery.k8s.io",
-    "events.k8s.io",
-    "flowcontrol.apiserver.k8s.io",
-    "internal.apiserver.k8s.io",
-    "networking.k8s.io",
-    "node.k8s.io",
-    "rbac.authorization.k8s.io",
-    "resource.k8s.io",
-    "scheduling.k8s.io",
-    "storage.k8s.io",
-    "storagemigration.k8s.io",
-];
-
 /// Returns true if the group of `api_version` can belong to CustomResourceDefinitions or to another
 /// API server.
 pub fn is_custom(api_version: &str) -> bool {
     let (group, _) = api_version.split_once('/').unwrap_or_default();
-    group.contains('.') && !BUILT_IN.contains(&group)
+    apis::is_custom(group)
 }
 
 impl Apis {

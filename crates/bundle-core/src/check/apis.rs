@@ -30,8 +30,8 @@ pub(super) fn check(content: &Content, findings: &mut Findings) {
     for object in &content.objects {
         let (group, version, kind) = object.gvk();
         if let Some(api) = apis::api(group, version, kind) {
-            findings.0.extend(supported.judge(object, api));
-        } else if !apis::of(group).is_empty() {
+            findings.extend(supported.judge(object, api));
+        } else if apis::is_built_in(group) {
             findings.push(supported.unknown(object));
         } else if !defined.contains(&(group, kind))
             && !required.contains(format!("{group}/{version}/{kind}").as_str())

@@ -10,12 +10,11 @@ use crate::{
     diagnostic::{Finding, codes},
     object::Manifest,
     package::{self, Package},
+    version::apis,
 };
 
 /// The lists of containers in a pod spec.
 const CONTAINERS: [&str; 3] = ["containers", "initContainers", "ephemeralContainers"];
-/// API groups of Kubernetes itself that have no dot in their names.
-const BUILT_IN: [&str; 5] = ["", "apps", "batch", "autoscaling", "policy"];
 
 /// Memory of the images in one content, in bytes: about 7,000 places.
 const MAX_MEMORY: usize = 8 << 20;
@@ -111,9 +110,8 @@ pub(super) fn of_object(object: &Manifest, allowance: &mut Allowance) -> Result<
     {
         return Ok(Vec::new());
     }
-    let built_in = BUILT_IN.contains(&group) || group.ends_with(".k8s.io");
     let mut walk = Walk {
-        built_in,
+        built_in: apis::is_built_in(group),
         path: Vec::new(),
         seen: BTreeSet::new(),
         hits: Vec::new(),

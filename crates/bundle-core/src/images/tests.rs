@@ -181,6 +181,10 @@ fn finds_the_fields_of_known_custom_resources() {
             &["quay.io/a/b:v1 spec.image name"],
         ),
         (
+            "apiVersion: gateway.networking.k8s.io/v1\nkind: Gateway\nmetadata: {name: a}\nspec: {image: 'quay.io/a/b:v1'}\n",
+            &["quay.io/a/b:v1 spec.image name"],
+        ),
+        (
             "apiVersion: kyverno.io/v1\nkind: ClusterPolicy\nmetadata: {name: a}\nspec: {rules: [{validate: {pattern: {spec: {containers: [{image: 'quay.io/a/*:v1'}]}}}}]}\n",
             &[],
         ),

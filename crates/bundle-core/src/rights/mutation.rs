@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 
 use super::answer::DryRunObject;
 use crate::object::ObjectId;
+use crate::version::apis;
 
 /// The most fields that one comparison collects.
 const MAX_FIELDS: usize = 1_000;
@@ -200,17 +201,11 @@ impl MutatedKinds {
                 let is_equivalent = |found: &String| {
                     found == "*"
                         || found == group
-                        || (is_of_kubernetes(found) && is_of_kubernetes(group))
+                        || (apis::may_be_built_in(found) && apis::may_be_built_in(group))
                 };
                 equivalent || (all && groups.iter().any(is_equivalent))
             })
     }
-}
-
-/// Returns `true` if the API group may be one of Kubernetes itself: those have no dot, or end in
-/// `k8s.io`.
-fn is_of_kubernetes(group: &str) -> bool {
-    !group.contains('.') || group.ends_with(".k8s.io")
 }
 
 /// Returns `true` if the API server records the requester in objects of this kind, so that they
@@ -356,6 +351,8 @@ mod tests {
             ),
             (&[""], &["*"], "events.k8s.io", "events", true),
             (&["events.k8s.io"], &["*"], "", "events", true),
+            // A later Kubernetes may have a group that this release does not know.
+            (&["later.k8s.io"], &["*"], "apps", "deployments", true),
             (&["extensions"], &["*/scale"], "apps", "deployments", false),
             // Custom resources have one group.
             (&["extensions"], &["*"], "a.example.com", "webs", false),

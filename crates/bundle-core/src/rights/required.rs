@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use super::{Grant, Question, ScopedRule, Target, can_be_asked, compact, grant, needs};
 use crate::object::Manifest;
+use crate::version::apis;
 
 /// The rules, and what in them had to be guessed.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
@@ -32,7 +33,7 @@ pub fn required(objects: &[Manifest]) -> Required {
             let resource = if let Some(plural) = defined.get(&(group, kind)) {
                 (*plural).to_owned()
             } else {
-                if !is_built_in(group) {
+                if !apis::is_built_in(group) {
                     guessed.insert(format!("{kind}.{group}"));
                 }
                 plural(kind)
@@ -108,10 +109,6 @@ fn defined(objects: &[Manifest]) -> BTreeMap<(&str, &str), &str> {
         .collect()
 }
 
-fn is_built_in(group: &str) -> bool {
-    matches!(group, "" | "apps" | "batch" | "autoscaling" | "policy") || group.ends_with(".k8s.io")
-}
-
 /// Returns the plural of a kind by the rule for built-in kinds.
 fn plural(kind: &str) -> String {
     let word = kind.to_lowercase();
@@ -155,11 +152,18 @@ mod tests {
              apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: mice.example.com}\nspec: {group: example.com, names: {kind: Mouse, plural: mice}}\n---\n\
              apiVersion: example.com/v1\nkind: Mouse\nmetadata: {name: a, namespace: n}\n---\n\
              apiVersion: other.example.com/v1\nkind: Widget\nmetadata: {name: a, namespace: n}\n---\n\
+             apiVersion: gateway.networking.k8s.io/v1\nkind: HTTPRoute\nmetadata: {name: a, namespace: n}\n---\n\
              apiVersion: rbac.authorization.k8s.io/v1\nkind: Role\nmetadata: {name: own, namespace: n}\nrules: [{apiGroups: [''], resources: [secrets], verbs: [get]}]\n---\n\
              apiVersion: rbac.authorization.k8s.io/v1\nkind: RoleBinding\nmetadata: {name: own, namespace: n}\nroleRef: {kind: Role, name: own}\n---\n\
              apiVersion: rbac.authorization.k8s.io/v1\nkind: RoleBinding\nmetadata: {name: view, namespace: n}\nroleRef: {kind: ClusterRole, name: view}\n",
         );
-        assert_eq!(guessed, ["Widget.other.example.com"]);
+        assert_eq!(
+            guessed,
+            [
+                "HTTPRoute.gateway.networking.k8s.io",
+                "Widget.other.example.com"
+            ]
+        );
         let text = rules.join("\n");
         for part in [
             r#"resources: ["services"]"#,

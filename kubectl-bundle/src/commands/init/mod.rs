@@ -10,6 +10,7 @@ use bundle_core::diagnostic::{Finding, codes};
 use bundle_core::format::{self, Files};
 use bundle_core::object::Manifest;
 use bundle_core::package::{self, Format, Package, Requires, Scan, Security};
+use bundle_core::version::apis;
 use bundle_core::yaml;
 
 use crate::failure::Outcome;
@@ -242,11 +243,7 @@ fn foreign_apis(objects: &[Manifest]) -> Vec<String> {
     let mut apis: Vec<String> = objects
         .iter()
         .map(|object| &object.id)
-        .filter(|id| {
-            id.group.contains('.')
-                && !id.group.ends_with(".k8s.io")
-                && !defined.contains(&id.group.as_str())
-        })
+        .filter(|id| apis::is_custom(&id.group) && !defined.contains(&id.group.as_str()))
         .map(|id| format!("{}/{}/{}", id.group, id.version, id.kind))
         .collect();
     apis.sort();

@@ -34,9 +34,7 @@ impl Health {
 pub fn has_health(group: &str, kind: &str) -> bool {
     match kinds::find(group, kind) {
         Some(known) => known.rule.is_some(),
-        // Built-in groups without a dot, such as `apps`, are never those of custom resources. Of those that end with `k8s.io`, some are:
-        // `gateway.networking.k8s.io`.
-        None => group.contains('.') && apis::of(group).is_empty(),
+        None => apis::is_custom(group),
     }
 }
 

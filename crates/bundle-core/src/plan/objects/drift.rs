@@ -7,6 +7,7 @@ use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
 use crate::reference::Digest;
+use crate::version::apis;
 
 /// Hash of this project's entry in `managedFields` and of its labels.
 ///
@@ -142,8 +143,7 @@ fn counts_generations(group: &str, kind: &str) -> bool {
         "policy" => kind == "PodDisruptionBudget",
         "networking.k8s.io" => matches!(kind, "Ingress" | "NetworkPolicy"),
         "apiextensions.k8s.io" => kind == "CustomResourceDefinition",
-        // Custom resources: groups of Kubernetes itself have no dot, or end in k8s.io.
-        _ => group.contains('.') && !group.ends_with(".k8s.io"),
+        group => apis::is_custom(group),
     }
 }
 
@@ -397,6 +397,7 @@ mod tests {
             ("apps", "Deployment", true),
             ("batch", "CronJob", true),
             ("shop.example.com", "Queue", true),
+            ("gateway.networking.k8s.io", "HTTPRoute", true),
             ("apiextensions.k8s.io", "CustomResourceDefinition", true),
             ("", "ConfigMap", false),
             ("", "Service", false),

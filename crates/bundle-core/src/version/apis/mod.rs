@@ -68,8 +68,33 @@ fn line(text: &'static str) -> Option<(&'static str, Entry)> {
 /// Returns all APIs of a group (empty for the core group), with version and kind; empty if the
 /// group is not built-in.
 pub fn of(group: &str) -> &'static [(&'static str, &'static str, Api)] {
-    let group = if group.is_empty() { "core" } else { group };
+    let group = match group {
+        "" => "core",
+        // The name of the core group in the table is no name of a group.
+        "core" => return &[],
+        group => group,
+    };
     TABLE.get(group).map_or(&[], Vec::as_slice)
+}
+
+/// Returns `true` if the group (empty for the core group) is one of Kubernetes itself.
+///
+/// The domain does not show it: `gateway.networking.k8s.io` is a group of CustomResourceDefinitions.
+pub fn is_built_in(group: &str) -> bool {
+    !of(group).is_empty()
+}
+
+/// Returns `true` if the group can belong to CustomResourceDefinitions or to an aggregated API
+/// server: it has a dot, which the API server requires of them, and is not built-in.
+pub fn is_custom(group: &str) -> bool {
+    group.contains('.') && !is_built_in(group)
+}
+
+/// Returns `true` if a Kubernetes of any version may have the group, also one that is newer than
+/// this table: those have no dot, or the domain `k8s.io`. It is `true` for some groups of
+/// CustomResourceDefinitions, and serves checks that must not miss a built-in group.
+pub fn may_be_built_in(group: &str) -> bool {
+    !group.contains('.') || group.ends_with(".k8s.io") || is_built_in(group)
 }
 
 /// The API of this group (empty for the core group), version and kind.
@@ -121,10 +146,32 @@ mod tests {
                 api.introduced < api.removed || api.removed.is_none(),
                 "{text}"
             );
+            let group = if group == "core" { "" } else { group };
             assert_eq!(is_namespaced(group, kind), Some(api.namespaced), "{text}");
         }
         assert!(seen.len() > 150);
         assert!(newest() >= Minor(1, 36), "{}", newest());
+    }
+
+    #[test]
+    fn groups_of_definitions_in_the_domain_of_kubernetes_are_not_built_in() {
+        for (group, built_in, custom, may_be) in [
+            ("", true, false, true),
+            ("apps", true, false, true),
+            ("extensions", true, false, true),
+            ("networking.k8s.io", true, false, true),
+            ("flowcontrol.apiserver.k8s.io", true, false, true),
+            ("gateway.networking.k8s.io", false, true, true),
+            ("snapshot.storage.k8s.io", false, true, true),
+            ("kueue.x-k8s.io", false, true, false),
+            ("example.com", false, true, false),
+            // No definition can have a group without a dot.
+            ("core", false, false, true),
+            ("shop", false, false, true),
+        ] {
+            let found = (is_built_in(group), is_custom(group), may_be_built_in(group));
+            assert_eq!(found, (built_in, custom, may_be), "{group}");
+        }
     }
 
     #[test]
