@@ -113,7 +113,7 @@ impl Remover<'_> {
             if let Some(why) = in_use(&objects, &unlisted) {
                 kept.push(KeptObject {
                     id: present.id.clone(),
-                    why,
+                    why: why.into(),
                 });
             }
         }

@@ -68,7 +68,7 @@ impl DeploymentReconcile<'_> {
         let needed = removal::needed(present.iter().map(|present| &present.id), &content);
         kept.extend(needed.into_iter().map(|(id, why)| KeptObject {
             id,
-            why: why.to_owned(),
+            why: why.to_owned().into(),
         }));
         let kept_ids: HashSet<&ObjectId> = kept.iter().map(|kept| &kept.id).collect();
         let is_kept = |found: &&Present| kept_ids.contains(&found.id);

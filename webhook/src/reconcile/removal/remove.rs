@@ -12,6 +12,7 @@ use bundle_core::object::CustomKind;
 use bundle_core::object::ObjectId;
 use bundle_core::plan::inventory::{self, Claim, Inventory, ObjectRecord};
 use bundle_core::plan::phases::Phase;
+use bundle_core::plan::removal::KeepReason;
 use kube::Client;
 use kube::api::DynamicObject;
 use kube::core::discovery::ApiResource;
@@ -72,7 +73,7 @@ pub(in crate::reconcile) struct Remover<'a> {
 /// An object that stays, and the reason.
 pub(in crate::reconcile) struct KeptObject {
     pub(in crate::reconcile) id: ObjectId,
-    pub(in crate::reconcile) why: String,
+    pub(in crate::reconcile) why: KeepReason,
 }
 
 /// Custom resources that the deployment did not install.
@@ -221,7 +222,7 @@ impl Remover<'_> {
             if let Some(why) = foreign.why(&custom.plural) {
                 kept.push(KeptObject {
                     id: present.id.clone(),
-                    why,
+                    why: why.into(),
                 });
             }
         }

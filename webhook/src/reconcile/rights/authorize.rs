@@ -151,7 +151,7 @@ pub(in crate::reconcile) async fn undeletable(
     }
     let kept = |id: &ObjectId, why: String| KeptObject {
         id: id.clone(),
-        why,
+        why: why.into(),
     };
     if let Some(departed) = departed(own, requester).await? {
         let why = departed.to_string();

@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use bundle_core::diagnostic::codes;
 use bundle_core::object::ObjectId;
 use bundle_core::plan::consent::{ActingAccount, Consent, ConsentRule, ObjectAction};
+use bundle_core::plan::removal::{self, KeepReason};
 use bundle_core::review::Requester;
 use bundle_core::review::class::RequesterCheck;
 use bundle_core::rights::Question;
@@ -72,10 +73,24 @@ impl Deletions<'_> {
         &self,
         objects: &[Present],
     ) -> Result<Vec<KeptObject>, ReconcileError> {
+        let settings = &self.ctx.shared.settings;
+        let reserved = removal::reserved(
+            objects.iter().map(|present| &present.id),
+            self.rule.class_namespaces(),
+            &settings.namespace,
+            &settings.state_namespace,
+        );
         let mut kept: Vec<KeptObject> = Vec::new();
         let mut reviewed: Vec<Present> = Vec::new();
         let mut tried: Vec<&Present> = Vec::new();
         for present in objects {
+            if reserved.contains(&&present.id) {
+                kept.push(KeptObject {
+                    id: present.id.clone(),
+                    why: KeepReason::Reserved,
+                });
+                continue;
+            }
             match self.rule.consent(self.act, &present.id) {
                 Consent::Delegated => {}
                 Consent::Requesters(check) => {
@@ -86,7 +101,7 @@ impl Deletions<'_> {
                 }
                 Consent::Denied(refusal) => kept.push(KeptObject {
                     id: present.id.clone(),
-                    why: refusal.to_string(),
+                    why: refusal.to_string().into(),
                 }),
             }
         }
@@ -100,9 +115,10 @@ impl Deletions<'_> {
         let refused = check::undeletable(ctx, self.requesters, &tried, self.reason).await?;
         kept.extend(refused);
         for kept in &mut kept {
-            if self.rule.exceeds_delegation(&kept.id) {
-                kept.why
-                    .push_str(" (the class does not decide about this object)");
+            if let KeepReason::Other(why) = &mut kept.why
+                && self.rule.exceeds_delegation(&kept.id)
+            {
+                why.push_str(" (the class does not decide about this object)");
             }
         }
         Ok(kept)

@@ -130,6 +130,13 @@ impl ConsentRule {
             })
     }
 
+    /// Returns the namespaces of the class, which may be patterns; none without a class.
+    pub fn class_namespaces(&self) -> &[String] {
+        self.class
+            .as_ref()
+            .map_or(&[], |class| class.namespaces.as_slice())
+    }
+
     /// Returns the reason why the ServiceAccount must not be used, if any.
     pub fn account_withdrawn(&self) -> Option<&str> {
         match &self.account {

@@ -1,9 +1,52 @@
-//! Objects that a prune keeps because their deletion would also delete objects of the content.
+//! Objects that a prune keeps because their deletion would also delete objects of the content, and
+//! the namespaces of the webhook, which no removal deletes.
 
 use std::collections::BTreeSet;
+use std::fmt;
 
 use crate::object::ObjectId;
 use crate::plan::phases::Phase;
+use crate::review::target::in_reserved_namespaces;
+
+/// Reason for which an object is not deleted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum KeepReason {
+    /// It is a namespace of the webhook that the class does not name.
+    Reserved,
+    /// Any other reason, as text.
+    Other(String),
+}
+
+impl fmt::Display for KeepReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Reserved => "it is a namespace of bundle-webhook",
+            Self::Other(why) => why,
+        })
+    }
+}
+
+impl From<String> for KeepReason {
+    fn from(why: String) -> Self {
+        Self::Other(why)
+    }
+}
+
+/// Returns the Namespaces among `unwanted` that are the `system` or `state` namespace of the
+/// webhook, unless `allowed`, the namespaces of the class, has their exact name. Content with them
+/// is rejected by the same rule, but earlier versions installed it. Their deletion would delete the
+/// webhook with its keys and records.
+pub fn reserved<'a>(
+    unwanted: impl IntoIterator<Item = &'a ObjectId>,
+    allowed: &[String],
+    system: &str,
+    state: &str,
+) -> Vec<&'a ObjectId> {
+    let namespaces = unwanted
+        .into_iter()
+        .filter(|id| Phase::of(&id.group, &id.kind) == Phase::Namespaces);
+    in_reserved_namespaces(namespaces, allowed, system, state)
+}
 
 /// Returns the namespaces and definitions among `unwanted` that contain objects of the content,
 /// with the reason to keep them. `content` has the objects of the content, each with the plural of
@@ -67,5 +110,23 @@ mod tests {
             ]
         );
         assert!(needed(&unwanted, &[]).is_empty());
+    }
+
+    #[test]
+    fn namespaces_of_the_webhook_are_kept_unless_the_class_names_them() {
+        let unwanted = [
+            id(("", "Namespace"), None, "sys"),
+            id(("", "Namespace"), None, "sys-state"),
+            id(("", "Namespace"), None, "team-a"),
+            // Permissions decide about objects in them.
+            id(("", "ConfigMap"), Some("sys"), "sys"),
+        ];
+        let kept = |allowed: &[&str]| {
+            let allowed: Vec<_> = allowed.iter().map(|&name| name.to_owned()).collect();
+            reserved(&unwanted, &allowed, "sys", "sys-state")
+        };
+        assert_eq!(kept(&[]), [&unwanted[0], &unwanted[1]]);
+        assert_eq!(kept(&["*", "sys*"]), [&unwanted[0], &unwanted[1]]);
+        assert_eq!(kept(&["*", "sys"]), [&unwanted[1]]);
     }
 }

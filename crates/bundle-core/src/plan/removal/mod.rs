@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 pub use account::{RemovingAccount, removing_account};
 pub use failure::{REFUSED, REMOVING, RemovalFailure};
-pub use keep::needed;
+pub use keep::{KeepReason, needed, reserved};
 pub use progress::{NextRemoval, RemovalProgress};
 
 use crate::object::ObjectId;
@@ -48,6 +48,8 @@ pub enum Obstacle {
     /// The deletion is not allowed: the requesters without permission, with the message of the API
     /// server; or, before a prune, the objects that depend on it.
     NotAllowed(String),
+    /// The object is a namespace of the webhook.
+    Reserved,
     /// The object is being deleted, and these finalizers block it.
     Finalizers(Vec<String>),
 }
@@ -122,10 +124,12 @@ fn message(left: usize, obstacles: &BTreeMap<ObjectId, Obstacle>, admit: &str) -
     let mut refused = Vec::new();
     let mut held = Vec::new();
     let mut emptied = Vec::new();
+    let mut reserved = Vec::new();
     for (id, obstacle) in obstacles {
         match obstacle {
             Obstacle::Finalizers(_) if obstacle.is_cleanup() => emptied.push(id.to_string()),
             Obstacle::NotAllowed(why) => refused.push(format!("{id}: {why}")),
+            Obstacle::Reserved => reserved.push(id.to_string()),
             Obstacle::Finalizers(names) => {
                 held.push(format!("{id} ({})", some_of(names, FINALIZERS)));
             }
@@ -145,6 +149,12 @@ fn message(left: usize, obstacles: &BTreeMap<ObjectId, Obstacle>, admit: &str) -
         parts.push(format!(
             "waiting until the API server has deleted all custom resources: {}",
             some_of(&emptied, OBJECTS)
+        ));
+    }
+    if !reserved.is_empty() {
+        parts.push(format!(
+            "namespaces of bundle-webhook are not deleted: {} (set spec.deletion.objects: Orphan to complete the deletion without them)",
+            some_of(&reserved, OBJECTS)
         ));
     }
     if !refused.is_empty() {

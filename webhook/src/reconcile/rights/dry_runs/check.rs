@@ -284,7 +284,8 @@ pub(in crate::reconcile) async fn undeletable(
                 | DryRunVerdict::Unsupported(why) => {
                     refused.push(KeptObject {
                         id: present.id.clone(),
-                        why: format!("{} has no permission to delete it: {why}", requester.user),
+                        why: format!("{} has no permission to delete it: {why}", requester.user)
+                            .into(),
                     });
                 }
                 DryRunVerdict::NotImpersonated(words) => complaints.not_impersonated.push(words),

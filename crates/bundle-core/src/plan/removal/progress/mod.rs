@@ -3,7 +3,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Obstacle, REFUSED, REMOVING, RemovalFailure, message, next_step, waits_for};
+use super::{
+    KeepReason, Obstacle, REFUSED, REMOVING, RemovalFailure, message, next_step, waits_for,
+};
 use crate::diagnostic::codes;
 use crate::object::ObjectId;
 use crate::plan::conditions::some_of;
@@ -39,7 +41,7 @@ impl RemovalProgress {
     /// attempt. The objects of `kept` remain, each for a reason.
     pub fn new(
         objects: impl IntoIterator<Item = (ObjectId, Vec<String>)>,
-        kept: impl IntoIterator<Item = (ObjectId, String)>,
+        kept: impl IntoIterator<Item = (ObjectId, KeepReason)>,
     ) -> Self {
         let mut progress = Self::default();
         for (id, held_by) in objects {
@@ -50,10 +52,15 @@ impl RemovalProgress {
             progress.left.insert(id);
         }
         for (id, reason) in kept {
-            let obstacle = progress
-                .obstacles
-                .entry(id)
-                .or_insert_with(|| Obstacle::NotAllowed(String::new()));
+            let known = progress.obstacles.entry(id);
+            let reason = match reason {
+                KeepReason::Reserved => {
+                    known.or_insert(Obstacle::Reserved);
+                    continue;
+                }
+                KeepReason::Other(reason) => reason,
+            };
+            let obstacle = known.or_insert_with(|| Obstacle::NotAllowed(String::new()));
             if let Obstacle::NotAllowed(why) = obstacle {
                 if !why.is_empty() {
                     why.push_str(", ");
@@ -156,10 +163,16 @@ impl RemovalProgress {
             .filter(|(_, obstacle)| matches!(obstacle, Obstacle::NotAllowed(_)))
             .map(|(id, _)| id)
             .collect();
-        if refused.is_empty() {
+        let keeps_reserved = self
+            .obstacles
+            .values()
+            .any(|obstacle| *obstacle == Obstacle::Reserved);
+        if refused.is_empty() && !keeps_reserved {
             return Err(goes_on(message));
         }
-        let code = if rule.account_withdrawn().is_some() {
+        let code = if refused.is_empty() {
+            codes::install::RESERVED_NAMESPACE
+        } else if rule.account_withdrawn().is_some() {
             codes::install::ACCOUNT_WITHDRAWN
         } else if refused.iter().all(|id| rule.exceeds_delegation(id)) {
             codes::install::OUTSIDE_DELEGATION
@@ -185,6 +198,7 @@ impl RemovalProgress {
         let stays = self.left.iter().filter_map(|id| {
             let why = match self.obstacles.get(id) {
                 Some(Obstacle::NotAllowed(why)) => why.clone(),
+                Some(Obstacle::Reserved) => KeepReason::Reserved.to_string(),
                 Some(Obstacle::Finalizers(names)) => {
                     let names = some_of(names, FINALIZERS);
                     format!("it is being deleted, and waits for finalizers of other controllers: {names}")

@@ -35,8 +35,8 @@ fn free(id: &ObjectId) -> (ObjectId, Vec<String>) {
     (id.clone(), Vec::new())
 }
 
-fn kept(id: &ObjectId, why: &str) -> (ObjectId, String) {
-    (id.clone(), why.to_owned())
+fn kept(id: &ObjectId, why: &str) -> (ObjectId, KeepReason) {
+    (id.clone(), KeepReason::Other(why.to_owned()))
 }
 
 fn rule(account: ActingAccount, authorization: &str) -> ConsentRule {
@@ -127,6 +127,46 @@ fn result_of_a_removal_depends_on_remaining_objects() {
         });
         assert_eq!(found, expected, "{progress:?} {rule:?}");
     }
+}
+
+#[test]
+fn namespace_of_the_webhook_is_kept_and_named_by_removals_and_prunes() {
+    let all = [free(&namespace()), free(&config("a"))];
+    let mut progress = RemovalProgress::new(all, [(namespace(), KeepReason::Reserved)]);
+    assert_eq!(progress.next(), NextRemoval::Delete(vec![config("a")]));
+    progress.observe(&[config("a")].into(), BTreeMap::new());
+    assert_eq!(progress.next(), NextRemoval::End);
+    let granted = rule(ActingAccount::Granted, "Requester");
+    let failure = progress.removal_result(&[], &granted, ADMIT).unwrap_err();
+    assert_eq!(
+        (failure.code, failure.reason, failure.retry),
+        (
+            codes::install::RESERVED_NAMESPACE,
+            REFUSED,
+            RetryPolicy::Slowly
+        )
+    );
+    assert_eq!(
+        failure.message,
+        "1 object is left; namespaces of bundle-webhook are not deleted: Namespace/team-a (set spec.deletion.objects: Orphan to complete the deletion without them)"
+    );
+    assert_eq!(
+        progress.prune_warnings(&[]),
+        [
+            "Namespace/team-a is no longer part of the content and stays: it is a namespace of bundle-webhook"
+        ]
+    );
+    // A missing permission for another object has its own code.
+    let both = RemovalProgress::new(
+        [free(&namespace()), free(&config("a"))],
+        [
+            (namespace(), KeepReason::Reserved),
+            kept(&config("a"), "ana may not delete it"),
+        ],
+    );
+    let failure = both.removal_result(&[], &granted, ADMIT).unwrap_err();
+    assert_eq!(failure.code, codes::install::REMOVAL_NOT_ALLOWED);
+    assert!(failure.message.contains("namespaces of bundle-webhook"));
 }
 
 #[test]
