@@ -14,6 +14,7 @@ use bundle_trust::proof::{self, Decided, Refusal};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt as _;
 use kube::api::DynamicObject;
+use kube::runtime::reflector::{ObjectRef, Store};
 
 use crate::heavy;
 use crate::reconcile::context::Context;
@@ -82,9 +83,12 @@ pub(in crate::reconcile) async fn verify(
     }
     let reference = pinned.reference().clone();
     let (now, examinations) = (jiff::Timestamp::now(), &ctx.shared.examinations);
+    let key = ObjectRef::from_obj_with(bundle, ctx.bundles.clone());
+    let cache = ctx.bundle_cache.get();
+    let exists = || cache.is_none_or(|cache| is_in(cache, &key, bundle));
     let decide = |pinned, policies: &AppliedPolicies, signatures: &_| {
-        let all = || policies.all();
-        heavy::run(|| examinations.decide(pinned, signatures, all(), class.signatures, now))
+        let (all, class) = (|| policies.all(), class.signatures);
+        heavy::run(|| examinations.decide_while(pinned, signatures, all(), class, now, &exists))
     };
     let verified = |decided: Decided<PinnedReference>, policies| VerifiedContent {
         decided: decided.with_pull_secret(pull_secret.clone()),
@@ -109,6 +113,17 @@ pub(in crate::reconcile) async fn verify(
         Ok(decided) => Ok(verified(decided, policies)),
         Err(refusal) => Err(refused(&refusal)),
     }
+}
+
+/// Returns true if the reflector has the Bundle with the same uid. The verification of hundreds of
+/// signatures ends with the Bundle, which a cancelled task alone cannot do.
+fn is_in(
+    cache: &Store<DynamicObject>,
+    key: &ObjectRef<DynamicObject>,
+    bundle: &DynamicObject,
+) -> bool {
+    let seen = cache.get(key);
+    seen.is_some_and(|seen| seen.metadata.uid == bundle.metadata.uid)
 }
 
 /// Neither a new signature nor a changed policy wakes the Bundle, so even a rejection is retried.
@@ -173,4 +188,36 @@ pub(in crate::reconcile) fn describe(signers: &[SignedBy], warnings: &[String]) 
     }
     parts.extend(warnings.iter().cloned());
     parts.join("; ")
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::runtime::reflector::store::Writer;
+    use kube::runtime::watcher::Event;
+    use serde_json::json;
+
+    use super::*;
+    use crate::reconcile::context::resource;
+
+    #[test]
+    fn bundle_exists_until_the_reflector_loses_it_or_has_another_of_its_name() {
+        let bundles = resource("Bundle", "bundles");
+        let of = |uid: &str| -> DynamicObject {
+            let metadata = json!({"name": "web", "uid": uid});
+            serde_json::from_value(json!({"metadata": metadata})).unwrap()
+        };
+        let bundle = of("one");
+        let key = ObjectRef::from_obj_with(&bundle, bundles.clone());
+        let mut writer = Writer::new(bundles);
+        let cache = writer.as_reader();
+        for (event, expected) in [
+            (Event::Apply(of("one")), true),
+            (Event::Delete(of("one")), false),
+            (Event::Apply(of("two")), false),
+            (Event::Apply(of("one")), true),
+        ] {
+            writer.apply_watcher_event(&event);
+            assert_eq!(is_in(&cache, &key, &bundle), expected, "{event:?}");
+        }
+    }
 }

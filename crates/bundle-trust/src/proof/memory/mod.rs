@@ -127,7 +127,21 @@ impl Memory {
         class: ClassSignatures,
         now: Timestamp,
     ) -> Result<Decided<PinnedReference>, Refusal> {
-        let examined = self.examine(&reference, signatures, policies, now);
+        self.decide_while(reference, signatures, policies, class, now, &|| true)
+    }
+
+    /// Like [`Self::decide`], but stops when `go_on` returns `false`; it is called before each
+    /// signature. The decision is then unknown, unless it does not depend on signatures.
+    pub fn decide_while<'a>(
+        &self,
+        reference: PinnedReference,
+        signatures: &Result<Vec<RawSignature>, Unavailable>,
+        policies: impl IntoIterator<Item = &'a Policy>,
+        class: ClassSignatures,
+        now: Timestamp,
+        go_on: &dyn Fn() -> bool,
+    ) -> Result<Decided<PinnedReference>, Refusal> {
+        let examined = self.examine_while(&reference, signatures, policies, now, go_on);
         conclude_examined(reference, &examined, class)
     }
 

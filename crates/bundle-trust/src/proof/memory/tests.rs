@@ -1,5 +1,6 @@
 //! Cached examinations: expiry, and the inputs that a result depends on.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 
 use bundle_core::diagnostic::{Finding, codes};
@@ -300,4 +301,30 @@ fn interrupted_examination_is_unknown_and_not_cached() {
     // What is remembered costs no time.
     let examined = memory.examine_while(&content(), &found, &policies, NOW, &|| false);
     assert_eq!(examined.found.unwrap().len(), 2);
+}
+
+#[test]
+fn decision_stops_before_the_signature_at_which_its_bundle_is_gone() {
+    let key = PrivateKey::unwritten(KeyKind::EcdsaP256);
+    let (memory, policies) = (Memory::default(), [by_key(&key)]);
+    // The good one comes last, after signatures that differ from each other.
+    let mut all: Vec<_> = (0..9).map(|n| bundle(&format!("{{\"n\": {n}}}"))).collect();
+    all.push(signed(&key, &content()));
+    let found: Found = Ok(all);
+    let asked = Cell::new(0);
+    let decide = |until: usize| {
+        asked.set(0);
+        let go_on = || {
+            asked.set(asked.get() + 1);
+            asked.get() <= until
+        };
+        let class = ClassSignatures::Required;
+        memory.decide_while(content(), &found, &policies, class, NOW, &go_on)
+    };
+    let refusal = decide(3).unwrap_err();
+    assert!(refusal.cannot_tell, "{}", refusal.findings);
+    // Four times before a signature, and once before another attempt.
+    assert_eq!((asked.get(), memory.made()), (5, 0));
+    assert!(decide(usize::MAX).is_ok());
+    assert_eq!(memory.made(), 1);
 }
