@@ -31,6 +31,40 @@ pub(in crate::reconcile) struct Item {
     pub(in crate::reconcile) custom: bool,
 }
 
+#[cfg(test)]
+impl Item {
+    /// Returns ConfigMap `web` in namespace `team-a`, as content has it.
+    pub(in crate::reconcile) fn config_map() -> Self {
+        let id = ObjectId {
+            group: String::new(),
+            version: "v1".to_owned(),
+            kind: "ConfigMap".to_owned(),
+            namespace: Some("team-a".to_owned()),
+            name: "web".to_owned(),
+        };
+        Self {
+            key: id.to_string(),
+            kind: Kind {
+                resource: ApiResource {
+                    group: String::new(),
+                    version: "v1".to_owned(),
+                    api_version: "v1".to_owned(),
+                    kind: "ConfigMap".to_owned(),
+                    plural: "configmaps".to_owned(),
+                },
+                namespaced: true,
+            },
+            phase: Phase::Configuration,
+            value: serde_json::json!({
+                "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "web"},
+                "data": {"a": "content"},
+            }),
+            custom: false,
+            id,
+        }
+    }
+}
+
 /// Objects of content with their memory share. Dropping the objects releases the share.
 #[derive(Debug)]
 pub(in crate::reconcile) struct HeldItems {

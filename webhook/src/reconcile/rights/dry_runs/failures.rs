@@ -189,41 +189,9 @@ impl DryRunFailures {
 #[cfg(test)]
 mod tests {
     use bundle_api::names::reason;
-    use bundle_core::object::ObjectId;
-    use bundle_core::plan::phases::Phase;
     use bundle_core::rights::verdict;
-    use kube::core::discovery::ApiResource;
-    use serde_json::Value;
 
     use super::*;
-    use crate::reconcile::api::discovery::Kind;
-
-    fn config_map() -> Item {
-        let id = ObjectId {
-            group: String::new(),
-            version: "v1".to_owned(),
-            kind: "ConfigMap".to_owned(),
-            namespace: Some("team-a".to_owned()),
-            name: "web".to_owned(),
-        };
-        Item {
-            key: id.to_string(),
-            phase: Phase::of("", "ConfigMap"),
-            id,
-            kind: Kind {
-                resource: ApiResource {
-                    group: String::new(),
-                    version: "v1".to_owned(),
-                    api_version: "v1".to_owned(),
-                    kind: "ConfigMap".to_owned(),
-                    plural: "configmaps".to_owned(),
-                },
-                namespaced: true,
-            },
-            value: Value::Null,
-            custom: false,
-        }
-    }
 
     #[test]
     fn object_that_is_rejected_for_every_user_is_no_missing_permission() {
@@ -251,7 +219,7 @@ mod tests {
         ] {
             let mut complaints = DryRunFailures::default();
             complaints.add(
-                &config_map(),
+                &Item::config_map(),
                 ApplyRejection::Verdict(verdict(status, message)),
             );
             let error = complaints.into_result("ana", reason::RECONCILE_FAILED);
@@ -268,12 +236,12 @@ mod tests {
         let by_rbac = || ApplyRejection::Verdict(verdict(403, message));
         let by_policy = "ValidatingAdmissionPolicy 'p' with binding 'p' denied request: no";
         let mut complaints = DryRunFailures::default();
-        complaints.add(&config_map(), by_rbac());
-        complaints.add(&config_map(), by_rbac());
+        complaints.add(&Item::config_map(), by_rbac());
+        complaints.add(&Item::config_map(), by_rbac());
         // A rejection by a policy is no disagreement, because access reviews do not evaluate
         // policies.
         complaints.add(
-            &config_map(),
+            &Item::config_map(),
             ApplyRejection::Verdict(verdict(422, by_policy)),
         );
         assert_eq!(complaints.by_rbac, 2);

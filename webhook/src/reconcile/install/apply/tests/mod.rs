@@ -3,23 +3,19 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use bundle_core::object::ObjectId;
 use bundle_core::plan::ignore::Rule;
 use bundle_core::plan::inventory::Inventory;
-use bundle_core::plan::phases::Phase;
 use bundle_core::review::Requester;
 use bundle_core::rights::{DryRunVerdict, MutatedKinds};
 use http::{Method, Request, Response};
 use kube::Client;
 use kube::client::Body;
-use kube::core::discovery::ApiResource;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
 use super::*;
 use crate::clients::cluster::ServiceAccount;
 use crate::dry_run::RequesterDryRun;
-use crate::reconcile::api::discovery::Kind;
 use crate::reconcile::content::items::Item;
 use crate::reconcile::rights::dry_runs::cache::AllowedDryRuns;
 
@@ -43,33 +39,6 @@ impl Sent {
 
     fn is_forced(&self) -> bool {
         self.query.contains("force=true")
-    }
-}
-
-fn item() -> Item {
-    let id = ObjectId {
-        group: String::new(),
-        version: "v1".to_owned(),
-        kind: "ConfigMap".to_owned(),
-        namespace: Some("team-a".to_owned()),
-        name: "web".to_owned(),
-    };
-    Item {
-        key: id.to_string(),
-        kind: Kind {
-            resource: ApiResource {
-                group: String::new(),
-                version: "v1".to_owned(),
-                api_version: "v1".to_owned(),
-                kind: "ConfigMap".to_owned(),
-                plural: "configmaps".to_owned(),
-            },
-            namespaced: true,
-        },
-        phase: Phase::Configuration,
-        value: json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "web"}, "data": {"a": "content"}}),
-        custom: false,
-        id,
     }
 }
 
@@ -154,7 +123,7 @@ async fn installed(
     let (client, sent) = scripted(answers);
     let memory = AllowedDryRuns::default();
     let applies = checking(&client, &memory, modes);
-    let item = item();
+    let item = Item::config_map();
     let outcome = async {
         let prepared = applies.preparer.prepare(&item, target).await?;
         let asked = applies.check(prepared, true, Instant::now()).await;
@@ -177,7 +146,7 @@ async fn apply_with_expired_check_is_checked_again_before_it_is_sent() {
         let (client, sent) = scripted(vec![(200, answer.clone()), second, (200, answer.clone())]);
         let memory = AllowedDryRuns::default();
         let applies = checking(&client, &memory, (false, false));
-        let item = item();
+        let item = Item::config_map();
         let prepared = applies.preparer.prepare(&item, ours()).await.unwrap();
         let asked = applies.check(prepared, true, Instant::now()).await;
         let outcome = applies.apply(&client, asked.unwrap().aged()).await;
@@ -202,7 +171,7 @@ fn live(uid: &str, version: &str, data: &str) -> Value {
 fn marked(uid: &str) -> Value {
     let mut inventory = Inventory::new("web");
     inventory.ensure_creation_key(|| [7; 32]);
-    let mark = inventory.mark(&item().key).unwrap().to_string();
+    let mark = inventory.mark(&Item::config_map().key).unwrap().to_string();
     let mut object = live(uid, "9", "content");
     object["metadata"]["annotations"] = json!({"core.rukpak.io/creation-mark": mark});
     object
