@@ -83,17 +83,16 @@ pub(crate) fn open(ui: &mut Ui, path: &Path, terms: BuildOptions) -> Outcome<Che
     };
     let all = packing.content(&input.files)?;
     let content = input.content(&all, target.as_deref()).map_err(located)?;
-    let mut found = content.warnings.clone();
-    for finding in &mut found.0 {
+    let warnings = content.warnings.iter().cloned().map(|mut finding| {
         // A built bundle cannot be changed; here the lock file can be written again.
         if [codes::images::NOT_LOCKED, codes::images::UNKNOWN_LOCKED].contains(&finding.code) {
             finding.severity = Severity::Error;
         }
-    }
-    found
-        .0
-        .extend(check::all(&content, &all, &BuiltinSchemas).0);
-    found.0.extend(images::hygiene(&content.images, &allowed).0);
+        finding
+    });
+    let mut found: Findings = warnings.collect();
+    found.extend(check::all(&content, &all, &BuiltinSchemas));
+    found.extend(images::hygiene(&content.images, &allowed));
     let found = located(found);
     if found.has_errors() {
         return Err(found.into());
@@ -197,6 +196,6 @@ pub(crate) fn findings(files: &Files, installation: Option<&Installation<'_>>) -
         None => check::all(&content, files, &BuiltinSchemas),
     };
     let mut findings = content.warnings;
-    findings.0.extend(checked.0);
+    findings.extend(checked);
     findings
 }

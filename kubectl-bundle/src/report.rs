@@ -17,10 +17,9 @@ const CODE: Style = Style::new().dimmed();
 pub(crate) fn findings(findings: &Findings, causes: &[String]) -> String {
     let mut text = String::new();
     let last_error = findings
-        .0
         .iter()
         .rposition(|finding| finding.severity == Severity::Error);
-    for (index, one) in findings.0.iter().enumerate() {
+    for (index, one) in findings.iter().enumerate() {
         let causes = if Some(index) == last_error {
             causes
         } else {

@@ -87,7 +87,7 @@ impl FolderReader<'_> {
         if let Ok(text) = fs_err::read(self.folder.join(helm::IGNORE)) {
             match helm::Ignore::parse(&text) {
                 Ok(ignore) => self.ignore = ignore,
-                Err(findings) => self.findings.0.extend(findings.0),
+                Err(findings) => self.findings.extend(findings),
             }
         }
         let root = self.folder;
@@ -252,7 +252,11 @@ mod tests {
         fs_err::os::unix::fs::symlink(elsewhere.path(), root.path().join("x")).unwrap();
         let findings = read(root.path(), &Limits::default()).unwrap_err();
         assert!(
-            findings.0[0].message.contains("behind a symbolic link"),
+            findings
+                .first()
+                .unwrap()
+                .message
+                .contains("behind a symbolic link"),
             "{findings:?}"
         );
     }
@@ -293,9 +297,9 @@ mod tests {
                 .unwrap();
         }
         let findings = read(folder.path(), &Limits::default()).unwrap_err();
-        assert_eq!(findings.0.len(), 2);
+        assert_eq!(findings.len(), 2);
         assert_eq!(
-            findings.0[0].to_string(),
+            findings.first().unwrap().to_string(),
             "manifests/b.yaml: `manifests/b.yaml` is a symbolic link; a bundle must contain the file itself"
         );
     }

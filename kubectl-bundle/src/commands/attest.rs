@@ -49,8 +49,8 @@ pub(super) fn read(path: &Path, kind: PredicateType) -> Outcome<Predicate> {
     let now = Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
     let file = path.display().to_string();
     Predicate::read(kind, &bytes, &now).map_err(|findings| {
-        let located = findings.0.into_iter().map(|one| one.in_file(&file));
-        Findings(located.collect()).into()
+        let located = findings.into_iter().map(|one| one.in_file(&file));
+        Findings::from_iter(located).into()
     })
 }
 

@@ -118,7 +118,7 @@ pub(super) async fn until(
     drop(progress);
     match outcome {
         Err(Failure::Findings { findings, causes })
-            if causes.is_empty() && findings.0.iter().any(is_timeout) =>
+            if causes.is_empty() && findings.iter().any(is_timeout) =>
         {
             Err(Failure::Findings {
                 findings,

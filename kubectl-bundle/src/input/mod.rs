@@ -220,11 +220,12 @@ fn is_folder(path: &Path) -> Outcome {
 }
 
 /// Returns the findings with paths relative to the current folder.
-pub(crate) fn located(mut findings: Findings, folder: &Path) -> Findings {
-    for finding in &mut findings.0 {
+pub(crate) fn located(findings: Findings, folder: &Path) -> Findings {
+    let located = findings.into_iter().map(|mut finding| {
         if let Some(file) = &mut finding.place.file {
             *file = folder.join(&*file).display().to_string();
         }
-    }
-    findings
+        finding
+    });
+    located.collect()
 }

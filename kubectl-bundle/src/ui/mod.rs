@@ -141,7 +141,7 @@ impl Ui {
     pub(crate) fn failure(&mut self, failure: &Failure) {
         match failure {
             Failure::Findings { findings, causes } => {
-                let findings = findings.0.iter().map(|one| self.for_verb(one)).collect();
+                let findings = findings.iter().map(|one| self.for_verb(one)).collect();
                 self.say(&report::findings(&findings, causes));
             }
             Failure::Server(status) => {

@@ -87,7 +87,7 @@ impl<L: Lookups> Admission<L> {
             let mut findings = judge_deletion(&deletion, &facts);
             if !is_update && findings.outcome().is_none() && !deletion.own {
                 let since = self.lookups.enforced_since();
-                findings.0.extend(too_early(
+                findings.extend(too_early(
                     &deletion,
                     self.lookups.now().as_millisecond(),
                     since.map(Timestamp::as_millisecond),
@@ -100,7 +100,7 @@ impl<L: Lookups> Admission<L> {
                 && !deletion.is_by_recorded(&facts);
             if is_taken_over {
                 let owner = owner_of_another(deletion.name, &request.object);
-                findings.0.extend(owner);
+                findings.extend(owner);
             }
             findings
         };

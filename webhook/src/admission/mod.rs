@@ -122,7 +122,7 @@ impl<L: Lookups> Admission<L> {
             Verdict::Refuse(_) => ReviewOutcome::Refused,
             Verdict::CannotTell(_) => ReviewOutcome::CannotTell,
         };
-        let code = verdict.findings().0.first().map(|finding| finding.code);
+        let code = verdict.findings().first().map(|finding| finding.code);
         let kind = match request.kind.kind.as_str() {
             kind if writes::kind(request).is_some()
                 || deletions::kind(request).is_some()

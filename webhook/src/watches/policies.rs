@@ -208,8 +208,8 @@ mod tests {
         };
         assert_eq!(found.again(), Some(REFRESH_INTERVAL));
         let read = completed(policies(), &found);
-        assert!(read["key"].problems().0.is_empty());
-        assert!(read["keyless"].problems().0.is_empty());
+        assert!(read["key"].problems().is_empty());
+        assert!(read["keyless"].problems().is_empty());
         assert!(read["broken"].problems().has_errors());
 
         let nothing = PolicyReferences::default();

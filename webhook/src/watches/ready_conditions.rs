@@ -161,13 +161,13 @@ fn unusable(findings: &Findings) -> ReadyCondition {
     ReadyCondition {
         status: "False",
         reason: "Unusable",
-        message: finding_lines(&findings.0),
+        message: finding_lines(findings),
     }
 }
 
-fn finding_lines(findings: &[Finding]) -> String {
+fn finding_lines<'a>(findings: impl IntoIterator<Item = &'a Finding>) -> String {
     let lines: Vec<String> = findings
-        .iter()
+        .into_iter()
         .map(|finding| format!("{}: {finding}", finding.code))
         .collect();
     lines.join("; ")

@@ -93,7 +93,7 @@ fn read(key: &str, path: &str, files: &Files, findings: &mut Findings) -> Option
             None
         }
         Err(errors) => {
-            findings.0.extend(errors.0);
+            findings.extend(errors);
             None
         }
     }

@@ -91,7 +91,7 @@ fn defaults(content: &Content, files: &Files, findings: &mut Findings) -> Vec<Ma
                         }
                     }
                 }
-                Err(errors) => findings.0.extend(errors.0),
+                Err(errors) => findings.extend(errors),
             }
         }
     }

@@ -56,10 +56,7 @@ fn checked(
     let sound = definitions(&content.objects, &mut rules, &mut findings);
     custom::check(content, files, &sound, &mut rules, &mut findings);
     config::check(content.package.as_ref(), files, &mut findings);
-    findings.0.sort_by(|left, right| {
-        let place = |finding: &Finding| (finding.place.file.clone(), finding.place.line);
-        place(left).cmp(&place(right))
-    });
+    findings.sort_by_key(|finding| (finding.place.file.clone(), finding.place.line));
     findings
 }
 

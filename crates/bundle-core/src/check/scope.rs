@@ -44,9 +44,7 @@ pub(super) fn check(
     }
     match installation {
         Some(installation) if installation.target_namespace.is_some() => {}
-        _ => findings
-            .0
-            .extend(without_namespace(&homeless, installation.is_some())),
+        _ => findings.extend(without_namespace(&homeless, installation.is_some())),
     }
 }
 

@@ -53,7 +53,7 @@ pub(super) fn with_installation(
     let files = files(PACKAGE, manifests);
     let content = format::read(&files).unwrap();
     let findings = installed(&content, &files, &NoSchemas, installation);
-    findings.0.iter().map(line).collect()
+    findings.iter().map(line).collect()
 }
 
 fn checked(
@@ -64,7 +64,7 @@ fn checked(
     let files = files(package, manifests);
     let content = format::read(&files).unwrap();
     let findings = all(&content, &files, schemas);
-    findings.0.iter().map(line).collect()
+    findings.iter().map(line).collect()
 }
 
 fn files(package: &str, files: &[(&str, &str)]) -> Files {
@@ -175,11 +175,7 @@ fn own_crds_have_no_findings() {
     }
     assert!(files.len() > 4, "{:?}", files.keys());
     let content = format::read(&files).unwrap();
-    let said: Vec<String> = all(&content, &files, &NoSchemas)
-        .0
-        .iter()
-        .map(line)
-        .collect();
+    let said: Vec<String> = all(&content, &files, &NoSchemas).iter().map(line).collect();
     assert_eq!(said, [""; 0]);
 }
 

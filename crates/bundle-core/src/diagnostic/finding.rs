@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::{Code, Outcome};
 use crate::text::bounded;
 
-/// Number of findings of one severity that [`Findings::push`] keeps.
+/// Number of findings of one severity that [`Findings`] keeps.
 const KEPT: usize = 100;
 /// Greatest length of each text of a kept finding, in bytes.
 const TEXT: usize = 4 << 10;
@@ -164,10 +164,11 @@ impl fmt::Display for Finding {
 impl std::error::Error for Finding {}
 
 /// Several findings, in the order in which a person should read them. As an error it has at least
-/// one of severity error.
+/// one of severity error. Content and specs decide how many there are and what they say, so
+/// [`Findings::push`], through which each of them comes, bounds number and texts.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
-pub struct Findings(pub Vec<Finding>);
+pub struct Findings(Vec<Finding>);
 
 impl Findings {
     /// Returns `true` if at least one finding is an error.
@@ -189,6 +190,33 @@ impl Findings {
         self.0
             .iter()
             .filter(|finding| finding.severity == Severity::Warning)
+    }
+
+    /// Returns the findings in order.
+    pub fn iter(&self) -> std::slice::Iter<'_, Finding> {
+        self.0.iter()
+    }
+
+    /// Returns the number of findings.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Returns `true` without any finding.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Returns the first finding.
+    pub fn first(&self) -> Option<&Finding> {
+        self.0.first()
+    }
+
+    /// Sorts the findings by a key; those with equal keys keep their order. Those that replace
+    /// others go last.
+    pub fn sort_by_key<K: Ord>(&mut self, key: impl Fn(&Finding) -> K) {
+        self.0
+            .sort_by_cached_key(|finding| (finding.message == MORE, key(finding)));
     }
 
     /// Adds one, with its texts cut to 4 KiB each. Of each severity, the first 100 are kept; one
@@ -252,7 +280,7 @@ impl std::error::Error for Findings {}
 
 impl From<Finding> for Findings {
     fn from(finding: Finding) -> Self {
-        Self(vec![finding])
+        Self::from_iter([finding])
     }
 }
 
@@ -267,7 +295,27 @@ impl Extend<Finding> for Findings {
 
 impl FromIterator<Finding> for Findings {
     fn from_iter<I: IntoIterator<Item = Finding>>(iter: I) -> Self {
-        Self(iter.into_iter().collect())
+        let mut findings = Self::default();
+        findings.extend(iter);
+        findings
+    }
+}
+
+impl IntoIterator for Findings {
+    type Item = Finding;
+    type IntoIter = std::vec::IntoIter<Finding>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.into_iter()
+    }
+}
+
+impl<'a> IntoIterator for &'a Findings {
+    type Item = &'a Finding;
+    type IntoIter = std::slice::Iter<'a, Finding>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.iter()
     }
 }
 
@@ -315,5 +363,35 @@ mod tests {
         findings.push(Finding::error(codes::format::BAD_NAME, "c"));
         assert_eq!(findings.outcome(), Some(Outcome::Refused));
         assert_eq!(findings.0.len(), 2 * (KEPT + 1));
+    }
+
+    #[test]
+    fn every_way_to_make_findings_is_bounded() {
+        let long = "x".repeat(64 << 10);
+        let one = || Finding::error(codes::format::BAD_NAME, &long);
+        let many = || std::iter::repeat_with(one).take(1_000);
+        let collected: Findings = many().collect();
+        let mut extended = Findings::from(one());
+        extended.extend(collected.clone());
+        extended.extend(many());
+        let mapped: Findings = (collected.clone().into_iter())
+            .map(|finding| finding.about(&long))
+            .collect();
+        for findings in [collected, extended, mapped] {
+            assert_eq!(findings.len(), KEPT + 1);
+            assert!(size(&findings) < 2 << 20, "{}", size(&findings));
+        }
+        assert!(size(&Findings::from(one())) < 2 * TEXT);
+    }
+
+    #[test]
+    fn finding_that_replaces_others_is_last_after_sorting() {
+        let numbers = (0..150).rev();
+        let mut findings: Findings = numbers
+            .map(|n| Finding::error(codes::format::BAD_NAME, "a").at_line(n))
+            .collect();
+        findings.sort_by_key(|finding| finding.place.line);
+        assert_eq!(findings.first().unwrap().place.line, Some(50));
+        assert_eq!(findings.iter().last().unwrap().message, MORE);
     }
 }

@@ -21,7 +21,7 @@ fn size_of_objects(objects: &[Manifest]) -> usize {
 }
 
 fn size_of_findings(findings: &Findings) -> usize {
-    findings.0.iter().map(|one| format!("{one:?}").len()).sum()
+    findings.iter().map(|one| format!("{one:?}").len()).sum()
 }
 
 /// Returns the size of the rendered objects, or that of the findings.

@@ -9,7 +9,7 @@ mod rendered;
 mod renderer;
 
 use crate::{
-    diagnostic::{Findings, Severity},
+    diagnostic::{Finding, Findings, Severity},
     images::{self, FoundImage, Lock},
     object::{self, Manifest},
     package::{self, Format, Package},
@@ -112,7 +112,7 @@ fn render_with(input: &RenderInput<'_>, all_images: bool) -> Result<Content, Fin
     let package = match files.get(package::FILE).map(|text| package::parse(text)) {
         Some(Ok(package)) => Some(package),
         Some(Err(errors)) => {
-            findings.extend(errors.0);
+            findings.extend(errors);
             None
         }
         None => None,
@@ -124,7 +124,7 @@ fn render_with(input: &RenderInput<'_>, all_images: bool) -> Result<Content, Fin
     let lock = match files.get(images::LOCK_FILE).map(|text| Lock::parse(text)) {
         Some(Ok(lock)) => Some(lock),
         Some(Err(errors)) => {
-            findings.extend(errors.0);
+            findings.extend(errors);
             None
         }
         None => None,
@@ -138,11 +138,11 @@ fn render_with(input: &RenderInput<'_>, all_images: bool) -> Result<Content, Fin
         Vec::new()
     };
     if let Some(lock) = &lock {
-        let mut disagrees = lock.disagrees(&images);
-        for finding in &mut disagrees.0 {
-            finding.severity = Severity::Warning;
-        }
-        findings.extend(disagrees.0);
+        let disagrees = lock.disagrees(&images);
+        findings.extend(disagrees.into_iter().map(|finding| Finding {
+            severity: Severity::Warning,
+            ..finding
+        }));
         images::deploy(&mut objects, lock)?;
     }
     Ok(Content {
@@ -190,10 +190,10 @@ mod tests {
     fn messages_of(list: &[(&str, &str)]) -> Vec<String> {
         let findings = read(&files(list)).unwrap_err();
         assert!(
-            findings.0.iter().all(|finding| finding.hint.is_some()),
+            findings.iter().all(|finding| finding.hint.is_some()),
             "{findings:?}"
         );
-        findings.0.iter().map(ToString::to_string).collect()
+        findings.iter().map(ToString::to_string).collect()
     }
 
     #[test]
@@ -309,7 +309,7 @@ mod tests {
         );
         let hint = |path: &str| {
             let found = read(&files(&[("manifests/a.yaml", WEB), (path, WEB)])).unwrap_err();
-            found.0[0].hint.clone().unwrap()
+            found.first().unwrap().hint.clone().unwrap()
         };
         assert_eq!(
             hint("manifests/x/y/b.yaml"),
@@ -356,7 +356,7 @@ mod tests {
             ]
         );
         assert!(content.objects[2].value["metadata"]["namespace"].is_null());
-        let said: Vec<String> = content.warnings.0.iter().map(ToString::to_string).collect();
+        let said: Vec<String> = content.warnings.iter().map(ToString::to_string).collect();
         assert_eq!(
             said,
             [

@@ -51,12 +51,13 @@ impl ContentFormat for PlainV0 {
 
 /// Returns all objects of a plain bundle. Errors are added to `findings`.
 fn read(files: &Files, findings: &mut Findings) -> Vec<Manifest> {
-    let before = findings.0.len();
+    let before = findings.len();
     let Some(objects) = flat(files, findings) else {
         return Vec::new();
     };
-    let nothing_else = findings.0[before..]
+    let nothing_else = findings
         .iter()
+        .skip(before)
         .all(|finding| finding.code == codes::format::EMPTY_FILE);
     if objects.is_empty() && nothing_else {
         findings.push(
@@ -106,7 +107,7 @@ pub(super) fn flat(files: &Files, findings: &mut Findings) -> Option<Vec<Manifes
                     }
                 }
             }
-            Err(errors) => findings.extend(errors.0.into_iter().map(passed_over)),
+            Err(errors) => findings.extend(errors.into_iter().map(passed_over)),
         }
     }
     Some(objects)

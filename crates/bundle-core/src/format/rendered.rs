@@ -14,7 +14,7 @@ pub(super) fn read(text: &[u8], findings: &mut Findings) -> Vec<Manifest> {
     let documents = match yaml::documents(text, NAME) {
         Ok(documents) => documents,
         Err(errors) => {
-            findings.extend(errors.0);
+            findings.extend(errors);
             return Vec::new();
         }
     };

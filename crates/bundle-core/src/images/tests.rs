@@ -249,7 +249,7 @@ fn rejects_all_mutable_references_together() {
         "nginx",
     ]);
     let findings = hygiene(&find(&objects(&text), None), &Allowed::default());
-    let said: Vec<_> = findings.0.iter().map(ToString::to_string).collect();
+    let said: Vec<_> = findings.iter().map(ToString::to_string).collect();
     let at = "manifests/a.yaml:1: Deployment.apps/web: spec.template.spec.containers";
     assert_eq!(
         said,
@@ -268,12 +268,12 @@ fn rejects_all_mutable_references_together() {
             ),
         ]
     );
-    assert!(findings.0.iter().all(|finding| finding.hint.is_some()));
+    assert!(findings.iter().all(|finding| finding.hint.is_some()));
     let allowed = Allowed {
         patterns: vec!["docker.io/library/*".to_owned()],
     };
     let findings = hygiene(&find(&objects(&text), None), &allowed);
-    assert_eq!(findings.0.len(), 2);
+    assert_eq!(findings.len(), 2);
 }
 
 #[test]
@@ -285,7 +285,7 @@ fn written_lock_reads_back_unchanged() {
     let lock = lock_of(&found);
     let text = lock.to_yaml();
     assert_eq!(Lock::parse(text.as_bytes()).unwrap(), lock, "{text}");
-    assert!(lock.disagrees(&found).0.is_empty());
+    assert!(lock.disagrees(&found).is_empty());
     assert_eq!(
         annotation(&lock)[ANNOTATION],
         format!("[\"docker.io/library/nginx:1.25@{DIGEST}\",\"quay.io/a/b:v1@{DIGEST}\"]")
@@ -332,13 +332,13 @@ fn reports_differences_between_lock_and_manifests() {
     let env = "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec: {containers: [{name: a, image: 'nginx:1.25', env: [{name: A_IMAGE, value: 'quay.io/a/b:v1'}]}]}\n";
     let found = find(&objects(env), None);
     let mut lock = lock_of(&found);
-    assert!(lock.disagrees(&found).0.is_empty());
+    assert!(lock.disagrees(&found).is_empty());
     lock.images[1].found_in.clear();
     let said = lock.disagrees(&found).to_string();
     assert!(said.contains("does not list this field"), "{said}");
     // What is only probable may be left out: its registry may not have it.
     lock.images.remove(1);
-    assert!(lock.disagrees(&found).0.is_empty());
+    assert!(lock.disagrees(&found).is_empty());
     let other = find(&objects(&deployment(&["nginx:1.26"])), None);
     let said = lock.disagrees(&other).to_string();
     assert!(

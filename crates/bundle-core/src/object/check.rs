@@ -407,9 +407,9 @@ mod tests {
             ),
         ] {
             let (_, findings) = check(text);
-            let said: Vec<_> = findings.0.iter().map(ToString::to_string).collect();
+            let said: Vec<_> = findings.iter().map(ToString::to_string).collect();
             assert_eq!(said, expected, "{text}");
-            assert!(findings.0.iter().all(|finding| finding.hint.is_some()));
+            assert!(findings.iter().all(|finding| finding.hint.is_some()));
         }
     }
 
@@ -420,11 +420,7 @@ mod tests {
                 "apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: a, ownerReferences: {owners}}}\n"
             );
             let (_, findings) = check(&text);
-            findings
-                .0
-                .iter()
-                .map(ToString::to_string)
-                .collect::<Vec<_>>()
+            findings.iter().map(ToString::to_string).collect::<Vec<_>>()
         };
         let refused = [
             "manifests/a.yaml:1: ConfigMap/a: metadata.ownerReferences: an object of a bundle belongs to what installs it, and names no other owner",
@@ -466,7 +462,7 @@ mod tests {
             object("v1beta1"),
             object("v1")
         ));
-        let said: Vec<_> = findings.0.iter().map(ToString::to_string).collect();
+        let said: Vec<_> = findings.iter().map(ToString::to_string).collect();
         assert_eq!(
             said,
             [

@@ -121,7 +121,7 @@ mod tests {
                 )
             })
             .collect();
-        (names, findings.0.iter().map(ToString::to_string).collect())
+        (names, findings.iter().map(ToString::to_string).collect())
     }
 
     #[test]

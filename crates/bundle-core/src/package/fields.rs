@@ -33,18 +33,14 @@ pub(super) struct File<'a> {
 impl File<'_> {
     /// Returns the findings with their lines. The text is read once for all of them.
     pub(super) fn into_findings(self) -> Findings {
-        let mut findings = self.findings.into_inner();
-        let tops = findings.0.iter().filter_map(top).collect();
+        let findings = self.findings.into_inner();
+        let tops = findings.iter().filter_map(top).collect();
         let lines = yaml::lines_of(self.text, &tops);
-        let lines: Vec<_> = findings
-            .0
-            .iter()
-            .map(|finding| top(finding).and_then(|top| lines.get(top).copied()))
-            .collect();
-        for (finding, line) in findings.0.iter_mut().zip(lines) {
-            finding.place.line = line;
-        }
-        findings
+        let located = findings.iter().cloned().map(|mut finding| {
+            finding.place.line = top(&finding).and_then(|top| lines.get(top).copied());
+            finding
+        });
+        located.collect()
     }
 
     /// Adds a finding about the field at `path`.

@@ -36,7 +36,6 @@ const SMALL: &str = "name: web\nversion: 1.4.0\nformat: plain+v0\n";
 fn messages_of(text: &str) -> Vec<String> {
     let findings = parse(text.as_bytes()).unwrap_err();
     findings
-        .0
         .iter()
         .map(|finding| {
             format!(
@@ -412,6 +411,6 @@ fn lines_of_many_findings_are_found_in_one_pass() {
     let fields = fields.concat();
     let text = format!("{}{fields}", "#\n".repeat(200_000));
     let findings = parse(text.as_bytes()).unwrap_err();
-    let last = findings.0.iter().rev().find(|one| one.place.line.is_some());
+    let last = findings.iter().rev().find(|one| one.place.line.is_some());
     assert!(last.unwrap().place.line > Some(200_000));
 }

@@ -111,8 +111,7 @@ impl Policy {
             }
         }
         let distinct = ready.distinct();
-        if ready.problems.0.is_empty() && ready.unavailable.is_empty() && distinct < self.threshold
-        {
+        if ready.problems.is_empty() && ready.unavailable.is_empty() && distinct < self.threshold {
             ready.problems.push(unreadable(
                 &self.name,
                 "spec.threshold",
@@ -137,7 +136,7 @@ impl Policy {
             None
         };
         // The caller has recorded what could not be read.
-        let looked_up = !self.problems.0.is_empty() || !self.unavailable.is_empty();
+        let looked_up = !self.problems.is_empty() || !self.unavailable.is_empty();
         match authority.kind.as_ref()? {
             AuthorityKind::Key(KeySource::Inline(pem)) => match material.key(pem) {
                 Ok(key) => Some(Who::Key(key)),

@@ -160,7 +160,6 @@ impl Class {
         if findings.has_errors() {
             let subject = format!("ProvisionerClass/{name}");
             return Err(findings
-                .0
                 .into_iter()
                 .map(|finding| Finding {
                     code: codes::review::CLASS_UNREADABLE,
@@ -331,10 +330,9 @@ mod tests {
             &json!({"signatures": "Sometimes", "sources": {"types": "image"}}),
         )
         .unwrap_err();
-        assert_eq!(findings.0.len(), 3);
+        assert_eq!(findings.len(), 3);
         assert!(
             findings
-                .0
                 .iter()
                 .all(|f| f.code == codes::review::CLASS_UNREADABLE)
         );

@@ -41,7 +41,7 @@ pub(super) fn check(
         })
         .collect();
     let source = &sourced.bundle.source;
-    findings.0.extend(
+    findings.extend(
         classes
             .iter()
             .filter_map(|class| class.takes(source, sourced.field)),
@@ -149,7 +149,7 @@ fn image(
             match package {
                 Ok(package) => {
                     kubernetes(package, sourced, facts, findings);
-                    findings.0.extend(format(package, sourced, facts));
+                    findings.extend(format(package, sourced, facts));
                 }
                 Err(why) => findings.push(why.clone().about(pinned.to_string())),
             }
@@ -224,9 +224,9 @@ fn unseen(
 
 fn conclude(decision: PolicyDecision, findings: &mut Findings) {
     match decision {
-        PolicyDecision::Satisfied(satisfied) => findings.0.extend(satisfied.warnings.0),
+        PolicyDecision::Satisfied(satisfied) => findings.extend(satisfied.warnings),
         PolicyDecision::Refused(more) | PolicyDecision::CannotTell(more) => {
-            findings.0.extend(more.0);
+            findings.extend(more);
         }
     }
 }

@@ -15,17 +15,12 @@ use crate::{
 
 /// The most items of a list of settings, such as the rules of `drift.ignore`.
 const ITEMS: usize = 1024;
-/// The most findings that are kept: each item of a long list may have some.
-const FINDINGS: usize = 100;
 /// The longest message of a finding, in bytes: the value that it shows can be as long as the
 /// object.
 const MESSAGE: usize = 1024;
 
-/// Adds a finding about a spec, within bounds.
+/// Adds a finding about a spec, with short texts.
 pub(super) fn push(findings: &mut Findings, mut finding: Finding) {
-    if findings.0.len() >= FINDINGS {
-        return;
-    }
     shorten(&mut finding.message);
     if let Some(path) = &mut finding.place.field {
         shorten(path);

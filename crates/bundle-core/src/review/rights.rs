@@ -28,7 +28,7 @@ pub(super) fn class(name: &str, field: &'static str, facts: &Facts<'_>, findings
         }
         Some(ClassFact::Known(_)) => {}
         Some(ClassFact::Unreadable(why)) => {
-            findings.0.extend(why.0.iter().cloned());
+            findings.extend(why.iter().cloned());
         }
         Some(ClassFact::Unknown) => findings.push(
             Finding::warning(
@@ -122,7 +122,7 @@ pub(super) fn approve(spec: &CheckedApprovalSpec, facts: &Facts<'_>, findings: &
             ..
         }) if *uid == spec.uid => {
             let unread = unread_generation(spec, *generation, *has_default_terms);
-            findings.0.extend(unread);
+            findings.extend(unread);
             class
         }
         Some(DeploymentFact::Found { uid, .. }) => {

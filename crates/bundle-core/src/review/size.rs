@@ -62,7 +62,7 @@ pub fn judge_size(
     let mut findings = Findings::default();
     let mut refuse = |field: &str, message: String, hint: &str| {
         let finding = Finding::error(codes::review::TOO_LARGE_TO_READ, message);
-        findings.0.push(finding.hint(hint).at_field(field));
+        findings.push(finding.hint(hint).at_field(field));
     };
     for (field, limit) in [
         ("finalizers", FINALIZERS_LIMIT),
@@ -192,7 +192,7 @@ mod tests {
             weight: ObjectWeight::default(),
         };
         let findings = judge_size(old.map(measured), measured(new), LIMITS);
-        let findings = findings.0.into_iter();
+        let findings = findings.into_iter();
         findings.filter_map(|finding| finding.place.field).collect()
     }
 
@@ -243,9 +243,7 @@ mod tests {
                 object: &value,
                 weight,
             };
-            judge_size(old.map(measured), measured(new), LIMITS)
-                .0
-                .is_empty()
+            judge_size(old.map(measured), measured(new), LIMITS).is_empty()
         };
         let (fits, at) = (weight(1, 1, false), weight(100_000, 100_000, false));
         let (large, larger) = (weight(100_001, 1, false), weight(150_000, 100_000, false));

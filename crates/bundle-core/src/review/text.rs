@@ -166,7 +166,7 @@ mod tests {
     #[test]
     fn warnings_of_a_verdict_are_not_cut_by_the_api_server() {
         let one = Finding::warning(codes::review::CLASS_UNKNOWN, "x".repeat(500));
-        let verdict = Verdict::Refuse(Findings(vec![one; 40]));
+        let verdict = Verdict::Refuse(vec![one; 40].into_iter().collect());
         let texts = warnings(&verdict);
         let characters: usize = texts.iter().map(|text| text.chars().count()).sum();
         assert!(characters < 4096, "{characters}");
@@ -193,7 +193,7 @@ mod tests {
 
     #[test]
     fn rejection_contains_every_error_and_hint() {
-        let findings = Findings(vec![
+        let findings = Findings::from_iter([
             Finding::error(
                 codes::review::USE_NOT_ALLOWED,
                 "user \"ana\" is not allowed",

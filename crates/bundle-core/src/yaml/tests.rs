@@ -12,8 +12,8 @@ fn read(text: &str) -> Value {
 
 fn refused(text: &str) -> Finding {
     let findings = documents(text.as_bytes(), "f.yaml").unwrap_err();
-    assert_eq!(findings.0.len(), 1, "{findings}");
-    findings.0[0].clone()
+    assert_eq!(findings.len(), 1, "{findings}");
+    findings.first().unwrap().clone()
 }
 
 /// Expected values are those of `sigs.k8s.io/yaml` 1.6.0, the parser of kubectl.
@@ -153,7 +153,7 @@ fn reports_yaml_errors_with_line_and_hint() {
 #[test]
 fn reports_every_invalid_document_of_a_file() {
     let findings = documents(b"a: [\n---\nb: 1\n---\nc: 1\nc: 2\n", "f.yaml").unwrap_err();
-    assert_eq!(findings.0.len(), 2, "{findings}");
+    assert_eq!(findings.len(), 2, "{findings}");
 }
 
 #[test]
@@ -164,8 +164,11 @@ fn rejects_binary_and_too_large_files() {
         "f.yaml:2: invalid YAML: the file is not UTF-8"
     );
     let large = documents(&vec![b'#'; MAX_FILE_BYTES + 1], "f.yaml").unwrap_err();
-    assert_eq!(large.0[0].code, codes::format::FILE_TOO_LARGE);
-    assert!(large.0[0].message.contains("(10 MiB)"), "{large}");
+    assert_eq!(large.first().unwrap().code, codes::format::FILE_TOO_LARGE);
+    assert!(
+        large.first().unwrap().message.contains("(10 MiB)"),
+        "{large}"
+    );
 }
 
 /// Returns nested entries, one on each line.
@@ -199,7 +202,11 @@ fn rejects_aliases_that_expand_beyond_the_limit() {
     ];
     for text in texts {
         let findings = documents(text.as_bytes(), "f.yaml").unwrap_err();
-        assert_eq!(findings.0[0].code, codes::format::TOO_COMPLEX, "{findings}");
+        assert_eq!(
+            findings.first().unwrap().code,
+            codes::format::TOO_COMPLEX,
+            "{findings}"
+        );
     }
 }
 

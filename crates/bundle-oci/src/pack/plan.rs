@@ -140,7 +140,7 @@ impl ImagePlan<'_> {
         let mut findings = Findings::default();
         for resource in &self.resources {
             if let Err(more) = resource.check() {
-                findings.0.extend(more.0);
+                findings.extend(more);
             }
         }
         for pair in self.resources.windows(2) {

@@ -75,7 +75,7 @@ impl Resource {
             Err(error) => findings.push(self.unreadable(&self.path, &error)),
             Ok(found) if found.is_dir() => {
                 self.walk("", &self.path, &mut entries, &mut findings);
-                if findings.0.is_empty() && entries.iter().all(|entry| entry.folder) {
+                if findings.is_empty() && entries.iter().all(|entry| entry.folder) {
                     findings.push(self.empty("is a folder without files"));
                 }
             }

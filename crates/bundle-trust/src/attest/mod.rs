@@ -151,7 +151,7 @@ impl Predicate {
         // As it will be read inside of a statement, one level deeper: what cannot be verified must not be signed.
         bundle_core::json::object(format!(r#"{{"predicate":{text}}}"#).as_bytes())
             .map_err(|error| unverifiable(&error))?;
-        let missing: Vec<Finding> = kind
+        let missing: Findings = kind
             .shape()
             .iter()
             .filter_map(|wanted| lacks(&object, *wanted))
@@ -161,7 +161,7 @@ impl Predicate {
             })
             .collect();
         if !missing.is_empty() {
-            return Err(Findings(missing));
+            return Err(missing);
         }
         if kind.as_str() != CUSTOM {
             let text = text.to_owned();

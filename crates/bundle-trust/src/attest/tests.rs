@@ -9,7 +9,7 @@ const NOW: &str = "2026-01-01T00:00:00Z";
 fn read(kind: &str, text: &str) -> Result<Predicate, String> {
     let kind = PredicateType::parse(kind).unwrap();
     Predicate::read(kind, text.as_bytes(), NOW).map_err(|findings| {
-        let told = findings.0.iter();
+        let told = findings.iter();
         let told: Vec<String> = told.map(|one| format!("{}: {one}", one.code.id)).collect();
         told.join("\n")
     })

@@ -246,7 +246,7 @@ impl Material for Boundaries {
 pub fn problems(policy: &Policy, now: Timestamp) -> Findings {
     let ready = ready(policy, now);
     let mut problems = ready.problems;
-    problems.0.extend(ready.unavailable);
+    problems.extend(ready.unavailable);
     problems
 }
 

@@ -70,7 +70,7 @@ fn admits_signature_by_policy_key_and_rejects_others() {
     assert_eq!(*decided.content.get(), reference());
     assert_eq!(decided.signed_by[0].policy, "releases");
     assert_eq!(decided.signed_by[0].authority, "key-0");
-    assert!(decided.rememberable && decided.warnings.0.is_empty());
+    assert!(decided.rememberable && decided.warnings.is_empty());
 
     let refusal = decide(reference(), &signed_by(&[&other]), &policies, class, NOW).unwrap_err();
     assert!(!refusal.cannot_tell);
@@ -83,7 +83,10 @@ fn admits_signature_by_policy_key_and_rejects_others() {
         )
     );
     let refusal = decide(reference(), &Ok(Vec::new()), &policies, class, NOW).unwrap_err();
-    assert_eq!(refusal.findings.0[0].code, codes::trust::UNSIGNED);
+    assert_eq!(
+        refusal.findings.first().unwrap().code,
+        codes::trust::UNSIGNED
+    );
 }
 
 #[test]
@@ -138,9 +141,12 @@ fn policy_with_invalid_key_rejects() {
         NOW,
     )
     .unwrap_err();
-    assert_eq!(refusal.findings.0[0].code, codes::trust::POLICY_UNREADABLE);
     assert_eq!(
-        refusal.findings.0[0].place.field.as_deref(),
+        refusal.findings.first().unwrap().code,
+        codes::trust::POLICY_UNREADABLE
+    );
+    assert_eq!(
+        refusal.findings.first().unwrap().place.field.as_deref(),
         Some("spec.authorities[1].key")
     );
 }
@@ -202,10 +208,16 @@ fn unavailable_registry_results_in_cannot_tell() {
 
     // Where no policy asks, the registry's silence does not matter.
     let decided = decide(reference(), &down, &[], ClassSignatures::IfPolicy, NOW).unwrap();
-    assert_eq!(decided.warnings.0[0].code, codes::trust::UNCHECKED);
+    assert_eq!(
+        decided.warnings.first().unwrap().code,
+        codes::trust::UNCHECKED
+    );
     let refusal = decide(reference(), &down, &[], ClassSignatures::Required, NOW).unwrap_err();
     assert!(!refusal.cannot_tell);
-    assert_eq!(refusal.findings.0[0].code, codes::trust::NO_POLICY);
+    assert_eq!(
+        refusal.findings.first().unwrap().code,
+        codes::trust::NO_POLICY
+    );
 }
 
 #[test]
@@ -213,9 +225,15 @@ fn rejects_unsignable_content_where_signatures_are_required() {
     let files = bundle_core::reference::Digest::of(b"files");
     let content = ContentId::new(&Source::Upload, files);
     let refusal = decide_unsignable(content.clone(), ClassSignatures::Required).unwrap_err();
-    assert_eq!(refusal.findings.0[0].code, codes::trust::UNSIGNABLE);
+    assert_eq!(
+        refusal.findings.first().unwrap().code,
+        codes::trust::UNSIGNABLE
+    );
     let decided = decide_unsignable(content, ClassSignatures::IfPolicy).unwrap();
-    assert_eq!(decided.warnings.0[0].code, codes::trust::UNCHECKED);
+    assert_eq!(
+        decided.warnings.first().unwrap().code,
+        codes::trust::UNCHECKED
+    );
 }
 
 #[test]
@@ -226,5 +244,8 @@ fn image_never_passes_as_content_that_cannot_be_signed() {
     };
     let content = ContentId::new(&source, reference().digest().clone());
     let refusal = decide_unsignable(content, ClassSignatures::IfPolicy).unwrap_err();
-    assert_eq!(refusal.findings.0[0].code, codes::trust::UNSIGNABLE);
+    assert_eq!(
+        refusal.findings.first().unwrap().code,
+        codes::trust::UNSIGNABLE
+    );
 }

@@ -2,7 +2,7 @@
 //! each case is given to both. Unit tests of `bundle_core::check` test the messages.
 
 use bundle_core::check;
-use bundle_core::diagnostic::{Finding, Severity};
+use bundle_core::diagnostic::{Findings, Severity};
 use bundle_core::format::{self, Files};
 use bundle_schemas::BuiltinSchemas;
 use e2e::cluster::shared;
@@ -63,7 +63,7 @@ fn ours(objects: &[&Value]) -> (Vec<String>, Vec<String>) {
             object.to_string().into_bytes(),
         );
     }
-    let said = |findings: &[Finding], severity: Severity| -> Vec<String> {
+    let said = |findings: &Findings, severity: Severity| -> Vec<String> {
         let found = findings.iter().filter(|finding| {
             finding.severity == severity
                 && (severity == Severity::Error || finding.message.starts_with("not checked"))
@@ -75,8 +75,8 @@ fn ours(objects: &[&Value]) -> (Vec<String>, Vec<String>) {
         Err(findings) => findings,
     };
     (
-        said(&findings.0, Severity::Error),
-        said(&findings.0, Severity::Warning),
+        said(&findings, Severity::Error),
+        said(&findings, Severity::Warning),
     )
 }
 

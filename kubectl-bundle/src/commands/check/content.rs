@@ -165,15 +165,14 @@ enum Unread {
 }
 
 /// The same findings, with the reference in front of paths within the image.
-fn located(mut findings: Findings, reference: &Reference) -> Findings {
-    for file in findings
-        .0
-        .iter_mut()
-        .filter_map(|finding| finding.place.file.as_mut())
-    {
-        *file = format!("{reference}/{file}");
-    }
-    findings
+fn located(findings: Findings, reference: &Reference) -> Findings {
+    let located = findings.into_iter().map(|mut finding| {
+        if let Some(file) = &mut finding.place.file {
+            *file = format!("{reference}/{file}");
+        }
+        finding
+    });
+    located.collect()
 }
 
 impl ImageLookups for ReviewedImage<'_> {

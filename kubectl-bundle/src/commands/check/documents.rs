@@ -90,7 +90,7 @@ pub(super) fn read(paths: &[PathBuf]) -> Outcome<Vec<ReviewedObject>> {
                     take(document.value, &file, document.line, &mut found);
                 }
             }
-            Err(errors) => findings.0.extend(errors.0),
+            Err(errors) => findings.extend(errors),
         }
     }
     if findings.has_errors() {

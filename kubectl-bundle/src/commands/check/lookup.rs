@@ -46,7 +46,6 @@ fn is_missing(failure: &Failure) -> bool {
         Failure::Server(status) => status.code == 404,
         // Without the CRD there are no objects.
         Failure::Findings { findings, .. } => findings
-            .0
             .iter()
             .any(|finding| finding.code == codes::cluster::NO_API),
         Failure::Said(_) | Failure::BrokenPipe => false,

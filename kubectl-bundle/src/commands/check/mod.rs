@@ -142,7 +142,7 @@ impl Check {
 /// Returns the findings that need no lookup.
 fn offline_findings(findings: &Findings) -> Findings {
     let holds = |finding: &&Finding| finding.code.outcome != Meaning::CannotTell;
-    findings.0.iter().filter(holds).cloned().collect()
+    findings.iter().filter(holds).cloned().collect()
 }
 
 /// Checks the file itself. Everything else is listed as not checked, not as an error.

@@ -81,7 +81,7 @@ impl ObjectReport {
             (_, Some(Meaning::CannotTell)) => ReviewAnswer::CannotTell,
             (_, Some(_)) => ReviewAnswer::Refused,
         };
-        self.findings.0.extend(findings.0);
+        self.findings.extend(findings);
         self
     }
 
@@ -91,7 +91,7 @@ impl ObjectReport {
     }
 
     fn located(&self) -> impl Iterator<Item = Finding> {
-        self.findings.0.iter().map(|finding| {
+        self.findings.iter().map(|finding| {
             let mut finding = finding.clone();
             // A file of the content has lines of its own.
             if finding.place.file.is_none() {

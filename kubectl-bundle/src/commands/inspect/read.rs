@@ -170,7 +170,7 @@ impl ReadArtifact {
     fn take(&mut self, files: &Files, called: bool) -> Outcome {
         match format::read(files) {
             Ok(mut content) => {
-                self.warnings.0.append(&mut content.warnings.0);
+                self.warnings.extend(std::mem::take(&mut content.warnings));
                 self.content = Some(content);
                 Ok(())
             }
@@ -183,8 +183,8 @@ impl ReadArtifact {
     fn not_a_bundle(&mut self, findings: Findings, called: bool) -> Outcome {
         // The objects of a chart are unknown before it is rendered.
         let unrendered = |finding: &Finding| finding.code == codes::format::NOT_RENDERED;
-        if called && findings.0.iter().all(unrendered) {
-            for finding in findings.0 {
+        if called && findings.iter().all(unrendered) {
+            for finding in findings {
                 self.warn(finding);
             }
             return Ok(());
@@ -192,7 +192,7 @@ impl ReadArtifact {
         if called {
             return Err(findings.into());
         }
-        if let Some(first) = findings.0.into_iter().next() {
+        if let Some(first) = findings.into_iter().next() {
             let finding = Finding {
                 message: format!("its layers contain no bundle: {}", first.message),
                 hint: None,

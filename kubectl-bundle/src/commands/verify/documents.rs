@@ -29,9 +29,9 @@ pub(crate) fn read(paths: &[PathBuf], root: Option<&str>) -> Outcome<Vec<Policy>
                     let spec = document.value.get("spec").unwrap_or(&Value::Null);
                     match Policy::parse(name, spec) {
                         Ok(policy) => policies.push(policy),
-                        Err(errors) => findings
-                            .0
-                            .extend(errors.0.into_iter().map(|one| one.in_file(&file))),
+                        Err(errors) => {
+                            findings.extend(errors.into_iter().map(|one| one.in_file(&file)))
+                        }
                     }
                 }
                 Some("Secret") => {

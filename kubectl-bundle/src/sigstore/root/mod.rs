@@ -242,7 +242,7 @@ fn is_unreachable(failure: &Failure) -> bool {
     let Failure::Findings { findings, .. } = failure else {
         return false;
     };
-    let mut codes = findings.0.iter().map(|finding| finding.code);
+    let mut codes = findings.iter().map(|finding| finding.code);
     codes.all(|code| code == codes::trust::REPOSITORY_UNREACHABLE)
 }
 

@@ -143,7 +143,7 @@ impl Unpack {
         let parsed = fetched.parse(ctx, &self.class, memory, FAILED).await?;
         let read = &parsed.content;
         let compatible = compatibility(ctx, read)?;
-        let warnings: Vec<_> = decided.warnings.0.iter().map(finding_text).collect();
+        let warnings: Vec<_> = decided.warnings.iter().map(finding_text).collect();
         let found = if decided.signed_by.is_empty() {
             "NotRequired"
         } else {
@@ -154,7 +154,7 @@ impl Unpack {
             signed_by: verify::signed_by(&decided.signed_by),
             compatible,
             content: describe(&id, read, summary.bytes),
-            warnings: read.warnings.0.iter().map(finding_text).collect(),
+            warnings: read.warnings.iter().map(finding_text).collect(),
             id,
         };
         let id = &unpacked.id;

@@ -112,6 +112,6 @@ mod tests {
         ] {
             assert_eq!(ignore.covers(path, folder), covered, "{path}");
         }
-        assert!(Ignore::parse(b"!a\n**/b\n").unwrap_err().0.len() == 2);
+        assert!(Ignore::parse(b"!a\n**/b\n").unwrap_err().len() == 2);
     }
 }

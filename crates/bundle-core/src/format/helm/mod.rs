@@ -253,7 +253,7 @@ impl ContentFormat for HelmV3 {
                 findings.extend(chart.unreadable_range());
             }
             Ok(_) => {}
-            Err(errors) => findings.extend(errors.0),
+            Err(errors) => findings.extend(errors),
         }
         let Some(text) = input.output else {
             findings.push(not_rendered());
@@ -361,7 +361,7 @@ mod tests {
             files(&[("a/Chart.yaml", chart), ("b/x", "")]),
         ] {
             assert_eq!(
-                read(&none).unwrap_err().0[0].to_string(),
+                read(&none).unwrap_err().first().unwrap().to_string(),
                 "Chart.yaml file is missing"
             );
         }
@@ -455,7 +455,7 @@ mod tests {
         let chart =
             "name: web\nversion: 1.0.0\ntype: library\ndependencies: [{name: redis}, {name: db}]\n";
         let found = read(&files(&[(CHART, chart), ("charts/redis-1.0.0.tgz", "")])).unwrap_err();
-        let said: Vec<String> = found.0.iter().map(ToString::to_string).collect();
+        let said: Vec<String> = found.iter().map(ToString::to_string).collect();
         assert_eq!(
             said,
             [

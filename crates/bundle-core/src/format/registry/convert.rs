@@ -78,7 +78,7 @@ pub(super) fn convert(
     }
     let refusals = refusals(csv);
     if refusals.has_errors() {
-        findings.extend(refusals.0);
+        findings.extend(refusals);
         return Vec::new();
     }
     let namespace = target.map_or_else(|| suggested_namespace(operator), str::to_owned);

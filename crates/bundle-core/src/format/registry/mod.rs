@@ -202,7 +202,7 @@ fn package_name(files: &Files, findings: &mut Findings) -> Option<String> {
     let annotations = match annotations(text) {
         Ok(annotations) => annotations,
         Err(found) => {
-            findings.extend(found.0);
+            findings.extend(found);
             return None;
         }
     };

@@ -69,8 +69,8 @@ fn content(files: &Files) -> Content {
 
 fn messages_of(files: &Files) -> Vec<String> {
     let findings = format::read(files).unwrap_err();
-    assert!(findings.0.iter().all(|finding| finding.hint.is_some()));
-    findings.0.iter().map(ToString::to_string).collect()
+    assert!(findings.iter().all(|finding| finding.hint.is_some()));
+    findings.iter().map(ToString::to_string).collect()
 }
 
 fn find<'a>(content: &'a Content, id: &str) -> &'a Value {

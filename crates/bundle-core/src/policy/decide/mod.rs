@@ -130,22 +130,22 @@ pub fn decide(
     for (mode, result) in results {
         match result {
             PolicyResult::Met(by) => satisfied.by.extend(by),
-            PolicyResult::Unmet(findings) if binding(mode) => refusals.0.extend(findings.0),
-            PolicyResult::Unknown(findings) if binding(mode) => unknown.0.extend(findings.0),
-            PolicyResult::Unmet(findings) => satisfied.warnings.0.extend(as_warnings(findings)),
+            PolicyResult::Unmet(findings) if binding(mode) => refusals.extend(findings),
+            PolicyResult::Unknown(findings) if binding(mode) => unknown.extend(findings),
+            PolicyResult::Unmet(findings) => satisfied.warnings.extend(as_warnings(findings)),
             PolicyResult::Unknown(findings) => {
                 satisfied.rememberable = false;
-                satisfied.warnings.0.extend(as_warnings(findings));
+                satisfied.warnings.extend(as_warnings(findings));
             }
         }
     }
     // A rejection comes first: a retry could only turn "cannot tell" into it.
     if refusals.has_errors() {
-        refusals.0.extend(unknown.0);
-        refusals.0.extend(satisfied.warnings.0);
+        refusals.extend(unknown);
+        refusals.extend(satisfied.warnings);
         PolicyDecision::Refused(refusals)
     } else if unknown.has_errors() {
-        unknown.0.extend(satisfied.warnings.0);
+        unknown.extend(satisfied.warnings);
         PolicyDecision::CannotTell(unknown)
     } else {
         PolicyDecision::Satisfied(satisfied)
@@ -215,7 +215,7 @@ fn evaluate(
         return PolicyResult::Unmet(ready.problems.clone());
     }
     if !ready.unavailable.is_empty() {
-        return PolicyResult::Unknown(Findings(ready.unavailable.clone()));
+        return PolicyResult::Unknown(ready.unavailable.iter().cloned().collect());
     }
     let policy = subject(ready.policy.name());
     let found = match found {
@@ -345,7 +345,7 @@ fn unattested_by(
 }
 
 fn as_warnings(findings: Findings) -> impl Iterator<Item = Finding> {
-    findings.0.into_iter().map(|mut finding| {
+    findings.into_iter().map(|mut finding| {
         finding.severity = Severity::Warning;
         finding
             .message

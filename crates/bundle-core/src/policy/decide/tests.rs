@@ -96,7 +96,7 @@ fn run(
 /// cached), `no`, `unknown`.
 fn word(decision: &PolicyDecision) -> &'static str {
     match decision {
-        PolicyDecision::Satisfied(s) => match (s.warnings.0.is_empty(), s.rememberable) {
+        PolicyDecision::Satisfied(s) => match (s.warnings.is_empty(), s.rememberable) {
             (true, true) => "yes",
             (false, true) => "yes+w",
             (false, false) => "yes+u",
@@ -187,7 +187,9 @@ fn rejection_names_reference_policy_authorities_signatures_and_next_step() {
         )
     );
     assert!(
-        findings.0[0]
+        findings
+            .first()
+            .unwrap()
             .hint
             .as_ref()
             .unwrap()
@@ -354,7 +356,6 @@ fn required_attestations_must_be_by_the_same_authority() {
     };
     assert!(
         findings
-            .0
             .iter()
             .any(|one| one.code == codes::trust::UNATTESTED)
     );
@@ -364,4 +365,19 @@ fn required_attestations_must_be_by_the_same_authority() {
 fn policy_with_unusable_root_rejects_matching_references() {
     let policy = keyless(1, &[&["g/ann"]], &[]).with_default_root("?");
     assert!(!met(&policy, &[certified("g/ann", "?", Meaning::Signed)]));
+}
+
+#[test]
+fn reasons_of_many_policies_are_bounded() {
+    for mode in ["", "!"] {
+        let names: Vec<String> = (0..400).map(|n| format!("p{n}{mode}:1:a")).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let found = found(&["b"]);
+        let decision = run(&names, Ok(&found), ClassSignatures::Required);
+        let reasons = match &decision {
+            PolicyDecision::Satisfied(satisfied) => &satisfied.warnings,
+            PolicyDecision::Refused(findings) | PolicyDecision::CannotTell(findings) => findings,
+        };
+        assert_eq!(reasons.len(), 101, "{}", word(&decision));
+    }
 }

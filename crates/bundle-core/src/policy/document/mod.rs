@@ -75,7 +75,7 @@ impl Policy {
     /// `policy test` and the admission of SignaturePolicies.
     pub fn parse(name: &str, spec: &Value) -> Result<Self, Findings> {
         let policy = Self::read(name, spec);
-        if policy.problems.0.is_empty() {
+        if policy.problems.is_empty() {
             Ok(policy)
         } else {
             Err(policy.problems)

@@ -219,7 +219,7 @@ fn reports_field_of_every_mistake_and_makes_policy_unready() {
         let policy = Policy::read("releases", &spec);
         let problems = policy.problems();
         assert!(
-            problems.0.iter().any(|finding| {
+            problems.iter().any(|finding| {
                 finding.place.field.as_deref() == Some(field) && finding.message.contains(why)
             }),
             "{pointer}: {problems}"

@@ -245,11 +245,7 @@ fn pod_may_delete_generated_bundles() {
         own: true,
         is_finalized: false,
     };
-    assert!(
-        judge_deletion(&deletion, &DeletionFacts::default())
-            .0
-            .is_empty()
-    );
+    assert!(judge_deletion(&deletion, &DeletionFacts::default()).is_empty());
 }
 
 #[test]

@@ -185,7 +185,7 @@ fn template(field: &Field<'_>, written: &Value, findings: &mut Findings) -> Opti
             hash: canonical::template_hash(value),
         }),
         Err(more) => {
-            findings.0.extend(more.0);
+            findings.extend(more);
             None
         }
     }

@@ -61,7 +61,6 @@ fn reports_all_errors_of_a_spec_together() {
     }))
     .unwrap_err();
     let fields: Vec<_> = findings
-        .0
         .iter()
         .filter_map(|f| f.place.field.as_deref())
         .collect();
@@ -79,7 +78,10 @@ fn reports_all_errors_of_a_spec_together() {
         ]
     );
     assert!(
-        findings.0[2]
+        findings
+            .iter()
+            .nth(2)
+            .unwrap()
             .message
             .starts_with("bundledeployment.spec.template.spec.source.image must be set")
     );

@@ -71,7 +71,7 @@ pub fn judge(subject: &Subject<'_>, facts: &Facts<'_>) -> Verdict {
     let spec = match needs::read(subject) {
         Ok(spec) => Some(spec),
         Err(more) => {
-            findings.0.extend(more.0);
+            findings.extend(more);
             None
         }
     };
@@ -89,10 +89,11 @@ pub fn judge(subject: &Subject<'_>, facts: &Facts<'_>) -> Verdict {
         None => admit(findings, stamp),
         // Nothing is changed by a write that leaves the spec alone, so it is not stopped. Nothing will be done with the object either.
         Some(_) if subject.spec_is_kept() => {
-            for finding in &mut findings.0 {
-                finding.severity = Severity::Warning;
-            }
-            admit(findings, kept(subject))
+            let warnings = findings.into_iter().map(|finding| Finding {
+                severity: Severity::Warning,
+                ..finding
+            });
+            admit(warnings.collect(), kept(subject))
         }
         Some(Outcome::CannotTell) => Verdict::CannotTell(findings),
         Some(_) => Verdict::Refuse(findings),
@@ -151,9 +152,7 @@ fn not_vouched() -> Finding {
 
 /// Sorts errors before warnings, and keeps the order of the rules otherwise.
 fn sort(findings: &mut Findings) {
-    findings
-        .0
-        .sort_by_key(|finding| finding.severity == Severity::Warning);
+    findings.sort_by_key(|finding| finding.severity == Severity::Warning);
 }
 
 fn immutable(subject: &Subject<'_>) -> Option<Finding> {

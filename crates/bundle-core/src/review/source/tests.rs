@@ -8,7 +8,6 @@ fn parse(source: &Value) -> Result<Source, Vec<String>> {
         .map_err(|findings| {
             let verbatim = |f: &Finding| f.message.starts_with("bundle.spec");
             findings
-                .0
                 .into_iter()
                 .map(|f| {
                     if verbatim(&f) {

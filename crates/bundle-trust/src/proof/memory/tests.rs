@@ -265,7 +265,7 @@ fn next_change_of_policy_follows_validity_of_its_trust_roots() {
         json!({"start": from.to_string(), "end": until.to_string()});
     let policy = keyless(&root.to_string());
     let changes = |now| super::super::changes_after(&policy, now);
-    let is_ready = |now| super::super::problems(&policy, now).0.is_empty();
+    let is_ready = |now| super::super::problems(&policy, now).is_empty();
     assert_eq!(changes(from - hour), Some(from));
     assert!(!is_ready(from - hour) && is_ready(from));
     let end = changes(from).unwrap();

@@ -55,7 +55,7 @@ pub fn attested(
         let mut there = attestations.iter();
         there.any(|one| one.predicate_type == kind.as_str())
     };
-    let missing: Vec<Finding> = kinds
+    let missing: Findings = kinds
         .iter()
         .filter(|kind| !is_there(kind))
         .map(|kind| {
@@ -78,7 +78,7 @@ pub fn attested(
     if missing.is_empty() {
         Ok(attestations)
     } else {
-        Err(Findings(missing))
+        Err(missing)
     }
 }
 

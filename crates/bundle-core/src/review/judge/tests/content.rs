@@ -136,7 +136,7 @@ fn signatures_are_decided_by_policy_and_class() {
     facts.content = with(Ok(vec![SignatureFound(Ok(accepted))]));
     let verdict = judge(&subject, &facts);
     assert!(
-        matches!(&verdict, Verdict::Admit { warnings, .. } if warnings.0.is_empty()),
+        matches!(&verdict, Verdict::Admit { warnings, .. } if warnings.is_empty()),
         "{verdict:?}"
     );
 

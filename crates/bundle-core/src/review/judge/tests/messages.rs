@@ -27,7 +27,7 @@ fn rendered(findings: &[crate::diagnostic::Finding]) -> String {
 fn message_of(code: &str, subject: &Subject<'_>, facts: &Facts<'_>) -> String {
     let verdict = judge(subject, facts);
     let findings = verdict.findings();
-    let found = findings.0.iter().find(|finding| finding.code.id == code);
+    let found = findings.iter().find(|finding| finding.code.id == code);
     let found = found.unwrap_or_else(|| panic!("{code} is not in {verdict:?}"));
     rendered(std::slice::from_ref(found))
 }

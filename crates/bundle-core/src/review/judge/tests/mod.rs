@@ -106,7 +106,6 @@ fn fine<'a>() -> Facts<'a> {
 fn codes_of(verdict: &Verdict) -> Vec<&'static str> {
     verdict
         .findings()
-        .0
         .iter()
         .map(|finding| finding.code.id)
         .collect()

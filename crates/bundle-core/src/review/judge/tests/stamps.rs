@@ -10,7 +10,7 @@ fn admits_valid_bundle_with_stamp_of_its_requester() {
         panic!("{verdict:?}")
     };
     assert_eq!(stamp, Stamping::Requester);
-    assert_eq!(warnings.0[0].code, codes::trust::UNCHECKED);
+    assert_eq!(warnings.first().unwrap().code, codes::trust::UNCHECKED);
 }
 
 #[test]
@@ -35,7 +35,7 @@ fn write_with_unchanged_spec_needs_no_lookup() {
         assert_eq!(needs(&subject), super::needs::Needs::default());
         let verdict = judge(&subject, &Facts::default());
         assert!(
-            matches!(&verdict, Verdict::Admit { stamp: Stamping::Keep, warnings } if warnings.0.is_empty()),
+            matches!(&verdict, Verdict::Admit { stamp: Stamping::Keep, warnings } if warnings.is_empty()),
             "{verdict:?}"
         );
     }

@@ -99,7 +99,7 @@ fn rejection_lists_the_signatures_that_were_found() {
         )
     );
     let findings = with_keys(&[], &reference(), &[key.public().clone()]).unwrap_err();
-    assert_eq!(findings.0[0].code.id, "BUNDLE-TRUST-001");
+    assert_eq!(findings.first().unwrap().code.id, "BUNDLE-TRUST-001");
 }
 
 #[test]
