@@ -2,7 +2,9 @@
 
 use serde_json::json;
 
-use super::{LONG, apply, bundle_of, deployment, get, installed, kubectl, publish, stage, until};
+use super::{
+    LONG, apply, bundle_of, condition, deployment, get, installed, kubectl, publish, stage, until,
+};
 use e2e::wait;
 
 const UNPLACED: &str = "apiVersion: v1
@@ -157,4 +159,62 @@ async fn object_that_the_target_namespace_makes_the_same_as_another_is_refused()
     );
     let found = get(&cluster, "configmap settings -n web").await;
     assert!(found.is_none());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn removal_keeps_a_namespace_of_the_webhook_that_the_class_does_not_name() {
+    let (cluster, _webhook) = stage().await;
+    let class_with = async |namespaces: serde_json::Value| {
+        let spec = json!({"spec": {"targets": {"namespaces": namespaces}}});
+        let patch = format!("patch provisionerclass core-rukpak-io-plain --type=merge -p {spec}");
+        kubectl(&cluster, &patch).await;
+    };
+    let manifests = "apiVersion: v1
+kind: Namespace
+metadata: {name: bundle-system-state}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: beside, namespace: default}
+";
+    let reference = publish(&cluster, "team/state:1", |folder| {
+        bundle_of(folder, "state", manifests)
+    })
+    .await;
+    // The inventory then lists what earlier versions installed under every class.
+    class_with(json!(["*", "bundle-system-state"])).await;
+    let adopting = json!({"collision": "Adopt"});
+    apply(&cluster, &deployment("state", &reference, &adopting)).await;
+    installed(&cluster, "state").await;
+    class_with(json!(["*"])).await;
+
+    kubectl(&cluster, "delete bundledeployment state --wait=false").await;
+    wait::until_true(LONG, "the condition names the namespace", || async {
+        let object = get(&cluster, "bundledeployment state").await;
+        let object = object.unwrap_or_default();
+        let found = condition(&object, "Ready");
+        let told = found["message"].as_str().unwrap_or_default();
+        let expected =
+            "1 object is left; namespaces of bundle-webhook are not deleted: Namespace/bundle-system-state";
+        anyhow::ensure!(told.starts_with(expected), "{found}");
+        Ok(true)
+    })
+    .await
+    .unwrap();
+    let orphan = json!({"spec": {"deletion": {"objects": "Orphan"}}});
+    let patch = format!("patch bundledeployment state --type=merge -p {orphan}");
+    kubectl(&cluster, &patch).await;
+    wait::until_true(LONG, "the deployment is gone", || async {
+        Ok(get(&cluster, "bundledeployment state").await.is_none())
+    })
+    .await
+    .unwrap();
+    let namespace = get(&cluster, "namespace bundle-system-state")
+        .await
+        .unwrap();
+    assert!(
+        namespace["metadata"]["deletionTimestamp"].is_null(),
+        "{namespace}"
+    );
+    assert!(get(&cluster, "configmap beside -n default").await.is_none());
 }

@@ -79,4 +79,46 @@ async fn nothing_is_restored_for_a_service_account_that_was_deleted_or_recreated
     try_kubectl(&cluster, line).await.success().unwrap();
     robot(&cluster).await;
     until_departed(&cluster, "was recreated").await;
+    take_over(&cluster).await;
+}
+
+/// Makes the ServiceAccount that exists now the requester, as a reinstalled GitOps controller does.
+async fn take_over(cluster: &Cluster) {
+    let kubeconfig = cluster
+        .service_account_kubeconfig("reborn", "deployer")
+        .await
+        .unwrap();
+    let found = get(cluster, "bundledeployment reborn").await.unwrap();
+    let value = found["status"]["admission"]["admit"].as_str().unwrap();
+    let admit = format!("core.rukpak.io/admit={value}");
+    let annotate = async || {
+        let kubectl = cluster.tool(e2e::Tool::Kubectl).await.unwrap();
+        kubectl
+            .kubeconfig(&kubeconfig)
+            .args(["annotate", "bundledeployment", "reborn", &admit])
+            .output()
+            .await
+            .unwrap()
+    };
+    // It is not the requester, although it has the name of the requester.
+    let refused = annotate().await.failure(1).unwrap();
+    assert!(refused.contains("BUNDLE-REVIEW-040"), "{refused}");
+    let manages = [
+        json!({"apiVersion": format!("{RBAC}/v1"), "kind": "ClusterRole", "metadata": {"name": "manage-reborn"}, "rules": [{
+            "apiGroups": ["core.rukpak.io"], "resources": ["bundledeployments"], "resourceNames": ["reborn"], "verbs": ["manage"],
+        }]}),
+        binding("manage-reborn", None, "manage-reborn", USER),
+    ];
+    put(cluster, &manages).await;
+    annotate().await.success().unwrap();
+    wait::until_true(LONG, "its content is restored", || async {
+        let found = get(cluster, "configmap one -n reborn").await;
+        if found.is_some() {
+            return Ok(true);
+        }
+        let deployment = get(cluster, "bundledeployment reborn").await;
+        anyhow::bail!("{}", deployment.unwrap_or_default()["status"]["conditions"])
+    })
+    .await
+    .unwrap();
 }
