@@ -117,10 +117,14 @@ pub async fn run(
         () = shutdown.cancelled() => None,
         shared = prepare(settings, clients, registries, metrics, readiness.clone()) => Some(shared),
     };
-    if let Some(shared) = prepared {
-        start(&mut tasks, &shared, admission_listener, &shutdown);
+    if let Some(shared) = &prepared {
+        start(&mut tasks, shared, admission_listener, &shutdown);
     }
-    join(tasks, &readiness, &shutdown, &last, end).await
+    let ended = join(tasks, &readiness, &shutdown, &last, end).await;
+    if let Some(shared) = prepared {
+        shared.attempts.close();
+    }
+    ended
 }
 
 /// Creates the shared state. Waits until the API server is reachable.

@@ -13,6 +13,7 @@ use bundle_oci::registry;
 use bundle_trust::proof;
 use kube::{Api, Client};
 
+use crate::attempts::Attempts;
 use crate::budget::Budget;
 use crate::caller::Paths;
 use crate::clients::cluster::{Clients, ClusterError, ServiceAccount};
@@ -60,6 +61,8 @@ pub struct Shared {
     pub examinations: proof::Memory,
     /// The memory budget of reviews and reconciles.
     pub budget: Arc<Budget>,
+    /// The records of attempts to parse content.
+    pub attempts: Arc<Attempts>,
     clients: Clients,
     registries: Registries,
     stamp_key: ArcSwap<StampKey>,
@@ -78,6 +81,7 @@ impl Shared {
     ) -> Self {
         Self {
             budget: Arc::new(Budget::new(settings.memory_limit)),
+            attempts: Arc::new(Attempts::read(settings.cache_dir.join("attempts"))),
             settings,
             metrics,
             registrations: readiness.registrations().clone(),

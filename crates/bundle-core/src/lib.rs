@@ -2,6 +2,7 @@
 //! steps.
 //! The crate does no I/O and reads no clock; time and random values are arguments.
 
+pub mod cancellation;
 pub mod check;
 pub mod content;
 pub mod diagnostic;

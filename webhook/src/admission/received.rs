@@ -9,6 +9,7 @@ use axum::body::Body;
 use axum::extract::{FromRequest, Request as HttpRequest};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
+use bundle_core::cancellation::Cancellation;
 use bundle_core::diagnostic::{Code, Finding, codes};
 use bundle_core::review::{Verdict, text};
 use futures::{FutureExt as _, StreamExt as _};
@@ -119,10 +120,10 @@ impl<L: Lookups> Admission<L> {
         read: fn(&[u8]) -> Result<T, String>,
     ) -> Result<(T, (HeldBody, M)), String> {
         let length = body.bytes.len();
-        let work = move || read(&body.bytes).map(|result| (result, (body, memory)));
+        let work = move |_: &Cancellation| read(&body.bytes).map(|result| (result, (body, memory)));
         // Moving a small body to another thread needs more time than parsing it.
         if length <= SMALL_BODY {
-            return work();
+            return work(&Cancellation::default());
         }
         let done = self.budget.blocking(WorkerThread::Objects, work).await;
         done.unwrap_or_else(|| {

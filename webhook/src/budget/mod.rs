@@ -9,6 +9,7 @@ pub mod requests;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bundle_core::cancellation::Cancellation;
 use tokio::sync::Semaphore;
 
 pub use pool::{Cap, Pool, Share, ShareTooLarge};
@@ -125,18 +126,20 @@ impl Budget {
 
     /// Runs `work` on `thread`, when it is free. Returns `None` if the thread panicked.
     ///
-    /// Work that has started cannot be cancelled: it runs to its end after the future is dropped,
-    /// and only then is the thread free for other work. A share of memory that it uses must be
-    /// moved into `work` and returned with the result, so that it is not released earlier.
+    /// After the future is dropped, work that has started sees its cancellation, and only when it
+    /// ends is the thread free for other work. A share of memory that it uses must be moved into
+    /// `work` and returned with the result, so that it is not released earlier.
     pub async fn blocking<T: Send + 'static>(
         &self,
         thread: WorkerThread,
-        work: impl FnOnce() -> T + Send + 'static,
+        work: impl FnOnce(&Cancellation) -> T + Send + 'static,
     ) -> Option<T> {
         let permit = Arc::clone(self.semaphore(thread)).acquire_owned();
         let permit = permit.await.ok()?;
+        let cancellation = Cancellation::default();
+        let _guard = CancelOnDrop(cancellation.clone());
         let running = tokio::task::spawn_blocking(move || {
-            let result = work();
+            let result = work(&cancellation);
             drop(permit);
             result
         });
@@ -151,6 +154,15 @@ impl Budget {
     }
 }
 
+/// Cancels work when the future that waits for it is dropped.
+struct CancelOnDrop(Cancellation);
+
+impl Drop for CancelOnDrop {
+    fn drop(&mut self) {
+        self.0.cancel();
+    }
+}
+
 /// Waits for a share for at most `timeout`. Returns `None` after that time.
 pub async fn wait_for_share(
     timeout: Duration,
@@ -161,6 +173,9 @@ pub async fn wait_for_share(
 
 #[cfg(test)]
 mod tests {
+    use bundle_core::diagnostic::codes;
+    use bundle_core::yaml::{self, Allowance};
+
     use super::*;
 
     #[test]
@@ -190,9 +205,10 @@ mod tests {
         let share = budget.content.take(MIB, Vec::new()).await.unwrap();
         let (start, started) = tokio::sync::oneshot::channel();
         let (end, ended) = std::sync::mpsc::channel::<()>();
-        let work = budget.blocking(WorkerThread::Content, move || {
+        let work = budget.blocking(WorkerThread::Content, move |cancellation| {
             start.send(()).unwrap();
             ended.recv().ok();
+            assert!(cancellation.is_cancelled());
             share
         });
         let mut work = Box::pin(work);
@@ -204,11 +220,44 @@ mod tests {
         assert_eq!(budget.content_thread.available_permits(), 0);
         assert_eq!(budget.content.used(), MIB);
         // Reviews and restores have a thread of their own.
-        budget.blocking(WorkerThread::Objects, || ()).await.unwrap();
+        budget
+            .blocking(WorkerThread::Objects, |_| ())
+            .await
+            .unwrap();
         end.send(()).unwrap();
         // Both wait until the work has ended.
-        budget.blocking(WorkerThread::Content, || ()).await.unwrap();
+        budget
+            .blocking(WorkerThread::Content, |_| ())
+            .await
+            .unwrap();
         let all = budget.content.take(budget.content.capacity(), Vec::new());
         assert!(all.await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn parsing_ends_soon_after_it_is_cancelled() {
+        let budget = Budget::new(DEFAULT_LIMIT);
+        let (start, started) = tokio::sync::oneshot::channel();
+        let text = format!("a: [{}]\n", "0,".repeat(1_000));
+        let work = budget.blocking(WorkerThread::Content, move |cancellation| {
+            start.send(()).unwrap();
+            // Without cancellation it never ends.
+            loop {
+                let mut allowance = Allowance::new(cancellation);
+                if let Err(finding) = yaml::weigh(text.as_bytes(), "a.yaml", &mut allowance) {
+                    assert_eq!(finding.code, codes::format::CANCELLED);
+                    return;
+                }
+            }
+        });
+        let mut work = Box::pin(work);
+        tokio::select! {
+            _ = &mut work => panic!("it ends too early"),
+            started = started => started.unwrap(),
+        }
+        drop(work);
+        let next = budget.blocking(WorkerThread::Content, |_| ());
+        let free = tokio::time::timeout(Duration::from_secs(30), next).await;
+        assert_eq!(free, Ok(Some(())));
     }
 }

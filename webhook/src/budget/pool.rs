@@ -246,25 +246,35 @@ impl Share {
     pub fn weight(&self) -> u64 {
         self.weight
     }
-}
 
-impl Drop for Share {
-    fn drop(&mut self) {
+    /// Returns all units above `weight` to the pool.
+    pub fn reduce(&mut self, weight: u64) {
+        let returned = self.weight.saturating_sub(weight);
+        self.weight -= returned;
+        self.give_back(returned);
+    }
+
+    fn give_back(&self, units: u64) {
         let mut state = lock(&self.state);
-        state.used -= self.weight;
+        state.used -= units;
         for key in &self.keys {
             if let Some(held) = state.held.get_mut(key) {
-                *held -= self.weight;
+                *held -= units;
                 if *held == 0 {
                     state.held.remove(key);
                     state.forget_if_idle(key);
                 }
             }
         }
-        let capacity = self.capacity;
-        let granted = state.grant(&self.state, capacity);
+        let granted = state.grant(&self.state, self.capacity);
         drop(state);
         deliver(granted);
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        self.give_back(self.weight);
     }
 }
 
@@ -289,6 +299,20 @@ mod tests {
         assert!(second.as_mut().now_or_never().is_none());
         drop(first);
         assert_eq!(second.await.unwrap().weight(), 8);
+        assert_eq!(pool.used(), 0);
+    }
+
+    #[tokio::test]
+    async fn reduced_share_returns_the_rest_once() {
+        let pool = Pool::new(10);
+        let mut first = pool.take(10, by("a", 4)).await.unwrap();
+        let mut second = Box::pin(pool.take(4, by("b", 10)));
+        assert!(second.as_mut().now_or_never().is_none());
+        first.reduce(3);
+        first.reduce(8);
+        assert_eq!((first.weight(), second.await.unwrap().weight()), (3, 4));
+        assert_eq!(pool.used(), 3);
+        drop(first);
         assert_eq!(pool.used(), 0);
     }
 

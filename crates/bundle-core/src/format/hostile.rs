@@ -122,7 +122,12 @@ fn name_and_namespace_of_an_operator_are_not_copied_to_any_number_of_objects() {
                 target: &target,
                 output: None,
             };
-            let objects = renderer(Format::RegistryV1).render(&input, None, &mut findings);
+            let objects = renderer(Format::RegistryV1).render(
+                &input,
+                None,
+                &mut Allowance::default(),
+                &mut findings,
+            );
             assert!(findings.has_errors());
             let found = size_of_objects(&objects) + size_of_findings(&findings);
             assert!(found < 8 * size, "{found} bytes from {size}");
@@ -163,7 +168,7 @@ fn images_below_long_paths_are_rejected_where_a_lock_needs_them() {
         target: &target,
         output: None,
     };
-    let content = render_objects(&input).unwrap();
+    let content = render_objects(&input, |_| Ok(()), &Cancellation::default()).unwrap();
     assert_eq!((content.objects.len(), content.images.len()), (1, 0));
 }
 

@@ -9,10 +9,12 @@ mod rendered;
 mod renderer;
 
 use crate::{
+    cancellation::Cancellation,
     diagnostic::{Finding, Findings, Severity},
     images::{self, FoundImage, Lock},
     object::{self, Manifest},
     package::{self, Format, Package},
+    yaml::{Allowance, Weight},
 };
 
 pub use crate::files::Files;
@@ -39,11 +41,11 @@ pub fn is_read(path: &str) -> bool {
         || FORMATS.iter().any(|format| renderer(*format).reads(path))
 }
 
-/// Returns how many times the memory of the parsed files rendering may take, for a content of any
-/// format with these files.
-pub fn memory_factor(has_file: impl Fn(&str) -> bool) -> u64 {
-    let factors = FORMATS.map(|format| renderer(format).memory_factor(&has_file));
-    factors.into_iter().max().unwrap_or(1)
+/// Returns the memory of a content of any format with these files while it is rendered, in bytes.
+/// `parsed` is the memory of the parsed files with the `weight` of their documents.
+pub fn rendering_memory(has_file: impl Fn(&str) -> bool, parsed: u64, weight: &Weight) -> u64 {
+    let needed = FORMATS.map(|format| renderer(format).memory(&has_file, parsed, weight));
+    needed.into_iter().max().unwrap_or(parsed)
 }
 
 /// Returns the parts of a [`RenderTarget`] that the objects of a format depend on.
@@ -97,16 +99,26 @@ pub fn read(files: &Files) -> Result<Content, Findings> {
 /// Renders the content of a bundle to objects, and returns all errors. A content that needs an
 /// external command ([`command`]) is rendered from its output.
 pub fn render(input: &RenderInput<'_>) -> Result<Content, Findings> {
-    render_with(input, true)
+    render_with(input, true, |_| Ok(()), &Cancellation::default())
 }
 
 /// Like [`render`], but searches for images only if a lock needs them. Without a lock,
-/// [`Content::images`] is empty.
-pub fn render_objects(input: &RenderInput<'_>) -> Result<Content, Findings> {
-    render_with(input, false)
+/// [`Content::images`] is empty. Calls `check` with the format before the objects are parsed, and
+/// ends early after `cancellation`.
+pub fn render_objects(
+    input: &RenderInput<'_>,
+    check: impl FnOnce(Format) -> Result<(), Finding>,
+    cancellation: &Cancellation,
+) -> Result<Content, Findings> {
+    render_with(input, false, check, cancellation)
 }
 
-fn render_with(input: &RenderInput<'_>, all_images: bool) -> Result<Content, Findings> {
+fn render_with(
+    input: &RenderInput<'_>,
+    all_images: bool,
+    check: impl FnOnce(Format) -> Result<(), Finding>,
+    cancellation: &Cancellation,
+) -> Result<Content, Findings> {
     let files = input.files;
     let mut findings = Findings::default();
     let package = match files.get(package::FILE).map(|text| package::parse(text)) {
@@ -117,8 +129,14 @@ fn render_with(input: &RenderInput<'_>, all_images: bool) -> Result<Content, Fin
         }
         None => None,
     };
-    let format = format_or_detect(package.as_ref(), files);
-    let mut objects = renderer(format).render(input, package.as_ref(), &mut findings);
+    let format = package
+        .as_ref()
+        .map_or_else(|| detect(files), |package| package.format);
+    check(format)?;
+    let mut allowance = Allowance::new(cancellation);
+    let mut objects =
+        renderer(format).render(input, package.as_ref(), &mut allowance, &mut findings);
+    allowance.check()?;
     object::drop_namespaces(&mut objects, &mut findings);
     object::distinct(&objects, &mut findings);
     let lock = match files.get(images::LOCK_FILE).map(|text| Lock::parse(text)) {
@@ -153,17 +171,6 @@ fn render_with(input: &RenderInput<'_>, all_images: bool) -> Result<Content, Fin
         lock,
         warnings: findings,
     })
-}
-
-/// Returns the format for which [`render`] renders these files, without parsing their objects.
-pub fn format_of(files: &Files) -> Format {
-    let package = files.get(package::FILE);
-    let package = package.and_then(|text| package::parse(text).ok());
-    format_or_detect(package.as_ref(), files)
-}
-
-fn format_or_detect(package: Option<&Package>, files: &Files) -> Format {
-    package.map_or_else(|| detect(files), |package| package.format)
 }
 
 /// The layout of files that no `bundle.yaml` explains.
@@ -248,14 +255,57 @@ mod tests {
         assert!(said.to_string().contains("but must have"), "{said}");
     }
 
+    /// Renders the files for a class that supports no format, and returns the finding.
+    fn rejected(list: &[(&str, &str)]) -> String {
+        let files = files(list);
+        let target = RenderTarget::default();
+        let input = RenderInput {
+            files: &files,
+            target: &target,
+            output: None,
+        };
+        let reject = |format: Format| {
+            let format = format.to_string();
+            Err(Finding::error(
+                crate::diagnostic::codes::format::WRONG_CLASS,
+                format,
+            ))
+        };
+        let rejected = render_objects(&input, reject, &Cancellation::default());
+        rejected.unwrap_err().to_string()
+    }
+
     #[test]
-    fn format_of_files_is_that_of_the_package_else_that_of_the_layout() {
-        let chart = [("Chart.yaml", "name: web\n")];
-        assert_eq!(format_of(&files(&chart)), Format::HelmV3);
-        for (package, expected) in [(PACKAGE, Format::PlainV0), ("name: [", Format::HelmV3)] {
-            let all = [chart[0], ("bundle.yaml", package)];
-            assert_eq!(format_of(&files(&all)), expected);
+    fn format_is_checked_before_objects_are_parsed() {
+        let invalid = ("manifests/a.yaml", "kind: [");
+        let chart = ("Chart.yaml", "name: web\n");
+        assert_eq!(rejected(&[invalid]), "plain+v0");
+        assert_eq!(rejected(&[chart]), "helm+v3");
+        for (package, expected) in [(PACKAGE, "plain+v0"), ("name: [", "helm+v3")] {
+            assert_eq!(rejected(&[chart, ("bundle.yaml", package)]), expected);
         }
+    }
+
+    #[test]
+    fn cancelled_rendering_returns_no_content() {
+        let files = files(&[("manifests/a.yaml", WEB)]);
+        let target = RenderTarget::default();
+        let input = RenderInput {
+            files: &files,
+            target: &target,
+            output: None,
+        };
+        let cancellation = Cancellation::default();
+        assert!(render_objects(&input, |_| Ok(()), &cancellation).is_ok());
+        let cancel = |_| {
+            cancellation.cancel();
+            Ok(())
+        };
+        let findings = render_objects(&input, cancel, &cancellation).unwrap_err();
+        assert_eq!(
+            findings.0[0].code,
+            crate::diagnostic::codes::format::CANCELLED
+        );
     }
 
     #[test]

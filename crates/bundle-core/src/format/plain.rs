@@ -10,7 +10,7 @@ use crate::{
     diagnostic::{Finding, Findings, Severity, codes},
     object::{self, Manifest},
     package::Package,
-    yaml,
+    yaml::{self, Allowance},
 };
 
 /// The names of a kustomization's file.
@@ -43,16 +43,17 @@ impl ContentFormat for PlainV0 {
         &self,
         input: &RenderInput<'_>,
         _: Option<&Package>,
+        allowance: &mut Allowance,
         findings: &mut Findings,
     ) -> Vec<Manifest> {
-        read(input.files, findings)
+        read(input.files, allowance, findings)
     }
 }
 
 /// Returns all objects of a plain bundle. Errors are added to `findings`.
-fn read(files: &Files, findings: &mut Findings) -> Vec<Manifest> {
+fn read(files: &Files, allowance: &mut Allowance, findings: &mut Findings) -> Vec<Manifest> {
     let before = findings.len();
-    let Some(objects) = flat(files, findings) else {
+    let Some(objects) = flat(files, allowance, findings) else {
         return Vec::new();
     };
     let nothing_else = findings
@@ -73,7 +74,11 @@ fn read(files: &Files, findings: &mut Findings) -> Vec<Manifest> {
 
 /// Returns the objects of the files in `manifests/`, without subfolders; `None` if the folder does
 /// not exist.
-pub(super) fn flat(files: &Files, findings: &mut Findings) -> Option<Vec<Manifest>> {
+pub(super) fn flat(
+    files: &Files,
+    allowance: &mut Allowance,
+    findings: &mut Findings,
+) -> Option<Vec<Manifest>> {
     let manifests: Vec<(&str, &str, &Vec<u8>)> = files
         .iter()
         .filter_map(|(path, text)| Some((path.as_str(), path.strip_prefix(FOLDER)?, text)))
@@ -84,7 +89,6 @@ pub(super) fn flat(files: &Files, findings: &mut Findings) -> Option<Vec<Manifes
     }
     let mut objects = Vec::new();
     let mut folders = BTreeSet::new();
-    let mut allowance = yaml::Allowance::default();
     for (path, name, text) in manifests {
         if name.is_empty() {
             continue;
@@ -95,7 +99,7 @@ pub(super) fn flat(files: &Files, findings: &mut Findings) -> Option<Vec<Manifes
             }
             continue;
         }
-        match yaml::documents_within(text, path, &mut allowance) {
+        match yaml::documents_within(text, path, allowance) {
             Ok(documents) => {
                 for document in documents {
                     if KUSTOMIZATION.contains(&name) && document.value["metadata"].is_null() {

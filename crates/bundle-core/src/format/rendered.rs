@@ -3,15 +3,19 @@
 use crate::{
     diagnostic::Findings,
     object::{self, Manifest},
-    yaml,
+    yaml::{self, Allowance},
 };
 
 /// The name of the text in findings.
 const NAME: &str = "helm template";
 
 /// The objects in the output of `helm template`; what is wrong is added to `findings`.
-pub(super) fn read(text: &[u8], findings: &mut Findings) -> Vec<Manifest> {
-    let documents = match yaml::documents(text, NAME) {
+pub(super) fn read(
+    text: &[u8],
+    allowance: &mut Allowance,
+    findings: &mut Findings,
+) -> Vec<Manifest> {
+    let documents = match yaml::documents_within(text, NAME, allowance) {
         Ok(documents) => documents,
         Err(errors) => {
             findings.extend(errors);
@@ -35,7 +39,7 @@ mod tests {
     fn expands_lists_into_objects() {
         let mut findings = Findings::default();
         let text = "---\n# Source: web/templates/a.yaml\napiVersion: v1\nkind: List\nitems:\n- {apiVersion: v1, kind: ConfigMap, metadata: {name: a}}\n- {apiVersion: v1, kind: ConfigMap, metadata: {name: b}}\n---\n# nothing\n---\napiVersion: example.com/v1\nkind: Menu\nmetadata: {name: c}\nitems: [1]\n";
-        let objects = read(text.as_bytes(), &mut findings);
+        let objects = read(text.as_bytes(), &mut Allowance::default(), &mut findings);
         let ids: Vec<String> = objects.iter().map(|object| object.id.to_string()).collect();
         assert_eq!(ids, ["ConfigMap/a", "ConfigMap/b", "Menu.example.com/c"]);
         assert_eq!(findings, Findings::default());

@@ -4,7 +4,13 @@
 use serde_json::{Value, json};
 
 use super::Files;
-use crate::{diagnostic::Findings, object::Manifest, package::Package, reference::Digest};
+use crate::{
+    diagnostic::Findings,
+    object::Manifest,
+    package::Package,
+    reference::Digest,
+    yaml::{Allowance, Weight},
+};
 
 /// Installation that a content is rendered for. Parts that are not known are empty.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -116,10 +122,10 @@ pub(super) trait ContentFormat: Sync {
     /// only the path.
     fn reads(&self, path: &str) -> bool;
 
-    /// Returns how many times the memory of the parsed files rendering takes, if the content has
-    /// these files.
-    fn memory_factor(&self, _has_file: &dyn Fn(&str) -> bool) -> u64 {
-        1
+    /// Returns the memory of a content with these files while it is rendered, in bytes. `parsed`
+    /// is the memory of the parsed files with the weight of their documents.
+    fn memory(&self, _has_file: &dyn Fn(&str) -> bool, parsed: u64, _weight: &Weight) -> u64 {
+        parsed
     }
 
     /// Returns the parts of the target that the objects depend on.
@@ -139,12 +145,13 @@ pub(super) trait ContentFormat: Sync {
         Ok(None)
     }
 
-    /// Renders the files to objects. An error of one object is added to `findings` with its
-    /// location, and the others are returned.
+    /// Renders the files to objects, and parses them within `allowance`. An error of one object is
+    /// added to `findings` with its location, and the others are returned.
     fn render(
         &self,
         input: &RenderInput<'_>,
         package: Option<&Package>,
+        allowance: &mut Allowance,
         findings: &mut Findings,
     ) -> Vec<Manifest>;
 }

@@ -1,8 +1,17 @@
 //! Limits for YAML input: bytes, nodes, depth and expansion of aliases.
 
-use serde_saphyr::Options;
+use std::cell::Cell;
 
+use serde::de::Error;
+use serde_saphyr::Options;
+use serde_saphyr::options::{DuplicateKeyPolicy, MergeKeyPolicy};
+
+use super::problem;
+use crate::cancellation::Cancellation;
 use crate::diagnostic::{Finding, codes};
+
+/// Key whose value is merged into its map.
+pub(super) const MERGE_KEY: &str = "<<";
 
 /// Largest manifest file in bytes (10 MiB). The API server accepts objects up to 3 MiB, and etcd up
 /// to 1.5 MiB.
@@ -11,29 +20,84 @@ pub const MAX_FILE_BYTES: usize = 10 * 1024 * 1024;
 /// Nodes (scalars, lists, maps) of one document. Large CRDs have about 50,000.
 pub(super) const MAX_NODES: usize = 500_000;
 
+/// Nodes of a document with merge keys (`<<`). The parser stores the keys and events of such a
+/// document, up to 1,300 bytes for each node.
+pub(super) const MAX_STORED_NODES: usize = 8_000;
+
 /// Lists and maps within each other. The deepest CRDs reach about half of it.
 pub(super) const MAX_DEPTH: usize = 128;
 
-/// Limit for the expansion of all aliases in one document, in parser events.
-pub(super) const MAX_UNFOLDED: usize = 100_000;
+/// Limit for the expansion of all aliases in one document, in parser events. The parser stores the
+/// events of anchors, and those of an alias that is a key, up to 460 bytes for each.
+pub(super) const MAX_UNFOLDED: usize = 24_000;
 
 /// Text that the parser stores for all anchors of one document, in bytes. Nested anchors store their
 /// common text several times.
 pub(super) const MAX_ANCHOR_BYTES: usize = 1 << 20;
 
 /// Limit for the expansion of aliases in several files together, so that many small files cannot
-/// exceed the limit of one large file.
+/// exceed the limit of one large file. Carries the cancellation of parsing.
 #[derive(Debug)]
 pub struct Allowance {
     /// Nodes that may still come.
     pub(super) nodes: usize,
+    pub(super) cancellation: Cancellation,
 }
 
 impl Default for Allowance {
     fn default() -> Self {
+        Self::new(&Cancellation::default())
+    }
+}
+
+impl Allowance {
+    /// Returns the allowance of one bundle. Parsing within it ends at the next node after
+    /// `cancellation`.
+    pub fn new(cancellation: &Cancellation) -> Self {
         Self {
             nodes: MAX_NODES * 4,
+            cancellation: cancellation.clone(),
         }
+    }
+
+    /// Returns an error if parsing was cancelled.
+    pub(crate) fn check(&self) -> Result<(), Finding> {
+        if self.cancellation.is_cancelled() {
+            return Err(problem::cancelled());
+        }
+        Ok(())
+    }
+}
+
+/// The nodes of one document, counted while it is parsed.
+pub(super) struct NodeCount<'a> {
+    left: Cell<usize>,
+    cancellation: &'a Cancellation,
+}
+
+impl<'a> NodeCount<'a> {
+    pub(super) fn new(allowance: &'a Allowance) -> Self {
+        Self {
+            left: Cell::new(allowance.nodes),
+            cancellation: &allowance.cancellation,
+        }
+    }
+
+    /// Counts one node before it is parsed. Fails if the allowance is spent or parsing was
+    /// cancelled.
+    pub(super) fn add<E: Error>(&self) -> Result<(), E> {
+        if self.cancellation.is_cancelled() {
+            return Err(E::custom(problem::CANCELLED));
+        }
+        let left = self.left.get().checked_sub(1);
+        self.left
+            .set(left.ok_or_else(|| E::custom(problem::TOO_MANY))?);
+        Ok(())
+    }
+
+    /// Returns the nodes that may still come.
+    pub(super) fn left(&self) -> usize {
+        self.left.get()
     }
 }
 
@@ -68,22 +132,34 @@ pub(super) fn text<'a>(bytes: &'a [u8], file: &str) -> Result<&'a str, Finding> 
 
 /// The one set of options that reads YAML as kubectl does (YAML 1.1 booleans and octal numbers),
 /// within the limits.
-pub(super) fn options() -> Options {
+///
+/// To expand merge keys, the parser stores all keys of each map and all entries of merged maps.
+/// To find duplicate keys it would store the keys as well, so the visitor finds these
+/// (`tree::read`). A list or map that is a key is stored as a whole (`keys::check`).
+pub(super) fn options(text: &str) -> Options {
+    let merges = has_merge_key(text);
+    let (nodes, unfolded) = if merges {
+        (MAX_STORED_NODES, MAX_STORED_NODES)
+    } else {
+        (MAX_NODES, MAX_UNFOLDED)
+    };
     serde_saphyr::options! {
+        merge_keys: if merges { MergeKeyPolicy::Merge } else { MergeKeyPolicy::AsOrdinary },
+        duplicate_keys: DuplicateKeyPolicy::PassThrough,
         budget: serde_saphyr::budget! {
-            max_nodes: MAX_NODES,
-            max_events: MAX_NODES * 3,
+            max_nodes: nodes,
+            max_events: nodes * 3,
             max_depth: MAX_DEPTH,
             flow_nesting_limit: MAX_DEPTH,
             max_documents: 1,
-            max_recorded_anchor_events: MAX_UNFOLDED,
+            max_recorded_anchor_events: unfolded,
             max_recorded_anchor_bytes: MAX_ANCHOR_BYTES,
             max_total_scalar_bytes: MAX_FILE_BYTES * 2,
             // The ratio of aliases to anchors says nothing: what they unfold to is limited instead.
             enforce_alias_anchor_ratio: false,
         },
         alias_limits: serde_saphyr::alias_limits! {
-            max_total_replayed_events: MAX_UNFOLDED,
+            max_total_replayed_events: unfolded,
         },
         // Errors are rendered by us, in one line.
         with_snippet: false,
@@ -91,5 +167,50 @@ pub(super) fn options() -> Options {
         // A custom tag is a type that JSON does not have.
         reject_unsupported_tags: true,
         emit_comments: false,
+    }
+}
+
+/// Returns true if a document with this text can have a merge key: a whole scalar `<<`. A merge key
+/// that is written with escapes is an error (`tree::read`).
+pub(super) fn has_merge_key(text: &str) -> bool {
+    text.match_indices(MERGE_KEY).any(|(at, key)| {
+        let before = text[..at].chars().next_back();
+        let after = &text[at + key.len()..];
+        let is_quoted = before.is_some_and(is_quote) && after.starts_with(is_quote);
+        let begins = !before.is_some_and(|before| before.is_alphanumeric() || before == '<');
+        let next = after.trim_start_matches([' ', '\t']).chars().next();
+        let ends = next.is_none_or(|next| next.is_whitespace() || ":,]}#".contains(next));
+        is_quoted || (begins && ends)
+    })
+}
+
+fn is_quote(letter: char) -> bool {
+    matches!(letter, '"' | '\'')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn merge_keys_are_found_and_here_documents_are_not() {
+        for (text, expected) in [
+            ("<<: *a", true),
+            ("a:\n  << : *a", true),
+            ("{<<: *a}", true),
+            ("{a: 1,<<: *a}", true),
+            ("!!merge \"<<\": *a", true),
+            ("a: &m <<\n*m : *a", true),
+            ("? <<\n: *a", true),
+            (
+                "a: |\n  cat <<EOF\n  cat <<-'EOF'\n  cat << EOF\n  cat <<\"EOF\"",
+                false,
+            ),
+            ("a: 1<<2", false),
+            ("a: cat <<< text", false),
+            ("", false),
+        ] {
+            assert_eq!(has_merge_key(text), expected, "{text}");
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! YAML and JSON parser of the project: accepts the same input as kubectl, within limits, and
 //! reports errors with their line.
 
+mod keys;
 mod limits;
 mod problem;
 mod split;

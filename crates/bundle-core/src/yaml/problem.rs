@@ -38,6 +38,10 @@ fn explain(error: &Error) -> (Code, String, &'static str) {
             BudgetBreach::Depth { .. } => {
                 format!("more than {} nested lists and maps", limits::MAX_DEPTH)
             }
+            BudgetBreach::Nodes { nodes } if *nodes <= limits::MAX_NODES => format!(
+                "more than {} values and a merge key (`<<`)",
+                limits::MAX_STORED_NODES
+            ),
             BudgetBreach::Nodes { .. } | BudgetBreach::Events { .. } => {
                 format!("more than {} values", limits::MAX_NODES)
             }
@@ -73,6 +77,9 @@ fn explain(error: &Error) -> (Code, String, &'static str) {
             if let Some(key) = text.strip_prefix(TWICE) {
                 return duplicate(without_place(key));
             }
+            if text.starts_with(CANCELLED) {
+                return cancelled_text();
+            }
             if text.starts_with(TOO_MANY) {
                 return too_complex("more values than the limit of a bundle");
             }
@@ -85,16 +92,47 @@ fn explain(error: &Error) -> (Code, String, &'static str) {
             (
                 codes::format::UNREADABLE,
                 format!("invalid YAML: {}", without_place(&text)),
-                "manifests are YAML or JSON; `kubectl apply --dry-run=client -f` parses the file in the same way",
+                PARSED_AS,
             )
         }
     }
 }
 
+/// Message for a key that is a list or map.
+pub(super) const COMPLEX_KEY: &str = "a key is a list or map, but keys must be strings";
+const PARSED_AS: &str = "manifests are YAML or JSON; `kubectl apply --dry-run=client -f` parses the file in the same way";
 /// Starts the message of the internal error for keys that are equal once they are text; the key follows.
 pub(super) const TWICE: &str = "key twice: ";
 /// Starts the message of the internal error for a spent allowance.
 pub(super) const TOO_MANY: &str = "allowance spent";
+/// Starts the message of the internal error for cancelled parsing.
+pub(super) const CANCELLED: &str = "parsing cancelled";
+
+/// Returns the finding for a key at `line` of the file that is a list or map.
+pub(super) fn complex_key(line: usize, file: &str) -> Finding {
+    Finding::error(
+        codes::format::UNREADABLE,
+        format!("invalid YAML: {COMPLEX_KEY}"),
+    )
+    .in_file(file)
+    .at_line(line)
+    .hint(PARSED_AS)
+}
+
+/// Returns the finding for cancelled parsing, outside of a document.
+pub(super) fn cancelled() -> Finding {
+    let (code, message, hint) = cancelled_text();
+    Finding::error(code, message).hint(hint)
+}
+
+fn cancelled_text() -> (Code, String, &'static str) {
+    (
+        codes::format::CANCELLED,
+        "the content was not parsed to its end, because its result is not needed any more"
+            .to_owned(),
+        "no action is required",
+    )
+}
 
 fn duplicate(key: &str) -> (Code, String, &'static str) {
     (
@@ -106,8 +144,9 @@ fn duplicate(key: &str) -> (Code, String, &'static str) {
 
 fn unfolded() -> String {
     format!(
-        "anchors and aliases that expand to more than {} values",
-        limits::MAX_UNFOLDED
+        "anchors and aliases that expand to more than {} values ({} with a merge key)",
+        limits::MAX_UNFOLDED,
+        limits::MAX_STORED_NODES
     )
 }
 

@@ -102,7 +102,7 @@ fn reports_yaml_errors_with_line_and_hint() {
         ),
         (
             "a:\n  1: x\n  '1': y\n",
-            "f.yaml:2",
+            "f.yaml:3",
             "the key `1` appears twice",
         ),
         (
@@ -116,6 +116,11 @@ fn reports_yaml_errors_with_line_and_hint() {
             "a key is true, but keys must be strings: put it in quotes",
         ),
         ("? [a]\n: b\n", "f.yaml:1", "a key is a list or map"),
+        (
+            "a: {b: 1}\n\"\\x3c<\": {c: 1}\n",
+            "f.yaml:2",
+            "a key is `<<` and is written with escapes",
+        ),
         (
             "a: 1\nb: c: d\n",
             "f.yaml:2",
@@ -148,6 +153,19 @@ fn reports_yaml_errors_with_line_and_hint() {
             assert!(!finding.message.contains(leak), "{finding}");
         }
     }
+}
+
+#[test]
+fn reports_list_or_map_as_key_of_a_large_document_with_line() {
+    let padding = "# comment\n".repeat(2_000);
+    for key in ["? [a]\n", "? a: b\n", "? {a: b}\n", "{b: 1, [c]: 2}: 3\n"] {
+        let finding = refused(&format!("a: 1\n{padding}{key}: b\n"));
+        let place = (finding.place.to_string(), finding.message);
+        let message = "invalid YAML: a key is a list or map, but keys must be strings";
+        assert_eq!(place, ("f.yaml:2002".to_owned(), message.to_owned()));
+    }
+    let values = format!("a: 1\n{padding}b: [{{a: [c]}}, [d]]\nc: &d {{e: [1]}}\nf: *d\n");
+    assert!(documents(values.as_bytes(), "f.yaml").is_ok());
 }
 
 #[test]
@@ -198,7 +216,7 @@ fn rejects_aliases_that_expand_beyond_the_limit() {
         "[".repeat(100_000),
         nested(300, " ", "a:"),
         nested(300, "  ", "- a:"),
-        format!("{}a", "? ".repeat(10_000)),
+        format!("{}a", "? ".repeat(3_000)),
     ];
     for text in texts {
         let findings = documents(text.as_bytes(), "f.yaml").unwrap_err();
@@ -213,7 +231,10 @@ fn rejects_aliases_that_expand_beyond_the_limit() {
 #[test]
 fn files_share_one_expansion_limit() {
     let file = format!("a: &a [{}]\nb: [*a, *a, *a, *a]\n", "1,".repeat(200));
-    let mut allowance = Allowance { nodes: 20_000 };
+    let mut allowance = Allowance {
+        nodes: 20_000,
+        ..Allowance::default()
+    };
     let read = (0..1_000)
         .take_while(|_| documents_within(file.as_bytes(), "f.yaml", &mut allowance).is_ok())
         .count();

@@ -1,11 +1,16 @@
 //! Parses one document into a JSON value, as kubectl's YAML parser does.
 
-use std::{cell::Cell, fmt};
+use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 
-use super::{Allowance, Document, limits, problem, split::Part};
+use super::{
+    Allowance, Document, keys,
+    limits::{self, NodeCount},
+    problem,
+    split::Part,
+};
 use crate::diagnostic::Finding;
 
 /// Parses one document; returns `None` if the part has only white space and comments.
@@ -17,14 +22,19 @@ pub(super) fn read(
     let Some(line) = part.content_line() else {
         return Ok(None);
     };
-    let left = Cell::new(allowance.nodes);
+    keys::check(part, file, allowance)?;
+    let nodes = NodeCount::new(allowance);
+    let tree = Tree {
+        nodes: &nodes,
+        merges: limits::has_merge_key(part.text),
+    };
     #[expect(clippy::disallowed_methods, reason = "this is the one door")]
     let value = serde_saphyr::with_deserializer_from_str_with_options(
         part.text,
-        limits::options(),
-        |deserializer| Tree { left: &left }.deserialize(deserializer),
+        limits::options(part.text),
+        |deserializer| tree.deserialize(deserializer),
     );
-    allowance.nodes = left.get();
+    allowance.nodes = nodes.left();
     match value {
         Ok(value) => Ok(Some(Document { value, line })),
         Err(error) => Err(problem::finding(&error, part.line, file)),
@@ -43,17 +53,16 @@ const MAX_WHOLE: f64 = 9_007_199_254_740_992.0;
 /// Builds a JSON value with the key rules of kubectl: whole numbers as keys become text.
 #[derive(Clone, Copy)]
 struct Tree<'a> {
-    /// Remaining number of nodes.
-    left: &'a Cell<usize>,
+    nodes: &'a NodeCount<'a>,
+    /// True if the parser expands merge keys.
+    merges: bool,
 }
 
 impl<'de> DeserializeSeed<'de> for Tree<'_> {
     type Value = Value;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
-        let left = self.left.get().checked_sub(1);
-        self.left
-            .set(left.ok_or_else(|| D::Error::custom(problem::TOO_MANY))?);
+        self.nodes.add()?;
         stacker::maybe_grow(RED_ZONE, STACK, || deserializer.deserialize_any(self))
     }
 }
@@ -117,27 +126,48 @@ impl<'de> Visitor<'de> for Tree<'_> {
 
     fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Value, A::Error> {
         let mut map = Map::new();
-        while let Some(key) = entries.next_key_seed(self)? {
-            let key = match key {
-                Value::String(key) => key,
-                Value::Number(number) if !number.is_f64() => number.to_string(),
-                Value::Array(_) | Value::Object(_) => {
-                    return Err(A::Error::custom(
-                        "a key is a list or map, but keys must be strings",
-                    ));
-                }
-                other => {
-                    return Err(A::Error::custom(format_args!(
-                        "a key is {other}, but keys must be strings: put it in quotes"
-                    )));
-                }
-            };
-            if map.contains_key(&key) {
-                return Err(A::Error::custom(format_args!("{}{key}", problem::TWICE)));
-            }
+        while let Some(key) = entries.next_key_seed(Key {
+            tree: self,
+            map: &map,
+        })? {
             let value = entries.next_value_seed(self)?;
             map.insert(key, value);
         }
         Ok(Value::Object(map))
+    }
+}
+
+/// The next key of a map. The parser adds the line of the key to errors.
+struct Key<'a> {
+    tree: Tree<'a>,
+    /// The entries before it.
+    map: &'a Map<String, Value>,
+}
+
+impl<'de> DeserializeSeed<'de> for Key<'_> {
+    type Value = String;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<String, D::Error> {
+        let key = match self.tree.deserialize(deserializer)? {
+            Value::String(key) => key,
+            Value::Number(number) if !number.is_f64() => number.to_string(),
+            Value::Array(_) | Value::Object(_) => {
+                return Err(D::Error::custom(problem::COMPLEX_KEY));
+            }
+            other => {
+                return Err(D::Error::custom(format_args!(
+                    "a key is {other}, but keys must be strings: put it in quotes"
+                )));
+            }
+        };
+        if self.map.contains_key(&key) {
+            return Err(D::Error::custom(format_args!("{}{key}", problem::TWICE)));
+        }
+        if key == limits::MERGE_KEY && !self.tree.merges {
+            return Err(D::Error::custom(
+                "a key is `<<` and is written with escapes",
+            ));
+        }
+        Ok(key)
     }
 }

@@ -2,9 +2,13 @@
 
 use std::{cell::Cell, fmt};
 
-use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 
-use super::{Allowance, limits, problem, split, tree};
+use super::{
+    Allowance, keys,
+    limits::{self, NodeCount},
+    problem, split, tree,
+};
 use crate::{diagnostic::Finding, footprint::Footprint};
 
 /// Memory estimate of a file.
@@ -14,11 +18,31 @@ pub struct Weight {
     pub tree: Footprint,
     /// Number of objects: documents, and the items of documents that are lists of objects.
     pub objects: u64,
+    /// Number of elements of lists that are named like the lists of an operator from which its
+    /// conversion creates objects.
+    pub operator_entries: u64,
+}
+
+impl Weight {
+    /// Returns the weight of both together.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        let Self {
+            tree,
+            objects,
+            operator_entries,
+        } = self;
+        Self {
+            tree: tree.plus(other.tree),
+            objects: objects.saturating_add(other.objects),
+            operator_entries: operator_entries.saturating_add(other.operator_entries),
+        }
+    }
 }
 
 /// Estimates the memory of a file's documents, within the limits of
-/// [`documents`](super::documents). Returns the error that parsing would return. Files that are
-/// parsed together are weighed with a common allowance.
+/// [`documents`](super::documents). Returns the error that parsing would return, except for
+/// invalid keys. Files that are parsed together are weighed with a common allowance.
 pub fn weigh(text: &[u8], file: &str, allowance: &mut Allowance) -> Result<Weight, Finding> {
     let text = limits::text(text, file)?;
     let mut weight = Weight::default();
@@ -26,18 +50,22 @@ pub fn weigh(text: &[u8], file: &str, allowance: &mut Allowance) -> Result<Weigh
         if part.content_line().is_none() {
             continue;
         }
-        let left = Cell::new(allowance.nodes);
+        keys::check(part, file, allowance)?;
+        let nodes = NodeCount::new(allowance);
+        let operator_entries = Cell::new(weight.operator_entries);
         let counter = Counter {
-            left: &left,
+            nodes: &nodes,
+            operator_entries: &operator_entries,
             role: Role::Object,
         };
         #[expect(clippy::disallowed_methods, reason = "this is the one door")]
         let document = serde_saphyr::with_deserializer_from_str_with_options(
             part.text,
-            limits::options(),
+            limits::options(part.text),
             |deserializer| counter.deserialize(deserializer),
         );
-        allowance.nodes = left.get();
+        allowance.nodes = nodes.left();
+        weight.operator_entries = operator_entries.get();
         let document = document.map_err(|error| problem::finding(&error, part.line, file))?;
         weight.tree = weight.tree.plus(document.tree);
         weight.objects = weight.objects.saturating_add(document.objects);
@@ -52,16 +80,20 @@ enum Role {
     Object,
     /// The items of an object that may be a list of objects.
     Items,
+    /// A list of an operator from which its conversion creates objects.
+    OperatorEntries,
     /// A key, or a value within an object.
     Value,
 }
 
-/// Text that decides whether an object is a list of objects.
+/// Text that decides whether an object is a list of objects, or whether a list is one of an
+/// operator.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Word {
     Kind,
     Items,
     ListKind,
+    OperatorEntries,
     Other,
 }
 
@@ -85,8 +117,8 @@ impl Counted {
 
 #[derive(Clone, Copy)]
 struct Counter<'a> {
-    /// Remaining number of values.
-    left: &'a Cell<usize>,
+    nodes: &'a NodeCount<'a>,
+    operator_entries: &'a Cell<u64>,
     role: Role,
 }
 
@@ -105,9 +137,7 @@ impl<'de> DeserializeSeed<'de> for Counter<'_> {
     type Value = Counted;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Counted, D::Error> {
-        let left = self.left.get().checked_sub(1);
-        self.left
-            .set(left.ok_or_else(|| D::Error::custom(problem::TOO_MANY))?);
+        self.nodes.add()?;
         stacker::maybe_grow(tree::RED_ZONE, tree::STACK, || {
             deserializer.deserialize_any(self)
         })
@@ -153,6 +183,7 @@ impl<'de> Visitor<'de> for Counter<'_> {
         let word = match text {
             "kind" => Word::Kind,
             "items" => Word::Items,
+            "deployments" | "permissions" | "clusterPermissions" => Word::OperatorEntries,
             text if text.ends_with("List") => Word::ListKind,
             _ => Word::Other,
         };
@@ -166,7 +197,7 @@ impl<'de> Visitor<'de> for Counter<'_> {
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Counted, A::Error> {
         let item = match self.role {
             Role::Items => self.with(Role::Object),
-            Role::Object | Role::Value => self.with(Role::Value),
+            Role::Object | Role::OperatorEntries | Role::Value => self.with(Role::Value),
         };
         let (mut count, mut all) = (0, self.scalar());
         while let Some(item) = items.next_element_seed(item)? {
@@ -175,6 +206,10 @@ impl<'de> Visitor<'de> for Counter<'_> {
             count += 1;
         }
         all.tree = all.tree.plus(Footprint::of_list(count));
+        if matches!(self.role, Role::OperatorEntries) {
+            let entries = self.operator_entries.get().saturating_add(count);
+            self.operator_entries.set(entries);
+        }
         Ok(all)
     }
 
@@ -185,6 +220,7 @@ impl<'de> Visitor<'de> for Counter<'_> {
         while let Some(key) = entries.next_key_seed(self.with(Role::Value))? {
             let role = match key.word {
                 Word::Items if is_object => Role::Items,
+                Word::OperatorEntries => Role::OperatorEntries,
                 _ => Role::Value,
             };
             let value = entries.next_value_seed(self.with(role))?;
@@ -257,7 +293,10 @@ mod tests {
             "x,".repeat(50),
             "*a,".repeat(80)
         );
-        let mut allowance = Allowance { nodes: 10_000 };
+        let mut allowance = Allowance {
+            nodes: 10_000,
+            ..Allowance::default()
+        };
         super::weigh(text.as_bytes(), "f.yaml", &mut allowance).unwrap();
         let finding = super::weigh(text.repeat(2).as_bytes(), "g.yaml", &mut allowance);
         assert_eq!(finding.unwrap_err().code, codes::format::TOO_COMPLEX);

@@ -252,6 +252,7 @@ impl<'a> BundleReconcile<'a> {
             ctx: self.ctx.clone(),
             class: self.class.clone(),
             bundle: self.object.into(),
+            version: self.version(),
             source: spec.source.clone(),
             requester,
         };

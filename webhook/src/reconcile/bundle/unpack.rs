@@ -15,7 +15,7 @@ use kube::api::DynamicObject;
 
 use crate::reconcile::bundle::compatibility::compatibility;
 use crate::reconcile::bundle::verify;
-use crate::reconcile::content::reader;
+use crate::reconcile::content::reader::{self, ContentAttempts};
 use crate::reconcile::context::Context;
 use crate::reconcile::error::{ReconcileError, finding_text};
 use crate::reconcile::rights::source;
@@ -28,6 +28,8 @@ pub(in crate::reconcile) struct Unpack {
     pub(in crate::reconcile) ctx: Arc<Context>,
     pub(in crate::reconcile) class: Class,
     pub(in crate::reconcile) bundle: UnpackedBundle,
+    /// Uid and generation of the Bundle.
+    pub(in crate::reconcile) version: String,
     pub(in crate::reconcile) source: Source,
     pub(in crate::reconcile) requester: Requester,
 }
@@ -134,13 +136,13 @@ impl Unpack {
         })?;
         let decided = verified.decided;
         let id = decided.content.get().clone();
+        let attempts = ContentAttempts::new(ctx, (&self.version, user), &id, FAILED)?;
         // The slot and the data of the registry are released before the wait for memory, so that
         // other transfers can use them.
-        let fetched = reader::fetch(ctx, &source, &id, slot, FAILED).await?;
+        let fetched = reader::fetch(ctx, &source, &id, slot, &attempts).await?;
         drop(source);
         let summary = fetched.summary;
-        let memory = reader::memory(ctx, user, summary.weight, FAILED).await?;
-        let parsed = fetched.parse(ctx, &self.class, memory, FAILED).await?;
+        let parsed = fetched.parse(ctx, &self.class, &attempts).await?;
         let read = &parsed.content;
         let compatible = compatibility(ctx, read)?;
         let warnings: Vec<_> = decided.warnings.iter().map(finding_text).collect();

@@ -5,6 +5,7 @@
 use std::collections::BTreeSet;
 
 use bundle_api::names::reason;
+use bundle_core::cancellation::Cancellation;
 use bundle_core::diagnostic::codes;
 use bundle_core::format::{self, Content, RenderTarget};
 use bundle_core::object::CustomKind;
@@ -55,7 +56,7 @@ impl DeploymentReconcile<'_> {
         let find = {
             let (ctx, id, keys) = (self.ctx.clone(), id.clone(), keys.clone());
             let rendered_for = rendered_for.clone();
-            move || {
+            move |_: &Cancellation| {
                 let key = ctx.shared.stamp_key();
                 ctx.store.select(&id, &rendered_for, key.bytes(), &keys)
             }
@@ -85,7 +86,7 @@ impl DeploymentReconcile<'_> {
             Err(error) if error.code == codes::install::CONTENT_TOO_LARGE => return Ok(None),
             Err(error) => return Err(error),
         };
-        let work = move || (selected.read(), share);
+        let work = move |_: &Cancellation| (selected.read(), share);
         let loaded = budget.blocking(WorkerThread::Objects, work).await;
         // The share comes first, so that it is dropped after the objects.
         let (share, (content, kinds)) = match loaded {

@@ -19,7 +19,7 @@ use crate::{
     object::Manifest,
     package::{About, Format, Link, Maintainer, Package},
     version::{Kubernetes, helm},
-    yaml,
+    yaml::{self, Allowance},
 };
 
 pub use ignore::{IGNORE, Ignore};
@@ -245,6 +245,7 @@ impl ContentFormat for HelmV3 {
         &self,
         input: &RenderInput<'_>,
         package: Option<&Package>,
+        allowance: &mut Allowance,
         findings: &mut Findings,
     ) -> Vec<Manifest> {
         match read(input.files) {
@@ -259,7 +260,7 @@ impl ContentFormat for HelmV3 {
             findings.push(not_rendered());
             return Vec::new();
         };
-        rendered::read(text, findings)
+        rendered::read(text, allowance, findings)
     }
 }
 

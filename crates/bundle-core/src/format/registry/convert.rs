@@ -8,7 +8,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::{
     Operator,
-    csv::{Csv, Permission},
+    csv::{Csv, Deployment, Permission, Strategy},
     refused,
 };
 use crate::{
@@ -32,6 +32,10 @@ const MAX_NAMESPACE: usize = 63;
 const MAX_COPIED_ANNOTATIONS: usize = 4 << 20;
 /// Memory of an annotation in addition to its texts, in bytes.
 const ANNOTATION: usize = 100;
+
+/// Memory of the objects that one permission or deployment creates, in bytes: an account, a role, a
+/// binding or a Deployment, without the values that move into them.
+pub(super) const CREATED: u64 = 24 << 10;
 
 /// Kinds that a bundle may contain in addition to the ClusterServiceVersion; `true` for namespaced kinds.
 const OTHERS: [(&str, bool); 19] = [
@@ -66,22 +70,28 @@ pub(super) fn is_csv(object: &Manifest) -> bool {
 /// The suggested namespace is one of the objects, as in RukPak. A `target` is not: it must exist,
 /// or `spec.createNamespace` creates it.
 pub(super) fn convert(
-    operator: &Operator,
+    operator: Operator,
     others: Vec<Manifest>,
     target: Option<&str>,
     findings: &mut Findings,
 ) -> Vec<Manifest> {
-    let csv = &operator.csv;
     // Such a name has its finding already. Each generated name would contain it.
-    if !object::is_dns_subdomain(&csv.name) {
+    if !object::is_dns_subdomain(&operator.csv.name) {
         return Vec::new();
     }
-    let refusals = refusals(csv);
+    let refusals = refusals(&operator.csv);
     if refusals.has_errors() {
         findings.extend(refusals);
         return Vec::new();
     }
-    let namespace = target.map_or_else(|| suggested_namespace(operator), str::to_owned);
+    let namespace = target.map_or_else(|| suggested_namespace(&operator), str::to_owned);
+    let Csv {
+        name,
+        annotations,
+        place,
+        spec,
+    } = operator.csv;
+    let strategy = spec.install.spec;
     let mut made = Vec::new();
     if target.is_none() {
         made.push(
@@ -89,18 +99,23 @@ pub(super) fn convert(
         );
         // It gets its finding once, and not for each object in it.
         if namespace.len() > MAX_NAMESPACE {
-            return written(csv, made, findings);
+            return written(&place, made, findings);
         }
     }
-    made.extend(accounts(csv).into_iter().map(|name| {
+    made.extend(accounts(&strategy).into_iter().map(|name| {
         json!({
             "apiVersion": "v1",
             "kind": "ServiceAccount",
             "metadata": {"name": name, "namespace": namespace},
         })
     }));
-    made.extend(roles(csv, &namespace));
-    let mut objects = written(csv, made, findings);
+    let Strategy {
+        deployments: workloads,
+        permissions,
+        cluster_permissions,
+    } = strategy;
+    made.extend(roles(&name, permissions, cluster_permissions, &namespace));
+    let mut objects = written(&place, made, findings);
     let (crds, others): (Vec<Manifest>, Vec<Manifest>) = others
         .into_iter()
         .partition(|object| object.id.kind == "CustomResourceDefinition");
@@ -108,7 +123,8 @@ pub(super) fn convert(
     for other in others {
         objects.extend(placed(other, &namespace, findings));
     }
-    objects.extend(written(csv, deployments(csv, &namespace), findings));
+    let workloads = deployments(&annotations, workloads, &namespace);
+    objects.extend(written(&place, workloads, findings));
     objects
 }
 
@@ -203,8 +219,7 @@ fn account(name: &str) -> &str {
 }
 
 /// The accounts to make, each once: those that the workloads run as and those that get permissions.
-fn accounts(csv: &Csv) -> BTreeSet<&str> {
-    let strategy = &csv.spec.install.spec;
+fn accounts(strategy: &Strategy) -> BTreeSet<&str> {
     let running = strategy.deployments.iter().map(|deployment| {
         account(
             deployment.spec["template"]["spec"]["serviceAccountName"]
@@ -224,10 +239,13 @@ fn accounts(csv: &Csv) -> BTreeSet<&str> {
 }
 
 /// An operator of all namespaces has its permissions in all of them, and may see which there are.
-fn roles(csv: &Csv, namespace: &str) -> Vec<Value> {
-    let strategy = &csv.spec.install.spec;
-    let promoted = strategy.permissions.iter().map(|permission| {
-        let mut permission = permission.clone();
+fn roles(
+    csv: &str,
+    permissions: Vec<Permission>,
+    cluster_permissions: Vec<Permission>,
+    namespace: &str,
+) -> Vec<Value> {
+    let promoted = permissions.into_iter().map(|mut permission| {
         permission.rules.push(json!({
             "apiGroups": [""],
             "resources": ["namespaces"],
@@ -235,10 +253,8 @@ fn roles(csv: &Csv, namespace: &str) -> Vec<Value> {
         }));
         permission
     });
-    let all: BTreeMap<String, Permission> = strategy
-        .cluster_permissions
-        .iter()
-        .cloned()
+    let all: BTreeMap<String, Permission> = cluster_permissions
+        .into_iter()
         .chain(promoted)
         // The same permission twice has the same name, and is the same role.
         .map(|permission| (role_name(csv, &permission), permission))
@@ -247,12 +263,13 @@ fn roles(csv: &Csv, namespace: &str) -> Vec<Value> {
     let version = format!("{group}/v1");
     let (mut roles, mut bindings) = (Vec::new(), Vec::new());
     for (name, permission) in all {
-        roles.push(json!({
+        let mut role = json!({
             "apiVersion": version,
             "kind": "ClusterRole",
             "metadata": {"name": name},
-            "rules": permission.rules,
-        }));
+        });
+        role["rules"] = Value::Array(permission.rules);
+        roles.push(role);
         bindings.push(json!({
             "apiVersion": version,
             "kind": "ClusterRoleBinding",
@@ -271,48 +288,64 @@ fn roles(csv: &Csv, namespace: &str) -> Vec<Value> {
 
 /// `<csv>-<account>-<hash>`: another permission has another name, so that an upgrade never widens a
 /// role in place.
-fn role_name(csv: &Csv, permission: &Permission) -> String {
+fn role_name(csv: &str, permission: &Permission) -> String {
     let account = account(&permission.service_account_name);
-    let text = json!([csv.name, account, permission.rules]).to_string();
-    let hash = hex::encode(Sha256::digest(text.as_bytes()));
+    let hash = hash(csv, account, &permission.rules);
     let hash = &hash[..10];
-    let base = format!("{}-{account}", csv.name);
+    let base = format!("{csv}-{account}");
     let room = MAX_NAME - hash.len() - 1;
     let base: String = base.chars().take(room).collect();
     format!("{base}-{hash}")
 }
 
-fn deployments(csv: &Csv, namespace: &str) -> Vec<Value> {
-    csv.spec
-        .install
-        .spec
-        .deployments
-        .iter()
+/// Returns the hash of `[csv, account, rules]` as JSON, in hexadecimal. One rule at a time is
+/// written as text.
+fn hash(csv: &str, account: &str, rules: &[Value]) -> String {
+    let mut hash = Sha256::new();
+    hash.update(format!("[{},{},[", json!(csv), json!(account)));
+    for (index, rule) in rules.iter().enumerate() {
+        if index > 0 {
+            hash.update(",");
+        }
+        hash.update(rule.to_string());
+    }
+    hash.update("]]");
+    hex::encode(hash.finalize())
+}
+
+fn deployments(
+    of_csv: &BTreeMap<String, String>,
+    deployments: Vec<Deployment>,
+    namespace: &str,
+) -> Vec<Value> {
+    deployments
+        .into_iter()
         .map(|deployment| {
-            let mut annotations = csv.annotations.clone();
-            let own = &deployment.spec["template"]["metadata"]["annotations"];
+            let Deployment {
+                name,
+                label,
+                mut spec,
+            } = deployment;
+            let mut annotations = of_csv.clone();
+            let own = &spec["template"]["metadata"]["annotations"];
             for (key, value) in own.as_object().into_iter().flatten() {
                 if let Some(value) = value.as_str() {
                     annotations.insert(key.clone(), value.to_owned());
                 }
             }
             annotations.insert(TARGET_NAMESPACES.to_owned(), String::new());
-            let mut spec = deployment.spec.clone();
             // The operator reads them through the downward API, so they belong on its pods.
             merge(
                 &mut spec,
                 json!({"template": {"metadata": {"annotations": annotations}}}),
             );
-            json!({
+            let mut object = json!({
                 "apiVersion": "apps/v1",
                 "kind": "Deployment",
-                "metadata": {
-                    "name": deployment.name,
-                    "namespace": namespace,
-                    "labels": deployment.label,
-                },
-                "spec": spec,
-            })
+                "metadata": {"name": name, "namespace": namespace, "labels": label},
+            });
+            object["spec"] = spec;
+            object
         })
         .collect()
 }
@@ -354,8 +387,11 @@ fn placed(mut object: Manifest, namespace: &str, findings: &mut Findings) -> Opt
 }
 
 /// Objects that were made here, with the rules that all objects meet.
-fn written(csv: &Csv, made: Vec<Value>, findings: &mut Findings) -> Vec<Manifest> {
-    let (file, line) = &csv.place;
+fn written(
+    (file, line): &(String, usize),
+    made: Vec<Value>,
+    findings: &mut Findings,
+) -> Vec<Manifest> {
     made.into_iter()
         .filter_map(|value| {
             let document = Document { value, line: *line };

@@ -95,15 +95,21 @@ pub(super) struct Definitions {
 }
 
 impl Csv {
-    pub(super) fn read(manifest: &Manifest) -> Result<Self, Finding> {
+    /// Parses the object. Its values move into the result.
+    pub(super) fn read(manifest: Manifest) -> Result<Self, Finding> {
+        let Manifest {
+            id,
+            mut value,
+            file,
+            line,
+        } = manifest;
         let unreadable = |error: serde_json::Error| {
             super::refused(format!("read the ClusterServiceVersion: {error}"))
-                .in_file(&manifest.file)
-                .at_line(manifest.line)
-                .about(manifest.id.to_string())
+                .in_file(&file)
+                .at_line(line)
+                .about(id.to_string())
                 .hint("`operator-sdk bundle validate` shows the errors")
         };
-        let mut value = manifest.value.clone();
         let annotations = match value["metadata"]["annotations"].take() {
             Value::Null => BTreeMap::new(),
             annotations => serde_json::from_value(annotations).map_err(unreadable)?,
@@ -115,9 +121,9 @@ impl Csv {
             spec => serde_json::from_value(spec).map_err(unreadable)?,
         };
         Ok(Self {
-            name: manifest.id.name.clone(),
+            name: id.name,
             annotations,
-            place: (manifest.file.clone(), manifest.line),
+            place: (file, line),
             spec,
         })
     }

@@ -19,7 +19,7 @@ use crate::{
     object::Manifest,
     package::{About, Format, Link, Maintainer, Package, Requires},
     version::{Kubernetes, Range},
-    yaml,
+    yaml::{self, Allowance, Weight},
 };
 
 pub use csv::{Csv, Named};
@@ -89,7 +89,7 @@ impl Operator {
 /// Parses the bundle in `files`, to generate a `bundle.yaml` for it.
 pub fn operator(files: &Files) -> Result<Operator, Findings> {
     let mut findings = Findings::default();
-    match parts(files, &mut findings) {
+    match parts(files, &mut Allowance::default(), &mut findings) {
         Some((operator, _)) if !findings.has_errors() => Ok(operator),
         _ => Err(findings),
     }
@@ -113,9 +113,14 @@ impl ContentFormat for RegistryV1 {
         path.starts_with(plain::FOLDER) || path == ANNOTATIONS
     }
 
-    /// The bundle is converted to other objects, which have much of its text once more.
-    fn memory_factor(&self, has_file: &dyn Fn(&str) -> bool) -> u64 {
-        if has_file(ANNOTATIONS) { 2 } else { 1 }
+    /// The values of the bundle move into the objects that install it. While they move, some exist
+    /// twice.
+    fn memory(&self, has_file: &dyn Fn(&str) -> bool, parsed: u64, weight: &Weight) -> u64 {
+        if !has_file(ANNOTATIONS) {
+            return parsed;
+        }
+        let created = weight.operator_entries.saturating_mul(convert::CREATED);
+        parsed.saturating_mul(2).saturating_add(created)
     }
 
     /// It is installed into one namespace as a whole.
@@ -132,29 +137,34 @@ impl ContentFormat for RegistryV1 {
         &self,
         input: &RenderInput<'_>,
         _: Option<&Package>,
+        allowance: &mut Allowance,
         findings: &mut Findings,
     ) -> Vec<Manifest> {
-        let Some((operator, others)) = parts(input.files, findings) else {
+        let Some((operator, others)) = parts(input.files, allowance, findings) else {
             return Vec::new();
         };
         let namespace = input.target.namespace.as_deref();
-        convert::convert(&operator, others, namespace, findings)
+        convert::convert(operator, others, namespace, findings)
     }
 }
 
-fn parts(files: &Files, findings: &mut Findings) -> Option<(Operator, Vec<Manifest>)> {
+fn parts(
+    files: &Files,
+    allowance: &mut Allowance,
+    findings: &mut Findings,
+) -> Option<(Operator, Vec<Manifest>)> {
     let package = package_name(files, findings);
-    let objects = plain::flat(files, findings)?;
-    let (csvs, others): (Vec<Manifest>, Vec<Manifest>) =
+    let objects = plain::flat(files, allowance, findings)?;
+    let (mut csvs, others): (Vec<Manifest>, Vec<Manifest>) =
         objects.into_iter().partition(convert::is_csv);
     let csv = match &csvs[..] {
-        [csv] => match Csv::read(csv) {
+        [_] => csvs.pop().and_then(|csv| match Csv::read(csv) {
             Ok(csv) => Some(csv),
             Err(finding) => {
                 findings.push(finding);
                 None
             }
-        },
+        }),
         [] => {
             // A file that could not be read may be the one that is missed.
             if !findings.has_errors() {

@@ -2,6 +2,7 @@
 //! The plan is computed again after each step. Content is unpacked once; after that, its source is
 //! only compared. The steps are executed in webhook::reconcile.
 
+pub mod attempts;
 mod compatibility;
 mod status;
 

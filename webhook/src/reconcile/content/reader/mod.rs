@@ -2,28 +2,32 @@
 //! before content is parsed. Until its size is known, only one file of the content is in memory at
 //! a time.
 
-use std::collections::BTreeMap;
+mod attempt;
+mod fetch;
+mod parse;
+
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bundle_core::cancellation::Cancellation;
 use bundle_core::content::ContentId;
-use bundle_core::diagnostic::{Finding, Findings, Outcome, codes};
-use bundle_core::format::{self, Content, Files, RenderInput, RenderTarget};
-use bundle_core::package::Format;
-use bundle_core::review::{Class, Source};
-use bundle_core::yaml;
+use bundle_core::diagnostic::{Finding, Outcome, codes};
+use bundle_core::format::{self, Content, RenderTarget};
+use bundle_core::plan::bundle::attempts::ParseStep;
+use bundle_core::review::Source;
 use bundle_oci::registry::RegistryError;
 
 use crate::budget::lookups::LookupMemory;
 use crate::budget::{self, Budget, Share, WorkerThread};
 use crate::reconcile::background_tasks::{TaskOwner, TaskState};
-use crate::reconcile::content::rendered::PER_OBJECT;
-use crate::reconcile::content::sealed_file::{FileLocation, SealedFileWriter};
-use crate::reconcile::content::stored::{StoredContent, StoredFile, Summary};
+use crate::reconcile::content::stored::StoredContent;
 use crate::reconcile::context::Context;
 use crate::reconcile::error::{ReconcileError, RetryPolicy};
-use crate::sources::{self, ContentSource as _, OpenSource, SourceError};
+use crate::sources::{self, OpenSource, SourceError};
+
+pub(in crate::reconcile) use attempt::ContentAttempts;
+pub(in crate::reconcile) use fetch::fetch;
 
 /// Time that a reconcile waits for memory before it ends and is retried.
 const MEMORY_WAIT_LIMIT: Duration = Duration::from_secs(10);
@@ -112,193 +116,6 @@ fn panicked(reason: &'static str) -> ReconcileError {
     )
 }
 
-/// Content on disk that is not stored in the cache yet.
-pub(in crate::reconcile) struct Fetched {
-    writer: SealedFileWriter,
-    files: BTreeMap<String, FileLocation>,
-    pub(in crate::reconcile) summary: Summary,
-}
-
-/// Fetches `content` to disk, and computes the memory that it needs. Releases the transfer slot at
-/// its end.
-pub(in crate::reconcile) async fn fetch(
-    ctx: &Context,
-    source: &OpenSource,
-    content: &ContentId,
-    slot: Share,
-    reason: &'static str,
-) -> Result<Fetched, ReconcileError> {
-    let writer = ctx.store.begin();
-    let writer = writer.map_err(|error| unstorable(&error, reason))?;
-    let fetched = source.fetch(content, writer).await;
-    let (files, mut writer) = fetched.map_err(|error| registry_error(error, reason))?;
-    let weigh = move || {
-        let weighed = weigh(&files, |location| writer.read(location));
-        (writer, files, weighed, slot)
-    };
-    let budget = &ctx.shared.budget;
-    let weighed = budget.blocking(WorkerThread::Content, weigh).await;
-    let (writer, files, summary, _slot) = weighed.ok_or_else(|| panicked(reason))?;
-    let summary = summary.map_err(|why| match why {
-        WeighError::Unreadable(finding) => {
-            ReconcileError::findings(reason, &finding.into(), RetryPolicy::OnChange)
-        }
-        WeighError::Io(error) => unstorable(&error, reason),
-    })?;
-    Ok(Fetched {
-        writer,
-        files,
-        summary,
-    })
-}
-
-/// Parsed content that is not stored in the cache yet. Its memory is released after it.
-pub(in crate::reconcile) struct ParsedContent {
-    pub(in crate::reconcile) content: Content,
-    pub(in crate::reconcile) fetched: Fetched,
-    _memory: Share,
-}
-
-impl Fetched {
-    /// Parses the content, if `class` supports its format. `memory` is the share for it.
-    pub(in crate::reconcile) async fn parse(
-        mut self,
-        ctx: &Context,
-        class: &Class,
-        memory: Share,
-        reason: &'static str,
-    ) -> Result<ParsedContent, ReconcileError> {
-        let class = class.clone();
-        let work = move || {
-            let files = self
-                .files
-                .iter()
-                .map(|(path, location)| (path.clone(), *location));
-            let files: Vec<_> = files.collect();
-            let target = RenderTarget::default();
-            let check = |format| class.reads(format);
-            let read = parse(files, &target, check, |location| self.writer.read(location));
-            (read, self, memory)
-        };
-        let budget = &ctx.shared.budget;
-        let done = budget.blocking(WorkerThread::Content, work).await;
-        let (read, fetched, memory) = done.ok_or_else(|| panicked(reason))?;
-        Ok(ParsedContent {
-            content: read_error(read, reason)?,
-            fetched,
-            _memory: memory,
-        })
-    }
-
-    /// Stores the content in the cache.
-    pub(in crate::reconcile) fn keep(
-        self,
-        ctx: &Context,
-        content: &ContentId,
-        owner: &str,
-        reason: &'static str,
-    ) -> Result<(), ReconcileError> {
-        let key = ctx.shared.stamp_key();
-        let files = self.files.into_iter();
-        let files = files.map(|(path, location)| StoredFile { path, location });
-        ctx.store
-            .keep(
-                self.writer,
-                files.collect(),
-                self.summary,
-                content,
-                key.bytes(),
-                owner,
-            )
-            .map_err(|error| unstorable(&error, reason))
-    }
-}
-
-/// The reason why the memory that content needs could not be computed.
-enum WeighError {
-    Unreadable(Finding),
-    Io(io::Error),
-}
-
-/// Computes the memory that parsing these files needs. Reads one file at a time.
-fn weigh(
-    files: &BTreeMap<String, FileLocation>,
-    mut read: impl FnMut(&FileLocation) -> io::Result<Vec<u8>>,
-) -> Result<Summary, WeighError> {
-    let mut summary = Summary {
-        bytes: 0,
-        weight: 0,
-    };
-    let mut allowance = yaml::Allowance::default();
-    for (path, location) in files {
-        summary.bytes += location.length;
-        if !format::is_read(path) {
-            continue;
-        }
-        let bytes = read(location).map_err(WeighError::Io)?;
-        let weight = yaml::weigh(&bytes, path, &mut allowance);
-        let weight = weight.map_err(WeighError::Unreadable)?;
-        let objects = weight.objects.saturating_mul(PER_OBJECT);
-        summary.weight = summary
-            .weight
-            .saturating_add(location.length)
-            .saturating_add(weight.tree.0)
-            .saturating_add(objects);
-    }
-    let factor = format::memory_factor(|path| files.contains_key(path));
-    summary.weight = summary.weight.saturating_mul(factor);
-    Ok(summary)
-}
-
-/// Returns the objects in these files, rendered for `target`. Files whose content is not read are
-/// passed with their names only. Content of a format that `check` rejects is not rendered.
-fn parse(
-    files: Vec<(String, FileLocation)>,
-    target: &RenderTarget,
-    check: impl FnOnce(Format) -> Result<(), Finding>,
-    mut read: impl FnMut(&FileLocation) -> io::Result<Vec<u8>>,
-) -> io::Result<Result<Content, Findings>> {
-    let mut all = Files::new();
-    for (path, location) in files {
-        let bytes = if format::is_read(&path) {
-            read(&location)?
-        } else {
-            Vec::new()
-        };
-        all.insert(path, bytes);
-    }
-    if let Err(finding) = check(format::format_of(&all)) {
-        return Ok(Err(finding.into()));
-    }
-    Ok(format::render_objects(&RenderInput {
-        files: &all,
-        target,
-        output: None,
-    }))
-}
-
-/// Classifies the failure. A digest always means the same files, so a parse error is permanent. A
-/// disk error is retried.
-fn read_error(
-    read: io::Result<Result<Content, Findings>>,
-    reason: &'static str,
-) -> Result<Content, ReconcileError> {
-    match read {
-        Ok(Ok(content)) => Ok(content),
-        Ok(Err(findings)) => Err(ReconcileError::findings(
-            reason,
-            &findings,
-            RetryPolicy::OnChange,
-        )),
-        Err(error) => Err(ReconcileError::new(
-            codes::install::CONTENT_LOST,
-            reason,
-            format!("the content cannot be read from the cache: {error}"),
-            RetryPolicy::Soon,
-        )),
-    }
-}
-
 /// Reserves the memory that content needs for a requester.
 pub(in crate::reconcile) async fn memory(
     ctx: &Context,
@@ -354,35 +171,44 @@ pub(in crate::reconcile) async fn load(
     wanted: &LoadRequest<'_>,
 ) -> Result<(Content, Share), ReconcileError> {
     let reason = wanted.reason;
-    let stored = stored(ctx, wanted).await?;
+    let owner = (wanted.version, wanted.requester);
+    let attempts = ContentAttempts::new(ctx, owner, wanted.content, reason)?;
+    let stored = stored(ctx, wanted, &attempts).await?;
     let objects = stored.summary().weight.saturating_mul(wanted.copies);
     // Pruning never makes content too large that fits without it.
     let half = ctx.shared.budget.content.capacity() / 2;
     let weight = objects.max(objects.saturating_add(wanted.pruning).min(half));
-    let share = memory(ctx, wanted.requester, weight, reason).await?;
+    let share = attempts.memory(ctx, weight).await?;
     let mut stored = stored;
     let keeper = RenderedKeeper::new(ctx, wanted);
-    let work = move || {
+    let attempt = attempts.attempt(ctx, ParseStep::Parse);
+    let work = move |cancellation: &Cancellation| {
         let files = stored.files().iter();
         let files: Vec<_> = files
             .map(|file| (file.path.clone(), file.location))
             .collect();
         let all_formats = |_| Ok(());
-        let read = parse(files, &keeper.target, all_formats, |location| {
-            stored.read(location)
-        });
-        if let Ok(Ok(content)) = &read {
-            keeper.keep(content);
-        }
-        (read, share)
+        let parse = || {
+            let target = &keeper.target;
+            let read = parse::parse(files, target, all_formats, cancellation, |location| {
+                stored.read(location)
+            });
+            if let Ok(Ok(content)) = &read {
+                keeper.keep(content);
+            }
+            read
+        };
+        (attempt.run(parse), share)
     };
     let budget = &ctx.shared.budget;
     let done = budget.blocking(WorkerThread::Content, work).await;
-    let (read, share) = done.ok_or_else(|| panicked(reason))?;
-    let content = read_error(read, reason).inspect_err(|_| {
+    let (read, mut share) = done.ok_or_else(|| panicked(reason))?;
+    let content = parse::read_error(read?, reason).inspect_err(|_| {
         // Removes the copy that cannot be read. The next reconcile fetches it again.
         ctx.store.remove(wanted.content.digest());
     })?;
+    // The objects of an attempt without other content need no more than others.
+    share.reduce(weight);
     Ok((content, share))
 }
 
@@ -424,6 +250,7 @@ impl RenderedKeeper {
 async fn stored(
     ctx: &Arc<Context>,
     wanted: &LoadRequest<'_>,
+    attempts: &ContentAttempts,
 ) -> Result<StoredContent, ReconcileError> {
     let reason = wanted.reason;
     let copy = || {
@@ -435,11 +262,11 @@ async fn stored(
     }
     let work = {
         let (ctx, content) = (ctx.clone(), wanted.content.clone());
-        let requester = wanted.requester.to_owned();
+        let (requester, attempts) = (wanted.requester.to_owned(), attempts.clone());
         async move {
             let slot = transfer_slot(&ctx, &requester, content.source(), reason).await?;
             let source = open(&ctx, content.source(), &requester, reason).await?;
-            let fetched = fetch(&ctx, &source, &content, slot, reason).await?;
+            let fetched = fetch(&ctx, &source, &content, slot, &attempts).await?;
             fetched.keep(&ctx, &content, &requester, reason)
         }
     };
@@ -486,31 +313,4 @@ pub(in crate::reconcile) async fn transfer_slot(
             RetryPolicy::Slowly,
         )
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn content_of_a_format_that_the_class_lacks_is_not_rendered() {
-        let location = FileLocation {
-            offset: 0,
-            length: 0,
-            hash: [0; 32],
-        };
-        let parsed = |check: fn(Format) -> Result<(), Finding>| {
-            let files = vec![("manifests/a.yaml".to_owned(), location)];
-            let invalid = |_: &FileLocation| Ok(b"kind: [".to_vec());
-            let parsed = parse(files, &RenderTarget::default(), check, invalid);
-            parsed.unwrap().unwrap_err().to_string()
-        };
-        let rendered = parsed(|_| Ok(()));
-        assert!(rendered.contains("invalid YAML"), "{rendered}");
-        let rejected = parsed(|format| {
-            let format = format.to_string();
-            Err(Finding::error(codes::format::WRONG_CLASS, format))
-        });
-        assert_eq!(rejected, "plain+v0");
-    }
 }

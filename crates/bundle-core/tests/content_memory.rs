@@ -1,0 +1,251 @@
+//! Memory that weighing, parsing and rendering of content allocates. Weighing needs no more than a
+//! constant. Parsing and rendering need no more than the weight of the content and the same
+//! constant, or the content is rejected.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use bundle_core::cancellation::Cancellation;
+use bundle_core::diagnostic::codes;
+use bundle_core::files::Files;
+use bundle_core::format::{self, RenderInput, RenderTarget};
+use bundle_core::yaml::{self, Allowance, Weight};
+use peak_alloc::PeakAlloc;
+use serde_json::{Value, json};
+
+#[global_allocator]
+static ALLOCATOR: PeakAlloc = PeakAlloc;
+
+/// Keys and events that the parser stores, in bytes (`yaml::limits`).
+const CONSTANT: usize = 12 << 20;
+/// Memory of a prepared object in addition to its tree, as the webhook counts it.
+const PER_OBJECT: u64 = 3 << 10;
+
+/// The allocator counts all threads, so one test runs at a time.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
+fn alone() -> MutexGuard<'static, ()> {
+    ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Returns the greatest number of bytes that `work` has allocated at one time, and its result.
+fn peak<T>(work: impl FnOnce() -> T) -> (usize, T) {
+    let before = ALLOCATOR.current_usage();
+    ALLOCATOR.reset_peak_usage();
+    let result = work();
+    (ALLOCATOR.peak_usage().saturating_sub(before), result)
+}
+
+fn map(keys: usize) -> String {
+    (0..keys).map(|key| format!("k{key}: 0\n")).collect()
+}
+
+fn flow_map(keys: usize) -> String {
+    let entries: String = (0..keys).map(|key| format!("k{key}: 0,")).collect();
+    format!("{{{entries}}}")
+}
+
+/// Documents for which a parser stores much more than their values.
+fn documents() -> Vec<(&'static str, String)> {
+    let list = |values| format!("[{}]", "0,".repeat(values));
+    let lists = |lists| format!("[{}]", "[0],".repeat(lists));
+    let indented = |keys| map(keys).replace('k', "  k");
+    vec![
+        ("a map with many keys", map(70_000)),
+        (
+            "a merged map with many keys",
+            format!("a: 1\n<<: {}\n", flow_map(20_000)),
+        ),
+        (
+            "a merged block with many keys",
+            format!("a: 1\n<<:\n{}", indented(20_000)),
+        ),
+        (
+            "many merged maps",
+            format!("<<: [{}]\n", "{a: 0},".repeat(20_000)),
+        ),
+        (
+            "an alias of a map, merged",
+            format!("a: &a {}\nb: {{<<: *a}}\n", flow_map(8_000)),
+        ),
+        (
+            "an alias of a merge key",
+            format!("a: &a <<\n*a : {}\n", flow_map(20_000)),
+        ),
+        (
+            "a merge beside many keys",
+            format!("{}<<: {{a: 1}}\n", map(70_000)),
+        ),
+        (
+            "a merge within the limit",
+            format!("a: 1\n<<: {}\n", flow_map(3_990)),
+        ),
+        (
+            "an alias of a map within the limit, merged",
+            format!("a: &a {}\nb: {{<<: *a}}\n", flow_map(1_900)),
+        ),
+        ("a list as key", format!("? {}\n: 0\n", list(60_000))),
+        (
+            "lists as key",
+            format!("a:\n  ? {}\n  : 0\n", lists(30_000)),
+        ),
+        (
+            "a list as key in a flow map",
+            format!("{{? {} : 0}}\n", list(60_000)),
+        ),
+        (
+            "a map as key after another key",
+            format!("{{a: 0, {}: 0}}\n", flow_map(30_000)),
+        ),
+        (
+            "a list as implicit key",
+            format!("{{{}: 0}}\n", list(60_000)),
+        ),
+        (
+            "an alias of a list as key",
+            format!("a: &a {}\n*a : 0\n", list(30_000)),
+        ),
+        (
+            "an alias of a list within the limit as key",
+            format!("a: &a {}\n*a : 0\n", list(11_900)),
+        ),
+        ("an anchor", format!("a: &a {}\nb: 0\n", list(60_000))),
+        (
+            "anchors within each other",
+            (0..20).fold(list(1_100), |inner, n| format!("&a{n} [{inner}]")),
+        ),
+    ]
+}
+
+#[test]
+fn weighing_and_parsing_a_document_store_no_more_than_a_constant() {
+    let _alone = alone();
+    for (name, text) in documents() {
+        let weigh = || yaml::weigh(text.as_bytes(), "a.yaml", &mut Allowance::default());
+        let (weighing, weight) = peak(weigh);
+        assert!(weighing < CONSTANT, "{name}: {} KiB", weighing >> 10);
+        let limit = weight.map_or(0, |weight| usize::try_from(weight.tree.0).unwrap()) + CONSTANT;
+        let (parsing, _) = peak(|| yaml::documents(text.as_bytes(), "a.yaml"));
+        let (used, most) = (parsing >> 10, limit >> 10);
+        assert!(parsing < limit, "{name}: {used} of {most} KiB");
+    }
+}
+
+#[test]
+fn document_that_the_parser_stores_is_limited_and_a_large_map_is_not() {
+    let _alone = alone();
+    let result = |wanted: &str| {
+        let documents = documents();
+        let (_, text) = documents.iter().find(|(name, _)| *name == wanted).unwrap();
+        let weighed = yaml::weigh(text.as_bytes(), "a.yaml", &mut Allowance::default());
+        weighed.map(|_| ()).map_err(|finding| finding.code)
+    };
+    let too_complex = Err(codes::format::TOO_COMPLEX);
+    for (name, expected) in [
+        ("a map with many keys", Ok(())),
+        ("a merge within the limit", Ok(())),
+        ("an alias of a map within the limit, merged", Ok(())),
+        ("a merged map with many keys", too_complex),
+        ("a merge beside many keys", too_complex),
+        ("an alias of a merge key", too_complex),
+        ("a list as key", Err(codes::format::UNREADABLE)),
+        (
+            "a map as key after another key",
+            Err(codes::format::UNREADABLE),
+        ),
+    ] {
+        assert_eq!(result(name), expected, "{name}");
+    }
+}
+
+/// An operator with these deployments and permissions.
+fn operator(deployments: &[Value], permissions: &[Value]) -> Files {
+    let annotations = "annotations:\n  operators.operatorframework.io.bundle.mediatype.v1: registry+v1\n  operators.operatorframework.io.bundle.package.v1: op\n";
+    let csv = json!({
+        "apiVersion": "operators.coreos.com/v1alpha1",
+        "kind": "ClusterServiceVersion",
+        "metadata": {"name": "op.v1.0.0"},
+        "spec": {
+            "version": "1.0.0",
+            "installModes": [{"type": "AllNamespaces", "supported": true}],
+            "install": {"strategy": "deployment", "spec": {
+                "deployments": deployments,
+                "permissions": permissions,
+                "clusterPermissions": permissions,
+            }},
+        },
+    });
+    Files::from_iter([
+        ("metadata/annotations.yaml".to_owned(), annotations.into()),
+        (
+            "manifests/csv.json".to_owned(),
+            csv.to_string().into_bytes(),
+        ),
+    ])
+}
+
+fn rule(number: usize) -> Value {
+    json!({"apiGroups": ["apps"], "resources": [format!("r{number}")], "verbs": ["get", "list"]})
+}
+
+/// Returns the memory that the webhook reserves for the files.
+fn weight(files: &Files) -> usize {
+    let (mut parsed, mut documents) = (0, Weight::default());
+    let mut allowance = Allowance::default();
+    for (path, bytes) in files {
+        let weight = yaml::weigh(bytes, path, &mut allowance).unwrap();
+        parsed += bytes.len() as u64 + weight.tree.0 + weight.objects * PER_OBJECT;
+        documents = documents.plus(weight);
+    }
+    let needed = format::rendering_memory(|path| files.contains_key(path), parsed, &documents);
+    usize::try_from(needed).unwrap()
+}
+
+#[test]
+fn rendering_an_operator_needs_no_more_than_its_weight() {
+    let _alone = alone();
+    let rules = |count| (0..count).map(rule).collect::<Vec<_>>();
+    let permission =
+        |number, rules| json!({"serviceAccountName": format!("a{number}"), "rules": rules});
+    let permissions = |count, of_each| {
+        let all = (0..count).map(|number| permission(number, rules(of_each)));
+        all.collect::<Vec<_>>()
+    };
+    let deployments = (0..1_000)
+        .map(|number| {
+            let account = json!({"serviceAccountName": format!("b{number}")});
+            json!({"name": format!("d{number}"), "spec": {"template": {"spec": account}}})
+        })
+        .collect::<Vec<_>>();
+    for (name, files) in [
+        (
+            "one permission with many rules",
+            operator(&[], &permissions(1, 2_000)),
+        ),
+        ("many permissions", operator(&[], &permissions(500, 1))),
+        (
+            "permissions without rules",
+            operator(&[], &permissions(1_000, 0)),
+        ),
+        ("many deployments", operator(&deployments, &[])),
+    ] {
+        let limit = weight(&files);
+        let target = RenderTarget::default();
+        let input = RenderInput {
+            files: &files,
+            target: &target,
+            output: None,
+        };
+        let render = || format::render_objects(&input, |_| Ok(()), &Cancellation::default());
+        let (peak, content) = peak(render);
+        let objects = content.map_or(0, |content| content.objects.len());
+        assert!(objects > 0, "{name}");
+        // The files and the further memory of each object are in the weight, and not allocated.
+        let needed = peak + objects * usize::try_from(PER_OBJECT).unwrap();
+        assert!(
+            needed < limit,
+            "{name}: {} of {} KiB for {objects} objects",
+            needed >> 10,
+            limit >> 10
+        );
+    }
+}
