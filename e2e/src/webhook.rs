@@ -62,6 +62,7 @@ pub struct Webhook {
     health: SocketAddr,
     address: SocketAddr,
     log: PathBuf,
+    cache: PathBuf,
     janitor: Janitor,
     client: Client,
     process: Option<Process>,
@@ -127,6 +128,7 @@ impl Cluster {
             log: self
                 .logs()
                 .join(format!("bundle-webhook-{}.log", address.port())),
+            cache,
             janitor: self.janitor().clone(),
             client: client.clone(),
             process: None,
@@ -223,6 +225,11 @@ impl Webhook {
     /// Returns the log of all runs of the process.
     pub fn log(&self) -> Result<String> {
         Ok(fs_err::read_to_string(&self.log)?)
+    }
+
+    /// Returns the folder of the cache, which outlives the process like the volume of a Pod.
+    pub fn cache_folder(&self) -> &Path {
+        &self.cache
     }
 
     /// The number of its process.

@@ -302,10 +302,8 @@ mod tests {
             Ok(())
         };
         let findings = render_objects(&input, cancel, &cancellation).unwrap_err();
-        assert_eq!(
-            findings.0[0].code,
-            crate::diagnostic::codes::format::CANCELLED
-        );
+        let codes: Vec<_> = findings.iter().map(|finding| finding.code).collect();
+        assert_eq!(codes, [crate::diagnostic::codes::format::CANCELLED]);
     }
 
     #[test]

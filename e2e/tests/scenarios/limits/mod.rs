@@ -18,7 +18,7 @@ use super::objects::{apply, kubectl};
 use probe::{LivenessProbe, Observed, anonymous_kib};
 
 mod answers;
-
+mod attempts;
 mod floods;
 mod own_objects;
 mod probe;

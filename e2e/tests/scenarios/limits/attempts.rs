@@ -1,0 +1,111 @@
+//! Content during which the process ends: it is tried once more without other content, and then not
+//! again.
+
+use std::path::Path;
+
+use super::*;
+
+/// Values of one file: parsing them takes long enough to be killed, and the limit is 500,000.
+const VALUES: usize = 400_000;
+/// Bytes of comments, which take time and no memory for values.
+const COMMENTS: usize = 8 << 20;
+
+fn large(name: &str) -> (String, Vec<u8>) {
+    let object = format!(
+        "apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: {name}, namespace: default}}\nvalues: [{}]\n",
+        "0,".repeat(VALUES)
+    );
+    (format!("manifests/{name}.yaml"), object.into_bytes())
+}
+
+fn comments() -> (String, Vec<u8>) {
+    let line = format!("# {}\n", "c".repeat(61));
+    let text = format!(
+        "{}{}",
+        config_map("comments", "a"),
+        line.repeat(COMMENTS / line.len())
+    );
+    ("manifests/comments.yaml".to_owned(), text.into_bytes())
+}
+
+/// Returns the names of the records of attempts.
+fn records(folder: &Path) -> Vec<String> {
+    let entries = fs_err::read_dir(folder.join("attempts"));
+    let entries = entries.into_iter().flatten().flatten();
+    let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
+    names.collect()
+}
+
+/// Kills the process while attempt `number` runs.
+async fn kill_during_attempt(webhook: &mut Webhook, number: u32) {
+    let suffix = format!(".{number}");
+    let folder = webhook.cache_folder().to_owned();
+    let is_recorded = || {
+        let mut records = records(&folder).into_iter();
+        records.any(|name| name.ends_with(&suffix))
+    };
+    let what = format!("attempt {number} is recorded");
+    wait::until_true(LONG, &what, || std::future::ready(Ok(is_recorded())))
+        .await
+        .unwrap();
+    webhook.kill().unwrap();
+    assert!(is_recorded(), "attempt {number} ended before the process");
+}
+
+async fn unpacks(cluster: &Cluster, registry: &Registry, name: &str) {
+    let file = (format!("manifests/{name}.yaml"), config_map(name, "a"));
+    let (reference, _) = publish(registry, name, &tar([(file.0, file.1.into_bytes())]));
+    apply(cluster, &bundle(name, &reference)).await;
+    until_phase(cluster, name, "Unpacked", LONG).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn content_during_which_the_process_ends_twice_is_not_parsed_again() {
+    let (cluster, mut webhook) = stage().await;
+    let registry = Registry::honest().await.unwrap();
+    let files = (0..4).map(|number| large(&format!("ends-{number}")));
+    let (reference, _) = publish(&registry, "ends", &tar(files));
+    apply(&cluster, &bundle("ends", &reference)).await;
+    for number in 1..=2 {
+        kill_during_attempt(&mut webhook, number).await;
+        webhook.start().await.unwrap();
+    }
+    let refused = until_phase(&cluster, "ends", "Failing", LONG).await;
+    assert!(
+        refused.contains("ended 2 times while it parsed"),
+        "{refused}"
+    );
+    unpacks(&cluster, &registry, "ends-beside").await;
+
+    webhook.restart().await.unwrap();
+    unpacks(&cluster, &registry, "ends-later").await;
+    assert_eq!(phase(&cluster, "ends").await.1, refused);
+    let mut left = records(webhook.cache_folder());
+    left.sort();
+    assert!(
+        left.len() == 2 && left[0].ends_with(".1") && left[1].ends_with(".2"),
+        "{left:?}"
+    );
+
+    // A new object has new attempts. Without a kill, the content is found to be too large.
+    kubectl(&cluster, "delete bundle ends").await;
+    apply(&cluster, &bundle("ends", &reference)).await;
+    let too_large = until_phase(&cluster, "ends", "Failing", LONG).await;
+    assert!(
+        too_large.contains("MiB of memory once it is parsed"),
+        "{too_large}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn content_that_is_not_the_cause_of_the_end_is_unpacked_alone() {
+    let (cluster, mut webhook) = stage().await;
+    let registry = Registry::honest().await.unwrap();
+    let files = [comments(), large("innocent")];
+    let (reference, _) = publish(&registry, "innocent", &tar(files));
+    apply(&cluster, &bundle("innocent", &reference)).await;
+    kill_during_attempt(&mut webhook, 1).await;
+    webhook.start().await.unwrap();
+    until_phase(&cluster, "innocent", "Unpacked", LONG).await;
+    assert_eq!(records(webhook.cache_folder()), [""; 0]);
+}
