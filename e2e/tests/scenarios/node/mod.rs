@@ -11,7 +11,7 @@ use e2e::{Cluster, Output, Tool, programs};
 use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 
-use super::chart::{folder as chart, helm};
+use super::pod::chart::{folder as chart, helm};
 
 mod health;
 mod release;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use e2e::{Cluster, wait};
 use serde_json::{Value, json};
 
-use super::super::install::dump;
+use super::super::cli::install::dump;
 use super::super::objects::{apply_with, get, kubectl};
 use super::{CLASS, NAMESPACE, NodeCluster, RELEASE, RELEASE_NAMESPACE};
 

@@ -8,29 +8,13 @@ use serde_json::{Value, json};
 
 use super::objects::{apply, condition, get, kubectl, try_kubectl, until};
 
-mod config_maps;
-mod content;
-mod fights;
-mod half_upgrades;
-mod invalid_objects;
+mod drift;
 mod inventory;
-mod jobs;
-mod life;
-mod managers;
-mod older;
-mod operators;
-mod others;
-mod ownership;
-mod real_operators;
-mod real_packages;
-mod reinstall;
-mod removal;
-mod rights;
-mod single_restore;
-mod source;
+mod lifecycle;
+mod packages;
+mod permissions;
+mod sources;
 mod status;
-mod target;
-mod unreadable;
 
 const CLASS: &str = "core-rukpak-io-plain";
 const LONG: Duration = Duration::from_secs(90);

@@ -1,5 +1,5 @@
 //! Requesters gain no permissions through a bundle: content is applied as a dry run as its
-//! requester, and access reviews are repeated before every change. `reconcile::rights` and `tenant`
+//! requester, and access reviews are repeated before every change. `reconcile::permissions` and `tenant`
 //! test access reviews alone.
 
 use std::time::Duration;
@@ -11,26 +11,13 @@ use serde_json::{Value, json};
 use super::objects::{apply_as, condition, get, try_kubectl, until_condition};
 
 mod accounts;
-mod class_change;
-mod created_namespace;
-mod delegation;
-mod held;
-mod installed_objects;
-mod intents;
-mod least_rights;
-mod mutations;
-mod no_dry_run;
+mod classes;
+mod permissions;
 mod policies;
-mod pruning;
 mod records;
-mod rejected;
 mod removal;
-mod replacing;
-mod roles;
-mod scaling;
-mod stale;
-mod upgrade;
-mod withdrawn;
+mod tenant;
+mod updates;
 
 const CLASS: &str = "core-rukpak-io-plain";
 const LONG: Duration = Duration::from_secs(90);

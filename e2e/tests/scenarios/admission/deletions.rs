@@ -1,0 +1,343 @@
+//! Permissions for deleting Bundles, BundleDeployments and BundleApprovals, and the objects that
+//! they installed. `reconcile` tests the removal itself.
+
+use std::time::Duration;
+
+use e2e::{Cluster, Output, Tool, WebhookOptions, bundles, wait};
+use serde_json::{Value, json};
+
+use crate::scenarios::objects::try_kubectl;
+
+const CLASS: &str = "core-rukpak-io-plain";
+const SOON: Duration = Duration::from_secs(60);
+
+async fn by(cluster: &Cluster, user: &str, line: &str) -> Output {
+    try_kubectl(cluster, &format!("{line} --as={user}")).await
+}
+
+async fn create(cluster: &Cluster, user: &str, object: &Value) {
+    let kubectl = cluster.tool(Tool::Kubectl).await.unwrap();
+    let created = kubectl
+        .args(["create", "-f", "-", &format!("--as={user}")])
+        .stdin(object.to_string())
+        .output()
+        .await
+        .unwrap();
+    created.success().unwrap();
+}
+
+async fn bind(cluster: &Cluster, user: &str, role: &str) {
+    let line =
+        format!("create clusterrolebinding {user}-{role} --clusterrole={role} --user={user}");
+    try_kubectl(cluster, &line).await.success().unwrap();
+}
+
+async fn exists(cluster: &Cluster, what: &str) -> bool {
+    let found = try_kubectl(cluster, &format!("get {what} -o name --ignore-not-found")).await;
+    !found.success().unwrap().is_empty()
+}
+
+async fn until_gone(cluster: &Cluster, what: &str) {
+    wait::until_true(SOON, &format!("{what} is gone"), || async {
+        Ok(!exists(cluster, what).await)
+    })
+    .await
+    .unwrap();
+}
+
+async fn publish(cluster: &Cluster) -> String {
+    let folder = cluster.folder().join("data").join("greeting");
+    bundles::greeting(&folder, "1.0.0", None).unwrap();
+    let registry = cluster.registry(0).unwrap();
+    let (folder, reference) = (
+        folder.display().to_string(),
+        registry.reference("greeting:1.0.0"),
+    );
+    let pushed = cluster
+        .kubectl_bundle(["push", &folder, &reference])
+        .await
+        .unwrap();
+    pushed.success().unwrap().lines().last().unwrap().to_owned()
+}
+
+fn bundle(name: &str, reference: &str) -> Value {
+    json!({
+        "apiVersion": "core.rukpak.io/v1alpha1",
+        "kind": "Bundle",
+        "metadata": {"name": name},
+        "spec": {"provisionerClassName": CLASS, "source": {"type": "image", "image": {"ref": reference}}},
+    })
+}
+
+fn deployment(name: &str, reference: &str) -> Value {
+    json!({
+        "apiVersion": "core.rukpak.io/v1alpha1",
+        "kind": "BundleDeployment",
+        "metadata": {"name": name},
+        "spec": {"provisionerClassName": CLASS, "template": {"spec": bundle(name, reference)["spec"]}},
+    })
+}
+
+/// The Bundle that was made for a BundleDeployment.
+async fn generated(cluster: &Cluster, deployment: &str) -> String {
+    wait::until(SOON, "the Bundle of the template is there", || async {
+        let line =
+            format!("get bundles -l core.rukpak.io/owner-name={deployment} -o name --sort-by=.metadata.creationTimestamp");
+        let names = try_kubectl(cluster, &line).await.success()?;
+        Ok(names.lines().next().map(ToOwned::to_owned))
+    })
+    .await
+    .unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn role_edit_grants_no_write_to_our_kinds() {
+    let cluster = Cluster::builder().registries(0).start().await.unwrap();
+    let _webhook = cluster
+        .start_webhook(WebhookOptions::default())
+        .await
+        .unwrap();
+    bind(&cluster, "ed", "edit").await;
+    bind(&cluster, "ada", "admin").await;
+    for user in ["ed", "ada"] {
+        for resource in ["bundles", "bundledeployments", "bundleapprovals"] {
+            for verb in [
+                "create",
+                "update",
+                "patch",
+                "delete",
+                "deletecollection",
+                "manage",
+            ] {
+                let line = format!("auth can-i {verb} {resource}.core.rukpak.io");
+                let may = by(&cluster, user, &line).await;
+                assert_eq!(may.stdout.trim(), "no", "{user}: {verb} {resource}");
+            }
+        }
+        let may = by(
+            &cluster,
+            user,
+            "auth can-i get bundledeployments.core.rukpak.io",
+        )
+        .await;
+        assert_eq!(may.stdout.trim(), "yes", "{user}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn only_its_requester_and_those_with_manage_may_delete_a_deployment() {
+    let cluster = Cluster::builder().registries(1).start().await.unwrap();
+    let _webhook = cluster
+        .start_webhook(WebhookOptions::default())
+        .await
+        .unwrap();
+    for user in ["ana", "mallory"] {
+        bind(&cluster, user, "bundle-editor").await;
+        bind(&cluster, user, "bundle-user").await;
+        bind(&cluster, user, "cluster-admin-of-content").await;
+    }
+    bind(&cluster, "mallory", "collector").await;
+    let collector = "create clusterrole collector --verb=deletecollection --resource=bundledeployments.core.rukpak.io";
+    try_kubectl(&cluster, collector).await.success().unwrap();
+    let content = "create clusterrole cluster-admin-of-content --verb=create,patch,delete --resource=namespaces,configmaps,serviceaccounts";
+    try_kubectl(&cluster, content).await.success().unwrap();
+    bind(&cluster, "boss", "bundle-admin").await;
+    bind(&cluster, "boss", "bundle-user").await;
+    let reference = publish(&cluster).await;
+    for name in ["one", "two"] {
+        create(&cluster, "ana", &deployment(name, &reference)).await;
+    }
+    create(&cluster, "ana", &bundle("lone", &reference)).await;
+    let child = generated(&cluster, "one").await;
+
+    // Somebody else with every right on the kinds and on the class.
+    for line in [
+        "delete bundledeployment one",
+        "delete bundledeployment one --dry-run=server",
+        "delete bundledeployment one --cascade=orphan",
+        "delete bundledeployments --all",
+        "delete bundle lone",
+        &format!("delete {child}"),
+    ] {
+        let refused = by(&cluster, "mallory", line).await.failure(1).unwrap();
+        assert!(refused.contains("BUNDLE-REVIEW-040"), "{line}: {refused}");
+    }
+    let all = "delete --raw /apis/core.rukpak.io/v1alpha1/bundledeployments";
+    let refused = by(&cluster, "mallory", all).await.failure(1).unwrap();
+    assert!(refused.contains("BUNDLE-REVIEW-040"), "{refused}");
+    // Nor what leads to a deletion, or around what it removes.
+    let owner = r#"{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"Namespace","name":"gone","uid":"0"}]}}"#;
+    let finalizers = r#"{"metadata":{"finalizers":null}}"#;
+    // Nor what would make them a requester first, or changes what happens to the objects of others.
+    let config = r#"{"spec":{"config":{"x":"y"}}}"#;
+    let deletion = r#"{"spec":{"deletion":{"customResources":"Delete"}}}"#;
+    let collision = r#"{"spec":{"collision":"Adopt"}}"#;
+    let class = r#"{"spec":{"provisionerClassName":"another"}}"#;
+    let token = try_kubectl(
+        &cluster,
+        "get bundledeployment one -o jsonpath={.status.admission.admit}",
+    )
+    .await
+    .success()
+    .unwrap();
+    assert!(!token.is_empty());
+    let admit = format!(r#"{{"metadata":{{"annotations":{{"core.rukpak.io/admit":"{token}"}}}}}}"#);
+    for (what, patch) in [
+        ("bundledeployment one", config),
+        ("bundledeployment one", deletion),
+        ("bundledeployment one", collision),
+        ("bundledeployment one", class),
+        ("bundledeployment one", admit.as_str()),
+        ("bundle lone", owner),
+        ("bundledeployment one", owner),
+        ("bundledeployment one", finalizers),
+    ] {
+        let line = format!("patch {what} --type=merge --patch={patch}");
+        let refused = by(&cluster, "mallory", &line).await.failure(1).unwrap();
+        assert!(refused.contains("BUNDLE-REVIEW-040"), "{line}: {refused}");
+    }
+    for what in [
+        "bundledeployment one",
+        "bundledeployment two",
+        "bundle lone",
+        &child,
+    ] {
+        assert!(exists(&cluster, what).await, "{what}");
+    }
+
+    // Its requester, in the foreground: the garbage collector deletes the Bundle first.
+    let deleted = by(
+        &cluster,
+        "ana",
+        "delete bundledeployment one --cascade=foreground --timeout=60s",
+    )
+    .await;
+    deleted.success().unwrap();
+    until_gone(&cluster, &child).await;
+    by(&cluster, "ana", "delete bundle lone --timeout=60s")
+        .await
+        .success()
+        .unwrap();
+
+    // An administrator, in the background: the garbage collector deletes the Bundle afterwards.
+    let child = generated(&cluster, "two").await;
+    by(
+        &cluster,
+        "boss",
+        "delete bundledeployment two --timeout=60s",
+    )
+    .await
+    .success()
+    .unwrap();
+    until_gone(&cluster, &child).await;
+
+    // A class that is gone holds nobody up who has `manage`.
+    create(&cluster, "ana", &deployment("three", &reference)).await;
+    let spare = "get provisionerclass core-rukpak-io-plain -o yaml";
+    assert!(try_kubectl(&cluster, spare).await.is_success());
+    try_kubectl(&cluster, "delete provisionerclass core-rukpak-io-plain")
+        .await
+        .success()
+        .unwrap();
+    let line = "delete clusterrolebinding boss-bundle-user";
+    try_kubectl(&cluster, line).await.success().unwrap();
+    wait::until_true(SOON, "the administrator may delete it", || async {
+        let deleted = by(
+            &cluster,
+            "boss",
+            "delete bundledeployment three --wait=false",
+        )
+        .await;
+        Ok(deleted.success().is_ok())
+    })
+    .await
+    .unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_approval_is_withdrawn_by_its_author_or_an_administrator() {
+    let cluster = Cluster::builder().registries(1).start().await.unwrap();
+    let _webhook = cluster
+        .start_webhook(WebhookOptions::default())
+        .await
+        .unwrap();
+    for user in ["ben", "mallory"] {
+        bind(&cluster, user, "bundle-approver").await;
+    }
+    let reference = publish(&cluster).await;
+    let created = cluster.tool(Tool::Kubectl).await.unwrap();
+    let created = created
+        .args(["create", "-f", "-"])
+        .stdin(deployment("web", &reference).to_string())
+        .output();
+    created.await.unwrap().success().unwrap();
+    let uid = try_kubectl(
+        &cluster,
+        "get bundledeployment web -o jsonpath={.metadata.uid}",
+    )
+    .await
+    .success()
+    .unwrap();
+    let digest = reference.split_once('@').unwrap().1;
+    for name in ["first", "second"] {
+        let approval = json!({
+            "apiVersion": "core.rukpak.io/v1alpha1",
+            "kind": "BundleApproval",
+            "metadata": {"name": name},
+            "spec": {"bundleDeployment": {"name": "web", "uid": uid}, "digest": digest},
+        });
+        create(&cluster, "ben", &approval).await;
+    }
+    let refused = by(&cluster, "mallory", "delete bundleapproval first").await;
+    let refused = refused.failure(1).unwrap();
+    assert!(refused.contains("BUNDLE-REVIEW-040"), "{refused}");
+    by(&cluster, "ben", "delete bundleapproval first")
+        .await
+        .success()
+        .unwrap();
+    try_kubectl(&cluster, "delete bundleapproval second")
+        .await
+        .success()
+        .unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn deployment_is_taken_over_only_without_its_owner_references() {
+    let cluster = Cluster::builder().registries(1).start().await.unwrap();
+    let _webhook = cluster
+        .start_webhook(WebhookOptions::default())
+        .await
+        .unwrap();
+    let content = "create clusterrole owned-content --verb=create,patch,delete --resource=namespaces,configmaps,serviceaccounts";
+    try_kubectl(&cluster, content).await.success().unwrap();
+    for role in ["bundle-editor", "bundle-user", "owned-content"] {
+        bind(&cluster, "ana", role).await;
+    }
+    for role in ["bundle-admin", "bundle-user", "owned-content"] {
+        bind(&cluster, "boss", role).await;
+    }
+    let line = "get namespace default -o jsonpath={.metadata.uid}";
+    let uid = try_kubectl(&cluster, line).await.success().unwrap();
+    let reference = publish(&cluster).await;
+    let mut object = deployment("owned", &reference);
+    object["metadata"]["ownerReferences"] =
+        json!([{"apiVersion": "v1", "kind": "Namespace", "name": "default", "uid": uid}]);
+    // As controllers write the objects that they generate.
+    create(&cluster, "ana", &object).await;
+    let drift = json!({"spec": {"drift": {"mode": "Report"}}}).to_string();
+    let patch =
+        |patch: String| format!("patch bundledeployment owned --type=merge --patch={patch}");
+    by(&cluster, "ana", &patch(drift)).await.success().unwrap();
+    let taken = json!({"spec": {"template": {"metadata": {"labels": {"taken": "over"}}}}});
+    let refused = by(&cluster, "boss", &patch(taken.to_string())).await;
+    let refused = refused.failure(1).unwrap();
+    assert!(refused.contains("BUNDLE-REVIEW-061"), "{refused}");
+    assert!(
+        refused.contains("together with Namespace default"),
+        "{refused}"
+    );
+    let mut taken = taken;
+    taken["metadata"]["ownerReferences"] = json!(null);
+    let line = patch(taken.to_string());
+    by(&cluster, "boss", &line).await.success().unwrap();
+}

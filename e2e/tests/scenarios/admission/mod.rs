@@ -1,0 +1,8 @@
+//! Admission of Bundles and BundleDeployments by the webhook: responses, callers, deletions, and
+//! stamps.
+
+mod callers;
+mod deletions;
+mod responses;
+mod service_path;
+mod stamps;

@@ -1,0 +1,101 @@
+//! Reconciles that a tenant holds up: a definition whose names another one has is never established, and its installation waits for that for 30 s.
+
+use serde_json::{Value, json};
+
+use bundle_testkit::registry::Registry;
+use e2e::wait;
+
+use super::*;
+use crate::scenarios::objects::{apply_as, get};
+
+/// More than the reconciles that go on at a time.
+const HELD: usize = 12;
+/// Reconciles of one requester at a time: `SLOTS_PER_REQUESTER` in webhook/src/reconcile/slots.rs.
+const PER_REQUESTER: usize = 6;
+/// Well below the 30 s after which the first of the held installations gives its slot back.
+const SOON: Duration = Duration::from_secs(20);
+
+/// A definition of its own plural that claims the kind `Slot`.
+fn definition(plural: &str) -> Value {
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": format!("{plural}.slots.example.com")},
+        "spec": {
+            "group": "slots.example.com",
+            "scope": "Namespaced",
+            "names": {"kind": "Slot", "plural": plural},
+            "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {"type": "object"}}}],
+        },
+    })
+}
+
+fn publish_object(registry: &Registry, name: &str, object: &Value) -> String {
+    let file = (
+        format!("manifests/{name}.yaml"),
+        object.to_string().into_bytes(),
+    );
+    publish(registry, name, &tar([file])).0
+}
+
+/// Returns the number of existing CRDs that are never established.
+async fn begun(cluster: &Cluster) -> usize {
+    let found = kubectl(cluster, "get crd -o name").await;
+    found.matches("/held").count()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn held_installations_of_one_tenant_leave_reconciles_to_another() {
+    let (cluster, mut webhook) = stage().await;
+    let registry = Registry::honest().await.unwrap();
+    for user in ["slots-ana", "slots-ben"] {
+        let line =
+            format!("create clusterrolebinding {user} --clusterrole=cluster-admin --user={user}");
+        kubectl(&cluster, &line).await;
+    }
+    apply(&cluster, &definition("slots")).await;
+    wait::until_true(LONG, "the kind `Slot` is taken", || async {
+        let found = get(&cluster, "crd slots.slots.example.com").await;
+        let conditions = found.map(|crd| crd["status"]["conditions"].to_string());
+        Ok(conditions.is_some_and(|text| text.contains("Established")))
+    })
+    .await
+    .unwrap();
+
+    let probe = LivenessProbe::start(&webhook);
+    let held = (0..HELD).map(|number| {
+        let plural = format!("held{number}");
+        let reference = publish_object(&registry, &plural, &definition(&plural));
+        deployment(&plural, &reference)
+    });
+    let held = json!({"apiVersion": "v1", "kind": "List", "items": held.collect::<Vec<_>>()});
+    let written = apply_as(&cluster, &held, Some("slots-ana")).await;
+    written.success().unwrap();
+    wait::until_true(LONG, "the first of them are held", || async {
+        Ok(begun(&cluster).await >= PER_REQUESTER)
+    })
+    .await
+    .unwrap();
+
+    let config = json!({
+        "apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": {"name": "slots-ben", "namespace": "default"},
+    });
+    let reference = publish_object(&registry, "slots-ben", &config);
+    let asked = Instant::now();
+    let object = deployment("slots-ben", &reference);
+    let written = apply_as(&cluster, &object, Some("slots-ben")).await;
+    written.success().unwrap();
+    wait::until_true(SOON, "the other tenant's content is installed", || async {
+        let found = get(&cluster, "configmap slots-ben -n default").await;
+        Ok(found.is_some())
+    })
+    .await
+    .unwrap();
+    record(&format!(
+        "installed after {:?} beside {} held installations",
+        asked.elapsed(),
+        begun(&cluster).await
+    ));
+    survived("12 held installations", &mut webhook, probe).await;
+}

@@ -1,0 +1,218 @@
+//! Pod as a process: certificates, registrations, shutdown, leader election, and permissions of its
+//! own ServiceAccount.
+
+use std::time::Duration;
+
+use e2e::{Cluster, WebhookOptions, wait};
+use serde_json::Value;
+
+use crate::scenarios::objects::kubectl;
+
+const SOON: Duration = Duration::from_secs(20);
+/// Less than the lease lasts: who has to wait for it to run out comes too late.
+const AT_ONCE: Duration = Duration::from_secs(8);
+
+/// Returns the number of webhooks in our registrations that have a `caBundle`, and the number of
+/// all.
+async fn trusted(cluster: &Cluster) -> (usize, usize) {
+    let kinds = "validatingwebhookconfigurations,mutatingwebhookconfigurations";
+    let text = kubectl(cluster, &format!("get {kinds} -o json")).await;
+    let list: Value = serde_json::from_str(&text).unwrap();
+    let webhooks: Vec<&Value> = list["items"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|item| item["metadata"]["name"] == "bundle-webhook")
+        .flat_map(|item| item["webhooks"].as_array().unwrap())
+        .collect();
+    let trusted = webhooks
+        .iter()
+        .filter(|webhook| webhook["clientConfig"]["caBundle"].is_string())
+        .count();
+    (trusted, webhooks.len())
+}
+
+async fn holder(cluster: &Cluster) -> String {
+    kubectl(
+        cluster,
+        "get lease bundle-webhook -n bundle-system -o jsonpath={.spec.holderIdentity}",
+    )
+    .await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pod_restores_its_certificates_and_registrations() {
+    let cluster = Cluster::builder().start().await.unwrap();
+    let webhook = cluster
+        .start_webhook(WebhookOptions::default())
+        .await
+        .unwrap();
+    assert_eq!(trusted(&cluster).await, (8, 8));
+
+    let patch = r#"[{"op":"remove","path":"/webhooks/0/clientConfig/caBundle"}]"#;
+    kubectl(
+        &cluster,
+        &format!("patch validatingwebhookconfiguration bundle-webhook --type=json --patch={patch}"),
+    )
+    .await;
+    wait::until_true(SOON, "a cleared caBundle is set again", || async {
+        Ok(trusted(&cluster).await == (8, 8))
+    })
+    .await
+    .unwrap();
+
+    // Nothing is left of the old authority; who asks next has to trust the new one.
+    kubectl(
+        &cluster,
+        "delete secret bundle-webhook-tls -n bundle-system-state",
+    )
+    .await;
+    wait::until_true(SOON, "the Secret is made anew", || async {
+        let found = cluster
+            .kubectl([
+                "get",
+                "secret",
+                "bundle-webhook-tls",
+                "-n",
+                "bundle-system-state",
+            ])
+            .await?;
+        Ok(found.is_success())
+    })
+    .await
+    .unwrap();
+    webhook.wait_for_admission().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn stopped_pod_releases_its_lease_for_the_successor() {
+    let cluster = Cluster::builder().start().await.unwrap();
+    let mut webhook = cluster
+        .start_webhook(WebhookOptions::default())
+        .await
+        .unwrap();
+    let identity = format!("e2e-{}", webhook.address().port());
+    let leads = || async { Ok(holder(&cluster).await == identity) };
+    wait::until_true(AT_ONCE, "it leads", leads).await.unwrap();
+
+    let status = webhook.stop().await.unwrap();
+    assert!(status.success(), "{status}\n{}", webhook.log().unwrap());
+    assert_eq!(holder(&cluster).await, "");
+    webhook.start().await.unwrap();
+    wait::until_true(AT_ONCE, "it leads again after SIGTERM", leads)
+        .await
+        .unwrap();
+
+    webhook.kill().unwrap();
+    let renewed = "get lease bundle-webhook -n bundle-system -o jsonpath={.spec.acquireTime}";
+    let before = kubectl(&cluster, renewed).await;
+    webhook.start().await.unwrap();
+    wait::until_true(AT_ONCE, "it leads again after SIGKILL", || async {
+        Ok(kubectl(&cluster, renewed).await != before)
+    })
+    .await
+    .unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn replica_takes_the_lease_only_after_the_leader_died() {
+    let cluster = Cluster::builder().start().await.unwrap();
+    let short = |admission| WebhookOptions {
+        admission,
+        flags: ["--lease-duration", "3s"].map(ToOwned::to_owned).into(),
+        ..WebhookOptions::default()
+    };
+    let mut first = cluster.start_webhook(short(true)).await.unwrap();
+    let identity = |port: u16| format!("e2e-{port}");
+    let (leader, cluster) = (identity(first.address().port()), &cluster);
+    wait::until_true(AT_ONCE, "the first leads", || async {
+        Ok(holder(cluster).await == leader)
+    })
+    .await
+    .unwrap();
+
+    let second = cluster.start_webhook(short(false)).await.unwrap();
+    let leads = |webhook: String| {
+        webhook
+            .lines()
+            .any(|line| line.trim() == "bundle_is_leader 1")
+    };
+    assert!(leads(first.metrics().await.unwrap()));
+    assert!(!leads(second.metrics().await.unwrap()));
+
+    first.kill().unwrap();
+    wait::until_true(SOON, "the second leads", || async {
+        Ok(leads(second.metrics().await?))
+    })
+    .await
+    .unwrap();
+    assert_eq!(holder(cluster).await, identity(second.address().port()));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pod_service_account_may_not_write_objects_of_bundles() {
+    let cluster = Cluster::builder().start().await.unwrap();
+    let _webhook = cluster
+        .start_webhook(WebhookOptions::default())
+        .await
+        .unwrap();
+    let pod = "system:serviceaccount:bundle-system:bundle-webhook";
+    for (may, question) in [
+        ("no", "create configmaps -n default"),
+        ("no", "get secrets -n default"),
+        ("no", "list secrets -n bundle-system"),
+        ("no", "update secrets/installer-token -n bundle-system"),
+        ("no", "delete deployments.apps -A"),
+        ("no", "patch customresourcedefinitions"),
+        ("no", "patch validatingwebhookconfigurations/another"),
+        // For dry runs as the requester alone, which RBAC cannot say.
+        ("yes", "impersonate users"),
+        ("yes", "impersonate groups"),
+        ("no", "create pods -n bundle-system"),
+        ("no", "bind clusterroles"),
+        ("no", "update provisionerclasses.core.rukpak.io"),
+        ("no", "update signaturepolicies.core.rukpak.io"),
+        ("no", "impersonate serviceaccounts -A"),
+        ("no", "impersonate serviceaccounts/default -n bundle-system"),
+        (
+            "yes",
+            "impersonate serviceaccounts/installer -n bundle-system",
+        ),
+        ("no", "watch secrets -n bundle-system"),
+        ("no", "create secrets -n bundle-system"),
+        ("no", "update secrets/regcred -n bundle-system"),
+        ("no", "list secrets -n bundle-system-state"),
+        ("no", "get secrets/other -n bundle-system-state"),
+        (
+            "yes",
+            "get secrets/bundle-webhook-stamp -n bundle-system-state",
+        ),
+        (
+            "no",
+            "delete secrets/bundle-webhook-stamp -n bundle-system-state",
+        ),
+        ("no", "create events -n default"),
+        ("yes", "create events.events.k8s.io -n default"),
+        ("no", "update bundles.core.rukpak.io"),
+        ("no", "update bundledeployments.core.rukpak.io"),
+        ("no", "patch bundleapprovals.core.rukpak.io"),
+        (
+            "no",
+            "update bundleapprovals.core.rukpak.io --subresource=status",
+        ),
+        (
+            "yes",
+            "patch bundleapprovals.core.rukpak.io --subresource=status",
+        ),
+        (
+            "no",
+            "update bundles.core.rukpak.io --subresource=finalizers",
+        ),
+        ("yes", "create bundles.core.rukpak.io"),
+        ("yes", "get secrets/regcred -n bundle-system"),
+    ] {
+        let line = format!("auth can-i {question} --as {pod}");
+        let output = cluster.kubectl(line.split(' ')).await.unwrap();
+        assert_eq!(output.stdout.trim(), may, "{question}");
+    }
+}

@@ -1,0 +1,336 @@
+//! Upgrades that fail half-way: applied objects are maintained, and conditions are correct. `lifecycle`
+//! tests successful upgrades.
+
+use std::time::Duration;
+
+use e2e::{Cluster, wait};
+use serde_json::{Value, json};
+
+use crate::scenarios::reconcile::{
+    LONG, apply, bundle_of, condition, deployment, get, kubectl, publish, stage, try_kubectl, until,
+};
+
+const SOON: Duration = Duration::from_secs(30);
+
+/// Configuration that is applied first, a definition, an object of it that is applied after it, and
+/// a Deployment of the same late phase.
+fn content(version: u32, litres: &str) -> String {
+    format!(
+        "apiVersion: v1
+kind: ConfigMap
+metadata: {{name: both, namespace: half}}
+data: {{version: 'v{version}'}}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {{name: only-v{version}, namespace: half}}
+data: {{version: 'v{version}'}}
+---
+apiVersion: v1
+kind: Secret
+metadata: {{name: only-v{version}, namespace: half}}
+---
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {{name: jugs.half.example.com}}
+spec:
+  group: half.example.com
+  scope: Namespaced
+  names: {{kind: Jug, listKind: JugList, plural: jugs, singular: jug}}
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    schema:
+      openAPIV3Schema:
+        type: object
+        properties:
+          spec: {{type: object, properties: {{litres: {{type: integer, maximum: 9}}}}}}
+---
+apiVersion: half.example.com/v1
+kind: Jug
+metadata: {{name: jug, namespace: half}}
+spec: {{litres: {litres}}}
+---
+apiVersion: networking.k8s.io/v1
+kind: Ingress
+metadata: {{name: late, namespace: half, annotations: {{version: 'v{version}'}}}}
+spec: {{defaultBackend: {{service: {{name: web, port: {{number: 80}}}}}}}}
+"
+    )
+}
+
+async fn back(cluster: &Cluster, what: &str, pointer: &str, expected: &str) {
+    kubectl(cluster, &format!("delete {what} -n half")).await;
+    wait::until(SOON, &format!("{what} is back"), || async {
+        let found = get(cluster, &format!("{what} -n half")).await;
+        let object = get(cluster, "bundledeployment half").await.unwrap();
+        // Nothing is said of objects that nobody looks at.
+        for kind in ["Ready", "Installed"] {
+            assert_ne!(condition(&object, kind)["status"], "True", "{object}");
+        }
+        let drifted = &condition(&object, "Drifted");
+        assert_ne!(
+            drifted["message"], "every object is as it was applied",
+            "{drifted}"
+        );
+        match found {
+            Some(found) if found.pointer(pointer) == Some(&Value::from(expected)) => Ok(Some(())),
+            Some(found) => anyhow::bail!("{found}"),
+            None => anyhow::bail!("{}", object["status"]["conditions"]),
+        }
+    })
+    .await
+    .unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn objects_are_kept_and_conditions_are_true_after_an_upgrade_failed_half_way() {
+    let (cluster, mut webhook) = stage().await;
+    kubectl(&cluster, "create namespace half").await;
+    let push = async |tag: &str, content: &str| {
+        publish(&cluster, &format!("team/half:{tag}"), |f| {
+            bundle_of(f, "half", content)
+        })
+        .await
+    };
+    let one = push("1", &content(1, "1")).await;
+    let two = push("2", &content(2, "2")).await;
+    let three = push("3", &content(2, "3")).await;
+    apply(&cluster, &deployment("half", &one, &json!({}))).await;
+    until(&cluster, "bundledeployment half", "Ready", "True").await;
+
+    // From now on the API server refuses to store version 2 of the custom resource: somebody narrows its definition each time.
+    let guard = json!({
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "ValidatingAdmissionPolicy",
+        "metadata": {"name": "half"},
+        "spec": {
+            "failurePolicy": "Fail",
+            "matchConstraints": {"resourceRules": [{
+                "apiGroups": ["half.example.com"], "apiVersions": ["*"], "operations": ["CREATE", "UPDATE"], "resources": ["jugs"],
+            }]},
+            "validations": [{"expression": "object.spec.litres != 2 || (has(request.dryRun) && request.dryRun)", "message": "no two litres"}],
+        },
+    });
+    apply(&cluster, &guard).await;
+    let binding = json!({
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "ValidatingAdmissionPolicyBinding",
+        "metadata": {"name": "half"},
+        "spec": {"policyName": "half", "validationActions": ["Deny"]},
+    });
+    apply(&cluster, &binding).await;
+    wait::until_true(LONG, "the policy is in force", || async {
+        let line = "patch jug jug -n half --type=merge --patch={\"spec\":{\"litres\":2}}";
+        let answer = cluster.kubectl(line.split(' ')).await?;
+        Ok(answer.success().is_err())
+    })
+    .await
+    .unwrap();
+
+    apply(&cluster, &deployment("half", &two, &json!({}))).await;
+    let told = until(&cluster, "bundledeployment half", "Installed", "False").await;
+    assert!(told.contains("no two litres"), "{told}");
+    for restarted in [false, true] {
+        if restarted {
+            webhook.restart().await.unwrap();
+            until(&cluster, "bundledeployment half", "Installed", "False").await;
+        }
+        // Of the new content, of both, and of the old.
+        back(&cluster, "configmap only-v2", "/data/version", "v2").await;
+        back(&cluster, "configmap both", "/data/version", "v2").await;
+        back(&cluster, "configmap only-v1", "/data/version", "v1").await;
+        back(&cluster, "secret only-v1", "/metadata/name", "only-v1").await;
+        back(
+            &cluster,
+            "ingress late",
+            "/metadata/annotations/version",
+            "v1",
+        )
+        .await;
+    }
+    apply(&cluster, &deployment("half", &three, &json!({}))).await;
+    until(&cluster, "bundledeployment half", "Ready", "True").await;
+    let object = get(&cluster, "bundledeployment half").await.unwrap();
+    assert_eq!(condition(&object, "Drifted")["status"], "False");
+    for gone in ["configmap", "secret"] {
+        let old = get(&cluster, &format!("{gone} only-v1 -n half")).await;
+        assert_eq!(old, None);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn deployment_is_not_ready_while_an_object_is_missing() {
+    let (cluster, _webhook) = stage().await;
+    kubectl(&cluster, "create namespace half-missing").await;
+    let manifests = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: one, namespace: half-missing}\n---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: two, namespace: half-missing}\n";
+    let reference = publish(&cluster, "team/half-missing:1", |f| {
+        bundle_of(f, "half-missing", manifests)
+    })
+    .await;
+    let installed = deployment("half-missing", &reference, &json!({}));
+    for more in [
+        json!({"drift": {"mode": "Report"}}),
+        json!({"paused": true}),
+    ] {
+        apply(&cluster, &installed).await;
+        until(&cluster, "bundledeployment half-missing", "Ready", "True").await;
+        apply(&cluster, &deployment("half-missing", &reference, &more)).await;
+        until(
+            &cluster,
+            "bundledeployment half-missing",
+            "Drifted",
+            "False",
+        )
+        .await;
+        kubectl(&cluster, "delete configmap one -n half-missing").await;
+        let told = until(&cluster, "bundledeployment half-missing", "Drifted", "True").await;
+        assert!(told.contains("ConfigMap/half-missing/one"), "{told}");
+        until(&cluster, "bundledeployment half-missing", "Ready", "False").await;
+    }
+}
+
+/// A ConfigMap of all versions, one of this version alone, and an Ingress, which is applied later.
+fn short_content(version: u32) -> String {
+    format!(
+        "apiVersion: v1
+kind: ConfigMap
+metadata: {{name: both, namespace: half-back}}
+data: {{version: 'v{version}'}}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {{name: only-v{version}, namespace: half-back}}
+---
+apiVersion: networking.k8s.io/v1
+kind: Ingress
+metadata: {{name: late, namespace: half-back, annotations: {{version: 'v{version}'}}}}
+spec: {{defaultBackend: {{service: {{name: web, port: {{number: 80}}}}}}}}
+"
+    )
+}
+
+/// Returns a policy that rejects requests other than dry runs, with its binding.
+fn guard(
+    name: &str,
+    (group, resource, operation): (&str, &str, &str),
+    allowed: &str,
+) -> [Value; 2] {
+    [
+        json!({
+            "apiVersion": "admissionregistration.k8s.io/v1",
+            "kind": "ValidatingAdmissionPolicy",
+            "metadata": {"name": name},
+            "spec": {
+                "failurePolicy": "Fail",
+                "matchConstraints": {"resourceRules": [{
+                    "apiGroups": [group], "apiVersions": ["*"], "operations": [operation], "resources": [resource],
+                }]},
+                "validations": [{"expression": format!("({allowed}) || (has(request.dryRun) && request.dryRun)")}],
+            },
+        }),
+        json!({
+            "apiVersion": "admissionregistration.k8s.io/v1",
+            "kind": "ValidatingAdmissionPolicyBinding",
+            "metadata": {"name": name},
+            "spec": {"policyName": name, "validationActions": ["Deny"]},
+        }),
+    ]
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn objects_of_an_upgrade_that_was_taken_back_are_deleted_once_they_may_be() {
+    let (cluster, _webhook) = stage().await;
+    kubectl(&cluster, "create namespace half-back").await;
+    let push = async |version: u32| {
+        publish(&cluster, &format!("team/half-back:{version}"), |f| {
+            bundle_of(f, "half-back", &short_content(version))
+        })
+        .await
+    };
+    let one = push(1).await;
+    let two = push(2).await;
+    let set = async |reference: &str| {
+        apply(&cluster, &deployment("half-back", reference, &json!({}))).await;
+    };
+    set(&one).await;
+    until(&cluster, "bundledeployment half-back", "Ready", "True").await;
+    let no_upgrade = guard(
+        "half-back-upgrade",
+        ("networking.k8s.io", "ingresses", "UPDATE"),
+        "object.metadata.namespace != 'half-back' || object.metadata.annotations.version != 'v2'",
+    );
+    let no_deletion = guard(
+        "half-back-deletion",
+        ("", "configmaps", "DELETE"),
+        "!(request.name in ['only-v2', 'probe'])",
+    );
+    for object in no_upgrade.iter().chain(&no_deletion) {
+        apply(&cluster, object).await;
+    }
+    // Not an object of the content: what the scenario deletes to find out would be missing.
+    let is_kept = async || {
+        let line = "create configmap probe -n half-back";
+        let _exists = try_kubectl(&cluster, line).await;
+        let tried = try_kubectl(&cluster, "delete configmap probe -n half-back").await;
+        tried.stderr.contains("half-back-deletion")
+    };
+    wait::until_true(LONG, "policies are in force", || async {
+        let line = "annotate ingress late -n half-back version=v2 --overwrite";
+        let upgrade = try_kubectl(&cluster, line).await;
+        Ok(!upgrade.is_success() && is_kept().await)
+    })
+    .await
+    .unwrap();
+    kubectl(
+        &cluster,
+        "delete validatingadmissionpolicybinding half-back-deletion",
+    )
+    .await;
+    wait::until_true(LONG, "deletions are allowed", || async {
+        Ok(!is_kept().await)
+    })
+    .await
+    .unwrap();
+    set(&two).await;
+    wait::until_true(LONG, "the upgrade ends half-way", || async {
+        Ok(get(&cluster, "configmap only-v2 -n half-back")
+            .await
+            .is_some())
+    })
+    .await
+    .unwrap();
+    until(&cluster, "bundledeployment half-back", "Installed", "False").await;
+    for object in &no_deletion {
+        apply(&cluster, object).await;
+    }
+    wait::until_true(LONG, "the policy is in force again", || async {
+        Ok(is_kept().await)
+    })
+    .await
+    .unwrap();
+    set(&one).await;
+    wait::until_true(LONG, "the deletion is refused and told", || async {
+        let object = get(&cluster, "bundledeployment half-back").await.unwrap();
+        let ready = condition(&object, "Ready");
+        Ok(ready["status"] == "False" && ready["message"].to_string().contains("only-v2"))
+    })
+    .await
+    .unwrap();
+    // What was applied of the former content, and is there, is not taken for all that is left to do.
+    kubectl(&cluster, "annotate bundledeployment half-back look=again").await;
+    kubectl(
+        &cluster,
+        "delete validatingadmissionpolicybinding half-back-deletion",
+    )
+    .await;
+    wait::until_true(LONG, "the object of the upgrade is gone", || async {
+        Ok(get(&cluster, "configmap only-v2 -n half-back")
+            .await
+            .is_none())
+    })
+    .await
+    .unwrap();
+    until(&cluster, "bundledeployment half-back", "Ready", "True").await;
+}

@@ -1,0 +1,182 @@
+//! Jobs that their TTL deletes: each runs once for each content, also across restarts of the
+//! webhook. Jobs that are replaced are in `updates::replacing`.
+
+use e2e::{Cluster, wait};
+use serde_json::{Value, json};
+
+use crate::scenarios::reconcile::{
+    LONG, apply, bundle_of, condition, deployment, get, installed, kubectl, publish, stage, until,
+};
+
+/// Without Pods that are tried again, so that the first that fails ends the Job.
+fn content(text: &str, ttl: u32) -> String {
+    format!(
+        "apiVersion: v1
+kind: ConfigMap
+metadata: {{name: once, namespace: once}}
+data: {{text: {text}}}
+---
+apiVersion: batch/v1
+kind: Job
+metadata: {{name: once, namespace: once}}
+spec:
+  ttlSecondsAfterFinished: {ttl}
+  backoffLimit: 0
+  template:
+    spec:
+      restartPolicy: Never
+      containers: [{{name: run, image: 'registry.example.com/run:1'}}]
+"
+    )
+}
+
+async fn uid(cluster: &Cluster) -> String {
+    let job = get(cluster, "job once -n once").await.unwrap_or_default();
+    let uid = job["metadata"]["uid"].as_str();
+    uid.unwrap_or_default().to_owned()
+}
+
+/// Lets the Pod of the Job succeed, and waits until the Job is gone.
+async fn run(cluster: &Cluster) {
+    end(cluster, "Succeeded").await;
+}
+
+/// Sets the phase of the Job's Pod, like a kubelet, and waits until the Job is gone.
+async fn end(cluster: &Cluster, phase: &str) {
+    let before = uid(cluster).await;
+    assert!(!before.is_empty(), "there is no Job");
+    let patch = json!({"status": {"phase": phase}}).to_string();
+    wait::until_true(LONG, "the Job has run and is gone", || async {
+        if uid(cluster).await != before {
+            return Ok(true);
+        }
+        let look = format!("pods -n once -l batch.kubernetes.io/controller-uid={before}");
+        let pods = get(cluster, &look).await.unwrap_or_default();
+        for pod in pods["items"].as_array().into_iter().flatten() {
+            let pod = pod["metadata"]["name"].as_str().unwrap_or_default();
+            let line = format!("patch pod {pod} -n once --subresource=status --type=merge -p");
+            let line = line.split(' ').chain([patch.as_str()]);
+            cluster.kubectl(line).await?;
+        }
+        Ok(false)
+    })
+    .await
+    .unwrap();
+}
+
+/// Shows that the webhook has corrected drift since, and did not create the Job.
+async fn still_gone(cluster: &Cluster) {
+    gone_with_health(cluster, "True").await;
+}
+
+/// Restores a deleted ConfigMap, and checks that the Job is still gone and condition `Healthy` has
+/// this status.
+async fn gone_with_health(cluster: &Cluster, health: &str) {
+    let line = "delete configmap once -n once";
+    kubectl(cluster, line).await;
+    wait::until_true(LONG, "the ConfigMap is restored", || async {
+        Ok(get(cluster, "configmap once -n once").await.is_some())
+    })
+    .await
+    .unwrap();
+    wait::until_true(LONG, "nothing has drifted", || async {
+        let found = get(cluster, "bundledeployment once")
+            .await
+            .unwrap_or_default();
+        let is = |kind: &str, status: &str| condition(&found, kind)["status"] == status;
+        if is("Drifted", "False") && is("Ready", health) && is("Healthy", health) {
+            return Ok(true);
+        }
+        anyhow::bail!("{}", found["status"])
+    })
+    .await
+    .unwrap();
+    assert_eq!(uid(cluster).await, "", "the Job was created again");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn job_that_its_ttl_deletes_runs_once_for_each_content() {
+    let (cluster, mut webhook) = stage().await;
+    kubectl(&cluster, "create namespace once").await;
+    let one = publish(&cluster, "team/once:1", |f| {
+        bundle_of(f, "once", &content("one", 1))
+    })
+    .await;
+    apply(&cluster, &deployment("once", &one, &json!({}))).await;
+    installed(&cluster, "once").await;
+
+    // Deleted by hand before it has run: that is drift.
+    let first = uid(&cluster).await;
+    kubectl(&cluster, "delete job once -n once").await;
+    wait::until_true(LONG, "the Job is restored", || async {
+        let now = uid(&cluster).await;
+        Ok(!now.is_empty() && now != first)
+    })
+    .await
+    .unwrap();
+    run(&cluster).await;
+    still_gone(&cluster).await;
+
+    webhook.restart().await.unwrap();
+    still_gone(&cluster).await;
+
+    // Other settings are no other content.
+    let settings = json!({"drift": {"ignore": [{"manager": "nobody"}]}});
+    apply(&cluster, &deployment("once", &one, &settings)).await;
+    installed(&cluster, "once").await;
+    still_gone(&cluster).await;
+
+    let two = publish(&cluster, "team/once:2", |f| {
+        bundle_of(f, "once", &content("two", 0))
+    })
+    .await;
+    apply(&cluster, &deployment("once", &two, &json!({}))).await;
+    until(&cluster, "bundledeployment once", "Installed", "True").await;
+    wait::until_true(LONG, "the Job of the new content is there", || async {
+        Ok(!uid(&cluster).await.is_empty())
+    })
+    .await
+    .unwrap();
+    // It ends while nobody looks.
+    webhook.kill().unwrap();
+    run(&cluster).await;
+    webhook.start().await.unwrap();
+    still_gone(&cluster).await;
+    let object: Value = get(&cluster, "bundledeployment once").await.unwrap();
+    assert_eq!(condition(&object, "Healthy")["status"], "True", "{object}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn job_that_had_failed_when_its_ttl_deleted_it_stays_unhealthy_until_other_content_comes() {
+    let (cluster, mut webhook) = stage().await;
+    kubectl(&cluster, "create namespace once").await;
+    let one = publish(&cluster, "team/failing:1", |f| {
+        bundle_of(f, "once", &content("one", 1))
+    })
+    .await;
+    apply(&cluster, &deployment("once", &one, &json!({}))).await;
+    installed(&cluster, "once").await;
+    end(&cluster, "Failed").await;
+    gone_with_health(&cluster, "False").await;
+    let object = get(&cluster, "bundledeployment once").await.unwrap();
+    let message = condition(&object, "Healthy")["message"].to_string();
+    assert!(
+        message.contains("Job.batch/once/once: the Job failed, and its TTL has deleted it"),
+        "{message}"
+    );
+    webhook.restart().await.unwrap();
+    gone_with_health(&cluster, "False").await;
+
+    let two = publish(&cluster, "team/failing:2", |f| {
+        bundle_of(f, "once", &content("two", 0))
+    })
+    .await;
+    apply(&cluster, &deployment("once", &two, &json!({}))).await;
+    wait::until_true(LONG, "the Job of the new content is there", || async {
+        Ok(!uid(&cluster).await.is_empty())
+    })
+    .await
+    .unwrap();
+    run(&cluster).await;
+    gone_with_health(&cluster, "True").await;
+}

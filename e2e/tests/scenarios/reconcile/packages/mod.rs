@@ -1,0 +1,5 @@
+//! Packages of operators and of other projects, as they were published.
+
+mod operators;
+mod real_operators;
+mod real_packages;

@@ -1,0 +1,247 @@
+//! State that changes between a check and the write that it is for.
+
+use bundle_testkit::{Fault, Registry};
+
+use crate::scenarios::requester::classes::class_change::{approve, gated};
+use crate::scenarios::requester::classes::{delegate_with, under};
+use crate::scenarios::requester::policies::{on, policy, until_enforced};
+use crate::scenarios::requester::*;
+
+/// Public key without a known private key. The policy only makes the webhook fetch signatures.
+pub(super) const KEY: &str = "-----BEGIN PUBLIC KEY-----
+MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAE7Y0qL4tO7w54g5f06c3Lfs1YV16L
+V3fNXeWV4QEAPKvwv0ABl1erK1MDqgMrsdjMQWVx4XnUmO/grOVubgmDig==
+-----END PUBLIC KEY-----
+";
+
+fn is_asked_for_referrers(registry: &Registry) -> bool {
+    let lines = registry.lines();
+    lines.iter().any(|line| line.contains("/referrers/"))
+}
+
+/// Pushes `objects` to a registry of the tenant `user`, and deploys them as they, paused, with
+/// `adapt` applied to the BundleDeployment. Returns the registry and the pinned reference once the
+/// content is unpacked.
+async fn deploy_paused(
+    cluster: &Cluster,
+    user: &str,
+    objects: &[Value],
+    adapt: impl Fn(Value) -> Value,
+) -> (Registry, String) {
+    let registry = Registry::honest().await.unwrap();
+    let folder = write(cluster, user, objects);
+    let reference = registry.reference(&format!("{user}:1.0.0"));
+    let pushed = cluster
+        .kubectl_bundle(["push", &folder, &reference])
+        .await
+        .unwrap();
+    let pinned = pushed.success().unwrap().lines().last().unwrap().to_owned();
+    let object = adapt(deployment(user, &pinned, &json!({"paused": true})));
+    let written = apply_as(cluster, &object, Some(user)).await;
+    written.success().unwrap();
+    until(cluster, user, "HasValidBundle", "True").await;
+    (registry, pinned)
+}
+
+/// Lets the BundleDeployment of `user` go on, and returns while the registry is asked for
+/// signatures and does not answer.
+async fn resume_and_hold(cluster: &Cluster, user: &str, registry: &Registry) {
+    let signatures = json!({
+        "apiVersion": "core.rukpak.io/v1alpha1",
+        "kind": "SignaturePolicy",
+        "metadata": {"name": user},
+        "spec": {
+            "mode": "warn",
+            "images": [{"glob": format!("{}/*", registry.host())}],
+            "authorities": [{"key": {"data": KEY}}],
+        },
+    });
+    put(cluster, &[signatures]).await;
+    registry.set_fault(Some(Fault::HeldReferrers));
+    wait::until_true(LONG, "the registry is asked for signatures", || async {
+        set_paused(cluster, user, false).await;
+        Ok(is_asked_for_referrers(registry))
+    })
+    .await
+    .unwrap();
+}
+
+async fn set_paused(cluster: &Cluster, user: &str, is_paused: bool) {
+    let patch = json!({"spec": {"paused": is_paused}});
+    let line = format!("patch bundledeployment {user} --type=merge --patch={patch} --as={user}");
+    try_kubectl(cluster, &line).await.success().unwrap();
+}
+
+/// Lets the registry answer, and waits until a condition of the last generation of the
+/// BundleDeployment is `False` with this reason. The object `what` must not exist at any time.
+async fn release_and_expect(
+    cluster: &Cluster,
+    (user, registry): (&str, &Registry),
+    (kind, reason): (&str, &str),
+    what: &str,
+) {
+    registry.set_fault(None);
+    wait::until_true(LONG, "the installation ends", || async {
+        assert_eq!(get(cluster, what).await, None, "it was created");
+        let found = get(cluster, &format!("bundledeployment {user}")).await;
+        let found = found.unwrap_or_default();
+        let told = condition(&found, kind);
+        let is_ended = told["status"] == "False"
+            && told["reason"] == reason
+            && told["observedGeneration"] == found["metadata"]["generation"];
+        anyhow::ensure!(is_ended, "{}", found["status"]["conditions"]);
+        Ok(true)
+    })
+    .await
+    .unwrap();
+    let line = format!("delete signaturepolicy {user}");
+    try_kubectl(cluster, &line).await.success().unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_installed_if_its_approval_is_withdrawn_while_signatures_are_looked_up() {
+    let cluster = shared().await.unwrap();
+    cluster.webhook().await.unwrap();
+    let user = "stalled-approval";
+    tenant(&cluster, user, &json!([])).await;
+    delegate_with(&cluster, user, user, &gated(&[user])).await;
+    let objects = [note(user, "one")];
+    let (registry, reference) =
+        deploy_paused(&cluster, user, &objects, |object| under(user, object)).await;
+    approve(&cluster, user, user, &reference).await;
+    let approval = format!("bundleapproval {user}");
+    until_condition(&cluster, &approval, "Accepted", "True").await;
+    resume_and_hold(&cluster, user, &registry).await;
+    let line = format!("delete {approval}");
+    try_kubectl(&cluster, &line).await.success().unwrap();
+    let what = format!("configmap one -n {user}");
+    let expected = ("Approved", "NotApproved");
+    release_and_expect(&cluster, (user, &registry), expected, &what).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_installed_if_a_policy_becomes_stricter_while_signatures_are_looked_up() {
+    let cluster = shared().await.unwrap();
+    cluster.webhook().await.unwrap();
+    let user = "stalled-policy";
+    tenant(&cluster, user, &json!([])).await;
+    let objects = [note(user, "one")];
+    let (registry, _) = deploy_paused(&cluster, user, &objects, |object| object).await;
+    resume_and_hold(&cluster, user, &registry).await;
+    let line = format!(
+        "patch signaturepolicy {user} --type=merge --patch={{\"spec\":{{\"mode\":\"enforce\"}}}}"
+    );
+    try_kubectl(&cluster, &line).await.success().unwrap();
+    let policy = format!("signaturepolicy {user}");
+    wait::until_true(LONG, "the webhook has read the policy", || async {
+        let found = get(&cluster, &policy).await.unwrap_or_default();
+        Ok(found["status"]["observedGeneration"] == found["metadata"]["generation"])
+    })
+    .await
+    .unwrap();
+    let what = format!("configmap one -n {user}");
+    let expected = ("Installed", "InstallFailed");
+    release_and_expect(&cluster, (user, &registry), expected, &what).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_installed_if_the_deployment_is_paused_while_signatures_are_looked_up() {
+    let cluster = shared().await.unwrap();
+    cluster.webhook().await.unwrap();
+    let user = "stalled-pause";
+    tenant(&cluster, user, &json!([])).await;
+    let objects = [note(user, "one")];
+    let (registry, _) = deploy_paused(&cluster, user, &objects, |object| object).await;
+    resume_and_hold(&cluster, user, &registry).await;
+    set_paused(&cluster, user, true).await;
+    let what = format!("configmap one -n {user}");
+    let expected = ("Progressing", "Paused");
+    release_and_expect(&cluster, (user, &registry), expected, &what).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rights_are_asked_after_the_registry_so_that_a_namespace_made_anew_meanwhile_gets_nothing()
+{
+    let cluster = shared().await.unwrap();
+    cluster.webhook().await.unwrap();
+    let user = "stalling";
+    tenant(&cluster, user, &json!([])).await;
+    let objects = [
+        note(user, "one"),
+        binding("metrics", Some(user), "admin", user),
+    ];
+    let (registry, _) = deploy_paused(&cluster, user, &objects, |object| object).await;
+    resume_and_hold(&cluster, user, &registry).await;
+    let line = format!("delete namespace {user}");
+    try_kubectl(&cluster, &line).await.success().unwrap();
+    let other = binding("owner", Some(user), "admin", "stalling-successor");
+    put(&cluster, &[namespace(user), other]).await;
+    registry.set_fault(None);
+    let (metrics, note) = (
+        format!("rolebinding metrics -n {user}"),
+        format!("configmap one -n {user}"),
+    );
+    wait::until_true(LONG, "the rights are refused", || async {
+        assert_eq!(get(&cluster, &metrics).await, None, "it was created");
+        assert_eq!(get(&cluster, &note).await, None, "it was created");
+        let found = get(&cluster, &format!("bundledeployment {user}")).await;
+        let found = found.unwrap_or_default();
+        let is_refused = condition(&found, "Authorized")["status"] == "False";
+        anyhow::ensure!(is_refused, "{}", found["status"]["conditions"]);
+        Ok(true)
+    })
+    .await
+    .unwrap();
+    try_kubectl(&cluster, "delete signaturepolicy stalling")
+        .await
+        .success()
+        .unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn answer_about_an_object_is_not_remembered_after_the_object_has_changed() {
+    let cluster = shared().await.unwrap();
+    cluster.webhook().await.unwrap();
+    let user = "recalled";
+    tenant(&cluster, user, &json!([])).await;
+    let updates = on("", "configmaps", &["UPDATE"]);
+    let expression = "request.userInfo.username != 'recalled'";
+    let mut lock = policy("recalled-lock", &updates, user, expression);
+    lock[0]["spec"]["matchConditions"] = json!([{
+        "name": "locked",
+        "expression": "has(oldObject.metadata.labels) && 'lock' in oldObject.metadata.labels",
+    }]);
+    put(&cluster, &lock).await;
+    let mut probe = note(user, "probe");
+    probe["metadata"]["labels"] = json!({"lock": "yes"});
+    put(&cluster, &[probe]).await;
+    let line = format!("label configmap probe -n {user} more=yes");
+    until_enforced(&cluster, "recalled-lock", user, &line).await;
+
+    deploy(&cluster, user, user, &[note(user, "one")], &json!({})).await;
+    until(&cluster, user, "Installed", "True").await;
+    let mode = async |mode: &str| {
+        let line = format!(
+            "patch bundledeployment {user} --type=merge --patch={{\"spec\":{{\"drift\":{{\"mode\":\"{mode}\"}}}}}} --as={user}"
+        );
+        try_kubectl(&cluster, &line).await.success().unwrap();
+    };
+    // The object is applied again, and nothing refuses that.
+    mode("Report").await;
+    until(&cluster, user, "Installed", "True").await;
+    let theirs = json!({"metadata": {"labels": {"lock": "yes"}}, "data": {"a": "theirs"}});
+    let line = format!("patch configmap one -n {user} --type=merge --patch={theirs}");
+    try_kubectl(&cluster, &line).await.success().unwrap();
+    mode("Correct").await;
+    wait::until_true(LONG, "the policy refuses the apply", || async {
+        let one = get(&cluster, &format!("configmap one -n {user}")).await;
+        let one = one.unwrap_or_default();
+        assert_eq!(one["data"]["a"], "theirs", "it was overwritten");
+        let found = get(&cluster, &format!("bundledeployment {user}")).await;
+        let conditions = found.unwrap_or_default()["status"]["conditions"].to_string();
+        anyhow::ensure!(conditions.contains("recalled-lock says no"), "{conditions}");
+        Ok(true)
+    })
+    .await
+    .unwrap();
+}

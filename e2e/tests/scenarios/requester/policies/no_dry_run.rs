@@ -1,0 +1,91 @@
+//! Admission webhooks without support for dry runs, of which the API server says so.
+
+use crate::scenarios::requester::*;
+
+/// Webhook of [`register`].
+const WEBHOOK: &str = "effects.example.com";
+
+/// Registers a webhook with side effects for the ConfigMaps of `scenario`. Nothing listens at its
+/// address: the API server refuses a dry run before it calls.
+///
+/// Kubernetes has refused to create such registrations since 1.22, and still honours those that
+/// were stored before.
+async fn register(cluster: &Cluster, scenario: &str) {
+    let name = format!("{scenario}-webhook");
+    let registration = json!({
+        "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration",
+        "metadata": {"name": name},
+        "webhooks": [{
+            "name": WEBHOOK,
+            "clientConfig": {"url": "https://127.0.0.1:1/none"},
+            "rules": [super::on("", "configmaps", &["CREATE", "UPDATE"])],
+            "namespaceSelector": {"matchLabels": {"scenario": scenario}},
+            "admissionReviewVersions": ["v1"],
+            "failurePolicy": "Ignore",
+            "timeoutSeconds": 1,
+            "sideEffects": "None",
+        }],
+    });
+    put(cluster, &[registration]).await;
+    let found = format!("validatingwebhookconfiguration {name}");
+    let mut stored = get(cluster, &found).await.unwrap();
+    stored["webhooks"][0]["sideEffects"] = json!("Some");
+    let key = format!("validatingwebhookconfigurations/{name}");
+    cluster.store(&key, &stored).await.unwrap();
+    wait::until_true(LONG, "dry runs are refused", || async {
+        let line = format!("create configmap probe -n {scenario} --dry-run=server");
+        let tried = try_kubectl(cluster, &line).await;
+        if tried.stderr.contains("does not support dry run") {
+            return Ok(true);
+        }
+        anyhow::bail!("{}", tried.stderr)
+    })
+    .await
+    .unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn webhook_without_dry_run_support_is_named_and_a_class_with_reviews_alone_passes_it() {
+    let cluster = shared().await.unwrap();
+    cluster.webhook().await.unwrap();
+    tenant(&cluster, "effects", &json!([])).await;
+    register(&cluster, "effects").await;
+    deploy(
+        &cluster,
+        "effects",
+        "effects",
+        &[note("effects", "one")],
+        &json!({}),
+    )
+    .await;
+    let found = until(&cluster, "effects", "Authorized", "False").await;
+    assert_eq!(found["reason"], "DryRunUnsupported", "{found}");
+    let why = found["message"].as_str().unwrap();
+    for part in [WEBHOOK, "ConfigMap/effects/one", "dry run"] {
+        assert!(why.contains(part), "{part} is not in {why}");
+    }
+    assert_eq!(get(&cluster, "configmap one -n effects").await, None);
+
+    let class = json!({
+        "apiVersion": "core.rukpak.io/v1alpha1", "kind": "ProvisionerClass", "metadata": {"name": "effects"},
+        "spec": {
+            "provisioner": "core.rukpak.io/plain", "requesterCheck": "AccessReview",
+            "serviceAccount": {"namespace": "bundle-system", "name": "installer"},
+        },
+    });
+    let user = json!([{"apiGroups": ["core.rukpak.io"], "resources": ["provisionerclasses"], "resourceNames": ["effects"], "verbs": ["use"]}]);
+    put(
+        &cluster,
+        &[
+            class,
+            cluster_role("effects-use", &user),
+            binding("effects-use", None, "effects-use", "effects"),
+        ],
+    )
+    .await;
+    let more = json!({"provisionerClassName": "effects"});
+    let objects = [note("effects", "two")];
+    deploy(&cluster, "effects", "effects-reviewed", &objects, &more).await;
+    until(&cluster, "effects-reviewed", "Installed", "True").await;
+    assert!(get(&cluster, "configmap two -n effects").await.is_some());
+}

@@ -1,0 +1,512 @@
+//! Trust roots by TUF from a repository of go-tuf: `trust init`, its use by `sign` and `verify` in
+//! comparison with real cosign 3, and errors of repository, mirror and cache, each with its
+//! message.
+
+use std::path::{Path, PathBuf};
+
+use e2e::sigstore::{Manner, Sigstore, TufRepository, WORKFLOW, WORKFLOW_ISSUER, workflow};
+use e2e::{Output, Registry, Tool, Workbench, bundles};
+use serde_json::{Value, json};
+
+mod rejected;
+
+const PAST: &str = "2020-01-01T00:00:00Z";
+
+/// A change of a repository's state.
+type Change = Box<dyn Fn(&mut Value)>;
+
+struct Scene {
+    bench: Workbench,
+    sigstore: Sigstore,
+    repository: TufRepository,
+    registry: Registry,
+}
+
+impl Scene {
+    async fn new() -> Self {
+        let bench = Workbench::new().unwrap();
+        let sigstore = bench.sigstore().await.unwrap();
+        Self {
+            repository: bench.tuf_repository(&sigstore).await.unwrap(),
+            registry: bench.registry().await.unwrap(),
+            sigstore,
+            bench,
+        }
+    }
+
+    async fn ours(&self, arguments: &str) -> Output {
+        let plugin = self.bench.plugin().await.unwrap();
+        plugin.args(arguments.split(' ')).output().await.unwrap()
+    }
+
+    async fn init(&self) -> Output {
+        let (url, root) = (self.repository.url(), self.repository.root());
+        let root = root.display();
+        self.ours(&format!("trust init --mirror {url} --root {root} -o json"))
+            .await
+    }
+
+    /// Returns the folder with the cached metadata of the TUF repository; there is exactly one.
+    fn kept(&self) -> PathBuf {
+        let tuf = self.bench.folder().join("home/.cache/kubectl-bundle/tuf");
+        let mut folders = fs_err::read_dir(tuf).unwrap();
+        folders.next().unwrap().unwrap().path()
+    }
+
+    /// Changes the cache as if the repository had been read at that time.
+    fn asked(&self, at: &str) {
+        let text = json!({ "at": at }).to_string();
+        fs_err::write(self.kept().join("asked.json"), text).unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tuf_repository_supplies_trust_root_and_signing_config() {
+    let mut scene = Scene::new().await;
+    bundles::greeting(&scene.bench.folder().join("bundle"), "1.0.0", None).unwrap();
+    let reference = scene.registry.reference("greeting:1.0.0");
+    let pushed = scene.ours(&format!("push bundle {reference}")).await;
+    let pinned = pushed.success().unwrap().trim().to_owned();
+
+    let shown = scene.ours("trust show -o json").await.success().unwrap();
+    let shown: Value = serde_json::from_str(&shown).unwrap();
+    assert_eq!(shown["source"], "built-in");
+    let refused = scene.ours("trust update").await.failure(2).unwrap();
+    assert!(refused.contains("no TUF repository is set"), "{refused}");
+
+    let report: Value = serde_json::from_str(&scene.init().await.success().unwrap()).unwrap();
+    assert_eq!(report["source"], "repository");
+    assert_eq!(report["mirror"], scene.repository.url());
+    assert_eq!(report["until"], "2090-01-01T00:00:00Z");
+    assert_eq!(report["signingConfig"], true);
+    let text = scene
+        .ours("trust show --root-file")
+        .await
+        .success()
+        .unwrap();
+    let root = fs_err::read_to_string(scene.sigstore.trusted_root()).unwrap();
+    assert_eq!(text.trim_end(), root.trim_end());
+
+    // Neither a trust root nor an address is said.
+    let token = scene.sigstore.token_file(&workflow()).await.unwrap();
+    let signed = scene
+        .ours(&format!(
+            "sign {pinned} --identity-token {}",
+            token.display()
+        ))
+        .await;
+    signed.success().unwrap();
+    let verify = format!(
+        "verify {pinned} --certificate-identity {WORKFLOW} --certificate-oidc-issuer {WORKFLOW_ISSUER}"
+    );
+    let report = scene.ours(&format!("{verify} -o json")).await;
+    let report: Value = serde_json::from_str(&report.success().unwrap()).unwrap();
+    assert_eq!(report["trustRoot"]["source"], "repository");
+    assert_eq!(report["trustRoot"]["mirror"], scene.repository.url());
+
+    // The same repository, for cosign.
+    let cosign = async |arguments: &str| {
+        let cosign = scene.bench.tool(Tool::Cosign3).await.unwrap();
+        cosign.args(arguments.split(' ')).output().await.unwrap()
+    };
+    let (url, first) = (scene.repository.url(), scene.repository.root());
+    let initialized = cosign(&format!(
+        "initialize --mirror {url} --root {}",
+        first.display()
+    ))
+    .await;
+    initialized.success().unwrap();
+    let verified = cosign(&format!(
+        "verify --certificate-identity {WORKFLOW} --certificate-oidc-issuer {WORKFLOW_ISSUER} --allow-http-registry {pinned}"
+    ))
+    .await;
+    verified.success().unwrap();
+
+    // Keys change, one version after the other, and what is new is taken over.
+    let rotate = |version: u32| {
+        move |state: &mut Value| {
+            let (old, new) = (format!("root-{}", version - 1), format!("root-{version}"));
+            let old = if version == 2 { "root" } else { &old };
+            state["root"]["version"] = json!(version);
+            state["root"]["keys"] = json!([new, format!("{new}-second")]);
+            state["root"]["threshold"] = json!(2);
+            let mut signers = vec![json!(old), json!(new), json!(format!("{new}-second"))];
+            if version > 2 {
+                signers.push(json!(format!("{old}-second")));
+            }
+            state["root"]["signers"] = json!(signers);
+            state["timestamp"]["version"] = json!(version);
+        }
+    };
+    scene.repository.rewrite(rotate(2)).unwrap();
+    scene.repository.rewrite(rotate(3)).unwrap();
+    let updated = scene.ours("trust update -o json").await.success().unwrap();
+    let updated: Value = serde_json::from_str(&updated).unwrap();
+    assert_eq!(updated["version"], 3, "{updated}");
+
+    // Offline from here on: it is not asked while what it said is fresh, and not at all with --offline.
+    scene.repository.answer(Manner::Dead);
+    let told = scene.ours(&verify).await;
+    told.success().unwrap();
+    scene.asked("2026-01-01T00:00:00Z");
+    let told = scene.ours(&format!("{verify} --offline")).await;
+    assert!(!told.to_string().contains("BUNDLE-TRUST-050"), "{told}");
+    told.success().unwrap();
+    let told = scene.ours(&verify).await;
+    assert!(told.to_string().contains("BUNDLE-TRUST-050"), "{told}");
+    told.success().unwrap();
+
+    scene.ours("trust reset").await.success().unwrap();
+    let refused = scene.ours(&verify).await.failure(3).unwrap();
+    assert!(refused.contains("an untrusted log"), "{refused}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn invalid_tuf_repository_is_reported_and_changes_nothing() {
+    let mut scene = Scene::new().await;
+    let good = scene.repository.state.clone();
+    let mut other = TufRepository::start(scene.bench.folder()).await.unwrap();
+    other.target("trusted_root.json", &scene.sigstore.trusted_root());
+    other.write().unwrap();
+    // Before anything is trusted.
+    let mirror = scene.repository.url();
+    let root = scene.repository.root().display().to_string();
+    let foreign = other.root().display().to_string();
+    let file = scene.sigstore.trusted_root().display().to_string();
+    for (arguments, code, why) in [
+        (
+            format!("--mirror {mirror} --root {foreign}"),
+            3,
+            "BUNDLE-TRUST-053",
+        ),
+        (
+            format!("--mirror {mirror} --root {file}"),
+            3,
+            "BUNDLE-TRUST-053",
+        ),
+        (
+            format!("--mirror {mirror}/elsewhere --root {root}"),
+            4,
+            "a file is missing",
+        ),
+        (
+            format!("--mirror http://127.0.0.1:1 --root {root}"),
+            4,
+            "BUNDLE-TRUST-050",
+        ),
+        (
+            format!("--mirror file:///tmp --root {root}"),
+            2,
+            "is not a valid URL of a TUF repository",
+        ),
+        (format!("--mirror {mirror}"), 2, "--root"),
+    ] {
+        let refused = scene.ours(&format!("trust init {arguments}")).await;
+        let refused = refused.failure(code).unwrap();
+        assert!(refused.contains(why), "{arguments}: {refused}");
+    }
+    let shown = scene.ours("trust show -o json").await.success().unwrap();
+    assert!(shown.contains("built-in"), "{shown}");
+
+    scene
+        .repository
+        .rewrite(|state| {
+            for role in ["timestamp", "snapshot", "targets"] {
+                state[role]["version"] = json!(5);
+            }
+        })
+        .unwrap();
+    scene.init().await.success().unwrap();
+
+    let set = |role: &'static str, field: &'static str, value: Value| {
+        Box::new(move |state: &mut Value| {
+            for newer in ["timestamp", "snapshot", "targets"] {
+                state[newer]["version"] = json!(6);
+            }
+            state[role][field] = value.clone();
+        }) as Change
+    };
+    let root_2 = |more: &'static [(&'static str, &'static str)]| {
+        Box::new(move |state: &mut Value| {
+            state["root"]["version"] = json!(2);
+            for (field, value) in more {
+                state["root"][*field] = serde_json::from_str(value).unwrap();
+            }
+            state["timestamp"]["version"] = json!(6);
+        }) as Change
+    };
+    let cases: Vec<(&str, Change, i32, &str, &str)> = vec![
+        (
+            "a timestamp that has ended",
+            set("timestamp", "expires", json!(PAST)),
+            3,
+            "BUNDLE-TRUST-051",
+            "expired on",
+        ),
+        (
+            "a snapshot that has ended",
+            set("snapshot", "expires", json!(PAST)),
+            3,
+            "BUNDLE-TRUST-051",
+            "expired on",
+        ),
+        (
+            "targets that have ended",
+            set("targets", "expires", json!(PAST)),
+            3,
+            "BUNDLE-TRUST-051",
+            "expired on",
+        ),
+        (
+            "an older timestamp",
+            set("timestamp", "version", json!(4)),
+            3,
+            "BUNDLE-TRUST-052",
+            "has version 4, older than the trusted version 5",
+        ),
+        (
+            "an older snapshot",
+            set("snapshot", "version", json!(4)),
+            3,
+            "BUNDLE-TRUST-052",
+            "snapshot",
+        ),
+        (
+            "older targets",
+            set("targets", "version", json!(4)),
+            3,
+            "BUNDLE-TRUST-052",
+            "targets.json",
+        ),
+        (
+            "a timestamp by another key",
+            set("timestamp", "signers", json!(["eve"])),
+            3,
+            "BUNDLE-TRUST-053",
+            "0/1 valid signatures",
+        ),
+        (
+            "a snapshot by another key",
+            set("snapshot", "signers", json!(["eve"])),
+            3,
+            "BUNDLE-TRUST-053",
+            "0/1 valid signatures",
+        ),
+        (
+            "targets by another role's key",
+            set("targets", "signers", json!(["snapshot"])),
+            3,
+            "BUNDLE-TRUST-053",
+            "0/1 valid signatures",
+        ),
+        (
+            "targets that nobody signed",
+            set("targets", "signers", json!([])),
+            3,
+            "BUNDLE-TRUST-053",
+            "0/1 valid signatures",
+        ),
+        (
+            "a root that the old one did not sign",
+            root_2(&[("keys", r#"["eve"]"#), ("signers", r#"["eve"]"#)]),
+            3,
+            "BUNDLE-TRUST-053",
+            "0/1 valid signatures",
+        ),
+        (
+            "a root that its own keys did not sign",
+            root_2(&[("keys", r#"["new"]"#)]),
+            3,
+            "BUNDLE-TRUST-053",
+            "0/1 valid signatures",
+        ),
+        (
+            "a root that too few signed",
+            root_2(&[("keys", r#"["root", "new"]"#), ("threshold", "2")]),
+            3,
+            "BUNDLE-TRUST-053",
+            "1/2 valid signatures",
+        ),
+        (
+            "no trust root",
+            Box::new(|state| {
+                for newer in ["timestamp", "snapshot", "targets"] {
+                    state[newer]["version"] = json!(6);
+                }
+                state["files"] = json!({});
+            }),
+            3,
+            "BUNDLE-TRUST-053",
+            "has no trusted_root.json",
+        ),
+    ];
+    // What was kept is put back each time, so that each case is about one thing.
+    let kept = scene.kept();
+    let saved = scene.bench.folder().join("saved");
+    copy(&kept, &saved);
+    let base = {
+        let mut base = good.clone();
+        for role in ["timestamp", "snapshot", "targets"] {
+            base[role]["version"] = json!(5);
+        }
+        base
+    };
+    for (what, change, code, name, why) in cases {
+        fs_err::remove_dir_all(&kept).unwrap();
+        copy(&saved, &kept);
+        drop(fs_err::remove_file(
+            scene.repository.root().with_file_name("2.root.json"),
+        ));
+        scene.repository.state = base.clone();
+        scene.repository.rewrite(|state| change(state)).unwrap();
+        let refused = scene.ours("trust update").await.failure(code).unwrap();
+        assert!(
+            refused.contains(name) && refused.contains(why),
+            "{what}: {refused}"
+        );
+        // Whoever needs it is told the same, once it has to be asked again.
+        scene.asked("2026-01-01T00:00:00Z");
+        let refused = scene.ours("trust show").await.failure(code).unwrap();
+        assert!(refused.contains(name), "{what}: {refused}");
+    }
+
+    // The first root has ended, and there is no second.
+    drop(fs_err::remove_file(
+        scene.repository.root().with_file_name("2.root.json"),
+    ));
+    let mut ended = good.clone();
+    ended["root"]["expires"] = json!(PAST);
+    scene.repository.state = ended;
+    scene.repository.write().unwrap();
+    let refused = scene.init().await.failure(3).unwrap();
+    assert!(refused.contains("expired on"), "{refused}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn distinguishes_failing_mirrors_from_cached_metadata() {
+    let mut scene = Scene::new().await;
+    scene.init().await.success().unwrap();
+    let kept = scene.kept();
+    let stale = "2026-01-01T00:00:00Z";
+
+    // The mirror is at fault: what is kept is used, and that is said.
+    for manner in [Manner::Dead, Manner::Broken] {
+        scene.repository.answer(manner.clone());
+        scene.asked(stale);
+        let told = scene.ours("trust show").await;
+        assert!(
+            told.to_string().contains("is unreachable; its metadata of"),
+            "{manner:?}: {told}"
+        );
+        told.success().unwrap();
+        let refused = scene.ours("trust update").await.failure(4).unwrap();
+        assert!(refused.contains("BUNDLE-TRUST-050"), "{refused}");
+    }
+    for endless in ["timestamp.json", "2.root.json"] {
+        scene.repository.answer(Manner::Endless(endless));
+        let refused = scene.ours("trust update").await.failure(3).unwrap();
+        assert!(
+            refused.contains("BUNDLE-TRUST-053") && refused.contains("more than"),
+            "{refused}"
+        );
+    }
+    scene.repository.answer(Manner::Plain);
+    scene
+        .repository
+        .rewrite(|state| {
+            for newer in ["timestamp", "snapshot", "targets"] {
+                state[newer]["version"] = json!(2);
+            }
+        })
+        .unwrap();
+    for endless in ["2.snapshot.json", "2.targets.json"] {
+        scene.repository.answer(Manner::Endless(endless));
+        let refused = scene.ours("trust update").await.failure(3).unwrap();
+        assert!(refused.contains("more than"), "{refused}");
+    }
+    scene.repository.answer(Manner::Plain);
+    scene.ours("trust update").await.success().unwrap();
+
+    // A clock that has gone back, or a file that is no time, means: ask.
+    for asked in ["2089-01-01T00:00:00Z", "never"] {
+        scene.asked(asked);
+        scene.ours("trust show").await.success().unwrap();
+        let text = fs_err::read_to_string(kept.join("asked.json")).unwrap();
+        assert!(!text.contains(asked), "{text}");
+    }
+
+    // Half-written files are fetched anew; offline they are refused.
+    for file in [
+        "timestamp.json",
+        "snapshot.json",
+        "targets.json",
+        "targets/trusted_root.json",
+    ] {
+        let whole = fs_err::read(kept.join(file)).unwrap();
+        fs_err::write(kept.join(file), &whole[..whole.len() / 2]).unwrap();
+        let refused = scene.ours("trust show --offline").await.failure(1).unwrap();
+        assert!(refused.contains("BUNDLE-TRUST-054"), "{file}: {refused}");
+        scene.ours("trust show").await.success().unwrap();
+        scene.ours("trust show --offline").await.success().unwrap();
+    }
+    // So are files that are not there.
+    fs_err::remove_dir_all(&kept).unwrap();
+    let refused = scene.ours("trust show --offline").await.failure(1).unwrap();
+    assert!(refused.contains("BUNDLE-TRUST-054"), "{refused}");
+    scene.repository.answer(Manner::Dead);
+    let refused = scene.ours("trust show").await.failure(4).unwrap();
+    assert!(refused.contains("BUNDLE-TRUST-050"), "{refused}");
+    scene.repository.answer(Manner::Plain);
+    scene.ours("trust show").await.success().unwrap();
+
+    // What is kept ends while the mirror is away. It is written to end in a moment, which is waited for.
+    let soon = jiff::Timestamp::now() + jiff::SignedDuration::from_secs(4);
+    scene
+        .repository
+        .rewrite(|state| {
+            state["timestamp"]["version"] = json!(3);
+            state["timestamp"]["expires"] = json!(format!("{soon:.0}"));
+        })
+        .unwrap();
+    scene.ours("trust update").await.success().unwrap();
+    scene.repository.answer(Manner::Dead);
+    e2e::wait::until_true(
+        std::time::Duration::from_secs(20),
+        "the timestamp ends",
+        || async { Ok(jiff::Timestamp::now() > soon) },
+    )
+    .await
+    .unwrap();
+    let refused = scene.ours("trust show --offline").await.failure(3).unwrap();
+    assert!(
+        refused.contains("BUNDLE-TRUST-051") && refused.contains("the last refresh was 0 min ago"),
+        "{refused}"
+    );
+    let refused = scene.ours("trust show").await.failure(4).unwrap();
+    assert!(refused.contains("BUNDLE-TRUST-050"), "{refused}");
+
+    // What says which repository is trusted is damaged: nothing takes its place.
+    let file = scene
+        .bench
+        .folder()
+        .join("home/.config/kubectl-bundle/trust.json");
+    fs_err::write(&file, "{").unwrap();
+    let refused = scene.ours("trust show").await.failure(1).unwrap();
+    assert!(refused.contains("BUNDLE-TRUST-054"), "{refused}");
+    scene.ours("trust reset").await.success().unwrap();
+    scene.ours("trust show").await.success().unwrap();
+}
+
+/// A folder with all that is in it.
+fn copy(from: &Path, to: &Path) {
+    fs_err::create_dir_all(to).unwrap();
+    for entry in fs_err::read_dir(from).unwrap() {
+        let path = entry.unwrap().path();
+        let target = to.join(path.file_name().unwrap());
+        if path.is_dir() {
+            copy(&path, &target);
+        } else {
+            fs_err::copy(&path, &target).unwrap();
+        }
+    }
+}
