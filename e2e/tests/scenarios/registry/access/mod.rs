@@ -1,16 +1,17 @@
-//! Access to real registries: passwords, tokens, certificates, credential helpers, proxies and
-//! mirrors, with the message of each failure.
+//! Access to real registries: passwords, tokens, certificates and credential helpers, with the
+//! message of each failure.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use e2e::proxy::Proxy;
-use e2e::registry::{Access, PASSWORD, Program, Terms, USER};
+use e2e::registry::{Access, PASSWORD, Terms, USER};
 use e2e::token_server::IDENTITY_TOKEN;
-use e2e::{Output, Registry, Workbench, bundles};
+use e2e::{Output, Workbench, bundles};
 use serde_json::{Value, json};
+
+mod mirrors;
 
 struct Scene {
     bench: Workbench,
@@ -381,157 +382,4 @@ async fn reads_client_and_ca_certificates_from_flags_and_folders() {
         .success()
         .unwrap();
     scene.run(&push).await.success().unwrap();
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn uses_proxies_from_the_environment() {
-    let scene = Scene::new();
-    let registry = scene
-        .bench
-        .registry_with(Terms {
-            tls: true,
-            ..Terms::default()
-        })
-        .await
-        .unwrap();
-    let proxy = Proxy::start().await.unwrap();
-    let port = registry.host().rsplit_once(':').unwrap().1.to_owned();
-    // A name that only the proxy can resolve.
-    let name = format!("registry.example.com:{port}");
-    let ca = registry.ca().unwrap().display();
-    let push = format!("push bundle {name}/team/web:1 --registry-ca {ca}");
-    let url = proxy.url();
-    scene
-        .run_with(&push, &[("HTTPS_PROXY", &url)], "")
-        .await
-        .success()
-        .unwrap();
-    assert!(proxy.asked().contains(&name), "{:?}", proxy.asked());
-
-    let before = proxy.asked().len();
-    let variables = [
-        ("HTTPS_PROXY", url.as_str()),
-        ("NO_PROXY", "registry.example.com"),
-    ];
-    refused(
-        scene.run_with(&push, &variables, "").await,
-        4,
-        &["is unreachable", "REGISTRY-001"],
-    );
-    // Loopback is never behind a proxy.
-    let direct = format!(
-        "push bundle {} --registry-ca {ca}",
-        registry.reference("team/web:1")
-    );
-    scene
-        .run_with(&direct, &[("HTTPS_PROXY", &url)], "")
-        .await
-        .success()
-        .unwrap();
-    assert_eq!(proxy.asked().len(), before);
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn mirrors_are_read_from_and_never_written_to() {
-    let scene = Scene::new();
-    let crane = || Terms {
-        program: Program::Crane,
-        ..Terms::default()
-    };
-    let origin: Registry = scene.bench.registry().await.unwrap();
-    let mirror = scene.bench.registry_with(crane()).await.unwrap();
-    let mut dead = scene.bench.registry_with(crane()).await.unwrap();
-    dead.kill().unwrap();
-    let reference = origin.reference("team/web:1");
-    scene
-        .run(&format!("push bundle {reference}"))
-        .await
-        .success()
-        .unwrap();
-    scene
-        .run(&format!("push bundle {}", mirror.reference("copies/web:1")))
-        .await
-        .success()
-        .unwrap();
-
-    let conf = format!(
-        "[[registry]]\nprefix = \"{origin}/team\"\n[[registry.mirror]]\nlocation = \"{dead}/x\"\n[[registry.mirror]]\nlocation = \"{mirror}/copies\"\n\
-         [[registry]]\nprefix = \"{origin}/secret\"\nblocked = true\n",
-        origin = origin.host(),
-        dead = dead.host(),
-        mirror = mirror.host(),
-    );
-    let file = scene.write("registries.conf", &conf);
-    let file = file.display();
-    let requests = |log: &str, path: &str| log.lines().filter(|line| line.contains(path)).count();
-    let reads = || {
-        let log = origin.log().unwrap();
-        requests(&log, "\"GET /v2/team/web/blobs/") + requests(&log, "/v2/team/web/manifests/1 ")
-    };
-    let before = reads();
-    let said = scene
-        .run(&format!("inspect {reference} --registries-conf {file}"))
-        .await
-        .success()
-        .unwrap();
-    // The name stays, wherever it was read.
-    assert!(said.contains(&origin.host()), "{said}");
-    assert!(!said.contains(&mirror.host()), "{said}");
-    assert!(requests(&mirror.log().unwrap(), "/v2/copies/web/") > 3);
-    assert_eq!(reads(), before);
-
-    // What the mirror does not have comes from where it is.
-    let alone = origin.reference("team/api:1");
-    scene
-        .run(&format!("push bundle {alone} --registries-conf {file}"))
-        .await
-        .success()
-        .unwrap();
-    assert_eq!(
-        requests(&mirror.log().unwrap(), "/v2/copies/api/blobs/uploads"),
-        0
-    );
-    scene
-        .run(&format!("inspect {alone} --registries-conf {file}"))
-        .await
-        .success()
-        .unwrap();
-
-    refused(
-        scene
-            .run(&format!(
-                "inspect {} --registries-conf {file}",
-                origin.reference("secret/web:1")
-            ))
-            .await,
-        3,
-        &["blocks", "REGISTRY-027"],
-    );
-    let broken = scene.write("broken.conf", "[[registry]]\nprefx = \"a.example.com\"\n");
-    let variables = [("CONTAINERS_REGISTRIES_CONF", broken.to_str().unwrap())];
-    refused(
-        scene
-            .run_with(&format!("inspect {reference}"), &variables, "")
-            .await,
-        2,
-        &["broken.conf", "prefx"],
-    );
-
-    // Where a registry has moved for good, nobody asks at its old place.
-    let moved = format!(
-        "[[registry]]\nprefix = \"{}/team\"\nlocation = \"{}/copies\"\n",
-        origin.host(),
-        mirror.host()
-    );
-    let moved = scene.write("moved.conf", moved);
-    let mut origin = origin;
-    origin.kill().unwrap();
-    scene
-        .run(&format!(
-            "inspect {reference} --registries-conf {}",
-            moved.display()
-        ))
-        .await
-        .success()
-        .unwrap();
 }

@@ -1,0 +1,26 @@
+//! Cases for objects of built-in kinds: a good object of each kind, and what is changed in it.
+
+mod bases;
+mod fields;
+mod values;
+
+pub(super) use bases::BASES;
+
+/// A kind: a name for the cases, the path of its collection, and a good object.
+pub(super) type Base = (&'static str, &'static str, &'static str);
+
+const POD: &str = "/spec/template/spec";
+
+/// A case: its name, whether the server accepts it, the kind, the path of a field, and its value in
+/// YAML (`-` removes the field).
+pub(super) type Case = (&'static str, bool, &'static str, &'static str, &'static str);
+
+/// Expands a path: `$` is the pod of a template, and `@` its first container.
+pub(super) fn pointer(path: &str) -> String {
+    path.replace('@', "$/containers/0").replace('$', POD)
+}
+
+/// Returns all cases.
+pub(super) fn cases() -> impl Iterator<Item = &'static Case> {
+    fields::CASES.iter().chain(values::CASES)
+}

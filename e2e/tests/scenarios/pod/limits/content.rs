@@ -1,0 +1,147 @@
+//! Memory and time of large content: unpacked, installed and parsed, also during an attack.
+
+use super::*;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn large_bundles_do_not_starve_the_probes() {
+    let (cluster, mut webhook) = stage().await;
+    let registry = Registry::honest().await.unwrap();
+    let noise: String = (0..600 << 10)
+        .map(|_| char::from(rand::rng().random_range(b'a'..=b'z')))
+        .collect();
+    let probe = LivenessProbe::start(&webhook);
+    for number in 0..6 {
+        let files = (0..22).map(|file| {
+            let name = format!("large-{number}-{file}");
+            let path = format!("manifests/{name}.yaml");
+            (path, config_map(&name, &noise).into_bytes())
+        });
+        let (reference, _) = publish(&registry, &format!("large{number}"), &tar(files));
+        apply(&cluster, &bundle(&format!("large-{number}"), &reference)).await;
+    }
+    for number in 0..6 {
+        until_phase(&cluster, &format!("large-{number}"), "Unpacked", LONG).await;
+    }
+    survived("six bundles of 13 MiB", &mut webhook, probe).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_largest_content_is_installed_while_reviews_are_attacked() {
+    let (cluster, mut webhook) = stage().await;
+    let registry = Registry::honest().await.unwrap();
+    let url = review_url(&cluster).await;
+    let noise: String = (0..500 << 10)
+        .map(|_| char::from(rand::rng().random_range(b'a'..=b'z')))
+        .collect();
+    // 19 MiB of text, which take 38 MiB with their tree: the share of content is 41 MiB.
+    let files = (0..38).map(|file| {
+        let name = format!("largest-{file}");
+        let path = format!("manifests/{name}.yaml");
+        (path, config_map(&name, &noise).into_bytes())
+    });
+    let (reference, _) = publish(&registry, "largest", &tar(files));
+    let probe = LivenessProbe::start(&webhook);
+    apply(&cluster, &deployment("largest", &reference)).await;
+    let body = {
+        let lists = "[],".repeat((2 << 20) / 3);
+        let text = format!(
+            r#"{{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{{"uid":"1","kind":{{"group":"core.rukpak.io","version":"v1alpha1","kind":"Bundle"}},"name":"a","operation":"CREATE","userInfo":{{"username":"mallory"}},"object":{{"spec":[{lists}0]}}}}}}"#
+        );
+        text.into_bytes()
+    };
+    let attack = tokio::spawn(async move {
+        loop {
+            join_all((0..4).map(|_| post(&url, body.clone()))).await;
+        }
+    });
+    wait::until_true(LONG, "the content is installed", || async {
+        let output = cluster
+            .kubectl([
+                "get",
+                "bundledeployment",
+                "largest",
+                "-o",
+                "jsonpath={.status.conditions[?(@.type==\"Installed\")].status}",
+            ])
+            .await?;
+        Ok(output.stdout.trim() == "True")
+    })
+    .await
+    .unwrap();
+    attack.abort();
+    survived(
+        "the largest content, with reviews of lists",
+        &mut webhook,
+        probe,
+    )
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn installed_objects_above_the_memory_limit_are_not_parsed() {
+    let (cluster, mut webhook) = stage().await;
+    let registry = Registry::honest().await.unwrap();
+    let definition = json!({
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": "heaps.limits.example.com"},
+        "spec": {
+            "group": "limits.example.com",
+            "names": {"kind": "Heap", "listKind": "HeapList", "plural": "heaps", "singular": "heap"},
+            "scope": "Cluster",
+            "versions": [{
+                "name": "v1", "served": true, "storage": true,
+                "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}},
+            }],
+        },
+    });
+    let heap = |number: usize| {
+        json!({
+            "apiVersion": "limits.example.com/v1",
+            "kind": "Heap",
+            "metadata": {"name": format!("heap-{number}")},
+        })
+    };
+    let mut objects = vec![definition];
+    objects.extend((0..3).map(heap));
+    let files = objects.iter().enumerate().map(|(number, object)| {
+        let path = format!("manifests/{number}.yaml");
+        (path, object.to_string().into_bytes())
+    });
+    let (reference, _) = publish(&registry, "heaps", &tar(files));
+    let probe = LivenessProbe::start(&webhook);
+    apply(&cluster, &deployment("heaps", &reference)).await;
+    let healthy = |status: &'static str, told: &'static str| {
+        let cluster = &cluster;
+        wait::until(LONG, told, move || async move {
+            let text = kubectl(cluster, "get bundledeployment heaps -o json").await;
+            let object: Value = serde_json::from_str(&text)?;
+            let conditions = object["status"]["conditions"].as_array();
+            let mut conditions = conditions.into_iter().flatten();
+            let found = conditions.find(|condition| condition["type"] == "Healthy");
+            let found = found.cloned().unwrap_or_default();
+            let message = found["message"].as_str().unwrap_or_default();
+            if found["status"] == status && message.contains(told) {
+                return Ok(Some(()));
+            }
+            anyhow::bail!("{found}")
+        })
+    };
+    healthy("True", "every object is healthy").await.unwrap();
+    let maps = vec![json!({"a": 0}); 120_000];
+    for number in 0..3 {
+        let mut heap = heap(number);
+        heap["maps"] = json!(maps);
+        let kubectl = cluster.tool(Tool::Kubectl).await.unwrap();
+        let applied = kubectl
+            .args(["apply", "--server-side", "--field-manager=mallory"])
+            .args(["-f", "-"])
+            .stdin(heap.to_string())
+            .output()
+            .await
+            .unwrap();
+        applied.success().unwrap();
+    }
+    healthy("False", "too large to be looked at").await.unwrap();
+    survived("installed objects of small maps", &mut webhook, probe).await;
+}

@@ -1,0 +1,110 @@
+//! Registries that send slowly or not at all: only the Bundles of their own tenant wait.
+
+use super::*;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn slow_registries_delay_only_their_own_bundles() {
+    let (cluster, mut webhook) = stage().await;
+    let mut slow = Vec::new();
+    let mut content = config_map("a", "b").into_bytes();
+    // Random, so that it does not shrink.
+    let noise: String = (0..256 << 10)
+        .map(|_| char::from(rand::rng().random_range(b'a'..=b'z')))
+        .collect();
+    content.extend_from_slice(format!("# {noise}\n").as_bytes());
+    let image = tar([("manifests/a.yaml".to_owned(), content)]);
+    for _ in 0..10 {
+        let registry = Registry::honest().await.unwrap();
+        let (reference, _) = publish(&registry, "slow", &image);
+        registry.set_fault(Some(Fault::SlowBlob {
+            piece: 1,
+            pause: Duration::from_secs(1),
+        }));
+        slow.push((registry, reference));
+    }
+    let honest = Registry::honest().await.unwrap();
+    let (reference, _) = publish(&honest, "quick", &image);
+    let probe = LivenessProbe::start(&webhook);
+    for (number, (_, reference)) in slow.iter().enumerate() {
+        apply(&cluster, &bundle(&format!("slow-{number}"), reference)).await;
+    }
+    wait::until_true(LONG, "slow transfers have begun", || async {
+        Ok(slow
+            .iter()
+            .any(|(registry, _)| registry.slow_transfers() > 0))
+    })
+    .await
+    .unwrap();
+    // Somebody else, who has nothing to do with those registries.
+    let kubectl_as = cluster.tool(Tool::Kubectl).await.unwrap();
+    let created = kubectl_as
+        .args(["create", "-f", "-", "--as=ana", "--as-group=system:masters"])
+        .stdin(bundle("quick", &reference).to_string())
+        .output()
+        .await
+        .unwrap();
+    created.success().unwrap();
+    until_phase(&cluster, "quick", "Unpacked", Duration::from_secs(15)).await;
+
+    for number in 0..slow.len() {
+        kubectl(
+            &cluster,
+            &format!("delete bundle slow-{number} --timeout=10s"),
+        )
+        .await;
+    }
+    wait::until_true(
+        Duration::from_secs(10),
+        "the transfers of deleted Bundles end",
+        || async {
+            Ok(slow
+                .iter()
+                .all(|(registry, _)| registry.slow_transfers() == 0))
+        },
+    )
+    .await
+    .unwrap();
+    survived("ten slow registries", &mut webhook, probe).await;
+}
+
+/// Creates an object as a user of the group of administrators.
+pub(super) async fn create_as(cluster: &Cluster, user: &str, objects: &[Value]) {
+    let text: Vec<String> = objects.iter().map(Value::to_string).collect();
+    let user = format!("--as={user}");
+    let created = cluster.tool(Tool::Kubectl).await.unwrap();
+    let created = created
+        .args(["create", "-f", "-", &user, "--as-group=system:masters"])
+        .stdin(text.join("\n---\n"))
+        .output()
+        .await
+        .unwrap();
+    created.success().unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn bundles_at_a_registry_that_hangs_do_not_hold_up_the_bundle_of_another_tenant() {
+    let (cluster, mut webhook) = stage().await;
+    let image = tar([(
+        "manifests/a.yaml".to_owned(),
+        config_map("hanging", "b").into_bytes(),
+    )]);
+    let hanging = Registry::honest().await.unwrap();
+    let (reference, _) = publish(&hanging, "hanging", &image);
+    hanging.set_fault(Some(Fault::StallingBlob));
+    let honest = Registry::honest().await.unwrap();
+    let (quick, _) = publish(&honest, "quick", &image);
+    let probe = LivenessProbe::start(&webhook);
+    let bundles: Vec<Value> = (0..120)
+        .map(|number| bundle(&format!("hanging-{number}"), &reference))
+        .collect();
+    create_as(&cluster, "hanging-mallory", &bundles).await;
+    let created = Instant::now();
+    create_as(&cluster, "hanging-ana", &[bundle("hanging-quick", &quick)]).await;
+    let within = Duration::from_secs(20);
+    until_phase(&cluster, "hanging-quick", "Unpacked", within).await;
+    record(&format!(
+        "unpacked beside 120 hanging Bundles after {:?}",
+        created.elapsed()
+    ));
+    survived("120 Bundles at a registry that hangs", &mut webhook, probe).await;
+}

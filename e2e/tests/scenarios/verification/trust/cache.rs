@@ -1,0 +1,122 @@
+//! Metadata that is cached: used while the mirror fails, fetched again if it is damaged, and
+//! rejected once it has expired.
+
+use e2e::sigstore::Manner;
+use serde_json::json;
+
+use super::Scene;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn distinguishes_failing_mirrors_from_cached_metadata() {
+    let mut scene = Scene::new().await;
+    scene.init().await.success().unwrap();
+    let kept = scene.kept();
+    let stale = "2026-01-01T00:00:00Z";
+
+    // The mirror is at fault: what is kept is used, and that is said.
+    for manner in [Manner::Dead, Manner::Broken] {
+        scene.repository.answer(manner.clone());
+        scene.asked(stale);
+        let told = scene.ours("trust show").await;
+        assert!(
+            told.to_string().contains("is unreachable; its metadata of"),
+            "{manner:?}: {told}"
+        );
+        told.success().unwrap();
+        let refused = scene.ours("trust update").await.failure(4).unwrap();
+        assert!(refused.contains("BUNDLE-TRUST-050"), "{refused}");
+    }
+    for endless in ["timestamp.json", "2.root.json"] {
+        scene.repository.answer(Manner::Endless(endless));
+        let refused = scene.ours("trust update").await.failure(3).unwrap();
+        assert!(
+            refused.contains("BUNDLE-TRUST-053") && refused.contains("more than"),
+            "{refused}"
+        );
+    }
+    scene.repository.answer(Manner::Plain);
+    scene
+        .repository
+        .rewrite(|state| {
+            for newer in ["timestamp", "snapshot", "targets"] {
+                state[newer]["version"] = json!(2);
+            }
+        })
+        .unwrap();
+    for endless in ["2.snapshot.json", "2.targets.json"] {
+        scene.repository.answer(Manner::Endless(endless));
+        let refused = scene.ours("trust update").await.failure(3).unwrap();
+        assert!(refused.contains("more than"), "{refused}");
+    }
+    scene.repository.answer(Manner::Plain);
+    scene.ours("trust update").await.success().unwrap();
+
+    // A clock that has gone back, or a file that is no time, means: ask.
+    for asked in ["2089-01-01T00:00:00Z", "never"] {
+        scene.asked(asked);
+        scene.ours("trust show").await.success().unwrap();
+        let text = fs_err::read_to_string(kept.join("asked.json")).unwrap();
+        assert!(!text.contains(asked), "{text}");
+    }
+
+    // Half-written files are fetched anew; offline they are refused.
+    for file in [
+        "timestamp.json",
+        "snapshot.json",
+        "targets.json",
+        "targets/trusted_root.json",
+    ] {
+        let whole = fs_err::read(kept.join(file)).unwrap();
+        fs_err::write(kept.join(file), &whole[..whole.len() / 2]).unwrap();
+        let refused = scene.ours("trust show --offline").await.failure(1).unwrap();
+        assert!(refused.contains("BUNDLE-TRUST-054"), "{file}: {refused}");
+        scene.ours("trust show").await.success().unwrap();
+        scene.ours("trust show --offline").await.success().unwrap();
+    }
+    // So are files that are not there.
+    fs_err::remove_dir_all(&kept).unwrap();
+    let refused = scene.ours("trust show --offline").await.failure(1).unwrap();
+    assert!(refused.contains("BUNDLE-TRUST-054"), "{refused}");
+    scene.repository.answer(Manner::Dead);
+    let refused = scene.ours("trust show").await.failure(4).unwrap();
+    assert!(refused.contains("BUNDLE-TRUST-050"), "{refused}");
+    scene.repository.answer(Manner::Plain);
+    scene.ours("trust show").await.success().unwrap();
+
+    // What is kept ends while the mirror is away. It is written to end in a moment, which is waited for.
+    let soon = jiff::Timestamp::now() + jiff::SignedDuration::from_secs(4);
+    scene
+        .repository
+        .rewrite(|state| {
+            state["timestamp"]["version"] = json!(3);
+            state["timestamp"]["expires"] = json!(format!("{soon:.0}"));
+        })
+        .unwrap();
+    scene.ours("trust update").await.success().unwrap();
+    scene.repository.answer(Manner::Dead);
+    e2e::wait::until_true(
+        std::time::Duration::from_secs(20),
+        "the timestamp ends",
+        || async { Ok(jiff::Timestamp::now() > soon) },
+    )
+    .await
+    .unwrap();
+    let refused = scene.ours("trust show --offline").await.failure(3).unwrap();
+    assert!(
+        refused.contains("BUNDLE-TRUST-051") && refused.contains("the last refresh was 0 min ago"),
+        "{refused}"
+    );
+    let refused = scene.ours("trust show").await.failure(4).unwrap();
+    assert!(refused.contains("BUNDLE-TRUST-050"), "{refused}");
+
+    // What says which repository is trusted is damaged: nothing takes its place.
+    let file = scene
+        .bench
+        .folder()
+        .join("home/.config/kubectl-bundle/trust.json");
+    fs_err::write(&file, "{").unwrap();
+    let refused = scene.ours("trust show").await.failure(1).unwrap();
+    assert!(refused.contains("BUNDLE-TRUST-054"), "{refused}");
+    scene.ours("trust reset").await.success().unwrap();
+    scene.ours("trust show").await.success().unwrap();
+}
