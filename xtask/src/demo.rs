@@ -1,11 +1,11 @@
 //! `cargo xtask demo`: runs the demo on a real Kubernetes, with each command and its output.
-//! `e2e::story` has the commands and the expected results.
+//! `e2e::demo` has the commands and the expected results.
 
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow};
 use clap::Args;
-use e2e::story::{self, Narrator, Teller};
+use e2e::demo::{self, DemoOutput, DemoRunner};
 use e2e::{Cluster, Output, Webhook, WebhookOptions};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -39,15 +39,15 @@ pub(crate) async fn run(arguments: Arguments) -> Result<()> {
     let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen for Ctrl-C")?;
     let mut terminate = signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;
     let mut stage = Stage::default();
-    let told = tokio::select! {
-        told = tell(&arguments, &mut stage) => told,
+    let result = tokio::select! {
+        result = run_chapters(&arguments, &mut stage) => result,
         () = interrupted(&mut interrupt, &mut terminate) => Ok(()),
     };
     let left = tokio::select! {
         left = stage.leave() => left,
         _ = interrupt.recv() => Err(anyhow!("interrupted during the cleanup; the next demo with this context continues it")),
     };
-    match (told, left) {
+    match (result, left) {
         (Err(error), Err(also)) => Err(anyhow!("{error:#}\n{also:#}")),
         (Err(error), Ok(())) | (Ok(()), Err(error)) => Err(error),
         (Ok(()), Ok(())) => Ok(()),
@@ -81,14 +81,14 @@ impl Stage {
     }
 }
 
-async fn tell(arguments: &Arguments, stage: &mut Stage) -> Result<()> {
+async fn run_chapters(arguments: &Arguments, stage: &mut Stage) -> Result<()> {
     let began = Instant::now();
     let mut builder = Cluster::builder().registries(1);
     if let Some(context) = &arguments.context {
         builder = builder.existing(context);
     }
     let cluster = &*stage.cluster.insert(builder.start().await?);
-    cluster.reserve(story::OUTSIDE).await?;
+    cluster.reserve(demo::OUTSIDE_OF_BUNDLES).await?;
     let webhook = stage
         .webhook
         .insert(cluster.start_webhook(WebhookOptions::default()).await?);
@@ -105,17 +105,17 @@ async fn tell(arguments: &Arguments, stage: &mut Stage) -> Result<()> {
     );
 
     let mut terminal = Terminal::default();
-    let folder = cluster.folder().join("story");
+    let folder = cluster.folder().join("demo");
     {
-        let mut teller = Teller::new(cluster, webhook, &mut terminal, folder).await?;
-        for number in 0..story::CHAPTERS.len() {
-            story::tell(&mut teller, number).await?;
+        let mut runner = DemoRunner::new(cluster, webhook, &mut terminal, folder).await?;
+        for number in 0..demo::CHAPTERS.len() {
+            demo::run_chapter(&mut runner, number).await?;
         }
     }
     println!(
-        "\n{} lines typed, {} things seen, in {:.1} s (and {:.1} s to start).",
+        "\n{} command lines and {} conditions in {:.1} s (and {:.1} s to start).",
         terminal.lines,
-        terminal.seen,
+        terminal.conditions,
         began.elapsed().saturating_sub(started).as_secs_f64(),
         started.as_secs_f64()
     );
@@ -145,10 +145,10 @@ fn mebibytes(kib: u64) -> f64 {
 #[derive(Default)]
 struct Terminal {
     lines: usize,
-    seen: usize,
+    conditions: usize,
 }
 
-impl Narrator for Terminal {
+impl DemoOutput for Terminal {
     fn chapter(&mut self, number: usize, title: &str) {
         println!("\n━━ {number}. {title}\n");
     }
@@ -169,8 +169,8 @@ impl Narrator for Terminal {
         println!("✓ {:.2} s\n", took.as_secs_f64());
     }
 
-    fn seen(&mut self, what: &str, took: Duration) {
-        self.seen += 1;
+    fn observed(&mut self, what: &str, took: Duration) {
+        self.conditions += 1;
         println!("✓ {what} ({:.2} s)\n", took.as_secs_f64());
     }
 }

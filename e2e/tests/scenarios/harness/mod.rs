@@ -1,5 +1,5 @@
 //! The harness itself: clusters, existing clusters, and the commands of the demo.
 
 mod clusters;
+mod demo;
 mod existing_cluster;
-mod story;

@@ -1,5 +1,5 @@
 //! Bundles and BundleDeployments on a real API server, and helpers that the scenarios share.
-//! `admission` tests admission responses; `story` kills the webhook during its steps.
+//! `admission` tests admission responses; `harness::demo` kills the webhook during its steps.
 
 use std::time::{Duration, Instant};
 

@@ -1,5 +1,4 @@
-//! Runs command lines in a shell, prints them with their output, and checks the results. `chapters`
-//! has the command lines.
+//! Runs command lines in a shell, prints them with their output, and checks the results.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -9,87 +8,87 @@ use anyhow::{Result, bail, ensure};
 use crate::command::{Command, Output};
 use crate::{Cluster, Tool, Webhook, wait};
 
-/// Output of the story: a terminal, or none.
-pub trait Narrator: Send {
-    /// A new chapter begins.
+/// Output of the demo: a terminal, or none.
+pub trait DemoOutput: Send {
+    /// Prints the title of a chapter.
     fn chapter(&mut self, number: usize, title: &str);
-    /// A sentence to the reader.
+    /// Prints a sentence for the reader.
     fn say(&mut self, text: &str);
-    /// A command line ended as it should, with this output.
+    /// Prints a command line that had the expected result.
     fn ran(&mut self, output: &Output, took: Duration);
-    /// Something that was to be seen has been seen.
-    fn seen(&mut self, what: &str, took: Duration);
+    /// Prints a condition that became true.
+    fn observed(&mut self, what: &str, took: Duration);
 }
 
 /// Prints nothing; for tests.
-pub struct Silent;
+pub struct NoOutput;
 
-impl Narrator for Silent {
+impl DemoOutput for NoOutput {
     fn chapter(&mut self, _: usize, _: &str) {}
     fn say(&mut self, _: &str) {}
     fn ran(&mut self, _: &Output, _: Duration) {}
-    fn seen(&mut self, _: &str, _: Duration) {}
+    fn observed(&mut self, _: &str, _: Duration) {}
 }
 
-/// Run of the story: cluster, webhook, and working folder.
-pub struct Teller<'a> {
-    /// Cluster for the story.
+/// Run of the demo: cluster, webhook, and working folder.
+pub struct DemoRunner<'a> {
+    /// Cluster of the demo.
     pub cluster: &'a Cluster,
     /// The webhook; chapters stop and start it.
     pub webhook: &'a mut Webhook,
-    narrator: &'a mut dyn Narrator,
+    output: &'a mut dyn DemoOutput,
     folder: PathBuf,
     kills: bool,
 }
 
-/// Deadline for each step of the story.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Deadline for each step of the demo.
+const STEP_DEADLINE: Duration = Duration::from_secs(60);
 
-impl<'a> Teller<'a> {
-    /// A telling in `folder`, which is made if it is not there.
+impl<'a> DemoRunner<'a> {
+    /// Creates a run in `folder`. The folder is created if it does not exist.
     pub async fn new(
         cluster: &'a Cluster,
         webhook: &'a mut Webhook,
-        narrator: &'a mut dyn Narrator,
+        output: &'a mut dyn DemoOutput,
         folder: PathBuf,
     ) -> Result<Self> {
         fs_err::create_dir_all(&folder)?;
-        // Both make their links in the folder that the shell's PATH begins with.
+        // Both create their links in the first folder of the shell's PATH.
         cluster.plugin().await?;
         cluster.tool(Tool::Kubectl).await?;
         Ok(Self {
             cluster,
             webhook,
-            narrator,
+            output,
             folder,
             kills: false,
         })
     }
 
-    /// From now on kills the webhook with SIGKILL after each successful line, during the work that
-    /// the line started, and starts it again.
+    /// Kills the webhook with SIGKILL after each successful line, while it works on that line, and
+    /// starts it again.
     #[must_use]
     pub fn killing_the_webhook(mut self) -> Self {
         self.kills = true;
         self
     }
 
-    /// The folder in which everything is typed.
+    /// Returns the working folder of the command lines.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// Begins a chapter.
+    /// Prints the title of a chapter.
     pub fn chapter(&mut self, number: usize, title: &str) {
-        self.narrator.chapter(number, title);
+        self.output.chapter(number, title);
     }
 
     /// Prints a sentence.
     pub fn say(&mut self, text: &str) {
-        self.narrator.say(text);
+        self.output.say(text);
     }
 
-    async fn type_line(&self, line: &str) -> Result<(Output, Duration)> {
+    async fn execute(&self, line: &str) -> Result<(Output, Duration)> {
         let began = Instant::now();
         let shell = self.cluster.clean(Command::new("/bin/sh"));
         let mut output = shell
@@ -104,10 +103,10 @@ impl<'a> Teller<'a> {
 
     /// Runs a line that must succeed, and returns its standard output.
     pub async fn run(&mut self, line: &str) -> Result<String> {
-        let (output, took) = self.type_line(line).await?;
+        let (output, took) = self.execute(line).await?;
         ensure!(output.is_success(), "{output}");
-        self.narrator.ran(&output, took);
-        // Not where a chapter has stopped it on purpose.
+        self.output.ran(&output, took);
+        // A chapter may have stopped it on purpose.
         if self.kills && self.webhook.is_running() {
             self.webhook.kill()?;
             self.webhook.start().await?;
@@ -117,28 +116,24 @@ impl<'a> Teller<'a> {
 
     /// Runs a line that must succeed without printing it, and returns its standard output.
     pub async fn quietly(&self, line: &str) -> Result<String> {
-        self.type_line(line).await?.0.success()
+        self.execute(line).await?.0.success()
     }
 
     /// Runs a line that must fail with each of `texts` in its output.
-    pub async fn refused(&mut self, line: &str, texts: &[&str]) -> Result<()> {
-        let (output, took) = self.type_line(line).await?;
-        ensure!(
-            !output.is_success(),
-            "this should have been refused: {output}"
-        );
+    pub async fn rejects(&mut self, line: &str, texts: &[&str]) -> Result<()> {
+        let (output, took) = self.execute(line).await?;
+        ensure!(!output.is_success(), "expected a failure: {output}");
         for text in texts {
             ensure!(
                 output.stderr.contains(text) || output.stdout.contains(text),
-                "this should say `{text}`: {output}"
+                "`{text}` is missing in: {output}"
             );
         }
-        self.narrator.ran(&output, took);
+        self.output.ran(&output, took);
         Ok(())
     }
 
-    /// Waits until a line, typed again and again, prints something that `accepts` likes; then shows
-    /// it once.
+    /// Runs a line repeatedly until `accepts` returns `true` for its output, and prints it once.
     pub async fn until(
         &mut self,
         what: &str,
@@ -148,13 +143,13 @@ impl<'a> Teller<'a> {
         let began = Instant::now();
         let output = self.eventually(what, line, accepts).await?;
         let took = began.elapsed();
-        self.narrator.ran(&output, took);
-        self.narrator.seen(what, took);
+        self.output.ran(&output, took);
+        self.output.observed(what, took);
         Ok(took)
     }
 
     /// Like `until`, but prints only the result and its duration, not the line.
-    pub async fn sees(
+    pub async fn until_quietly(
         &mut self,
         what: &str,
         line: &str,
@@ -163,7 +158,7 @@ impl<'a> Teller<'a> {
         let began = Instant::now();
         self.eventually(what, line, accepts).await?;
         let took = began.elapsed();
-        self.narrator.seen(what, took);
+        self.output.observed(what, took);
         Ok(took)
     }
 
@@ -173,8 +168,8 @@ impl<'a> Teller<'a> {
         line: &str,
         accepts: impl Fn(&str) -> bool,
     ) -> Result<Output> {
-        wait::until(PATIENCE, what, || async {
-            let (output, _) = self.type_line(line).await?;
+        wait::until(STEP_DEADLINE, what, || async {
+            let (output, _) = self.execute(line).await?;
             if output.is_success() && accepts(&output.stdout) {
                 return Ok(Some(output));
             }
