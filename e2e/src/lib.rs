@@ -8,35 +8,21 @@
 pub mod bundles;
 pub mod certs;
 pub mod cluster;
-pub mod command;
 pub mod demo;
-pub mod fixtures;
+pub mod host;
 pub mod image;
-pub mod island;
-pub mod manifests;
-pub mod memory_limit;
-pub mod packages;
-pub mod peer;
-pub mod prerequisites;
 pub mod programs;
-pub mod proxy;
 pub mod registry;
 pub mod sigstore;
 pub mod soak;
-pub mod token_server;
 pub mod tools;
 pub mod wait;
 pub mod webhook;
 pub mod workbench;
 
-mod janitor;
-mod kubeconfig;
-mod ports;
-mod process;
-
 pub use cluster::Cluster;
-pub use command::Output;
-pub use island::Island;
+pub use host::command::Output;
+pub use host::island::Island;
 pub use registry::Registry;
 pub use sigstore::Sigstore;
 pub use tools::Tool;

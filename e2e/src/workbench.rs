@@ -7,12 +7,12 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 
 use crate::certs::Authority;
-use crate::command::{Command, Output};
-use crate::island::Island;
-use crate::janitor::Janitor;
+use crate::host::command::{Command, Output};
+use crate::host::island::Island;
+use crate::host::janitor::Janitor;
+use crate::registry::token_server::TokenServer;
 use crate::registry::{Registry, Terms};
 use crate::sigstore::{Sigstore, TiledLog, TufRepository};
-use crate::token_server::TokenServer;
 use crate::tools::{self, Tool};
 use crate::{programs, registry};
 

@@ -74,7 +74,7 @@ impl Stage {
         let Some(cluster) = self.cluster else {
             return Ok(());
         };
-        if cluster.is_guest() {
+        if cluster.is_existing() {
             eprintln!("demo: removing its objects from the cluster");
         }
         cluster.leave(self.webhook).await
@@ -124,7 +124,7 @@ async fn run_chapters(arguments: &Arguments, stage: &mut Stage) -> Result<()> {
         mebibytes(webhook.rss_kib()?)
     );
     if arguments.keep {
-        let until = if cluster.is_guest() {
+        let until = if cluster.is_existing() {
             "The objects of the demo stay until Ctrl-C, which removes them"
         } else {
             "The cluster runs until Ctrl-C"

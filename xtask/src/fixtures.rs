@@ -1,5 +1,5 @@
 //! `cargo xtask fixtures`: generates the fixtures of unit tests for signatures with real cosign and
-//! a local Sigstore instance. `e2e::fixtures` generates them; a README next to the files describes
+//! a local Sigstore instance. `e2e::bundles::fixtures` generates them; a README next to the files describes
 //! each.
 
 use std::path::Path;
@@ -15,5 +15,5 @@ pub(crate) struct Arguments {}
 pub(crate) async fn run(_: Arguments) -> Result<()> {
     let target =
         Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/bundle-trust/testdata/keyless");
-    e2e::fixtures::write(&target).await
+    e2e::bundles::fixtures::write(&target).await
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use e2e::Tool;
-use e2e::prerequisites::Program;
+use e2e::host::prerequisites::Program;
 use e2e::tools::{KubernetesRelease, RELEASE_VARIABLE};
 
 /// Tools that the tests need; missing ones are built first.
@@ -103,7 +103,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         });
     } else {
         step(&mut steps, "tools for the tests", || {
-            e2e::packages::ensure(PACKAGES)?;
+            e2e::host::packages::ensure(PACKAGES)?;
             e2e::tools::folder(TOOLS).map(drop)
         });
         let release = arguments.kubernetes.to_string();

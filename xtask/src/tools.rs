@@ -3,7 +3,7 @@
 use anyhow::Result;
 use clap::Args;
 use e2e::Tool;
-use e2e::prerequisites::{self, Program};
+use e2e::host::prerequisites::{self, Program};
 
 /// Tools to build.
 #[derive(Debug, Args)]

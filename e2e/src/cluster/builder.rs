@@ -8,11 +8,10 @@ use anyhow::{Context, Result, ensure};
 
 use super::Cluster;
 use super::control_plane::ControlPlane;
-use super::existing::{self, Existing};
-use super::guest::Guest;
+use super::existing::{self, ExistingCluster, ExistingContext};
 use super::node::{NodeContext, NodeLink, NodePrograms};
 use crate::certs::Authority;
-use crate::janitor::Janitor;
+use crate::host::janitor::Janitor;
 use crate::registry::{Access, Place, Registry, Terms};
 use crate::tools::{self, KubernetesRelease, ServerVersion, Tool};
 
@@ -306,12 +305,12 @@ impl Builder {
                     registries,
                     processes,
                     node,
-                    guest: None,
+                    existing: None,
                     janitor: janitor.clone(),
                 })
             }
             Plane::Existing { kubectl, context } => {
-                let Existing {
+                let ExistingContext {
                     admin,
                     server,
                     endpoint,
@@ -329,7 +328,7 @@ impl Builder {
                     registries,
                     processes: Vec::new(),
                     node: None,
-                    guest: Some(Guest::new(context, kubectl)),
+                    existing: Some(ExistingCluster::new(context, kubectl)),
                     janitor: janitor.clone(),
                 })
             }

@@ -19,10 +19,10 @@ use kube::{Api, Client, Config};
 use serde_json::{Value, json};
 
 use crate::certs::{self, Authority, Identity};
-use crate::janitor::Janitor;
-use crate::kubeconfig::{self, Credential};
-use crate::ports;
-use crate::process::Process;
+use crate::cluster::kubeconfig::{self, Credential};
+use crate::host::janitor::Janitor;
+use crate::host::ports;
+use crate::host::process::Process;
 use crate::tools::KubernetesRelease;
 use crate::wait;
 

@@ -1,7 +1,10 @@
 //! Existing cluster: selected by a context of the user's kubeconfig, and checked for a response.
-//! `guest` manages the objects that tests create in it.
+//! `webhook::existing_cluster` manages the objects that tests create in it.
 
+use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
@@ -9,14 +12,53 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use serde_json::Value;
 
-use crate::command::Command;
-use crate::kubeconfig;
+use super::kubeconfig;
+use crate::host::command::Command;
 
 /// Timeout for the first request. A healthy API server responds in milliseconds; a missing VPN
 /// connection results in a timeout.
-const ANSWER: Duration = Duration::from_secs(10);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
-pub(super) struct Existing {
+/// An existing cluster, and the objects of the tests in it.
+pub(crate) struct ExistingCluster {
+    context: String,
+    pub(crate) kubectl: PathBuf,
+    /// `true` after the webhook was prepared, until its objects are removed.
+    pub(crate) has_webhook: AtomicBool,
+    reserved: Mutex<Vec<String>>,
+}
+
+impl ExistingCluster {
+    pub(super) fn new(context: &str, kubectl: &Path) -> Self {
+        Self {
+            context: context.to_owned(),
+            kubectl: kubectl.to_owned(),
+            has_webhook: AtomicBool::new(false),
+            reserved: Mutex::new(Vec::new()),
+        }
+    }
+
+    /// Records objects that are removed at the end, as kubectl's `TYPE/NAME`.
+    pub(crate) fn reserve(&self, names: &[&str]) {
+        let mut reserved = self.reserved.lock().unwrap_or_else(PoisonError::into_inner);
+        reserved.extend(names.iter().map(ToString::to_string));
+    }
+
+    /// Returns the objects that are removed at the end.
+    pub(crate) fn reserved(&self) -> Vec<String> {
+        let reserved = self.reserved.lock().unwrap_or_else(PoisonError::into_inner);
+        reserved.clone()
+    }
+}
+
+impl fmt::Display for ExistingCluster {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the cluster of context `{}`", self.context)
+    }
+}
+
+/// Connection to an existing cluster.
+pub(super) struct ExistingContext {
     pub(super) admin: PathBuf,
     pub(super) server: String,
     pub(super) endpoint: Value,
@@ -29,8 +71,8 @@ pub(super) async fn find(
     kubectl: &Path,
     kubeconfig: Option<&Path>,
     context: &str,
-) -> Result<Existing> {
-    // As the user: which files count, and the paths in them, is kubectl's to say.
+) -> Result<ExistingContext> {
+    // With the user's environment: kubectl selects the files and resolves the paths in them.
     let mut command = Command::new(kubectl);
     for (name, value) in std::env::vars_os() {
         command = command.env(name, value);
@@ -48,7 +90,7 @@ pub(super) async fn find(
         .await?;
     if !found.is_success() {
         return Err(anyhow!(
-            "cannot take context `{context}` from {files}: {}\nhint: `kubectl config get-contexts` lists the contexts; KUBECONFIG names the files",
+            "cannot read context `{context}` from {files}: {}\nhint: `kubectl config get-contexts` lists the contexts; KUBECONFIG names the files",
             found.stderr.trim().trim_start_matches("error: ")
         ));
     }
@@ -59,29 +101,29 @@ pub(super) async fn find(
         .as_str()
         .with_context(|| format!("context `{context}` of {files} names no server"))?
         .to_owned();
-    // It holds the user's credentials: `data` goes even where logs are kept.
+    // It contains credentials of the user: `data` is removed even if the logs are kept.
     let admin = kubeconfig::store(&root.join("data"), "admin", &found.stdout)?;
-    ask(&admin).await.with_context(|| {
+    check_response(&admin).await.with_context(|| {
         format!(
-            "the API server {server} of context `{context}` in {files} does not answer\nhint: is it up and reachable from here? `kubectl --context {context} version` asks it the same"
+            "the API server {server} of context `{context}` in {files} does not respond\nhint: check that it runs and is reachable from this host: `kubectl --context {context} version`"
         )
     })?;
-    Ok(Existing {
+    Ok(ExistingContext {
         admin,
         server,
         endpoint,
     })
 }
 
-async fn ask(admin: &Path) -> Result<()> {
+async fn check_response(admin: &Path) -> Result<()> {
     let config = Kubeconfig::read_from(admin).context("cannot read the kubeconfig")?;
     let config = Config::from_custom_kubeconfig(config, &KubeConfigOptions::default())
         .await
         .context("cannot use the kubeconfig")?;
     let client = Client::try_from(config).context("cannot make a client")?;
-    tokio::time::timeout(ANSWER, client.apiserver_version())
+    tokio::time::timeout(REQUEST_TIMEOUT, client.apiserver_version())
         .await
-        .map_err(|_| anyhow!("no answer within {} s", ANSWER.as_secs()))?
+        .map_err(|_| anyhow!("no response within {} s", REQUEST_TIMEOUT.as_secs()))?
         .context("its version cannot be read")?;
     Ok(())
 }

@@ -4,9 +4,9 @@
 mod builder;
 mod control_plane;
 mod existing;
-mod guest;
+mod kubeconfig;
+pub mod manifests;
 pub mod node;
-mod shared;
 mod store;
 
 use std::ffi::OsStr;
@@ -21,21 +21,20 @@ use kube::{Api, Client, Config};
 use serde_json::Value;
 
 use crate::certs::Authority;
-use crate::command::{Command, Output};
-use crate::island::Island;
-use crate::janitor::Janitor;
-use crate::kubeconfig::{self, Credential};
-use crate::process::Process;
+use crate::host::command::{Command, Output};
+use crate::host::island::Island;
+use crate::host::janitor::Janitor;
+use crate::host::process::Process;
 use crate::programs;
 use crate::registry::Registry;
 use crate::sigstore::Sigstore;
 use crate::tools::{self, Tool};
 
-use guest::Guest;
+use kubeconfig::Credential;
 use node::Node;
 
 pub use builder::Builder;
-pub use shared::{Shared, shared};
+pub(crate) use existing::ExistingCluster;
 
 /// Longer than any run; the API server may cut it.
 const TOKEN_SECONDS: i64 = 24 * 60 * 60;
@@ -48,14 +47,14 @@ pub struct Cluster {
     root: PathBuf,
     server: String,
     endpoint: Value,
-    /// URL of etcd; `None` where the control plane is not our own.
+    /// URL of etcd; `None` for an existing cluster.
     store: Option<String>,
     authority: Authority,
     admin: PathBuf,
     registries: Vec<Registry>,
     processes: Vec<Process>,
     node: Option<Node>,
-    guest: Option<Guest>,
+    existing: Option<ExistingCluster>,
     // Last: it clears the folder once nothing writes to it any more.
     janitor: Janitor,
 }
@@ -102,11 +101,13 @@ impl Cluster {
         Client::try_from(config).context("cannot make a client")
     }
 
-    /// The kubeconfig of a person: a client certificate for `user` in `groups` (at most two). Only
-    /// where the control plane is our own.
+    /// Returns a kubeconfig with a client certificate for `user` in `groups` (at most two). Returns an
+    /// error for an existing cluster.
     pub fn kubeconfig_for(&self, user: &str, groups: &[&str]) -> Result<PathBuf> {
-        if let Some(guest) = &self.guest {
-            bail!("{guest} would not believe a certificate that we make for {user}");
+        if let Some(existing) = &self.existing {
+            bail!(
+                "{existing} does not trust a client certificate for {user} that a test has issued"
+            );
         }
         let name = format!(
             "{}-{}",
@@ -236,7 +237,7 @@ impl Cluster {
             path.push(":");
             path.push(rest);
         }
-        if self.guest.is_some() {
+        if self.existing.is_some() {
             for (name, value) in std::env::vars_os() {
                 command = command.env(name, value);
             }
@@ -278,6 +279,15 @@ impl Cluster {
         self.authority.certificate()
     }
 
+    /// Returns `true` if the control plane is an existing one, which must be left unchanged.
+    pub fn is_existing(&self) -> bool {
+        self.existing.is_some()
+    }
+
+    pub(crate) fn existing(&self) -> Option<&ExistingCluster> {
+        self.existing.as_ref()
+    }
+
     pub(crate) fn authority(&self) -> &Authority {
         &self.authority
     }
@@ -296,13 +306,13 @@ impl Drop for Cluster {
         }
         self.registries.clear();
         if std::thread::panicking() {
-            tell_logs(self);
+            print_logs_folder(self);
         }
     }
 }
 
 /// Prints the path of the logs at the end of a failed test.
-fn tell_logs(cluster: &Cluster) {
+pub(crate) fn print_logs_folder(cluster: &Cluster) {
     match cluster.keep_logs() {
         Ok(folder) => eprintln!("e2e: logs of the cluster are kept in {}", folder.display()),
         Err(error) => eprintln!("e2e: cannot keep the logs: {error:#}"),

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail, ensure};
 
-use crate::command::{Command, Output};
+use crate::host::command::{Command, Output};
 use crate::{Cluster, Tool, Webhook, wait};
 
 /// Output of the demo: a terminal, or none.

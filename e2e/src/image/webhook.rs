@@ -12,7 +12,8 @@ use bundle_oci::pack::PackedImage;
 use serde_json::json;
 
 use super::{ImageEntry, ImagePlan, Platform};
-use crate::{packages, programs};
+use crate::host::packages;
+use crate::programs;
 
 /// Package and program.
 const NAME: &str = "bundle-webhook";

@@ -12,9 +12,10 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 
-use crate::janitor::Janitor;
-use crate::process::Process;
-use crate::{ports, tools, wait};
+use crate::host::janitor::Janitor;
+use crate::host::ports;
+use crate::host::process::Process;
+use crate::{tools, wait};
 
 pub use tiles::TiledLog;
 pub use tuf::{Manner, TufRepository};

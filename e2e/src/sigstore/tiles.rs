@@ -13,10 +13,11 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use super::Sigstore;
-use crate::janitor::Janitor;
-use crate::process::Process;
+use crate::host::janitor::Janitor;
+use crate::host::ports;
+use crate::host::process::Process;
 use crate::tools::{self, Tool};
-use crate::{ports, wait};
+use crate::wait;
 
 const NAME: &str = "rekor-tiles";
 const START: Duration = Duration::from_secs(20);

@@ -11,9 +11,9 @@ use anyhow::{Context, Result, anyhow, bail};
 use sha2::{Digest, Sha256};
 
 use super::{ServerVersion, Tool};
-use crate::janitor::Janitor;
-use crate::prerequisites::{self, Program};
-use crate::process::Process;
+use crate::host::janitor::Janitor;
+use crate::host::prerequisites::{self, Program};
+use crate::host::process::Process;
 
 /// Interval of progress messages during a build.
 const PROGRESS_EVERY: Duration = Duration::from_secs(20);

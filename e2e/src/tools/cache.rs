@@ -8,7 +8,7 @@ use etcetera::BaseStrategy;
 use sha2::{Digest, Sha256};
 
 use super::build::Recipe;
-use crate::janitor::Janitor;
+use crate::host::janitor::Janitor;
 
 /// `$XDG_CACHE_HOME/kubectl-bundle/tools`, or what this system has in its place.
 pub(super) fn root() -> Result<PathBuf> {

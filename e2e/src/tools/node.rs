@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail};
 use sha2::{Digest, Sha256};
 
 use super::cache;
-use crate::prerequisites::{self, Program};
+use crate::host::prerequisites::{self, Program};
 
 const NAME: &str = "sigstore";
 

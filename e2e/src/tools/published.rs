@@ -12,7 +12,7 @@ use sha2::{Digest, Sha256};
 
 use super::build::family_folder;
 use super::{Tool, cache};
-use crate::prerequisites::{self, Program};
+use crate::host::prerequisites::{self, Program};
 
 /// Deadline of one download.
 const DEADLINE: Duration = Duration::from_mins(4);

@@ -7,7 +7,8 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use e2e::{Cluster, WebhookOptions, bundles, manifests, wait};
+use e2e::cluster::manifests;
+use e2e::{Cluster, WebhookOptions, bundles, wait};
 use futures::stream::{self, TryStreamExt};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Patch, PatchParams};

@@ -6,8 +6,8 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use e2e::packages;
-use e2e::prerequisites::Program;
+use e2e::host::packages;
+use e2e::host::prerequisites::Program;
 use e2e::{Cluster, Tool, bundles, programs, tools};
 use rand::RngCore as _;
 

@@ -20,12 +20,12 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use crate::certs::Authority;
+use crate::cluster::kubeconfig::{self, Credential};
+use crate::host::janitor::Janitor;
+use crate::host::packages;
+use crate::host::prerequisites::Program;
+use crate::host::process::Process;
 use crate::image;
-use crate::janitor::Janitor;
-use crate::kubeconfig::{self, Credential};
-use crate::packages;
-use crate::prerequisites::Program;
-use crate::process::Process;
 use crate::registry::Registry;
 use crate::tools::{self, Tool};
 use crate::wait;

@@ -8,8 +8,8 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 
 use super::network::NodeNetwork;
-use crate::janitor::Janitor;
-use crate::process::Process;
+use crate::host::janitor::Janitor;
+use crate::host::process::Process;
 use crate::wait;
 
 const SCRIPT: &str = include_str!("namespaces.sh");

@@ -1,7 +1,7 @@
 //! Admission responses of a real API server: messages that users and scripts rely on, and the same
 //! verdicts from `kubectl bundle check`.
 
-use e2e::cluster::{Shared, shared};
+use e2e::webhook::{SharedCluster, shared};
 use e2e::{Cluster, WebhookOptions, bundles};
 use serde_json::{Value, json};
 
@@ -73,7 +73,7 @@ async fn check(cluster: &Cluster, object: &Value) -> e2e::Output {
         .unwrap()
 }
 
-async fn stage() -> Shared {
+async fn stage() -> SharedCluster {
     let cluster = shared().await.unwrap();
     cluster.webhook().await.unwrap();
     cluster

@@ -360,7 +360,7 @@ async fn install_waits_until_all_pods_are_ready() {
 /// Objects of manifests or of a list, by kind, namespace and name.
 fn by_key(text: &str) -> BTreeMap<String, Value> {
     let mut objects = BTreeMap::new();
-    for document in e2e::manifests::parse(text.as_bytes(), "rendered").unwrap() {
+    for document in e2e::cluster::manifests::parse(text.as_bytes(), "rendered").unwrap() {
         let is_list = document["kind"]
             .as_str()
             .is_some_and(|kind| kind.ends_with("List"));
@@ -383,7 +383,7 @@ fn by_key(text: &str) -> BTreeMap<String, Value> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn plugin_and_chart_install_the_same_objects_for_the_same_values() {
-    let cluster = e2e::cluster::shared().await.unwrap();
+    let cluster = e2e::webhook::shared().await.unwrap();
     let image = json!({"repository": "registry.example.com/w", "tag": "v1", "digest": format!("sha256:{}", "b".repeat(64))});
     for mut values in [
         json!({}),

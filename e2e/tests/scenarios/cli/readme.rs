@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
-use e2e::command::Command;
+use e2e::host::command::Command;
 use e2e::{Cluster, Sigstore, Tool, WebhookOptions};
 
 use super::page::{self, Step};

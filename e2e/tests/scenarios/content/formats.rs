@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use bundle_core::format::{self, Files, RenderInput, RenderTarget};
 use bundle_core::yaml;
-use e2e::command::Command;
+use e2e::host::command::Command;
 use e2e::{Tool, tools};
 
 const CHART: &str = "apiVersion: v2\nname: web\nversion: 1.4.0\n";
@@ -246,7 +246,7 @@ async fn kustomization_is_rendered_like_kubectl() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn api_server_accepts_converted_operator() {
-    let cluster = e2e::cluster::shared().await.unwrap();
+    let cluster = e2e::webhook::shared().await.unwrap();
     let files: Files = BTreeMap::from(
         [
             (format::registry::ANNOTATIONS, ANNOTATIONS),

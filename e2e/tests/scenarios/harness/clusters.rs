@@ -42,7 +42,9 @@ async fn two_clusters_run_in_parallel_and_are_removed() {
             version
         );
         let config_map = json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "greeting" }, "data": { "hello": version } });
-        e2e::manifests::apply(&client, &[config_map]).await.unwrap();
+        e2e::cluster::manifests::apply(&client, &[config_map])
+            .await
+            .unwrap();
         let read = cluster
             .kubectl([
                 "get",
@@ -105,7 +107,7 @@ async fn two_clusters_run_in_parallel_and_are_removed() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn kubeconfigs_authenticate_users_and_service_accounts() {
-    let cluster = e2e::cluster::shared().await.unwrap();
+    let cluster = e2e::webhook::shared().await.unwrap();
     let ana = cluster
         .kubeconfig_for("ana@example.com", &["team-a", "developers"])
         .unwrap();
@@ -146,7 +148,7 @@ async fn kubeconfigs_authenticate_users_and_service_accounts() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn copies_artifact_between_registries() {
-    let cluster = e2e::cluster::shared().await.unwrap();
+    let cluster = e2e::webhook::shared().await.unwrap();
     let source = cluster.registry(0).unwrap().reference("team/empty:1");
     let target = cluster.registry(1).unwrap().reference("team/empty:1");
     let layer = cluster.folder().join("home").join("layer.tar.gz");
@@ -202,7 +204,7 @@ async fn rejects_impossible_cluster_options_before_start() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_custom_resource_is_applied_together_with_its_definition() {
-    let cluster = e2e::cluster::shared().await.unwrap();
+    let cluster = e2e::webhook::shared().await.unwrap();
     let manifests = r"
 apiVersion: e2e.example.com/v1
 kind: Gadget
@@ -223,9 +225,11 @@ spec:
     schema:
       openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}
 ";
-    let objects = e2e::manifests::parse(manifests.as_bytes(), "gadget.yaml").unwrap();
+    let objects = e2e::cluster::manifests::parse(manifests.as_bytes(), "gadget.yaml").unwrap();
     let client = cluster.client().await.unwrap();
-    e2e::manifests::apply(&client, &objects).await.unwrap();
+    e2e::cluster::manifests::apply(&client, &objects)
+        .await
+        .unwrap();
     let read = cluster
         .kubectl(["get", "gadgets", "-o", "name"])
         .await
@@ -255,7 +259,7 @@ async fn panicking_scenario_leaves_only_its_logs() {
 /// All tests without network depend on this.
 #[tokio::test]
 async fn island_has_only_its_own_loopback() {
-    let cluster = e2e::cluster::shared().await.unwrap();
+    let cluster = e2e::webhook::shared().await.unwrap();
     let island = cluster.island("harness-island").await.unwrap();
     let reference = cluster.registry(0).unwrap().reference("nobody/nothing:1");
     let look = || async {
@@ -269,7 +273,7 @@ async fn island_has_only_its_own_loopback() {
 
     let show = |what: [&'static str; 2]| {
         island.inside(
-            e2e::command::Command::new("ip")
+            e2e::host::command::Command::new("ip")
                 .args(["-oneline"])
                 .args(what),
         )

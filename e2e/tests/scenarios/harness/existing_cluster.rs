@@ -12,7 +12,7 @@ async fn everything(host: &Cluster) -> String {
     listed.success().unwrap()
 }
 
-fn visit(kubeconfig: &Path, context: &str) -> e2e::cluster::Builder {
+fn existing(kubeconfig: &Path, context: &str) -> e2e::cluster::Builder {
     Cluster::builder()
         .registries(0)
         .existing(context)
@@ -20,12 +20,12 @@ fn visit(kubeconfig: &Path, context: &str) -> e2e::cluster::Builder {
 }
 
 /// Installs the product with its registrations. Admission responses are not tested here.
-async fn move_in(guest: &Cluster) -> Webhook {
+async fn install(tests: &Cluster) -> Webhook {
     let options = WebhookOptions {
         admission: false,
         ..WebhookOptions::default()
     };
-    let webhook = guest.start_webhook(options).await.unwrap();
+    let webhook = tests.start_webhook(options).await.unwrap();
     webhook.register().await.unwrap();
     webhook
 }
@@ -41,19 +41,19 @@ async fn missing_context_and_silent_server_are_reported() {
             "contexts": [{"name": "office", "context": {"cluster": "office", "user": "ana"}}]}"#,
     )
     .unwrap();
-    let error = visit(&file, "home").start().await.err().unwrap();
+    let error = existing(&file, "home").start().await.err().unwrap();
     let text = format!("{error:#}");
-    let expected = format!("cannot take context `home` from {}: ", file.display());
+    let expected = format!("cannot read context `home` from {}: ", file.display());
     assert!(text.starts_with(&expected), "{text}");
     assert!(
         text.contains("\nhint: `kubectl config get-contexts`"),
         "{text}"
     );
 
-    let error = visit(&file, "office").start().await.err().unwrap();
+    let error = existing(&file, "office").start().await.err().unwrap();
     let text = format!("{error:#}");
     let expected = format!(
-        "the API server https://127.0.0.1:1 of context `office` in {} does not answer\nhint: ",
+        "the API server https://127.0.0.1:1 of context `office` in {} does not respond\nhint: ",
         file.display()
     );
     assert!(text.starts_with(&expected), "{text}");
@@ -63,18 +63,18 @@ async fn missing_context_and_silent_server_are_reported() {
 async fn tests_on_an_existing_cluster_remove_only_their_own_objects() {
     let host = Cluster::builder().registries(0).start().await.unwrap();
     let before = everything(&host).await;
-    let guest = visit(host.kubeconfig(), "e2e").start().await.unwrap();
-    assert_eq!(guest.server(), host.server());
+    let tests = existing(host.kubeconfig(), "e2e").start().await.unwrap();
+    assert_eq!(tests.server(), host.server());
 
-    let made = ["namespace/shop"];
+    let names = ["namespace/shop"];
     host.kubectl(["create", "namespace", "shop"])
         .await
         .unwrap()
         .success()
         .unwrap();
-    let error = guest.reserve(&made).await.unwrap_err().to_string();
+    let error = tests.reserve(&names).await.unwrap_err().to_string();
     assert!(
-        error.contains("the cluster of context `e2e` has objects already")
+        error.contains("the cluster of context `e2e` has objects that the tests would create")
             && error.contains("\n  namespace/shop\n"),
         "{error}"
     );
@@ -83,10 +83,10 @@ async fn tests_on_an_existing_cluster_remove_only_their_own_objects() {
         .unwrap()
         .success()
         .unwrap();
-    guest.reserve(&made).await.unwrap();
+    tests.reserve(&names).await.unwrap();
 
-    let webhook = move_in(&guest).await;
-    guest
+    let webhook = install(&tests).await;
+    tests
         .kubectl(["create", "namespace", "shop"])
         .await
         .unwrap()
@@ -97,7 +97,7 @@ async fn tests_on_an_existing_cluster_remove_only_their_own_objects() {
             .await
             .contains("validatingwebhookconfiguration")
     );
-    guest.leave(Some(webhook)).await.unwrap();
+    tests.leave(Some(webhook)).await.unwrap();
     assert_eq!(everything(&host).await, before);
 }
 
@@ -105,13 +105,13 @@ async fn tests_on_an_existing_cluster_remove_only_their_own_objects() {
 async fn admission_of_a_killed_test_run_is_removed_by_the_next_run() {
     let host = Cluster::builder().registries(0).start().await.unwrap();
     let before = everything(&host).await;
-    let guest = visit(host.kubeconfig(), "e2e").start().await.unwrap();
-    let webhook = move_in(&guest).await;
-    drop((webhook, guest));
+    let tests = existing(host.kubeconfig(), "e2e").start().await.unwrap();
+    let webhook = install(&tests).await;
+    drop((webhook, tests));
     let left = everything(&host).await;
     assert!(left.contains("namespace/bundle-system"), "{left}");
     assert!(!left.contains("webhookconfiguration"), "{left}");
-    // Nobody is there to do what the finalizer waits for.
+    // No controller removes this finalizer.
     let orphan = r#"{"apiVersion": "core.rukpak.io/v1alpha1", "kind": "BundleDeployment",
         "metadata": {"name": "left", "finalizers": ["core.rukpak.io/delete-installed-objects"]},
         "spec": {"provisionerClassName": "core-rukpak-io-plain", "template": {"spec": {"provisionerClassName": "core-rukpak-io-plain",
@@ -120,11 +120,11 @@ async fn admission_of_a_killed_test_run_is_removed_by_the_next_run() {
     let applied = kubectl.args(["apply", "-f", "-"]).stdin(orphan).output();
     applied.await.unwrap().success().unwrap();
 
-    let next = visit(host.kubeconfig(), "e2e").start().await.unwrap();
+    let next = existing(host.kubeconfig(), "e2e").start().await.unwrap();
     next.reserve(&["namespace/shop"]).await.unwrap();
     assert_eq!(everything(&host).await, before);
 
-    // What bears no mark of ours is somebody's installation.
+    // An installation without the label of the tests is not removed.
     host.kubectl(["create", "namespace", "bundle-system"])
         .await
         .unwrap()

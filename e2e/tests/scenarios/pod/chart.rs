@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use e2e::command::Command;
+use e2e::host::command::Command;
 use e2e::{Cluster, Tool, wait};
 use serde_json::{Value, json};
 

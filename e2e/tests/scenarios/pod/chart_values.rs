@@ -236,7 +236,7 @@ async fn rendered_values_are_accepted_by_the_api_server() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn wrong_values_are_rejected_by_name() {
-    let cluster = e2e::cluster::shared().await.unwrap();
+    let cluster = e2e::webhook::shared().await.unwrap();
     let cases = [
         (json!({"replica": 3}), "replica"),
         (json!({"image": {"digst": "x"}}), "digst"),
@@ -299,7 +299,7 @@ async fn wrong_values_are_rejected_by_name() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn chart_passes_helm_lint() {
-    let cluster = e2e::cluster::shared().await.unwrap();
+    let cluster = e2e::webhook::shared().await.unwrap();
     for tool in HELMS {
         let line = "lint CHART --kube-version 1.33.0 --values -";
         let values = json!({"image": image()}).to_string();

@@ -2,7 +2,7 @@
 //! into a network without internet access. Digests and signatures are unchanged, and other tools
 //! can read it. `copies` tests the single transfers.
 
-use e2e::command::Command;
+use e2e::host::command::Command;
 use e2e::registry::{Program, Terms};
 use e2e::{Island, Output, Registry, Tool, Workbench};
 use serde_json::Value;

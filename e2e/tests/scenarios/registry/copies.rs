@@ -1,10 +1,11 @@
 //! Compatibility of transfers: skopeo, crane and both versions of cosign read our artifacts, and we
 //! read theirs.
 
-use e2e::command::Command;
-use e2e::prerequisites::Program as Needed;
+use e2e::host::command::Command;
+use e2e::host::packages;
+use e2e::host::prerequisites::Program as Needed;
 use e2e::registry::{Program, Terms};
-use e2e::{Output, Registry, Tool, Workbench, bundles, packages};
+use e2e::{Output, Registry, Tool, Workbench, bundles};
 
 struct Scene {
     bench: Workbench,

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use e2e::cluster::shared;
+use e2e::webhook::shared;
 use e2e::{Cluster, WebhookOptions, bundles, wait};
 use serde_json::{Value, json};
 

@@ -1,7 +1,7 @@
 //! Attempts of a tenant to gain permissions through the pod. The tenant may write Bundles and
 //! BundleDeployments and push any image.
 
-use e2e::cluster::shared;
+use e2e::webhook::shared;
 use e2e::{Cluster, WebhookOptions, bundles};
 use serde_json::{Value, json};
 

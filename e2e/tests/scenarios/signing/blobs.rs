@@ -1,7 +1,7 @@
 //! Files with a Sigstore bundle: ours verified by real cosign 3, and cosign's verified by us; by
 //! key and by certificate.
 
-use e2e::command::Command;
+use e2e::host::command::Command;
 use e2e::sigstore::{PERSON_ISSUER, WORKFLOW, WORKFLOW_ISSUER, workflow};
 use e2e::{Output, Tool, Workbench};
 use serde_json::Value;

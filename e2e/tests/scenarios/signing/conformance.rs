@@ -3,7 +3,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use e2e::command::Command;
+use e2e::host::command::Command;
 use e2e::sigstore::{PERSON_ISSUER, Sigstore, WORKFLOW, WORKFLOW_ISSUER, workflow};
 use e2e::{Output, Tool, Workbench};
 use serde_json::{Value, json};

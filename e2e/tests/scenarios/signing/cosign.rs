@@ -3,18 +3,18 @@
 
 use std::path::PathBuf;
 
-use e2e::cluster::Shared;
+use e2e::webhook::SharedCluster;
 use e2e::{Output, Tool, bundles};
 
 /// Both programs at one registry, in one folder, with one password.
 struct Bench {
-    cluster: Shared,
+    cluster: SharedCluster,
     folder: PathBuf,
 }
 
 impl Bench {
     async fn new(name: &str) -> Self {
-        let cluster = e2e::cluster::shared().await.unwrap();
+        let cluster = e2e::webhook::shared().await.unwrap();
         let folder = cluster.folder().join(name);
         fs_err::create_dir_all(&folder).unwrap();
         let bench = Self { cluster, folder };

@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use e2e::command::Command;
+use e2e::host::command::Command;
 use e2e::{Output, Registry, Sigstore, Tool, Workbench, bundles, wait};
 
 const WHO: &str = "ana@example.com";

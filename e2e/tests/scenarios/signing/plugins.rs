@@ -1,7 +1,8 @@
 //! Keys in a plugin with sigstore's KMS protocol: the same plugin works with us and with real
 //! cosign 3, and each verifies the other's signatures.
 
-use e2e::{Output, Registry, Tool, Workbench, bundles, command, tools};
+use e2e::host::command;
+use e2e::{Output, Registry, Tool, Workbench, bundles, tools};
 
 struct Scene {
     bench: Workbench,

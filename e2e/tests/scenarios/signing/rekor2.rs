@@ -2,7 +2,7 @@
 //! leaves no partial signature. `bundle-trust` has tables of forgeries; `keyless` and `images`
 //! test Rekor v1.
 
-use e2e::command::Command;
+use e2e::host::command::Command;
 use e2e::registry::{Program, Terms};
 use e2e::sigstore::{
     PERSON_ISSUER, Sigstore, TiledLog, WORKFLOW, WORKFLOW_ISSUER, person, workflow,

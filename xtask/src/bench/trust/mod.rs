@@ -7,7 +7,7 @@ mod thousand;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
-use e2e::command::{Command, Output};
+use e2e::host::command::{Command, Output};
 use e2e::sigstore::{Sigstore, WORKFLOW, WORKFLOW_ISSUER, workflow};
 use e2e::{Registry, Tool, Workbench, bundles, programs, tools};
 use serde_json::{Value, json};

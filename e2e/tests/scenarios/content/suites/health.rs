@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bundle_core::plan::health::differences::{DIFFERENCES, HealthTool, Verdict};
 use bundle_core::plan::health::{Health, has_health, health};
+use e2e::Tool;
+use e2e::cluster::manifests;
 use e2e::tools::published;
-use e2e::{Tool, manifests};
 use serde_json::Value;
 
 use super::exceptions::{condition_of, group_kind, has};

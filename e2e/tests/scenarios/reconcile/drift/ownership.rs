@@ -2,7 +2,7 @@
 //! applied, and of lists that another user changed. `inventory` tests owners of objects; `managers`
 //! tests changes by other field managers.
 
-use e2e::cluster::shared;
+use e2e::webhook::shared;
 use e2e::{Cluster, Tool, wait};
 use serde_json::{Value, json};
 

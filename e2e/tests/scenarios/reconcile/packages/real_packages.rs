@@ -170,7 +170,7 @@ async fn build_refuses_a_published_package_with_a_misspelt_field() {
     let folder = tempfile::tempdir().unwrap();
     write(&MISSPELT, &addons, folder.path()).unwrap();
     let programs = e2e::programs::get().await.unwrap();
-    let build = e2e::command::Command::new(&programs.plugin)
+    let build = e2e::host::command::Command::new(&programs.plugin)
         .args(["build", "--dry-run"])
         .args([folder.path()]);
     let refused = build.output().await.unwrap().failure(3).unwrap();

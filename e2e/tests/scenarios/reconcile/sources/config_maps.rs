@@ -1,8 +1,8 @@
 //! Content from ConfigMaps of the system namespace: installed, pinned to its first version, and
 //! rejected if it is mutable.
 
-use e2e::cluster::shared;
 use e2e::webhook::NAMESPACE;
+use e2e::webhook::shared;
 use e2e::{Cluster, wait};
 use serde_json::{Value, json};
 

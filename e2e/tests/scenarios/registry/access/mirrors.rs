@@ -1,7 +1,7 @@
 //! Proxies from the environment, and mirrors from `registries.conf`.
 
 use e2e::Registry;
-use e2e::proxy::Proxy;
+use e2e::registry::proxy::Proxy;
 use e2e::registry::{Program, Terms};
 
 use super::{Scene, refused};

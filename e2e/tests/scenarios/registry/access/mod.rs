@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use e2e::registry::token_server::IDENTITY_TOKEN;
 use e2e::registry::{Access, PASSWORD, Terms, USER};
-use e2e::token_server::IDENTITY_TOKEN;
 use e2e::{Output, Workbench, bundles};
 use serde_json::{Value, json};
 

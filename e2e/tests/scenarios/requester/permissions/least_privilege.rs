@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use e2e::manifests;
+use e2e::cluster::manifests;
 
 use crate::scenarios::requester::*;
 

@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use e2e::command::Command;
+use e2e::host::command::Command;
 use e2e::{Cluster, Tool, WebhookOptions, Workbench, bundles, programs, tools, wait};
 use serde_json::{Value, json};
 

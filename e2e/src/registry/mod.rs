@@ -2,6 +2,9 @@
 //! `crane registry serve`. `bundle-testkit` has registries with faults; `token_server` has the
 //! token server.
 
+pub mod proxy;
+pub mod token_server;
+
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -12,10 +15,10 @@ use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
 use crate::certs::Authority;
-use crate::island::Island;
-use crate::janitor::Janitor;
-use crate::ports;
-use crate::process::Process;
+use crate::host::island::Island;
+use crate::host::janitor::Janitor;
+use crate::host::ports;
+use crate::host::process::Process;
 use crate::tools::{self, Tool};
 use crate::wait;
 

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
-use crate::janitor::Janitor;
+use crate::host::janitor::Janitor;
 
 /// Number of lines at the end of a log that an error shows.
 const TAIL_LINES: usize = 20;

@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 
-use crate::prerequisites::{self, Program};
+use crate::host::prerequisites::{self, Program};
 
 /// Ensures that `programs` are installed. As root on Debian, missing programs are installed from
 /// packages; elsewhere the error names each with an install hint.

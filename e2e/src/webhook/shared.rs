@@ -6,26 +6,26 @@ use std::ops::Deref;
 use anyhow::Result;
 use tokio::sync::OnceCell;
 
-use super::{Cluster, tell_logs};
-use crate::webhook::{Webhook, WebhookOptions};
+use super::{Webhook, WebhookOptions};
+use crate::cluster::{Cluster, print_logs_folder};
 
-/// The shared cluster in a test's hands: when the test panics, the logs are kept.
-pub struct Shared(&'static Cluster);
+/// Handle of the shared cluster. If the test panics, the logs are kept.
+pub struct SharedCluster(&'static Cluster);
 
 /// Returns the cluster that all tests of this process share: two registries, and a webhook on
 /// request.
 ///
 /// The first caller starts it. A static is never dropped; the janitor removes it when the process
 /// ends.
-pub async fn shared() -> Result<Shared> {
+pub async fn shared() -> Result<SharedCluster> {
     static CLUSTER: OnceCell<Cluster> = OnceCell::const_new();
     let cluster = CLUSTER
         .get_or_try_init(|| Cluster::builder().registries(2).start())
         .await?;
-    Ok(Shared(cluster))
+    Ok(SharedCluster(cluster))
 }
 
-impl Shared {
+impl SharedCluster {
     /// Returns the shared webhook. Tests must not stop it.
     pub async fn webhook(&self) -> Result<&'static Webhook> {
         static WEBHOOK: OnceCell<Webhook> = OnceCell::const_new();
@@ -34,7 +34,7 @@ impl Shared {
     }
 }
 
-impl Deref for Shared {
+impl Deref for SharedCluster {
     type Target = Cluster;
 
     fn deref(&self) -> &Cluster {
@@ -42,10 +42,10 @@ impl Deref for Shared {
     }
 }
 
-impl Drop for Shared {
+impl Drop for SharedCluster {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            tell_logs(self.0);
+            print_logs_folder(self.0);
         }
     }
 }

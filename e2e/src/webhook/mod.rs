@@ -1,6 +1,10 @@
 //! `bundle-webhook` as a process on the host: deployed with its own manifests, run as its own
 //! ServiceAccount, killed and restarted on request.
 
+mod existing_cluster;
+pub mod peer;
+mod shared;
+
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
@@ -11,10 +15,14 @@ use kube::Client;
 use serde_json::{Value, json};
 
 use crate::cluster::Cluster;
-use crate::janitor::Janitor;
-use crate::memory_limit::MemoryLimit;
-use crate::process::Process;
-use crate::{manifests, ports, programs, wait};
+use crate::cluster::manifests;
+use crate::host::janitor::Janitor;
+use crate::host::memory_limit::MemoryLimit;
+use crate::host::ports;
+use crate::host::process::Process;
+use crate::{programs, wait};
+
+pub use shared::{SharedCluster, shared};
 
 /// The namespace and ServiceAccount that those manifests make.
 pub const NAMESPACE: &str = "bundle-system";
@@ -82,7 +90,7 @@ impl Cluster {
         let program = programs::get().await?.webhook.clone();
         let client = self.client().await?;
         let mut product = manifests::read_folder(&deploy_folder().join("manifests"))?;
-        self.enter(&mut product).await?;
+        self.prepare_existing(&mut product).await?;
         manifests::apply(&client, &product).await?;
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, ports::free()?));
         let health = SocketAddr::from((Ipv4Addr::LOCALHOST, ports::free()?));

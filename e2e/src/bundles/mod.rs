@@ -1,6 +1,8 @@
 //! Folders to build bundles from: a realistic shop, a small greeting, many small objects, the
 //! project's own manifests. Same arguments, same bytes. What becomes of them is the scenario's.
 
+pub mod fixtures;
+
 use std::fmt::Write as _;
 use std::path::Path;
 

@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use crate::command;
-use crate::janitor::Janitor;
-use crate::prerequisites::{self, Program};
-use crate::process::Process;
+use crate::host::command;
+use crate::host::janitor::Janitor;
+use crate::host::prerequisites::{self, Program};
+use crate::host::process::Process;
 use crate::wait;
 
 const START: Duration = Duration::from_secs(10);

@@ -13,8 +13,10 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
 use crate::cluster::Cluster;
-use crate::process::Process;
-use crate::{manifests, ports, wait};
+use crate::cluster::manifests;
+use crate::host::ports;
+use crate::host::process::Process;
+use crate::wait;
 
 const NAME: &str = "noop-webhook";
 const READY: Duration = Duration::from_secs(10);

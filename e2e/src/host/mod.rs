@@ -1,0 +1,12 @@
+//! This machine: programs that run once or for long, network namespaces, ports, memory limits, and
+//! the programs that must be installed.
+
+pub mod command;
+pub mod island;
+pub mod memory_limit;
+pub mod packages;
+pub mod prerequisites;
+
+pub(crate) mod janitor;
+pub(crate) mod ports;
+pub(crate) mod process;
