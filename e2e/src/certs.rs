@@ -65,12 +65,12 @@ impl Authority {
         &self.certificate
     }
 
-    /// A serving certificate for loopback and the names of the API server inside the cluster, as
-    /// `folder/NAME.{crt,key}`.
+    /// Issues a serving certificate for loopback and the names of the API server inside the
+    /// cluster, as `folder/NAME.{crt,key}`.
     pub fn server(&self, folder: &Path, name: &str) -> Result<Identity> {
         let names = [
             "localhost",
-            // What scenarios call a registry that is behind a proxy.
+            // Name of a registry behind a proxy in scenarios.
             "registry.example.com",
             "kubernetes",
             "kubernetes.default",
@@ -86,8 +86,8 @@ impl Authority {
         self.issue(params, folder, name)
     }
 
-    /// A client certificate that the API server reads as `user` in `groups` (at most two), as
-    /// `folder/NAME.{crt,key}`.
+    /// Issues a client certificate that the API server reads as `user` in `groups` (at most two),
+    /// as `folder/NAME.{crt,key}`.
     pub fn client(
         &self,
         folder: &Path,
@@ -125,8 +125,8 @@ impl Authority {
     }
 }
 
-/// The key pair that signs ServiceAccount tokens: `key` signs, `certificate` is the bare public
-/// key.
+/// Creates the key pair that signs ServiceAccount tokens: `key` signs, `certificate` is the bare
+/// public key.
 pub fn token_keys(folder: &Path) -> Result<Identity> {
     let key = new_key()?;
     write(folder, "service-accounts", &key.public_key_pem(), &key)

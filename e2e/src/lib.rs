@@ -1,8 +1,8 @@
-//! Harness for end-to-end tests: tools built from their Go modules, clusters, registries, and our
-//! two programs. The scenarios are in `tests/scenarios`.
+//! Harness for end-to-end tests: tools built from their Go modules, clusters, registries, and the
+//! two programs of this project. The scenarios are in `tests/scenarios`.
 #![allow(
     clippy::print_stderr,
-    reason = "the harness talks to the person who runs it, on stderr; it has no printer"
+    reason = "the harness prints progress and paths of logs to stderr; it has no printer"
 )]
 
 pub mod bundles;
@@ -29,8 +29,8 @@ pub use tools::Tool;
 pub use webhook::{Webhook, WebhookOptions};
 pub use workbench::Workbench;
 
-/// Every TLS connection of this process uses the one provider of the workspace; safe to call often.
+/// Sets the TLS provider of the workspace for this process. Later calls have no effect.
 pub(crate) fn use_own_tls_provider() {
-    // An error says that a provider is set already, which is what we want.
+    // An error means that a provider is set already.
     drop(rustls::crypto::aws_lc_rs::default_provider().install_default());
 }

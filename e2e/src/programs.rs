@@ -1,5 +1,5 @@
-//! Our own two programs, built once per process by the cargo that runs the tests. `tools` builds
-//! other programs.
+//! The two programs of this project, built once per process by the cargo that runs the tests.
+//! `tools` builds other programs.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -9,8 +9,7 @@ use anyhow::{Context, Result, bail};
 use serde_json::Value;
 use tokio::sync::OnceCell;
 
-/// Variable that picks the profile; default is what was preferred, else the one that this process
-/// was built with.
+/// Variable with the build profile; default: the preferred one, else the profile of this process.
 const PROFILE: &str = "BUNDLE_E2E_PROFILE";
 static PREFERRED: OnceLock<&str> = OnceLock::new();
 const PACKAGES: [&str; 2] = ["kubectl-bundle", "bundle-webhook"];
@@ -24,14 +23,14 @@ pub struct Programs {
     pub webhook: PathBuf,
 }
 
-/// Both programs, up to date with the sources.
+/// Returns both programs, built from the current sources.
 pub async fn get() -> Result<&'static Programs> {
     static BUILT: OnceCell<Programs> = OnceCell::const_new();
     BUILT
         .get_or_try_init(|| async {
             tokio::task::spawn_blocking(build)
                 .await
-                .context("the thread that builds our programs ended early")?
+                .context("the thread that builds the programs ended early")?
         })
         .await
 }
@@ -47,7 +46,8 @@ fn build() -> Result<Programs> {
         &profile,
     ]);
     if profile == "dev" {
-        // The whole workspace has the features that the tests are built with, so no dependency is compiled a second time.
+        // With the features of the whole workspace, as in the tests, no dependency is compiled
+        // twice.
         command.args(["--workspace", "--bins"]);
     } else {
         for package in PACKAGES {
@@ -62,7 +62,7 @@ fn build() -> Result<Programs> {
         .context("cannot start cargo, which builds kubectl-bundle and bundle-webhook")?;
     if !output.status.success() {
         bail!(
-            "cargo could not build {}; what it said stands above",
+            "cargo could not build {}; its output is above",
             PACKAGES.join(" and ")
         );
     }
@@ -97,7 +97,7 @@ pub fn profile() -> Result<String> {
     if let Some(preferred) = PREFERRED.get() {
         return Ok((*preferred).to_owned());
     }
-    let me = std::env::current_exe().context("cannot tell where this program lies")?;
+    let me = std::env::current_exe().context("cannot find the path of this program")?;
     let folder = me.parent().map(|parent| {
         if parent.ends_with("deps") {
             parent.parent().unwrap_or(parent)

@@ -1,13 +1,12 @@
-//! Waiting for a condition with a deadline, so that no scenario sleeps a guessed time.
-//! What is waited for is the caller's.
+//! Waits for conditions with a deadline, so that no scenario sleeps a guessed time.
 
 use std::future::Future;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 
-/// Time between two looks.
-const PACE: Duration = Duration::from_millis(25);
+/// Time between two calls of `look`.
+const INTERVAL: Duration = Duration::from_millis(25);
 
 /// Calls `look` repeatedly until it returns `Some`, at most for `deadline`.
 ///
@@ -21,7 +20,7 @@ where
     let began = Instant::now();
     let mut last = None;
     loop {
-        // The look itself may hang; it gets what is left of the time.
+        // A call may hang: it gets the remaining time.
         match tokio::time::timeout(deadline.saturating_sub(began.elapsed()), look()).await {
             Ok(Ok(Some(value))) => return Ok(value),
             Ok(Ok(None)) => last = None,
@@ -34,7 +33,7 @@ where
                 .unwrap_or_default();
             bail!("{what}: not within {:.1} s{why}", deadline.as_secs_f64());
         }
-        tokio::time::sleep(PACE).await;
+        tokio::time::sleep(INTERVAL).await;
     }
 }
 

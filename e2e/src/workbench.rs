@@ -28,7 +28,7 @@ pub struct Workbench {
 }
 
 impl Workbench {
-    /// An empty one. Nothing runs yet.
+    /// Creates an empty folder. Nothing runs yet.
     pub fn new() -> Result<Self> {
         crate::use_own_tls_provider();
         let root = tempfile::Builder::new()
@@ -53,7 +53,7 @@ impl Workbench {
         &self.root
     }
 
-    /// The authority that signs the certificates of its registries, and of their clients.
+    /// Returns the authority of the certificates of its registries and their clients.
     pub fn authority(&self) -> &Authority {
         &self.authority
     }
@@ -68,12 +68,12 @@ impl Workbench {
         self.registry_with(Terms::default()).await
     }
 
-    /// A registry with these terms.
+    /// Starts a registry with these options.
     pub async fn registry_with(&self, terms: Terms) -> Result<Registry> {
         Registry::start(&registry::unique_name(), &terms, self.place(None)).await
     }
 
-    /// A registry with these terms that only programs on the same island can reach.
+    /// Starts a registry with these options that only programs on the same island can reach.
     pub async fn registry_on(&self, island: &Island, terms: Terms) -> Result<Registry> {
         Registry::start(&registry::unique_name(), &terms, self.place(Some(island))).await
     }
@@ -93,12 +93,12 @@ impl Workbench {
         Island::start(&self.root, "island", &self.janitor).await
     }
 
-    /// Starts a token server. The terms of a registry refer to it.
+    /// Starts a token server. The options of a registry refer to it.
     pub async fn token_server(&self) -> Result<TokenServer> {
         TokenServer::start(&self.root).await
     }
 
-    /// A sigstore of its own.
+    /// Starts a Sigstore instance.
     pub async fn sigstore(&self) -> Result<Sigstore> {
         Sigstore::start(&self.root, &self.janitor).await
     }
@@ -125,7 +125,7 @@ impl Workbench {
         Ok(self.clean(Command::new(program)))
     }
 
-    /// `kubectl-bundle`, in a clean environment.
+    /// Returns a command for `kubectl-bundle`, in a clean environment.
     pub async fn plugin(&self) -> Result<Command> {
         Ok(self.clean(Command::new(&programs::get().await?.plugin)))
     }
@@ -145,8 +145,8 @@ impl Workbench {
         cosign.args(line.split(' ')).output().await
     }
 
-    /// `command` with the folder's own home and Docker configuration, and of our environment only
-    /// the search path.
+    /// Returns `command` with the folder's own home and Docker configuration, and only the search
+    /// path of the environment.
     pub fn clean(&self, command: Command) -> Command {
         let home = self.root.join("home");
         command
@@ -162,7 +162,7 @@ impl Workbench {
 
 impl Drop for Workbench {
     fn drop(&mut self) {
-        if std::thread::panicking() && self.janitor.spare_logs().is_ok() {
+        if std::thread::panicking() && self.janitor.keep_logs().is_ok() {
             eprintln!(
                 "e2e: logs of the workbench are kept in {}",
                 self.root.join("logs").display()

@@ -46,13 +46,13 @@ struct Sign {
     /// The file is an in-toto statement, to be signed in an envelope as it is
     #[arg(long)]
     in_toto: bool,
-    /// The identity token itself
+    /// Identity token
     #[arg(long)]
     identity_token: String,
     /// Output file for the bundle
     #[arg(long)]
     bundle: PathBuf,
-    /// The trust root under which it has to hold before it is written
+    /// Trust root for the verification before the bundle is written
     #[arg(long)]
     trusted_root: Option<PathBuf>,
     /// Signing config with the URLs of Fulcio, Rekor and timestamp authorities
@@ -65,7 +65,7 @@ struct Sign {
 #[derive(Args)]
 #[command(group = clap::ArgGroup::new("who").required(true).args(["key", "certificate_identity"]))]
 struct Verify {
-    /// Under the root of the staging instance
+    /// Use the root of the staging instance
     #[arg(long)]
     staging: bool,
     /// The bundle
@@ -137,7 +137,7 @@ impl Sign {
             evidence.entries.push(signed.entered(*version, &answer)?);
         }
         let bundle = signed.bundle(&evidence)?;
-        // Nothing is written that would not verify.
+        // A bundle is written only if it verifies.
         let root = root(self.trusted_root.as_deref(), self.staging)?;
         let name = signed.identity();
         let wanted = identity(&name.subject, &name.issuer, &root)?;
@@ -204,7 +204,7 @@ fn root(file: Option<&Path>, staging: bool) -> Result<std::sync::Arc<Root>> {
     })
 }
 
-/// The digest of the one subject of a statement.
+/// Returns the digest of the only subject of a statement.
 fn subject(statement: &[u8]) -> Result<Digest> {
     let statement = bundle_core::json::object(statement)?;
     let subjects = statement
@@ -218,7 +218,7 @@ fn subject(statement: &[u8]) -> Result<Digest> {
     digest.parse().map_err(|error| anyhow!("{digest}: {error}"))
 }
 
-/// The digest that an argument is, or that of the file that it names.
+/// Returns the digest in an argument, or that of the file with this path.
 fn digest(artifact: &Path) -> Result<Digest> {
     let named = artifact
         .to_str()

@@ -1,5 +1,5 @@
 //! Writes the fixtures for unit tests of signatures: signatures of cosign 3 and cosign 2, keyless
-//! and by key, with our own Sigstore instance. The README in the folder describes each file.
+//! and by key, with a local Sigstore instance. The README in the folder describes each file.
 
 use std::path::Path;
 
@@ -157,7 +157,7 @@ impl Maker<'_> {
         identity: &[String],
         name: &str,
     ) -> Result<()> {
-        // A repository of its own for each: they would be written beside each other.
+        // One repository for each version: both would write to the same one otherwise.
         let repository = self.registry.reference(&format!("signatures/{name}"));
         let mut line = vec!["sign".to_owned()];
         line.extend_from_slice(identity);

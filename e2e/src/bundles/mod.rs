@@ -1,5 +1,5 @@
-//! Folders to build bundles from: a realistic shop, a small greeting, many small objects, the
-//! project's own manifests. Same arguments, same bytes. What becomes of them is the scenario's.
+//! Folders to build bundles from: a realistic shop, a small greeting, many small objects, and the
+//! project's own manifests. The same arguments produce the same bytes.
 
 pub mod fixtures;
 
@@ -39,7 +39,7 @@ const ADDED: &str = "wishlist";
 /// Writes the shop: more than two hundred objects of eighteen kinds, with two CRDs and their custom
 /// resources.
 ///
-/// Versions after 1.0.0 carry other images and settings, drop two services and add one.
+/// Versions after 1.0.0 have other images and settings, drop two services and add one.
 pub fn shop(folder: &Path, version: &str) -> Result<()> {
     let first = version == "1.0.0";
     let services: Vec<&str> = SERVICES
@@ -146,7 +146,7 @@ data: {{number: \"{number}\", text: a small object}}
     Ok(())
 }
 
-/// Writes a bundle of as many manifests, each a file of its own.
+/// Writes a bundle with one file for each manifest.
 pub fn many_files(folder: &Path, name: &str, count: usize) -> Result<()> {
     package(folder, name, "1.0.0", "Many small files", None)?;
     let manifests = folder.join("manifests");
@@ -202,7 +202,7 @@ description: {description}
     Ok(())
 }
 
-/// The ten objects of one service.
+/// Returns the ten objects of one service.
 fn service_objects(service: &str, version: &str) -> String {
     format!(
         "apiVersion: v1

@@ -184,11 +184,11 @@ impl Builder {
             .context("cannot make the cluster's folder")?
             .keep();
         let janitor = Janitor::start(&root)?;
-        // On the heap: the future holds each program, and callers nest it.
+        // On the heap: the future is large, and callers nest it.
         let started = Box::pin(self.start_in(&root, &paths, &janitor)).await;
         started.inspect_err(|_| {
-            // Of a control plane that is not ours there are none.
-            if self.existing.is_none() && janitor.spare_logs().is_ok() {
+            // An existing control plane has no logs here.
+            if self.existing.is_none() && janitor.keep_logs().is_ok() {
                 eprintln!(
                     "e2e: the cluster did not start; its logs are kept in {}",
                     root.join("logs").display()

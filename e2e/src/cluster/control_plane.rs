@@ -26,7 +26,7 @@ use crate::host::process::Process;
 use crate::tools::KubernetesRelease;
 use crate::wait;
 
-/// Five seconds are usual; two busy cores and a cold disk make it many.
+/// Usually five seconds; longer with two busy cores and a cold disk.
 const READY: Duration = Duration::from_secs(90);
 
 /// Audit policy: metadata of each completed request, never bodies.
@@ -96,7 +96,7 @@ impl<'a> ControlPlane<'a> {
             flag("initial-advertise-peer-urls", &peer),
             flag("initial-cluster", format!("default={peer}")),
             flag("log-level", "warn"),
-            // Its contents end with the cluster: nothing is gained by waiting for the disk.
+            // The data is deleted with the cluster: no fsync is needed.
             OsString::from("--unsafe-no-fsync"),
         ];
         self.start("etcd", program, &flags)
@@ -133,7 +133,7 @@ impl<'a> ControlPlane<'a> {
         ];
         flags.extend(release.api_server_flags().iter().map(OsString::from));
         if self.address.is_loopback() {
-            // A loopback address is no legal endpoint, and nothing in the cluster looks for one.
+            // A loopback address is not a valid endpoint, and nothing in the cluster uses it.
             flags.push(flag("endpoint-reconciler-type", "none"));
         } else {
             // Logs and `exec` come from the kubelet of the node.
@@ -211,13 +211,13 @@ impl<'a> ControlPlane<'a> {
             flag("authentication-kubeconfig", &config),
             flag("authorization-kubeconfig", &config),
             flag("bind-address", "127.0.0.1"),
-            // Nobody asks it anything; 0 opens no port that another cluster could want.
+            // Nothing uses this port; 0 disables it.
             flag("secure-port", "0"),
             flag("service-account-private-key-file", &self.tokens.key),
             flag("root-ca-file", self.authority.certificate()),
             flag("use-service-account-credentials", "true"),
             flag("leader-elect", "false"),
-            // With the default of 20 requests a second its start alone takes four seconds.
+            // With the default of 20 requests per second, the start takes four seconds.
             flag("kube-api-qps", "500"),
             flag("kube-api-burst", "1000"),
         ];
@@ -241,8 +241,8 @@ impl<'a> ControlPlane<'a> {
         .await
     }
 
-    /// Until the controllers have made the first ServiceAccount, without which nothing can run in
-    /// `default`.
+    /// Waits until the controllers have created the first ServiceAccount. Pods in `default` need
+    /// it.
     pub(super) async fn wait_for_controllers(&mut self) -> Result<()> {
         let accounts: Api<ServiceAccount> = Api::namespaced(self.client().await?, "default");
         wait::until_true(READY, "the controllers work", || {

@@ -1,5 +1,5 @@
 //! Kubeconfig files: one cluster, one user, one context.
-//! They are written as JSON, which every reader of YAML reads.
+//! They are written as JSON, which is valid YAML.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -23,7 +23,7 @@ pub(crate) fn endpoint(server: &str, ca: &Path) -> Result<Value> {
     Ok(json!({ "server": server, "certificate-authority-data": inline(ca)? }))
 }
 
-/// Writes `folder/NAME.kubeconfig`; complete in itself, so that it can be copied away.
+/// Writes `folder/NAME.kubeconfig`. It contains all credentials, so that it can be copied.
 pub(crate) fn write(
     folder: &Path,
     name: &str,

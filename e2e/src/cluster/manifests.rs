@@ -1,5 +1,5 @@
 //! Manifests from files to a cluster: read, ordered, applied server-side, CRDs waited for.
-//! It is for setting the stage; how the product installs a bundle is in the webhook.
+//! It prepares clusters for scenarios; the webhook installs bundles with code of its own.
 #![expect(
     clippy::disallowed_methods,
     reason = "the names are those of the harness itself"
@@ -75,7 +75,7 @@ pub async fn apply(client: &Client, objects: &[Value]) -> Result<()> {
         let applied = apply_one(client, object).await;
         let is_unknown = |error: &anyhow::Error| matches!(error.downcast_ref(), Some(kube::Error::Api(status)) if status.code == 404);
         match applied {
-            // A definition is established a moment before the API server answers for its kind.
+            // The API server serves a kind shortly after its definition is established.
             Err(error) if is_unknown(&error) => {
                 let what = format!("cannot apply {}", title(object));
                 wait::until_true(SERVED, &what, || async {
@@ -160,7 +160,7 @@ async fn wait_established(client: &Client, name: &str) -> Result<()> {
     .await
 }
 
-/// The place in the order of applying.
+/// Returns the position in the order of apply.
 fn rank(object: &Value) -> u8 {
     match object["kind"].as_str().unwrap_or_default() {
         "CustomResourceDefinition" | "Namespace" => 0,

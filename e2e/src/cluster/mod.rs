@@ -36,7 +36,7 @@ use node::Node;
 pub use builder::Builder;
 pub(crate) use existing::ExistingCluster;
 
-/// Longer than any run; the API server may cut it.
+/// Longer than any run; the API server may shorten it.
 const TOKEN_SECONDS: i64 = 24 * 60 * 60;
 
 /// Running control plane with its registries.
@@ -65,12 +65,12 @@ impl Cluster {
         Builder::default()
     }
 
-    /// The administrator's kubeconfig (group `system:masters`).
+    /// Returns the administrator's kubeconfig (group `system:masters`).
     pub fn kubeconfig(&self) -> &Path {
         &self.admin
     }
 
-    /// The API server's URL.
+    /// Returns the API server's URL.
     pub fn server(&self) -> &str {
         &self.server
     }
@@ -101,8 +101,8 @@ impl Cluster {
         Client::try_from(config).context("cannot make a client")
     }
 
-    /// Returns a kubeconfig with a client certificate for `user` in `groups` (at most two). Returns an
-    /// error for an existing cluster.
+    /// Returns a kubeconfig with a client certificate for `user` in `groups` (at most two). Returns
+    /// an error for an existing cluster.
     pub fn kubeconfig_for(&self, user: &str, groups: &[&str]) -> Result<PathBuf> {
         if let Some(existing) = &self.existing {
             bail!(
@@ -151,7 +151,7 @@ impl Cluster {
             .token;
         let file = format!("{namespace}-{name}");
         kubeconfig::write(
-            // Beside the administrator's, of which existing clusters leave nothing behind.
+            // In the administrator's folder, which is removed even for existing clusters.
             self.admin.parent().unwrap_or(&self.root),
             &file,
             &self.endpoint,
@@ -164,7 +164,7 @@ impl Cluster {
         Island::start(&self.root, name, &self.janitor).await
     }
 
-    /// A sigstore of its own.
+    /// Starts a Sigstore instance.
     pub async fn sigstore(&self) -> Result<Sigstore> {
         Sigstore::start(&self.root, &self.janitor).await
     }
@@ -209,7 +209,7 @@ impl Cluster {
         self.plugin().await?.args(arguments).output().await
     }
 
-    /// `kubectl bundle`, to add arguments, variables and input to.
+    /// Returns a command for `kubectl bundle`.
     pub async fn plugin(&self) -> Result<Command> {
         let kubectl = self.tool(Tool::Kubectl).await?;
         link(
@@ -227,7 +227,7 @@ impl Cluster {
         Ok(self.clean(Command::new(bin.join(tool.name()))))
     }
 
-    /// `command` with this cluster's environment: own home, own Docker configuration, the
+    /// Returns `command` with this cluster's environment: own home, own Docker configuration, the
     /// administrator's kubeconfig. On a cluster that existed before, also the user's environment
     /// and home, because logging in there may need them.
     pub fn clean(&self, mut command: Command) -> Command {
@@ -261,7 +261,7 @@ impl Cluster {
     /// ended.
     pub fn audit(&self) -> Result<Vec<Value>> {
         let text = fs_err::read_to_string(control_plane::audit_log(&self.root))?;
-        // The last line may still be in the making.
+        // The last line may be incomplete.
         Ok(text
             .lines()
             .filter_map(|line| serde_json::from_str(line).ok())
@@ -270,11 +270,11 @@ impl Cluster {
 
     /// Keeps the logs although nothing panicked, and returns their folder.
     pub fn keep_logs(&self) -> Result<PathBuf> {
-        self.janitor.spare_logs()?;
+        self.janitor.keep_logs()?;
         Ok(self.logs())
     }
 
-    /// The file with the cluster's certificate authority, PEM.
+    /// Returns the file with the cluster's certificate authority, PEM.
     pub fn authority_file(&self) -> &Path {
         self.authority.certificate()
     }
@@ -300,7 +300,7 @@ impl Cluster {
 impl Drop for Cluster {
     fn drop(&mut self) {
         drop(self.node.take());
-        // The API server before etcd, and all before the folder goes.
+        // The API server before etcd, and all before the folder is removed.
         while let Some(process) = self.processes.pop() {
             drop(process);
         }
@@ -327,7 +327,7 @@ fn link(folder: &Path, name: &str, target: &Path) -> Result<()> {
     }
 }
 
-/// `text` with only such characters as are safe in a file name.
+/// Returns `text` with only characters that are safe in a file name.
 fn file_name(text: &str) -> String {
     text.chars()
         .map(|c| if c.is_ascii_alphanumeric() { c } else { '-' })

@@ -1,4 +1,5 @@
-//! Objects written into etcd, past the validation of the API server: as a former release stored them.
+//! Objects written into etcd without validation by the API server, as an earlier release stored
+//! them.
 
 use anyhow::{Context, Result};
 use base64::Engine;
@@ -8,8 +9,8 @@ use serde_json::{Value, json};
 use super::Cluster;
 
 impl Cluster {
-    /// Stores `object` in etcd under `/registry/{key}`. The API server reads JSON as well as its own
-    /// encoding. Only where the control plane is our own.
+    /// Stores `object` in etcd under `/registry/{key}`. The API server reads JSON as well as its
+    /// own encoding. Returns an error for an existing cluster.
     pub async fn store(&self, key: &str, object: &Value) -> Result<()> {
         let store = self
             .store

@@ -1,5 +1,6 @@
-//! Demo of the product on a real cluster, as a sequence of command lines with their expected output.
-//! `cargo xtask demo` prints it, and a scenario runs it with a webhook that is killed repeatedly.
+//! Demo of the product on a real cluster, as a sequence of command lines with their expected
+//! output. `cargo xtask demo` prints it, and a scenario runs it with a webhook that is killed
+//! repeatedly.
 
 mod authoring;
 mod installation;

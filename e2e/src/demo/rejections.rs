@@ -1,4 +1,5 @@
-//! Chapters of rejections: signatures, permissions, versions, moved tags, and writes without admission.
+//! Chapters of rejections: signatures, permissions, versions, moved tags, and writes without
+//! admission.
 
 use anyhow::{Result, ensure};
 

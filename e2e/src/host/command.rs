@@ -13,10 +13,10 @@ use tokio::io::AsyncWriteExt;
 /// Long enough for a slow machine, short enough that a hanging program is seen.
 const DEADLINE: Duration = Duration::from_mins(2);
 
-/// A command line that is being put together.
+/// Builder of a command line.
 #[derive(Debug, Clone)]
 pub struct Command {
-    /// Words before the program: another program that starts it.
+    /// Words before the program, if another program starts it.
     through: Vec<OsString>,
     program: PathBuf,
     arguments: Vec<OsString>,
@@ -40,7 +40,7 @@ pub struct Output {
 }
 
 impl Command {
-    /// `program` with nothing of our own environment.
+    /// Returns a command for `program` with an empty environment.
     pub fn new(program: impl Into<PathBuf>) -> Self {
         Self {
             through: Vec::new(),
@@ -154,7 +154,8 @@ impl Command {
         let pipe = child.stdin.take();
         let feed = async {
             if let (Some(mut pipe), Some(input)) = (pipe, &self.input) {
-                // A program may end without reading all; its exit code and words say why.
+                // A program may end without reading all input; its exit code and output show the
+                // reason.
                 drop(pipe.write_all(input).await);
             }
         };
@@ -215,7 +216,7 @@ impl fmt::Display for Output {
     }
 }
 
-/// `word` as a POSIX shell reads it back.
+/// Returns `word`, quoted for a POSIX shell.
 fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=@,+%^".contains(c);
     if !word.is_empty() && word.chars().all(plain) {

@@ -18,7 +18,7 @@ const START: Duration = Duration::from_secs(10);
 /// Shell command that keeps the network namespace alive. The namespace belongs to its process.
 const KEEPER: &str = r#"ip link set lo up && : > "$1" && exec sleep 2147483647"#;
 
-/// A network namespace with nothing but loopback in it; ends when dropped.
+/// A network namespace with only loopback; ends when dropped.
 pub struct Island {
     keeper: Process,
 }
@@ -87,7 +87,7 @@ impl Island {
         Ok(is_there)
     }
 
-    /// The words before a command line that take it inside.
+    /// Returns the words that start a command line inside the namespace.
     pub(crate) fn way_in(&self) -> Vec<OsString> {
         let target = self.keeper.pid().to_string();
         [

@@ -44,13 +44,13 @@ struct Shell {
 }
 
 impl Janitor {
-    /// Starts one for `folder`, which it removes in the end; of a folder that was spared, only its
-    /// `data`.
+    /// Starts a janitor for `folder`, which it removes at the end. If the logs are kept, it removes
+    /// only `data`.
     pub(crate) fn start(folder: &Path) -> Result<Self> {
         let mut child = Command::new("sh")
             .args(["-c", SCRIPT, "janitor"])
             .arg(folder)
-            // Ctrl-C goes to the terminal's group; the janitor is needed after it.
+            // Ctrl-C reaches the terminal's group; the janitor must survive it.
             .process_group(0)
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
@@ -71,13 +71,13 @@ impl Janitor {
         self.order(&format!("forget {pid}"))
     }
 
-    /// Leaves the logs where they are.
-    pub(crate) fn spare_logs(&self) -> Result<()> {
+    /// Keeps the logs at the end.
+    pub(crate) fn keep_logs(&self) -> Result<()> {
         self.order("spare logs")
     }
 
-    /// Runs a command line of the shell when we are gone, before anything is killed: for what must
-    /// not be left in the world outside.
+    /// Runs a shell command line after this process has ended, before anything is killed. It
+    /// removes objects outside of this machine.
     pub(crate) fn at_the_end(&self, line: &str) -> Result<()> {
         self.order(&format!("last {line}"))
     }
@@ -117,7 +117,7 @@ mod tests {
             fs_err::create_dir(root.join("logs")).unwrap();
             let janitor = Janitor::start(&root).unwrap();
             if spare {
-                janitor.spare_logs().unwrap();
+                janitor.keep_logs().unwrap();
             }
             drop(janitor);
             assert!(!root.join("data").exists());

@@ -45,7 +45,7 @@ impl MemoryLimit {
         let folder = Path::new(root).join(format!("bundle-e2e-{}-{number}", std::process::id()));
         std::fs::create_dir(&folder).with_context(|| {
             format!(
-                "cannot make the cgroup {}: the tests of memory limits need the rights of root on the memory controller",
+                "cannot make the cgroup {}: the tests of memory limits need root permissions on the memory controller",
                 folder.display()
             )
         })?;
@@ -77,7 +77,7 @@ impl MemoryLimit {
         inside
     }
 
-    /// The most that was in use at once, in bytes, page cache included.
+    /// Returns the peak memory use in bytes, including the page cache.
     pub fn peak(&self) -> Result<u64> {
         self.read(match self.version {
             Version::One => "memory.max_usage_in_bytes",
@@ -114,7 +114,7 @@ impl MemoryLimit {
 
 impl Drop for MemoryLimit {
     fn drop(&mut self) {
-        // The kernel takes a moment to let the last process go; a folder that stays costs nothing.
+        // The kernel releases the last process with a delay; a remaining folder does no harm.
         for _ in 0..100 {
             if std::fs::remove_dir(&self.folder).is_ok() {
                 return;

@@ -18,7 +18,8 @@ pub fn ensure(programs: &[Program]) -> Result<()> {
         .collect();
     if !missing.is_empty() && rustix::process::geteuid().is_root() && answers("apt-get") {
         eprintln!("packages: installing {}", missing.join(" "));
-        // Lists first: on a new machine there are none, and an old one names versions that are gone.
+        // Package lists first: a new machine has none, and old lists have versions that no longer
+        // exist.
         apt(&["update"])?;
         let mut arguments = vec!["install", "--yes", "--no-install-recommends"];
         arguments.extend(&missing);

@@ -131,13 +131,12 @@ impl Program {
 }
 
 impl Program {
-    /// The name on PATH.
+    /// Returns the name on PATH.
     pub(crate) const fn name(self) -> &'static str {
         self.facts().0
     }
 
-    /// The packages of Debian that have it, separated by spaces, for those that `packages` may
-    /// install.
+    /// Returns the Debian packages, separated by spaces, if `packages` may install them.
     pub(crate) const fn debian(self) -> Option<&'static str> {
         match self {
             Self::Curl => Some("curl"),
@@ -164,7 +163,7 @@ pub fn check(programs: &[Program]) -> Result<()> {
         .iter()
         .filter_map(|program| {
             let (name, _, _) = program.facts();
-            // Any answer will do, also a complaint about the flag: what counts is that something answers to the name.
+            // The exit code does not matter: the program only has to start.
             let tried = Command::new(name)
                 .arg(match program {
                     Program::Go | Program::OpenSsl => "version",
@@ -186,7 +185,7 @@ pub fn check(programs: &[Program]) -> Result<()> {
     }
 }
 
-/// The error of a program that could not be started.
+/// Returns the error of a program that could not be started.
 pub(crate) fn explain(program: Program, error: &io::Error) -> anyhow::Error {
     let (name, purpose, way) = program.facts();
     if error.kind() == io::ErrorKind::NotFound {

@@ -42,7 +42,8 @@ impl Process {
             .stdin(Stdio::null())
             .stdout(file)
             .stderr(twin)
-            // Ctrl-C is for us, who end our programs in order; and a group ends with all that its leader has started.
+            // Ctrl-C must reach only this process, which ends its programs in order. A group ends
+            // with all of its processes.
             .process_group(0)
             .spawn()
             .with_context(|| {
@@ -69,7 +70,7 @@ impl Process {
             .with_context(|| format!("cannot wait for {}", self.name))
     }
 
-    /// An error with the end of its log, if the program has ended.
+    /// Returns an error with the end of the log if the program has ended.
     pub(crate) fn check_alive(&mut self) -> Result<()> {
         match self.ended()? {
             Some(status) => bail!("{} ended with {status}:\n{}", self.name, self.log_tail()),
@@ -77,7 +78,7 @@ impl Process {
         }
     }
 
-    /// The last lines that it wrote.
+    /// Returns the last lines of the log.
     pub(crate) fn log_tail(&self) -> String {
         let text = fs_err::read(&self.log)
             .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
@@ -86,7 +87,7 @@ impl Process {
         lines[lines.len().saturating_sub(TAIL_LINES)..].join("\n")
     }
 
-    /// SIGKILL for it and what it has started, and the wait for its end.
+    /// Sends SIGKILL to the process group and waits until the process ends.
     pub(crate) fn kill(&mut self) -> Result<()> {
         if self.ended()?.is_none() {
             kill_process_group(self.raw_pid()?, Signal::KILL)
@@ -105,8 +106,8 @@ impl Process {
             .context("a process number out of range")
     }
 
-    /// SIGTERM, and the wait for the end until `patience` is over.
-    pub(crate) async fn terminate(&mut self, patience: Duration) -> Result<ExitStatus> {
+    /// Sends SIGTERM and waits until the process ends, at most for `timeout`.
+    pub(crate) async fn terminate(&mut self, timeout: Duration) -> Result<ExitStatus> {
         let began = Instant::now();
         kill_process(self.raw_pid()?, Signal::TERM)
             .with_context(|| format!("cannot send SIGTERM to {}", self.name))?;
@@ -114,11 +115,11 @@ impl Process {
             if let Some(status) = self.ended()? {
                 return Ok(status);
             }
-            if began.elapsed() > patience {
+            if began.elapsed() > timeout {
                 bail!(
                     "{} still runs {:.1} s after SIGTERM:\n{}",
                     self.name,
-                    patience.as_secs_f64(),
+                    timeout.as_secs_f64(),
                     self.log_tail()
                 );
             }

@@ -26,7 +26,7 @@ use crate::wait;
 pub const USER: &str = "e2e";
 /// The password of [`USER`].
 pub const PASSWORD: &str = "s3cret";
-/// `USER:PASSWORD` as htpasswd(1) keeps it (bcrypt of least cost).
+/// `USER:PASSWORD` in the format of htpasswd(1) (bcrypt with the lowest cost).
 const HTPASSWD: &str = "e2e:$2b$04$Xr.j/M06a/z3g6e90FOXM.y0hBc3AdcI806stka9zkh/WKwq1gM1i\n";
 
 const START: Duration = Duration::from_secs(20);
@@ -34,7 +34,7 @@ const START: Duration = Duration::from_secs(20);
 /// TLS, authentication and program of a registry.
 #[derive(Debug, Clone, Default)]
 pub struct Terms {
-    /// TLS, with a certificate of the place's authority.
+    /// TLS, with a certificate of the authority.
     pub tls: bool,
     /// TLS, and a client certificate of the same authority.
     pub client_certificate: bool,
@@ -88,13 +88,13 @@ pub(crate) struct Place<'a> {
     pub(crate) root: &'a Path,
     pub(crate) authority: &'a Authority,
     pub(crate) janitor: &'a Janitor,
-    /// The network that it is in, where that is not ours.
+    /// Network namespace of the registry; `None`: that of this process.
     pub(crate) island: Option<&'a Island>,
-    /// The address that it listens on.
+    /// Address on which it listens.
     pub(crate) address: Ipv4Addr,
 }
 
-/// A name that no other registry of this process has.
+/// Returns a name that no other registry of this process has.
 pub(crate) fn unique_name() -> String {
     static COUNT: AtomicUsize = AtomicUsize::new(0);
     format!("registry-x{}", COUNT.fetch_add(1, Ordering::Relaxed))
@@ -152,17 +152,17 @@ impl Registry {
         })
     }
 
-    /// `HOST:PORT`, as references begin.
+    /// Returns `HOST:PORT`, the beginning of references.
     pub fn host(&self) -> String {
         self.address.to_string()
     }
 
-    /// A reference in this registry: `registry.reference("team/web:1.0")`.
+    /// Returns a reference in this registry: `registry.reference("team/web:1.0")`.
     pub fn reference(&self, rest: &str) -> String {
         format!("{}/{rest}", self.address)
     }
 
-    /// The authority that signed its certificate; `None` where it speaks plain HTTP.
+    /// Returns the authority of its certificate; `None` with plain HTTP.
     pub fn ca(&self) -> Option<&Path> {
         self.ca.as_deref()
     }

@@ -17,7 +17,7 @@ pub struct Proxy {
 }
 
 impl Proxy {
-    /// Starts one.
+    /// Starts a proxy.
     pub async fn start() -> Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         let address = listener.local_addr()?;

@@ -1,6 +1,5 @@
-//! A token server as registries send their clients to: the token protocols of docker and OAuth 2
-//! over plain HTTP on loopback, tokens signed with ES256. The registry that believes its tokens is
-//! in `registry`.
+//! Token server to which registries send their clients: the token protocols of docker and OAuth 2
+//! over plain HTTP on loopback, tokens signed with ES256.
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -25,7 +24,7 @@ pub const IDENTITY_TOKEN: &str = "e2e-identity";
 const ISSUER: &str = "e2e-tokens";
 const SERVICE: &str = "e2e-registry";
 const KEY_ID: &str = "e2e";
-/// More than any question of a client.
+/// Larger than any request of a client.
 const LIMIT: usize = 64 << 10;
 
 /// A running token server; it ends when dropped.

@@ -30,7 +30,7 @@ pub const WORKFLOW: &str =
 /// Issuer of [`person`]'s tokens.
 pub const PERSON_ISSUER: &str = "https://accounts.example.com";
 
-/// The claims of a CI job: the certificate's identity is [`WORKFLOW`], an URI.
+/// Returns the claims of a CI job: the certificate's identity is [`WORKFLOW`], an URI.
 pub fn workflow() -> Value {
     json!({
         "iss": WORKFLOW_ISSUER,
@@ -46,7 +46,7 @@ pub fn workflow() -> Value {
     })
 }
 
-/// The claims of a person: the certificate's identity is the address.
+/// Returns the claims of a person: the certificate's identity is the address.
 pub fn person(email: &str) -> Value {
     json!({ "iss": PERSON_ISSUER, "sub": email, "email": email, "email_verified": true })
 }
@@ -54,9 +54,9 @@ pub fn person(email: &str) -> Value {
 /// Offsets of clocks in seconds; negative is behind.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Clocks {
-    /// The certificate authority's and the CT log's.
+    /// Clock of the certificate authority and the CT log.
     pub ca: i64,
-    /// The transparency log's.
+    /// Clock of the transparency log.
     pub log: i64,
 }
 
@@ -102,13 +102,13 @@ impl Sigstore {
         })
     }
 
-    /// The one URL of Fulcio, Rekor, the issuer and (below `/api/v1/timestamp`) the timestamp
+    /// Returns the URL of Fulcio, Rekor, the issuer and (below `/api/v1/timestamp`) the timestamp
     /// authority.
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// The root of trust, as cosign's `--trusted-root` reads it.
+    /// Returns the trust root, as for cosign's `--trusted-root`.
     pub fn trusted_root(&self) -> PathBuf {
         self.file("trusted_root.json")
     }
@@ -148,7 +148,7 @@ impl Sigstore {
         Ok(path)
     }
 
-    /// Sets clocks wrong, or right again.
+    /// Sets the clocks.
     pub async fn set_clocks(&self, clocks: Clocks) -> Result<()> {
         self.post("clocks", &json!({ "ca": clocks.ca, "log": clocks.log }))
             .await
@@ -166,7 +166,7 @@ impl Sigstore {
         let status = answer.status();
         let text = answer.text().await?;
         if !status.is_success() {
-            bail!("{NAME} refuses {path}: {text}");
+            bail!("{NAME} rejects {path}: {text}");
         }
         Ok(text)
     }

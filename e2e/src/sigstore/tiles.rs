@@ -60,7 +60,8 @@ impl TiledLog {
             .args(["--http-port", &http.to_string()])
             .args(["--grpc-port", &grpc.to_string()])
             .args(["--http-metrics-port", &metrics.to_string()])
-            // An answer waits for the next checkpoint: tests should not wait for the usual ten seconds.
+            // A response waits for the next checkpoint, which is written every ten seconds by
+            // default.
             .args(["--batch-max-age", "50ms", "--checkpoint-interval", "200ms"]);
         let log = root.join("logs").join(format!("{NAME}-{http}.log"));
         let mut process = Process::start(NAME, command, &log, janitor)?;
@@ -95,12 +96,12 @@ impl TiledLog {
         self.folder.join("trusted_root.json")
     }
 
-    /// The sigstore's signing configuration with both logs, this one being of the newer version.
+    /// Returns the signing config with both logs; this one has the newer version.
     pub fn signing_config(&self) -> PathBuf {
         self.folder.join("signing_config.json")
     }
 
-    /// The private key of the log, to forge with.
+    /// Returns the private key of the log, for forgeries.
     pub fn key(&self) -> PathBuf {
         self.folder.join("log.key")
     }
@@ -151,7 +152,7 @@ fn read(path: &Path) -> Result<Value> {
     Ok(serde_json::from_slice(&fs_err::read(path)?)?)
 }
 
-/// Runs `openssl` with these arguments and the path of what it writes.
+/// Runs `openssl` with these arguments and the path of its output.
 fn openssl(arguments: &[&str], out: &Path) -> Result<()> {
     let done = Command::new("openssl").args(arguments).arg(out).output()?;
     if !done.status.success() {

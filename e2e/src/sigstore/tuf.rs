@@ -15,7 +15,7 @@ use tokio::task::JoinHandle;
 
 use crate::tools::{self, Tool};
 
-/// Longest question that is read.
+/// Longest request that is read.
 const LIMIT: usize = 16 << 10;
 
 /// Behavior of the mirror.
@@ -58,7 +58,7 @@ impl TufRepository {
         let task = tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
                 let now = how.lock().unwrap_or_else(PoisonError::into_inner).clone();
-                // A client that goes away ends its own answer alone.
+                // A client that disconnects ends only its own response.
                 let (out, answering) = (out.clone(), now);
                 tokio::spawn(async move { answer(stream, &out, &answering).await.is_ok() });
             }
@@ -87,7 +87,7 @@ impl TufRepository {
         format!("http://{}", self.address)
     }
 
-    /// The first `root.json`, in which trust begins.
+    /// Returns the path of the first `root.json`, the initial trust root.
     pub fn root(&self) -> PathBuf {
         self.folder.join("repository").join("1.root.json")
     }
@@ -97,7 +97,7 @@ impl TufRepository {
         *self.manner.lock().unwrap_or_else(PoisonError::into_inner) = manner;
     }
 
-    /// Names a target, and the file that holds it.
+    /// Adds a target with the content of a file.
     pub fn target(&mut self, name: &str, file: &Path) {
         self.state["files"][name] = json!(file);
     }

@@ -117,7 +117,7 @@ pub(super) async fn make(
             object["kind"] = json!(key.kind);
             object["metadata"]["name"] = json!(key.name);
             let parameters = PatchParams::apply("bundle-webhook").force();
-            // Without this an object that is missing would be created, and stay half made until somebody looks.
+            // Without this a missing object would be created with only these fields.
             match api.get_metadata_opt(&key.name).await {
                 Ok(Some(_)) => api
                     .patch(&key.name, &parameters, &Patch::Apply(&object))
@@ -130,7 +130,7 @@ pub(super) async fn make(
     };
     match outcome {
         Ok(()) => Ok(()),
-        // Gone, being made or changed by somebody else at this moment, or not valid in this state: all of that is the life of a cluster.
+        // Missing, changed at the same time, or not valid in this state: expected while actors run.
         Err(kube::Error::Api(status)) if matches!(status.code, 403 | 404 | 409 | 422 | 500) => {
             Ok(())
         }
@@ -170,7 +170,7 @@ fn edit(key: &Key, number: u32) -> Value {
     }
 }
 
-/// A patch that removes a field that the content sets.
+/// Returns a patch that removes a field that the content sets.
 fn removal(key: &Key) -> Value {
     match key.kind.as_str() {
         "ConfigMap" => json!({"data": {"index": null}}),
@@ -202,7 +202,7 @@ pub(super) async fn foreign(client: &Client, package: &str, number: u32) -> Resu
     }
 }
 
-/// The objects of a kind in a namespace.
+/// Returns the objects of a kind in a namespace.
 pub(super) async fn list(
     client: &Client,
     namespace: &str,
@@ -237,7 +237,7 @@ pub(super) async fn list(
         .collect()
 }
 
-/// The kinds that a package installs into its namespace, as `(apiVersion, kind)`.
+/// Returns the kinds that a package installs into its namespace, as `(apiVersion, kind)`.
 pub(super) fn kinds(package: &str) -> Vec<(String, String)> {
     let mut kinds = vec![];
     for object in model::objects(package, 0) {

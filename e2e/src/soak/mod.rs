@@ -1,6 +1,6 @@
-//! A randomised test of keeping what is installed: actors patch, delete, scale, relabel and forge objects,
-//! upgrade and remove deployments and kill the webhook. Once they stop, the cluster must become
-//! equal to the model of what the last revisions install.
+//! Randomised test of drift correction: actors patch, delete, scale, relabel and forge objects,
+//! upgrade and remove deployments, and kill the webhook. Once they stop, the cluster must become
+//! equal to the model of the last revisions.
 #![expect(
     clippy::disallowed_methods,
     reason = "the names are those of the harness itself"
@@ -31,7 +31,7 @@ const PACE: u64 = 300;
 /// Parameters of a soak.
 #[derive(Debug, Clone, Copy)]
 pub struct SoakOptions {
-    /// Seed of all random choices; the pace of the cluster itself is not repeated by it.
+    /// Seed of all random choices. It does not repeat the timing of the cluster.
     pub seed: u64,
     /// Time after which no further round begins.
     pub duration: Duration,
@@ -115,7 +115,7 @@ async fn rounds(
                 &mut report,
             )
             .await?;
-            // The pace of the actors, not a wait for anything.
+            // Time between two actions; nothing depends on it.
             tokio::time::sleep(Duration::from_millis(random.random_range(0..PACE))).await;
         }
         for installed in &mut packages {
@@ -168,7 +168,7 @@ async fn disturb(
                     installed.package.name
                 );
                 cluster.kubectl(line.split(' ')).await?.success()?;
-                // They go with the namespace.
+                // They are deleted with the namespace.
                 installed.foreign.clear();
                 return Ok(());
             }
@@ -199,7 +199,7 @@ async fn disturb(
             let change = actions::choose(random);
             let objects = model::objects(&installed.package.name, revision);
             let fits = |object: &&Value| match change {
-                // A deletion of the namespace would take what others have in it.
+                // A deletion of the namespace would delete foreign objects too.
                 actions::Change::Delete => object["kind"] != "Namespace",
                 actions::Change::Scale => object["kind"] == "Deployment",
                 _ => true,
@@ -252,8 +252,8 @@ fn write(folder: &Path, name: &str, version: &str, revision: u32) -> Result<()> 
     Ok(())
 }
 
-/// Writes the BundleDeployment of a package; waits out a removal of the same name that is still
-/// going on, and a webhook that is just starting.
+/// Writes the BundleDeployment of a package. Retries while a removal of the same name continues or
+/// the webhook starts.
 async fn deploy(cluster: &Cluster, installed: &Installed) -> Result<()> {
     let Package { name, references } = &installed.package;
     let Some(reference) = installed
@@ -301,7 +301,7 @@ async fn converged(cluster: &Cluster, client: &Client, packages: &[Installed]) -
     Ok(())
 }
 
-/// An error that names the first difference from the model of an installed package.
+/// Returns an error that names the first difference from the model of an installed package.
 async fn is_installed(client: &Client, installed: &Installed, revision: u32) -> Result<()> {
     let name = &installed.package.name;
     let expected = model::objects(name, revision);
@@ -342,7 +342,7 @@ async fn is_installed(client: &Client, installed: &Installed, revision: u32) -> 
             let found = actions::api(client, &key).get_opt(&key.name).await?;
             ensure!(
                 found.is_some(),
-                "{} {} of somebody else is gone",
+                "the foreign {} {} is missing",
                 key.kind,
                 key.name
             );
@@ -383,7 +383,7 @@ fn compare(expected: &Value, found: &Value) -> Result<()> {
     }
 }
 
-/// An error that names what is left of a removed package.
+/// Returns an error that names the remaining objects of a removed package.
 async fn is_removed(cluster: &Cluster, name: &str) -> Result<()> {
     let definition = format!("customresourcedefinition/soaks.{}", model::group(name));
     for object in [

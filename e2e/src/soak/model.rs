@@ -29,7 +29,7 @@ pub(super) struct Key {
 }
 
 impl Key {
-    /// The key of an object in JSON.
+    /// Returns the key of an object in JSON.
     pub(super) fn of(object: &Value) -> Self {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         Self {
@@ -41,12 +41,12 @@ impl Key {
     }
 }
 
-/// The API group of the custom resources of package `name`.
+/// Returns the API group of the custom resources of package `name`.
 pub(super) fn group(name: &str) -> String {
     format!("{name}.example.com")
 }
 
-/// The objects that `revision` (from 0) of package `name` installs, the namespace first.
+/// Returns the objects that `revision` (from 0) of package `name` installs, the namespace first.
 pub(super) fn objects(name: &str, revision: u32) -> Vec<Value> {
     let mut objects = vec![
         json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}),
@@ -114,7 +114,7 @@ fn definition(name: &str) -> Value {
     })
 }
 
-/// A Deployment without pods, so that it is healthy where nothing runs pods.
+/// Returns a Deployment without pods, so that it is healthy without a node.
 fn workload(name: &str, revision: u32) -> Value {
     json!({
         "apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata(name, "front", revision),
@@ -133,8 +133,8 @@ fn workload(name: &str, revision: u32) -> Value {
     })
 }
 
-/// The first field of `expected` that `found` has not, or has otherwise, as a JSON pointer. Lists
-/// are compared as a whole, element by element.
+/// Returns the first field of `expected` that is missing or different in `found`, as a JSON
+/// pointer. Lists are compared as a whole, element by element.
 pub(super) fn difference(expected: &Value, found: &Value, path: &str) -> Option<String> {
     match (expected, found) {
         (Value::Object(expected), Value::Object(found)) => {

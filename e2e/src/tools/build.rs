@@ -17,8 +17,8 @@ use crate::host::process::Process;
 
 /// Interval of progress messages during a build.
 const PROGRESS_EVERY: Duration = Duration::from_secs(20);
-/// Set into the Kubernetes programs in place of a build's clock and checkout, so that the same
-/// input links to the same bytes.
+/// Version, commit and time for the Kubernetes programs. They are constant, so that the same input
+/// produces the same bytes.
 const BUILD_DATE: &str = "2026-01-01T00:00:00Z";
 const BUILD_COMMIT: &str = "0000000000000000000000000000000000000000";
 
@@ -55,7 +55,7 @@ impl Recipe {
         for file in ["go.mod", "go.sum"] {
             hash.update(fs_err::read(self.folder.join(file))?);
         }
-        // A program of a few lines of our own around a library.
+        // A short program of this repository around a library.
         let own = self.folder.join("main.go");
         if own.exists() {
             hash.update(fs_err::read(own)?);
@@ -118,7 +118,7 @@ impl Recipe {
     }
 }
 
-/// The Go module that `tool` is built from.
+/// Returns the folder of the Go module that `tool` is built from.
 pub(super) fn family_folder(tool: Tool) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("tools")

@@ -1,5 +1,5 @@
-//! The user's folder of built tools: one place per recipe, one builder at a time, results moved
-//! into place whole. How a tool is built is in `build`.
+//! The user's cache folder of built tools: one path for each recipe, one builder at a time,
+//! complete results are renamed. `build` builds a tool.
 
 use std::path::{Path, PathBuf};
 
@@ -10,13 +10,13 @@ use sha2::{Digest, Sha256};
 use super::build::Recipe;
 use crate::host::janitor::Janitor;
 
-/// `$XDG_CACHE_HOME/kubectl-bundle/tools`, or what this system has in its place.
+/// Returns `$XDG_CACHE_HOME/kubectl-bundle/tools`, or its equivalent on this system.
 pub(super) fn root() -> Result<PathBuf> {
     let base = etcetera::choose_base_strategy().context("cannot find the user's cache folder")?;
     Ok(base.cache_dir().join("kubectl-bundle").join("tools"))
 }
 
-/// The program of `recipe`; builds it while holding its family's lock where it is not there yet.
+/// Returns the program of `recipe`. Builds it under the lock of its family if it does not exist.
 pub(super) fn built(recipe: &Recipe) -> Result<PathBuf> {
     let root = root()?;
     let tool = recipe.tool;
@@ -26,7 +26,8 @@ pub(super) fn built(recipe: &Recipe) -> Result<PathBuf> {
         return Ok(program);
     }
     fs_err::create_dir_all(&root)?;
-    // Tools of one family share most of their packages: two builders at once would compile them twice.
+    // Tools of one family share most of their packages: two builders at once would compile them
+    // twice.
     let _lock = lock(&root.join(format!("{}.lock", tool.family())), tool.name())?;
     if program.is_file() {
         return Ok(program);
@@ -35,7 +36,7 @@ pub(super) fn built(recipe: &Recipe) -> Result<PathBuf> {
         .prefix(".building-")
         .tempdir_in(&root)?
         .keep();
-    // It ends the build and clears the folder also where we are killed in the middle.
+    // It ends the build and removes the folder even if this process is killed.
     let janitor = Janitor::start(&scratch)?;
     let fresh = scratch.join(tool.name());
     recipe.build(&fresh, &janitor)?;
@@ -68,7 +69,7 @@ pub(super) fn folder_of(programs: &[(&str, PathBuf)]) -> Result<PathBuf> {
     let scratch = scratch.keep();
     if let Err(error) = fs_err::rename(&scratch, &folder) {
         fs_err::remove_dir_all(&scratch)?;
-        // Another process was quicker; its folder holds the same.
+        // Another process has created the same folder.
         if !folder.is_dir() {
             return Err(error.into());
         }

@@ -69,7 +69,7 @@ struct Entry {
     /// Folder under `e2e/tools`; tools of one folder share a dependency graph.
     family: &'static str,
     package: &'static str,
-    /// Rough time of a cold build on two cores, in seconds; only talk.
+    /// Approximate time of a cold build on two cores, in seconds; only for messages.
     cold_seconds: u32,
 }
 

@@ -40,7 +40,7 @@ pub async fn path_async(tool: Tool, version: Option<ServerVersion>) -> Result<Pa
         .context("the thread that builds tools ended early")?
 }
 
-/// A folder for `PATH` that holds exactly `tools` under their usual names.
+/// Returns a folder for `PATH` with exactly `tools` under their usual names.
 pub fn folder(tools: &[Tool]) -> Result<PathBuf> {
     let mut paths = Vec::new();
     for tool in tools {
@@ -49,7 +49,7 @@ pub fn folder(tools: &[Tool]) -> Result<PathBuf> {
     cache::folder_of(&paths)
 }
 
-/// Variable by which controller-runtime's envtest names a folder with kube-apiserver, etcd and
+/// Variable of controller-runtime's envtest for a folder with kube-apiserver, etcd and
 /// kubectl.
 const ASSETS: &str = "KUBEBUILDER_ASSETS";
 

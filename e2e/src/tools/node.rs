@@ -1,5 +1,5 @@
 //! The one tool of Node: the sigstore of `e2e/tools/sigstore` with its packages, installed once
-//! into the user's cache folder. What it serves is in its own files; starting it is in `sigstore`.
+//! into the user's cache folder. `sigstore` starts it.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -12,7 +12,7 @@ use crate::host::prerequisites::{self, Program};
 
 const NAME: &str = "sigstore";
 
-/// The folder with `server.mjs` and everything that it imports.
+/// Returns the folder with `server.mjs` and all of its imports.
 pub(crate) fn sigstore() -> Result<PathBuf> {
     prerequisites::check(&[Program::Node, Program::Npm, Program::OpenSsl])?;
     let source = Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -58,7 +58,7 @@ pub(crate) fn sigstore() -> Result<PathBuf> {
     Ok(home)
 }
 
-/// Names and contents of the files that are ours, in the order of their names.
+/// Returns names and contents of the files of this repository, in the order of their names.
 fn files(folder: &Path) -> Result<Vec<(String, Vec<u8>)>> {
     let mut files = Vec::new();
     for entry in fs_err::read_dir(folder)? {

@@ -100,7 +100,7 @@ fn python<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Command {
     command
 }
 
-/// Runs the command that fetches `what` from `source`. Fails with the last words of the command,
+/// Runs the command that fetches `what` from `source`. Fails with the last output of the command,
 /// and after the deadline.
 fn fetch(program: Program, mut command: Command, what: &str, source: &str) -> Result<Output> {
     let mut child = command

@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail};
 
 use super::Tool;
 
-/// Variable that chooses the release of clusters that name none.
+/// Variable with the default release of clusters.
 pub const RELEASE_VARIABLE: &str = "E2E_KUBERNETES";
 
 /// A minor release of Kubernetes whose API server and controller manager the harness can build.
@@ -21,8 +21,8 @@ pub enum KubernetesRelease {
 }
 
 impl KubernetesRelease {
-    /// The release that `E2E_KUBERNETES` names; the newest where it is not set. Any other value is
-    /// an error.
+    /// Returns the release in `E2E_KUBERNETES`; the newest if it is not set. Any other value is an
+    /// error.
     pub fn from_environment() -> Result<Self> {
         match std::env::var_os(RELEASE_VARIABLE) {
             None => Ok(Self::default()),

@@ -100,7 +100,8 @@ impl Cluster {
             }
         };
         if let Some(mut webhook) = webhook {
-            // The deployment that has adopted the objects of the product itself stays until the end.
+            // The deployment that has adopted the objects of the product itself stays until the
+            // end.
             let own = "jsonpath={.metadata.labels.core\\.rukpak\\.io/owner-name}";
             let own = note(
                 self.kubectl(["get", "namespace", NAMESPACE, "-o", own])

@@ -24,14 +24,14 @@ use crate::{programs, wait};
 
 pub use shared::{SharedCluster, shared};
 
-/// The namespace and ServiceAccount that those manifests make.
+/// Namespace of the ServiceAccount and the Deployment in the manifests.
 pub const NAMESPACE: &str = "bundle-system";
-/// The namespace of the pod's own keys and records, which those manifests make too.
+/// Namespace of the pod's keys and records in the manifests.
 pub const STATE_NAMESPACE: &str = "bundle-system-state";
 const SERVICE_ACCOUNT: &str = "bundle-webhook";
 
 const READY: Duration = Duration::from_secs(30);
-/// Above the time that a shutdown lets reviews in flight finish.
+/// Longer than a shutdown waits for reviews in flight.
 const STOP: Duration = Duration::from_secs(30);
 
 /// Options for starting the webhook.
@@ -41,12 +41,11 @@ pub struct WebhookOptions {
     pub source_check_interval: Duration,
     /// `true` if the admission webhooks are registered with the API server; default `true`.
     pub admission: bool,
-    /// More flags, at the end of the line.
+    /// Additional flags, at the end of the command line.
     pub flags: Vec<String>,
-    /// More environment variables.
+    /// Additional environment variables.
     pub environment: Vec<(String, String)>,
-    /// The memory that the process may use, in bytes, as the limit of its container; default: no
-    /// limit.
+    /// Memory limit of the process in bytes, like the limit of its container; default: no limit.
     pub memory_limit: Option<u64>,
 }
 
@@ -62,7 +61,7 @@ impl Default for WebhookOptions {
     }
 }
 
-/// A webhook that has been deployed; whether it runs is the scenario's wish. Ends when dropped.
+/// A deployed webhook. Scenarios start and stop its process; it ends when dropped.
 pub struct Webhook {
     program: PathBuf,
     flags: Vec<String>,
@@ -86,7 +85,8 @@ impl Cluster {
     /// error if any of these objects exists. The admission configuration is removed when this
     /// process ends for any reason; [`Cluster::leave`] removes the rest.
     pub async fn start_webhook(&self, options: WebhookOptions) -> Result<Webhook> {
-        // First: it may have to be built, and a port that was looked up before that is not sure to be free any more.
+        // First: a build can take long, and a free port that was found before it may be in use
+        // after it.
         let program = programs::get().await?.webhook.clone();
         let client = self.client().await?;
         let mut product = manifests::read_folder(&deploy_folder().join("manifests"))?;
@@ -117,7 +117,7 @@ impl Cluster {
                 format!("{}ms", options.source_check_interval.as_millis()),
             ),
             ("--log-format", "json".to_owned()),
-            // Two webhooks on one cluster are two replicas; one that is started again is its own successor.
+            // Two webhooks on one cluster are two replicas; a restarted one keeps its identity.
             ("--identity", format!("e2e-{}", address.port())),
         ]
         .into_iter()
@@ -146,15 +146,15 @@ impl Cluster {
         if options.admission {
             wait_for_admission(&client)
                 .await
-                .with_context(|| webhook.last_words())?;
+                .with_context(|| webhook.log_tail())?;
         }
         Ok(webhook)
     }
 }
 
 impl Webhook {
-    /// Starts the process, with the same flags, ports and cache as before, and waits until it is
-    /// ready, or only lacks registrations that do not exist.
+    /// Starts the process with the same flags, ports and cache as before, and waits until it is
+    /// ready, or until only missing registrations are not ready.
     pub async fn start(&mut self) -> Result<()> {
         if self.process.is_some() {
             bail!("bundle-webhook runs already");
@@ -164,7 +164,7 @@ impl Webhook {
             .env_clear()
             .envs(self.environment.iter().map(|(name, value)| (name, value)))
             .args(&self.flags);
-        // Sources that are repositories need git, charts need helm.
+        // Git sources need git, charts need helm.
         command.env("PATH", std::env::var_os("PATH").unwrap_or_default());
         if let Some(limit) = &self.memory_limit {
             command = limit.starting_inside(&command);
@@ -185,11 +185,11 @@ impl Webhook {
             }
         })
         .await
-        .with_context(|| self.last_words())
+        .with_context(|| self.log_tail())
     }
 
-    /// The end of the log, for errors.
-    fn last_words(&self) -> String {
+    /// Returns the end of the log, for errors.
+    fn log_tail(&self) -> String {
         let tail = self
             .process
             .as_ref()
@@ -206,7 +206,7 @@ impl Webhook {
             .kill()
     }
 
-    /// SIGTERM, and the wait for its end.
+    /// Sends SIGTERM and waits until the process ends.
     pub async fn stop(&mut self) -> Result<ExitStatus> {
         self.process
             .take()
@@ -215,7 +215,7 @@ impl Webhook {
             .await
     }
 
-    /// Ends it in order if it runs, and starts it again.
+    /// Stops the process if it runs, and starts it again.
     pub async fn restart(&mut self) -> Result<()> {
         if self.process.is_some() {
             self.stop().await?;
@@ -240,13 +240,13 @@ impl Webhook {
         &self.cache
     }
 
-    /// The number of its process.
+    /// Returns the process ID.
     pub fn pid(&self) -> Result<u32> {
         let process = self.process.as_ref();
         Ok(process.context("bundle-webhook does not run")?.pid())
     }
 
-    /// The memory that it holds in RAM, in KiB.
+    /// Returns the resident memory in KiB.
     pub fn rss_kib(&self) -> Result<u64> {
         let pid = self
             .process
@@ -256,13 +256,13 @@ impl Webhook {
         let output = Command::new("ps")
             .args(["-o", "rss=", "-p", &pid.to_string()])
             .output()
-            .context("cannot start `ps`, which tells the memory of a process")?;
+            .context("cannot start `ps`, which prints the memory of a process")?;
         let text = String::from_utf8_lossy(&output.stdout).trim().to_owned();
         text.parse()
-            .with_context(|| format!("`ps` told no memory of process {pid}: `{text}`"))
+            .with_context(|| format!("`ps` printed no memory of process {pid}: `{text}`"))
     }
 
-    /// The limit that it runs under; an error where it runs without.
+    /// Returns the memory limit. Returns an error if there is none.
     pub fn memory_limit(&self) -> Result<&MemoryLimit> {
         self.memory_limit
             .as_ref()
@@ -305,7 +305,7 @@ impl Webhook {
     pub async fn wait_for_admission(&self) -> Result<()> {
         wait_for_admission(&self.client)
             .await
-            .with_context(|| self.last_words())
+            .with_context(|| self.log_tail())
     }
 
     /// Returns the address of the admission endpoint.
@@ -403,7 +403,7 @@ fn lacks_only_registrations(page: &str) -> bool {
     waiting.all(|line| line.starts_with("[-]registrations:") && line.contains(" does not exist"))
 }
 
-/// Status and body of a plain HTTP GET.
+/// Returns status and body of a plain HTTP GET.
 async fn get(address: SocketAddr, path: &str) -> Result<(u16, String)> {
     let response = reqwest::get(format!("http://{address}{path}")).await?;
     let status = response.status().as_u16();

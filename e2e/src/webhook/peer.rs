@@ -1,6 +1,6 @@
 //! The no-op Go webhook that benchmarks of admission are measured against: built, registered for
-//! Bundles, ended when dropped. Its code is in `e2e/peers/noop-webhook`; what is measured is in
-//! xtask.
+//! Bundles, ended when dropped. Its code is in `e2e/peers/noop-webhook`; xtask has the
+//! measurements.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
@@ -76,7 +76,7 @@ impl Cluster {
 }
 
 impl Peer {
-    /// Ends it. Its registrations go with the names `noop-webhook`.
+    /// Ends the process. Its registrations have the name `noop-webhook`.
     pub fn kill(mut self) -> Result<()> {
         self.process.kill()
     }

@@ -112,7 +112,7 @@ pub(super) fn kubelet(folder: &Path, authority: &Path, network: &NodeNetwork) ->
         "failCgroupV1": false,
         "failSwapOn": false,
         "evictionHard": no_eviction,
-        // The disk is that of this machine, and what else is on it is none of the node's business.
+        // The disk belongs to this machine: its other use must not evict Pods.
         "imageGCHighThresholdPercent": 100,
         "podLogsDir": "/var/log/pods",
         "resolvConf": "",

@@ -18,8 +18,8 @@ const ENTER: &str =
     "for file in /sys/fs/cgroup/*/cgroup.procs; do echo 0 > \"$file\"; done; exec \"$@\"";
 const READY: Duration = Duration::from_secs(20);
 
-/// Network, mount, PID and cgroup namespaces of a node; they end when dropped, with all processes in
-/// them.
+/// Network, mount, PID and cgroup namespaces of a node; they end when dropped, with all processes
+/// in them.
 pub(super) struct Namespaces {
     /// Process ID of the first process in the PID namespace.
     first: u32,
@@ -107,8 +107,8 @@ impl Namespaces {
     }
 }
 
-/// Shell command that ends the processes in the cgroups `group`, and removes the cgroups. The kernel
-/// removes neither.
+/// Shell command that ends the processes in the cgroups `group`, and removes the cgroups. The
+/// kernel removes neither.
 fn remove_cgroups(group: &str) -> String {
     format!(
         "for n in $(seq 100); do \
