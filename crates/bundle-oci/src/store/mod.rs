@@ -7,6 +7,7 @@ mod relocate;
 mod send;
 mod sources;
 mod write;
+mod write_blob;
 
 use std::path::Path;
 use std::sync::Arc;

@@ -8,17 +8,15 @@ use std::sync::Arc;
 
 use bundle_core::diagnostic::{Finding, codes};
 use bundle_core::reference::Digest;
-use bytes::Bytes;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use tempfile::{NamedTempFile, TempPath};
-use tokio::sync::mpsc;
 
 use super::names::CONTAINERD_NAME;
+use super::write_blob::{unwritable, write_blob};
 use super::{CopyPlan, DiskLayout, ManifestRole};
 use crate::archive::{ArchivePlan, is_archive};
 use crate::attached::is_attachment_tag;
-use crate::blob::{Blob, BlobContent, changed_content};
-use crate::hash::Hasher;
+use crate::blob::{Blob, BlobContent};
 use crate::layout;
 use crate::manifest::{Descriptor, RawIndex, write as document};
 use crate::progress::Progress;
@@ -26,9 +24,6 @@ use crate::registry::TagPolicy;
 
 /// Maximum number of blobs that are written concurrently.
 const AT_ONCE: usize = 4;
-/// Number of batches of a blob that are buffered for the disk, and the size of a batch in bytes.
-const BUFFERED_PIECES: usize = 2;
-const BATCH: usize = 256 << 10;
 
 /// Result of a write to disk.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -407,96 +402,6 @@ fn content_items(plans: &[CopyPlan]) -> BTreeMap<Digest, ContentItem<'_>> {
     all
 }
 
-/// Error of a write: a finding of the source, or an error of the disk.
-enum WriteError {
-    Source(Finding),
-    Disk(io::Error),
-}
-
-impl WriteError {
-    fn finding(self, what: &str, path: &Path) -> Finding {
-        match self {
-            Self::Source(finding) => finding,
-            Self::Disk(error) => unwritable(what, path, &error),
-        }
-    }
-}
-
-/// Writes a blob at the file's position. Returns whether the content matches its digest. The write
-/// has a thread of its own.
-async fn write_blob(
-    blob: Blob,
-    mut file: fs_err::File,
-    progress: &Arc<dyn Progress>,
-) -> Result<(), WriteError> {
-    let Descriptor { digest, size, .. } = blob.descriptor.clone();
-    // Content from a registry was hashed while it arrived.
-    let mut hasher = (!matches!(blob.content, BlobContent::Remote(_))).then(Hasher::new);
-    let (batches, mut source) = mpsc::channel::<Vec<Bytes>>(BUFFERED_PIECES);
-    let writer =
-        tokio::task::spawn_blocking(move || -> Result<(u64, Option<Digest>), io::Error> {
-            let mut count = 0;
-            while let Some(batch) = source.blocking_recv() {
-                for piece in batch {
-                    if let Some(hasher) = &mut hasher {
-                        hasher.update(&piece);
-                    }
-                    file.write_all(&piece)?;
-                    count += piece.len() as u64;
-                }
-            }
-            file.flush()?;
-            Ok((count, hasher.map(Hasher::finish)))
-        });
-    let fed = feed(blob, batches, progress).await;
-    let written = writer
-        .await
-        .map_err(|_| WriteError::Disk(io::Error::other("the writer stopped unexpectedly")))?
-        .map_err(WriteError::Disk)?;
-    fed.map_err(WriteError::Source)?;
-    match written {
-        (count, _) if count != size => Err(WriteError::Source(changed_content(
-            &digest,
-            &format!("{count} bytes instead of {size}"),
-        ))),
-        (_, Some(found)) if found != digest => Err(WriteError::Source(changed_content(
-            &digest,
-            &found.to_string(),
-        ))),
-        _ => Ok(()),
-    }
-}
-
-async fn feed(
-    blob: Blob,
-    batches: mpsc::Sender<Vec<Bytes>>,
-    progress: &Arc<dyn Progress>,
-) -> Result<(), Finding> {
-    // Registry clients report their transferred bytes themselves.
-    let counted = matches!(blob.content, BlobContent::Remote(_));
-    let mut pieces = blob.open(0);
-    let mut batch = Vec::new();
-    let mut bytes = 0;
-    while let Some(piece) = pieces.next().await {
-        let piece = piece?;
-        if !counted {
-            progress.moved(piece.len() as u64);
-        }
-        bytes += piece.len();
-        batch.push(piece);
-        if bytes >= BATCH {
-            bytes = 0;
-            // The writer has stopped and returns its error.
-            if batches.send(std::mem::take(&mut batch)).await.is_err() {
-                return Ok(());
-            }
-        }
-    }
-    // The writer returns the error here too.
-    drop(batches.send(batch).await);
-    Ok(())
-}
-
 fn parent(path: &Path) -> &Path {
     match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
@@ -514,12 +419,4 @@ fn temporary(folder: &Path) -> io::Result<NamedTempFile> {
         builder.permissions(std::fs::Permissions::from_mode(0o666));
     }
     builder.tempfile_in(folder)
-}
-
-fn unwritable(what: &str, path: &Path, error: &io::Error) -> Finding {
-    Finding::error(
-        codes::usage::FILE_UNWRITABLE,
-        format!("cannot write the OCI {what} `{}`: {error}", path.display()),
-    )
-    .hint("no incomplete content has that name")
 }

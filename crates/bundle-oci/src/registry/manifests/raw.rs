@@ -110,7 +110,7 @@ impl Client {
                     ..RegistryRequest::get(repository, String::new())
                 };
                 let response = self.send(&ask).await?;
-                let next = crate::registry::manifests::referrers::next_url(&response)?;
+                let next = crate::registry::manifests::referrer_list::next_url(&response)?;
                 let body = self
                     .pools
                     .body(response, MANIFEST_BYTES, "the list of tags", &*self.memory)

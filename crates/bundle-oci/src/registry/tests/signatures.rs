@@ -5,29 +5,33 @@ use bundle_core::policy::{RawSignature, Unread};
 use serde_json::json;
 
 use super::*;
-use crate::limits::{REFERRER_BYTES, REFERRERS, SIGNATURES_BYTES};
+use crate::limits::REFERRERS;
 use crate::media;
 
-const TEAM: &str = "team/web";
+pub(super) const TEAM: &str = "team/web";
 
 /// Puts an empty list under each of the two tags, so that the registry has content for them.
-fn empty_places(registry: &Registry, pinned: &PinnedReference) {
+pub(super) fn empty_places(registry: &Registry, pinned: &PinnedReference) {
     let list = json!({ "schemaVersion": 2, "mediaType": media::INDEX, "manifests": [] });
     put_list(registry, pinned, &list.to_string());
     put_older(registry, pinned, &[]);
 }
 
-fn put_list(registry: &Registry, pinned: &PinnedReference, index: &str) {
+pub(super) fn put_list(registry: &Registry, pinned: &PinnedReference, index: &str) {
     let tag = format!("sha256-{}", pinned.digest().hex());
     registry.put_manifest(TEAM, &tag, media::INDEX, index.as_bytes());
 }
 
-fn put_older(registry: &Registry, pinned: &PinnedReference, layers: &[serde_json::Value]) {
+pub(super) fn put_older(
+    registry: &Registry,
+    pinned: &PinnedReference,
+    layers: &[serde_json::Value],
+) {
     put_tag(registry, pinned, "sig", layers);
 }
 
 /// Puts content under one of cosign 2's tags.
-fn put_tag(
+pub(super) fn put_tag(
     registry: &Registry,
     pinned: &PinnedReference,
     kind: &str,
@@ -44,18 +48,22 @@ fn put_tag(
 }
 
 /// Returns a layer of this size with the media type of a signature.
-fn layer(registry: &Registry, media_type: &str, bytes: &[u8]) -> serde_json::Value {
+pub(super) fn layer(registry: &Registry, media_type: &str, bytes: &[u8]) -> serde_json::Value {
     let digest = registry.put_blob(TEAM, bytes.to_vec());
     json!({ "mediaType": media_type, "digest": digest, "size": bytes.len() })
 }
 
 /// Puts a referrer with these layers, listed by the API.
-fn put_referrer(registry: &Registry, pinned: &PinnedReference, layers: &[serde_json::Value]) {
+pub(super) fn put_referrer(
+    registry: &Registry,
+    pinned: &PinnedReference,
+    layers: &[serde_json::Value],
+) {
     put_referrer_saying(registry, pinned, layers, &json!({}));
 }
 
 /// Puts a referrer with annotations. Returns its entry in a list without annotations.
-fn put_referrer_saying(
+pub(super) fn put_referrer_saying(
     registry: &Registry,
     pinned: &PinnedReference,
     layers: &[serde_json::Value],
@@ -82,7 +90,7 @@ fn put_referrer_saying(
 }
 
 /// A client with a long deadline, as the registry in this process is slow under load.
-fn patient() -> Client {
+pub(super) fn patient() -> Client {
     Client::new(ClientOptions {
         logins: Logins::anonymous(),
         ..ClientOptions::default()
@@ -90,7 +98,7 @@ fn patient() -> Client {
     .unwrap()
 }
 
-fn read(signatures: &[RawSignature]) -> usize {
+pub(super) fn read(signatures: &[RawSignature]) -> usize {
     let read = signatures.iter().filter(|one| one.unread.is_none());
     read.count()
 }
@@ -284,157 +292,7 @@ async fn reads_signatures_that_only_the_fallback_tag_lists() {
     }
 }
 
-#[tokio::test]
-async fn counts_ten_thousand_signatures_without_reading_them() {
-    let registry = Registry::start(Settings {
-        page: 1000,
-        ..Settings::default()
-    });
-    let registry = registry.await.unwrap();
-    let pinned = pushed(&registry).await;
-    let one = layer(&registry, media::SIGSTORE_BUNDLE, b"{}");
-    for number in 0..10_000 {
-        let mut own = one.clone();
-        own["annotations"] = json!({ "number": number.to_string() });
-        put_referrer(&registry, &pinned, &[own]);
-    }
-    let older = layer(&registry, media::SIMPLE_SIGNING, b"{}");
-    put_older(&registry, &pinned, &vec![older; 10_000]);
-    let before = registry.seen().len();
-    let found = patient().signatures(&pinned).await.unwrap();
-    assert_eq!(read(&found), REFERRERS);
-    let limit = REFERRERS;
-    assert_eq!(found.last().unwrap().unread, Some(Unread::Beyond { limit }));
-    assert_eq!(found.len(), REFERRERS + 1_000);
-    let asked = registry.seen().len() - before;
-    assert!(asked < 2 * REFERRERS + 40, "{asked} requests");
-}
-
-#[tokio::test]
-async fn reads_layers_of_one_referrer_up_to_the_byte_limit() {
-    let registry = Registry::honest().await.unwrap();
-    let pinned = pushed(&registry).await;
-    let large = layer(&registry, media::SIGSTORE_BUNDLE, &vec![b' '; 1 << 20]);
-    for number in 0..2 {
-        let mut layers = vec![large.clone(); 1_000];
-        layers[0]["annotations"] = json!({ "number": number.to_string() });
-        put_referrer(&registry, &pinned, &layers);
-    }
-    let mut huge = large.clone();
-    huge["size"] = json!(100 << 20);
-    put_older(&registry, &pinned, &[]);
-    put_referrer(&registry, &pinned, &[huge]);
-    let found = patient().signatures(&pinned).await.unwrap();
-    let bytes: usize = found.iter().map(|one| one.bytes.len()).sum();
-    assert!(bytes as u64 <= SIGNATURES_BYTES, "{bytes}");
-    assert!(read(&found) >= 15, "{}", read(&found));
-    assert!(found.len() <= REFERRERS + 1_000);
-    let crowded = Unread::Crowded {
-        limit: SIGNATURES_BYTES,
-    };
-    assert!(found.iter().any(|one| one.unread == Some(crowded)));
-}
-
-#[tokio::test]
-async fn annotations_of_layers_count_towards_the_byte_limit() {
-    let registry = Registry::honest().await.unwrap();
-    let pinned = pushed(&registry).await;
-    // No signature has a manifest of this size.
-    let mut spoken = layer(&registry, media::SIGSTORE_BUNDLE, b"{}");
-    let length = usize::try_from(REFERRER_BYTES).unwrap();
-    spoken["mediaType"] = json!(format!("{}{}", media::SIGSTORE_BUNDLE, "x".repeat(length)));
-    put_referrer(&registry, &pinned, &[spoken]);
-    // Of many manifests just below the limit, as many are read as the total limit allows.
-    let mut wordy = layer(&registry, media::SIGSTORE_BUNDLE, b"{}");
-    wordy["artifactType"] = json!("x".repeat(length / 2));
-    for number in 0..200 {
-        wordy["annotations"] = json!({ "number": number.to_string() });
-        put_referrer(&registry, &pinned, &[wordy.clone()]);
-    }
-    let found = patient().signatures(&pinned).await.unwrap();
-    let large = |one: &&RawSignature| matches!(one.unread, Some(Unread::TooLarge { limit, .. }) if limit == REFERRER_BYTES);
-    assert_eq!(found.iter().filter(large).count(), 1);
-    let kept = read(&found) * (length / 2);
-    assert!(kept > 0 && kept as u64 <= SIGNATURES_BYTES, "{kept}");
-    let crowded = Some(Unread::Crowded {
-        limit: SIGNATURES_BYTES,
-    });
-    assert!(found.iter().any(|one| one.unread == crowded));
-}
-
-#[tokio::test]
-async fn skips_a_layer_of_100_mib() {
-    let registry = Registry::honest().await.unwrap();
-    let pinned = pushed(&registry).await;
-    let (bytes, limit) = (100 << 20, 1 << 20);
-    for media_type in [media::SIGSTORE_BUNDLE, media::SIMPLE_SIGNING] {
-        let mut huge = layer(&registry, media_type, media_type.as_bytes());
-        huge["size"] = json!(bytes);
-        put_referrer(&registry, &pinned, &[huge]);
-    }
-    let found = client().signatures(&pinned).await.unwrap();
-    let told: Vec<_> = found.iter().map(|one| one.unread).collect();
-    assert_eq!(told, [Some(Unread::TooLarge { bytes, limit }); 2]);
-    assert!(
-        !registry
-            .lines()
-            .iter()
-            .any(|line| line.contains("/blobs/") && line.starts_with("GET"))
-    );
-}
-
-#[tokio::test]
-async fn endless_list_is_read_to_its_limit_and_reported_as_incomplete() {
-    let registry = Registry::honest().await.unwrap();
-    let pinned = pushed(&registry).await;
-    client()
-        .push_signature(&pinned, b"one".to_vec())
-        .await
-        .unwrap();
-    registry.set_fault(Some(Fault::LoopingList));
-    let found = client().signatures(&pinned).await.unwrap();
-    // The same page repeated has one distinct signature.
-    assert_eq!(read(&found), 1);
-    let limit = REFERRERS;
-    assert_eq!(found.last().unwrap().unread, Some(Unread::Beyond { limit }));
-}
-
-const PREDICATE: &str = "dev.sigstore.bundle.predicateType";
-
-#[tokio::test]
-async fn signatures_are_read_before_300_attestations() {
-    for referrers_api in [true, false] {
-        let registry = Registry::start(Settings {
-            referrers_api,
-            ..Settings::default()
-        });
-        let registry = registry.await.unwrap();
-        let pinned = pushed(&registry).await;
-        let one = layer(&registry, media::SIGSTORE_BUNDLE, b"attestation");
-        let mut listed = Vec::new();
-        for number in 0..300 {
-            let says = json!({
-                PREDICATE: "https://slsa.dev/provenance/v1",
-                "number": number.to_string(),
-            });
-            let mut entry =
-                put_referrer_saying(&registry, &pinned, std::slice::from_ref(&one), &says);
-            entry["annotations"] = says;
-            listed.push(entry);
-        }
-        if !referrers_api {
-            let list =
-                json!({ "schemaVersion": 2, "mediaType": media::INDEX, "manifests": listed });
-            put_list(&registry, &pinned, &list.to_string());
-        }
-        let client = patient();
-        let push = client.push_signature(&pinned, b"signature".to_vec()).await;
-        assert_eq!(push.unwrap().tag.is_none(), referrers_api);
-        let found = client.signatures(&pinned).await.unwrap();
-        assert_eq!(found[0].bytes, b"signature", "{referrers_api}");
-        assert_eq!(read(&found), REFERRERS);
-    }
-}
+pub(super) const PREDICATE: &str = "dev.sigstore.bundle.predicateType";
 
 #[tokio::test]
 async fn reads_signatures_listed_without_annotations() {
@@ -480,80 +338,4 @@ async fn reads_signatures_listed_without_annotations() {
             "attestation"
         ]
     );
-}
-
-#[tokio::test]
-async fn flood_in_one_place_does_not_displace_another() {
-    let places = ["referrers", "sig", "att"];
-    for flooded in places {
-        let registry = Registry::honest().await.unwrap();
-        let pinned = pushed(&registry).await;
-        let mut good = Vec::new();
-        for place in places {
-            let mut layers = |media_type| {
-                if place == flooded {
-                    vec![layer(&registry, media_type, b"flood"); 300]
-                } else {
-                    good.push(place.as_bytes());
-                    vec![layer(&registry, media_type, place.as_bytes())]
-                }
-            };
-            match place {
-                "referrers" => {
-                    // All have the media type of signatures, as anyone can write it.
-                    for (number, one) in layers(media::SIGSTORE_BUNDLE).into_iter().enumerate() {
-                        let says = json!({
-                            PREDICATE: "https://sigstore.dev/cosign/sign/v1",
-                            "number": number.to_string(),
-                        });
-                        put_referrer_saying(&registry, &pinned, &[one], &says);
-                    }
-                }
-                "sig" => put_older(&registry, &pinned, &layers(media::SIMPLE_SIGNING)),
-                kind => put_tag(&registry, &pinned, kind, &layers(media::DSSE_ENVELOPE)),
-            }
-        }
-        let found = patient().signatures(&pinned).await.unwrap();
-        assert_eq!(read(&found), REFERRERS, "{flooded}");
-        for wanted in good {
-            let at = found.iter().position(|one| one.bytes == wanted);
-            // Among the first, which are verified.
-            assert!(at.is_some_and(|at| at < REFERRERS), "{flooded} {at:?}");
-        }
-    }
-}
-
-#[tokio::test]
-async fn oversized_token_is_an_error_and_not_an_oversized_signature() {
-    let registry = Registry::start(Settings {
-        login: Some(bundle_testkit::Login {
-            user: "ana".to_owned(),
-            password: "secret".to_owned(),
-            token: true,
-        }),
-        ..Settings::default()
-    });
-    let registry = registry.await.unwrap();
-    let digest = registry.publish(TEAM, "1.4.0", b"");
-    let reference: Reference = registry.reference("team/web:1.4.0").parse().unwrap();
-    let pinned = reference.pin(digest);
-    let one = layer(&registry, media::SIGSTORE_BUNDLE, b"signature");
-    put_referrer(&registry, &pinned, &[one]);
-    let (mut known, mut unknown) = (0, 0);
-    // For each of the requests that needs the token.
-    for after in 0..12 {
-        registry.set_fault(Some(Fault::HugeTokens { after }));
-        match ana(&registry, "secret").signatures(&pinned).await {
-            Ok(found) => {
-                assert_eq!((read(&found), found.len()), (1, 1), "{after}: {found:?}");
-                known += 1;
-            }
-            Err(error) => {
-                assert_eq!(error.finding().code, codes::registry::TOO_LARGE);
-                assert!(error.to_string().contains("the token is larger"), "{error}");
-                unknown += 1;
-            }
-        }
-    }
-    assert!(known > 0 && unknown > 4, "{known} {unknown}");
 }

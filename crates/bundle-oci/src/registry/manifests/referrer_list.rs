@@ -1,0 +1,159 @@
+//! Lists of referrers: responses without one, order of the entries, and the next page.
+
+use std::collections::HashSet;
+
+use bundle_core::reference::Digest;
+use reqwest::header::LINK;
+use url::Url;
+
+use crate::manifest::{Descriptor, RawIndex};
+use crate::media;
+use crate::registry::Reason;
+use crate::registry::auth::challenge::next_page;
+use crate::registry::manifests::read::media_type;
+
+/// Annotation with the predicate type of a bundle.
+pub(super) const PREDICATE: &str = "dev.sigstore.bundle.predicateType";
+/// Predicate type of a plain signature.
+pub(super) const SIGNED: &str = "https://sigstore.dev/cosign/sign/v1";
+
+/// List of referrers.
+#[derive(Debug)]
+pub(super) struct ReferrerList {
+    pub(super) entries: Vec<Descriptor>,
+    /// `true` if the whole list was read.
+    pub(super) ended: bool,
+}
+
+impl Default for ReferrerList {
+    fn default() -> Self {
+        Self {
+            entries: Vec::new(),
+            ended: true,
+        }
+    }
+}
+
+/// Returns `true` for the responses of registries without the referrers API.
+///
+/// Some do not know the path (404, 501), some parse its last part as something else (400, 405), and
+/// some have nothing of the accepted type (406). After any other response the referrers are
+/// unknown: 401 and 403 hide them, and after 429, 5xx or a timeout they may be available later.
+pub(super) fn is_absent(reason: &Reason) -> bool {
+    matches!(
+        reason,
+        Reason::NotFound
+            | Reason::Refused {
+                status: 400 | 405 | 406,
+                ..
+            }
+            | Reason::Busy { status: 501, .. }
+    )
+}
+
+/// Returns `true` if the response is a web page: some registries return one for every unknown path.
+/// A proxy that requires a login returns one for the fallback tag too, where it is an error.
+pub(super) fn is_page(response: &reqwest::Response) -> bool {
+    media_type(response) == "text/html"
+}
+
+pub(super) fn expect_list(response: &reqwest::Response) -> Result<(), Reason> {
+    let found = media_type(response);
+    if media::is_index(&found) || found == "application/json" {
+        return Ok(());
+    }
+    Err(Reason::WrongMediaType {
+        found,
+        wanted: "a list of referrers",
+    })
+}
+
+pub(super) fn read_list(body: &[u8]) -> Result<RawIndex, Reason> {
+    serde_json::from_slice(body).map_err(|error| {
+        Reason::Malformed(format!("the list of referrers is not an index: {error}"))
+    })
+}
+
+/// Interleaves the entries of the API and of the fallback list, so that a flood in one does not
+/// displace the other. For entries in both, the API's version is used, as anyone can write the
+/// list.
+pub(super) fn interleave(
+    mut api: Vec<Descriptor>,
+    tagged: impl IntoIterator<Item = Descriptor>,
+) -> Vec<Descriptor> {
+    let mut known: HashSet<Digest> = HashSet::new();
+    api.retain(|entry| known.insert(entry.digest.clone()));
+    let new = |entry: &Descriptor| known.insert(entry.digest.clone());
+    let mut others = tagged.into_iter().filter(new);
+    let mut all = Vec::new();
+    for entry in api {
+        all.push(entry);
+        all.extend(others.next());
+    }
+    all.extend(others);
+    all
+}
+
+/// Returns the priority with which an entry is read.
+///
+/// cosign 3 uses one type for signatures and attestations, and distinguishes them by an annotation,
+/// which registries include in lists. Lists that others write under the fallback tag may lack it
+/// (cosign before go-containerregistry 0.22), so their entries may be signatures. The annotation is
+/// not trusted: it only changes the order, and every entry is verified.
+pub(super) fn read_priority(entry: &Descriptor) -> u8 {
+    let named = entry.artifact_type.as_deref().unwrap_or_default();
+    let predicate = entry.annotations.get(PREDICATE).map(String::as_str);
+    match predicate {
+        Some(SIGNED) => 0,
+        None if named == media::COSIGN_SIGNATURE => 0,
+        None if named.starts_with(media::SIGSTORE_BUNDLE_PREFIX) => 1,
+        None => 2,
+        Some(_) => 3,
+    }
+}
+
+/// Returns the fallback tag for referrers, for registries without the API.
+pub(super) fn fallback_tag(subject: &Digest) -> String {
+    format!("sha256-{}", subject.hex())
+}
+
+/// Returns the URL of the next page, which must be on the same registry.
+pub(in crate::registry) fn next_url(response: &reqwest::Response) -> Result<Option<Url>, Reason> {
+    let Some(target) = response
+        .headers()
+        .get(LINK)
+        .and_then(|value| value.to_str().ok())
+        .and_then(next_page)
+    else {
+        return Ok(None);
+    };
+    let next = response
+        .url()
+        .join(target)
+        .map_err(|_| Reason::Malformed("the next page of a list has an invalid URL".to_owned()))?;
+    if next.origin() == response.url().origin() {
+        Ok(Some(next))
+    } else {
+        Err(Reason::Redirect {
+            to: crate::registry::http::client::authority(&next),
+            why: "for the next page of a list",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entries_of_both_lists_are_interleaved() {
+        let named = |text: &str| Descriptor::of(media::MANIFEST, text.as_bytes());
+        let mut otherwise = named("c");
+        otherwise.media_type = media::INDEX.to_owned();
+        let three = ["a", "b", "c"].map(named);
+        let turns = interleave(three.to_vec(), [otherwise, named("x"), named("y")]);
+        assert_eq!(turns, ["a", "x", "b", "y", "c"].map(named));
+        let turns = interleave(Vec::new(), three.clone());
+        assert_eq!(turns, three);
+    }
+}

@@ -1,0 +1,116 @@
+//! Passwords, tokens, and credentials after redirects.
+
+use super::*;
+
+#[tokio::test]
+async fn authenticates_with_passwords_and_tokens() {
+    for token in [false, true] {
+        let login = bundle_testkit::Login {
+            user: "ana".into(),
+            password: "s3cret".into(),
+            token,
+        };
+        let settings = Settings {
+            login: Some(login),
+            ..Settings::default()
+        };
+        let registry = Registry::start(settings).await.unwrap();
+        let to: Reference = registry.reference("team/web:1").parse().unwrap();
+        let bundle = packed("a: 1\n");
+
+        for (client, who, code) in [
+            (client(), "without a login", codes::registry::DENIED),
+            (
+                ana(&registry, "wrong"),
+                "as ana",
+                codes::registry::LOGIN_REFUSED,
+            ),
+        ] {
+            let error = client
+                .push(&bundle, &to, TagPolicy::Keep)
+                .await
+                .unwrap_err();
+            assert_eq!(error.finding().code, code, "{error}");
+            assert!(error.to_string().contains(who), "{error}");
+            let error = client
+                .signatures(&to.pin(bundle.digest.clone()))
+                .await
+                .unwrap_err();
+            assert_eq!(error.finding().code, code, "never an empty list");
+        }
+        let client = ana(&registry, "s3cret");
+        let pinned = client
+            .push(&bundle, &to, TagPolicy::Keep)
+            .await
+            .unwrap()
+            .pinned;
+        client
+            .pull_files(&pinned, &Limits::default())
+            .await
+            .unwrap();
+        let bought = registry
+            .lines()
+            .iter()
+            .filter(|line| line.contains("/token"))
+            .count();
+        // Each rejected client requests one token for the push and four to look up signatures; then
+        // one to write and one to read, which are cached.
+        assert!(!token || bought <= 2 * 5 + 2, "{bought} tokens");
+    }
+}
+
+#[tokio::test]
+async fn credentials_are_not_sent_to_redirect_targets() {
+    let elsewhere = Registry::honest().await.unwrap();
+    let login = bundle_testkit::Login {
+        user: "ana".into(),
+        password: "s3cret".into(),
+        token: false,
+    };
+    let registry = Registry::start(Settings {
+        login: Some(login),
+        ..Settings::default()
+    })
+    .await
+    .unwrap();
+    let to: Reference = registry.reference("team/web:1").parse().unwrap();
+    let client = ana(&registry, "s3cret");
+    let pinned = client
+        .push(&packed("a: 1\n"), &to, TagPolicy::Keep)
+        .await
+        .unwrap()
+        .pinned;
+    let copy: Reference = elsewhere.reference("team/web:1").parse().unwrap();
+    client
+        .push(&packed("a: 1\n"), &copy, TagPolicy::Keep)
+        .await
+        .unwrap();
+
+    let there = format!("http://{}/v2/team/web/blobs", elsewhere.host());
+    registry.set_fault(Some(Fault::RedirectBlobs(there)));
+    let before = elsewhere.seen().len();
+    client
+        .pull_files(&pinned, &Limits::default())
+        .await
+        .unwrap();
+    let followed = elsewhere.seen().split_off(before);
+    assert_eq!(followed.len(), 2);
+    assert!(followed.iter().all(|seen| seen.authorization.is_none()));
+
+    registry.set_fault(Some(Fault::RedirectBlobs("ftp://files.example.com".into())));
+    let error = client
+        .pull_files(&pinned, &Limits::default())
+        .await
+        .unwrap_err();
+    assert_eq!(error.finding().code, codes::registry::REDIRECT);
+    let round = format!("http://{}/v2/team/web/blobs", registry.host());
+    registry.set_fault(Some(Fault::RedirectBlobs(round)));
+    let error = client
+        .pull_files(&pinned, &Limits::default())
+        .await
+        .unwrap_err();
+    assert!(
+        error.to_string().contains("after too many redirects"),
+        "{error}"
+    );
+}

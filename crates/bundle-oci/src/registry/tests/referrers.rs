@@ -1,0 +1,156 @@
+//! Referrers: the API, the fallback tag, and the tags of cosign 2.
+
+use super::*;
+
+#[tokio::test]
+async fn reads_signatures_in_order_with_and_without_referrers_api() {
+    for referrers_api in [true, false] {
+        let registry = Registry::start(Settings {
+            referrers_api,
+            page: 2,
+            ..Settings::default()
+        })
+        .await
+        .unwrap();
+        let pinned = pushed(&registry).await;
+        let client = client();
+        assert_eq!(client.signatures(&pinned).await.unwrap(), []);
+        let mut expected = Vec::new();
+        for text in ["one", "two", "three", "four", "five"] {
+            let stored = client.push_signature(&pinned, text.into()).await.unwrap();
+            assert_eq!(stored.tag.is_none(), referrers_api);
+            expected.push(text.as_bytes().to_vec());
+        }
+        // A repeated push changes nothing.
+        client
+            .push_signature(&pinned, b"one".to_vec())
+            .await
+            .unwrap();
+        let read = client.signatures(&pinned).await.unwrap();
+        let mut bytes: Vec<_> = read
+            .iter()
+            .map(|signature| signature.bytes.clone())
+            .collect();
+        bytes.sort();
+        expected.sort();
+        assert_eq!(bytes, expected);
+        assert!(
+            read.iter()
+                .all(|signature| signature.artifact_type == crate::media::SIGSTORE_BUNDLE)
+        );
+    }
+}
+
+#[tokio::test]
+async fn forbidden_list_is_an_error_and_not_an_empty_list() {
+    let registry = Registry::honest().await.unwrap();
+    let pinned = pushed(&registry).await;
+    for (fault, code) in [
+        (Fault::ReferrersApi(401), codes::registry::DENIED),
+        (Fault::ReferrersApi(403), codes::registry::DENIED),
+        (Fault::ReferrersApi(500), codes::registry::BUSY),
+        (Fault::ReferrersApi(503), codes::registry::BUSY),
+        (Fault::ReferrersApi(418), codes::registry::REFUSED),
+        (Fault::ReferrersTag(401), codes::registry::DENIED),
+        (Fault::ReferrersTag(403), codes::registry::DENIED),
+        (Fault::ReferrersTag(502), codes::registry::BUSY),
+        (Fault::Html, codes::registry::WRONG_MEDIA_TYPE),
+        (Fault::Silent, codes::registry::STALLED),
+        (
+            Fault::Busy {
+                status: 429,
+                times: 99,
+            },
+            codes::registry::BUSY,
+        ),
+    ] {
+        registry.set_fault(Some(fault.clone()));
+        let error = client().signatures(&pinned).await.unwrap_err();
+        assert_eq!(error.finding().code, code, "{fault:?}: {error}");
+    }
+    registry.set_fault(Some(Fault::ReferrersApi(404)));
+    assert_eq!(client().signatures(&pinned).await.unwrap(), []);
+}
+
+#[tokio::test]
+async fn rewrites_the_fallback_list_until_it_contains_the_own_entry() {
+    let registry = Registry::start(Settings {
+        referrers_api: false,
+        ..Settings::default()
+    })
+    .await
+    .unwrap();
+    let pinned = pushed(&registry).await;
+    registry.set_fault(Some(Fault::LostUpdates(1)));
+    client()
+        .push_signature(&pinned, b"one".to_vec())
+        .await
+        .unwrap();
+    let (two, three) = (client(), client());
+    let (two, three) = tokio::join!(
+        two.push_signature(&pinned, b"two".to_vec()),
+        three.push_signature(&pinned, b"three".to_vec()),
+    );
+    two.unwrap();
+    three.unwrap();
+    assert_eq!(client().signatures(&pinned).await.unwrap().len(), 3);
+}
+
+#[tokio::test]
+async fn rewrites_the_cosign_tag_until_it_contains_the_own_layer() {
+    let registry = Registry::honest().await.unwrap();
+    let pinned = pushed(&registry).await;
+    let client = client();
+    for (text, lost) in [("one", 0), ("two", 1), ("two", 0)] {
+        registry.set_fault(Some(Fault::LostUpdates(lost)));
+        let push = client.push_legacy_signature(&pinned, text.into(), BTreeMap::new());
+        push.await.unwrap();
+    }
+    assert_eq!(client.signatures(&pinned).await.unwrap().len(), 2);
+    registry.set_fault(Some(Fault::LostUpdates(99)));
+    let push = client.push_legacy_signature(&pinned, "three".into(), BTreeMap::new());
+    let code = push.await.unwrap_err().finding().code;
+    assert_eq!(code, codes::registry::SIGNATURE_LOST);
+}
+
+#[tokio::test]
+async fn ignores_referrers_of_other_types_and_other_subjects() {
+    let registry = Registry::start(Settings {
+        referrers_api: false,
+        ..Settings::default()
+    })
+    .await
+    .unwrap();
+    let pinned = pushed(&registry).await;
+    let client = client();
+    client
+        .push_signature(&pinned, b"ours".to_vec())
+        .await
+        .unwrap();
+    let tag = format!("sha256-{}", pinned.digest().hex());
+    let index = registry.manifest("team/web", &tag).unwrap();
+    let mut index: serde_json::Value = serde_json::from_slice(&index).unwrap();
+    let entries = index["manifests"].as_array_mut().unwrap();
+    // As cosign 3 writes it.
+    entries[0]["artifactType"] = crate::media::EMPTY.into();
+    // The bundle itself (without a subject), a deleted one, one with another hash.
+    let own = entries[0].clone();
+    for digest in [
+        pinned.digest().to_string(),
+        Digest::of(b"gone").to_string(),
+        format!("sha512:{}", "0".repeat(128)),
+    ] {
+        let mut entry = own.clone();
+        entry["digest"] = digest.into();
+        entries.push(entry);
+    }
+    registry.put_manifest(
+        "team/web",
+        &tag,
+        crate::media::INDEX,
+        index.to_string().as_bytes(),
+    );
+    let read = client.signatures(&pinned).await.unwrap();
+    assert_eq!(read.len(), 1);
+    assert_eq!(read[0].bytes, b"ours");
+}
