@@ -46,13 +46,13 @@ pub(super) async fn apply_as(cluster: &Cluster, object: &Value, user: Option<&st
     apply_with(cluster, object, &flags).await
 }
 
-/// The object `what`, such as `configmap a -n b`, if it exists.
+/// Returns the object `what`, such as `configmap a -n b`, if it exists.
 pub(super) async fn get(cluster: &Cluster, what: &str) -> Option<Value> {
     let line = format!("get {what} -o json --ignore-not-found");
     serde_json::from_str(&kubectl(cluster, &line).await).ok()
 }
 
-/// The condition of type `kind` of `object`, or null.
+/// Returns the condition of type `kind` of `object`, or null.
 pub(super) fn condition<'a>(object: &'a Value, kind: &str) -> &'a Value {
     let conditions = object["status"]["conditions"].as_array();
     conditions

@@ -83,7 +83,7 @@ async fn paths(cluster: &Cluster, registration: &str) -> BTreeSet<String> {
     webhooks.iter().map(path).collect()
 }
 
-/// The one path of a registration, once the webhook has put it there.
+/// Returns the only path of a registration, once the webhook has set it.
 async fn path(cluster: &Cluster, registration: &str) -> String {
     wait::until(SOON, "the registration has one path", || async {
         let paths = paths(cluster, registration).await;
@@ -159,7 +159,7 @@ async fn unknown_caller_gets_404_before_the_body_is_read() {
     let got = client.get(format!("https://{address}/mutate"));
     assert_eq!(got.send().await.unwrap().status().as_u16(), 404);
 
-    // A body that never ends is answered all the same.
+    // A body that never ends gets a response too.
     let endless = stream::pending::<Result<Vec<u8>, std::io::Error>>();
     let response = client
         .post(format!("https://{address}/mutate/{guess}"))
@@ -190,7 +190,7 @@ async fn rejects_known_path_while_a_registration_is_altered_or_missing() {
     let (status, body) = post(&client, webhook.address(), &leaked).await;
     assert_eq!((status, body.contains("\"patch\"")), (200, true), "{body}");
 
-    // Altered: an object that is written now may not have been asked about.
+    // Altered: the API server may not have called the webhook for an object that is written now.
     let altered = r#"[{"op":"replace","path":"/webhooks/0/failurePolicy","value":"Ignore"}]"#;
     kubectl(
         &cluster,
@@ -221,7 +221,7 @@ async fn rejects_known_path_while_a_registration_is_altered_or_missing() {
     .unwrap();
     webhook.wait_for_admission().await.unwrap();
 
-    // Missing: the other one still asks, and is refused.
+    // Missing: the API server still calls the other webhook, which rejects the request.
     let before = path(&cluster, MUTATING).await;
     kubectl(&cluster, &format!("delete {VALIDATING} bundle-webhook")).await;
     until_not_ready(

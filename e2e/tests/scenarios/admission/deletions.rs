@@ -78,7 +78,7 @@ fn deployment(name: &str, reference: &str) -> Value {
     })
 }
 
-/// The Bundle that was made for a BundleDeployment.
+/// Returns the generated Bundle of a BundleDeployment.
 async fn generated(cluster: &Cluster, deployment: &str) -> String {
     wait::until(SOON, "the Bundle of the template is there", || async {
         let line =
@@ -150,7 +150,7 @@ async fn only_its_requester_and_those_with_manage_may_delete_a_deployment() {
     create(&cluster, "ana", &bundle("lone", &reference)).await;
     let child = generated(&cluster, "one").await;
 
-    // Somebody else with every right on the kinds and on the class.
+    // Another user with all permissions on the kinds and on the class.
     for line in [
         "delete bundledeployment one",
         "delete bundledeployment one --dry-run=server",
@@ -165,10 +165,11 @@ async fn only_its_requester_and_those_with_manage_may_delete_a_deployment() {
     let all = "delete --raw /apis/core.rukpak.io/v1alpha1/bundledeployments";
     let refused = by(&cluster, "mallory", all).await.failure(1).unwrap();
     assert!(refused.contains("BUNDLE-REVIEW-040"), "{refused}");
-    // Nor what leads to a deletion, or around what it removes.
+    // Writes that cause a deletion, or change which objects it removes, are rejected too.
     let owner = r#"{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"Namespace","name":"gone","uid":"0"}]}}"#;
     let finalizers = r#"{"metadata":{"finalizers":null}}"#;
-    // Nor what would make them a requester first, or changes what happens to the objects of others.
+    // So are writes that make the user a requester, or change the handling of another user's
+    // objects.
     let config = r#"{"spec":{"config":{"x":"y"}}}"#;
     let deletion = r#"{"spec":{"deletion":{"customResources":"Delete"}}}"#;
     let collision = r#"{"spec":{"collision":"Adopt"}}"#;
@@ -231,7 +232,7 @@ async fn only_its_requester_and_those_with_manage_may_delete_a_deployment() {
     .unwrap();
     until_gone(&cluster, &child).await;
 
-    // A class that is gone holds nobody up who has `manage`.
+    // A missing class does not prevent deletions with `manage`.
     create(&cluster, "ana", &deployment("three", &reference)).await;
     let spare = "get provisionerclass core-rukpak-io-plain -o yaml";
     assert!(try_kubectl(&cluster, spare).await.is_success());

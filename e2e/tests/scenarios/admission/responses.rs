@@ -170,7 +170,8 @@ async fn check_and_admission_return_the_same_verdict() {
             3,
         ),
         (bundle("unreadable", CLASS, image("Not A Reference")), 3),
-        // It may be pushed later, and is looked at again before anything is installed: a warning, as nobody requires a signature.
+        // It may be pushed later and is checked again before the installation: a warning, because
+        // no signature is required.
         (bundle("nowhere", CLASS, image(&nowhere)), 0),
     ] {
         let checked = check(&cluster, &object).await;
@@ -185,7 +186,7 @@ async fn check_and_admission_return_the_same_verdict() {
         let mut codes = Vec::new();
         collect_codes(&findings, &mut codes);
         for (code, message) in &codes {
-            // RukPak's texts stand alone, without the code.
+            // RukPak's texts have no diagnostic code.
             let told = created.stderr.contains(code) || created.stderr.contains(message);
             assert!(told, "check says {code}, admission does not: {created}");
         }
@@ -224,7 +225,8 @@ async fn malformed_and_huge_reviews_get_an_error_response() {
     let webhook = cluster.webhook().await.unwrap();
     let client = reqwest::Client::builder()
         .danger_accept_invalid_certs(true)
-        // Each on its own connection: the server ends the one that brought too much.
+        // Each on its own connection: the server closes a connection after a body that is too
+        // large.
         .pool_max_idle_per_host(0)
         .build()
         .unwrap();
@@ -263,7 +265,8 @@ async fn malformed_and_huge_reviews_get_an_error_response() {
             .body(huge)
             .send()
             .await;
-        // The server may close the connection before all has been sent; an answer, if there is one, is 413.
+        // The server may close the connection before the whole body is sent; a response has status
+        // 413.
         if let Ok(answer) = answer {
             assert_eq!(answer.status().as_u16(), 413);
         }

@@ -1,5 +1,6 @@
-//! `kubectl bundle install` and `uninstall` on a real API server: a dump of every object before and after, refusals, waits, and the same objects as
-//! the chart renders. There is no node: Pods become ready because the scenario says so.
+//! `kubectl bundle install` and `uninstall` on a real API server: a dump of every object before and
+//! after, rejections, waits, and the same objects as the chart renders. There is no node: the
+//! scenario writes the status of Pods.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,14 +13,16 @@ use crate::scenarios::pod::chart::{folder as chart, helm};
 
 const SOON: Duration = Duration::from_secs(60);
 const IMAGE: &str = "registry.example.com/bundle-webhook@sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
-/// Kinds that live by themselves: Events end after an hour, and ComponentStatus is computed for each request.
+/// Kinds whose objects change without a write: Events expire, and ComponentStatus is computed for
+/// each request.
 const EXCLUDED: [&str; 3] = ["events", "events.events.k8s.io", "componentstatuses"];
 
 async fn plugin(cluster: &Cluster, line: &str) -> Output {
     cluster.kubectl_bundle(line.split(' ')).await.unwrap()
 }
 
-/// Every object of the cluster, by kind, namespace and name, without the fields that change by themselves.
+/// Returns every object of the cluster by kind, namespace and name, without fields that servers
+/// update.
 pub(in crate::scenarios) async fn dump(
     cluster: &Cluster,
 ) -> anyhow::Result<BTreeMap<String, Value>> {
@@ -57,7 +60,8 @@ pub(in crate::scenarios) async fn dump(
     Ok(objects)
 }
 
-/// Waits until the cluster has exactly the objects of `before`: controllers follow a removal a moment later.
+/// Waits until the cluster has exactly the objects of `before`: controllers follow a removal a
+/// moment later.
 async fn until_as_before(cluster: &Cluster, before: &BTreeMap<String, Value>) {
     wait::until_true(SOON, "the cluster is as before", || async {
         let now = dump(cluster).await?;
@@ -160,7 +164,7 @@ async fn uninstall_finds_an_installation_in_another_namespace() {
     forbidden.failure(3).unwrap();
     until_as_before(cluster, &before).await;
 
-    // What is left of an installation that was interrupted is installed over, and removed with the rest.
+    // The rest of an interrupted installation is overwritten, and removed with the other objects.
     plugin(cluster, &line).await.success().unwrap();
     for leftover in [
         "validatingwebhookconfiguration",
@@ -211,7 +215,8 @@ async fn uninstall_deletes_or_orphans_what_bundles_installed() {
             .await
             .success()
             .unwrap();
-        // The process of the harness registers itself. Registrations that were made anew have no label, and are removed all the same.
+        // The process of the harness registers itself. Recreated registrations have no label, and
+        // are removed too.
         kubectl(
             cluster,
             "delete validatingwebhookconfiguration,mutatingwebhookconfiguration bundle-webhook",
@@ -295,7 +300,8 @@ async fn release_of_helm_is_named_and_its_kept_objects_survive() {
         .unwrap();
     removed.success().unwrap();
 
-    // Helm has kept CRDs and namespaces: neither is a second installation, and neither is removed.
+    // Helm has kept CRDs and namespaces: they are not a second installation, and they are not
+    // removed.
     kubectl(
         cluster,
         "create secret generic install-regcred -n bundle-system",

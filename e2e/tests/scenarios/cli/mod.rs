@@ -1,5 +1,5 @@
-//! The plugin on a real API server: installation of the webhook, flags and lists, and the commands of
-//! the documentation.
+//! The plugin on a real API server: installation of the webhook, flags and lists, and the commands
+//! of the documentation.
 
 pub(super) mod install;
 mod page;

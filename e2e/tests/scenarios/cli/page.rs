@@ -72,7 +72,7 @@ fn commands(block: &[(usize, &str)], steps: &mut Vec<Step>) {
     }
 }
 
-/// Returns `true` if `is` matches `pattern`: a line `...` stands for any number of lines, `[..]`
+/// Returns `true` if `is` matches `pattern`: a line `...` matches any number of lines, `[..]`
 /// for any text within a line.
 pub(super) fn matches(pattern: &str, is: &str) -> bool {
     let pattern: Vec<_> = pattern.lines().collect();

@@ -13,7 +13,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-/// The verbs that a help text lists.
+/// Returns the commands that a help text lists.
 fn verbs(help: &str) -> Vec<&str> {
     let verbs: Vec<_> = help
         .lines()
@@ -43,8 +43,8 @@ fn pages() -> Vec<PathBuf> {
     pages
 }
 
-/// Types one page into a folder of its own. Variables and the folder are kept from command to
-/// command.
+/// Runs the commands of one page in its own folder. Variables and the folder are kept from command
+/// to command.
 async fn follow(cluster: &Cluster, sigstore: &Sigstore, path: &Path) -> Result<usize> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let steps = page::read(&fs_err::read_to_string(path)?);
@@ -97,7 +97,7 @@ async fn console_blocks_of_the_readme_have_the_shown_output() {
         .await
         .unwrap();
     let sigstore = cluster.sigstore().await.unwrap();
-    // Both make their links in the folder that the shell's PATH begins with.
+    // Both create their links in the first folder of the shell's PATH.
     cluster.plugin().await.unwrap();
     cluster.tool(Tool::Kubectl).await.unwrap();
     let help = cluster.kubectl_bundle(["--help"]).await.unwrap();

@@ -1,6 +1,5 @@
-//! Everyday use of the plugin against a real API server: upgrades that keep settings, waits that
-//! end at once, listings. What admission decides is in `admission`, what becomes of objects in
-//! `reconcile`.
+//! Everyday use of the plugin on a real API server: upgrades that keep settings, waits that end at
+//! once, lists.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -10,12 +9,12 @@ use serde_json::{Value, json};
 
 use crate::scenarios::objects;
 
-/// A wait that ends by its cause and not by its time is much shorter than this.
+/// A wait that ends because of a condition, and not because of its timeout, is much shorter.
 const AT_ONCE: Duration = Duration::from_secs(45);
 
 struct Scene {
     cluster: Cluster,
-    /// Runs as long as the scene.
+    /// Runs until the scene is dropped.
     _webhook: Webhook,
 }
 
@@ -40,7 +39,7 @@ impl Scene {
             .unwrap()
     }
 
-    /// The plugin's standard error, where it ends with this code before the time is up.
+    /// Returns the plugin's standard error, if it ends with this code before the timeout.
     async fn fails(&self, line: &str, code: i32) -> String {
         let began = Instant::now();
         let stderr = self.plugin(line).await.failure(code).unwrap();
@@ -89,8 +88,8 @@ impl Scene {
         self.apply(&class).await;
     }
 
-    /// Creates a user who may write BundleDeployments of one class, including those of others, and
-    /// nothing else.
+    /// Creates a user who may write BundleDeployments of one class, including those of other users,
+    /// and nothing else.
     async fn user(&self, name: &str, class: &str) {
         let role = json!({
             "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": name},
@@ -107,7 +106,7 @@ impl Scene {
     }
 }
 
-/// Writes a bundle of just these manifests.
+/// Writes a bundle of only these manifests.
 fn bundle_of(folder: &Path, manifests: &str) -> anyhow::Result<()> {
     bundles::greeting(folder, "1.0.0", None)?;
     fs_err::write(folder.join("manifests/greeting.yaml"), manifests)?;
@@ -157,7 +156,7 @@ async fn upgrade_keeps_class_and_settings_whose_flags_are_not_given() {
     assert_eq!(spec["deletion"]["objects"], "Orphan");
     assert_eq!(object["status"]["installed"]["version"], "2.0.0");
 
-    // A field that somebody else set stays as well, and is theirs.
+    // A field of another field manager stays too, and keeps its owner.
     scene
         .kubectl("patch bundledeployment hello --type=merge -p {\"spec\":{\"paused\":true}}")
         .await;
@@ -179,7 +178,7 @@ async fn upgrade_keeps_class_and_settings_whose_flags_are_not_given() {
     let line = format!("deploy hello {one} --paused=false --force-conflicts --wait");
     scene.plugin(&line).await.success().unwrap();
 
-    // Another class takes the right for both.
+    // A change of the class requires the permission on both classes.
     scene.user("ana", "core-rukpak-io-plain").await;
     let switch = format!("deploy hello {one} --class core-rukpak-io-plain");
     let refused = scene.fails(&format!("{switch} --as ana"), 3).await;
@@ -222,7 +221,7 @@ async fn wait_returns_at_once_if_only_a_change_can_help() {
     );
 
     scene.user("ana", "core-rukpak-io-plain").await;
-    // She may not read Events either: the conditions have to be enough.
+    // She may not read Events either: the conditions must be sufficient.
     let denied = scene
         .fails(&format!("deploy hers {hello} --wait --as ana"), 3)
         .await;
@@ -254,7 +253,7 @@ async fn wait_returns_at_once_if_only_a_change_can_help() {
     assert!(matches!(invalid.code, Some(1 | 3)), "{invalid}");
     assert!(invalid.stderr.contains("Duplicate value"), "{invalid}");
 
-    // Without a node no Pod runs: that may still come, so only the time ends it.
+    // Without a node no Pod runs. The wait ends only with its timeout.
     let idle = scene
         .publish("idle:1.0.0", |folder| {
             bundle_of(folder, "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: idle, namespace: default}\nspec:\n  selector: {matchLabels: {app: idle}}\n  template:\n    metadata: {labels: {app: idle}}\n    spec: {containers: [{name: idle, image: 'registry.k8s.io/pause:3.10'}]}\n")
@@ -294,7 +293,7 @@ async fn wait_returns_at_once_if_only_a_change_can_help() {
         "{left}"
     );
     scene.kubectl("delete note mine -n default").await;
-    // The removal goes on by itself, and may have ended before anybody asks again.
+    // The removal continues without the command, and may end before the next read.
     let gone = scene.plugin("delete kinds").await;
     assert!(
         gone.stderr.contains("kinds is gone") || gone.stderr.contains("not found"),
@@ -346,7 +345,7 @@ async fn kubectl_completes_names_and_lists_show_what_was_created_and_corrected()
         .unwrap();
     assert!(whole.contains("managedFields"), "{whole}");
 
-    // kubectl itself asks for candidates.
+    // kubectl itself requests the candidates.
     let bin = scene.cluster.folder().join("bin");
     let install = format!("completion kubectl --install-to {}", bin.display());
     scene.plugin(&install).await.success().unwrap();

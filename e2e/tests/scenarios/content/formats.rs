@@ -130,7 +130,7 @@ async fn chart_folder_and_archive_render_like_helm() {
         (&"web".into(), &"helm+v3".into())
     );
 
-    // The objects themselves, not only how many.
+    // The objects, and not only their number.
     let files: Files = chart
         .iter()
         .map(|(path, text)| (path[4..].to_owned(), text.as_bytes().to_vec()))
@@ -143,7 +143,7 @@ async fn chart_folder_and_archive_render_like_helm() {
     let content = format::render(&input).unwrap();
     assert_eq!(content.objects[0].value["data"]["again"], "good morning");
 
-    // What `helm package` made is the same bundle but for what helm wrote anew in Chart.yaml.
+    // The archive of `helm package` is the same bundle, except for Chart.yaml, which helm rewrites.
     desk.tool(Tool::Helm, &["package", "web"]).await;
     let packed = desk
         .ours(&["build", "web-1.4.0.tgz", "--format", "json", "--dry-run"])
@@ -153,7 +153,7 @@ async fn chart_folder_and_archive_render_like_helm() {
     let packed: serde_json::Value = serde_json::from_str(&packed).unwrap();
     assert_eq!(packed["objects"], built["objects"]);
 
-    // The package's own values count, and a template that fails is told in helm's words.
+    // The values of the package apply, and the error of a failing template is helm's message.
     desk.ours(&["init", "web"]).await.success().unwrap();
     let package = desk.folder.path().join("web/bundle.yaml");
     let text = fs_err::read_to_string(&package).unwrap();

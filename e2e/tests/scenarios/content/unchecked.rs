@@ -1,9 +1,9 @@
-//! Content that another tool has pushed, past the checks of the plugin.
+//! Content that another tool has pushed without the checks of the plugin.
 
 use e2e::{Cluster, Tool};
 use serde_json::Value;
 
-/// Pushes an image with just this manifest as `name` with the tag `1.0.0`, and returns its pinned
+/// Pushes an image with only this manifest as `name` with the tag `1.0.0`, and returns its pinned
 /// reference.
 pub(in crate::scenarios) async fn push_unchecked(
     cluster: &Cluster,

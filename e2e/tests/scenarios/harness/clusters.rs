@@ -58,7 +58,7 @@ async fn two_clusters_run_in_parallel_and_are_removed() {
         assert_eq!(read.success().unwrap(), version);
     }
 
-    // A namespace of one cluster is none of the other, and its controllers fill it.
+    // A namespace of one cluster does not exist in the other, and its controllers fill it.
     eks.kubectl(["create", "namespace", "team-a"])
         .await
         .unwrap()

@@ -1,5 +1,5 @@
-//! The demo with assertions: without disturbances, on the oldest supported release, and with a webhook
-//! that is killed repeatedly. `e2e::demo` has the command lines.
+//! The demo with assertions: without disturbances, on the oldest supported release, and with a
+//! webhook that is killed repeatedly. `e2e::demo` has the command lines.
 
 use e2e::cluster::Builder;
 use e2e::demo::{self, DemoRunner, NoOutput};

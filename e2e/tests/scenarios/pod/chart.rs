@@ -1,5 +1,6 @@
-//! The Helm chart of the pod with real Helm 4 and Helm 3: installed, upgraded, rolled back and uninstalled on a real API server. There is
-//! no node, so the pods never start. `chart_values` has the values.
+//! The Helm chart of the pod with real Helm 4 and Helm 3: installed, upgraded, rolled back and
+//! uninstalled on a real API server. There is no node, so the pods never start. `chart_values` has
+//! the values.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -15,9 +16,9 @@ use crate::scenarios::objects::{apply, get, kubectl, try_kubectl};
 const RELEASE: &str = "bundle-webhook";
 const NAMESPACE: &str = "bundle-system";
 const IMAGE: &str = "image.repository=registry.example.com/bundle-webhook,image.tag=chart-test";
-/// Deadline for the objects of a release to be gone.
+/// Deadline for the deletion of the objects of a release.
 const GONE: Duration = Duration::from_secs(300);
-/// Both major versions that people use.
+/// Both supported major versions.
 pub(super) const HELMS: [Tool; 2] = [Tool::Helm, Tool::Helm3];
 
 /// Returns the folder of the chart.
@@ -25,7 +26,8 @@ pub(in crate::scenarios) fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../charts/bundle-webhook")
 }
 
-/// Returns a command of `helm` with the words of `line`; `CHART` stands for the chart of this project.
+/// Returns a command of `helm` with the words of `line`; `CHART` is replaced by the path of the
+/// chart.
 pub(in crate::scenarios) async fn helm(cluster: &Cluster, helm: Tool, line: &str) -> Command {
     let chart = folder().display().to_string();
     let words = line
@@ -40,14 +42,15 @@ async fn run(cluster: &Cluster, tool: Tool, line: &str) -> String {
     command.output().await.unwrap().success().unwrap()
 }
 
-/// Names of the objects of our kinds of Kubernetes objects that carry our label, as kubectl prints them.
+/// Returns the names of objects with the label of the project, as kubectl prints them.
 async fn ours(cluster: &Cluster, kinds: &str) -> Vec<String> {
     let line = format!("get {kinds} -A -l app.kubernetes.io/part-of=kubectl-bundle -o name");
     let found = kubectl(cluster, &line).await;
     found.lines().map(str::to_owned).collect()
 }
 
-/// A copy of the chart as an earlier version: another description in one CRD, and without one ClusterRole.
+/// A copy of the chart as an earlier version: another description in one CRD, and without one
+/// ClusterRole.
 fn earlier_version(target: &Path) {
     let mut folders = vec![(folder(), target.to_owned())];
     while let Some((from, to)) = folders.pop() {
@@ -160,7 +163,7 @@ async fn release_lives_through_upgrade_rollback_and_reinstallation(tool: Tool) {
     )
     .await;
 
-    // The classes are reviewed by pods, which do not run here: they come with the reinstallation below.
+    // Pods review classes, and none run here: the reinstallation below creates them.
     let upgrade = format!(
         "upgrade {RELEASE} CHART --namespace {NAMESPACE} --reuse-values --set classes.enabled=false"
     );
@@ -224,7 +227,7 @@ async fn release_lives_through_upgrade_rollback_and_reinstallation(tool: Tool) {
         assert!(get(cluster, kept).await.is_some(), "{kept} is gone");
     }
 
-    // Now that nobody reviews it: an object that the next installation finds.
+    // Without a review: an object that the next installation finds.
     let policy = json!({
         "apiVersion": "core.rukpak.io/v1alpha1", "kind": "SignaturePolicy",
         "metadata": {"name": "chart-policy"},
@@ -262,7 +265,7 @@ async fn release_without_kept_objects_leaves_no_crds_and_no_namespaces() {
         run(&cluster, tool, &line).await;
         let line = format!("uninstall {RELEASE} --namespace default --cascade foreground");
         run(&cluster, tool, &line).await;
-        // The namespace controller pauses for minutes where kinds vanish while it lists them.
+        // The namespace controller pauses for minutes if kinds are deleted while it lists them.
         wait::until_true(
             GONE,
             "CRDs, namespaces and ClusterRoles are gone",

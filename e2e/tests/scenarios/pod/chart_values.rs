@@ -1,4 +1,5 @@
-//! Values of the Helm chart: combinations that the API server must accept, and values that Helm must reject by name.
+//! Values of the Helm chart: combinations that the API server must accept, and values that Helm
+//! must reject by name.
 
 use e2e::{Cluster, Output, Tool};
 use serde_json::{Value, json};
@@ -29,7 +30,7 @@ fn without_schemas(rendered: &str) -> String {
     kept.join("\n---\n")
 }
 
-/// Each entry: the values beside the image, and texts that the result must and must not have.
+/// Each entry: additional values, and texts that the result must and must not contain.
 fn combinations() -> Vec<(&'static str, Value, Vec<&'static str>, Vec<&'static str>)> {
     let certificate = "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n";
     vec![

@@ -9,10 +9,10 @@ use serde_json::Value;
 use crate::scenarios::objects::kubectl;
 
 const SOON: Duration = Duration::from_secs(20);
-/// Less than the lease lasts: who has to wait for it to run out comes too late.
+/// Shorter than the lease: a replica that waits for its expiry fails the test.
 const AT_ONCE: Duration = Duration::from_secs(8);
 
-/// Returns the number of webhooks in our registrations that have a `caBundle`, and the number of
+/// Returns the number of webhooks in the registrations that have a `caBundle`, and the number of
 /// all.
 async fn trusted(cluster: &Cluster) -> (usize, usize) {
     let kinds = "validatingwebhookconfigurations,mutatingwebhookconfigurations";
@@ -61,7 +61,7 @@ async fn pod_restores_its_certificates_and_registrations() {
     .await
     .unwrap();
 
-    // Nothing is left of the old authority; who asks next has to trust the new one.
+    // The old authority is gone; the next client must trust the new one.
     kubectl(
         &cluster,
         "delete secret bundle-webhook-tls -n bundle-system-state",
@@ -165,7 +165,7 @@ async fn pod_service_account_may_not_write_objects_of_bundles() {
         ("no", "delete deployments.apps -A"),
         ("no", "patch customresourcedefinitions"),
         ("no", "patch validatingwebhookconfigurations/another"),
-        // For dry runs as the requester alone, which RBAC cannot say.
+        // Only for dry runs as the requester, which RBAC cannot express.
         ("yes", "impersonate users"),
         ("yes", "impersonate groups"),
         ("no", "create pods -n bundle-system"),

@@ -17,7 +17,7 @@ const CLASS: &str = "core-rukpak-io-plain";
 /// Query that would watch all Secrets of the namespace if it were part of a URL.
 const QUERY: &str = "?watch=true&timeoutSeconds=3";
 const POD: &str = "system:serviceaccount:bundle-system:bundle-webhook";
-/// Entries of Secrets that are no secrets.
+/// Entries of Secrets whose values are not secret.
 const PUBLIC: [&str; 6] = [
     "ca.crt",
     "ca-bundle.crt",
@@ -40,7 +40,7 @@ fn bundle(name: &str, reference: &str, pull_secret: &str) -> Value {
     })
 }
 
-/// The CRD of an installation that knew no patterns yet.
+/// Returns the CRD of an earlier version without patterns.
 async fn without_pattern(cluster: &Cluster) {
     let field = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/source/properties/image/properties/pullSecret";
     let patch = json!([
@@ -144,7 +144,8 @@ async fn stage(options: WebhookOptions) -> (Cluster, Webhook) {
 async fn pull_secret_with_a_query_is_refused_and_never_becomes_a_request() {
     let (cluster, mut webhook) = stage(WebhookOptions::default()).await;
     let reference = cluster.registry(0).unwrap().reference("team/web:1");
-    // Two, since one event of a watch reads as an object, and only a body that cannot be read is logged.
+    // Two, since one event of a watch reads as an object, and only a body that cannot be read is
+    // logged.
     for name in ["others", "more"] {
         let others = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name, "namespace": NAMESPACE},
             "stringData": {"password": format!("correct horse battery {name}")}});
@@ -152,7 +153,7 @@ async fn pull_secret_with_a_query_is_refused_and_never_becomes_a_request() {
     }
     let attack = bundle("attack", &reference, QUERY);
 
-    // The schema refuses it, and without the schema the webhook does.
+    // The schema rejects it, and without the schema the webhook does.
     let refused = apply(&cluster, &attack).await.failure(1);
     let schema = refused.unwrap_or_default();
     without_pattern(&cluster).await;
@@ -171,7 +172,7 @@ async fn pull_secret_with_a_query_is_refused_and_never_becomes_a_request() {
         by_webhook.push_str(&refused.stderr);
     }
 
-    // Stored while nobody looked, and touched afterwards.
+    // Stored while admission was off, and changed later.
     webhook.stop().await.unwrap();
     for kind in ["validating", "mutating"] {
         let line = format!("delete {kind}webhookconfiguration bundle-webhook");
@@ -226,7 +227,7 @@ async fn no_secret_of_a_run_occurs_in_any_log() {
         json!({".dockerconfigjson": docker}),
     );
     apply(&cluster, &pull).await.success().unwrap();
-    // Another type and a value that is none of its: what cannot be read must not be printed either.
+    // A value of another type: content that cannot be read must not be printed either.
     let other = secret(
         "other",
         "Opaque",
@@ -263,7 +264,7 @@ async fn no_secret_of_a_run_occurs_in_any_log() {
     for name in ["other", "missing"] {
         apply(&cluster, &deployment(name, name)).await;
     }
-    // The keeper of keys has read them again meanwhile.
+    // The webhook has read the keys again meanwhile.
     kubectl(
         &cluster,
         &format!("delete secret bundle-webhook-tls -n {STATE_NAMESPACE}"),

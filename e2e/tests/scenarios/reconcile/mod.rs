@@ -91,7 +91,7 @@ async fn within_a_second(cluster: &Cluster, what: &str, pointer: &str, expected:
     })
     .await
     .unwrap();
-    // Looking by a new process of kubectl takes a part of it.
+    // Each poll starts kubectl, which takes part of that time.
     assert!(
         began.elapsed() < Duration::from_secs(2),
         "{what} came back after {:?}",
@@ -99,7 +99,7 @@ async fn within_a_second(cluster: &Cluster, what: &str, pointer: &str, expected:
     );
 }
 
-/// Writes a bundle of just these manifests.
+/// Writes a bundle of only these manifests.
 pub(super) fn bundle_of(
     folder: &std::path::Path,
     name: &str,

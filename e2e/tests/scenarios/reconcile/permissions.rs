@@ -62,7 +62,7 @@ async fn requester_installs_only_objects_they_may_write() {
     installed(&cluster, "greeting").await;
     until(&cluster, "bundledeployment greeting", "Authorized", "True").await;
 
-    // What a role hands on has to be the requester's own.
+    // A binding can grant only permissions that the requester has.
     let manifests = "apiVersion: rbac.authorization.k8s.io/v1
 kind: Role
 metadata: {name: reader, namespace: greeting}
@@ -103,7 +103,7 @@ subjects:
         .unwrap();
     applied.success().unwrap();
     let said = until(&cluster, "bundledeployment roles", "Authorized", "False").await;
-    // Of the ClusterRole, which she may not read, just the name.
+    // Only the name of the ClusterRole, which she may not read.
     for missing in [
         r#"in namespace greeting: {apiGroups: [""], resources: ["secrets"], verbs: ["get"]}"#,
         "ClusterRole view",
@@ -128,7 +128,8 @@ async fn service_account_needs_permissions_in_target_namespace_only() {
     kubectl(&cluster, "create serviceaccount deployer -n team-a").await;
     let account = json!({"serviceAccount": {"namespace": "team-a", "name": "deployer"}});
     apply(&cluster, &deployment("web", &one, &account)).await;
-    // The pod may act as the installer alone, until an administrator creates what the condition names.
+    // The pod may act as the installer alone, until an administrator creates what the condition
+    // names.
     let said = until(&cluster, "bundledeployment web", "Installed", "False").await;
     let commands = [
         "kubectl create role bundle-impersonator-deployer -n team-a --verb=impersonate --resource=serviceaccounts --resource-name=deployer",
@@ -160,7 +161,8 @@ async fn service_account_needs_permissions_in_target_namespace_only() {
     kubectl(&cluster, "delete configmap web -n team-a").await;
     within_a_second(&cluster, "configmap web -n team-a", "/data/text", "hello").await;
 
-    // Without its rights nothing can be removed, and that is said; with Orphan it is let go.
+    // Without its permissions nothing can be removed, which is reported. With Orphan the removal
+    // ends.
     kubectl(&cluster, "delete rolebinding deployer -n team-a").await;
     kubectl(&cluster, "delete bundledeployment web --wait=false").await;
     let said = wait::until(LONG, "the failure is told", || async {
@@ -235,7 +237,7 @@ async fn content_waits_for_another_person_where_the_class_says_so() {
         object["status"]["installed"]["approvedBy"],
         "ben@example.com"
     );
-    // Withdrawn: that is said, and nothing is torn down.
+    // A withdrawn approval is reported, and nothing is removed.
     kubectl(&cluster, "delete bundleapproval by-ben").await;
     until(&cluster, "bundledeployment web", "Approved", "False").await;
     assert!(get(&cluster, "configmap web -n team-a").await.is_some());

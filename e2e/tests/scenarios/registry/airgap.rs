@@ -156,7 +156,7 @@ async fn carried(program: Program) {
         digests.push(out_there.digest(&out_there.registry.reference(name)).await);
     }
 
-    // Nothing of the first machine is left but the file and the public key.
+    // Only the file and the public key of the first machine remain.
     drop(out_there);
     let island = bench.island().await.unwrap();
     let terms = Terms {
@@ -216,7 +216,7 @@ async fn carried(program: Program) {
             ))
             .await;
     }
-    // Under its old name as well: what clusters are told, our own client reads.
+    // Under its old name too: the plugin reads the registries.conf that clusters get.
     inside
         .ours(&format!(
             "verify {host}/team/trio@{digest} --key release.pub --registries-conf mirrors/registries.conf"

@@ -1,5 +1,5 @@
-//! Compatibility of transfers: skopeo, crane and both versions of cosign read our artifacts, and we
-//! read theirs.
+//! Compatibility of transfers: skopeo, crane and both versions of cosign read artifacts of the
+//! plugin, and it reads theirs.
 
 use e2e::host::command::Command;
 use e2e::host::packages;
@@ -62,7 +62,7 @@ impl Scene {
         (reference, digest)
     }
 
-    /// Pushes an image and signs it with our plugin, with cosign 3, and with cosign 2. Returns its
+    /// Pushes an image and signs it with the plugin, with cosign 3, and with cosign 2. Returns its
     /// reference and digest.
     async fn signed(&self) -> (String, String) {
         let (reference, digest) = self.pushed().await;
@@ -125,7 +125,7 @@ async fn copies_signatures_of_every_kind_with_the_artifact() {
         "{table}"
     );
     scene.holds(&loaded, &digest).await;
-    // What is there is there.
+    // Existing content is not uploaded again.
     let plugin = scene.bench.plugin().await.unwrap();
     let again = scene
         .run(plugin, &format!("copy {reference} {served}"))

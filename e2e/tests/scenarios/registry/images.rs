@@ -56,7 +56,7 @@ async fn installs_the_digests_of_the_lock() {
     let folder = folder.display().to_string();
     let layout = data.join("locked.oci").display().to_string();
     let built = plugin(&cluster, &["build", &folder, "--lock", "--to", &layout]).await;
-    // The tags move, and nothing of it matters: to a build from the lock, or to what is installed.
+    // Moved tags change neither a build from the lock nor the installed objects.
     crane(
         &cluster,
         &["append", "-b", &tool, "-f", &layer, "-t", &tool],
@@ -77,7 +77,7 @@ async fn installs_the_digests_of_the_lock() {
         let found = images.find(|one| one["image"] == **image);
         assert_eq!(found.unwrap()["digest"], **digest, "{said}");
     }
-    // What crane made, as what it is.
+    // The index of crane, with its media type.
     let seen = plugin(
         &cluster,
         &["inspect", &reference(&format!("lib/web@{digest_of_index}"))],

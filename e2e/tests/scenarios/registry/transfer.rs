@@ -88,7 +88,7 @@ async fn pushes_and_pulls_large_content_with_real_registries() {
     assert_eq!(mounted.unwrap(), UploadResult::Mounted);
     read(&client, &next_door, &blob).await;
 
-    // From one registry into the other, without being anywhere between.
+    // From one registry to the other, without a file between them.
     let other: Repository = distribution.reference("copied/large").parse().unwrap();
     let remote = client.remote_blob(&homes[1], &blob.descriptor);
     let sent = client.upload(&other, &remote, None).await.unwrap();
@@ -109,7 +109,7 @@ async fn interrupted_transfer_resumes() {
     let sent = client.upload(&home, &blob, None).await.unwrap();
     assert_eq!(sent, UploadResult::Sent);
     let up = line.carried.swap(0, Ordering::Relaxed);
-    // What was in the line's buffers when it broke goes again, and no more.
+    // Only the bytes that were in the buffers of the connection are sent again.
     assert!(up < SIZE + SIZE / 4, "{up} bytes for {SIZE}");
 
     line.cut_after(SIZE / 2);
@@ -151,7 +151,8 @@ async fn lists_documents_of_their_subject() {
             ));
             let name = about.digest.as_str();
             let stored = client.put_raw_manifest(&home, name, &about).await.unwrap();
-            // Neither says that it has listed it, though crane's has: then the tag is written, as the specification asks.
+            // Neither reports that it has listed it, although crane does. The tag is written then,
+            // as the specification requires.
             assert!(stored.list.is_some(), "{program:?}");
             expected.push(about.digest);
         }
@@ -167,12 +168,12 @@ async fn lists_documents_of_their_subject() {
     }
 }
 
-/// A line to a registry, which can be cut.
+/// A connection to a registry that can be interrupted.
 struct Line {
     address: SocketAddr,
     /// Bytes in both directions.
     carried: Arc<AtomicU64>,
-    /// Bytes until it breaks, once.
+    /// Bytes until the connection is closed, once.
     fuse: Arc<AtomicU64>,
     task: JoinHandle<()>,
 }
@@ -193,7 +194,7 @@ impl Line {
                 tokio::spawn(async move {
                     let (near_in, near_out) = near.into_split();
                     let (far_in, far_out) = far.into_split();
-                    // Either direction's end is the end of both.
+                    // The end of one direction ends both.
                     tokio::select! {
                         () = carry(near_in, far_out, &count, &limit) => {}
                         () = carry(far_in, near_out, &count, &limit) => {}

@@ -1,6 +1,6 @@
 //! Requesters gain no permissions through a bundle: content is applied as a dry run as its
-//! requester, and access reviews are repeated before every change. `reconcile::permissions` and `tenant`
-//! test access reviews alone.
+//! requester, and access reviews are repeated before every change. `reconcile::permissions` and
+//! `tenant` test access reviews alone.
 
 use std::time::Duration;
 
@@ -49,7 +49,7 @@ async fn until_withdrawn(cluster: &Cluster, name: &str) -> String {
     found["message"].as_str().unwrap_or_default().to_owned()
 }
 
-/// Writes the files of a bundle of just these objects, and returns the folder. The tag is its
+/// Writes the files of a bundle of only these objects, and returns the folder. The tag is its
 /// version, if it can be one.
 fn write(cluster: &Cluster, name: &str, objects: &[Value]) -> String {
     let folder = cluster.folder().join("data").join(name.replace(':', "-"));
@@ -145,8 +145,8 @@ fn impersonator(namespace: &str, name: &str) -> [Value; 2] {
     ]
 }
 
-/// Lets `user` edit our kinds, use the shipped classes, and administer the namespace of the same
-/// name, with the cluster-wide `rules`.
+/// Lets `user` edit the project's kinds, use the shipped classes, and administer the namespace of
+/// the same name, with the cluster-wide `rules`.
 async fn tenant(cluster: &Cluster, user: &str, rules: &Value) {
     let role = format!("{user}-more");
     put(

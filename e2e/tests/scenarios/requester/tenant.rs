@@ -11,7 +11,7 @@ const CLASS: &str = "core-rukpak-io-plain";
 const MALLORY: &str = "mallory";
 const HOME: &str = "mallory-home";
 
-/// Lets Mallory edit our kinds, use the shipped classes, and administer one namespace.
+/// Lets Mallory edit the project's kinds, use the shipped classes, and administer one namespace.
 async fn tenant(cluster: &Cluster) {
     let subject =
         json!([{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": MALLORY}]);
@@ -260,7 +260,7 @@ async fn moved_tag_after_deletion_of_the_bundle_installs_nothing_for_other_reque
     let by_mallory = try_kubectl(&cluster, &format!("{delete} --as={MALLORY}")).await;
     let refused = by_mallory.failure(1).unwrap();
     assert!(refused.contains("BUNDLE-REVIEW-040"), "{refused}");
-    // Nor when somebody deletes it who may.
+    // Nor when a user with permission deletes it.
     try_kubectl(&cluster, &delete).await.success().unwrap();
     let why = until(&cluster, "bundledeployment moved", "Installed", "False").await;
     assert!(why.contains("was deleted and created again"), "{why}");
@@ -363,7 +363,7 @@ async fn recreated_bundle_with_the_installed_name_is_not_installed() {
     try_kubectl(&cluster, &delete).await.success().unwrap();
     by_mallory(&cluster, &bundle(active, CLASS, &loot)).await;
     until(&cluster, &format!("bundle {active}"), "Unpacked", "True").await;
-    // What is remembered of the first one is lost.
+    // The record of the first one is lost.
     webhook.restart().await.unwrap();
     until(&cluster, "bundledeployment swap", "Ready", "False").await;
     by_mallory(

@@ -1,5 +1,5 @@
-//! Attestations: ours verified by real cosign, and cosign's verified by us. No attestation counts
-//! as a signature, and no signature as an attestation.
+//! Attestations: real cosign verifies those of the plugin, and the plugin those of cosign. No
+//! attestation counts as a signature, and no signature as an attestation.
 
 use e2e::registry::Program;
 use e2e::sigstore::{WORKFLOW, WORKFLOW_ISSUER, workflow};
@@ -90,7 +90,7 @@ async fn by_key(program: Program) {
         }
     }
 
-    // By the other key it is not there, and neither is what nobody attested; both are told.
+    // The other key has no attestation, and neither has the other type; both messages are reported.
     let arguments = format!(
         "verify {} --key p256.pub --attestation cyclonedx --attestation https://example.com/other",
         scene.pinned
@@ -100,7 +100,7 @@ async fn by_key(program: Program) {
     let refused = cosign3_verifies(&scene, "p256.pub", "cyclonedx").await;
     assert!(!refused.is_success(), "{refused}");
 
-    // None of them is a signature, and a signature is none of them.
+    // An attestation is no signature, and a signature is no attestation.
     let refused = scene
         .ours(&format!("verify {} --key p256.pub", scene.pinned))
         .await;
@@ -122,7 +122,7 @@ async fn by_key(program: Program) {
         "{refused}"
     );
 
-    // What cosign attests beside them.
+    // Attestations of cosign for the same image.
     scene
         .cosign(Tool::Cosign3, "generate-key-pair")
         .await
@@ -213,7 +213,7 @@ async fn policy_requires_attestation_of_a_workflow() {
         .success()
         .unwrap();
 
-    // cosign's own, by the same workflow.
+    // An attestation of cosign by the same workflow.
     let arguments = format!(
         "attest --identity-token {} --signing-config {} --trusted-root {} --type spdxjson --predicate 0.json -y --allow-http-registry {}",
         token.display(),

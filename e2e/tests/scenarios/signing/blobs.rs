@@ -1,5 +1,5 @@
-//! Files with a Sigstore bundle: ours verified by real cosign 3, and cosign's verified by us; by
-//! key and by certificate.
+//! Files with a Sigstore bundle, by key and by certificate: cosign 3 verifies bundles of the
+//! plugin, and the plugin verifies those of cosign.
 
 use e2e::host::command::Command;
 use e2e::sigstore::{PERSON_ISSUER, WORKFLOW, WORKFLOW_ISSUER, workflow};
@@ -61,7 +61,7 @@ async fn files_are_signed_with_keys_and_cosign_verifies_them() {
         let refused = scene.try_cosign(&format!("{cosign} other.tar")).await;
         assert!(!refused.is_success(), "{refused}");
 
-        // cosign 2 reads the form where it is told so.
+        // cosign 2 reads the format with a flag.
         let cosign2 = format!("{cosign} --new-bundle-format {FILE}");
         let verified = scene.try_tool(Tool::Cosign2, &cosign2).await;
         verified.success().unwrap();
@@ -72,7 +72,7 @@ async fn files_are_signed_with_keys_and_cosign_verifies_them() {
                 "sign-blob --key {kind}.key --bundle {theirs} --use-signing-config=false --tlog-upload=false -y {FILE}"
             ))
             .await;
-        // What it signs itself with Ed25519, without a log, cosign 3 does not verify.
+        // cosign 3 does not verify its own Ed25519 signatures without a log.
         let own = format!("verify-blob --key {kind}.pub --bundle {theirs} {offline} {FILE}");
         let own = scene.try_cosign(&own).await;
         assert_eq!(own.is_success(), kind == "p256", "{own}");
@@ -81,7 +81,7 @@ async fn files_are_signed_with_keys_and_cosign_verifies_them() {
             let report = scene.ours(&format!("{} -o json", verify(FILE))).await;
             let report: Value = serde_json::from_str(&report.success().unwrap()).unwrap();
             assert_eq!(report["verified"], true, "{bundle}");
-            // What cosign signs with Ed25519 does not say what it is over.
+            // An Ed25519 signature of cosign does not contain the digest of the file.
             let why = if *bundle == "ed25519.cosign.json" {
                 "does not verify with it"
             } else {
@@ -90,7 +90,7 @@ async fn files_are_signed_with_keys_and_cosign_verifies_them() {
             scene.refused(&verify("other.tar"), why).await;
         }
 
-        // What is there is left alone, unless that is asked for.
+        // Existing files are overwritten only with a flag.
         let again = scene.ours(&sign).await.failure(1).unwrap();
         assert!(again.contains("--force overwrites it"), "{again}");
         let forced = scene.ours(&format!("{sign} --force")).await;
@@ -99,7 +99,7 @@ async fn files_are_signed_with_keys_and_cosign_verifies_them() {
     let verify = format!("verify {FILE} --bundle p256.sigstore.json --key ed25519.pub");
     scene.refused(&verify, "by another key").await;
 
-    // Larger than what is held in memory: by digest, or not at all.
+    // Larger than the limit for memory: only by digest.
     let large = fs_err::File::create(scene.bench.folder().join("large.tar")).unwrap();
     large.set_len(40 << 20).unwrap();
     let sign = "sign large.tar --bundle large.json --key";
@@ -129,7 +129,7 @@ async fn files_are_signed_with_keys_and_cosign_verifies_them() {
         .refused(&verify, "is an attestation (https://example.com/kind)")
         .await;
 
-    // Asked for as one, it counts; and cosign takes ours.
+    // Verified as an attestation it is valid, and cosign accepts that of the plugin.
     for key in ["p256", "ed25519"] {
         let arguments = format!(
             "attest {FILE} --bundle {key}.attested.json --predicate predicate.json --type https://example.com/kind --key {key}.key"
@@ -248,7 +248,7 @@ async fn openssl_keys_are_imported_and_exported() {
             read(format!("{name}.pub")),
             read(format!("{name}.expected"))
         );
-        // cosign opens what came in.
+        // cosign reads the imported key.
         scene
             .cosign(&format!(
                 "sign-blob --key {name}.key --bundle {name}.json --use-signing-config=false --tlog-upload=false -y {FILE}"

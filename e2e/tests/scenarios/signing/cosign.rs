@@ -18,7 +18,7 @@ impl Bench {
         let folder = cluster.folder().join(name);
         fs_err::create_dir_all(&folder).unwrap();
         let bench = Self { cluster, folder };
-        // An empty root of trust: with keys, nothing of it is needed, and cosign shall not go and look for one.
+        // An empty trust root: keys need none, and cosign must not download one.
         bench
             .cosign("trusted-root create --out root.json")
             .await
@@ -133,7 +133,7 @@ async fn verifies_signatures_of_cosign() {
         .success()
         .unwrap();
 
-    // Signatures of both stand beside each other, whoever came first.
+    // The signatures of both programs are stored side by side, in any order.
     let pinned = bench.pushed("1.0.0").await;
     bench.cosign_writes("sign", "cosign.key", &pinned).await;
     bench
@@ -150,7 +150,7 @@ async fn verifies_signatures_of_cosign() {
         bench.cosign_verifies(key, &pinned).await.success().unwrap();
     }
 
-    // Each opens the other's key file.
+    // Each program reads the key file of the other.
     let pinned = bench.pushed("2.0.0").await;
     bench
         .ours(&format!("sign {pinned} --key cosign.key"))

@@ -1,5 +1,5 @@
-//! Our signatures, by key and by certificate, in both formats and at both kinds of registries: real
-//! cosign 2 and 3 verify them, and a failed upload leaves no partial signature.
+//! Signatures of the plugin, by key and by certificate, in both formats and at both kinds of
+//! registries: real cosign 2 and 3 verify them, and a failed upload leaves no partial signature.
 
 use e2e::registry::{Program, Terms};
 use e2e::sigstore::{PERSON_ISSUER, Sigstore, WORKFLOW, WORKFLOW_ISSUER, person, workflow};
@@ -94,7 +94,7 @@ async fn by_key(program: Program) {
     for kind in ["p256", "ed25519"] {
         scene.keys(kind, kind).await;
     }
-    // Beside each other, and each once. While there is no bundle, the cosigns look at the tag.
+    // Each once, side by side. Without a bundle, both versions of cosign read the tag.
     for (count, arguments) in [
         (1, "--key p256.key --format legacy"),
         (1, "--key p256.key --format legacy"),
@@ -113,7 +113,7 @@ async fn by_key(program: Program) {
         }
     }
 
-    // cosign 2 puts its own beside them, and takes none away; nor do we take its.
+    // cosign 2 adds its own signature and keeps the others; so does the plugin.
     scene
         .cosign(Tool::Cosign2, "generate-key-pair")
         .await
@@ -197,7 +197,8 @@ async fn by_certificate(program: Program) {
         }
     };
 
-    // Twice, and once: cosign 2's form first, since the cosigns look at bundles where there are any.
+    // Twice, and stored once. The format of cosign 2 first, because both versions of cosign prefer
+    // bundles.
     for _ in 0..2 {
         let with = services(&sigstore, &token);
         scene.sign(&format!("{with} --format legacy")).await;
@@ -294,7 +295,7 @@ async fn failed_keyless_signing_is_reported_and_uploads_nothing() {
     let (content, _) = text.rsplit_once('.').unwrap();
     let forged = scene.bench.folder().join("forged");
     fs_err::write(&forged, format!("{content}.{}", "A".repeat(86))).unwrap();
-    // Another sigstore's root: what is made must hold before it is stored.
+    // The trust root of another Sigstore instance: a signature is verified before it is stored.
     let foreign = scene.bench.sigstore().await.unwrap();
     let nowhere = "http://127.0.0.1:1";
     let ours = |token: &std::path::Path| services(&sigstore, token);

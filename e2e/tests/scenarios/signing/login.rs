@@ -43,7 +43,7 @@ impl Scene {
         )
     }
 
-    /// Checks that cosign and we report the same signer.
+    /// Checks that cosign and the plugin report the same signer.
     async fn verified(&self, pinned: &str) {
         let line = format!(
             "verify {pinned} --certificate-identity {WHO} --certificate-oidc-issuer {} --trusted-root {}",
@@ -77,7 +77,8 @@ async fn text_of(file: &Path) -> String {
     fs_err::read_to_string(file).unwrap()
 }
 
-/// Something in place of xdg-open that notes the address. The folder that it is in, and the note.
+/// Creates a replacement for xdg-open that records the URL. Returns its folder, and the file with
+/// the URL.
 fn opener(bench: &Workbench) -> (PathBuf, PathBuf) {
     let (folder, note) = (bench.folder().join("bin"), bench.folder().join("address"));
     fs_err::create_dir(&folder).unwrap();
@@ -107,7 +108,7 @@ async fn signs_after_browser_login() {
     );
     let signing = start(plugin, &line);
     let address = text_of(&note).await;
-    // As a browser does: to the issuer, and from there back to where it was sent from.
+    // As a browser: to the issuer, and back to the redirect URL.
     let browser = reqwest::Client::builder().no_proxy().build().unwrap();
     let page = browser.get(address).send().await.unwrap();
     let page = page.text().await.unwrap();
@@ -140,7 +141,7 @@ async fn signs_after_device_code_login() {
         root.display()
     );
     let cosigning = start(cosign, &line);
-    // Somebody who types every code there is.
+    // A user who enters every code.
     let page = format!("{}/login/device/page?user_code=", scene.sigstore.url());
     let browser = reqwest::Client::builder().no_proxy().build().unwrap();
     wait::until_true(LONG, "both have signed", || {

@@ -1,5 +1,5 @@
-//! Keys in a plugin with sigstore's KMS protocol: the same plugin works with us and with real
-//! cosign 3, and each verifies the other's signatures.
+//! Keys in a KMS plugin with sigstore's protocol: the same KMS plugin works with this project and
+//! with real cosign 3, and each verifies the other's signatures.
 
 use e2e::host::command;
 use e2e::{Output, Registry, Tool, Workbench, bundles, tools};
@@ -86,7 +86,7 @@ async fn kms_plugin_signatures_are_compatible_with_cosign() {
         let by_cosign =
             "--insecure-ignore-tlog=true --trusted-root root.json --allow-http-registry";
 
-        // Ours, in both forms and once each.
+        // Signatures of this project, in both formats and once each.
         for form in ["legacy", "legacy", "bundle", "bundle"] {
             let signed = scene
                 .ours(&format!("sign {pinned} --key {key} --format {form}"))
@@ -104,7 +104,7 @@ async fn kms_plugin_signatures_are_compatible_with_cosign() {
         let report: serde_json::Value = serde_json::from_str(&report.success().unwrap()).unwrap();
         assert_eq!(report["signaturesFound"], 2, "{report}");
 
-        // cosign's.
+        // Signatures of cosign.
         let pinned = scene.pushed(&version.replace(".0.0", ".1.0")).await;
         let line = format!(
             "sign --key {key} --use-signing-config=false --tlog-upload=false -y --allow-http-registry {pinned}"
@@ -141,7 +141,7 @@ async fn kms_plugin_signatures_are_compatible_with_cosign() {
         let refused = scene.ours(&format!("verify {pinned} --key {other}")).await;
         refused.failure(3).unwrap();
     }
-    // The plugin's own words.
+    // The message of the KMS plugin.
     let nowhere = scene.ours("keys public --key files:///no/such/key").await;
     let told = nowhere.failure(1).unwrap();
     assert!(told.contains("no such file or directory"), "{told}");

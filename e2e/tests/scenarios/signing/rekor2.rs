@@ -1,6 +1,6 @@
-//! Real Rekor v2 log: we verify entries of cosign 3, and cosign 3 verifies ours. A failed request
-//! leaves no partial signature. `bundle-trust` has tables of forgeries; `keyless` and `images`
-//! test Rekor v1.
+//! Real Rekor v2 log: the plugin verifies entries of cosign 3, and cosign 3 verifies those of the
+//! plugin. A failed request leaves no partial signature. `bundle-trust` has tables of forgeries;
+//! `keyless` and `images` test Rekor v1.
 
 use e2e::host::command::Command;
 use e2e::registry::{Program, Terms};
@@ -61,7 +61,7 @@ impl Scene {
         program.output().await.unwrap()
     }
 
-    /// The flags by which both name who signs, and where.
+    /// Flags of both programs for the signer and the services.
     async fn services(&self, claims: &Value) -> String {
         let token = self.sigstore.token_file(claims).await.unwrap();
         format!(
@@ -97,12 +97,12 @@ async fn both_ways(program: Program) {
     let signed = format!("sign {services} -y --allow-http-registry {pinned}");
     scene.cosign(&signed).await.success().unwrap();
     let services = scene.services(&person(ANA)).await;
-    // The second time, there is nothing to do.
+    // The second call changes nothing.
     for _ in 0..2 {
         let signed = scene.ours(&format!("sign {pinned} {services}")).await;
         signed.success().unwrap();
     }
-    // Nothing is asked but the registry.
+    // Only the registry gets requests.
     scene.sigstore.kill().unwrap();
     scene.log.kill().unwrap();
     let root = scene.root();
@@ -120,7 +120,7 @@ async fn both_ways(program: Program) {
         );
         scene.cosign(&arguments).await.success().unwrap();
     }
-    // The root without the log of tiles knows neither.
+    // The trust root without the Rekor v2 log accepts neither.
     let without = scene.sigstore.trusted_root().display().to_string();
     let arguments = format!(
         "verify {pinned} --certificate-identity {ANA} --certificate-oidc-issuer {PERSON_ISSUER} --trusted-root {without}"
@@ -181,7 +181,7 @@ async fn always(answer: &'static str) -> String {
     tokio::spawn(async move {
         while let Ok((mut stream, _)) = listener.accept().await {
             let mut read = vec![0; 64 * 1024];
-            // The whole question is in the first packets, and what it says does not matter.
+            // The whole request is in the first packets, and its content does not matter.
             let _ = stream.read(&mut read).await;
             let _ = stream.write_all(answer.as_bytes()).await;
         }
@@ -234,7 +234,7 @@ async fn failed_rekor_2_request_is_reported_and_uploads_nothing() {
             1,
             "not the JSON of an entry with inclusion proof and checkpoint",
         ),
-        // Each version asked as if it were the other.
+        // Each version, configured as the other.
         (v2(&old), 1, "--rekor-version"),
         (
             format!("{services} --rekor-url {tiles} --rekor-version 1"),
@@ -269,7 +269,7 @@ async fn failed_rekor_2_request_is_reported_and_uploads_nothing() {
     let why = scene.ours(&verify).await.failure(3).unwrap();
     assert!(why.contains("has no signature for it"), "{why}");
 
-    // All said by flags; and cosign 2's form goes to the older log of the same signing config.
+    // All set by flags. The format of cosign 2 uses the older log of the same signing config.
     let signed = scene
         .ours(&format!(
             "sign {pinned} {by_flags} --rekor-url {tiles} --rekor-version 2 --timestamp-server-url {old}/api/v1/timestamp"

@@ -1,5 +1,5 @@
-//! The sigstore of our tests is good enough for real cosign: both versions sign by certificate with
-//! it, and verify offline what they signed. What we make of such signatures is elsewhere.
+//! The Sigstore instance of the tests works with real cosign: both versions sign by certificate
+//! with it, and verify their signatures offline.
 
 use e2e::sigstore::{Clocks, PERSON_ISSUER, Sigstore, WORKFLOW, WORKFLOW_ISSUER, person, workflow};
 use e2e::{Output, Registry, Tool, Workbench, bundles};
@@ -75,7 +75,7 @@ impl Scene {
 #[tokio::test(flavor = "multi_thread")]
 async fn cosign_3_signs_by_certificate_and_verifies_offline() {
     let mut scene = Scene::new().await;
-    // Several entries, so that proofs of inclusion have something to prove.
+    // Several entries, so that inclusion proofs are not empty.
     for email in ["ana@example.com", "ben@example.com"] {
         scene.sign3(&person(email)).await.success().unwrap();
     }
@@ -141,7 +141,7 @@ async fn rejects_invalid_token_and_log_with_wrong_time() {
     let why = refused.failure(1).unwrap();
     assert!(why.contains("not signed by the issuer"), "{why}");
 
-    // The certificate had ended when the log says that it saw the signature.
+    // The certificate had expired at the time of the log entry.
     let clocks = Clocks {
         log: 3600,
         ..Clocks::default()

@@ -6,7 +6,7 @@ use e2e::sigstore::{PERSON_ISSUER, Sigstore, WORKFLOW, WORKFLOW_ISSUER, person, 
 use e2e::{Output, Registry, Tool, Workbench, bundles};
 use serde_json::Value;
 
-/// The two cosigns, and the form that each writes.
+/// Version of cosign, and the format that it writes.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Cosign {
     /// The layer of an image, with its evidence in annotations.
@@ -21,8 +21,7 @@ enum Place {
     /// Referrers API: cosign 2 needs a flag (`--registry-referrers-mode oci-1-1`), cosign 3 always
     /// uses it.
     Api,
-    /// A tag: cosign 2's `sha256-….sig`, cosign 3's list `sha256-…` where a registry has no such
-    /// API.
+    /// A tag: cosign 2's `sha256-….sig`, cosign 3's list `sha256-…` without that API.
     Tag,
 }
 
@@ -90,7 +89,7 @@ impl Scene {
             .unwrap();
     }
 
-    /// Signs by certificate for these claims; by the key `cosign.key` without.
+    /// Signs by certificate with these claims; without claims by the key `cosign.key`.
     async fn sign(&self, cosign: Cosign, place: Place, claims: Option<&Value>, pinned: &str) {
         let url = self.sigstore.url();
         let who = match claims {
@@ -196,7 +195,7 @@ async fn verifies_each_cosign_version_signer_and_location() {
         }
     }
     assert_eq!(cells.len(), 8);
-    // Nothing is asked but the registry.
+    // Only the registry gets requests.
     scene.sigstore.kill().unwrap();
     for (name, keyless, pinned) in &cells {
         let accepted = if *keyless {
@@ -254,7 +253,7 @@ async fn certificates_of_both_cosigns_verify_by_identity_and_by_policy() {
     scene
         .sign(Cosign::Two, Place::Tag, Some(&workflow()), &pinned)
         .await;
-    // Nothing is asked but the registry.
+    // Only the registry gets requests.
     scene.sigstore.kill().unwrap();
 
     let people = scene
@@ -286,7 +285,7 @@ async fn certificates_of_both_cosigns_verify_by_identity_and_by_policy() {
         let why = refused.failure(3).unwrap();
         assert!(why.contains("by another identity (subject"), "{why}");
     }
-    // Under the public root, these are nobody's.
+    // The public trust root does not accept them.
     let public = scene
         .ours(&format!(
             "verify {pinned} --certificate-identity ana@example.com --certificate-oidc-issuer {PERSON_ISSUER}"

@@ -1,6 +1,5 @@
-//! Only what one workflow has signed: a keyless policy with a trust root of its own on a cluster,
-//! at admission and again before anything is installed. The forms of signatures are in `keyless`,
-//! forgeries in bundle-trust, policies by key in `admission`.
+//! A policy that accepts only signatures of one workflow, with its own trust root, on a cluster: at
+//! admission and again before the installation.
 
 use std::time::Duration;
 
@@ -62,7 +61,7 @@ impl Scene {
         pushed.success().unwrap().trim().to_owned()
     }
 
-    /// Content that one of the cosigns has signed for these claims.
+    /// Pushes content that a version of cosign has signed with these claims.
     async fn signed(&self, by: Tool, sigstore: &Sigstore, claims: &Value, version: &str) -> String {
         let pinned = self.publish(version).await;
         let token = sigstore.token_file(claims).await.unwrap();
@@ -151,7 +150,7 @@ impl Scene {
         .await;
     }
 
-    /// Only what this workflow has signed.
+    /// Returns a policy that accepts only signatures of this workflow.
     async fn require(&self, subject: &str) {
         let host = self.cluster.registry(0).unwrap().host();
         self.apply(&json!({
@@ -243,7 +242,8 @@ async fn admits_and_installs_only_content_signed_by_the_workflow() {
         scene.plugin(&delete).await.success().unwrap();
     }
 
-    // Admitted by its proof, and kept waiting for a pull secret while the policy changes: the reconciler has the last word.
+    // Admitted with its proof. It waits for a pull secret while the policy changes, and the
+    // reconciler verifies it again.
     let proven = format!("deploy late {by_three} --with-proof --dry-run=client -o json");
     let proven = scene.plugin(&proven).await.success().unwrap();
     let mut late: Value = serde_json::from_str(&proven).unwrap();
@@ -278,7 +278,7 @@ async fn admits_and_installs_only_content_signed_by_the_workflow() {
     let installed = scene.get("configmap greeting -n greeting").await;
     assert_eq!(installed, Value::Null);
 
-    // Another root in the ConfigMap: what held under the first counts for nothing from then on.
+    // Another trust root in the ConfigMap: results with the first one are invalid.
     scene.require(WORKFLOW).await;
     scene.until_admitted(BY_WATCH, &by_three).await;
     scene.trust(&root(&scene.others)).await;
@@ -287,7 +287,7 @@ async fn admits_and_installs_only_content_signed_by_the_workflow() {
         .await;
     scene.until_admitted(BY_WATCH, &foreign).await;
 
-    // A root that ends: the policy tells when, and refuses what it matches.
+    // An expiring trust root: the policy reports the time, and rejects all content that it matches.
     let mut ending = root(&scene.others);
     let end = jiff::Timestamp::now() + jiff::SignedDuration::from_secs(8);
     ending["tlogs"][0]["publicKey"]["validFor"]["end"] = end.to_string().into();

@@ -1,5 +1,5 @@
-//! Objects of our kinds that are too large to be read: admission rejects them. One that was written
-//! while the registrations were missing is reported and can be removed.
+//! Objects of the project's kinds that are too large to be read: admission rejects them. One that
+//! was written while the registrations were missing is reported and can be removed.
 
 use e2e::Tool;
 use e2e::tools::KubernetesRelease;
@@ -9,12 +9,12 @@ use kube::api::{ApiResource, DynamicObject, Patch, PatchParams};
 use super::*;
 
 const FINALIZER: &str = "core.rukpak.io/delete-installed-objects";
-/// Bytes that one finalizer takes, as text and as a field of its manager.
+/// Bytes of one finalizer, as text and as a field of its manager.
 const FINALIZER_BYTES: usize = 8;
 const FIELD_BYTES: usize = 18;
 /// Below the 1.5 MiB that API servers store.
 const OBJECT_BYTES: usize = 1_380_000;
-/// More than the webhook reads of one object.
+/// Larger than the largest object that the webhook reads.
 const FINALIZERS: usize = 158_000;
 
 pub(super) async fn deployments(cluster: &Cluster) -> Api<DynamicObject> {
@@ -47,7 +47,7 @@ async fn installed(cluster: &Cluster, name: &str) {
     until(cluster, &what, "Installed", "True").await;
 }
 
-/// Returns our finalizer and `count - 1` short ones.
+/// Returns the finalizer of the webhook and `count - 1` short ones.
 fn finalizers(count: usize) -> Vec<String> {
     let digit = |number: usize| char::from(b"0123456789abcdefghijklmnopqrstuvwxyz"[number % 36]);
     let short = (1..count).map(|n| {
@@ -160,7 +160,7 @@ async fn deployment_that_is_too_large_to_be_read_is_reported_and_removed_once_it
         .unwrap();
     }
 
-    // Right after a gap a deletion is refused.
+    // Shortly after a gap, deletions are rejected.
     wait::until_true(LONG, "it is being deleted", || async {
         let line = format!("delete {what} --wait=false");
         Ok(try_kubectl(&cluster, &line).await.is_success())
@@ -172,7 +172,7 @@ async fn deployment_that_is_too_large_to_be_read_is_reported_and_removed_once_it
         assert!(get(&cluster, &note).await.is_some());
         let half = json!({"metadata": {"finalizers": finalizers(FINALIZERS / 2)}});
         patched(&cluster, name, &half).await.unwrap();
-        // It may be read by now, and lose the finalizer of the webhook at any time.
+        // The webhook may read it from now on, and remove its finalizer at any time.
         for most in [FINALIZERS / 2 - 1, 1] {
             wait::until_true(LONG, "it is made smaller", || async {
                 let Some(found) = get(&cluster, &what).await else {

@@ -5,7 +5,8 @@ use super::*;
 
 const NAME: &str = "ungoverned";
 
-/// A BundleDeployment with one ConfigMap, and a user with just verb `delete` on BundleDeployments.
+/// A BundleDeployment with one ConfigMap, and a user with only the verb `delete` on
+/// BundleDeployments.
 async fn prepared(cluster: &Cluster) {
     let (_, one) = publish(cluster, NAME, "1.0.0").await;
     apply(cluster, &deployment(NAME, &one, &json!({}))).await;
@@ -84,7 +85,7 @@ async fn deletion_made_while_admission_was_off_waits_until_somebody_admits_it() 
     webhook.restart().await.unwrap();
     webhook.wait_for_admission().await.unwrap();
     let told = until_reported(&cluster).await;
-    // An edit by an administrator says nothing about the deletion.
+    // An edit by an administrator does not admit the deletion.
     let patch = r#"{"spec":{"drift":{"mode":"Report"}}}"#;
     kubectl(
         &cluster,
@@ -184,7 +185,8 @@ async fn removal_of_what_nothing_vouches_for_waits_until_somebody_admits_it() {
     let line = format!("patch bundledeployment {NAME} --type=merge --patch={patch}");
     kubectl(&cluster, &line).await;
     admission_on(&webhook).await;
-    // Later than the clocks of API server and pod may differ, so that the deletion itself counts.
+    // Longer than the clocks of API server and pod may differ, so that the deletion counts as
+    // later.
     let_stamps_age().await;
     let line = format!("delete bundledeployment {NAME} --wait=false");
     kubectl(&cluster, &line).await;

@@ -16,7 +16,7 @@ mod parallel_writes;
 const CLASS: &str = "core-rukpak-io-plain";
 const STAMP: &str = "core.rukpak.io/stamp";
 const LONG: Duration = Duration::from_secs(90);
-/// Longer than a stamp may be older than the write that it is for.
+/// Longer than the largest allowed age of a stamp at the time of its write.
 const STALE: i64 = 16;
 const MALLORY: &str = "mallory";
 
@@ -102,8 +102,8 @@ fn deployment(name: &str, reference: &str, more: &Value) -> Value {
     object
 }
 
-/// Lets Mallory edit our kinds, use the shipped classes, and administer `team-a` if `admin` is
-/// `true`.
+/// Lets Mallory edit the project's kinds, use the shipped classes, and administer `team-a` if
+/// `admin` is `true`.
 async fn tenant(cluster: &Cluster, admin: bool) {
     let subjects =
         json!([{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": MALLORY}]);
@@ -135,7 +135,7 @@ async fn admission_off(cluster: &Cluster) {
         )
         .await;
     }
-    // The API server learns it a moment later.
+    // The API server observes it with a delay.
     let probe = deployment("e2e-probe", "Not A Reference", &json!({}));
     wait::until_true(LONG, "the API server asks nobody", || async {
         Ok(apply_with(cluster, &probe, &["--dry-run=server"])
@@ -176,7 +176,7 @@ async fn stamp_obtained_before_a_gap_is_worthless_in_it_and_after_it() {
     let (cluster, webhook) = stage().await;
     let (_, one) = publish(&cluster, "early", "1.0.0").await;
     let object = deployment("early", &one, &json!({}));
-    // Whoever reaches the webhook gets a stamp for an object of their choice, as this dry-run does.
+    // A user can obtain a stamp for any object, for example with this dry run.
     let answered = apply_with(
         &cluster,
         &object,
@@ -194,7 +194,7 @@ async fn stamp_obtained_before_a_gap_is_worthless_in_it_and_after_it() {
     assert!(why.contains("BUNDLE-REVIEW-025"), "{why}");
     admission_on(&webhook).await;
 
-    // A write that leaves the spec alone vouches for nothing.
+    // A write that does not change the spec admits nothing.
     kubectl(
         &cluster,
         "annotate bundledeployment early core.rukpak.io/checked=again",
@@ -309,7 +309,7 @@ async fn edit_of_settings_by_an_administrator_keeps_the_requester_of_the_templat
     let what = "bundledeployment edited";
     let why = until(&cluster, what, "Installed", "False").await;
     assert!(why.contains("mallory lacks permissions"), "{why}");
-    // What an administrator does without a thought of the content.
+    // An edit by an administrator that does not concern the content.
     kubectl(
         &cluster,
         "annotate bundledeployment edited core.rukpak.io/checked=again",
@@ -348,7 +348,7 @@ async fn bundle_made_beforehand_is_not_installed_as_generated_and_blocks_nothing
     until(&cluster, what, "Installed", "True").await;
     let uid = get(&cluster, what).await.unwrap()["metadata"]["uid"].clone();
 
-    // Mallory makes the Bundle of the next template, while its tag names other content.
+    // Mallory creates the Bundle of the next template, while its tag refers to other content.
     let (tag, _) = publish_objects(&cluster, "forged", "2.0.0", &[note("forged", "evil")]).await;
     let next = deployment("forged", &tag, &json!({}));
     let hash = template_hash(&next["spec"]["template"]);
@@ -446,13 +446,14 @@ async fn approval_counts_only_for_the_account_and_configuration_that_were_approv
 #[tokio::test(flavor = "multi_thread")]
 async fn write_through_one_replica_is_sealed_by_another_also_by_its_successor() {
     let (cluster, mut leader) = stage().await;
-    // The registrations lead to the second one; the first holds the lease.
+    // The registrations refer to the second replica; the first holds the lease.
     let _standby = cluster
         .start_webhook(WebhookOptions::default())
         .await
         .unwrap();
     let (_, one) = publish(&cluster, "replicas", "1.0.0").await;
-    // The second replica changes the registrations. A write of the same second has no proof for the first one.
+    // The second replica changes the registrations. A write of the same second has no proof for the
+    // first one.
     let_stamps_age().await;
     let sealed = |name: &'static str| {
         let cluster = &cluster;

@@ -8,10 +8,10 @@ use tokio::task::JoinSet;
 use super::bounds::deployments;
 use super::*;
 
-/// Clients that write without pause, each on a connection of its own.
+/// Clients that write continuously, each on its own connection.
 const WRITERS: usize = 8;
 
-/// Writes an annotation of the object without pause, also before it exists.
+/// Writes an annotation of the object continuously, also before it exists.
 #[expect(
     clippy::disallowed_methods,
     reason = "the name is that of the scenario"
@@ -22,7 +22,7 @@ async fn write_annotations(deployments: Api<DynamicObject>, name: &str, writer: 
         let patch = Patch::Merge(json!({"metadata": {"annotations": annotations}}));
         let parameters = PatchParams::default();
         let written = deployments.patch_metadata(name, &parameters, &patch);
-        // The object is missing at first, and in the end.
+        // The object does not exist at first, and at the end.
         written.await.ok();
     }
 }

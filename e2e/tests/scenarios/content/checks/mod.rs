@@ -20,7 +20,7 @@ use builtin::{BASES, cases, pointer};
 use definitions::definition;
 use objects::{OBJECTS, good, rich};
 
-/// Cases on which the two differ, and why.
+/// Cases with different verdicts, and the reasons.
 const DIFFER: &[(&str, &str)] = &[
     (
         "a rule that costs too much",
@@ -40,7 +40,7 @@ const DIFFER: &[(&str, &str)] = &[
     ),
 ];
 
-/// Cases that Kubernetes 1.33 judges otherwise than later releases, and why. `build` applies the
+/// Cases for which Kubernetes 1.33 and later releases differ, and the reasons. `build` applies the
 /// rules of the newest release.
 const OTHERWISE_ON_OLDEST: &[(&str, &str)] = &[
     (

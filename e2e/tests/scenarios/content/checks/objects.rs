@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::Case;
 use super::definitions::{definition, spec};
 
-/// The definition that the objects are of.
+/// Returns the definition of the objects.
 pub(super) fn rich() -> Value {
     let mut crd = definition();
     crd["metadata"]["name"] = json!("goods.checks.example.com");

@@ -1,4 +1,4 @@
-//! The objects that each row of `bundle_core::plan::health::differences` is about.
+//! The objects of each row of `bundle_core::plan::health::differences`.
 
 use bundle_core::plan::health::has_health;
 use serde_json::Value;
@@ -155,7 +155,8 @@ fn is_blocked(object: &Value) -> bool {
         .any(|reason| status.contains(reason))
 }
 
-/// An APIService that is not available, or a custom resource whose condition `Ready` has an invalid status.
+/// An APIService that is not available, or a custom resource whose condition `Ready` has an invalid
+/// status.
 fn is_unavailable(object: &Value) -> bool {
     match object["kind"].as_str() {
         Some("APIService") => !has(object, "Available", "True"),

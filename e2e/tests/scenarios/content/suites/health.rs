@@ -1,4 +1,5 @@
-//! Health as kstatus and Argo CD judge it, on the objects of their own test suites and on the matrix.
+//! Health as kstatus and Argo CD judge it, on the objects of their own test suites and on the
+//! matrix.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -63,7 +63,7 @@ impl Matrix {
     }
 }
 
-/// A value that stands for a missing field.
+/// Value of a missing field.
 trait Leaves {
     fn leaves_out(&self) -> bool;
 }
@@ -272,8 +272,8 @@ fn pod() -> Matrix {
                 ended,
             ],
         )
-        // A Pod that is not scheduled is not ready. A container that cannot be started keeps its Pod
-        // from being ready and from ending. A kubelet that does not report gives no reasons.
+        // A Pod that is not scheduled is not ready. A container that cannot be started keeps its
+        // Pod from being ready and from ending. A kubelet that does not report gives no reasons.
         .only(|object| {
             let status = object["status"].to_string();
             let is_blocked = ["BackOff", "ErrImagePull", "ConfigError"]
@@ -359,7 +359,8 @@ fn others() -> Vec<Matrix> {
     ]
 }
 
-/// The fields that kstatus reads of every kind. Groups that end with `k8s.io` can be of custom resources.
+/// The fields that kstatus reads of every kind. Groups that end with `k8s.io` can be of custom
+/// resources.
 fn generic() -> Vec<Matrix> {
     let is = [("", ""), ("True", "Why"), ("False", "Why")];
     [

@@ -1,5 +1,6 @@
-//! The rules of other projects, run as they are: tools of `e2e/tools` call the code of kstatus, Argo CD and Helm, and the scenarios compare
-//! the verdicts with those of this project. A difference must be documented, and a documented difference must exist.
+//! Rules of other projects: tools of `e2e/tools` call the code of kstatus, Argo CD and Helm, and
+//! the scenarios compare the verdicts with those of this project. A difference must be documented,
+//! and a documented difference must exist.
 
 use e2e::host::command::Command;
 use e2e::{Tool, tools};

@@ -1,5 +1,5 @@
-//! `kubeVersion` of charts, as Helm and its library `semver` read it: constraints of the library's own tests, and each operator with each
-//! form of a version.
+//! `kubeVersion` of charts, as Helm and its library `semver` read it: constraints of the library's
+//! own tests, and each operator with each form of a version.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -46,7 +46,7 @@ enum Verdict {
     Invalid,
 }
 
-/// Constraints, with versions, that this project reads otherwise.
+/// Constraints, with versions, that this project reads differently.
 struct Exception {
     /// Words of `docs/reference/file-formats.md`.
     documented: &'static str,
@@ -130,7 +130,8 @@ fn is_empty(constraint: &str) -> bool {
     helm::range(constraint).is_err_and(|error| error.message.contains("no version matches it"))
 }
 
-/// The constraints in the library's own tables, which are rows of Go: `{"=2.0.0", "1.2.3", false},`.
+/// The constraints in the library's own tables, which are rows of Go: `{"=2.0.0", "1.2.3",
+/// false},`.
 async fn constraints_of_library() -> BTreeSet<String> {
     let folder = published::module(Tool::HelmVersions, LIBRARY.0)
         .await

@@ -1,5 +1,5 @@
-//! Memory that a tenant can take from the pod through responses of the API server: objects with our
-//! label and the greatest possible metadata.
+//! Memory that a tenant can take from the pod through responses of the API server: objects with the
+//! label of the webhook and the greatest possible metadata.
 
 use bundle_testkit::registry::Registry;
 use e2e::wait;

@@ -31,7 +31,7 @@ async fn content_of_failing_bundles_is_not_kept() {
         let message = until_phase(&cluster, &name, "Failing", LONG).await;
         assert!(message.contains("invalid YAML"), "{message}");
     }
-    // Its own status wakes a Bundle once more, and it is unpacked a second time.
+    // The status of a Bundle triggers another reconcile, which unpacks it a second time.
     wait::until_true(LONG, "nothing of it is kept", || async {
         Ok(cached_bytes(&cluster, &webhook) == 0)
     })
@@ -49,7 +49,7 @@ async fn rejects_content_above_the_limit_with_both_sizes() {
     let lists = "- []\n".repeat((9 << 20) / 5);
     let object =
         format!("apiVersion: example.com/v1\nkind: Tiny\nmetadata: {{name: tiny}}\nspec:\n{lists}");
-    // YAML of so many nodes is refused by itself; several files of fewer are not.
+    // One file with so many nodes is rejected; several smaller files are not.
     let part: String = object.chars().take(2_000_000).collect();
     let part = &part[..part.rfind("- []").unwrap()];
     let files = (0..4).map(|number| {

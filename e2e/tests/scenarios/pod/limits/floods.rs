@@ -33,8 +33,8 @@ fn connected(address: SocketAddr) -> TcpStream {
     stream
 }
 
-/// Sends a head without its end, and returns the stream; `None` where the other side closed it
-/// meanwhile.
+/// Sends a request header without its end, and returns the stream; `None` if the other side closed
+/// it meanwhile.
 fn unfinished(mut stream: Box<dyn Stream>) -> Option<Box<dyn Stream>> {
     let line = format!("x: {}\r\n", "a".repeat(8 << 10));
     stream
@@ -129,7 +129,7 @@ async fn unfinished_heads_on_the_admission_port_take_no_memory_and_reviews_go_on
         || async {
             let (status, message) =
                 create_dry(&client, "bundles", &bundle("floods", reference)).await;
-            // Answered by the webhook: let in, or refused with a code of ours.
+            // A response of the webhook: admitted, or rejected with a diagnostic code.
             Ok(status == 201 || message.contains("BUNDLE-"))
         },
     )
@@ -195,7 +195,8 @@ async fn parallel_dry_runs_whose_manifests_have_four_mebibytes_wait_for_memory()
     for answer in &answers {
         let Err(error) = answer else { continue };
         let text = error.to_string();
-        // Asked to come back later, by the webhook or by an API server that has no more time; a pod that died would show as a broken connection.
+        // A retry response of the webhook or a timeout of the API server. A pod that died would
+        // close the connection.
         let good = ["BUNDLE-", "too many", "deadline exceeded"];
         assert!(good.iter().any(|good| text.contains(good)), "{text}");
     }

@@ -149,7 +149,7 @@ async fn until_phase(cluster: &Cluster, name: &str, wanted: &str, deadline: Dura
     .unwrap()
 }
 
-/// A tar of these files.
+/// Returns a tar of these files.
 fn tar(files: impl IntoIterator<Item = (String, Vec<u8>)>) -> Vec<u8> {
     let mut builder = tar::Builder::new(Vec::new());
     for (path, bytes) in files {
@@ -302,7 +302,8 @@ async fn parallel_reviews_of_the_largest_objects_wait_for_memory() {
             .map(|object| create_dry(&client, "bundledeployments", object)),
     )
     .await;
-    // Let in, refused for good reason, or asked to come back later; a pod that died would show as a broken connection.
+    // Admitted, rejected for its weight, or a retry response. A pod that died would close the
+    // connection.
     for (status, message) in &answers {
         let good = match status {
             201 => true,
@@ -310,7 +311,7 @@ async fn parallel_reviews_of_the_largest_objects_wait_for_memory() {
                 .iter()
                 .any(|code| message.contains(code)),
             503 => message.contains("BUNDLE-REVIEW-043"),
-            // 408: its body did not arrive in the time that it has, on a machine that is busy.
+            // 408: the body did not arrive before the timeout, on a busy machine.
             _ => ["too many", "deadline exceeded", "status code 408"]
                 .iter()
                 .any(|words| message.contains(words)),

@@ -22,7 +22,7 @@ pub(super) struct LivenessProbe {
 pub(super) struct Observed {
     /// Longest response time of `/livez`.
     pub(super) longest: Duration,
-    /// The most memory that is not a file's, in KiB.
+    /// Peak of the anonymous memory in KiB.
     pub(super) anonymous: u64,
 }
 
@@ -37,7 +37,7 @@ impl LivenessProbe {
             let mut observed = Observed::default();
             while stopped.recv_timeout(PROBE_INTERVAL) == Err(RecvTimeoutError::Timeout) {
                 let asked = Instant::now();
-                // A refused connection is as bad as a missing response.
+                // A connection error counts as a missing response.
                 let took = if is_alive(address) {
                     asked.elapsed()
                 } else {
@@ -74,7 +74,7 @@ fn is_alive(address: SocketAddr) -> bool {
     response().is_ok_and(|response| response.starts_with("HTTP/1.1 200 "))
 }
 
-/// The memory of a process that is not a file's, in KiB; 0 once it has ended.
+/// Returns the anonymous memory of a process in KiB; 0 once it has ended.
 pub(super) fn anonymous_kib(pid: u32) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let line = status

@@ -1,4 +1,5 @@
-//! Memory that a tenant can take from the reconciler with Bundles whose registry answers with the largest manifests and signatures that are read.
+//! Memory that a tenant can take from the reconciler with Bundles whose registry answers with the
+//! largest manifests and signatures that are read.
 
 use bundle_testkit::registry::{Fault, Registry};
 use e2e::wait;
@@ -6,13 +7,16 @@ use serde_json::{Value, json};
 
 use super::*;
 
-/// Tenants, each with a registry of their own: as many transfers go on at a time with this limit of memory, and one requester has a quarter of them.
+/// Tenants, each with its own registry: the number of concurrent transfers with this memory limit.
+/// One requester has a quarter of them.
 const TENANTS: usize = 4;
 /// Bundles of each.
 const BUNDLES: usize = 3;
-/// Text in a manifest: with the rest it stays just below the largest that is read (`bundle_oci::limits::MANIFEST_BYTES`).
+/// Text in a manifest: with the rest it stays just below the largest that is read
+/// (`bundle_oci::limits::MANIFEST_BYTES`).
 const MANIFEST_TEXT: usize = 4_100_000;
-/// Bytes of one signature, and signatures of one image: together the most that is read (`SIGNATURE_BYTES`, `SIGNATURES_BYTES`).
+/// Bytes of one signature, and signatures of one image: together the most that is read
+/// (`SIGNATURE_BYTES`, `SIGNATURES_BYTES`).
 const SIGNATURE: usize = 1 << 20;
 const SIGNATURES: u8 = 16;
 /// Reserved memory, and the share for responses of registries (docs/reference/limits.md), in KiB.
@@ -39,7 +43,8 @@ fn document(layers: &[Value], text: &str) -> String {
     .to_string()
 }
 
-/// Puts an image with the largest manifest and no content into `repository`, and signatures that nobody made. Returns its pinned reference.
+/// Puts an image with the largest manifest and no content into `repository`, with invalid
+/// signatures. Returns its pinned reference.
 fn put(registry: &Registry, repository: &str, manifest: &str) -> String {
     let subject = digest(manifest.as_bytes());
     registry.put_manifest(repository, &subject, MANIFEST, manifest.as_bytes());
@@ -71,7 +76,7 @@ async fn bundles_with_the_largest_manifests_and_signatures_do_not_exhaust_memory
     for tenant in 0..TENANTS {
         let registry = Registry::honest().await.unwrap();
         images.push(put(&registry, "reads", &manifest));
-        // Nothing is read before all Bundles are there, and the policy by which their signatures are read.
+        // The registry responds once all Bundles and the policy for their signatures exist.
         registry.set_fault(Some(Fault::Busy {
             status: 503,
             times: u32::MAX,
@@ -107,7 +112,7 @@ async fn bundles_with_the_largest_manifests_and_signatures_do_not_exhaust_memory
     for (_, registry) in &registries {
         registry.set_fault(None);
     }
-    // Somebody else's Bundle is unpacked meanwhile.
+    // The Bundle of another user is unpacked meanwhile.
     let other = Registry::honest().await.unwrap();
     let file = (
         "manifests/reads.yaml".to_owned(),

@@ -5,7 +5,7 @@ use super::*;
 const DEPLOYMENTS: usize = 3;
 /// Objects of one content. Together they take about 32 MiB of the 41 MiB for content.
 const POLICIES: usize = 6;
-/// Entries of one object, which take far more memory than text.
+/// Entries of one object, whose memory is much larger than their text.
 const ENTRIES: usize = 1900;
 
 fn network_policy(name: &str) -> Vec<u8> {

@@ -40,7 +40,8 @@ async fn parallel_reviews_of_tiny_lists_neither_exhaust_memory_nor_delay_others(
             async move {
                 let (status, message) =
                     create_dry_as(&client, Some("weights-ana"), "bundledeployments", &object).await;
-                // Admitted, refused for good reason, or asked to come back later; a pod that died would show as a failed call.
+                // Admitted, rejected for its weight, or a retry response. A pod that died would
+                // fail the call.
                 let good = ["BUNDLE-", "too many", "deadline exceeded", "code 408"];
                 assert!(
                     status == 201 || good.iter().any(|good| message.contains(good)),

@@ -1,4 +1,5 @@
-//! Reconciles that a tenant holds up: a definition whose names another one has is never established, and its installation waits for that for 30 s.
+//! Reconciles that a tenant delays: a definition with names of another one is never established,
+//! and its installation waits for 30 s.
 
 use serde_json::{Value, json};
 
@@ -8,11 +9,11 @@ use e2e::wait;
 use super::*;
 use crate::scenarios::objects::{apply_as, get};
 
-/// More than the reconciles that go on at a time.
+/// More than the number of concurrent reconciles.
 const HELD: usize = 12;
 /// Reconciles of one requester at a time: `SLOTS_PER_REQUESTER` in webhook/src/reconcile/slots.rs.
 const PER_REQUESTER: usize = 6;
-/// Well below the 30 s after which the first of the held installations gives its slot back.
+/// Well below the 30 s after which the first of the waiting installations releases its slot.
 const SOON: Duration = Duration::from_secs(20);
 
 /// A definition of its own plural that claims the kind `Slot`.

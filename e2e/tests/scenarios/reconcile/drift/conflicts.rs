@@ -43,7 +43,7 @@ async fn text(cluster: &Cluster, name: &str) -> serde_json::Value {
     found.unwrap_or_default()["data"]["text"].clone()
 }
 
-/// Changes `item-0` about once a second, for ever.
+/// Changes `item-0` about once a second, without end.
 async fn fight(cluster: &Cluster, changes: &AtomicU32) {
     let mut next = tokio::time::interval(Duration::from_secs(1));
     loop {
@@ -81,7 +81,7 @@ async fn object_that_somebody_keeps_changing_delays_no_other_and_is_restored_in_
             .await
             .unwrap();
         }
-        // And the object of the fight, again and again.
+        // And the object of the conflict, repeatedly.
         for _ in 0..2 {
             wait::until_true(LONGEST, "item-0 is restored", || async {
                 Ok(text(&cluster, "item-0").await == "hello")

@@ -1,6 +1,6 @@
-//! Changes by any field manager, including ours, with every verb, in the same second as our own
-//! write and while the webhook is down. `inventory` tests which objects belong to a
-//! BundleDeployment.
+//! Changes by any field manager, including that of the webhook, with every verb, in the same second
+//! as a write of the webhook, and while the webhook is down. `inventory` tests which objects belong
+//! to a BundleDeployment.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::scenarios::reconcile::{
     LONG, apply, bundle_of, deployment, get, installed, kubectl, publish, staged,
 };
 
-/// The name under which bundle-webhook applies.
+/// Field manager of bundle-webhook.
 const OURS: &str = "bundle-webhook";
 
 const CONTENT: &str = "apiVersion: v1
@@ -37,7 +37,7 @@ rules:
 - {apiGroups: [''], resources: [configmaps], verbs: [get]}
 ";
 
-/// Just the fields that we apply of an object, as it is now.
+/// Returns the present values of the fields that the webhook applies to an object.
 async fn applied(cluster: &Cluster, what: &str) -> Value {
     let live = get(cluster, &format!("{what} -n team-a")).await.unwrap();
     let mut value = json!({
@@ -136,12 +136,12 @@ async fn restores_changed_values_of_any_field_manager_and_request() {
     let (cluster, mut webhook) = stage().await;
     for manager in [OURS, "somebody"] {
         for (what, pointer, good, evil) in targets() {
-            // Whoever reverts us for long is answered more slowly; that is not the subject here.
+            // Repeated reverts increase the backoff, which this test does not need.
             webhook.restart().await.unwrap();
             settled(&cluster).await;
             let mut object = applied(&cluster, what).await;
             *object.pointer_mut(pointer).unwrap() = evil.clone();
-            // Several times in a row: also within the second of our own write.
+            // Several times, also within the second of a write of the webhook.
             for _ in 0..3 {
                 apply_as(&cluster, manager, &object).await;
                 let how = format!("an apply by {manager}");
@@ -164,7 +164,7 @@ async fn restores_changed_values_of_any_field_manager_and_request() {
             until_value(&cluster, &how, what, pointer, &good).await;
         }
     }
-    // The status is not ours, under whatever name it is written.
+    // The webhook does not own the status, whichever field manager writes it.
     let status = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web", "namespace": "team-a"},
         "status": {"collisionCount": 7}});
     let command = format!(
@@ -188,7 +188,7 @@ async fn forged_managed_fields_do_not_hide_drift() {
             *live.pointer_mut(pointer).unwrap() = evil.clone();
             live["metadata"]["resourceVersion"] = Value::Null;
             send(&cluster, "replace --field-manager evil -f - -o name", &live).await;
-            // As it was, by whoever may write the object: managers, times and fields.
+            // Field managers, times and fields are restored by a user who may write the object.
             let patch = json!({"metadata": {"managedFields": before["metadata"]["managedFields"]}});
             kubectl(
                 &cluster,
@@ -205,7 +205,7 @@ async fn forged_managed_fields_do_not_hide_drift() {
     }
 }
 
-/// Until the status records that everything is as it was applied.
+/// Waits until the status reports no drift.
 async fn settled(cluster: &Cluster) {
     wait::until_true(LONG, "nothing has drifted", || async {
         let object = get(cluster, "bundledeployment web")
@@ -226,7 +226,7 @@ async fn change_with_our_field_manager_during_downtime_is_restored() {
     for (what, pointer, good, evil) in targets() {
         let mut object = applied(&cluster, what).await;
         *object.pointer_mut(pointer).unwrap() = evil;
-        // In the second of our own write, and a moment later the process is gone.
+        // In the second of a write of the webhook, which is killed immediately afterwards.
         kubectl(&cluster, &format!("delete {what} -n team-a")).await;
         until_value(&cluster, "deletion", what, pointer, &good).await;
         apply_as(&cluster, OURS, &object).await;

@@ -145,7 +145,7 @@ async fn adopted_object_loses_what_the_content_drops_whoever_applied_it_before()
         &config(name, "helm-three", &both),
     )
     .await;
-    // What somebody else set beside all of them stays theirs.
+    // Fields of another field manager stay.
     kubectl(
         &cluster,
         &format!("annotate configmap client -n {name} example.com/note=theirs"),

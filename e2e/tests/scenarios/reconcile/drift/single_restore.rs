@@ -91,7 +91,7 @@ async fn drifted_object_is_restored_without_its_content_unless_its_rendered_copy
     until_text(&cluster, "default", "single-restore-one", "hello").await;
     until(&cluster, "bundledeployment single-restore", "Ready", "True").await;
 
-    // A damaged object is never applied: its content is needed again.
+    // A damaged object is never applied: the content is read again.
     let copies = cached(&cluster, &webhook, "rendered");
     let [rendered] = &copies[..] else {
         panic!("not one rendered copy");
@@ -120,8 +120,8 @@ async fn drifted_object_is_restored_without_its_content_unless_its_rendered_copy
     kubectl(&cluster, "delete bundledeployment single-restore").await;
 }
 
-/// Verb, user that acts, and whether it is a dry run, of each request of the pod about ConfigMaps of
-/// this namespace.
+/// Verb, user that acts, and whether it is a dry run, of each request of the pod about ConfigMaps
+/// of this namespace.
 fn requests(events: &[Value], namespace: &str) -> Vec<(String, String, bool)> {
     let path = format!("/api/v1/namespaces/{namespace}/configmaps");
     let text = |event: &Value, pointer: &str| {
@@ -168,7 +168,8 @@ async fn one_read_one_dry_run_and_one_apply_restore_an_object_of_a_small_and_a_l
         let events = cluster.audit().unwrap();
         let found = requests(&events[before..], name);
         let request = |verb: &str, user: &str, dry_run| (verb.to_owned(), user.to_owned(), dry_run);
-        // The object is looked at as the installer; its apply is tried as the requester, whose rights and whose admission policies decide; then it is applied.
+        // Read as the installer, dry run as the requester (permissions and admission policies), and
+        // applied.
         let expected = [
             request("get", INSTALLER, false),
             request("patch", "admin", true),

@@ -109,7 +109,7 @@ async fn drift_is_only_reported_where_that_is_asked_for() {
     within_a_second(&cluster, "configmap web -n team-a", "/data/text", "hello").await;
     until(&cluster, "bundledeployment web", "Drifted", "False").await;
 
-    // Fields that are given to others are neither.
+    // Ignored fields are neither.
     let ignore = json!({"drift": {"ignore": [{"kind": "ConfigMap", "name": "web", "fields": ["/data/text"]}]}});
     apply(&cluster, &deployment("web", &one, &ignore)).await;
     installed(&cluster, "web").await;

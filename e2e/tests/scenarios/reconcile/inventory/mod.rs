@@ -22,7 +22,7 @@ mod foreign_objects;
 /// Labels of objects that `bundle-webhook` installs for BundleDeployment `web`.
 const LABELS: &str = "core.rukpak.io/owner-kind=BundleDeployment core.rukpak.io/owner-name=web";
 
-/// A ConfigMap in namespace `mallory` that claims to belong to `web`, and that a finalizer holds.
+/// A ConfigMap in namespace `mallory` with the labels of `web` and a finalizer.
 async fn labelled_object_of_a_stranger(cluster: &Cluster, web: &Value) {
     kubectl(cluster, "create namespace mallory").await;
     let labels = &web["metadata"]["labels"];
@@ -46,7 +46,7 @@ async fn removed(cluster: &Cluster, name: &str) {
     .unwrap();
 }
 
-/// `web` of [`CONFIG`] in a namespace `team-a` that was there before.
+/// Installs `web` of [`CONFIG`] in an existing namespace `team-a`.
 async fn install_web(cluster: &Cluster) -> String {
     let one = publish(cluster, "team/web:1", |f| bundle_of(f, "web", CONFIG)).await;
     kubectl(cluster, "create namespace team-a").await;
@@ -104,7 +104,7 @@ async fn an_object_without_our_labels_is_restored_and_never_forgotten() {
         "web",
     )
     .await;
-    // Unlabelled and deleted while nobody looks: it is removed all the same.
+    // Unlabelled, and its deployment deleted while the webhook is down: it is removed too.
     webhook.kill().unwrap();
     kubectl(&cluster, &unlabel).await;
     delete_unasked(&cluster, &webhook, "web").await;
@@ -267,7 +267,7 @@ async fn objects_are_not_restored_in_a_recreated_namespace() {
     .await
     .unwrap();
 
-    // With the rights of its requester it is installed again.
+    // With the permissions of its requester it is installed again.
     kubectl(&cluster, give).await;
     wait::until_true(LONG, "it is installed again", || async {
         Ok(get(&cluster, "configmap web -n team-a").await.is_some())
@@ -362,7 +362,7 @@ async fn thousands_of_labelled_foreign_objects_cost_no_memory() {
     .collect()
     .await;
     assert!(made.iter().all(Result::is_ok));
-    // The watch has come past all of them once it tells of a later change.
+    // The watch has passed all of them once a later change is corrected.
     kubectl(&cluster, "delete configmap web -n team-a").await;
     wait::until_true(LONG, "the ConfigMap is back", || async {
         Ok(get(&cluster, "configmap web -n team-a").await.is_some())

@@ -1,5 +1,5 @@
-//! Upgrades that fail half-way: applied objects are maintained, and conditions are correct. `lifecycle`
-//! tests successful upgrades.
+//! Upgrades that fail half-way: applied objects are maintained, and conditions are correct.
+//! `lifecycle` tests successful upgrades.
 
 use std::time::Duration;
 
@@ -65,7 +65,7 @@ async fn back(cluster: &Cluster, what: &str, pointer: &str, expected: &str) {
     wait::until(SOON, &format!("{what} is back"), || async {
         let found = get(cluster, &format!("{what} -n half")).await;
         let object = get(cluster, "bundledeployment half").await.unwrap();
-        // Nothing is said of objects that nobody looks at.
+        // Objects that are not watched are not reported.
         for kind in ["Ready", "Installed"] {
             assert_ne!(condition(&object, kind)["status"], "True", "{object}");
         }
@@ -100,7 +100,8 @@ async fn objects_are_kept_and_conditions_are_true_after_an_upgrade_failed_half_w
     apply(&cluster, &deployment("half", &one, &json!({}))).await;
     until(&cluster, "bundledeployment half", "Ready", "True").await;
 
-    // From now on the API server refuses to store version 2 of the custom resource: somebody narrows its definition each time.
+    // From now on the API server rejects version 2 of the custom resource: a user narrows its
+    // definition each time.
     let guard = json!({
         "apiVersion": "admissionregistration.k8s.io/v1",
         "kind": "ValidatingAdmissionPolicy",
@@ -269,7 +270,7 @@ async fn objects_of_an_upgrade_that_was_taken_back_are_deleted_once_they_may_be(
     for object in no_upgrade.iter().chain(&no_deletion) {
         apply(&cluster, object).await;
     }
-    // Not an object of the content: what the scenario deletes to find out would be missing.
+    // Not an object of the content, because the scenario deletes it.
     let is_kept = async || {
         let line = "create configmap probe -n half-back";
         let _exists = try_kubectl(&cluster, line).await;
@@ -318,7 +319,7 @@ async fn objects_of_an_upgrade_that_was_taken_back_are_deleted_once_they_may_be(
     })
     .await
     .unwrap();
-    // What was applied of the former content, and is there, is not taken for all that is left to do.
+    // Existing objects of the former content do not count as a complete rollback.
     kubectl(&cluster, "annotate bundledeployment half-back look=again").await;
     kubectl(
         &cluster,

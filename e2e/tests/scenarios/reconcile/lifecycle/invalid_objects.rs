@@ -1,5 +1,5 @@
 //! Objects that the API server rejects for every user: the message names the field, and the retry
-//! is slow. `requester` tests objects that the requester may not write.
+//! is slow. `requester` tests objects that the requester has no permission to write.
 
 use std::time::{Duration, Instant};
 
@@ -92,7 +92,7 @@ async fn object_that_cannot_be_stored_is_named_with_its_field_and_sent_again_slo
         assert_eq!(condition(&object, "Installed")["reason"], "InstallFailed");
     }
 
-    // Whatever wakes the reconciler in the meantime does not send the objects again.
+    // Other events that trigger the reconciler do not send the objects again.
     let before = cases.map(|(namespace, ..)| requests(&cluster, namespace));
     let began = Instant::now();
     wait::until_true(COUNTED * 2, "requests are counted", || async {

@@ -8,7 +8,7 @@ use crate::scenarios::reconcile::{
     LONG, apply, bundle_of, condition, deployment, get, installed, kubectl, publish, stage, until,
 };
 
-/// Without Pods that are tried again, so that the first that fails ends the Job.
+/// A Job without retries, so that the first failed Pod ends it.
 fn content(text: &str, ttl: u32) -> String {
     format!(
         "apiVersion: v1
@@ -105,7 +105,7 @@ async fn job_that_its_ttl_deletes_runs_once_for_each_content() {
     apply(&cluster, &deployment("once", &one, &json!({}))).await;
     installed(&cluster, "once").await;
 
-    // Deleted by hand before it has run: that is drift.
+    // Deleted by a user before it has run: this is drift.
     let first = uid(&cluster).await;
     kubectl(&cluster, "delete job once -n once").await;
     wait::until_true(LONG, "the Job is restored", || async {
@@ -120,7 +120,7 @@ async fn job_that_its_ttl_deletes_runs_once_for_each_content() {
     webhook.restart().await.unwrap();
     still_gone(&cluster).await;
 
-    // Other settings are no other content.
+    // Other settings are not other content.
     let settings = json!({"drift": {"ignore": [{"manager": "nobody"}]}});
     apply(&cluster, &deployment("once", &one, &settings)).await;
     installed(&cluster, "once").await;
@@ -137,7 +137,7 @@ async fn job_that_its_ttl_deletes_runs_once_for_each_content() {
     })
     .await
     .unwrap();
-    // It ends while nobody looks.
+    // It ends while the webhook is down.
     webhook.kill().unwrap();
     run(&cluster).await;
     webhook.start().await.unwrap();

@@ -29,7 +29,7 @@ async fn shop_is_installed_restored_upgraded_and_removed() {
     assert!(objects >= 200, "{object}");
     assert!(get(&cluster, "queue -n shop basket-events").await.is_some());
 
-    // Behind its back.
+    // Changed by another user.
     kubectl(
         &cluster,
         "patch configmap basket -n shop --type merge -p {\"data\":{\"LOG_LEVEL\":\"debug\"}}",
@@ -63,7 +63,7 @@ async fn shop_is_installed_restored_upgraded_and_removed() {
     )
     .await;
 
-    // What is not ours stays.
+    // Foreign fields stay.
     kubectl(
         &cluster,
         "annotate deployment basket -n shop team.example.com/on-call=ana",
@@ -165,7 +165,7 @@ async fn webhook_killed_at_any_step_reaches_the_same_state() {
     }
     installed(&cluster, "shop").await;
 
-    // What happened while it was away is found, and what did not happen is not applied again.
+    // Changes during the downtime are found, and unchanged objects are not applied again.
     webhook.kill().unwrap();
     kubectl(&cluster, "delete secret basket -n shop").await;
     webhook.start().await.unwrap();
@@ -191,7 +191,7 @@ async fn webhook_killed_at_any_step_reaches_the_same_state() {
         after["status"]["installed"]["fieldsDigest"]
     );
 
-    // In the middle of a pivot.
+    // During an upgrade.
     let two = publish(&cluster, "team/shop:2.0.0", |f| bundles::shop(f, "2.0.0")).await;
     apply(&cluster, &deployment("shop", &two, &json!({}))).await;
     for more in [3, 6] {
@@ -201,7 +201,7 @@ async fn webhook_killed_at_any_step_reaches_the_same_state() {
     assert!(get(&cluster, "deployment wishlist -n shop").await.is_some());
     assert!(get(&cluster, "deployment coupons -n shop").await.is_none());
 
-    // In the middle of the removal, too.
+    // During the removal, too.
     kubectl(&cluster, "delete bundledeployment shop --wait=false").await;
     killed_after(&cluster, &mut webhook, 3).await;
     wait::until_true(LONG, "all is gone", || async {
@@ -249,7 +249,7 @@ async fn object_that_cannot_be_restored_delays_no_other() {
     let reference = publish(&cluster, "team/web:1", |f| bundle_of(f, "web", &content)).await;
     apply(&cluster, &deployment("web", &reference, &json!({}))).await;
     until(&cluster, "bundledeployment web", "Ready", "True").await;
-    // From now on the API server refuses every change of this one.
+    // From now on the API server rejects every change of this object.
     kubectl(
         &cluster,
         "patch configmap web -n team-a --type=merge --patch={\"data\":{\"text\":\"mine\"},\"immutable\":true}",

@@ -66,7 +66,7 @@ async fn finalizer_of_somebody_else_is_named_and_holds_up_only_what_contains_its
     let one = publish(&cluster, "team/web:1", |f| bundle_of(f, "web", OBJECTS)).await;
     apply(&cluster, &deployment("web", &one, &json!({}))).await;
     installed(&cluster, "web").await;
-    // Both are of phases that come long before the last.
+    // Both are in phases long before the last one.
     let finalizers = json!({"metadata": {"finalizers": ["example.com/hold"]}});
     patch(&cluster, "configmap web -n held", &finalizers).await;
     patch(&cluster, "clusterrole held-web", &finalizers).await;

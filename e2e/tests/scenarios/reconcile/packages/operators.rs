@@ -1,12 +1,12 @@
 //! The namespace that an operator's bundle (registry+v1) is installed into.
-//! What such a bundle becomes is in `formats`.
+//! `formats` tests the conversion of such bundles.
 
 use e2e::{Cluster, wait};
 
 use crate::scenarios::content::formats::{self, ANNOTATIONS, CRD, CSV, SERVICE};
 use crate::scenarios::reconcile::{LONG, get, kubectl, publish, stage};
 
-/// The objects of the operator that live in a namespace.
+/// Returns the namespaced objects of the operator.
 const NAMESPACED: [&str; 3] = [
     "serviceaccount cache",
     "service cache",
@@ -76,12 +76,12 @@ async fn operator_is_installed_into_the_target_namespace_and_into_the_suggested_
     })
     .await;
 
-    // As RukPak had it: the suggested namespace comes with the content.
+    // As in RukPak: the content contains the suggested namespace.
     deploy(&cluster, &reference, "").await;
     assert!(is_in(&cluster, "caches").await);
     assert_eq!(bound_in(&cluster).await, ["caches"]);
 
-    // A namespace that is there; that of the content goes.
+    // An existing namespace; that of the content is deleted.
     kubectl(&cluster, "create namespace operator-own").await;
     deploy(&cluster, &reference, "-n operator-own").await;
     assert!(is_in(&cluster, "operator-own").await);
@@ -103,7 +103,7 @@ async fn operator_is_installed_into_the_target_namespace_and_into_the_suggested_
     let annotations = &found["spec"]["template"]["metadata"]["annotations"];
     assert_eq!(annotations["olm.targetNamespaces"], "", "{annotations}");
 
-    // `render` shows what is installed.
+    // `render` shows the installed objects.
     let words = ["render", &reference, "-n", "operator-made"];
     let rendered = cluster.kubectl_bundle(words).await.unwrap();
     let rendered = rendered.success().unwrap();

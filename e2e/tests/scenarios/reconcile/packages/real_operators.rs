@@ -1,4 +1,5 @@
-//! Bundles of the etcd operator (registry+v1), as its project published them. What operators' bundles become is in `formats`.
+//! Bundles of the etcd operator (registry+v1), as its project published them. `formats` tests the
+//! conversion.
 
 use std::path::{Path, PathBuf};
 
@@ -7,7 +8,8 @@ use e2e::{Cluster, Output};
 
 use crate::scenarios::reconcile::{condition, get, publish, stage, until};
 
-/// Bundles of three versions. They come without `metadata/annotations.yaml`, as they did before there were images of bundles.
+/// Bundles of three versions. They come without `metadata/annotations.yaml`, as they did before
+/// there were images of bundles.
 const BUNDLES: &str =
     "operator-courier-2.1.11/tests/test_files/bundles/api/etcd_valid_nested_bundle";
 
@@ -63,7 +65,8 @@ async fn published_operator_is_installed_and_removed_and_those_beyond_the_rules_
     let deployment = "deployment etcd-operator -n real-etcd";
     assert!(get(&cluster, deployment).await.is_some());
 
-    // Its next version has definitions of a version that API servers no longer serve: nothing can bring them, so the command does not wait.
+    // The next version has definitions in an API version that is no longer served. The command does
+    // not wait.
     let next = publish(&cluster, "real/etcd-operator:0.9.0", |folder| {
         write(&bundles.join("0.8"), folder)
     })

@@ -1,5 +1,6 @@
-//! Packages that other projects published: built, rendered, installed beside each other, and removed. Nothing of them runs, since there is no node.
-//! Operators in bundles are in `real_operators`.
+//! Packages that other projects published: built, rendered, installed beside each other, and
+//! removed. Nothing of them runs, since there is no node. Operators in bundles are in
+//! `real_operators`.
 
 use std::path::Path;
 
@@ -15,7 +16,8 @@ struct Addon {
     manifests: &'static [&'static str],
 }
 
-/// The first one registers an API that nothing serves. Discovery then fails in part while the others are installed.
+/// The first one registers an API that nothing serves. Discovery then fails in part while the
+/// others are installed.
 const ADDONS: [Addon; 7] = [
     Addon {
         name: "real-metrics-server",
@@ -49,7 +51,7 @@ const ADDONS: [Addon; 7] = [
         manifests: &["fluentd-gcp/event-exporter.yaml"],
     },
 ];
-/// The operator of Dask, which goes into a namespace of its own.
+/// The operator of Dask, which is installed into its own namespace.
 const DASK: &str = "real-dask";
 const DASK_CHART: &str = "dask_kubernetes/operator/deployment/helm/dask-kubernetes-operator";
 /// An addon with a misspelt field.
@@ -81,7 +83,7 @@ fn write(addon: &Addon, addons: &Path, folder: &Path) -> anyhow::Result<()> {
         for file in files {
             if file.extension().is_some_and(|kind| kind == "yaml") {
                 let name = file.file_name().unwrap_or_default();
-                // Written anew: files of Go's module cache are read-only, and so would be their copies.
+                // Written and not copied: files of Go's module cache are read-only.
                 let text = fs_err::read_to_string(&file)?;
                 fs_err::write(folder.join("manifests").join(name), text)?;
             }
@@ -140,7 +142,7 @@ async fn packages_of_other_projects_are_installed_without_drift_and_removed_with
         let line = format!("deploy {name} {reference} --wait {more}");
         run(&cluster, &line).await;
     }
-    // All of them beside each other.
+    // All packages side by side.
     for (name, reference, more) in &packages {
         let what = format!("bundledeployment {name}");
         let found = get(&cluster, &what).await.unwrap();
@@ -152,7 +154,7 @@ async fn packages_of_other_projects_are_installed_without_drift_and_removed_with
         let shown = run(&cluster, &format!("render {reference} {target}")).await;
         let kinds = shown.lines().filter(|line| line.starts_with("kind: "));
         let installed = &found["status"]["installed"]["objects"];
-        // The namespace that is created is an object more.
+        // The created namespace is an additional object.
         let created = usize::from(target != *more);
         assert_eq!(*installed, kinds.count() + created, "{name}");
     }

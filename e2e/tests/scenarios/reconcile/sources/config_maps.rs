@@ -65,7 +65,7 @@ async fn until_text(cluster: &Cluster, name: &str, text: &str) {
     .unwrap();
 }
 
-/// A class for plain manifests with these fields as well.
+/// Returns a class for plain manifests with additional fields.
 fn class(name: &str, more: &Value) -> Value {
     let mut spec = json!({
         "provisioner": "core.rukpak.io/plain",
@@ -111,7 +111,8 @@ async fn content_of_config_maps_is_installed_and_never_follows_those_made_anew()
     let object = get(&cluster, "bundledeployment cmsource").await.unwrap();
     assert_eq!(object["status"]["installed"]["digest"], digest);
 
-    // Somebody deletes the ConfigMap and creates it with other data: that is told, and nothing follows it.
+    // A user deletes the ConfigMap and creates it with other data: this is reported and not
+    // installed.
     kubectl(
         &cluster,
         &format!("delete configmap cmsource-files -n {NAMESPACE}"),
@@ -127,7 +128,7 @@ async fn content_of_config_maps_is_installed_and_never_follows_those_made_anew()
     let told = until(&cluster, &name, "SourceMoved", "True").await;
     assert!(told.contains(&digest), "{told}");
 
-    // Not even where the cache is lost.
+    // Nor after the cache is lost.
     webhook.kill().unwrap();
     let cache = format!("webhook-{}", webhook.address().port());
     fs_err::remove_dir_all(cluster.folder().join("data").join(cache)).unwrap();
@@ -154,7 +155,7 @@ async fn content_of_config_maps_is_installed_and_never_follows_those_made_anew()
     until_text(&cluster, "cmsource", "first").await;
     until(&cluster, &name, "SourceMoved", "False").await;
 
-    // Other ConfigMaps are other content, and installed as any upgrade.
+    // Other ConfigMaps are other content, and installed like an upgrade.
     let other = config_map("cmsource-files-2", true, &manifests("cmsource", "third"));
     apply(&cluster, &other).await;
     let parts = [("cmsource-files-2", "manifests"), ("cmsource-package", "")];
@@ -176,7 +177,7 @@ async fn bundle_of_missing_config_map_fails_until_it_is_there_and_immutable() {
         r#"source bundle content: get configmap {NAMESPACE}/{name}: ConfigMap "{name}" not found"#
     );
     assert!(told.contains(&text), "{told}");
-    // One that came after the review is not taken while it can change.
+    // A mutable ConfigMap that was created after the review is rejected.
     let data = manifests(name, "hello");
     apply(&cluster, &config_map(name, false, &data)).await;
     wait::until_true(LONG, "the mutable ConfigMap is refused", || async {
@@ -268,7 +269,7 @@ async fn config_map_that_the_requester_may_not_read_is_no_source() {
         kubectl(&cluster, &line).await;
     }
     let object = bundle(name, CLASS, &[(name, "manifests")]);
-    // The answer does not tell whether the ConfigMap is there.
+    // The response does not show whether the ConfigMap exists.
     let refusal = async || {
         wait::until(LONG, "the Bundle is refused", || async {
             let written = apply_as(&cluster, &object, Some(user)).await;
@@ -287,7 +288,7 @@ async fn config_map_that_the_requester_may_not_read_is_no_source() {
     assert_eq!(refusal().await, missing);
     kubectl(&cluster, &format!("delete configmap {name} -n {NAMESPACE}")).await;
 
-    // Rights that were withdrawn between the review and the unpacking count for nothing.
+    // Permissions that were withdrawn between review and unpacking are not used.
     let grant = [
         format!(
             "create role {name} -n {NAMESPACE} --verb=get --resource=configmaps --resource-name={name}"
@@ -326,7 +327,8 @@ async fn config_map_that_the_requester_may_not_read_is_no_source() {
     kubectl(&cluster, &grant[1]).await;
     until(&cluster, &format!("bundle {name}"), "Unpacked", "True").await;
 
-    // They may not learn either what it is now, which the comparison with the source would tell.
+    // The user must not learn its present data either, which the comparison with the source would
+    // show.
     let line = format!("delete rolebinding {name} -n {NAMESPACE}");
     kubectl(&cluster, &line).await;
     wait::until_true(LONG, "the comparison is refused", || async {

@@ -37,7 +37,7 @@ items:
     rules: [{apiGroups: [shop.example.com], apiVersions: [v1], operations: [CREATE], resources: [shops]}]
 ";
 
-/// The fields that the reconciler owns.
+/// Returns the fields that the reconciler owns.
 async fn owned(cluster: &e2e::Cluster, what: &str) -> String {
     let object = get(cluster, &format!("{what} --show-managed-fields"))
         .await
@@ -65,7 +65,7 @@ async fn null_fields_and_placeholders_in_the_content_are_left_to_others() {
     let fields = owned(&cluster, "validatingwebhookconfiguration shop").await;
     assert!(fields.contains("f:failurePolicy"), "{fields}");
     assert!(!fields.contains("f:caBundle"), "{fields}");
-    // So an autoscaler does not fight with us: an object that is restored keeps its number.
+    // A restored object keeps its replicas, so that there is no conflict with an autoscaler.
     kubectl(&cluster, "scale deployment web -n shop --replicas=3").await;
     let label = "core.rukpak.io/owner-name";
     kubectl(&cluster, &format!("label deployment web -n shop {label}-")).await;

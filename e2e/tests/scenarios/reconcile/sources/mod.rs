@@ -49,7 +49,7 @@ async fn moved_tag_is_reported_and_not_followed() {
         .unwrap();
     assert_eq!(text["data"]["text"], "Hello from 1.0.0");
 
-    // A lost cache and a restart do not let the new content in either.
+    // A lost cache and a restart do not install the new content either.
     webhook.kill().unwrap();
     let cache = format!("webhook-{}", webhook.address().port());
     fs_err::remove_dir_all(cluster.folder().join("data").join(cache)).unwrap();
@@ -102,7 +102,7 @@ async fn objects_written_while_admission_was_off_are_not_installed() {
         "{said}"
     );
     assert!(get(&cluster, "namespace greeting").await.is_none());
-    // The way out that the message names.
+    // The next step that the message names.
     webhook.wait_for_admission().await.unwrap();
     let (_, token) = said.split_once("core.rukpak.io/admit=").unwrap();
     let token = &token[..16];
@@ -153,7 +153,7 @@ async fn previous_content_stays_while_new_content_is_unavailable() {
     );
     assert_eq!(condition(&now, "Installed")["status"], "True");
     assert_eq!(condition(&now, "Ready")["status"], "False");
-    // Back to what is installed: nothing has to be made.
+    // Back to the installed content: nothing is created.
     apply(&cluster, &deployment("web", &one, &json!({}))).await;
     installed(&cluster, "web").await;
     until(&cluster, "bundledeployment web", "Ready", "True").await;

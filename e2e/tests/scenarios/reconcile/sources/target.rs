@@ -56,7 +56,7 @@ async fn objects_without_a_namespace_go_to_the_target_namespace_and_move_with_it
     )
     .await
     .unwrap();
-    // What comes without a namespace is asked for again once the spec names none.
+    // Objects without a namespace are rejected again once the spec names none.
     apply(
         &cluster,
         &deployment("web", &reference, &json!({"targetNamespace": null})),

@@ -63,7 +63,7 @@ pub(super) async fn patch_status(cluster: &Cluster, what: &str, status: &Value) 
     cluster.kubectl(line).await.unwrap().success().unwrap();
 }
 
-/// The Bundle that was made from the template of `deployment`, as kind and name.
+/// Returns the generated Bundle of `deployment`, as kind and name.
 async fn bundle_of_template(cluster: &Cluster, deployment: &str) -> String {
     let listed = wait::until(LONG, "the Bundle is there", || async {
         let listed = kubectl(cluster, &format!("get bundles -l app={deployment} -o name")).await;
@@ -131,7 +131,7 @@ async fn digest_written_into_the_status_of_a_bundle_is_not_installed() {
     installed(&cluster, "greeting").await;
     let bundle = bundle_of_template(&cluster, "greeting").await;
 
-    // What the deployment remembers of this template goes first.
+    // First the record of this template in the deployment is removed.
     let forgotten = json!({"revisions": null, "installed": null, "activeBundle": null});
     patch_status(&cluster, "bundledeployment greeting", &forgotten).await;
     let other = json!({"content": {"digest": digest_in(&two), "version": "2.0.0"}});
@@ -353,7 +353,7 @@ async fn account_written_into_a_status_does_not_remove() {
     let one = publish(&cluster, "team/web:1", |f| bundle_of(f, "web", CONFIG)).await;
     apply(&cluster, &deployment("web", &one, &json!({}))).await;
     until(&cluster, "bundledeployment web", "Ready", "True").await;
-    // A finalizer of somebody else keeps the deployment for as long as its status is to be written.
+    // A foreign finalizer keeps the deployment while its status is written.
     kubectl(
         &cluster,
         "patch configmap web -n team-a --type=merge --patch={\"metadata\":{\"finalizers\":[\"example.com/hold\"]}}",

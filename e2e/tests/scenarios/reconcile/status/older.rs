@@ -121,7 +121,7 @@ async fn rejects_older_content_under_a_newer_tag() {
     installed(&cluster, "greeting").await;
     assert_eq!(installed_version(&cluster).await, "2.0.0");
 
-    // The old content, signed as it was, under a tag that says it is new.
+    // The old signed content under a newer tag.
     let client = Client::new(ClientOptions::default()).unwrap();
     let home: Repository = format!("{host}/greeting").parse().unwrap();
     let manifest = client.raw_manifest(&home, old.digest().as_str()).await;
@@ -145,7 +145,8 @@ async fn rejects_older_content_under_a_newer_tag() {
     )
     .await;
 
-    // The old content with the new version in its manifest is other content, and the old signature is not about it.
+    // The old content with a new version in its manifest is other content, which the old signature
+    // does not cover.
     let mut document: Value = serde_json::from_slice(&manifest.bytes).unwrap();
     document["annotations"]["org.opencontainers.image.version"] = json!("2.1.0");
     let bytes: Vec<u8> = document.to_string().into_bytes();

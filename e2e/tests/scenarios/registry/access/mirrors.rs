@@ -97,13 +97,13 @@ async fn mirrors_are_read_from_and_never_written_to() {
         .await
         .success()
         .unwrap();
-    // The name stays, wherever it was read.
+    // The name stays, whichever registry was read.
     assert!(said.contains(&origin.host()), "{said}");
     assert!(!said.contains(&mirror.host()), "{said}");
     assert!(requests(&mirror.log().unwrap(), "/v2/copies/web/") > 3);
     assert_eq!(reads(), before);
 
-    // What the mirror does not have comes from where it is.
+    // Content that the mirror lacks is read from the registry itself.
     let alone = origin.reference("team/api:1");
     scene
         .run(&format!("push bundle {alone} --registries-conf {file}"))
@@ -140,7 +140,7 @@ async fn mirrors_are_read_from_and_never_written_to() {
         &["broken.conf", "prefx"],
     );
 
-    // Where a registry has moved for good, nobody asks at its old place.
+    // With `location`, the old registry gets no requests.
     let moved = format!(
         "[[registry]]\nprefix = \"{}/team\"\nlocation = \"{}/copies\"\n",
         origin.host(),

@@ -47,7 +47,7 @@ impl Scene {
         file
     }
 
-    /// docker's configuration, and nothing else.
+    /// Writes the configuration of docker.
     fn docker(&self, configuration: &Value) {
         self.write("home/.docker/config.json", configuration.to_string());
     }
@@ -120,7 +120,7 @@ async fn reads_passwords_from_files_helpers_and_standard_input() {
     let none = format!("{} --authfile nowhere.json", inspect("team/web:1"));
     refused(scene.run(&none).await, 1, &["nowhere.json"]);
 
-    // From standard input, under helm's names and under ours.
+    // From standard input, with helm's names of the flags and with those of this project.
     for flags in [
         "--username e2e --password-stdin",
         "--registry-username e2e --registry-password-stdin",
@@ -202,7 +202,7 @@ async fn requests_tokens_with_available_credentials() {
         tokens.asked()
     );
 
-    // Nobody in particular may pull what is public, and sees that the rest is closed.
+    // Anonymous clients may pull public repositories, and get an error for others.
     scene.docker(&json!({}));
     scene.run(&inspect("public/web:1")).await.success().unwrap();
     refused(
@@ -215,7 +215,7 @@ async fn requests_tokens_with_available_credentials() {
         ],
     );
 
-    // A right that is missing is not a wrong password.
+    // A missing permission is not reported as a wrong password.
     tokens.allow("read/only", &["pull"]);
     scene.docker(&json!({ "auths": { &host: auth(USER, PASSWORD) } }));
     refused(
@@ -237,7 +237,7 @@ async fn requests_tokens_with_available_credentials() {
         ],
     );
 
-    // Identity tokens, by OAuth's exchange and where there is none.
+    // Identity tokens, with and without OAuth's token exchange.
     scene.docker(&json!({ "auths": { &host: { "identitytoken": IDENTITY_TOKEN } } }));
     scene
         .run(&inspect("deeply/nested/team/web:1"))
@@ -320,7 +320,7 @@ async fn reads_client_and_ca_certificates_from_flags_and_folders() {
     let complete = format!("{trusting} --registry-cert {certificate} --registry-key {key}");
     scene.run(&complete).await.success().unwrap();
 
-    // Somebody else's authority.
+    // The authority of another registry.
     fs_err::create_dir(scene.bench.folder().join("other")).unwrap();
     let stranger = Workbench::new().unwrap();
     let other = stranger

@@ -65,7 +65,7 @@ async fn content_of_another_class_is_neither_installed_nor_removed_without_appro
     written.success().unwrap();
     until(&cluster, user, "Installed", "True").await;
 
-    // Somebody else has the namespace now.
+    // The namespace belongs to another user now.
     for line in [
         "delete namespace changer-lost",
         "delete rolebinding tenant-admin -n changer",
@@ -89,7 +89,7 @@ async fn content_of_another_class_is_neither_installed_nor_removed_without_appro
         None
     );
 
-    // The class has not decided about the objects that it would remove.
+    // The class does not cover the objects that it would remove.
     remove(&cluster, user).await;
     let told = until_kept(
         &cluster,
@@ -106,7 +106,7 @@ async fn content_of_another_class_is_neither_installed_nor_removed_without_appro
         &[binding("tenant-admin", Some(home), "admin", user)],
     )
     .await;
-    // After so many refusals the next attempt by itself is minutes away; any write asks at once.
+    // After so many failures the next retry is minutes away; a write triggers it immediately.
     wait::until_true(LONG, "the removal ends", || async {
         let line = "annotate bundledeployment changer asked=again --overwrite";
         if !try_kubectl(&cluster, line).await.is_success() {

@@ -44,7 +44,7 @@ pub(super) fn under(class: &str, mut deployment: Value) -> Value {
     deployment
 }
 
-/// Waits until `user` may not do this any more.
+/// Waits until `user` no longer has this permission.
 pub(super) async fn until_may_not(cluster: &Cluster, user: &str, what: &str) {
     let line = format!("auth can-i {what} --as={user}");
     wait::until_true(LONG, &format!("{user} may not {what}"), || async {
@@ -77,7 +77,7 @@ async fn class_that_decides_for_its_users_decides_nothing_outside_of_its_targets
     deploy(&cluster, user, user, &objects, &json!({})).await;
     until(&cluster, user, "Installed", "True").await;
 
-    // Under the new class, which names the same ServiceAccount, and without rights of one's own.
+    // With the new class, which has the same ServiceAccount, and without own permissions.
     delegate(&cluster, "delegated-own", user, &[user]).await;
     let reference = publish(&cluster, user, &objects).await;
     let switched = under("delegated-own", deployment(user, &reference, &json!({})));
@@ -92,7 +92,8 @@ async fn class_that_decides_for_its_users_decides_nothing_outside_of_its_targets
     until_may_not(&cluster, user, "delete configmaps -n delegated-shared").await;
     until_may_not(&cluster, user, "delete configmaps -n delegated").await;
 
-    // The class has not decided about what the former class installed: its requester is asked.
+    // The new class does not cover objects of the former class: the permissions of the requester
+    // are checked.
     try_kubectl(&cluster, "delete configmap own -n delegated").await;
     until_withdrawn(&cluster, user).await;
     assert_eq!(get(&cluster, "configmap own -n delegated").await, None);
@@ -135,7 +136,7 @@ async fn class_that_decides_for_its_users_decides_nothing_outside_of_its_targets
     let two = "configmap two -n delegated-shared";
     assert!(get(&cluster, two).await.is_some());
     assert_eq!(get(&cluster, "configmap own -n delegated").await, None);
-    // About what the class has installed it decides.
+    // The class covers the objects that it has installed.
     try_kubectl(&cluster, "delete configmap stays -n delegated").await;
     wait::until_true(LONG, "the object of the class is restored", || async {
         let stays = get(&cluster, "configmap stays -n delegated").await;
@@ -255,7 +256,7 @@ async fn object_of_the_new_owner_of_a_namespace_is_not_written_on_the_word_of_a_
         .unwrap();
     until(&cluster, user, "Installed", "True").await;
 
-    // While nobody looks, namespace and object are made anew by somebody else.
+    // While the webhook is down, another user recreates namespace and object.
     webhook.kill().unwrap();
     try_kubectl(&cluster, "delete namespace evicted-home")
         .await

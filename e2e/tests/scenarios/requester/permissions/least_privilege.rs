@@ -1,5 +1,5 @@
-//! The rights of the pod's own ServiceAccount: a run that uses everything once needs each of them,
-//! and is denied nothing. `process` lists what the ServiceAccount may not do.
+//! Permissions of the pod's own ServiceAccount: a run that uses every feature once needs each of
+//! them, and no request is denied. `process` tests denied permissions.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -11,7 +11,7 @@ use crate::scenarios::requester::*;
 const POD: &str = "system:serviceaccount:bundle-system:bundle-webhook";
 const ACCOUNTS: &str = "system:serviceaccount:";
 
-/// Rights that the run does not use, with the reason to have them.
+/// Permissions that the run does not use, with the reason to have them.
 const UNUSED: &[(&str, &str)] = &[(
     "update bundledeployments/finalizers.core.rukpak.io",
     "asked by the admission plugin OwnerReferencesPermissionEnforcement, which is off by default",
@@ -57,7 +57,7 @@ impl std::fmt::Display for Right {
     }
 }
 
-/// A right that a request needed.
+/// A permission that a request needed.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Use {
     namespace: String,
@@ -75,7 +75,7 @@ fn texts(value: &Value) -> Vec<String> {
     value.as_array().into_iter().flatten().map(text).collect()
 }
 
-/// Returns the rights of the pod in the shipped manifests, one for each verb.
+/// Returns the permissions of the pod in the shipped manifests, one for each verb.
 fn granted() -> BTreeSet<Right> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../webhook/deploy/manifests");
     let objects = manifests::read_folder(&folder).unwrap();
@@ -104,7 +104,8 @@ fn granted() -> BTreeSet<Right> {
     rights
 }
 
-/// Returns what a request of the pod needed. One that impersonates needs nothing else of the pod.
+/// Returns the permissions that a request of the pod needed. A request with impersonation needs
+/// only that.
 fn uses(event: &Value) -> Vec<Use> {
     let about = &event["objectRef"];
     let identity = &event["impersonatedUser"];
@@ -136,7 +137,7 @@ fn uses(event: &Value) -> Vec<Use> {
         None => impersonate("", "users", "", &user),
     }];
     for group in texts(&identity["groups"]) {
-        // The API server adds these by itself.
+        // The API server adds these.
         if !group.starts_with("system:") {
             needed.push(impersonate("", "groups", "", &group));
         }
@@ -376,7 +377,7 @@ async fn pod_uses_each_right_of_the_manifests_and_is_denied_nothing() {
     .await
     .unwrap();
     for event in requests(&cluster) {
-        // What the API server answers to somebody else is no denial of the pod.
+        // A response to another user is not a denial of the pod.
         let is_own = event["impersonatedUser"].is_null();
         let decision = &event["annotations"]["authorization.k8s.io/decision"];
         assert!(!is_own || decision != "forbid", "{event}");

@@ -1,10 +1,10 @@
-//! Roles and bindings, which the API server judges by what their writer may do.
+//! Roles and bindings, which the API server admits by the permissions of their writer.
 
 use crate::scenarios::content::unchecked::push_unchecked;
 use crate::scenarios::requester::*;
 
-/// The right to write every role and binding of the cluster, which for a tenant means: those that
-/// hold no more than they have.
+/// Permission to write every role and binding of the cluster. For a tenant these are roles without
+/// additional permissions.
 fn roles_of_the_cluster() -> Value {
     json!([{
         "apiGroups": [RBAC],
@@ -78,7 +78,7 @@ async fn subject_added_to_existing_binding_without_role_ref_is_checked_with_the_
  {
     let cluster = shared().await.unwrap();
     cluster.webhook().await.unwrap();
-    // May hand on every Role of their namespace, whatever it holds, and no ClusterRole.
+    // May bind every Role of the namespace, and no ClusterRole.
     let bind = json!([{"apiGroups": [RBAC], "resources": ["roles"], "verbs": ["bind"]}]);
     tenant(&cluster, "headless", &bind).await;
     let vault =
@@ -101,7 +101,7 @@ async fn subject_added_to_existing_binding_without_role_ref_is_checked_with_the_
         .success()
         .unwrap();
     let why = until_refused(&cluster, "headless").await;
-    // The requester may not read the role: its name is all that they learn.
+    // The requester may not read the role: the message contains only its name.
     assert!(why.contains("ClusterRole headless-vault"), "{why}");
     assert!(!why.contains("headlessvaults"), "{why}");
     assert!(

@@ -1,4 +1,4 @@
-//! State that changes between a check and the write that it is for.
+//! State that changes between a check and its write.
 
 use bundle_testkit::{Fault, Registry};
 
@@ -43,8 +43,8 @@ async fn deploy_paused(
     (registry, pinned)
 }
 
-/// Lets the BundleDeployment of `user` go on, and returns while the registry is asked for
-/// signatures and does not answer.
+/// Resumes the BundleDeployment of `user`, and returns while the registry delays its response to
+/// the request for signatures.
 async fn resume_and_hold(cluster: &Cluster, user: &str, registry: &Registry) {
     let signatures = json!({
         "apiVersion": "core.rukpak.io/v1alpha1",
@@ -72,7 +72,7 @@ async fn set_paused(cluster: &Cluster, user: &str, is_paused: bool) {
     try_kubectl(cluster, &line).await.success().unwrap();
 }
 
-/// Lets the registry answer, and waits until a condition of the last generation of the
+/// Lets the registry respond, and waits until a condition of the last generation of the
 /// BundleDeployment is `False` with this reason. The object `what` must not exist at any time.
 async fn release_and_expect(
     cluster: &Cluster,
@@ -226,7 +226,7 @@ async fn answer_about_an_object_is_not_remembered_after_the_object_has_changed()
         );
         try_kubectl(&cluster, &line).await.success().unwrap();
     };
-    // The object is applied again, and nothing refuses that.
+    // The object is applied again, and this is admitted.
     mode("Report").await;
     until(&cluster, user, "Installed", "True").await;
     let theirs = json!({"metadata": {"labels": {"lock": "yes"}}, "data": {"a": "theirs"}});

@@ -1,4 +1,4 @@
-//! Rights that are withdrawn after admission.
+//! Permissions that are withdrawn after admission.
 
 use crate::scenarios::requester::*;
 
@@ -58,7 +58,7 @@ async fn content_that_comes_after_impersonate_was_withdrawn_is_not_installed() {
     )
     .await;
     put(&cluster, &impersonator("detached", "deployer")).await;
-    // Other than the role `admin`, which holds it as well.
+    // Unlike the role `admin`, which also contains it.
     delete(&cluster, "rolebinding tenant-admin -n detached").await;
     let edit = json!([{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["create", "patch", "delete", "get"]}]);
     put(
@@ -100,7 +100,7 @@ async fn object_that_goes_after_its_requester_lost_their_rights_is_not_made_agai
     delete(&cluster, "configmap one -n former").await;
     let why = until_withdrawn(&cluster, "former").await;
     assert!(why.contains("configmaps"), "{why}");
-    // What exists is not put right either: that would be a change as well.
+    // Existing objects are not corrected either: this would be a change too.
     let edit = [
         "patch",
         "configmap",
@@ -174,7 +174,7 @@ async fn new_settings_after_rights_were_lost_change_nothing() {
     edited.success().unwrap();
     until_withdrawn(&cluster, "settled").await;
     assert_eq!(get(&cluster, "configmap one -n settled").await, None);
-    // Nor does other content.
+    // Other content is not installed either.
     let other = publish(&cluster, "settled-other", &[note("settled", "other")]).await;
     let upgraded = deployment("settled", &other, &json!({}));
     let upgraded = apply_as(&cluster, &upgraded, Some("settled")).await;

@@ -212,7 +212,8 @@ async fn object_of_an_own_kind_that_a_policy_refuses_stops_later_phases() {
     let expression = "request.userInfo.username != 'partial'";
     let guard = policy("partial-guard", &widgets, "partial-own", expression);
     put(&cluster, &guard).await;
-    // The policy is known to the API server before the content is looked at: another one of the same moment is enforced.
+    // The API server enforces the policy before the content is checked: another one of the same
+    // time is enforced.
     let configs = on("", "configmaps", &["CREATE"]);
     put(
         &cluster,
@@ -350,7 +351,7 @@ async fn service_account_that_asks_for_content_is_checked_with_the_extra_fields_
         &policy("robot-guard", &configs, "robot", &expression),
     )
     .await;
-    // Somebody else may not, so that the policy is known to be enforced.
+    // Another user is rejected, which shows that the policy is enforced.
     put(
         &cluster,
         &[binding("probe", Some("robot"), "admin", "probe")],

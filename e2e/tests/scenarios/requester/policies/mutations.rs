@@ -1,5 +1,5 @@
-//! Mutating policies that treat the requester of a content otherwise than the ServiceAccount that
-//! installs it.
+//! Mutating policies with different results for the requester of a content and the ServiceAccount
+//! that installs it.
 
 use e2e::tools::KubernetesRelease;
 
@@ -107,7 +107,7 @@ async fn mutation_that_treats_everybody_alike_holds_up_nothing_and_random_fields
     let policy = mutation("alike-guard", "alike", "true");
     put(&cluster, &policy).await;
     until_mutating(&cluster, "alike", "alike").await;
-    // The API server chooses the address of a Service and the selector of a Job anew in each dry run.
+    // The API server generates the address of a Service and the selector of a Job in each dry run.
     let service = json!({
         "apiVersion": "v1", "kind": "Service", "metadata": {"name": "web", "namespace": "alike"},
         "spec": {"type": "NodePort", "ports": [{"port": 80}]},

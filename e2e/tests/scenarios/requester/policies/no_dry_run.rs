@@ -1,4 +1,4 @@
-//! Admission webhooks without support for dry runs, of which the API server says so.
+//! Admission webhooks without support for dry runs, which the API server reports.
 
 use crate::scenarios::requester::*;
 
@@ -6,10 +6,10 @@ use crate::scenarios::requester::*;
 const WEBHOOK: &str = "effects.example.com";
 
 /// Registers a webhook with side effects for the ConfigMaps of `scenario`. Nothing listens at its
-/// address: the API server refuses a dry run before it calls.
+/// address: the API server rejects a dry run before it calls.
 ///
-/// Kubernetes has refused to create such registrations since 1.22, and still honours those that
-/// were stored before.
+/// Kubernetes has rejected new registrations of this kind since 1.22, and still calls existing
+/// ones.
 async fn register(cluster: &Cluster, scenario: &str) {
     let name = format!("{scenario}-webhook");
     let registration = json!({

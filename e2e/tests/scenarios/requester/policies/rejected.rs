@@ -1,5 +1,4 @@
-//! Objects that the API server rejects for a reason that is not about the rights of their
-//! requester.
+//! Objects that the API server rejects for a reason other than the permissions of their requester.
 
 use crate::scenarios::requester::*;
 

@@ -1,5 +1,5 @@
 //! The installed objects as `kubectl bundle status` shows them: version, last correction and
-//! health, with the rights of the caller.
+//! health, with the permissions of the caller.
 
 use crate::scenarios::requester::policies::{on, policy, until_enforced};
 use crate::scenarios::requester::*;
@@ -15,7 +15,7 @@ fn web(namespace: &str) -> Value {
     })
 }
 
-/// The cells of the row that begins with these.
+/// Returns the cells of the row that begins with these.
 fn row(shown: &str, begin: &[&str]) -> Vec<String> {
     let mut rows = shown
         .lines()
@@ -45,7 +45,8 @@ async fn status_shows_version_correction_and_health_of_each_object_within_rights
     until(&cluster, "objects", "Installed", "True").await;
 
     let line = "patch configmap same -n objects --type=merge --patch={\"data\":{\"a\":\"evil\"}} --field-manager=mallory";
-    // Times in managedFields are in seconds: within the second of our own apply the last writer is not known.
+    // Times in managedFields are in seconds: within the second of an apply by the webhook the last
+    // writer is unknown.
     wait::until(LONG, "the correction is shown", || async {
         try_kubectl(&cluster, line).await.success()?;
         let shown = status(&cluster, &[]).await.success()?;
@@ -55,7 +56,8 @@ async fn status_shows_version_correction_and_health_of_each_object_within_rights
     .await
     .unwrap();
 
-    // The dry run is the requester's: only the apply of the ServiceAccount is refused, after the ConfigMaps were applied.
+    // The dry run is that of the requester: only the apply of the ServiceAccount is rejected, after
+    // the ConfigMaps were applied.
     let services = on("", "services", &["CREATE"]);
     let expression = "request.userInfo.username == 'objects'";
     let guard = policy("objects-guard", &services, "objects", expression);
@@ -90,7 +92,7 @@ async fn status_shows_version_correction_and_health_of_each_object_within_rights
     assert!(cells[6].starts_with("Waiting: "), "{shown}");
     assert!(!shown.contains("late   "), "{shown}");
 
-    // Somebody who may read the deployment and its ConfigMaps alone.
+    // A user who may read only the deployment and its ConfigMaps.
     let config_maps =
         json!([{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "list"]}]);
     let deployments = json!([{"apiGroups": ["core.rukpak.io"], "resources": ["bundledeployments"], "verbs": ["get"]}]);

@@ -45,7 +45,8 @@ async fn object_that_another_deployment_created_after_a_failed_installation_stay
     .unwrap();
     let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "first", "namespace": "intent"}});
     let shared_note = note("intent", "shared");
-    // The ServiceAccount comes first and is refused, so that the ConfigMap is wanted and never created.
+    // The ServiceAccount is first and is rejected, so that the ConfigMap is recorded and never
+    // created.
     let first = [account, shared_note.clone()];
     deploy(&cluster, "intent", "intent-first", &first, &json!({})).await;
     let failed = until(&cluster, "intent-first", "Installed", "False").await;
@@ -90,7 +91,7 @@ async fn object_that_another_deployment_created_after_a_failed_installation_stay
     })
     .await
     .unwrap();
-    // Its removal leaves the object alone as well.
+    // Its removal does not delete the object either.
     try_kubectl(
         &cluster,
         "delete bundledeployment intent-first --wait=false",

@@ -8,7 +8,7 @@ use super::*;
 mod installed_objects;
 mod intents;
 
-/// Seconds after which no earlier write can be the one that a stamp was made for.
+/// Seconds after which an earlier write is too old for a stamp.
 const WINDOW: i64 = 7;
 
 async fn patch(cluster: &Cluster, name: &str, patch: &Value, flags: &[&str]) {
@@ -75,7 +75,7 @@ async fn write_that_removes_the_only_field_of_its_manager_is_sealed() {
     until(&cluster, user, "Ready", "True").await;
 }
 
-/// A kind of the name `Foo`, of which a group can have one.
+/// A definition of the kind `Foo`, of which a group can have one.
 fn foos(plural: &str) -> Value {
     let schema = json!({"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}});
     json!({
@@ -104,7 +104,7 @@ async fn object_of_an_installation_that_is_not_complete_is_not_adopted() {
     .await
     .success()
     .unwrap();
-    // Its name is taken, so that it is never established.
+    // Its name is in use, so that it is never established.
     let first = [note(home, "one"), foos("bars")];
     let reference = publish(&cluster, "records-first", &first).await;
     put(
@@ -195,7 +195,7 @@ async fn approval_is_for_the_settings_that_its_author_has_read() {
     let line = format!("bundledeployment {user}");
     let plain = get(&cluster, &line).await.unwrap_or_default();
 
-    // Somebody else sets what nobody has read yet.
+    // Another user changes a setting that no approver has read.
     let adopt = json!({"spec": {"collision": "Adopt"}});
     patch(&cluster, user, &adopt, &["--as=records-cora"]).await;
     for read in [None, Some(&plain)] {
@@ -203,7 +203,7 @@ async fn approval_is_for_the_settings_that_its_author_has_read() {
         let refused = tried.failure(1).unwrap();
         assert!(refused.contains("BUNDLE-REVIEW-026"), "{refused}");
     }
-    // Who set it is no other person.
+    // The author of the change is not another person.
     let read = get(&cluster, &line).await.unwrap_or_default();
     let by_cora = approve(&cluster, (cora, user), &reference, Some(&read)).await;
     by_cora.success().unwrap();
@@ -224,7 +224,7 @@ async fn nothing_is_restored_in_a_namespace_that_is_being_deleted_or_was_made_an
     tenant(&cluster, user, &json!([])).await;
     let targets = json!({"targets": {"namespaces": [home]}});
     delegate_with(&cluster, user, user, &targets).await;
-    // Something holds the deletion of the namespace up.
+    // A finalizer delays the deletion of the namespace.
     let mut held = note(home, "held");
     held["metadata"]["finalizers"] = json!(["records.example.com/held"]);
     put(&cluster, &[namespace(home), held]).await;

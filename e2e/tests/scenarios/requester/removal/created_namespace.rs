@@ -47,7 +47,7 @@ async fn missing_target_namespace_is_created_and_removed_when_empty() {
     let (user, target) = ("createns-empty", "createns-empty-target");
     creator(&cluster, user, true).await;
     let reference = publish(&cluster, user, &[settings()]).await;
-    // The next step is named as long as the namespace is missing.
+    // The message names the next step while the namespace is missing.
     let plain = deployment(user, &reference, &json!({"targetNamespace": target}));
     let written = apply_as(&cluster, &plain, Some(user)).await;
     written.success().unwrap();
@@ -120,7 +120,7 @@ async fn existing_target_namespace_is_neither_written_nor_removed() {
     let cluster = shared().await.unwrap();
     cluster.webhook().await.unwrap();
     let (user, target) = ("createns-there", "createns-there-target");
-    // Without the right to create namespaces: none is created. Whoever uses one may read it.
+    // Without permission to create namespaces none is created. The user may read existing ones.
     let read = json!({"apiGroups": [""], "resources": ["namespaces"], "verbs": ["get"]});
     creator_with(&cluster, user, vec![read]).await;
     put(&cluster, &[namespace(target)]).await;
@@ -150,7 +150,8 @@ async fn requester_without_the_right_to_create_namespaces_gets_none() {
         "{message}"
     );
     assert_eq!(get(&cluster, &format!("namespace {target}")).await, None);
-    // Nothing else is told where the namespace exists: whoever may not read it does not learn that.
+    // The message is the same if the namespace exists: a user without permission to read it must
+    // not learn this.
     let hidden = "createns-hidden-target";
     put(&cluster, &[namespace(hidden)]).await;
     deploy(
@@ -163,7 +164,7 @@ async fn requester_without_the_right_to_create_namespaces_gets_none() {
     .await;
     let other = until_refused(&cluster, "createns-hidden").await;
     assert_eq!(other.replace(hidden, target), message);
-    // What is to be created has to be named.
+    // The namespace must be named.
     let reference = publish(&cluster, user, &[settings()]).await;
     let unnamed = json!({"createNamespace": true});
     let unnamed = deployment("createns-unnamed", &reference, &unnamed);

@@ -1,4 +1,4 @@
-//! The removal of a BundleDeployment: nothing is deleted that its requesters may not delete.
+//! The removal of a BundleDeployment: objects that its requesters cannot delete are not deleted.
 //! Deletions that were made while admission was off are in `stamps::deletions`, finalizers in
 //! `lifecycle::removal`.
 
@@ -108,10 +108,10 @@ async fn adopted_object_that_the_requester_may_not_delete_stays_until_somebody_t
     ] {
         assert!(told.contains(part), "{part} is not in {told}");
     }
-    // What the requester may delete goes.
+    // Objects that the requester may delete are deleted.
     assert_eq!(get(&cluster, "configmap own -n adopter").await, None);
 
-    // Verb `manage` alone is not enough: the rights of whoever takes over count.
+    // The verb `manage` alone is not sufficient: the permissions of the new requester count.
     put(
         &cluster,
         &[

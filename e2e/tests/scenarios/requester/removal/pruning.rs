@@ -1,5 +1,6 @@
-//! Objects that an upgrade prunes, and objects that stay because the requester may not delete them.
-//! `policies` tests policies about single objects; `lifecycle::removal` tests finalizers.
+//! Objects that an upgrade prunes, and objects that stay because the requester has no permission to
+//! delete them. `policies` tests policies about single objects; `lifecycle::removal` tests
+//! finalizers.
 
 use crate::scenarios::objects::kubectl;
 use crate::scenarios::requester::policies::{on, policy, until_enforced};
@@ -65,7 +66,8 @@ async fn object_that_was_never_applied_is_not_taken_over_and_survives_upgrade_an
         "metadata": {"name": "theirs", "namespace": "taker"}, "spec": {"ports": [{"port": 80}]},
     });
     put(&cluster, std::slice::from_ref(&theirs)).await;
-    // The dry run is the requester's: only the apply of the ServiceAccount is refused, long before the Service has its turn.
+    // The dry run is that of the requester: only the apply of the ServiceAccount is rejected, long
+    // before the Service.
     let configs = on("", "configmaps", &["CREATE"]);
     let expression = "request.userInfo.username == 'taker'";
     let guard = policy("taker-guard", &configs, "taker", expression);
@@ -116,7 +118,7 @@ async fn policy_that_stops_the_removal_is_told_in_its_own_words() {
     )
     .await;
     until(&cluster, "stuck", "Installed", "True").await;
-    // The dry run is the requester's: only the deletion of the ServiceAccount is refused.
+    // The dry run is that of the requester: only the deletion of the ServiceAccount is rejected.
     let configs = on("", "configmaps", &["DELETE"]);
     let guard = policy(
         "stuck-guard",

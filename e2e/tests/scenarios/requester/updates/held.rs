@@ -52,7 +52,7 @@ async fn object_is_not_created_in_a_namespace_that_was_replaced_while_a_replacem
     })
     .await
     .unwrap();
-    // From now on it is a namespace of somebody else, in which the requester may do nothing.
+    // From now on it is a namespace of another user, in which the requester has no permissions.
     let line = "delete namespace holdup-other";
     try_kubectl(&cluster, line).await.success().unwrap();
     put(&cluster, &[namespace("holdup-other")]).await;
@@ -64,7 +64,7 @@ async fn object_is_not_created_in_a_namespace_that_was_replaced_while_a_replacem
     let release = try_kubectl(&cluster, &finalizers("null")).await;
     release.success().unwrap();
     let told = until_refused(&cluster, user).await;
-    // Either the binding itself is refused, or the rights that it would grant.
+    // Either the binding itself is rejected, or the permissions that it would grant.
     let refused = ["holdup-other", "ClusterRole admin"];
     assert!(refused.iter().any(|words| told.contains(words)), "{told}");
     let taken = get(&cluster, "rolebinding taken -n holdup-other").await;

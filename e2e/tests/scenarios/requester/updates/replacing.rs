@@ -172,7 +172,7 @@ async fn immutable_objects_are_replaced_where_content_or_spec_asks_for_it() {
         before.push(uid(&cluster, look).await);
     }
 
-    // Nobody asked for it: one sentence for each object, with no value in it, and nothing is changed.
+    // Not enabled: one sentence for each object without its values, and no change.
     let two = all("2", "two", "edit", Some("10.96.0.177"));
     upgrade(&cluster, "renew", "2", &two, &json!({})).await;
     let words = [
@@ -199,7 +199,7 @@ async fn immutable_objects_are_replaced_where_content_or_spec_asks_for_it() {
     let found = get(&cluster, "configmap fixed -n renew").await.unwrap();
     assert_eq!(found["data"]["a"], "2");
 
-    // By the spec, but for an object that excepts itself.
+    // By the spec, except for an object with its own annotation.
     let always = json!({"rollout": {"replace": "Always"}});
     let never = [annotated(config("3"), "Never")];
     upgrade(&cluster, "renew", "4", &never, &always).await;
@@ -272,7 +272,7 @@ async fn replacement_needs_the_rights_to_delete_and_to_create() {
     assert_ne!(uid(&cluster, "job done -n unspoilt").await, before);
 }
 
-/// Writes the usage of the quota `respawn/one`, as its controller does in its own time.
+/// Writes the usage of the quota `respawn/one`, as its controller does later.
 async fn use_quota(cluster: &Cluster, used: &str) {
     let status =
         json!({"status": {"hard": {"count/services": "1"}, "used": {"count/services": used}}});
@@ -309,7 +309,8 @@ async fn service_is_deleted_for_its_replacement_only_if_it_could_be_created() {
     until(&cluster, "respawn", "Installed", "True").await;
     let before = uid(&cluster, look).await;
 
-    // Its requester may delete it and not create it. Its node port, and the only place of the quota, are taken until it is gone.
+    // Its requester may delete it and not create it. Its node port and the quota are in use until
+    // it is deleted.
     let expression = "request.userInfo.username != 'respawn'";
     let services = on("", "services", &["CREATE"]);
     let guard = policy("respawn-create", &services, "respawn", expression);
@@ -334,7 +335,7 @@ async fn service_is_deleted_for_its_replacement_only_if_it_could_be_created() {
     until_told(&cluster, "respawn", &words).await;
     assert_eq!(uid(&cluster, look).await, before);
 
-    // With the right it is replaced.
+    // With the permission it is replaced.
     for kind in [
         "validatingadmissionpolicybinding",
         "validatingadmissionpolicy",
@@ -342,7 +343,7 @@ async fn service_is_deleted_for_its_replacement_only_if_it_could_be_created() {
         let line = format!("delete {kind} respawn-create");
         try_kubectl(&cluster, &line).await.success().unwrap();
     }
-    // It is tried anew at once after a write of the spec.
+    // A write of the spec triggers an immediate retry.
     let settings = json!({"drift": {"mode": "Correct"}});
     let same = service("web", Some("10.96.0.188"), 30977);
     upgrade(&cluster, "respawn", "2", &same, &settings).await;

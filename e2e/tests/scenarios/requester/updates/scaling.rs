@@ -61,7 +61,7 @@ async fn replicas_are_left_to_autoscalers_and_restored_after_a_person() {
     ];
     deploy(&cluster, "scaled", "scaled", &objects, &json!({})).await;
     until(&cluster, "scaled", "Installed", "True").await;
-    // The autoscaler of the content, and one that somebody made.
+    // The autoscaler of the content, and one that a user created.
     until_replicas(&cluster, "deployment own -n scaled", 3).await;
     put(&cluster, &[autoscaler("scaled", "foreign")]).await;
     until_replicas(&cluster, "deployment foreign -n scaled", 3).await;

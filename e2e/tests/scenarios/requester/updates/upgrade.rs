@@ -13,7 +13,8 @@ async fn upgrade_that_fails_half_way_shows_both_versions_and_their_objects() {
     let before = [one.clone(), note("halfway", "same")];
     deploy(&cluster, "halfway", "halfway", &before, &json!({})).await;
     until(&cluster, "halfway", "Installed", "True").await;
-    // The dry run is the requester's: only the apply of the ServiceAccount is refused, after the ConfigMaps were applied.
+    // The dry run is that of the requester: only the apply of the ServiceAccount is rejected, after
+    // the ConfigMaps were applied.
     let services = on("", "services", &["CREATE"]);
     let expression = "request.userInfo.username == 'halfway'";
     let guard = policy("halfway-guard", &services, "halfway", expression);

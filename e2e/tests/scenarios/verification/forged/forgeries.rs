@@ -177,7 +177,7 @@ pub(super) fn by_key(
     let forgery = bundled;
     let payload = good.pointer(PAYLOAD).unwrap().as_str().unwrap();
     let statement: Value = serde_json::from_slice(&STANDARD.decode(payload).unwrap()).unwrap();
-    // What the right signer could be made to sign, and must not count all the same.
+    // Payloads that the owner of the key could be tricked into signing, and that must not count.
     let said = |change: &dyn Fn(&mut Value)| {
         let mut statement = statement.clone();
         change(&mut statement);
@@ -260,7 +260,7 @@ pub(super) fn by_key(
     all
 }
 
-/// Payloads in cosign 2's form that the right key signed, as it could be made to sign a file.
+/// Payloads in cosign 2's format that the right key signed as a file.
 fn payloads(statement: &Value, key: &PrivateKey) -> Vec<Forgery> {
     let hex = statement.pointer("/subject/0/digest/sha256").unwrap();
     let digest = format!("sha256:{}", hex.as_str().unwrap());

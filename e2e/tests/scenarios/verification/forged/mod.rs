@@ -43,7 +43,7 @@ impl Scene {
         pushed.pinned().unwrap()
     }
 
-    /// Signs, and reads back what was stored.
+    /// Signs, and reads the stored signature.
     async fn signed(&self, folder: &str, name: &str, how: &str) -> Value {
         let pinned = self.push(folder, name).await;
         let signed = self.ours(&format!("sign {pinned} {how}")).await;
@@ -123,7 +123,7 @@ async fn none_passes(scene: &Scene, policy: &str, forgeries: Vec<Forgery>) {
         let why = refused.failure(3).unwrap();
         assert!(why.contains(told), "{policy}/{name}: {why}");
         assert!(why.contains("BUNDLE-TRUST-002"), "{policy}/{name}: {why}");
-        // Each asks the same judge; a few are enough to see that admission does.
+        // Both use the same function; a few cases show that admission does.
         if number % 4 == 0 {
             let why = scene.admission(&pinned).await.failure(1).unwrap();
             assert!(why.contains("denied the request"), "{policy}/{name}: {why}");
@@ -206,8 +206,8 @@ async fn enforced_policies_reject_every_forgery() {
     let second =
         sign_by_certificate(&scene, &sigstore, &workflow(), "by-name/second", "second").await;
 
-    // What was signed as it should be passes, here as there, and under another name too: content is signed. So it does in the form of earlier versions, and
-    // whatever it calls its key.
+    // Valid signatures are accepted, also under another name, because content is signed. So are
+    // those in the format of earlier versions, and with any key hint.
     let mut renamed = key.clone();
     renamed["verificationMaterial"]["publicKey"]["hint"] = json!("AAAA");
     let (first, second_version) = (of_version(&name, "0.1"), of_version(&name, "0.2"));

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::{LONG, PROOF, create, policy};
 
-/// Set inside: where the objects are that were made outside.
+/// Variable inside of the namespace: folder of the objects that were created outside.
 const INSIDE: &str = "E2E_INSIDE_ISLAND";
 const NAME: &str =
     "scenarios::verification::proof::island::proof_annotation_admits_without_network";
@@ -20,7 +20,7 @@ async fn proof_annotation_admits_without_network() {
     if let Some(folder) = std::env::var_os(INSIDE) {
         return inside(&PathBuf::from(folder)).await;
     }
-    // What is not built yet is built out here.
+    // Missing programs are built outside.
     programs::get().await.unwrap();
     for tool in [Tool::Etcd, Tool::KubeApiserver, Tool::Kubectl] {
         tools::path_async(tool, None).await.unwrap();
@@ -40,7 +40,8 @@ async fn proof_annotation_admits_without_network() {
     assert!(told.contains("1 passed"), "{told}");
 }
 
-/// Signed by the key of the policy, by another, and not at all; each with and without proof.
+/// Content signed by the key of the policy, by another key, and unsigned; each with and without
+/// proof.
 async fn make_objects(bench: &Workbench) {
     let ours = async |arguments: &str| -> String {
         let plugin = bench.plugin().await.unwrap();
@@ -105,7 +106,7 @@ async fn inside(folder: &Path) {
         object
     };
     let plain = with_proof(&proven, None);
-    // Without a policy, a registry that is out of reach is a warning.
+    // Without a policy, an unreachable registry is a warning.
     wait::until_true(LONG, "the policy is known to the webhook", || async {
         Ok(!create(&cluster, &plain).await.is_success())
     })
@@ -133,11 +134,12 @@ async fn inside(folder: &Path) {
         assert!(why.contains("BUNDLE-TRUST-016"), "{name}: {why}");
         assert!(why.contains("BUNDLE-REVIEW-017"), "{name}: {why}");
     }
-    // A whole proof whose signatures are by another key: there may be others in the registry, and that cannot be known.
+    // A complete proof with signatures by another key: the registry may have others, and the result
+    // is unknown.
     let refused = create(&cluster, &foreign).await.failure(1).unwrap();
     assert!(refused.contains("BUNDLE-REVIEW-017"), "{refused}");
 
-    // `check` says the same.
+    // `check` returns the same result.
     for (object, code) in [(&proven, 0), (&plain, 4), (&foreign, 4)] {
         let plugin = cluster.plugin().await.unwrap();
         let checked = plugin.args(["check", "-f", "-"]).stdin(object.to_string());

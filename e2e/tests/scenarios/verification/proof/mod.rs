@@ -1,5 +1,5 @@
-//! Proof that an object carries: under an enforced policy it is admitted where no registry can be
-//! reached, and nothing that was tampered with is. Limits are tables in bundle-trust.
+//! Signature proof in an annotation: under an enforced policy the object is admitted without a
+//! reachable registry, and altered proofs are rejected. bundle-trust tests the limits.
 
 mod island;
 
@@ -24,7 +24,7 @@ async fn ours(cluster: &Cluster, arguments: &str) -> String {
         .unwrap()
 }
 
-/// Pushes a greeting, signs it where a key is given, and returns its pinned reference.
+/// Pushes a greeting, signs it if `key` is set, and returns its pinned reference.
 async fn publish(cluster: &Cluster, version: &str, key: Option<&str>) -> String {
     bundles::greeting(&cluster.folder().join(version), version, None).unwrap();
     let registry = cluster.registry(0).unwrap();
@@ -72,7 +72,8 @@ async fn requests(cluster: &Cluster, object: &Value, count: usize) -> usize {
     for answer in futures::future::join_all(creates).await {
         answer.unwrap();
     }
-    // A line is written a moment after its answer: what was asked before this question stands above it.
+    // The registry logs a request after its response. All earlier requests are above the line of
+    // this one.
     let host = cluster.registry(0).unwrap().host();
     let marker = format!("/v2/marker-{before}/tags/list");
     let asking = reqwest::Client::builder().no_proxy().build().unwrap();
@@ -91,7 +92,7 @@ async fn requests(cluster: &Cluster, object: &Value, count: usize) -> usize {
     since.take_while(|line| !line.contains(&marker)).count()
 }
 
-/// Only what this key has signed, of all that is in this registry.
+/// Returns a policy that requires a signature of this key for all content of the registry.
 fn policy(host: &str, key: &str) -> Value {
     json!({
         "apiVersion": "core.rukpak.io/v1alpha1",
@@ -138,7 +139,8 @@ async fn proof_annotation_avoids_registry_requests() {
     .await
     .unwrap();
 
-    // Many who come at the same time make the registry no more work than one does; examinations are not shared between different content.
+    // Concurrent reviews cause as many requests as one review. Different content does not share
+    // results.
     let others = [
         publish(&cluster, "1.1.0", Some("release")).await,
         publish(&cluster, "1.2.0", Some("release")).await,
@@ -154,7 +156,7 @@ async fn proof_annotation_avoids_registry_requests() {
         "{crowd} lines for a hundred, {alone} for one"
     );
 
-    // While the registry lives, it is not asked.
+    // The registry gets no request while it runs either.
     let before = cluster.registry(0).unwrap().log().unwrap();
     create(&cluster, &proven).await.success().unwrap();
     assert_eq!(cluster.registry(0).unwrap().log().unwrap(), before);

@@ -13,7 +13,7 @@ async fn distinguishes_failing_mirrors_from_cached_metadata() {
     let kept = scene.kept();
     let stale = "2026-01-01T00:00:00Z";
 
-    // The mirror is at fault: what is kept is used, and that is said.
+    // The mirror fails: cached metadata is used, with a warning.
     for manner in [Manner::Dead, Manner::Broken] {
         scene.repository.answer(manner.clone());
         scene.asked(stale);
@@ -51,7 +51,7 @@ async fn distinguishes_failing_mirrors_from_cached_metadata() {
     scene.repository.answer(Manner::Plain);
     scene.ours("trust update").await.success().unwrap();
 
-    // A clock that has gone back, or a file that is no time, means: ask.
+    // A time in the future or an invalid file causes a refresh.
     for asked in ["2089-01-01T00:00:00Z", "never"] {
         scene.asked(asked);
         scene.ours("trust show").await.success().unwrap();
@@ -59,7 +59,7 @@ async fn distinguishes_failing_mirrors_from_cached_metadata() {
         assert!(!text.contains(asked), "{text}");
     }
 
-    // Half-written files are fetched anew; offline they are refused.
+    // Incomplete files are fetched again; offline they are an error.
     for file in [
         "timestamp.json",
         "snapshot.json",
@@ -73,7 +73,7 @@ async fn distinguishes_failing_mirrors_from_cached_metadata() {
         scene.ours("trust show").await.success().unwrap();
         scene.ours("trust show --offline").await.success().unwrap();
     }
-    // So are files that are not there.
+    // So are missing files.
     fs_err::remove_dir_all(&kept).unwrap();
     let refused = scene.ours("trust show --offline").await.failure(1).unwrap();
     assert!(refused.contains("BUNDLE-TRUST-054"), "{refused}");
@@ -83,7 +83,8 @@ async fn distinguishes_failing_mirrors_from_cached_metadata() {
     scene.repository.answer(Manner::Plain);
     scene.ours("trust show").await.success().unwrap();
 
-    // What is kept ends while the mirror is away. It is written to end in a moment, which is waited for.
+    // The cached metadata expires while the mirror is unreachable. It is written with an expiry in
+    // four seconds.
     let soon = jiff::Timestamp::now() + jiff::SignedDuration::from_secs(4);
     scene
         .repository
@@ -109,7 +110,7 @@ async fn distinguishes_failing_mirrors_from_cached_metadata() {
     let refused = scene.ours("trust show").await.failure(4).unwrap();
     assert!(refused.contains("BUNDLE-TRUST-050"), "{refused}");
 
-    // What says which repository is trusted is damaged: nothing takes its place.
+    // The file with the trusted repository is damaged: there is no fallback.
     let file = scene
         .bench
         .folder()

@@ -88,7 +88,7 @@ async fn tuf_repository_supplies_trust_root_and_signing_config() {
     let root = fs_err::read_to_string(scene.sigstore.trusted_root()).unwrap();
     assert_eq!(text.trim_end(), root.trim_end());
 
-    // Neither a trust root nor an address is said.
+    // Neither a trust root nor a URL is set.
     let token = scene.sigstore.token_file(&workflow()).await.unwrap();
     let signed = scene
         .ours(&format!(
@@ -123,7 +123,7 @@ async fn tuf_repository_supplies_trust_root_and_signing_config() {
     .await;
     verified.success().unwrap();
 
-    // Keys change, one version after the other, and what is new is taken over.
+    // Keys change, one version after the other, and new metadata is accepted.
     let rotate = |version: u32| {
         move |state: &mut Value| {
             let (old, new) = (format!("root-{}", version - 1), format!("root-{version}"));
@@ -145,7 +145,7 @@ async fn tuf_repository_supplies_trust_root_and_signing_config() {
     let updated: Value = serde_json::from_str(&updated).unwrap();
     assert_eq!(updated["version"], 3, "{updated}");
 
-    // Offline from here on: it is not asked while what it said is fresh, and not at all with --offline.
+    // The mirror gets no requests while the metadata is fresh, and none with --offline.
     scene.repository.answer(Manner::Dead);
     let told = scene.ours(&verify).await;
     told.success().unwrap();
@@ -169,7 +169,7 @@ async fn invalid_tuf_repository_is_reported_and_changes_nothing() {
     let mut other = TufRepository::start(scene.bench.folder()).await.unwrap();
     other.target("trusted_root.json", &scene.sigstore.trusted_root());
     other.write().unwrap();
-    // Before anything is trusted.
+    // Before the first refresh.
     let mirror = scene.repository.url();
     let root = scene.repository.root().display().to_string();
     let foreign = other.root().display().to_string();
@@ -341,7 +341,7 @@ async fn invalid_tuf_repository_is_reported_and_changes_nothing() {
             "has no trusted_root.json",
         ),
     ];
-    // What was kept is put back each time, so that each case is about one thing.
+    // The cache is restored for each case, so that each case has one fault.
     let kept = scene.kept();
     let saved = scene.bench.folder().join("saved");
     copy(&kept, &saved);
@@ -365,13 +365,13 @@ async fn invalid_tuf_repository_is_reported_and_changes_nothing() {
             refused.contains(name) && refused.contains(why),
             "{what}: {refused}"
         );
-        // Whoever needs it is told the same, once it has to be asked again.
+        // Other commands report the same, once a refresh is due.
         scene.asked("2026-01-01T00:00:00Z");
         let refused = scene.ours("trust show").await.failure(code).unwrap();
         assert!(refused.contains(name), "{what}: {refused}");
     }
 
-    // The first root has ended, and there is no second.
+    // The first root has expired, and there is no second one.
     drop(fs_err::remove_file(
         scene.repository.root().with_file_name("2.root.json"),
     ));
@@ -383,7 +383,7 @@ async fn invalid_tuf_repository_is_reported_and_changes_nothing() {
     assert!(refused.contains("expired on"), "{refused}");
 }
 
-/// A folder with all that is in it.
+/// Copies a folder with its content.
 fn copy(from: &Path, to: &Path) {
     fs_err::create_dir_all(to).unwrap();
     for entry in fs_err::read_dir(from).unwrap() {

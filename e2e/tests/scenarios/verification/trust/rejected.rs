@@ -14,7 +14,7 @@ async fn at_five() -> Scene {
     scene
 }
 
-/// Timestamp and snapshot of this version, and targets of that one, all by their own keys.
+/// Sets timestamp and snapshot to `version` and targets to `targets`, signed by their own keys.
 fn versions(state: &mut Value, version: u64, targets: u64) {
     for (role, version) in [
         ("timestamp", version),
@@ -45,28 +45,28 @@ impl Scene {
 #[tokio::test(flavor = "multi_thread")]
 async fn versions_of_a_rejected_refresh_are_kept() {
     let mut scene = at_five().await;
-    // The timestamp holds, and the snapshot does not.
+    // The timestamp is valid, and the snapshot is not.
     scene.offer(|state| {
         versions(state, 7, 7);
         state["snapshot"]["signers"] = json!(["eve"]);
     });
     scene.refuses("0/1 valid signatures").await;
-    // What was true before that timestamp is an old copy now, also where nothing newer was ever complete.
+    // Metadata before that timestamp is a rollback now, even though no later refresh was complete.
     for version in [5, 6] {
         scene.offer(|state| versions(state, version, version));
         let why = format!("has version {version}, older than the trusted version 7");
         scene.refuses(&why).await;
     }
-    // Nor are the versions of the last refresh that was complete.
+    // So is the metadata of the last complete refresh.
     scene.offer(|state| versions(state, 8, 4));
     scene.refuses("targets.json").await;
-    // Timestamp and snapshot hold, and the targets do not.
+    // Timestamp and snapshot are valid, and the targets are not.
     scene.offer(|state| {
         versions(state, 9, 9);
         state["targets"]["signers"] = json!(["eve"]);
     });
     scene.refuses("0/1 valid signatures").await;
-    // Another timestamp that leads nowhere does not make that be forgotten.
+    // Another timestamp without valid metadata does not change this.
     scene.offer(|state| {
         versions(state, 10, 9);
         state["snapshot"]["signers"] = json!(["eve"]);
@@ -76,7 +76,7 @@ async fn versions_of_a_rejected_refresh_are_kept() {
     scene
         .refuses("has version 8, older than the trusted version 9")
         .await;
-    // Meanwhile, what was complete counts where nobody is asked; and what is newer than all that is taken.
+    // Meanwhile the last complete metadata is used offline, and newer metadata is accepted.
     let offline = scene.ours("trust show --offline -o json").await;
     offline.success().unwrap();
     scene.offer(|state| versions(state, 12, 12));
@@ -95,7 +95,7 @@ async fn new_root_is_kept_if_its_metadata_is_rejected() {
         state["timestamp"]["expires"] = json!(PAST);
     });
     scene.refuses("expired on").await;
-    // A mirror that hides the second root, and has what the withdrawn key signs.
+    // A mirror that hides the second root, with metadata of the withdrawn key.
     fs_err::remove_file(scene.repository.root().with_file_name("2.root.json")).unwrap();
     scene.offer(|state| {
         state["root"]["version"] = json!(1);
@@ -109,7 +109,8 @@ async fn new_root_is_kept_if_its_metadata_is_rejected() {
 async fn root_with_new_keys_recovers_from_fast_forward() {
     for rotated in ["timestamp", "snapshot"] {
         let mut scene = at_five().await;
-        // Whoever had the keys has gone ahead as far as they could, once in a refresh that was refused, and once in one that was not.
+        // The owner of the stolen keys has raised the versions, once in a rejected refresh and once
+        // in an accepted one.
         scene.offer(|state| {
             versions(state, 1_000, 1_000);
             state["targets"]["signers"] = json!(["eve"]);

@@ -34,12 +34,12 @@ fn schema(crd: &mut Value) -> &mut Value {
     &mut crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
 }
 
-/// The schema of `spec`.
+/// Returns the schema of `spec`.
 pub(super) fn spec(crd: &mut Value) -> &mut Value {
     &mut schema(crd)["properties"]["spec"]
 }
 
-/// The schema of a field of `spec`.
+/// Sets the schema of a field of `spec`.
 fn field(crd: &mut Value, value: Value) {
     spec(crd)["properties"]["field"] = value;
 }
