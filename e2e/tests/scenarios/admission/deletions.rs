@@ -91,7 +91,7 @@ async fn generated(cluster: &Cluster, deployment: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn role_edit_grants_no_write_to_our_kinds() {
+async fn role_edit_grants_no_write_to_kinds_of_the_project() {
     let cluster = Cluster::builder().registries(0).start().await.unwrap();
     let _webhook = cluster
         .start_webhook(WebhookOptions::default())
@@ -125,7 +125,7 @@ async fn role_edit_grants_no_write_to_our_kinds() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn only_its_requester_and_those_with_manage_may_delete_a_deployment() {
+async fn only_its_requester_and_users_with_manage_can_delete_a_deployment() {
     let cluster = Cluster::builder().registries(1).start().await.unwrap();
     let _webhook = cluster
         .start_webhook(WebhookOptions::default())

@@ -205,7 +205,7 @@ async fn publish(cluster: &Cluster) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn uninstall_deletes_or_orphans_what_bundles_installed() {
+async fn uninstall_deletes_or_orphans_objects_of_bundles() {
     let cluster = Cluster::builder().start().await.unwrap();
     let cluster = &cluster;
     let reference = publish(cluster).await;

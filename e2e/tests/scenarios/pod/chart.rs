@@ -246,12 +246,12 @@ async fn release_lives_through_upgrade_rollback_and_reinstallation(tool: Tool) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn release_of_helm_4_lives_through_upgrade_rollback_and_reinstallation() {
+async fn release_of_helm_4_survives_upgrade_rollback_and_reinstallation() {
     release_lives_through_upgrade_rollback_and_reinstallation(Tool::Helm).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn release_of_helm_3_lives_through_upgrade_rollback_and_reinstallation() {
+async fn release_of_helm_3_survives_upgrade_rollback_and_reinstallation() {
     release_lives_through_upgrade_rollback_and_reinstallation(Tool::Helm3).await;
 }
 

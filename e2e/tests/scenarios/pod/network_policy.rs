@@ -38,7 +38,7 @@ fn port(deployment: &Value, wanted: &Value) -> u64 {
 }
 
 #[test]
-fn network_policy_selects_the_pods_and_opens_the_ports_of_service_and_probes_alone() {
+fn network_policy_selects_the_pods_and_opens_only_the_ports_of_service_and_probes() {
     let (policy, deployment) = (shipped("NetworkPolicy"), shipped("Deployment"));
     let service = shipped("Service");
     let template = "/spec/template/metadata/labels";

@@ -150,7 +150,7 @@ async fn replica_takes_the_lease_only_after_the_leader_died() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn pod_service_account_may_not_write_objects_of_bundles() {
+async fn pod_service_account_cannot_write_objects_of_bundles() {
     let cluster = Cluster::builder().start().await.unwrap();
     let _webhook = cluster
         .start_webhook(WebhookOptions::default())

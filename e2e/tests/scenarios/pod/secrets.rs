@@ -141,7 +141,7 @@ async fn stage(options: WebhookOptions) -> (Cluster, Webhook) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn pull_secret_with_a_query_is_refused_and_never_becomes_a_request() {
+async fn rejects_pull_secret_with_a_query_before_any_request() {
     let (cluster, mut webhook) = stage(WebhookOptions::default()).await;
     let reference = cluster.registry(0).unwrap().reference("team/web:1");
     // Two, since one event of a watch reads as an object, and only a body that cannot be read is

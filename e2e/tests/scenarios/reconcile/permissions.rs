@@ -193,7 +193,7 @@ async fn service_account_needs_permissions_in_target_namespace_only() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn content_waits_for_another_person_where_the_class_says_so() {
+async fn content_waits_for_approval_by_another_person_if_the_class_requires_it() {
     let (cluster, _webhook) = stage().await;
     let one = publish(&cluster, "team/web:1", |f| bundle_of(f, "web", CONFIG)).await;
     kubectl(&cluster, "create namespace team-a").await;

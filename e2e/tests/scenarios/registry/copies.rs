@@ -134,7 +134,7 @@ async fn copies_signatures_of_every_kind_with_the_artifact() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn skopeo_and_crane_read_what_we_write() {
+async fn skopeo_and_crane_read_artifacts_of_the_plugin() {
     packages::ensure(&[Needed::Skopeo]).unwrap();
     let scene = Scene::new().await;
     let (reference, digest) = scene.pushed().await;
@@ -173,7 +173,7 @@ async fn skopeo_and_crane_read_what_we_write() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn we_read_what_skopeo_and_crane_write() {
+async fn plugin_reads_artifacts_of_skopeo_and_crane() {
     packages::ensure(&[Needed::Skopeo]).unwrap();
     let scene = Scene::new().await;
     let (reference, digest) = scene.pushed().await;

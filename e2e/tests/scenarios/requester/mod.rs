@@ -164,7 +164,7 @@ async fn tenant(cluster: &Cluster, user: &str, rules: &Value) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn impersonation_of_people_never_leaves_without_dry_run() {
+async fn impersonation_of_people_is_only_used_for_dry_runs() {
     let cluster = Cluster::builder()
         .registries(1)
         .audit(true)
@@ -224,7 +224,7 @@ async fn impersonation_of_people_never_leaves_without_dry_run() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn pod_that_may_not_impersonate_people_installs_nothing_and_says_so() {
+async fn pod_that_cannot_impersonate_people_installs_nothing_and_reports_it() {
     let cluster = Cluster::builder().registries(1).start().await.unwrap();
     let _webhook = cluster
         .start_webhook(WebhookOptions::default())

@@ -120,7 +120,7 @@ async fn installer_is_not_the_requester_of_a_nested_bundle_deployment() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn aggregated_role_of_others_is_not_granted_by_an_empty_role() {
+async fn aggregated_role_of_another_user_is_not_granted_by_an_empty_role() {
     let cluster = shared().await.unwrap();
     cluster.webhook().await.unwrap();
     tenant(&cluster).await;
@@ -215,7 +215,7 @@ async fn cached_content_is_scoped_to_repository_and_pull_secret() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn objects_with_only_our_labels_are_not_pruned() {
+async fn objects_with_only_labels_of_the_webhook_are_not_pruned() {
     let cluster = shared().await.unwrap();
     cluster.webhook().await.unwrap();
     tenant(&cluster).await;

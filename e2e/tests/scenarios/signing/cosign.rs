@@ -85,7 +85,7 @@ impl Bench {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn cosign_verifies_our_signatures() {
+async fn cosign_verifies_signatures_of_the_plugin() {
     let bench = Bench::new("cosign-reads").await;
     for kind in ["p256", "ed25519"] {
         bench

@@ -71,7 +71,7 @@ async fn until_reported(cluster: &Cluster) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn deletion_made_while_admission_was_off_waits_until_somebody_admits_it() {
+async fn deletion_made_while_admission_was_off_waits_until_a_user_admits_it() {
     let (cluster, mut webhook) = stage().await;
     prepared(&cluster).await;
     admission_off(&cluster).await;
@@ -107,7 +107,7 @@ async fn deletion_made_while_admission_was_off_waits_until_somebody_admits_it() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn deletion_made_while_neither_admission_nor_webhook_was_there_waits_too() {
+async fn deletion_made_without_admission_and_webhook_waits_too() {
     let (cluster, mut webhook) = stage().await;
     prepared(&cluster).await;
     webhook.kill().unwrap();
@@ -157,7 +157,7 @@ async fn deletion_that_was_reviewed_is_carried_out_after_a_later_gap_and_a_resta
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn deletion_right_after_a_gap_is_refused_until_it_removes_what_was_installed() {
+async fn deletion_shortly_after_a_gap_is_rejected_until_it_removes_installed_objects() {
     let (cluster, webhook) = stage().await;
     prepared(&cluster).await;
     admission_off(&cluster).await;
@@ -177,7 +177,7 @@ async fn deletion_right_after_a_gap_is_refused_until_it_removes_what_was_install
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn removal_of_what_nothing_vouches_for_waits_until_somebody_admits_it() {
+async fn removal_of_unsealed_content_waits_until_a_user_admits_it() {
     let (cluster, webhook) = stage().await;
     prepared(&cluster).await;
     admission_off(&cluster).await;

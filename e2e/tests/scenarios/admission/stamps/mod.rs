@@ -172,7 +172,7 @@ fn admit_token(message: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn stamp_obtained_before_a_gap_is_worthless_in_it_and_after_it() {
+async fn stamp_obtained_before_a_gap_is_invalid_during_and_after_it() {
     let (cluster, webhook) = stage().await;
     let (_, one) = publish(&cluster, "early", "1.0.0").await;
     let object = deployment("early", &one, &json!({}));
@@ -339,7 +339,7 @@ async fn edit_of_settings_by_an_administrator_keeps_the_requester_of_the_templat
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn bundle_made_beforehand_is_not_installed_as_generated_and_blocks_nothing() {
+async fn bundle_created_in_advance_is_not_installed_as_generated_and_blocks_nothing() {
     let (cluster, _webhook) = stage().await;
     tenant(&cluster, true).await;
     let (_, one) = publish(&cluster, "forged", "1.0.0").await;

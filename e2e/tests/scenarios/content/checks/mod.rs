@@ -163,7 +163,7 @@ fn yaml(text: &str) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn objects_of_builtin_kinds_are_judged_as_server_side_apply_judges_them() {
+async fn verdicts_on_builtin_kinds_equal_those_of_server_side_apply() {
     let cluster = shared().await.unwrap();
     let client = cluster.client().await.unwrap();
     let base = |kind: &str| {
@@ -206,14 +206,14 @@ async fn objects_of_builtin_kinds_are_judged_as_server_side_apply_judges_them() 
 const CRDS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn definitions_are_judged_as_the_server_judges_them() {
+async fn verdicts_on_definitions_equal_those_of_the_server() {
     let cluster = shared().await.unwrap();
     let client = cluster.client().await.unwrap();
     compare(&client, CRDS, &definition(), &definitions::cases(), &[]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn custom_resources_are_judged_as_the_server_judges_them() {
+async fn verdicts_on_custom_resources_equal_those_of_the_server() {
     let cluster = shared().await.unwrap();
     let client = cluster.client().await.unwrap();
     install(&cluster, &client).await;

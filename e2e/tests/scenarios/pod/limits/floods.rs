@@ -116,7 +116,7 @@ async fn tls(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn unfinished_heads_on_the_admission_port_take_no_memory_and_reviews_go_on() {
+async fn unfinished_request_headers_on_the_admission_port_use_no_memory_and_reviews_continue() {
     let (cluster, mut webhook) = stage().await;
     let client = cluster.client().await.unwrap();
     let open = tls(&cluster).await;
@@ -145,7 +145,7 @@ async fn unfinished_heads_on_the_admission_port_take_no_memory_and_reviews_go_on
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn unfinished_heads_on_the_health_port_take_no_memory_and_are_closed() {
+async fn unfinished_request_headers_on_the_health_port_use_no_memory_and_are_closed() {
     let (_cluster, mut webhook) = stage().await;
     let address = webhook.health_address();
     let probe = LivenessProbe::start(&webhook);

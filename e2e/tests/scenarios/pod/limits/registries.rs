@@ -82,7 +82,7 @@ pub(super) async fn create_as(cluster: &Cluster, user: &str, objects: &[Value]) 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn bundles_at_a_registry_that_hangs_do_not_hold_up_the_bundle_of_another_tenant() {
+async fn bundles_at_a_registry_that_hangs_do_not_delay_the_bundle_of_another_tenant() {
     let (cluster, mut webhook) = stage().await;
     let image = tar([(
         "manifests/a.yaml".to_owned(),

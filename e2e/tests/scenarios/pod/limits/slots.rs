@@ -46,7 +46,7 @@ async fn begun(cluster: &Cluster) -> usize {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn held_installations_of_one_tenant_leave_reconciles_to_another() {
+async fn waiting_installations_of_one_tenant_leave_reconciles_to_another() {
     let (cluster, mut webhook) = stage().await;
     let registry = Registry::honest().await.unwrap();
     for user in ["slots-ana", "slots-ben"] {

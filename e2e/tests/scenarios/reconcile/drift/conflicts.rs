@@ -54,7 +54,7 @@ async fn fight(cluster: &Cluster, changes: &AtomicU32) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn object_that_somebody_keeps_changing_delays_no_other_and_is_restored_in_the_end() {
+async fn object_that_another_user_keeps_changing_delays_no_other_and_is_finally_restored() {
     let (cluster, _webhook) = stage().await;
     kubectl(&cluster, "create namespace fights").await;
     let content = content();

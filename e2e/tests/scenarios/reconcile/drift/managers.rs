@@ -221,7 +221,7 @@ async fn settled(cluster: &Cluster) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn change_with_our_field_manager_during_downtime_is_restored() {
+async fn change_with_the_field_manager_of_the_webhook_during_downtime_is_restored() {
     let (cluster, mut webhook) = stage().await;
     for (what, pointer, good, evil) in targets() {
         let mut object = applied(&cluster, what).await;

@@ -121,7 +121,7 @@ async fn by_helm(cluster: &Cluster, helm: Tool, release: &str, object: &Value) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn adopted_object_loses_what_the_content_drops_whoever_applied_it_before() {
+async fn adopted_object_loses_dropped_fields_of_any_earlier_field_manager() {
     let cluster = shared().await.unwrap();
     cluster.webhook().await.unwrap();
     let name = "ownership-adopted";
@@ -179,7 +179,7 @@ async fn adopted_object_loses_what_the_content_drops_whoever_applied_it_before()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn service_port_that_somebody_changed_is_restored() {
+async fn service_port_changed_by_another_user_is_restored() {
     let cluster = shared().await.unwrap();
     cluster.webhook().await.unwrap();
     let name = "ownership-ports";

@@ -74,7 +74,7 @@ async fn foreign_objects_and_custom_resources_are_not_changed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn drift_is_only_reported_where_that_is_asked_for() {
+async fn drift_is_only_reported_in_report_mode() {
     let (cluster, mut webhook) = stage().await;
     let one = publish(&cluster, "team/web:1", |f| bundle_of(f, "web", CONFIG)).await;
     kubectl(&cluster, "create namespace team-a").await;

@@ -56,7 +56,7 @@ async fn install_web(cluster: &Cluster) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn foreign_objects_with_our_labels_survive_upgrade_and_removal() {
+async fn foreign_objects_with_labels_of_the_webhook_survive_upgrade_and_removal() {
     let (cluster, _webhook) = stage().await;
     install_web(&cluster).await;
     let web = get(&cluster, "configmap web -n team-a").await.unwrap();
@@ -85,7 +85,7 @@ async fn foreign_objects_with_our_labels_survive_upgrade_and_removal() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_object_without_our_labels_is_restored_and_never_forgotten() {
+async fn object_without_labels_of_the_webhook_is_restored_and_stays_recorded() {
     let (cluster, mut webhook) = stage().await;
     install_web(&cluster).await;
     let unlabel = format!(

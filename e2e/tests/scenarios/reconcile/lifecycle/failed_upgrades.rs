@@ -85,7 +85,7 @@ async fn back(cluster: &Cluster, what: &str, pointer: &str, expected: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn objects_are_kept_and_conditions_are_true_after_an_upgrade_failed_half_way() {
+async fn objects_are_maintained_and_conditions_correct_after_a_partly_failed_upgrade() {
     let (cluster, mut webhook) = stage().await;
     kubectl(&cluster, "create namespace half").await;
     let push = async |tag: &str, content: &str| {
@@ -241,7 +241,7 @@ fn guard(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn objects_of_an_upgrade_that_was_taken_back_are_deleted_once_they_may_be() {
+async fn objects_of_a_reverted_upgrade_are_deleted_once_permitted() {
     let (cluster, _webhook) = stage().await;
     kubectl(&cluster, "create namespace half-back").await;
     let push = async |version: u32| {

@@ -61,7 +61,7 @@ fn requests(cluster: &Cluster, namespace: &str) -> usize {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn object_that_cannot_be_stored_is_named_with_its_field_and_sent_again_slowly() {
+async fn object_that_cannot_be_stored_is_named_with_its_field_and_retried_slowly() {
     let (cluster, _webhook) = staged(Cluster::builder().audit(true)).await;
     let tool = cluster.tool(e2e::Tool::Kubectl).await.unwrap();
     let created = tool

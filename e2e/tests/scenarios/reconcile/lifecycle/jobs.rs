@@ -147,7 +147,7 @@ async fn job_that_its_ttl_deletes_runs_once_for_each_content() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn job_that_had_failed_when_its_ttl_deleted_it_stays_unhealthy_until_other_content_comes() {
+async fn failed_job_that_its_ttl_deleted_stays_unhealthy_until_new_content() {
     let (cluster, mut webhook) = stage().await;
     kubectl(&cluster, "create namespace once").await;
     let one = publish(&cluster, "team/failing:1", |f| {

@@ -153,7 +153,7 @@ async fn object_is_watched_again_after_its_definition_was_deleted_while_the_webh
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn object_returns_after_its_definition_was_remade_with_another_scope_or_version() {
+async fn object_is_restored_after_its_definition_was_recreated_with_another_scope_or_version() {
     let (cluster, _webhook) = stage().await;
     kubectl(&cluster, "create namespace reinstall").await;
     create(&cluster, &definition("Namespaced", "v1")).await;

@@ -61,7 +61,7 @@ async fn until_gone(cluster: &Cluster, what: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn finalizer_of_somebody_else_is_named_and_holds_up_only_what_contains_its_object() {
+async fn foreign_finalizer_is_named_and_delays_only_what_contains_its_object() {
     let (cluster, _webhook) = stage().await;
     let one = publish(&cluster, "team/web:1", |f| bundle_of(f, "web", OBJECTS)).await;
     apply(&cluster, &deployment("web", &one, &json!({}))).await;
@@ -126,7 +126,7 @@ metadata: {name: orders}
 ";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn upgrade_takes_controller_and_definition_only_once_their_resources_are_gone() {
+async fn upgrade_prunes_controller_and_definition_only_after_their_resources() {
     let (cluster, _webhook) = stage().await;
     kubectl(&cluster, "create namespace team-a").await;
     let all = format!("{QUEUES}{CONFIG}");
@@ -161,7 +161,7 @@ async fn upgrade_takes_controller_and_definition_only_once_their_resources_are_g
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn bundle_of_an_earlier_template_without_our_labels_is_deleted_like_the_others() {
+async fn bundle_of_an_earlier_template_without_labels_is_deleted_like_the_others() {
     let (cluster, _webhook) = stage().await;
     let registry = cluster.registry(0).unwrap();
     let mut first = None;

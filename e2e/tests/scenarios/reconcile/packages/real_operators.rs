@@ -39,7 +39,7 @@ async fn run(cluster: &Cluster, line: &str) -> Output {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn published_operator_is_installed_and_removed_and_those_beyond_the_rules_are_refused() {
+async fn published_operator_is_installed_and_removed_and_unsupported_ones_are_rejected() {
     let bundles = bundles().await;
     let (cluster, _webhook) = stage().await;
 

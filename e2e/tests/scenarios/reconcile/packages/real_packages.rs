@@ -106,7 +106,7 @@ async fn names(cluster: &Cluster, kind: &str) -> Vec<Value> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn packages_of_other_projects_are_installed_without_drift_and_removed_without_a_rest() {
+async fn packages_of_other_projects_are_installed_without_drift_and_removed_completely() {
     let addons = published::kubernetes_addons().await.unwrap();
     let chart = published::python_packages().await.unwrap().join(DASK_CHART);
     let (cluster, _webhook) = stage().await;
@@ -167,7 +167,7 @@ async fn packages_of_other_projects_are_installed_without_drift_and_removed_with
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn build_refuses_a_published_package_with_a_misspelt_field() {
+async fn build_rejects_a_published_package_with_a_misspelt_field() {
     let addons = published::kubernetes_addons().await.unwrap();
     let folder = tempfile::tempdir().unwrap();
     write(&MISSPELT, &addons, folder.path()).unwrap();

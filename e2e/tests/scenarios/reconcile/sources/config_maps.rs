@@ -88,7 +88,7 @@ async fn until_failing(cluster: &Cluster, name: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn content_of_config_maps_is_installed_and_never_follows_those_made_anew() {
+async fn content_of_config_maps_is_installed_and_recreated_ones_are_not_followed() {
     let (cluster, mut webhook) = stage().await;
     let package = "apiVersion: bundle.core.rukpak.io/v1alpha1\nkind: Package\nname: cmsource\nversion: 1.4.0\nformat: plain+v0\n";
     let first = config_map("cmsource-files", true, &manifests("cmsource", "first"));
@@ -167,7 +167,7 @@ async fn content_of_config_maps_is_installed_and_never_follows_those_made_anew()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn bundle_of_missing_config_map_fails_until_it_is_there_and_immutable() {
+async fn bundle_of_missing_config_map_fails_until_it_exists_and_is_immutable() {
     let cluster = shared().await.unwrap();
     cluster.webhook().await.unwrap();
     let name = "cmsource-late";
@@ -193,7 +193,7 @@ async fn bundle_of_missing_config_map_fails_until_it_is_there_and_immutable() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn bundle_of_config_maps_that_make_no_content_fails() {
+async fn bundle_of_config_maps_without_valid_content_fails() {
     let cluster = shared().await.unwrap();
     cluster.webhook().await.unwrap();
     let text = json!({"all.yaml": "no object\n"});
@@ -220,7 +220,7 @@ async fn bundle_of_config_maps_that_make_no_content_fails() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn config_maps_are_refused_where_they_can_change_or_signatures_are_required() {
+async fn rejects_mutable_config_maps_and_those_under_required_signatures() {
     let cluster = shared().await.unwrap();
     cluster.webhook().await.unwrap();
     let name = "cmsource-refused";
@@ -258,7 +258,7 @@ async fn config_maps_are_refused_where_they_can_change_or_signatures_are_require
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn config_map_that_the_requester_may_not_read_is_no_source() {
+async fn rejects_config_map_that_the_requester_cannot_read() {
     let cluster = shared().await.unwrap();
     cluster.webhook().await.unwrap();
     let name = "cmsource-secret";
@@ -342,7 +342,7 @@ async fn config_map_that_the_requester_may_not_read_is_no_source() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn class_that_requires_signatures_later_refuses_config_maps_that_were_admitted() {
+async fn admitted_config_maps_are_rejected_after_the_class_requires_signatures() {
     let cluster = shared().await.unwrap();
     cluster.webhook().await.unwrap();
     let name = "cmsource-stricter";

@@ -51,7 +51,7 @@ async fn owned(cluster: &e2e::Cluster, what: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn null_fields_and_placeholders_in_the_content_are_left_to_others() {
+async fn null_fields_and_placeholders_in_the_content_are_not_owned() {
     let (cluster, _webhook) = stage().await;
     let reference = publish(&cluster, "team/generated:1", |folder| {
         bundle_of(folder, "generated", GENERATED)

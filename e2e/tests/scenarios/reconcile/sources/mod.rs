@@ -214,7 +214,7 @@ async fn bundle_stays_failing_while_the_next_attempt_is_under_way() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn content_of_another_tool_with_owner_references_is_refused() {
+async fn rejects_content_of_another_tool_with_owner_references() {
     let (cluster, _webhook) = stage().await;
     kubectl(&cluster, "create namespace team-a").await;
     let owner = json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "gone", "uid": "8d3c3f9e-1111-4222-8333-444455556666"});

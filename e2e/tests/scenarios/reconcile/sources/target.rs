@@ -23,7 +23,7 @@ data: {whose: another}
 ";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn objects_without_a_namespace_go_to_the_target_namespace_and_move_with_it() {
+async fn objects_without_a_namespace_are_installed_into_the_target_namespace_and_move_with_it() {
     let (cluster, _webhook) = stage().await;
     let reference = publish(&cluster, "team/unplaced:1", |folder| {
         bundle_of(folder, "unplaced", UNPLACED)
@@ -142,7 +142,7 @@ async fn objects_in_a_namespace_of_the_webhook_are_installed_only_if_the_class_n
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn object_that_the_target_namespace_makes_the_same_as_another_is_refused() {
+async fn rejects_objects_that_the_target_namespace_makes_identical() {
     let (cluster, _webhook) = stage().await;
     kubectl(&cluster, "create namespace web").await;
     let twice = format!("{UNPLACED}---\n{CONFIG_OF_WEB}");

@@ -188,7 +188,7 @@ async fn content_written_into_the_status_of_a_failing_bundle_is_not_installed() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn tag_that_moved_is_not_followed_after_somebody_took_the_seal_of_its_bundle() {
+async fn moved_tag_is_not_followed_after_the_seal_of_its_bundle_was_removed() {
     let (cluster, mut webhook) = stage().await;
     status_writer(&cluster).await;
     let push = async |version: &str| {
@@ -222,7 +222,7 @@ async fn tag_that_moved_is_not_followed_after_somebody_took_the_seal_of_its_bund
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn deployment_goes_on_after_somebody_took_its_seal() {
+async fn deployment_continues_after_its_seal_was_removed() {
     let (cluster, mut webhook) = stage().await;
     status_writer(&cluster).await;
     kubectl(&cluster, "create namespace team-a").await;
@@ -245,7 +245,7 @@ async fn deployment_goes_on_after_somebody_took_its_seal() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn status_fields_that_somebody_rewrites_are_written_back() {
+async fn status_fields_written_by_another_user_are_corrected() {
     let (cluster, _webhook) = stage().await;
     status_writer(&cluster).await;
     kubectl(&cluster, "create namespace team-a").await;
@@ -346,7 +346,7 @@ async fn drift_is_not_hidden_by_a_digest_written_into_the_status() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn account_written_into_a_status_does_not_remove() {
+async fn account_written_into_a_status_removes_nothing() {
     let (cluster, _webhook) = stage().await;
     status_writer(&cluster).await;
     kubectl(&cluster, "create namespace team-a").await;

@@ -76,7 +76,7 @@ async fn forbid_downgrades(cluster: &Cluster) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn versions_written_into_a_status_let_nothing_older_follow() {
+async fn versions_written_into_a_status_do_not_admit_a_downgrade() {
     let (cluster, _webhook) = stage().await;
     forbid_downgrades(&cluster).await;
     status_writer(&cluster).await;

@@ -119,7 +119,7 @@ async fn content_of_another_class_is_neither_installed_nor_removed_without_appro
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn former_content_is_not_restored_on_the_word_of_a_class_that_waits_for_approval() {
+async fn former_content_is_not_restored_by_a_class_that_waits_for_approval() {
     let cluster = shared().await.unwrap();
     cluster.webhook().await.unwrap();
     let user = "changer-former";
@@ -174,7 +174,7 @@ async fn former_content_is_not_restored_on_the_word_of_a_class_that_waits_for_ap
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn approval_does_not_cover_the_adoption_of_objects_that_is_asked_for_later() {
+async fn approval_does_not_cover_an_adoption_that_is_requested_later() {
     let cluster = shared().await.unwrap();
     cluster.webhook().await.unwrap();
     let user = "changer-adopts";
@@ -218,7 +218,7 @@ async fn approval_does_not_cover_the_adoption_of_objects_that_is_asked_for_later
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn approval_condition_of_a_paused_deployment_is_about_its_present_class() {
+async fn approval_condition_of_a_paused_deployment_names_its_present_class() {
     let cluster = shared().await.unwrap();
     cluster.webhook().await.unwrap();
     let user = "changer-paused";

@@ -55,7 +55,7 @@ pub(super) async fn until_may_not(cluster: &Cluster, user: &str, what: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn class_that_decides_for_its_users_decides_nothing_outside_of_its_targets() {
+async fn class_authorization_does_not_cover_objects_outside_of_its_targets() {
     let cluster = shared().await.unwrap();
     cluster.webhook().await.unwrap();
     let user = "delegated";
@@ -197,7 +197,7 @@ async fn actor(cluster: &Cluster, user: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn removal_as_a_service_account_that_the_requester_may_not_impersonate_any_more_removes_nothing()
+async fn removal_with_a_service_account_that_the_requester_can_no_longer_impersonate_removes_nothing()
  {
     let cluster = shared().await.unwrap();
     cluster.webhook().await.unwrap();
@@ -237,7 +237,7 @@ async fn removal_as_a_service_account_that_the_requester_may_not_impersonate_any
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn object_of_the_new_owner_of_a_namespace_is_not_written_on_the_word_of_a_class() {
+async fn class_authorization_does_not_write_objects_of_the_new_owner_of_a_namespace() {
     let cluster = Cluster::builder().registries(1).start().await.unwrap();
     let mut webhook = cluster
         .start_webhook(WebhookOptions::default())

@@ -334,7 +334,7 @@ async fn repairs(cluster: &Cluster) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn pod_uses_each_right_of_the_manifests_and_is_denied_nothing() {
+async fn pod_uses_each_permission_of_the_manifests_and_is_denied_none() {
     let cluster = Cluster::builder()
         .registries(1)
         .audit(true)

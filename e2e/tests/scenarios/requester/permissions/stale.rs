@@ -160,7 +160,7 @@ async fn nothing_is_installed_if_the_deployment_is_paused_while_signatures_are_l
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn rights_are_asked_after_the_registry_so_that_a_namespace_made_anew_meanwhile_gets_nothing()
+async fn permissions_are_reviewed_after_registry_requests_so_that_a_recreated_namespace_gets_nothing()
 {
     let cluster = shared().await.unwrap();
     cluster.webhook().await.unwrap();
@@ -199,7 +199,7 @@ async fn rights_are_asked_after_the_registry_so_that_a_namespace_made_anew_meanw
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn answer_about_an_object_is_not_remembered_after_the_object_has_changed() {
+async fn result_for_an_object_is_not_cached_after_the_object_has_changed() {
     let cluster = shared().await.unwrap();
     cluster.webhook().await.unwrap();
     let user = "recalled";

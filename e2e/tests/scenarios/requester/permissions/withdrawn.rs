@@ -24,7 +24,7 @@ async fn deploy_ahead(cluster: &Cluster, user: &str, more: &Value) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn content_that_comes_after_use_of_the_class_was_withdrawn_is_not_installed() {
+async fn content_that_appears_after_use_of_the_class_was_withdrawn_is_not_installed() {
     let cluster = shared().await.unwrap();
     cluster.webhook().await.unwrap();
     tenant(&cluster, "unused", &json!([])).await;
@@ -43,7 +43,7 @@ async fn content_that_comes_after_use_of_the_class_was_withdrawn_is_not_installe
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn content_that_comes_after_impersonate_was_withdrawn_is_not_installed() {
+async fn content_that_appears_after_impersonate_was_withdrawn_is_not_installed() {
     let cluster = shared().await.unwrap();
     cluster.webhook().await.unwrap();
     tenant(&cluster, "detached", &json!([])).await;
@@ -88,7 +88,7 @@ async fn content_that_comes_after_impersonate_was_withdrawn_is_not_installed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn object_that_goes_after_its_requester_lost_their_rights_is_not_made_again_until_they_return()
+async fn deleted_object_is_not_restored_while_its_requester_lacks_permissions()
  {
     let cluster = shared().await.unwrap();
     cluster.webhook().await.unwrap();
@@ -146,7 +146,7 @@ async fn object_that_goes_after_its_requester_lost_their_rights_is_not_made_agai
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn new_settings_after_rights_were_lost_change_nothing() {
+async fn new_settings_after_permissions_were_withdrawn_change_nothing() {
     let cluster = shared().await.unwrap();
     cluster.webhook().await.unwrap();
     tenant(&cluster, "settled", &json!([])).await;
@@ -185,7 +185,7 @@ async fn new_settings_after_rights_were_lost_change_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn withdrawn_rights_are_noticed_without_any_change_and_told_once() {
+async fn withdrawn_permissions_are_reported_once_without_another_change() {
     let cluster = Cluster::builder().registries(1).start().await.unwrap();
     let options = WebhookOptions {
         flags: vec!["--rights-check-interval".to_owned(), "2s".to_owned()],

@@ -49,7 +49,7 @@ pub(super) async fn until_enforced(cluster: &Cluster, name: &str, user: &str, li
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn policy_about_the_user_counts_for_the_requester_and_is_told_in_its_own_words() {
+async fn policy_about_the_user_applies_to_the_requester_and_its_message_is_reported() {
     let cluster = shared().await.unwrap();
     cluster.webhook().await.unwrap();
     tenant(&cluster, "named", &json!([])).await;
@@ -81,7 +81,7 @@ async fn policy_about_the_user_counts_for_the_requester_and_is_told_in_its_own_w
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn policy_that_asks_the_authorizer_counts_for_the_requester() {
+async fn policy_with_authorizer_checks_applies_to_the_requester() {
     let cluster = shared().await.unwrap();
     cluster.webhook().await.unwrap();
     tenant(&cluster, "guarded", &json!([])).await;
@@ -120,7 +120,7 @@ async fn policy_that_asks_the_authorizer_counts_for_the_requester() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn policy_with_secrets_as_parameters_needs_the_right_to_read_secrets() {
+async fn policy_with_secrets_as_parameters_needs_permission_to_read_secrets() {
     let cluster = shared().await.unwrap();
     cluster.webhook().await.unwrap();
     let policies = json!([{
@@ -186,7 +186,7 @@ fn whole_rights(name: &str) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn content_with_its_own_namespace_and_kind_is_installed_for_whoever_may_write_all_of_it() {
+async fn content_with_its_own_namespace_and_kind_is_installed_for_a_user_who_can_write_all_of_it() {
     let cluster = shared().await.unwrap();
     cluster.webhook().await.unwrap();
     tenant(&cluster, "complete", &whole_rights("complete")).await;
@@ -204,7 +204,7 @@ async fn content_with_its_own_namespace_and_kind_is_installed_for_whoever_may_wr
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn object_of_an_own_kind_that_a_policy_refuses_stops_later_phases() {
+async fn object_of_its_own_kind_that_a_policy_rejects_stops_later_phases() {
     let cluster = shared().await.unwrap();
     cluster.webhook().await.unwrap();
     tenant(&cluster, "partial", &whole_rights("partial")).await;
@@ -244,7 +244,7 @@ async fn object_of_an_own_kind_that_a_policy_refuses_stops_later_phases() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn object_that_a_policy_does_not_let_the_requester_delete_is_not_pruned() {
+async fn object_is_not_pruned_if_a_policy_forbids_its_deletion_to_the_requester() {
     let cluster = shared().await.unwrap();
     cluster.webhook().await.unwrap();
     tenant(&cluster, "kept", &json!([])).await;
@@ -287,7 +287,7 @@ async fn object_that_a_policy_does_not_let_the_requester_delete_is_not_pruned() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn class_without_dry_runs_asks_the_reviews_alone() {
+async fn class_without_dry_runs_uses_only_access_reviews() {
     let cluster = shared().await.unwrap();
     cluster.webhook().await.unwrap();
     tenant(&cluster, "reviewed", &json!([])).await;
@@ -327,7 +327,7 @@ async fn class_without_dry_runs_asks_the_reviews_alone() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn service_account_that_asks_for_content_is_checked_with_the_extra_fields_of_its_token() {
+async fn service_account_requester_is_checked_with_the_extra_fields_of_its_token() {
     let cluster = shared().await.unwrap();
     cluster.webhook().await.unwrap();
     let user = "system:serviceaccount:robot:deployer";

@@ -62,7 +62,7 @@ async fn disagreements(webhook: &e2e::Webhook) -> u64 {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn content_that_a_policy_changes_for_its_requester_alone_is_refused_with_the_fields_and_counted()
+async fn rejects_content_that_a_policy_changes_only_for_the_requester_and_names_the_fields()
  {
     let cluster = shared().await.unwrap();
     let webhook = cluster.webhook().await.unwrap();
@@ -83,7 +83,7 @@ async fn content_that_a_policy_changes_for_its_requester_alone_is_refused_with_t
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn content_that_a_policy_changes_for_the_installer_alone_is_refused() {
+async fn rejects_content_that_a_policy_changes_only_for_the_installer() {
     let cluster = shared().await.unwrap();
     cluster.webhook().await.unwrap();
     tenant(&cluster, "unmutated", &json!([])).await;
@@ -100,7 +100,7 @@ async fn content_that_a_policy_changes_for_the_installer_alone_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn mutation_that_treats_everybody_alike_holds_up_nothing_and_random_fields_do_not_count() {
+async fn mutation_for_every_user_and_random_fields_are_no_difference() {
     let cluster = shared().await.unwrap();
     cluster.webhook().await.unwrap();
     tenant(&cluster, "alike", &json!([])).await;

@@ -3,7 +3,7 @@
 use crate::scenarios::requester::*;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn object_that_a_quota_keeps_from_being_restored_does_not_count_as_withdrawn_rights() {
+async fn object_whose_restore_a_quota_prevents_is_not_reported_as_withdrawn_permission() {
     let cluster = shared().await.unwrap();
     cluster.webhook().await.unwrap();
     tenant(&cluster, "rejected", &json!([])).await;

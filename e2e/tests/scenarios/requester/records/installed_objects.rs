@@ -35,7 +35,7 @@ async fn status(cluster: &Cluster, more: &[&str]) -> e2e::Output {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn status_shows_version_correction_and_health_of_each_object_within_rights_of_the_caller() {
+async fn status_shows_version_correction_and_health_within_the_permissions_of_the_caller() {
     let cluster = shared().await.unwrap();
     cluster.webhook().await.unwrap();
     tenant(&cluster, "objects", &json!([])).await;

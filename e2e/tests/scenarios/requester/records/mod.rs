@@ -26,7 +26,7 @@ async fn installed(cluster: &Cluster, user: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn write_is_sealed_after_somebody_emptied_the_managed_fields() {
+async fn write_is_sealed_after_its_managed_fields_were_emptied() {
     let cluster = shared().await.unwrap();
     cluster.webhook().await.unwrap();
     let user = "records-emptied";
@@ -217,7 +217,7 @@ async fn approval_is_for_the_settings_that_its_author_has_read() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_is_restored_in_a_namespace_that_is_being_deleted_or_was_made_anew() {
+async fn nothing_is_restored_in_a_namespace_that_is_being_deleted_or_was_recreated() {
     let cluster = shared().await.unwrap();
     cluster.webhook().await.unwrap();
     let (user, home) = ("records-remade", "records-remade-home");

@@ -82,7 +82,7 @@ async fn missing_target_namespace_is_created_and_removed_when_empty() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn created_namespace_with_objects_of_others_stays() {
+async fn created_namespace_with_foreign_objects_stays() {
     let cluster = shared().await.unwrap();
     cluster.webhook().await.unwrap();
     let (user, target) = ("createns-used", "createns-used-target");
@@ -138,7 +138,7 @@ async fn existing_target_namespace_is_neither_written_nor_removed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn requester_without_the_right_to_create_namespaces_gets_none() {
+async fn requester_without_permission_to_create_namespaces_gets_none() {
     let cluster = shared().await.unwrap();
     cluster.webhook().await.unwrap();
     let (user, target) = ("createns-denied", "createns-denied-target");

@@ -93,7 +93,7 @@ async fn adopted(cluster: &Cluster, user: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn adopted_object_that_the_requester_may_not_delete_stays_until_somebody_takes_over() {
+async fn adopted_object_that_the_requester_cannot_delete_stays_until_another_user_takes_over() {
     let cluster = shared().await.unwrap();
     cluster.webhook().await.unwrap();
     adopted(&cluster, "adopter").await;
@@ -139,7 +139,7 @@ async fn adopted_object_that_the_requester_may_not_delete_stays_until_somebody_t
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn removal_goes_on_once_somebody_else_has_deleted_what_the_requester_may_not() {
+async fn removal_continues_after_another_user_deleted_the_objects_that_the_requester_cannot() {
     let cluster = shared().await.unwrap();
     cluster.webhook().await.unwrap();
     adopted(&cluster, "asker").await;
@@ -154,7 +154,7 @@ async fn removal_goes_on_once_somebody_else_has_deleted_what_the_requester_may_n
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn removal_leaves_behind_what_the_requester_may_not_delete_where_orphan_is_set() {
+async fn removal_with_orphan_leaves_objects_that_the_requester_cannot_delete() {
     let cluster = shared().await.unwrap();
     cluster.webhook().await.unwrap();
     adopted(&cluster, "leaver").await;
@@ -170,7 +170,7 @@ async fn removal_leaves_behind_what_the_requester_may_not_delete_where_orphan_is
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn object_that_pruning_kept_stays_at_removal_until_its_policy_is_gone() {
+async fn object_that_was_not_pruned_stays_at_removal_until_its_policy_is_deleted() {
     let cluster = shared().await.unwrap();
     cluster.webhook().await.unwrap();
     tenant(&cluster, "spared", &json!([])).await;

@@ -7,7 +7,7 @@ use crate::scenarios::requester::policies::{on, policy, until_enforced};
 use crate::scenarios::requester::*;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn namespace_of_an_object_that_pruning_keeps_stays_with_it() {
+async fn namespace_of_an_object_that_is_not_pruned_stays() {
     let cluster = shared().await.unwrap();
     cluster.webhook().await.unwrap();
     let verbs = ["get", "create", "patch", "update", "delete"];
@@ -57,7 +57,7 @@ async fn namespace_of_an_object_that_pruning_keeps_stays_with_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn object_that_was_never_applied_is_not_taken_over_and_survives_upgrade_and_removal() {
+async fn object_that_was_never_applied_is_not_adopted_and_survives_upgrade_and_removal() {
     let cluster = shared().await.unwrap();
     cluster.webhook().await.unwrap();
     tenant(&cluster, "taker", &json!([])).await;
@@ -105,7 +105,7 @@ async fn object_that_was_never_applied_is_not_taken_over_and_survives_upgrade_an
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn policy_that_stops_the_removal_is_told_in_its_own_words() {
+async fn message_of_a_policy_that_stops_the_removal_is_reported() {
     let cluster = shared().await.unwrap();
     cluster.webhook().await.unwrap();
     tenant(&cluster, "stuck", &json!([])).await;

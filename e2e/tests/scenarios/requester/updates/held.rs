@@ -16,7 +16,7 @@ async fn may_read_secrets(cluster: &Cluster, user: &str, namespace: &str) -> boo
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn object_is_not_created_in_a_namespace_that_was_replaced_while_a_replacement_was_held() {
+async fn object_is_not_created_in_a_namespace_that_was_replaced_while_a_replacement_was_delayed() {
     let cluster = shared().await.unwrap();
     cluster.webhook().await.unwrap();
     let user = "holdup";

@@ -110,7 +110,7 @@ async fn completed_job_is_replaced_and_running_one_once_it_has_finished() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn immutable_objects_are_replaced_where_content_or_spec_asks_for_it() {
+async fn immutable_objects_are_replaced_if_content_or_spec_requests_it() {
     let cluster = shared().await.unwrap();
     cluster.webhook().await.unwrap();
     tenant(&cluster, "renew", &json!([])).await;
@@ -216,7 +216,7 @@ async fn immutable_objects_are_replaced_where_content_or_spec_asks_for_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn replacement_needs_the_rights_to_delete_and_to_create() {
+async fn replacement_needs_permissions_to_delete_and_create() {
     let cluster = shared().await.unwrap();
     cluster.webhook().await.unwrap();
     tenant(&cluster, "unspoilt", &json!([])).await;
@@ -384,7 +384,7 @@ async fn service_is_deleted_for_its_replacement_only_if_it_could_be_created() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn requester_who_may_create_only_by_name_is_told_the_right_that_a_replacement_takes() {
+async fn message_names_the_permission_for_a_replacement_if_creation_is_limited_by_name() {
     let cluster = shared().await.unwrap();
     cluster.webhook().await.unwrap();
     tenant(&cluster, "byname", &json!([])).await;

@@ -49,7 +49,7 @@ async fn corrections(cluster: &Cluster, name: &str) -> i64 {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn replicas_are_left_to_autoscalers_and_restored_after_a_person() {
+async fn replicas_are_ignored_with_an_autoscaler_and_restored_after_a_change_by_a_user() {
     let cluster = shared().await.unwrap();
     cluster.webhook().await.unwrap();
     tenant(&cluster, "scaled", &json!([])).await;
@@ -107,7 +107,7 @@ async fn replicas_are_left_to_autoscalers_and_restored_after_a_person() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn replicas_that_another_manager_has_scaled_are_left_to_it_and_the_ignore_rule_is_named() {
+async fn replicas_scaled_by_another_manager_are_kept_and_the_ignore_rule_is_named() {
     let cluster = shared().await.unwrap();
     cluster.webhook().await.unwrap();
     tenant(&cluster, "lent", &json!([])).await;

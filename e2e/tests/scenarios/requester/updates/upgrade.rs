@@ -5,7 +5,7 @@ use crate::scenarios::requester::policies::{on, policy, until_enforced};
 use crate::scenarios::requester::*;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn upgrade_that_fails_half_way_shows_both_versions_and_their_objects() {
+async fn partly_failed_upgrade_shows_both_versions_and_their_objects() {
     let cluster = shared().await.unwrap();
     cluster.webhook().await.unwrap();
     tenant(&cluster, "halfway", &json!([])).await;
