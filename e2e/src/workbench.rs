@@ -11,7 +11,7 @@ use crate::host::command::{Command, Output};
 use crate::host::island::Island;
 use crate::host::janitor::Janitor;
 use crate::registry::token_server::TokenServer;
-use crate::registry::{Registry, Terms};
+use crate::registry::{Registry, RegistryOptions};
 use crate::sigstore::{Sigstore, TiledLog, TufRepository};
 use crate::tools::{self, Tool};
 use crate::{programs, registry};
@@ -65,21 +65,21 @@ impl Workbench {
 
     /// Returns a registry without authentication.
     pub async fn registry(&self) -> Result<Registry> {
-        self.registry_with(Terms::default()).await
+        self.registry_with(RegistryOptions::default()).await
     }
 
     /// Starts a registry with these options.
-    pub async fn registry_with(&self, terms: Terms) -> Result<Registry> {
+    pub async fn registry_with(&self, terms: RegistryOptions) -> Result<Registry> {
         Registry::start(&registry::unique_name(), &terms, self.place(None)).await
     }
 
     /// Starts a registry with these options that only programs on the same island can reach.
-    pub async fn registry_on(&self, island: &Island, terms: Terms) -> Result<Registry> {
+    pub async fn registry_on(&self, island: &Island, terms: RegistryOptions) -> Result<Registry> {
         Registry::start(&registry::unique_name(), &terms, self.place(Some(island))).await
     }
 
-    fn place<'a>(&'a self, island: Option<&'a Island>) -> registry::Place<'a> {
-        registry::Place {
+    fn place<'a>(&'a self, island: Option<&'a Island>) -> registry::RegistryContext<'a> {
+        registry::RegistryContext {
             root: &self.root,
             authority: &self.authority,
             janitor: &self.janitor,
@@ -132,7 +132,7 @@ impl Workbench {
 
     /// Runs `kubectl-bundle` with this command line. Keys have the same password as in
     /// [`Self::cosign`].
-    pub async fn ours(&self, line: &str) -> Result<Output> {
+    pub async fn run_plugin(&self, line: &str) -> Result<Output> {
         let plugin = self.plugin().await?;
         let plugin = plugin.env("BUNDLE_PASSWORD", PASSWORD);
         plugin.args(line.split(' ')).output().await

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use e2e::Tool;
-use e2e::host::prerequisites::Program;
+use e2e::host::prerequisites::RequiredProgram;
 use e2e::tools::{KubernetesRelease, RELEASE_VARIABLE};
 
 /// Tools that the tests need; missing ones are built first.
@@ -36,16 +36,16 @@ const TOOLS: &[Tool] = &[
 ];
 
 /// Programs that the tests need and that operating systems package.
-const PACKAGES: &[Program] = &[
-    Program::Skopeo,
-    Program::Unshare,
-    Program::Ip,
-    Program::Node,
-    Program::Npm,
-    Program::OpenSsl,
-    Program::Runc,
-    Program::Iptables,
-    Program::Busybox,
+const PACKAGES: &[RequiredProgram] = &[
+    RequiredProgram::Skopeo,
+    RequiredProgram::Unshare,
+    RequiredProgram::Ip,
+    RequiredProgram::Node,
+    RequiredProgram::Npm,
+    RequiredProgram::OpenSsl,
+    RequiredProgram::Runc,
+    RequiredProgram::Iptables,
+    RequiredProgram::Busybox,
 ];
 
 /// Checks to run.

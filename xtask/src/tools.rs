@@ -3,7 +3,7 @@
 use anyhow::Result;
 use clap::Args;
 use e2e::Tool;
-use e2e::host::prerequisites::{self, Program};
+use e2e::host::prerequisites::{self, RequiredProgram};
 
 /// Tools to build.
 #[derive(Debug, Args)]
@@ -22,7 +22,7 @@ pub(crate) struct Arguments {
 /// Builds the tools. The last line on stdout is a folder that contains exactly the requested tools,
 /// under their usual names.
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
-    prerequisites::check(&[Program::Go])?;
+    prerequisites::check(&[RequiredProgram::Go])?;
     let tools = if arguments.names.is_empty() {
         Tool::ALL.to_vec()
     } else {

@@ -12,7 +12,7 @@ use super::existing::{self, ExistingCluster, ExistingContext};
 use super::node::{NodeContext, NodeLink, NodePrograms};
 use crate::certs::Authority;
 use crate::host::janitor::Janitor;
-use crate::registry::{Access, Place, Registry, Terms};
+use crate::registry::{Access, Registry, RegistryContext, RegistryOptions};
 use crate::tools::{self, KubernetesRelease, ServerVersion, Tool};
 
 /// Programs of a cluster; each variant includes the ones before it.
@@ -29,7 +29,7 @@ pub struct Builder {
     release: Option<KubernetesRelease>,
     server_version: Option<String>,
     registries: usize,
-    terms: Terms,
+    terms: RegistryOptions,
     components: Components,
     audit: bool,
     webhook_client_certificate: bool,
@@ -43,7 +43,7 @@ impl Default for Builder {
             release: None,
             server_version: None,
             registries: 1,
-            terms: Terms::default(),
+            terms: RegistryOptions::default(),
             components: Components::Controllers,
             audit: false,
             webhook_client_certificate: false,
@@ -343,7 +343,7 @@ impl Builder {
         address: Ipv4Addr,
     ) -> Result<Vec<Registry>> {
         let mut registries = Vec::new();
-        let place = Place {
+        let place = RegistryContext {
             root,
             authority,
             janitor,

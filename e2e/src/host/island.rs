@@ -9,7 +9,7 @@ use anyhow::Result;
 
 use crate::host::command;
 use crate::host::janitor::Janitor;
-use crate::host::prerequisites::{self, Program};
+use crate::host::prerequisites::{self, RequiredProgram};
 use crate::host::process::Process;
 use crate::wait;
 
@@ -27,7 +27,7 @@ impl Island {
     /// Starts a network namespace. No privileges are needed if unprivileged user namespaces are
     /// enabled.
     pub(crate) async fn start(root: &Path, name: &str, janitor: &Janitor) -> Result<Self> {
-        prerequisites::check(&[Program::Unshare, Program::Ip])?;
+        prerequisites::check(&[RequiredProgram::Unshare, RequiredProgram::Ip])?;
         let ready = root.join("data").join(format!("{name}.up"));
         fs_err::create_dir_all(root.join("data"))?;
         let mut command = std::process::Command::new("unshare");

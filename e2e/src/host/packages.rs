@@ -5,11 +5,11 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 
-use crate::host::prerequisites::{self, Program};
+use crate::host::prerequisites::{self, RequiredProgram};
 
 /// Ensures that `programs` are installed. As root on Debian, missing programs are installed from
 /// packages; elsewhere the error names each with an install hint.
-pub fn ensure(programs: &[Program]) -> Result<()> {
+pub fn ensure(programs: &[RequiredProgram]) -> Result<()> {
     let missing: Vec<&str> = programs
         .iter()
         .filter(|program| prerequisites::check(&[**program]).is_err())

@@ -8,7 +8,7 @@ use anyhow::{Result, anyhow};
 
 /// A program that is neither built nor shipped by this repository.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Program {
+pub enum RequiredProgram {
     /// The Go toolchain, for the tools under `e2e/tools`.
     Go,
     /// git, for bundles with a git source.
@@ -43,7 +43,7 @@ pub enum Program {
     Amd64Compiler,
 }
 
-impl Program {
+impl RequiredProgram {
     const fn facts(self) -> (&'static str, &'static str, &'static str) {
         match self {
             Self::Go => (
@@ -130,7 +130,7 @@ impl Program {
     }
 }
 
-impl Program {
+impl RequiredProgram {
     /// Returns the name on PATH.
     pub(crate) const fn name(self) -> &'static str {
         self.facts().0
@@ -158,7 +158,7 @@ impl Program {
 }
 
 /// Returns one error for all missing `programs`, with the purpose and an install hint of each.
-pub fn check(programs: &[Program]) -> Result<()> {
+pub fn check(programs: &[RequiredProgram]) -> Result<()> {
     let missing: Vec<_> = programs
         .iter()
         .filter_map(|program| {
@@ -166,7 +166,7 @@ pub fn check(programs: &[Program]) -> Result<()> {
             // The exit code does not matter: the program only has to start.
             let tried = Command::new(name)
                 .arg(match program {
-                    Program::Go | Program::OpenSsl => "version",
+                    RequiredProgram::Go | RequiredProgram::OpenSsl => "version",
                     _ => "--version",
                 })
                 .stdin(Stdio::null())
@@ -186,7 +186,7 @@ pub fn check(programs: &[Program]) -> Result<()> {
 }
 
 /// Returns the error of a program that could not be started.
-pub(crate) fn explain(program: Program, error: &io::Error) -> anyhow::Error {
+pub(crate) fn explain(program: RequiredProgram, error: &io::Error) -> anyhow::Error {
     let (name, purpose, way) = program.facts();
     if error.kind() == io::ErrorKind::NotFound {
         anyhow!("`{name}` is needed ({purpose}) and is not on PATH\nhint: {way}")
@@ -201,12 +201,16 @@ mod tests {
 
     #[test]
     fn missing_program_is_reported_with_install_hint() {
-        let text = explain(Program::Go, &io::Error::from(io::ErrorKind::NotFound)).to_string();
+        let text = explain(
+            RequiredProgram::Go,
+            &io::Error::from(io::ErrorKind::NotFound),
+        )
+        .to_string();
         assert!(text.starts_with("`go` is needed (builds the tools of Kubernetes and others) and is not on PATH\nhint: install Go"), "{text}");
     }
 
     #[test]
     fn a_machine_that_compiled_this_test_has_a_c_compiler() {
-        check(&[Program::CCompiler]).unwrap();
+        check(&[RequiredProgram::CCompiler]).unwrap();
     }
 }

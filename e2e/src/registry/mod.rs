@@ -33,7 +33,7 @@ const START: Duration = Duration::from_secs(20);
 
 /// TLS, authentication and program of a registry.
 #[derive(Debug, Clone, Default)]
-pub struct Terms {
+pub struct RegistryOptions {
     /// TLS, with a certificate of the authority.
     pub tls: bool,
     /// TLS, and a client certificate of the same authority.
@@ -41,7 +41,7 @@ pub struct Terms {
     /// Authentication of clients.
     pub access: Access,
     /// Registry program.
-    pub program: Program,
+    pub program: RegistryProgram,
 }
 
 /// Authentication of clients.
@@ -71,7 +71,7 @@ pub struct TokenIssuer {
 
 /// Registry program.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Program {
+pub enum RegistryProgram {
     /// CNCF distribution. It has no referrers API.
     #[default]
     Distribution,
@@ -84,7 +84,7 @@ pub enum Program {
 /// Folder for the files of a registry, the authority of its certificate, and the janitor that ends
 /// it.
 #[derive(Clone, Copy)]
-pub(crate) struct Place<'a> {
+pub(crate) struct RegistryContext<'a> {
     pub(crate) root: &'a Path,
     pub(crate) authority: &'a Authority,
     pub(crate) janitor: &'a Janitor,
@@ -109,17 +109,21 @@ pub struct Registry {
 }
 
 impl Registry {
-    pub(crate) async fn start(name: &str, terms: &Terms, place: Place<'_>) -> Result<Self> {
+    pub(crate) async fn start(
+        name: &str,
+        terms: &RegistryOptions,
+        place: RegistryContext<'_>,
+    ) -> Result<Self> {
         let address = SocketAddr::from((place.address, ports::free()?));
         let command = match terms.program {
-            Program::Distribution => distribution(name, terms, address, place).await?,
-            Program::WithReferrers => {
+            RegistryProgram::Distribution => distribution(name, terms, address, place).await?,
+            RegistryProgram::WithReferrers => {
                 let mut command =
                     Command::new(tools::path_async(Tool::ReferrersRegistry, None).await?);
                 command.arg(address.to_string());
                 command
             }
-            Program::Crane => {
+            RegistryProgram::Crane => {
                 let mut command = Command::new(tools::path_async(Tool::Crane, None).await?);
                 command.args(["registry", "serve", "--address", &address.to_string()]);
                 command
@@ -181,9 +185,9 @@ impl Registry {
 /// Writes the configuration of CNCF distribution and returns its command line.
 async fn distribution(
     name: &str,
-    terms: &Terms,
+    terms: &RegistryOptions,
     address: SocketAddr,
-    place: Place<'_>,
+    place: RegistryContext<'_>,
 ) -> Result<Command> {
     let pki = place.root.join("pki");
     let data = place.root.join("data").join(name);

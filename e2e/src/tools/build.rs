@@ -12,7 +12,7 @@ use sha2::{Digest, Sha256};
 
 use super::{ServerVersion, Tool};
 use crate::host::janitor::Janitor;
-use crate::host::prerequisites::{self, Program};
+use crate::host::prerequisites::{self, RequiredProgram};
 use crate::host::process::Process;
 
 /// Interval of progress messages during a build.
@@ -176,7 +176,7 @@ fn go_version(tool: Tool) -> Result<String> {
         .current_dir(family_folder(tool))
         .args(["env", "GOVERSION", "GOOS", "GOARCH"])
         .output()
-        .map_err(|error: io::Error| prerequisites::explain(Program::Go, &error))?;
+        .map_err(|error: io::Error| prerequisites::explain(RequiredProgram::Go, &error))?;
     if !output.status.success() {
         return Err(failure(tool, &String::from_utf8_lossy(&output.stderr)));
     }

@@ -8,13 +8,17 @@ use anyhow::{Context, Result, bail};
 use sha2::{Digest, Sha256};
 
 use super::cache;
-use crate::host::prerequisites::{self, Program};
+use crate::host::prerequisites::{self, RequiredProgram};
 
 const NAME: &str = "sigstore";
 
 /// Returns the folder with `server.mjs` and all of its imports.
 pub(crate) fn sigstore() -> Result<PathBuf> {
-    prerequisites::check(&[Program::Node, Program::Npm, Program::OpenSsl])?;
+    prerequisites::check(&[
+        RequiredProgram::Node,
+        RequiredProgram::Npm,
+        RequiredProgram::OpenSsl,
+    ])?;
     let source = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("tools")
         .join(NAME);
@@ -47,7 +51,7 @@ pub(crate) fn sigstore() -> Result<PathBuf> {
         .current_dir(scratch.path())
         .stdin(Stdio::null())
         .output()
-        .map_err(|error| prerequisites::explain(Program::Npm, &error))?;
+        .map_err(|error| prerequisites::explain(RequiredProgram::Npm, &error))?;
     if !installed.status.success() {
         bail!(
             "`npm ci` of {NAME} failed:\n{}\nhint: the packages come from the registry of `npm config get registry`",

@@ -12,7 +12,7 @@ use sha2::{Digest, Sha256};
 
 use super::build::family_folder;
 use super::{Tool, cache};
-use crate::host::prerequisites::{self, Program};
+use crate::host::prerequisites::{self, RequiredProgram};
 
 /// Deadline of one download.
 const DEADLINE: Duration = Duration::from_mins(4);
@@ -33,7 +33,7 @@ pub async fn module(tool: Tool, path: &'static str) -> Result<PathBuf> {
         go.args(["mod", "download", "-json", path])
             .current_dir(family_folder(tool));
         let source = "the Go module proxy (`go env GOPROXY`)";
-        let output = fetch(Program::Go, go, path, source)?;
+        let output = fetch(RequiredProgram::Go, go, path, source)?;
         let answer: Value = serde_json::from_slice(&output.stdout)
             .with_context(|| format!("`go mod download` of {path} printed no JSON"))?;
         let folder = answer["Dir"]
@@ -72,7 +72,7 @@ pub async fn python_packages() -> Result<PathBuf> {
             .arg("--dest")
             .arg(&archives);
         let source = "the Python package index (`python3 -m pip config get global.index-url`)";
-        fetch(Program::Python, pip, "Python packages", source)?;
+        fetch(RequiredProgram::Python, pip, "Python packages", source)?;
         let unpacked = scratch.path().join("unpacked");
         for archive in fs_err::read_dir(&archives)? {
             let archive = archive?.path();
@@ -80,7 +80,12 @@ pub async fn python_packages() -> Result<PathBuf> {
             let module = if is_wheel { "zipfile" } else { "tarfile" };
             let mut extract = python(["-m", module, "-e"]);
             extract.arg(&archive).arg(&unpacked);
-            fetch(Program::Python, extract, "Python packages", "an archive")?;
+            fetch(
+                RequiredProgram::Python,
+                extract,
+                "Python packages",
+                "an archive",
+            )?;
         }
         fs_err::rename(&unpacked, &home)?;
         Ok(home)
@@ -102,7 +107,12 @@ fn python<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Command {
 
 /// Runs the command that fetches `what` from `source`. Fails with the last output of the command,
 /// and after the deadline.
-fn fetch(program: Program, mut command: Command, what: &str, source: &str) -> Result<Output> {
+fn fetch(
+    program: RequiredProgram,
+    mut command: Command,
+    what: &str,
+    source: &str,
+) -> Result<Output> {
     let mut child = command
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
@@ -140,7 +150,7 @@ mod tests {
     fn failed_fetch_names_the_package_the_reason_and_the_registry() {
         let mut command = Command::new("sh");
         command.args(["-c", "echo no route to host >&2; exit 1"]);
-        let text = fetch(Program::Go, command, "web", "the module proxy").unwrap_err();
+        let text = fetch(RequiredProgram::Go, command, "web", "the module proxy").unwrap_err();
         assert_eq!(
             text.to_string(),
             "cannot fetch web: no route to host\nhint: this comes from the module proxy"

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use e2e::host::packages;
-use e2e::host::prerequisites::Program;
+use e2e::host::prerequisites::RequiredProgram;
 use e2e::{Cluster, Tool, bundles, programs, tools};
 use rand::RngCore as _;
 
@@ -42,7 +42,7 @@ struct Job {
 }
 
 pub(super) async fn measure(cluster: &Cluster) -> Result<Vec<(&'static str, Table)>> {
-    packages::ensure(&[Program::Skopeo, Program::Curl])?;
+    packages::ensure(&[RequiredProgram::Skopeo, RequiredProgram::Curl])?;
     let bench = Bench {
         folder: cluster.folder().join("bench-oci"),
         plugin: programs::get().await?.plugin.clone(),

@@ -23,7 +23,7 @@ use crate::certs::Authority;
 use crate::cluster::kubeconfig::{self, Credential};
 use crate::host::janitor::Janitor;
 use crate::host::packages;
-use crate::host::prerequisites::Program;
+use crate::host::prerequisites::RequiredProgram;
 use crate::host::process::Process;
 use crate::image;
 use crate::registry::Registry;
@@ -40,12 +40,12 @@ const READY: Duration = Duration::from_secs(90);
 const SYSTEM_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 /// Programs of the system that a node needs.
-const PROGRAMS: [Program; 5] = [
-    Program::Unshare,
-    Program::Ip,
-    Program::Iptables,
-    Program::Runc,
-    Program::Busybox,
+const PROGRAMS: [RequiredProgram; 5] = [
+    RequiredProgram::Unshare,
+    RequiredProgram::Ip,
+    RequiredProgram::Iptables,
+    RequiredProgram::Runc,
+    RequiredProgram::Busybox,
 ];
 const RUNTIME: [Tool; 2] = [Tool::Containerd, Tool::ContainerdShim];
 const NETWORK_PLUGINS: [Tool; 3] = [Tool::CniPtp, Tool::CniHostLocal, Tool::CniLoopback];

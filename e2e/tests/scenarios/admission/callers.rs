@@ -17,7 +17,7 @@ const MUTATING: &str = "mutatingwebhookconfiguration";
 
 /// Returns a client that trusts the webhook's certificate authority, which every reader of a
 /// registration knows.
-async fn stranger(cluster: &Cluster) -> reqwest::Client {
+async fn another_user(cluster: &Cluster) -> reqwest::Client {
     let encoded = kubectl(
         cluster,
         "get secret bundle-webhook-tls -n bundle-system-state -o jsonpath={.data.ca-bundle\\.crt}",
@@ -139,7 +139,7 @@ async fn unknown_caller_gets_404_before_the_body_is_read() {
         .start_webhook(WebhookOptions::default())
         .await
         .unwrap();
-    let client = stranger(&cluster).await;
+    let client = another_user(&cluster).await;
     let address = webhook.address();
     let guess = "a".repeat(64);
     for path in [
@@ -185,7 +185,7 @@ async fn rejects_known_path_while_a_registration_is_altered_or_missing() {
         .start_webhook(WebhookOptions::default())
         .await
         .unwrap();
-    let client = stranger(&cluster).await;
+    let client = another_user(&cluster).await;
     let leaked = path(&cluster, MUTATING).await;
     let (status, body) = post(&client, webhook.address(), &leaked).await;
     assert_eq!((status, body.contains("\"patch\"")), (200, true), "{body}");
@@ -254,7 +254,7 @@ async fn path_rotation_fails_no_review_on_any_replica() {
     };
     let first = cluster.start_webhook(rotating(true)).await.unwrap();
     let second = cluster.start_webhook(rotating(false)).await.unwrap();
-    let client = stranger(&cluster).await;
+    let client = another_user(&cluster).await;
     let (began, mut seen) = (Instant::now(), BTreeSet::new());
     while seen.len() < 3 {
         assert!(began.elapsed() < Duration::from_secs(60), "{seen:?}");
@@ -286,7 +286,7 @@ async fn with_a_client_authority_the_path_alone_is_not_enough() {
     create(&cluster, &bundle("known")).await.success().unwrap();
     let api = cluster.client().await.unwrap();
     let url = webhook.admission_url(&api, "mutate").await.unwrap();
-    let client = stranger(&cluster).await;
+    let client = another_user(&cluster).await;
     let answer = client.post(url).body(review().to_string()).send().await;
     assert!(answer.is_err(), "{answer:?}");
 }

@@ -122,8 +122,8 @@ async fn rejects_invalid_specs_with_messages_of_rukpak() {
             "bundle.spec.source.git must be set for source type \"git\"",
         ),
     ] {
-        let said = create(&cluster, &object).await.failure(1).unwrap();
-        assert!(said.contains(text), "expected `{text}` in `{said}`");
+        let printed = create(&cluster, &object).await.failure(1).unwrap();
+        assert!(printed.contains(text), "expected `{text}` in `{printed}`");
     }
     for directory in ["..", "/", "/etc", "a/../../b"] {
         create(&cluster, &bundle("outside", CLASS, git(directory)))
@@ -187,8 +187,8 @@ async fn check_and_admission_return_the_same_verdict() {
         collect_codes(&findings, &mut codes);
         for (code, message) in &codes {
             // RukPak's texts have no diagnostic code.
-            let told = created.stderr.contains(code) || created.stderr.contains(message);
-            assert!(told, "check says {code}, admission does not: {created}");
+            let reported = created.stderr.contains(code) || created.stderr.contains(message);
+            assert!(reported, "check says {code}, admission does not: {created}");
         }
         if code == 0 {
             assert!(created.is_success(), "{created}");

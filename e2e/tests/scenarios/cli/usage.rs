@@ -130,20 +130,26 @@ async fn upgrade_keeps_class_and_settings_whose_flags_are_not_given() {
     let deploy = format!(
         "deploy hello {one} --class production --collision adopt --drift report --deletion orphan --wait"
     );
-    let told = scene.plugin(&deploy).await;
-    assert!(told.stderr.contains("hello is installed"), "{told}");
+    let message = scene.plugin(&deploy).await;
+    assert!(message.stderr.contains("hello is installed"), "{message}");
 
     // As the API server's own managed fields have it, and as a person sees it.
-    let told = scene
+    let message = scene
         .plugin(&format!("deploy hello {two} --wait=healthy"))
         .await;
     let changed = format!("  spec.template.spec.source.image.ref: {one} -> {two}");
-    assert!(told.stderr.lines().any(|line| line == changed), "{told}");
     assert!(
-        told.stderr.contains("hello is installed and healthy"),
-        "{told}"
+        message.stderr.lines().any(|line| line == changed),
+        "{message}"
     );
-    assert!(!told.stderr.contains("provisionerClassName"), "{told}");
+    assert!(
+        message.stderr.contains("hello is installed and healthy"),
+        "{message}"
+    );
+    assert!(
+        !message.stderr.contains("provisionerClassName"),
+        "{message}"
+    );
     let object = scene.get("bundledeployment hello").await;
     let spec = &object["spec"];
     assert_eq!(spec["provisionerClassName"], "production", "{spec}");
@@ -194,11 +200,14 @@ async fn upgrade_keeps_class_and_settings_whose_flags_are_not_given() {
     assert_eq!(object["spec"]["provisionerClassName"], "production");
     scene.plugin(&switch).await.success().unwrap();
 
-    let told = scene.plugin("delete hello").await;
-    assert!(told.stderr.contains("hello: 3 objects stay"), "{told}");
+    let message = scene.plugin("delete hello").await;
     assert!(
-        told.stderr.contains("hello is gone; its objects stay"),
-        "{told}"
+        message.stderr.contains("hello: 3 objects stay"),
+        "{message}"
+    );
+    assert!(
+        message.stderr.contains("hello is gone; its objects stay"),
+        "{message}"
     );
     scene.kubectl("get configmap greeting -n greeting").await;
 }

@@ -92,7 +92,7 @@ impl Desk {
             .unwrap()
     }
 
-    async fn ours(&self, arguments: &[&str]) -> e2e::Output {
+    async fn run_plugin(&self, arguments: &[&str]) -> e2e::Output {
         let programs = e2e::programs::get().await.unwrap();
         self.run(programs.plugin.clone(), arguments).await
     }
@@ -119,7 +119,7 @@ async fn chart_folder_and_archive_render_like_helm() {
     write(desk.folder.path(), &chart);
     let rendered = desk.tool(Tool::Helm, &["template", "web", "web"]).await;
     let built = desk
-        .ours(&["build", "web", "--format", "json"])
+        .run_plugin(&["build", "web", "--format", "json"])
         .await
         .success()
         .unwrap();
@@ -146,7 +146,7 @@ async fn chart_folder_and_archive_render_like_helm() {
     // The archive of `helm package` is the same bundle, except for Chart.yaml, which helm rewrites.
     desk.tool(Tool::Helm, &["package", "web"]).await;
     let packed = desk
-        .ours(&["build", "web-1.4.0.tgz", "--format", "json", "--dry-run"])
+        .run_plugin(&["build", "web-1.4.0.tgz", "--format", "json", "--dry-run"])
         .await
         .success()
         .unwrap();
@@ -154,13 +154,13 @@ async fn chart_folder_and_archive_render_like_helm() {
     assert_eq!(packed["objects"], built["objects"]);
 
     // The values of the package apply, and the error of a failing template is helm's message.
-    desk.ours(&["init", "web"]).await.success().unwrap();
+    desk.run_plugin(&["init", "web"]).await.success().unwrap();
     let package = desk.folder.path().join("web/bundle.yaml");
     let text = fs_err::read_to_string(&package).unwrap();
     fs_err::write(&package, format!("{text}config: {{default: more.yaml}}\n")).unwrap();
     write(desk.folder.path(), &[("web/more.yaml", "replicas: 3\n")]);
     let more = desk
-        .ours(&["build", "web", "--format", "json", "--dry-run"])
+        .run_plugin(&["build", "web", "--format", "json", "--dry-run"])
         .await
         .success()
         .unwrap();
@@ -170,7 +170,7 @@ async fn chart_folder_and_archive_render_like_helm() {
         &[("web/templates/bad.yaml", "{{ fail \"no luck\" }}")],
     );
     let refused = desk
-        .ours(&["build", "web", "--dry-run"])
+        .run_plugin(&["build", "web", "--dry-run"])
         .await
         .failure(1)
         .unwrap();
@@ -203,7 +203,7 @@ async fn chart_for_older_kubernetes_is_rendered_for_its_newest_version() {
             ],
         );
         let built = desk
-            .ours(&["build", "web", "--format", "json", "--dry-run"])
+            .run_plugin(&["build", "web", "--format", "json", "--dry-run"])
             .await
             .success()
             .unwrap();
@@ -233,10 +233,10 @@ async fn kustomization_is_rendered_like_kubectl() {
     );
     let made = desk.tool(Tool::Kubectl, &["kustomize", "prod"]).await;
     let arguments = ["build", "prod", "--name", "web", "--version", "1.0.0"];
-    let first = desk.ours(&arguments).await.success().unwrap();
-    assert_eq!(desk.ours(&arguments).await.success().unwrap(), first);
+    let first = desk.run_plugin(&arguments).await.success().unwrap();
+    assert_eq!(desk.run_plugin(&arguments).await.success().unwrap(), first);
     let shown = desk
-        .ours(&["inspect", "web-1.0.0.oci", "-o", "json"])
+        .run_plugin(&["inspect", "web-1.0.0.oci", "-o", "json"])
         .await
         .success()
         .unwrap();
@@ -272,11 +272,11 @@ async fn api_server_accepts_converted_operator() {
         .success()
         .unwrap();
     let file = file.display().to_string();
-    let said = cluster
+    let printed = cluster
         .kubectl(["apply", "--server-side", "--dry-run=server", "-f", &file])
         .await
         .unwrap()
         .success()
         .unwrap();
-    assert_eq!(said.lines().count(), content.objects.len(), "{said}");
+    assert_eq!(printed.lines().count(), content.objects.len(), "{printed}");
 }

@@ -43,7 +43,7 @@ async fn run(cluster: &Cluster, tool: Tool, line: &str) -> String {
 }
 
 /// Returns the names of objects with the label of the project, as kubectl prints them.
-async fn ours(cluster: &Cluster, kinds: &str) -> Vec<String> {
+async fn labelled_objects(cluster: &Cluster, kinds: &str) -> Vec<String> {
     let line = format!("get {kinds} -A -l app.kubernetes.io/part-of=kubectl-bundle -o name");
     let found = kubectl(cluster, &line).await;
     found.lines().map(str::to_owned).collect()
@@ -122,7 +122,7 @@ async fn fill_in_registration(cluster: &Cluster) {
         .unwrap();
 }
 
-async fn release_lives_through_upgrade_rollback_and_reinstallation(tool: Tool) {
+async fn check_release_lifecycle(tool: Tool) {
     let cluster = Cluster::builder().registries(0).start().await.unwrap();
     let cluster = &cluster;
     let earlier = cluster.folder().join("earlier");
@@ -146,7 +146,7 @@ async fn release_lives_through_upgrade_rollback_and_reinstallation(tool: Tool) {
         "{notes}"
     );
     assert_eq!(
-        ours(cluster, "deploy,pdb,networkpolicy,service").await,
+        labelled_objects(cluster, "deploy,pdb,networkpolicy,service").await,
         [
             "deployment.apps/bundle-webhook",
             "poddisruptionbudget.policy/bundle-webhook",
@@ -169,7 +169,7 @@ async fn release_lives_through_upgrade_rollback_and_reinstallation(tool: Tool) {
     );
     run(cluster, tool, &upgrade).await;
     assert!(!description_of_mode(cluster).await.starts_with("Earlier"));
-    let roles = ours(cluster, "clusterrole").await;
+    let roles = labelled_objects(cluster, "clusterrole").await;
     assert!(
         roles.iter().any(|name| name.ends_with("/bundle-approver")),
         "{roles:?}"
@@ -193,7 +193,7 @@ async fn release_lives_through_upgrade_rollback_and_reinstallation(tool: Tool) {
     }
     let rollback = format!("rollback {RELEASE} 1 --namespace {NAMESPACE}");
     run(cluster, tool, &rollback).await;
-    let roles = ours(cluster, "clusterrole").await;
+    let roles = labelled_objects(cluster, "clusterrole").await;
     assert!(
         roles.iter().any(|name| name.ends_with("/bundle-earlier")),
         "{roles:?}"
@@ -212,7 +212,7 @@ async fn release_lives_through_upgrade_rollback_and_reinstallation(tool: Tool) {
     let uninstall = format!("uninstall {RELEASE} --namespace {NAMESPACE}");
     run(cluster, tool, &uninstall).await;
     assert_eq!(
-        ours(
+        labelled_objects(
             cluster,
             "deploy,pdb,networkpolicy,service,serviceaccount,role,rolebinding,clusterrole,clusterrolebinding,validatingwebhookconfigurations,mutatingwebhookconfigurations"
         )
@@ -247,12 +247,12 @@ async fn release_lives_through_upgrade_rollback_and_reinstallation(tool: Tool) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn release_of_helm_4_survives_upgrade_rollback_and_reinstallation() {
-    release_lives_through_upgrade_rollback_and_reinstallation(Tool::Helm).await;
+    check_release_lifecycle(Tool::Helm).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn release_of_helm_3_survives_upgrade_rollback_and_reinstallation() {
-    release_lives_through_upgrade_rollback_and_reinstallation(Tool::Helm3).await;
+    check_release_lifecycle(Tool::Helm3).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -270,7 +270,7 @@ async fn release_without_kept_objects_leaves_no_crds_and_no_namespaces() {
             GONE,
             "CRDs, namespaces and ClusterRoles are gone",
             || async {
-                let left = ours(&cluster, "crd,namespaces,clusterrole").await;
+                let left = labelled_objects(&cluster, "crd,namespaces,clusterrole").await;
                 let crds = try_kubectl(&cluster, "get crd -o name").await.success()?;
                 anyhow::ensure!(left.is_empty() && crds.is_empty(), "{left:?} {crds}");
                 Ok(true)

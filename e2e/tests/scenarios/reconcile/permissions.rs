@@ -40,13 +40,13 @@ async fn requester_installs_only_objects_they_may_write() {
         .await
         .unwrap();
     applied.success().unwrap();
-    let said = until(&cluster, "bundledeployment greeting", "Authorized", "False").await;
+    let printed = until(&cluster, "bundledeployment greeting", "Authorized", "False").await;
     for missing in [
         "ana@example.com",
         r#"in the cluster: {apiGroups: [""], resources: ["namespaces"], verbs: ["create", "delete", "patch"]}"#,
         r#"in namespace greeting: {apiGroups: [""], resources: ["configmaps", "serviceaccounts"], verbs: ["create", "delete", "patch"]}"#,
     ] {
-        assert!(said.contains(missing), "{missing} is not in {said}");
+        assert!(printed.contains(missing), "{missing} is not in {printed}");
     }
     assert!(get(&cluster, "namespace greeting").await.is_none());
     kubectl(
@@ -102,15 +102,15 @@ subjects:
         .await
         .unwrap();
     applied.success().unwrap();
-    let said = until(&cluster, "bundledeployment roles", "Authorized", "False").await;
+    let printed = until(&cluster, "bundledeployment roles", "Authorized", "False").await;
     // Only the name of the ClusterRole, which she may not read.
     for missing in [
         r#"in namespace greeting: {apiGroups: [""], resources: ["secrets"], verbs: ["get"]}"#,
         "ClusterRole view",
     ] {
-        assert!(said.contains(missing), "{missing} is not in {said}");
+        assert!(printed.contains(missing), "{missing} is not in {printed}");
     }
-    assert!(!said.contains("\"pods\""), "{said}");
+    assert!(!printed.contains("\"pods\""), "{printed}");
     assert!(get(&cluster, "role reader -n greeting").await.is_none());
     kubectl(
         &cluster,
@@ -130,20 +130,20 @@ async fn service_account_needs_permissions_in_target_namespace_only() {
     apply(&cluster, &deployment("web", &one, &account)).await;
     // The pod may act as the installer alone, until an administrator creates what the condition
     // names.
-    let said = until(&cluster, "bundledeployment web", "Installed", "False").await;
+    let printed = until(&cluster, "bundledeployment web", "Installed", "False").await;
     let commands = [
         "kubectl create role bundle-impersonator-deployer -n team-a --verb=impersonate --resource=serviceaccounts --resource-name=deployer",
         "kubectl create rolebinding bundle-impersonator-deployer -n team-a --role=bundle-impersonator-deployer --serviceaccount=bundle-system:bundle-webhook",
     ];
     for command in commands {
-        assert!(said.contains(&format!("`{command}`")), "{said}");
+        assert!(printed.contains(&format!("`{command}`")), "{printed}");
         kubectl(&cluster, command.trim_start_matches("kubectl ")).await;
     }
     wait::until_true(LONG, "the missing rights of the ServiceAccount", || async {
-        let said = until(&cluster, "bundledeployment web", "Installed", "False").await;
-        Ok(said.contains("system:serviceaccount:team-a:deployer")
-            && said.contains("forbidden")
-            && !said.contains("impersonate"))
+        let printed = until(&cluster, "bundledeployment web", "Installed", "False").await;
+        Ok(printed.contains("system:serviceaccount:team-a:deployer")
+            && printed.contains("forbidden")
+            && !printed.contains("impersonate"))
     })
     .await
     .unwrap();
@@ -165,7 +165,7 @@ async fn service_account_needs_permissions_in_target_namespace_only() {
     // ends.
     kubectl(&cluster, "delete rolebinding deployer -n team-a").await;
     kubectl(&cluster, "delete bundledeployment web --wait=false").await;
-    let said = wait::until(LONG, "the failure is told", || async {
+    let printed = wait::until(LONG, "the failure is reported", || async {
         let object = get(&cluster, "bundledeployment web")
             .await
             .unwrap_or_default();
@@ -176,8 +176,8 @@ async fn service_account_needs_permissions_in_target_namespace_only() {
     .await
     .unwrap();
     assert!(
-        said.contains("system:serviceaccount:team-a:deployer"),
-        "{said}"
+        printed.contains("system:serviceaccount:team-a:deployer"),
+        "{printed}"
     );
     kubectl(
         &cluster,
@@ -203,8 +203,11 @@ async fn content_waits_for_approval_by_another_person_if_the_class_requires_it()
     )
     .await;
     apply(&cluster, &deployment("web", &one, &json!({}))).await;
-    let said = until(&cluster, "bundledeployment web", "Approved", "False").await;
-    assert!(said.contains("waiting for approval of sha256:"), "{said}");
+    let printed = until(&cluster, "bundledeployment web", "Approved", "False").await;
+    assert!(
+        printed.contains("waiting for approval of sha256:"),
+        "{printed}"
+    );
     let object = get(&cluster, "bundledeployment web").await.unwrap();
     let digest = one.rsplit('@').next().unwrap();
     let approval = |name: &str| {

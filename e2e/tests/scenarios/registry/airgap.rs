@@ -3,7 +3,7 @@
 //! can read it. `copies` tests the single transfers.
 
 use e2e::host::command::Command;
-use e2e::registry::{Program, Terms};
+use e2e::registry::{RegistryOptions, RegistryProgram};
 use e2e::{Island, Output, Registry, Tool, Workbench};
 use serde_json::Value;
 
@@ -54,12 +54,12 @@ impl Machine<'_> {
         command.output().await.unwrap()
     }
 
-    async fn ours(&self, arguments: &str) -> String {
+    async fn run_plugin(&self, arguments: &str) -> String {
         let plugin = self.bench.plugin().await.unwrap();
         self.run(plugin, arguments).await.success().unwrap()
     }
 
-    async fn theirs(&self, tool: Tool, arguments: &str) -> String {
+    async fn run_tool(&self, tool: Tool, arguments: &str) -> String {
         let program = self.bench.tool(tool).await.unwrap();
         self.run(program, arguments).await.success().unwrap()
     }
@@ -86,7 +86,7 @@ impl Machine<'_> {
             "team/amd:1",
         ] {
             let reference = self.registry.reference(image);
-            self.theirs(
+            self.run_tool(
                 Tool::Crane,
                 &format!("append --insecure -f layer.tar -t {reference}"),
             )
@@ -94,14 +94,14 @@ impl Machine<'_> {
         }
         for (image, platform) in [("team/arm:1", "linux/arm64"), ("team/amd:1", "linux/amd64")] {
             let reference = self.registry.reference(image);
-            self.theirs(
+            self.run_tool(
                 Tool::Crane,
                 &format!("mutate --insecure --set-platform {platform} {reference} -t {reference}"),
             )
             .await;
         }
         let of = |image: &str| self.registry.reference(image);
-        self.theirs(
+        self.run_tool(
             Tool::Crane,
             &format!(
                 "index append --insecure -m {} -m {} -t {}",
@@ -114,12 +114,12 @@ impl Machine<'_> {
     }
 
     async fn digest(&self, reference: &str) -> String {
-        self.theirs(Tool::Crane, &format!("digest --insecure {reference}"))
+        self.run_tool(Tool::Crane, &format!("digest --insecure {reference}"))
             .await
     }
 }
 
-async fn carried(program: Program) {
+async fn carried(program: RegistryProgram) {
     let bench = Workbench::new().unwrap();
     let out_there = Machine {
         registry: bench.registry().await.unwrap(),
@@ -138,17 +138,21 @@ async fn carried(program: Program) {
     )
     .unwrap();
     out_there
-        .ours("keys generate --output-key-prefix release")
+        .run_plugin("keys generate --output-key-prefix release")
         .await;
-    out_there.ours("build trio --lock --to trio.oci").await;
+    out_there
+        .run_plugin("build trio --lock --to trio.oci")
+        .await;
     let reference = out_there.registry.reference("team/trio:1.4.0");
-    let pinned = out_there.ours(&format!("push trio.oci {reference}")).await;
+    let pinned = out_there
+        .run_plugin(&format!("push trio.oci {reference}"))
+        .await;
     let (_, digest) = pinned.rsplit_once('@').unwrap();
     out_there
-        .ours(&format!("sign {pinned} --key release.key"))
+        .run_plugin(&format!("sign {pinned} --key release.key"))
         .await;
     out_there
-        .ours(&format!("save {pinned} --images --to trio.tar"))
+        .run_plugin(&format!("save {pinned} --images --to trio.tar"))
         .await;
     let names = ["team/agent:2.1.0", "team/setup:1.0.0", "team/server:1.4.0"];
     let mut digests = Vec::new();
@@ -159,9 +163,9 @@ async fn carried(program: Program) {
     // Only the file and the public key of the first machine remain.
     drop(out_there);
     let island = bench.island().await.unwrap();
-    let terms = Terms {
+    let terms = RegistryOptions {
         program,
-        ..Terms::default()
+        ..RegistryOptions::default()
     };
     let inside = Machine {
         registry: bench.registry_on(&island, terms).await.unwrap(),
@@ -170,7 +174,7 @@ async fn carried(program: Program) {
     };
     let prefix = inside.registry.reference("air-gap");
     let loaded = inside
-        .ours(&format!(
+        .run_plugin(&format!(
             "load trio.tar --to {prefix} --mirrors-out mirrors -o json"
         ))
         .await;
@@ -186,16 +190,16 @@ async fn carried(program: Program) {
     let below = format!("{prefix}/{}", host.replace(':', "_"));
     let trio = format!("{below}/team/trio@{digest}");
     inside
-        .ours(&format!("verify {trio} --key release.pub"))
+        .run_plugin(&format!("verify {trio} --key release.pub"))
         .await;
-    let seen = inside.ours(&format!("inspect {trio} -o json")).await;
+    let seen = inside.run_plugin(&format!("inspect {trio} -o json")).await;
     let seen: Value = serde_json::from_str(&seen).unwrap();
     assert_eq!(seen["digest"], digest);
     inside
-        .theirs(Tool::Cosign3, "trusted-root create --out root.json")
+        .run_tool(Tool::Cosign3, "trusted-root create --out root.json")
         .await;
     inside
-        .theirs(
+        .run_tool(
             Tool::Cosign3,
             &format!("verify --key release.pub --insecure-ignore-tlog=true --trusted-root root.json --allow-http-registry {trio}"),
         )
@@ -205,7 +209,7 @@ async fn carried(program: Program) {
         let place = format!("{below}/{repository}@{digest}");
         assert_eq!(inside.digest(&place).await, *digest);
         inside
-            .theirs(
+            .run_tool(
                 Tool::Crane,
                 &format!("validate --insecure --remote {place}"),
             )
@@ -218,7 +222,7 @@ async fn carried(program: Program) {
     }
     // Under its old name too: the plugin reads the registries.conf that clusters get.
     inside
-        .ours(&format!(
+        .run_plugin(&format!(
             "verify {host}/team/trio@{digest} --key release.pub --registries-conf mirrors/registries.conf"
         ))
         .await;
@@ -228,10 +232,10 @@ async fn carried(program: Program) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn package_is_transferred_offline_to_a_registry_without_referrers() {
-    carried(Program::Distribution).await;
+    carried(RegistryProgram::Distribution).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn package_is_transferred_offline_to_a_registry_with_referrers() {
-    carried(Program::WithReferrers).await;
+    carried(RegistryProgram::WithReferrers).await;
 }

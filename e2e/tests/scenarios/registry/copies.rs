@@ -3,8 +3,8 @@
 
 use e2e::host::command::Command;
 use e2e::host::packages;
-use e2e::host::prerequisites::Program as Needed;
-use e2e::registry::{Program, Terms};
+use e2e::host::prerequisites::RequiredProgram;
+use e2e::registry::{RegistryOptions, RegistryProgram};
 use e2e::{Output, Registry, Tool, Workbench, bundles};
 
 struct Scene {
@@ -17,9 +17,9 @@ impl Scene {
     async fn new() -> Self {
         let bench = Workbench::new().unwrap();
         let cncf = bench.registry().await.unwrap();
-        let terms = Terms {
-            program: Program::WithReferrers,
-            ..Terms::default()
+        let terms = RegistryOptions {
+            program: RegistryProgram::WithReferrers,
+            ..RegistryOptions::default()
         };
         let crane = bench.registry_with(terms).await.unwrap();
         bundles::greeting(&bench.folder().join("bundle"), "1.0.0", None).unwrap();
@@ -36,7 +36,7 @@ impl Scene {
             .unwrap()
     }
 
-    async fn ours(&self, line: &str) -> String {
+    async fn run_plugin(&self, line: &str) -> String {
         let plugin = self.bench.plugin().await.unwrap();
         self.run(plugin, line).await.success().unwrap()
     }
@@ -57,7 +57,7 @@ impl Scene {
     /// A bundle in the first registry; its reference and its digest.
     async fn pushed(&self) -> (String, String) {
         let reference = self.cncf.reference("team/greeting:1.0.0");
-        let pinned = self.ours(&format!("push bundle {reference}")).await;
+        let pinned = self.run_plugin(&format!("push bundle {reference}")).await;
         let digest = pinned.rsplit_once('@').unwrap().1.to_owned();
         (reference, digest)
     }
@@ -66,10 +66,12 @@ impl Scene {
     /// reference and digest.
     async fn signed(&self) -> (String, String) {
         let (reference, digest) = self.pushed().await;
-        self.ours("keys generate --output-key-prefix ours").await;
+        self.run_plugin("keys generate --output-key-prefix ours")
+            .await;
         self.tool(Tool::Cosign3, "generate-key-pair").await;
         let pinned = format!("{}@{digest}", self.cncf.reference("team/greeting"));
-        self.ours(&format!("sign {pinned} --key ours.key")).await;
+        self.run_plugin(&format!("sign {pinned} --key ours.key"))
+            .await;
         self.tool(Tool::Cosign3, &format!("sign --key cosign.key --use-signing-config=false --tlog-upload=false -y --allow-http-registry {pinned}"))
             .await;
         self.tool(
@@ -86,9 +88,9 @@ impl Scene {
     async fn holds(&self, reference: &str, digest: &str) {
         let found = self.tool(Tool::Crane, &format!("digest {reference}")).await;
         assert_eq!(found, digest, "{reference}");
-        self.ours(&format!("verify {reference} --key ours.pub"))
+        self.run_plugin(&format!("verify {reference} --key ours.pub"))
             .await;
-        self.ours(&format!("verify {reference} --key cosign.pub"))
+        self.run_plugin(&format!("verify {reference} --key cosign.pub"))
             .await;
         for key in ["ours.pub", "cosign.pub"] {
             self.tool(Tool::Cosign3, &format!("verify --key {key} --insecure-ignore-tlog=true --trusted-root root.json --allow-http-registry {reference}"))
@@ -105,16 +107,20 @@ async fn copies_signatures_of_every_kind_with_the_artifact() {
     let (reference, digest) = scene.signed().await;
     // Without a referrers API, with one, through a file, and below a prefix.
     let served = scene.crane.reference("copied/greeting:1.0.0");
-    scene.ours(&format!("copy {reference} {served}")).await;
+    scene
+        .run_plugin(&format!("copy {reference} {served}"))
+        .await;
     scene.holds(&served, &digest).await;
-    scene.ours(&format!("copy {served} web.tar")).await;
+    scene.run_plugin(&format!("copy {served} web.tar")).await;
     let back = scene.cncf.reference("back/greeting:1.0.0");
-    scene.ours(&format!("push web.tar {back}")).await;
+    scene.run_plugin(&format!("push web.tar {back}")).await;
     scene.holds(&back, &digest).await;
-    scene.ours(&format!("save {reference} --to all.tar")).await;
+    scene
+        .run_plugin(&format!("save {reference} --to all.tar"))
+        .await;
     let prefix = scene.crane.reference("air/gap");
     let table = scene
-        .ours(&format!("load all.tar --to {prefix} --mirrors-out mirrors"))
+        .run_plugin(&format!("load all.tar --to {prefix} --mirrors-out mirrors"))
         .await;
     let loaded = format!(
         "{prefix}/{}/team/greeting:1.0.0",
@@ -135,12 +141,18 @@ async fn copies_signatures_of_every_kind_with_the_artifact() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn skopeo_and_crane_read_artifacts_of_the_plugin() {
-    packages::ensure(&[Needed::Skopeo]).unwrap();
+    packages::ensure(&[RequiredProgram::Skopeo]).unwrap();
     let scene = Scene::new().await;
     let (reference, digest) = scene.pushed().await;
-    scene.ours(&format!("pull {reference} --to web.oci")).await;
-    scene.ours(&format!("pull {reference} --to web.tar")).await;
-    scene.ours(&format!("save {reference} --to all.tar")).await;
+    scene
+        .run_plugin(&format!("pull {reference} --to web.oci"))
+        .await;
+    scene
+        .run_plugin(&format!("pull {reference} --to web.tar"))
+        .await;
+    scene
+        .run_plugin(&format!("save {reference} --to all.tar"))
+        .await;
     for (source, name) in [
         ("oci:web.oci", "1.0.0"),
         ("oci-archive:web.tar", "1.0.0"),
@@ -174,7 +186,7 @@ async fn skopeo_and_crane_read_artifacts_of_the_plugin() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn plugin_reads_artifacts_of_skopeo_and_crane() {
-    packages::ensure(&[Needed::Skopeo]).unwrap();
+    packages::ensure(&[RequiredProgram::Skopeo]).unwrap();
     let scene = Scene::new().await;
     let (reference, digest) = scene.pushed().await;
     let from = format!("--preserve-digests --src-tls-verify=false docker://{reference}");
@@ -196,7 +208,7 @@ async fn plugin_reads_artifacts_of_skopeo_and_crane() {
         ("crane.oci", "theirs/c:1.0.0"),
     ] {
         let to = scene.crane.reference(name);
-        let pinned = scene.ours(&format!("push {place} {to}")).await;
+        let pinned = scene.run_plugin(&format!("push {place} {to}")).await;
         assert!(pinned.ends_with(&digest), "{place}: {pinned}");
     }
     let copied = scene.crane.reference("theirs/d:1.0.0");
@@ -204,7 +216,7 @@ async fn plugin_reads_artifacts_of_skopeo_and_crane() {
         .skopeo(&format!("copy --src-tls-verify=false --dest-tls-verify=false --preserve-digests docker://{reference} docker://{copied}"))
         .await;
     scene
-        .ours(&format!("pull {copied} --to ./copied.oci"))
+        .run_plugin(&format!("pull {copied} --to ./copied.oci"))
         .await;
 }
 
@@ -228,15 +240,19 @@ async fn copied_charts_of_helm_can_be_pulled_by_helm() {
     let original = fs_err::read(folder.join("page-0.1.0.tgz")).unwrap();
 
     let chart = format!("{charts}/page:0.1.0");
-    let seen = scene.ours(&format!("inspect {chart}")).await;
+    let seen = scene.run_plugin(&format!("inspect {chart}")).await;
     assert!(seen.contains("vnd.cncf.helm.chart"), "{seen}");
     let copied = scene.crane.reference("mirror");
     scene
-        .ours(&format!("copy {chart} {copied}/page:0.1.0"))
+        .run_plugin(&format!("copy {chart} {copied}/page:0.1.0"))
         .await;
-    scene.ours(&format!("save {chart} --to page.tar")).await;
+    scene
+        .run_plugin(&format!("save {chart} --to page.tar"))
+        .await;
     let loaded = scene.crane.reference("loaded");
-    scene.ours(&format!("load page.tar --to {loaded}")).await;
+    scene
+        .run_plugin(&format!("load page.tar --to {loaded}"))
+        .await;
     let below = scene.cncf.host().replace(':', "_");
     fs_err::create_dir(folder.join("pulled")).unwrap();
     for place in [copied, format!("{loaded}/{below}/charts")] {

@@ -70,12 +70,12 @@ async fn installs_the_digests_of_the_lock() {
     assert_eq!(fs_err::read_to_string(file).unwrap(), manifests);
     let target = reference("team/locked:1.0.0");
     let pinned = plugin(&cluster, &["push", &layout, &target]).await;
-    let said = plugin(&cluster, &["inspect", &target, "-o", "json"]).await;
-    let said: Value = serde_json::from_str(&said).unwrap();
+    let report = plugin(&cluster, &["inspect", &target, "-o", "json"]).await;
+    let report: Value = serde_json::from_str(&report).unwrap();
     for (image, digest) in [(&tool, &digest_of_tool), (&index, &digest_of_index)] {
-        let mut images = said["images"].as_array().unwrap().iter();
+        let mut images = report["images"].as_array().unwrap().iter();
         let found = images.find(|one| one["image"] == **image);
-        assert_eq!(found.unwrap()["digest"], **digest, "{said}");
+        assert_eq!(found.unwrap()["digest"], **digest, "{report}");
     }
     // The index of crane, with its media type.
     let seen = plugin(

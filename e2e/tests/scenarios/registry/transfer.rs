@@ -12,7 +12,7 @@ use bundle_oci::hash::Hasher;
 use bundle_oci::manifest::{Descriptor, RawManifest};
 use bundle_oci::registry::{Client, ClientOptions, Deadlines, Repository, UploadResult};
 use e2e::Workbench;
-use e2e::registry::{Program, Terms};
+use e2e::registry::{RegistryOptions, RegistryProgram};
 use futures::StreamExt as _;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
@@ -66,9 +66,9 @@ async fn read(client: &Client, from: &Repository, blob: &Blob) {
 async fn pushes_and_pulls_large_content_with_real_registries() {
     let bench = Workbench::new().unwrap();
     let distribution = bench.registry().await.unwrap();
-    let crane = Terms {
-        program: Program::Crane,
-        ..Terms::default()
+    let crane = RegistryOptions {
+        program: RegistryProgram::Crane,
+        ..RegistryOptions::default()
     };
     let crane = bench.registry_with(crane).await.unwrap();
     let blob = large(&bench.folder().join("large"));
@@ -122,10 +122,10 @@ async fn interrupted_transfer_resumes() {
 async fn lists_documents_of_their_subject() {
     let bench = Workbench::new().unwrap();
     let client = client();
-    for program in [Program::Distribution, Program::Crane] {
-        let terms = Terms {
+    for program in [RegistryProgram::Distribution, RegistryProgram::Crane] {
+        let terms = RegistryOptions {
             program,
-            ..Terms::default()
+            ..RegistryOptions::default()
         };
         let registry = bench.registry_with(terms).await.unwrap();
         let home: Repository = registry.reference("team/web").parse().unwrap();

@@ -66,7 +66,7 @@ fn note(name: &str) -> Value {
 }
 
 /// ClusterRoleBinding that would make Mallory cluster-admin.
-fn crown(name: &str) -> Value {
+fn cluster_admin_binding(name: &str) -> Value {
     json!({
         "apiVersion": "rbac.authorization.k8s.io/v1",
         "kind": "ClusterRoleBinding",
@@ -100,7 +100,13 @@ async fn installer_is_not_the_requester_of_a_nested_bundle_deployment() {
     let cluster = shared().await.unwrap();
     cluster.webhook().await.unwrap();
     tenant(&cluster).await;
-    let loot = publish(&cluster, 0, "nest-loot", &[crown("nest-crown")]).await;
+    let loot = publish(
+        &cluster,
+        0,
+        "nest-loot",
+        &[cluster_admin_binding("nest-crown")],
+    )
+    .await;
     let inner = deployment("nest-inner", CLASS, &loot);
     let outer = publish(&cluster, 0, "nest-outer", &[inner]).await;
     by_mallory(&cluster, &deployment("nest-outer", CLASS, &outer)).await;
@@ -146,7 +152,7 @@ async fn aggregated_role_of_another_user_is_not_granted_by_an_empty_role() {
         if !rules.is_null() {
             role["rules"] = rules;
         }
-        let mut binding = crown(name);
+        let mut binding = cluster_admin_binding(name);
         binding["kind"] = "RoleBinding".into();
         binding["metadata"]["namespace"] = HOME.into();
         binding["roleRef"]["kind"] = "Role".into();
@@ -187,7 +193,7 @@ async fn cached_content_is_scoped_to_repository_and_pull_secret() {
         },
     });
     apply_as(&cluster, &class, None).await.success().unwrap();
-    let mut binding = crown("mallory-only-house");
+    let mut binding = cluster_admin_binding("mallory-only-house");
     binding["roleRef"]["name"] = "use-only-house".into();
     let role = json!({
         "apiVersion": "rbac.authorization.k8s.io/v1",
@@ -198,7 +204,13 @@ async fn cached_content_is_scoped_to_repository_and_pull_secret() {
     apply_as(&cluster, &role, None).await.success().unwrap();
     apply_as(&cluster, &binding, None).await.success().unwrap();
 
-    let loot = publish(&cluster, 0, "house-loot", &[crown("house-crown")]).await;
+    let loot = publish(
+        &cluster,
+        0,
+        "house-loot",
+        &[cluster_admin_binding("house-crown")],
+    )
+    .await;
     by_mallory(&cluster, &bundle("house-loot", CLASS, &loot)).await;
     until(&cluster, "bundle house-loot", "Unpacked", "True").await;
     let digest = loot.split('@').next_back().unwrap();
@@ -255,7 +267,13 @@ async fn moved_tag_after_deletion_of_the_bundle_installs_nothing_for_other_reque
         .as_str()
         .unwrap()
         .to_owned();
-    publish(&cluster, 0, "moved", &[crown("moved-crown")]).await;
+    publish(
+        &cluster,
+        0,
+        "moved",
+        &[cluster_admin_binding("moved-crown")],
+    )
+    .await;
     let delete = format!("delete bundle {active}");
     let by_mallory = try_kubectl(&cluster, &format!("{delete} --as={MALLORY}")).await;
     let refused = by_mallory.failure(1).unwrap();
@@ -300,7 +318,7 @@ async fn approval_is_valid_only_for_its_class() {
                 {"apiGroups": ["core.rukpak.io"], "resources": ["bundleapprovals"], "verbs": ["create", "get", "patch"]},
             ],
         });
-        let mut binding = crown(&format!("mallory-{name}"));
+        let mut binding = cluster_admin_binding(&format!("mallory-{name}"));
         binding["roleRef"]["name"] = name.into();
         for object in [class, role, binding] {
             apply_as(&cluster, &object, None).await.success().unwrap();
@@ -349,7 +367,13 @@ async fn recreated_bundle_with_the_installed_name_is_not_installed() {
         .unwrap();
     tenant(&cluster).await;
     let good = publish(&cluster, 0, "swap-good", &[note("swap")]).await;
-    let loot = publish(&cluster, 0, "swap-loot", &[crown("swap-crown")]).await;
+    let loot = publish(
+        &cluster,
+        0,
+        "swap-loot",
+        &[cluster_admin_binding("swap-crown")],
+    )
+    .await;
     by_mallory(&cluster, &deployment("swap", CLASS, &good)).await;
     until(&cluster, "bundledeployment swap", "Installed", "True").await;
     let active =

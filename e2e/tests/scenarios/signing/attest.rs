@@ -1,7 +1,7 @@
 //! Attestations: real cosign verifies those of the plugin, and the plugin those of cosign. No
 //! attestation counts as a signature, and no signature as an attestation.
 
-use e2e::registry::Program;
+use e2e::registry::RegistryProgram;
 use e2e::sigstore::{WORKFLOW, WORKFLOW_ISSUER, workflow};
 use e2e::{Output, Tool};
 use serde_json::Value;
@@ -56,11 +56,11 @@ async fn cosign3_verifies(scene: &Scene, key: &str, kind: &str) -> Output {
 
 async fn report(scene: &Scene, arguments: &str) -> Value {
     let arguments = format!("verify {} {arguments} -o json", scene.pinned);
-    let report = scene.ours(&arguments).await.success().unwrap();
+    let report = scene.run_plugin(&arguments).await.success().unwrap();
     serde_json::from_str(&report).unwrap()
 }
 
-async fn by_key(program: Program) {
+async fn by_key(program: RegistryProgram) {
     let scene = Scene::new(program).await;
     write_predicates(&scene);
     for kind in ["p256", "ed25519"] {
@@ -72,8 +72,8 @@ async fn by_key(program: Program) {
             "attest {} --type {kind} --predicate {index}.json --key {key}.key",
             scene.pinned
         );
-        scene.ours(&attest).await.success().unwrap();
-        let again = scene.ours(&format!("{attest} -o json")).await;
+        scene.run_plugin(&attest).await.success().unwrap();
+        let again = scene.run_plugin(&format!("{attest} -o json")).await;
         let again: Value = serde_json::from_str(&again.success().unwrap()).unwrap();
         assert_eq!(again["unchanged"], true, "{kind}");
         cosign3_verifies(&scene, &format!("{key}.pub"), kind)
@@ -82,11 +82,11 @@ async fn by_key(program: Program) {
             .unwrap();
         let found = report(&scene, &format!("--key {key}.pub --attestation {kind}")).await;
         assert_eq!(found["signaturesFound"], index + 1, "{kind}");
-        let said = &found["signedBy"][0]["predicate"];
+        let printed = &found["signedBy"][0]["predicate"];
         let wanted: Value = serde_json::from_str(text).unwrap();
         match *kind {
-            "custom" => assert_eq!(said["Data"], *text),
-            _ => assert_eq!(*said, wanted),
+            "custom" => assert_eq!(printed["Data"], *text),
+            _ => assert_eq!(*printed, wanted),
         }
     }
 
@@ -95,14 +95,14 @@ async fn by_key(program: Program) {
         "verify {} --key p256.pub --attestation cyclonedx --attestation https://example.com/other",
         scene.pinned
     );
-    let refused = scene.ours(&arguments).await.failure(3).unwrap();
+    let refused = scene.run_plugin(&arguments).await.failure(3).unwrap();
     assert_eq!(refused.matches("BUNDLE-TRUST-013").count(), 2, "{refused}");
     let refused = cosign3_verifies(&scene, "p256.pub", "cyclonedx").await;
     assert!(!refused.is_success(), "{refused}");
 
     // An attestation is no signature, and a signature is no attestation.
     let refused = scene
-        .ours(&format!("verify {} --key p256.pub", scene.pinned))
+        .run_plugin(&format!("verify {} --key p256.pub", scene.pinned))
         .await;
     let refused = refused.failure(3).unwrap();
     assert!(refused.contains("and not a signature"), "{refused}");
@@ -116,7 +116,7 @@ async fn by_key(program: Program) {
         "verify {} --key signer.pub --attestation custom",
         scene.pinned
     );
-    let refused = scene.ours(&arguments).await.failure(3).unwrap();
+    let refused = scene.run_plugin(&arguments).await.failure(3).unwrap();
     assert!(
         refused.contains("2 that is not an attestation by key"),
         "{refused}"
@@ -141,12 +141,12 @@ async fn by_key(program: Program) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn attestations_are_compatible_with_cosign() {
-    by_key(Program::Distribution).await;
+    by_key(RegistryProgram::Distribution).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn attestations_are_compatible_with_cosign_with_referrers_api() {
-    by_key(Program::WithReferrers).await;
+    by_key(RegistryProgram::WithReferrers).await;
 }
 
 /// Returns a policy that requires a signature and an attestation of the workflow.
@@ -171,7 +171,7 @@ fn policy() -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn policy_requires_attestation_of_a_workflow() {
-    let scene = Scene::new(Program::Distribution).await;
+    let scene = Scene::new(RegistryProgram::Distribution).await;
     write_predicates(&scene);
     let sigstore = scene.bench.sigstore().await.unwrap();
     let token = sigstore.token_file(&workflow()).await.unwrap();
@@ -189,20 +189,20 @@ async fn policy_requires_attestation_of_a_workflow() {
     );
 
     scene.sign(&with).await;
-    let refused = scene.ours(&test).await.failure(3).unwrap();
+    let refused = scene.run_plugin(&test).await.failure(3).unwrap();
     assert!(refused.contains("BUNDLE-TRUST-013"), "{refused}");
     let attest = format!(
         "attest {} --type slsaprovenance1 --predicate 2.json {with}",
         scene.pinned
     );
     for count in [2, 2] {
-        scene.ours(&attest).await.success().unwrap();
+        scene.run_plugin(&attest).await.success().unwrap();
         let found = report(&scene, &format!("{who} --attestation slsaprovenance1")).await;
         assert_eq!(found["signaturesFound"], count);
         assert_eq!(found["signedBy"][0]["identity"]["subject"], WORKFLOW);
         assert_eq!(found["signedBy"][0]["signedAt"]["source"], "log");
     }
-    scene.ours(&test).await.success().unwrap();
+    scene.run_plugin(&test).await.success().unwrap();
     let arguments = format!(
         "verify-attestation --type slsaprovenance1 {who} --allow-http-registry {}",
         scene.pinned
@@ -226,7 +226,7 @@ async fn policy_requires_attestation_of_a_workflow() {
     report(&scene, &format!("{who} --attestation spdxjson")).await;
 }
 
-async fn by_cosign_2(program: Program) {
+async fn by_cosign_2(program: RegistryProgram) {
     let scene = Scene::new(program).await;
     write_predicates(&scene);
     let sigstore = scene.bench.sigstore().await.unwrap();
@@ -275,18 +275,18 @@ async fn by_cosign_2(program: Program) {
     assert_eq!(found["signedBy"][0]["signedAt"]["source"], "log");
     for (who, kind) in [("--key cosign.pub", "slsaprovenance1"), (&who, "spdxjson")] {
         let verify = format!("verify {} {who}", scene.pinned);
-        scene.ours(&verify).await.failure(3).unwrap();
+        scene.run_plugin(&verify).await.failure(3).unwrap();
         let other = format!("{verify} --attestation {kind}");
-        scene.ours(&other).await.failure(3).unwrap();
+        scene.run_plugin(&other).await.failure(3).unwrap();
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn verifies_attestations_of_cosign_2() {
-    by_cosign_2(Program::Distribution).await;
+    by_cosign_2(RegistryProgram::Distribution).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn verifies_attestations_of_cosign_2_with_referrers_api() {
-    by_cosign_2(Program::WithReferrers).await;
+    by_cosign_2(RegistryProgram::WithReferrers).await;
 }

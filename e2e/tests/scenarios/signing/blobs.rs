@@ -22,8 +22,8 @@ impl Scene {
         scene
     }
 
-    async fn ours(&self, arguments: &str) -> Output {
-        self.bench.ours(arguments).await.unwrap()
+    async fn run_plugin(&self, arguments: &str) -> Output {
+        self.bench.run_plugin(arguments).await.unwrap()
     }
 
     async fn try_cosign(&self, arguments: &str) -> Output {
@@ -40,7 +40,7 @@ impl Scene {
     }
 
     async fn refused(&self, arguments: &str, why: &str) {
-        let refused = self.ours(arguments).await.failure(3).unwrap();
+        let refused = self.run_plugin(arguments).await.failure(3).unwrap();
         assert!(refused.contains(why), "{arguments}: {refused}");
     }
 }
@@ -50,10 +50,10 @@ async fn files_are_signed_with_keys_and_cosign_verifies_them() {
     let scene = Scene::new().await;
     for kind in ["p256", "ed25519"] {
         let generate = format!("keys generate --output-key-prefix {kind} --type {kind}");
-        scene.ours(&generate).await.success().unwrap();
+        scene.run_plugin(&generate).await.success().unwrap();
         let bundle = format!("{kind}.sigstore.json");
         let sign = format!("sign {FILE} --bundle {bundle} --key {kind}.key");
-        let printed = scene.ours(&sign).await.success().unwrap();
+        let printed = scene.run_plugin(&sign).await.success().unwrap();
         assert_eq!(printed.trim(), bundle);
         let offline = "--insecure-ignore-tlog=true --trusted-root empty.json";
         let cosign = format!("verify-blob --key {kind}.pub --bundle {bundle} {offline}");
@@ -78,7 +78,7 @@ async fn files_are_signed_with_keys_and_cosign_verifies_them() {
         assert_eq!(own.is_success(), kind == "p256", "{own}");
         for bundle in [&bundle, &theirs] {
             let verify = |file: &str| format!("verify {file} --bundle {bundle} --key {kind}.pub");
-            let report = scene.ours(&format!("{} -o json", verify(FILE))).await;
+            let report = scene.run_plugin(&format!("{} -o json", verify(FILE))).await;
             let report: Value = serde_json::from_str(&report.success().unwrap()).unwrap();
             assert_eq!(report["verified"], true, "{bundle}");
             // An Ed25519 signature of cosign does not contain the digest of the file.
@@ -91,9 +91,9 @@ async fn files_are_signed_with_keys_and_cosign_verifies_them() {
         }
 
         // Existing files are overwritten only with a flag.
-        let again = scene.ours(&sign).await.failure(1).unwrap();
+        let again = scene.run_plugin(&sign).await.failure(1).unwrap();
         assert!(again.contains("--force overwrites it"), "{again}");
-        let forced = scene.ours(&format!("{sign} --force")).await;
+        let forced = scene.run_plugin(&format!("{sign} --force")).await;
         forced.success().unwrap();
     }
     let verify = format!("verify {FILE} --bundle p256.sigstore.json --key ed25519.pub");
@@ -104,16 +104,18 @@ async fn files_are_signed_with_keys_and_cosign_verifies_them() {
     large.set_len(40 << 20).unwrap();
     let sign = "sign large.tar --bundle large.json --key";
     scene
-        .ours(&format!("{sign} p256.key"))
+        .run_plugin(&format!("{sign} p256.key"))
         .await
         .success()
         .unwrap();
     scene
-        .ours("verify large.tar --bundle large.json --key p256.pub")
+        .run_plugin("verify large.tar --bundle large.json --key p256.pub")
         .await
         .success()
         .unwrap();
-    let refused = scene.ours(&format!("{sign} ed25519.key --force")).await;
+    let refused = scene
+        .run_plugin(&format!("{sign} ed25519.key --force"))
+        .await;
     let refused = refused.failure(1).unwrap();
     assert!(refused.contains("too large for the memory"), "{refused}");
 
@@ -134,7 +136,7 @@ async fn files_are_signed_with_keys_and_cosign_verifies_them() {
         let arguments = format!(
             "attest {FILE} --bundle {key}.attested.json --predicate predicate.json --type https://example.com/kind --key {key}.key"
         );
-        scene.ours(&arguments).await.success().unwrap();
+        scene.run_plugin(&arguments).await.success().unwrap();
         scene
             .cosign(&format!(
                 "verify-blob-attestation --key {key}.pub --bundle {key}.attested.json --type https://example.com/kind --insecure-ignore-tlog=true --trusted-root empty.json {FILE}"
@@ -172,7 +174,7 @@ async fn files_are_signed_with_keys_and_cosign_verifies_them() {
         let verify =
             format!("verify {file} --bundle {bundle}.json --attestation {kind} --key p256.pub");
         match why {
-            None => drop(scene.ours(&verify).await.success().unwrap()),
+            None => drop(scene.run_plugin(&verify).await.success().unwrap()),
             Some(why) => scene.refused(&verify, why).await,
         }
     }
@@ -196,14 +198,14 @@ async fn files_are_signed_by_certificate_and_cosign_verifies_them() {
         )
     };
     let sign = format!("sign {FILE} --bundle ours.json {services}");
-    scene.ours(&sign).await.success().unwrap();
+    scene.run_plugin(&sign).await.success().unwrap();
     let sign = format!("sign-blob --bundle theirs.json {services} -y {FILE}");
     scene.cosign(&sign).await;
     for bundle in ["ours.json", "theirs.json"] {
         let verify =
             |file: &str, issuer: &str| format!("verify {file} --bundle {bundle} {}", who(issuer));
         let report = scene
-            .ours(&format!("{} -o json", verify(FILE, WORKFLOW_ISSUER)))
+            .run_plugin(&format!("{} -o json", verify(FILE, WORKFLOW_ISSUER)))
             .await;
         let report: Value = serde_json::from_str(&report.success().unwrap()).unwrap();
         let signer = &report["signedBy"][0];
@@ -241,7 +243,7 @@ async fn openssl_keys_are_imported_and_exported() {
     ] {
         openssl(make).await;
         let import = format!("keys import --key {name}.pem --output-key-prefix {name}");
-        scene.ours(&import).await.success().unwrap();
+        scene.run_plugin(&import).await.success().unwrap();
         openssl(&format!("pkey -in {name}.pem -pubout -out {name}.expected")).await;
         let read = |file: String| fs_err::read_to_string(scene.bench.folder().join(file)).unwrap();
         assert_eq!(
@@ -255,11 +257,11 @@ async fn openssl_keys_are_imported_and_exported() {
             ))
             .await;
         let verify = format!("verify {FILE} --bundle {name}.json --key {name}.pub");
-        scene.ours(&verify).await.success().unwrap();
+        scene.run_plugin(&verify).await.success().unwrap();
 
         let export =
             format!("keys export --key {name}.key --unencrypted-private-key --to {name}.out");
-        scene.ours(&export).await.success().unwrap();
+        scene.run_plugin(&export).await.success().unwrap();
         let public = openssl(&format!("pkey -in {name}.out -pubout")).await;
         assert_eq!(public.trim(), read(format!("{name}.pub")).trim());
     }
@@ -273,7 +275,7 @@ async fn openssl_keys_are_imported_and_exported() {
     ] {
         openssl(make).await;
         let import = "keys import --key other.pem --output-key-prefix other";
-        let refused = scene.ours(import).await.failure(1).unwrap();
+        let refused = scene.run_plugin(import).await.failure(1).unwrap();
         assert!(refused.contains(why), "{make}: {refused}");
     }
 }

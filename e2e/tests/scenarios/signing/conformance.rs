@@ -17,7 +17,7 @@ struct Scene {
 }
 
 impl Scene {
-    async fn ours(&self, arguments: &str) -> Output {
+    async fn run_plugin(&self, arguments: &str) -> Output {
         let program = Command::new(env!("CARGO_BIN_EXE_conformance"));
         let program = self.bench.clean(program).args(arguments.split(' '));
         program.output().await.unwrap()
@@ -42,7 +42,7 @@ impl Scene {
 
     async fn verify(&self, bundle: &str, identity: &str, issuer: &str, artifact: &str) -> Output {
         let root = self.sigstore.trusted_root().display().to_string();
-        self.ours(&format!(
+        self.run_plugin(&format!(
             "verify-bundle --bundle {bundle} --certificate-identity {identity} --certificate-oidc-issuer {issuer} --trusted-root {root} {artifact}"
         ))
         .await
@@ -78,7 +78,7 @@ async fn bundles_of_files_pass_between_cosign_and_the_conformance_executable() {
         .await;
     let token = scene.sigstore.token(&workflow()).await.unwrap();
     scene
-        .ours(&format!(
+        .run_plugin(&format!(
             "sign-bundle --identity-token {token} --bundle ours.json --trusted-root {root} --signing-config {config} {FILE}"
         ))
         .await
@@ -91,7 +91,7 @@ async fn bundles_of_files_pass_between_cosign_and_the_conformance_executable() {
     fs_err::write(scene.bench.folder().join("statement.json"), &statement).unwrap();
     let token = scene.sigstore.token(&workflow()).await.unwrap();
     scene
-        .ours(&format!(
+        .run_plugin(&format!(
             "sign-bundle --in-toto --identity-token {token} --bundle stated.json --trusted-root {root} --signing-config {config} statement.json"
         ))
         .await
@@ -168,7 +168,7 @@ async fn bundles_of_files_pass_between_cosign_and_the_conformance_executable() {
         }
         // The public trust root does not accept it.
         let public = scene
-            .ours(&format!(
+            .run_plugin(&format!(
                 "verify-bundle --bundle {bundle} --certificate-identity {WORKFLOW} --certificate-oidc-issuer {WORKFLOW_ISSUER} {FILE}"
             ))
             .await;
@@ -181,15 +181,15 @@ async fn bundles_of_files_pass_between_cosign_and_the_conformance_executable() {
     for bundle in ["key.json", "unnamed.json"] {
         let by_key = format!("verify-bundle --bundle {bundle} --key cosign.pub");
         for artifact in [FILE, DIGEST] {
-            let held = scene.ours(&format!("{by_key} {artifact}")).await;
+            let held = scene.run_plugin(&format!("{by_key} {artifact}")).await;
             held.success().unwrap();
         }
-        let refused = scene.ours(&format!("{by_key} other.txt")).await;
+        let refused = scene.run_plugin(&format!("{by_key} other.txt")).await;
         refused.failure(1).unwrap();
         // Either a key or an identity.
         let both = format!(
             "verify-bundle --bundle {bundle} --certificate-identity {WORKFLOW} --certificate-oidc-issuer {WORKFLOW_ISSUER} --key cosign.pub {FILE}"
         );
-        scene.ours(&both).await.failure(2).unwrap();
+        scene.run_plugin(&both).await.failure(2).unwrap();
     }
 }

@@ -27,7 +27,7 @@ impl Bench {
         bench
     }
 
-    async fn ours(&self, arguments: &str) -> Output {
+    async fn run_plugin(&self, arguments: &str) -> Output {
         let plugin = self.cluster.plugin().await.unwrap();
         plugin
             .args(arguments.split(' '))
@@ -75,7 +75,7 @@ impl Bench {
             .unwrap()
             .reference(&format!("{name}/greeting:{version}"));
         let pinned = self
-            .ours(&format!("push {version} {reference}"))
+            .run_plugin(&format!("push {version} {reference}"))
             .await
             .success()
             .unwrap();
@@ -89,7 +89,7 @@ async fn cosign_verifies_signatures_of_the_plugin() {
     let bench = Bench::new("cosign-reads").await;
     for kind in ["p256", "ed25519"] {
         bench
-            .ours(&format!(
+            .run_plugin(&format!(
                 "keys generate --output-key-prefix {kind} --type {kind}"
             ))
             .await
@@ -99,7 +99,7 @@ async fn cosign_verifies_signatures_of_the_plugin() {
     for (kind, other, version) in [("p256", "ed25519", "1.0.0"), ("ed25519", "p256", "2.0.0")] {
         let pinned = bench.pushed(version).await;
         bench
-            .ours(&format!("sign {pinned} --key {kind}.key"))
+            .run_plugin(&format!("sign {pinned} --key {kind}.key"))
             .await
             .success()
             .unwrap();
@@ -115,7 +115,7 @@ async fn cosign_verifies_signatures_of_the_plugin() {
             .await;
         assert!(!refused.is_success(), "{refused}");
         let refused = bench
-            .ours(&format!("verify {pinned} --key {other}.pub"))
+            .run_plugin(&format!("verify {pinned} --key {other}.pub"))
             .await
             .failure(3)
             .unwrap();
@@ -128,7 +128,7 @@ async fn verifies_signatures_of_cosign() {
     let bench = Bench::new("cosign-writes").await;
     bench.cosign("generate-key-pair").await.success().unwrap();
     bench
-        .ours("keys generate --output-key-prefix ours")
+        .run_plugin("keys generate --output-key-prefix ours")
         .await
         .success()
         .unwrap();
@@ -137,13 +137,13 @@ async fn verifies_signatures_of_cosign() {
     let pinned = bench.pushed("1.0.0").await;
     bench.cosign_writes("sign", "cosign.key", &pinned).await;
     bench
-        .ours(&format!("sign {pinned} --key ours.key"))
+        .run_plugin(&format!("sign {pinned} --key ours.key"))
         .await
         .success()
         .unwrap();
     for key in ["cosign.pub", "ours.pub"] {
         bench
-            .ours(&format!("verify {pinned} --key {key}"))
+            .run_plugin(&format!("verify {pinned} --key {key}"))
             .await
             .success()
             .unwrap();
@@ -153,14 +153,14 @@ async fn verifies_signatures_of_cosign() {
     // Each program reads the key file of the other.
     let pinned = bench.pushed("2.0.0").await;
     bench
-        .ours(&format!("sign {pinned} --key cosign.key"))
+        .run_plugin(&format!("sign {pinned} --key cosign.key"))
         .await
         .success()
         .unwrap();
     bench.cosign_writes("sign", "ours.key", &pinned).await;
     for key in ["cosign.pub", "ours.pub"] {
         bench
-            .ours(&format!("verify {pinned} --key {key}"))
+            .run_plugin(&format!("verify {pinned} --key {key}"))
             .await
             .success()
             .unwrap();
@@ -174,7 +174,7 @@ async fn an_attestation_by_the_right_key_is_no_signature() {
     fs_err::write(bench.folder.join("predicate.json"), "{\"tested\": true}").unwrap();
     let pinned = bench.pushed("1.0.0").await;
     let verify = format!("verify {pinned} --key cosign.pub");
-    let refused = bench.ours(&verify).await.failure(3).unwrap();
+    let refused = bench.run_plugin(&verify).await.failure(3).unwrap();
     assert!(
         refused.contains("the registry has no signature for it"),
         "{refused}"
@@ -186,7 +186,7 @@ async fn an_attestation_by_the_right_key_is_no_signature() {
             &pinned,
         )
         .await;
-    let refused = bench.ours(&verify).await.failure(3).unwrap();
+    let refused = bench.run_plugin(&verify).await.failure(3).unwrap();
     assert!(
         refused.contains("one that is an attestation (https://example.com/tested/v1)"),
         "{refused}"

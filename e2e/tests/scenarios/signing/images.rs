@@ -1,7 +1,7 @@
 //! Signatures of the plugin, by key and by certificate, in both formats and at both kinds of
 //! registries: real cosign 2 and 3 verify them, and a failed upload leaves no partial signature.
 
-use e2e::registry::{Program, Terms};
+use e2e::registry::{RegistryOptions, RegistryProgram};
 use e2e::sigstore::{PERSON_ISSUER, Sigstore, WORKFLOW, WORKFLOW_ISSUER, person, workflow};
 use e2e::{Output, Registry, Tool, Workbench, bundles};
 use serde_json::json;
@@ -13,11 +13,11 @@ pub(super) struct Scene {
 }
 
 impl Scene {
-    pub(super) async fn new(program: Program) -> Self {
+    pub(super) async fn new(program: RegistryProgram) -> Self {
         let bench = Workbench::new().unwrap();
-        let terms = Terms {
+        let terms = RegistryOptions {
             program,
-            ..Terms::default()
+            ..RegistryOptions::default()
         };
         let registry = bench.registry_with(terms).await.unwrap();
         bundles::greeting(&bench.folder().join("bundle"), "1.0.0", None).unwrap();
@@ -27,7 +27,7 @@ impl Scene {
             registry,
         };
         let reference = scene.registry.reference("greeting:1.0.0");
-        let pushed = scene.ours(&format!("push bundle {reference}")).await;
+        let pushed = scene.run_plugin(&format!("push bundle {reference}")).await;
         pushed
             .success()
             .unwrap()
@@ -42,7 +42,7 @@ impl Scene {
     }
 
     pub(super) async fn keys(&self, name: &str, kind: &str) {
-        self.ours(&format!(
+        self.run_plugin(&format!(
             "keys generate --output-key-prefix {name} --type {kind}"
         ))
         .await
@@ -50,8 +50,8 @@ impl Scene {
         .unwrap();
     }
 
-    pub(super) async fn ours(&self, arguments: &str) -> Output {
-        self.bench.ours(arguments).await.unwrap()
+    pub(super) async fn run_plugin(&self, arguments: &str) -> Output {
+        self.bench.run_plugin(arguments).await.unwrap()
     }
 
     pub(super) async fn cosign(&self, tool: Tool, arguments: &str) -> Output {
@@ -60,7 +60,7 @@ impl Scene {
 
     pub(super) async fn sign(&self, arguments: &str) -> String {
         let arguments = format!("sign {} {arguments}", self.pinned);
-        let output = self.ours(&arguments).await;
+        let output = self.run_plugin(&arguments).await;
         output.success().unwrap()
     }
 
@@ -83,13 +83,13 @@ impl Scene {
     /// Returns the number of signatures, after checking that one is by this key.
     async fn count(&self, key: &str) -> u64 {
         let arguments = format!("verify {} --key {key} -o json", self.pinned);
-        let report = self.ours(&arguments).await.success().unwrap();
+        let report = self.run_plugin(&arguments).await.success().unwrap();
         let report: serde_json::Value = serde_json::from_str(&report).unwrap();
         report["signaturesFound"].as_u64().unwrap()
     }
 }
 
-async fn by_key(program: Program) {
+async fn by_key(program: RegistryProgram) {
     let scene = Scene::new(program).await;
     for kind in ["p256", "ed25519"] {
         scene.keys(kind, kind).await;
@@ -154,12 +154,12 @@ async fn by_key(program: Program) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn cosign_2_and_3_verify_key_signatures_in_both_formats() {
-    by_key(Program::Distribution).await;
+    by_key(RegistryProgram::Distribution).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn key_signatures_in_both_formats_use_the_referrers_api() {
-    by_key(Program::WithReferrers).await;
+    by_key(RegistryProgram::WithReferrers).await;
 }
 
 /// Returns the flags of `sign` for a Sigstore instance.
@@ -172,7 +172,7 @@ pub(in crate::scenarios) fn services(sigstore: &Sigstore, token: &std::path::Pat
     )
 }
 
-async fn by_certificate(program: Program) {
+async fn by_certificate(program: RegistryProgram) {
     let scene = Scene::new(program).await;
     let sigstore = scene.bench.sigstore().await.unwrap();
     let token = sigstore.token_file(&workflow()).await.unwrap();
@@ -191,7 +191,7 @@ async fn by_certificate(program: Program) {
         );
         let scene = &scene;
         async move {
-            let report = scene.ours(&arguments).await.success().unwrap();
+            let report = scene.run_plugin(&arguments).await.success().unwrap();
             let report: serde_json::Value = serde_json::from_str(&report).unwrap();
             report["signaturesFound"].as_u64().unwrap()
         }
@@ -229,8 +229,8 @@ async fn by_certificate(program: Program) {
             verify(identity, WORKFLOW_ISSUER),
             root.display()
         );
-        let told = scene.cosign(Tool::Cosign3, &arguments).await;
-        assert_eq!(told.is_success(), verified, "{told}");
+        let message = scene.cosign(Tool::Cosign3, &arguments).await;
+        assert_eq!(message.is_success(), verified, "{message}");
     }
 
     for _ in 0..2 {
@@ -262,17 +262,17 @@ async fn by_certificate(program: Program) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn cosign_2_and_3_verify_keyless_signatures_in_both_formats() {
-    by_certificate(Program::Distribution).await;
+    by_certificate(RegistryProgram::Distribution).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn keyless_signatures_in_both_formats_use_the_referrers_api() {
-    by_certificate(Program::WithReferrers).await;
+    by_certificate(RegistryProgram::WithReferrers).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn failed_keyless_signing_is_reported_and_uploads_nothing() {
-    let scene = Scene::new(Program::Distribution).await;
+    let scene = Scene::new(RegistryProgram::Distribution).await;
     let mut sigstore = scene.bench.sigstore().await.unwrap();
     let pinned = scene.pinned.clone();
     let with = |claims: serde_json::Value| {
@@ -298,29 +298,29 @@ async fn failed_keyless_signing_is_reported_and_uploads_nothing() {
     // The trust root of another Sigstore instance: a signature is verified before it is stored.
     let foreign = scene.bench.sigstore().await.unwrap();
     let nowhere = "http://127.0.0.1:1";
-    let ours = |token: &std::path::Path| services(&sigstore, token);
+    let flags = |token: &std::path::Path| services(&sigstore, token);
     for (arguments, code, why) in [
         (String::new(), 1, "neither a key nor an identity token"),
-        (ours(&late), 1, "it has expired"),
-        (ours(&other), 1, "its audience is not `sigstore`"),
-        (ours(&forged), 1, "not signed by the issuer"),
+        (flags(&late), 1, "it has expired"),
+        (flags(&other), 1, "its audience is not `sigstore`"),
+        (flags(&forged), 1, "not signed by the issuer"),
         (
-            format!("{} --fulcio-url {nowhere}", ours(&good)),
+            format!("{} --fulcio-url {nowhere}", flags(&good)),
             4,
             "the certificate authority at 127.0.0.1 is unreachable",
         ),
         (
-            format!("{} --rekor-url {nowhere}", ours(&good)),
+            format!("{} --rekor-url {nowhere}", flags(&good)),
             4,
             "the transparency log at 127.0.0.1 is unreachable",
         ),
         (
-            format!("{} --timestamp-server-url {nowhere}", ours(&good)),
+            format!("{} --timestamp-server-url {nowhere}", flags(&good)),
             4,
             "the timestamp authority at 127.0.0.1 is unreachable",
         ),
         (
-            format!("{} --fulcio-url http://fulcio.example.com", ours(&good)),
+            format!("{} --fulcio-url http://fulcio.example.com", flags(&good)),
             2,
             "must use TLS",
         ),
@@ -336,7 +336,7 @@ async fn failed_keyless_signing_is_reported_and_uploads_nothing() {
         ),
     ] {
         let refused = scene
-            .ours(format!("sign {pinned} {arguments}").trim_end())
+            .run_plugin(format!("sign {pinned} {arguments}").trim_end())
             .await
             .failure(code)
             .unwrap();
@@ -344,12 +344,16 @@ async fn failed_keyless_signing_is_reported_and_uploads_nothing() {
     }
     let arguments = services(&sigstore, &good);
     sigstore.kill().unwrap();
-    let refused = scene.ours(&format!("sign {pinned} {arguments}")).await;
+    let refused = scene
+        .run_plugin(&format!("sign {pinned} {arguments}"))
+        .await;
     let refused = refused.failure(4).unwrap();
     assert!(refused.contains("is unreachable"), "{refused}");
 
     scene.keys("any", "p256").await;
-    let refused = scene.ours(&format!("verify {pinned} --key any.pub")).await;
+    let refused = scene
+        .run_plugin(&format!("verify {pinned} --key any.pub"))
+        .await;
     let refused = refused.failure(3).unwrap();
     assert!(refused.contains("has no signature for it"), "{refused}");
 }

@@ -43,11 +43,13 @@ impl Scene {
         let folder = self.bench.folder().join(version);
         bundles::greeting(&folder, version, None).unwrap();
         let reference = self.registry.reference(&format!("greeting:{version}"));
-        let pushed = self.ours(&format!("push {version} {reference}")).await;
+        let pushed = self
+            .run_plugin(&format!("push {version} {reference}"))
+            .await;
         pushed.success().unwrap().trim().to_owned()
     }
 
-    async fn ours(&self, arguments: &str) -> Output {
+    async fn run_plugin(&self, arguments: &str) -> Output {
         self.run(self.bench.plugin().await.unwrap(), arguments)
             .await
     }
@@ -72,7 +74,7 @@ async fn kms_plugin_signatures_are_compatible_with_cosign() {
     ] {
         let key = scene.key(&format!("{version}.pem"), kind).await;
         let pinned = scene.pushed(version).await;
-        let public = scene.ours(&format!("keys public --key {key}")).await;
+        let public = scene.run_plugin(&format!("keys public --key {key}")).await;
         let public = public.success().unwrap();
         assert_eq!(
             public,
@@ -89,7 +91,7 @@ async fn kms_plugin_signatures_are_compatible_with_cosign() {
         // Signatures of this project, in both formats and once each.
         for form in ["legacy", "legacy", "bundle", "bundle"] {
             let signed = scene
-                .ours(&format!("sign {pinned} --key {key} --format {form}"))
+                .run_plugin(&format!("sign {pinned} --key {key} --format {form}"))
                 .await;
             signed.success().unwrap();
             for key in [&*key, "release.pub"] {
@@ -99,7 +101,7 @@ async fn kms_plugin_signatures_are_compatible_with_cosign() {
             }
         }
         let report = scene
-            .ours(&format!("verify {pinned} --key {key} -o json"))
+            .run_plugin(&format!("verify {pinned} --key {key} -o json"))
             .await;
         let report: serde_json::Value = serde_json::from_str(&report.success().unwrap()).unwrap();
         assert_eq!(report["signaturesFound"], 2, "{report}");
@@ -111,14 +113,16 @@ async fn kms_plugin_signatures_are_compatible_with_cosign() {
         );
         scene.cosign(&line).await.success().unwrap();
         for key in [&*key, "release.pub"] {
-            let verified = scene.ours(&format!("verify {pinned} --key {key}")).await;
+            let verified = scene
+                .run_plugin(&format!("verify {pinned} --key {key}"))
+                .await;
             verified.success().unwrap();
         }
 
         // A file, by its digest, and an attestation.
         fs_err::write(scene.bench.folder().join("file"), version).unwrap();
         let line = format!("sign file --bundle file.json --force --key {key}");
-        scene.ours(&line).await.success().unwrap();
+        scene.run_plugin(&line).await.success().unwrap();
         let line = format!(
             "verify-blob file --bundle file.json --key {key} --insecure-ignore-tlog=true --trusted-root root.json"
         );
@@ -131,18 +135,22 @@ async fn kms_plugin_signatures_are_compatible_with_cosign() {
         let line = format!(
             "attest {pinned} --type https://example.com/tested/v1 --predicate predicate.json --key {key}"
         );
-        scene.ours(&line).await.success().unwrap();
+        scene.run_plugin(&line).await.success().unwrap();
         let line = format!(
             "verify-attestation --type https://example.com/tested/v1 --key {key} {by_cosign} {pinned}"
         );
         scene.cosign(&line).await.success().unwrap();
 
         let other = scene.key("other.pem", kind).await;
-        let refused = scene.ours(&format!("verify {pinned} --key {other}")).await;
+        let refused = scene
+            .run_plugin(&format!("verify {pinned} --key {other}"))
+            .await;
         refused.failure(3).unwrap();
     }
     // The message of the KMS plugin.
-    let nowhere = scene.ours("keys public --key files:///no/such/key").await;
-    let told = nowhere.failure(1).unwrap();
-    assert!(told.contains("no such file or directory"), "{told}");
+    let nowhere = scene
+        .run_plugin("keys public --key files:///no/such/key")
+        .await;
+    let reported = nowhere.failure(1).unwrap();
+    assert!(reported.contains("no such file or directory"), "{reported}");
 }

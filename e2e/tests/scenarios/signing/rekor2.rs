@@ -3,7 +3,7 @@
 //! `keyless` and `images` test Rekor v1.
 
 use e2e::host::command::Command;
-use e2e::registry::{Program, Terms};
+use e2e::registry::{RegistryOptions, RegistryProgram};
 use e2e::sigstore::{
     PERSON_ISSUER, Sigstore, TiledLog, WORKFLOW, WORKFLOW_ISSUER, person, workflow,
 };
@@ -20,11 +20,11 @@ struct Scene {
 }
 
 impl Scene {
-    async fn new(program: Program) -> Self {
+    async fn new(program: RegistryProgram) -> Self {
         let bench = Workbench::new().unwrap();
-        let terms = Terms {
+        let terms = RegistryOptions {
             program,
-            ..Terms::default()
+            ..RegistryOptions::default()
         };
         let sigstore = bench.sigstore().await.unwrap();
         let mut scene = Self {
@@ -36,7 +36,7 @@ impl Scene {
         };
         bundles::greeting(&scene.bench.folder().join("bundle"), "1.0.0", None).unwrap();
         let reference = scene.registry.reference("greeting:1.0.0");
-        let pushed = scene.ours(&format!("push bundle {reference}")).await;
+        let pushed = scene.run_plugin(&format!("push bundle {reference}")).await;
         pushed
             .success()
             .unwrap()
@@ -45,7 +45,7 @@ impl Scene {
         scene
     }
 
-    async fn ours(&self, arguments: &str) -> Output {
+    async fn run_plugin(&self, arguments: &str) -> Output {
         let plugin = self.bench.plugin().await.unwrap();
         plugin.args(arguments.split(' ')).output().await.unwrap()
     }
@@ -83,14 +83,14 @@ impl Scene {
             self.pinned,
             self.root()
         );
-        let report = self.ours(&arguments).await.success().unwrap();
+        let report = self.run_plugin(&arguments).await.success().unwrap();
         serde_json::from_str(&report).unwrap()
     }
 }
 
 const ANA: &str = "ana@example.com";
 
-async fn both_ways(program: Program) {
+async fn both_ways(program: RegistryProgram) {
     let mut scene = Scene::new(program).await;
     let pinned = scene.pinned.clone();
     let services = scene.services(&workflow()).await;
@@ -99,7 +99,7 @@ async fn both_ways(program: Program) {
     let services = scene.services(&person(ANA)).await;
     // The second call changes nothing.
     for _ in 0..2 {
-        let signed = scene.ours(&format!("sign {pinned} {services}")).await;
+        let signed = scene.run_plugin(&format!("sign {pinned} {services}")).await;
         signed.success().unwrap();
     }
     // Only the registry gets requests.
@@ -125,23 +125,23 @@ async fn both_ways(program: Program) {
     let arguments = format!(
         "verify {pinned} --certificate-identity {ANA} --certificate-oidc-issuer {PERSON_ISSUER} --trusted-root {without}"
     );
-    let why = scene.ours(&arguments).await.failure(3).unwrap();
+    let why = scene.run_plugin(&arguments).await.failure(3).unwrap();
     assert!(why.contains("an untrusted log"), "{why}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn rekor_2_entries_are_compatible_with_cosign() {
-    both_ways(Program::Distribution).await;
+    both_ways(RegistryProgram::Distribution).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn rekor_2_entries_are_compatible_with_cosign_with_referrers_api() {
-    both_ways(Program::WithReferrers).await;
+    both_ways(RegistryProgram::WithReferrers).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn rekor_2_file_signatures_are_compatible_with_cosign() {
-    let scene = Scene::new(Program::Distribution).await;
+    let scene = Scene::new(RegistryProgram::Distribution).await;
     fs_err::write(scene.bench.folder().join("artifact"), "hello").unwrap();
     let services = scene.services(&workflow()).await;
     let signed = scene
@@ -191,7 +191,7 @@ async fn always(answer: &'static str) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn failed_rekor_2_request_is_reported_and_uploads_nothing() {
-    let scene = Scene::new(Program::Distribution).await;
+    let scene = Scene::new(RegistryProgram::Distribution).await;
     let pinned = &scene.pinned;
     let services = scene.services(&person(ANA)).await;
     let (old, tiles) = (scene.sigstore.url().to_owned(), scene.log.url().to_owned());
@@ -258,7 +258,9 @@ async fn failed_rekor_2_request_is_reported_and_uploads_nothing() {
         ),
         (format!("{services} --rekor-version 3"), 2, "rekor-version"),
     ] {
-        let refused = scene.ours(&format!("sign {pinned} {arguments}")).await;
+        let refused = scene
+            .run_plugin(&format!("sign {pinned} {arguments}"))
+            .await;
         let refused = refused.failure(code).unwrap();
         assert!(refused.contains(why), "{arguments}: {refused}");
     }
@@ -266,18 +268,18 @@ async fn failed_rekor_2_request_is_reported_and_uploads_nothing() {
         "verify {pinned} --certificate-identity {ANA} --certificate-oidc-issuer {PERSON_ISSUER} --trusted-root {}",
         scene.root()
     );
-    let why = scene.ours(&verify).await.failure(3).unwrap();
+    let why = scene.run_plugin(&verify).await.failure(3).unwrap();
     assert!(why.contains("has no signature for it"), "{why}");
 
     // All set by flags. The format of cosign 2 uses the older log of the same signing config.
     let signed = scene
-        .ours(&format!(
+        .run_plugin(&format!(
             "sign {pinned} {by_flags} --rekor-url {tiles} --rekor-version 2 --timestamp-server-url {old}/api/v1/timestamp"
         ))
         .await;
     signed.success().unwrap();
     let signed = format!("sign {pinned} {services} --format legacy");
-    scene.ours(&signed).await.success().unwrap();
+    scene.run_plugin(&signed).await.success().unwrap();
     let report = scene.report(ANA, PERSON_ISSUER).await;
     assert_eq!(report["signaturesFound"], 2, "{report}");
     let sources: Vec<_> = report["signedBy"]

@@ -1,7 +1,7 @@
 //! Signatures of real cosign 2 and 3, by key and by certificate, at registries with and without the
 //! referrers API, as `verify` and `policy test` judge them. `bundle-trust` has tables of forgeries.
 
-use e2e::registry::{Program, Terms};
+use e2e::registry::{RegistryOptions, RegistryProgram};
 use e2e::sigstore::{PERSON_ISSUER, Sigstore, WORKFLOW, WORKFLOW_ISSUER, person, workflow};
 use e2e::{Output, Registry, Tool, Workbench, bundles};
 use serde_json::Value;
@@ -17,7 +17,7 @@ enum Cosign {
 
 /// Location of a signature.
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Place {
+enum SignatureLocation {
     /// Referrers API: cosign 2 needs a flag (`--registry-referrers-mode oci-1-1`), cosign 3 always
     /// uses it.
     Api,
@@ -35,9 +35,9 @@ struct Scene {
 impl Scene {
     async fn new() -> Self {
         let bench = Workbench::new().unwrap();
-        let terms = Terms {
-            program: Program::WithReferrers,
-            ..Terms::default()
+        let terms = RegistryOptions {
+            program: RegistryProgram::WithReferrers,
+            ..RegistryOptions::default()
         };
         bundles::greeting(&bench.folder().join("bundle"), "1.0.0", None).unwrap();
         Self {
@@ -48,23 +48,23 @@ impl Scene {
         }
     }
 
-    async fn pushed(&self, place: Place, name: &str) -> String {
+    async fn pushed(&self, place: SignatureLocation, name: &str) -> String {
         let registry = match place {
-            Place::Api => &self.with_api,
-            Place::Tag => &self.without_api,
+            SignatureLocation::Api => &self.with_api,
+            SignatureLocation::Tag => &self.without_api,
         };
         let reference = registry.reference(&format!("{name}:1.0.0"));
-        let pushed = self.ours(&format!("push bundle {reference}")).await;
+        let pushed = self.run_plugin(&format!("push bundle {reference}")).await;
         pushed.success().unwrap().trim().to_owned()
     }
 
-    async fn ours(&self, arguments: &str) -> Output {
-        self.bench.ours(arguments).await.unwrap()
+    async fn run_plugin(&self, arguments: &str) -> Output {
+        self.bench.run_plugin(arguments).await.unwrap()
     }
 
     async fn verify(&self, pinned: &str, identity: &str, issuer: &str, more: &str) -> Output {
         let root = self.sigstore.trusted_root().display().to_string();
-        self.ours(&format!(
+        self.run_plugin(&format!(
             "verify {pinned} --certificate-identity {identity} --certificate-oidc-issuer {issuer} --trusted-root {root}{more}"
         ))
         .await
@@ -90,7 +90,13 @@ impl Scene {
     }
 
     /// Signs by certificate with these claims; without claims by the key `cosign.key`.
-    async fn sign(&self, cosign: Cosign, place: Place, claims: Option<&Value>, pinned: &str) {
+    async fn sign(
+        &self,
+        cosign: Cosign,
+        place: SignatureLocation,
+        claims: Option<&Value>,
+        pinned: &str,
+    ) {
         let url = self.sigstore.url();
         let who = match claims {
             Some(claims) => {
@@ -119,7 +125,7 @@ impl Scene {
             ),
         };
         let mode = match (cosign, place) {
-            (Cosign::Two, Place::Api) => " --registry-referrers-mode oci-1-1",
+            (Cosign::Two, SignatureLocation::Api) => " --registry-referrers-mode oci-1-1",
             _ => "",
         };
         self.cosign(
@@ -162,13 +168,13 @@ async fn verifies_each_cosign_version_signer_and_location() {
     let mut scene = Scene::new().await;
     scene.cosign(Tool::Cosign2, "generate-key-pair").await;
     scene
-        .ours("keys generate --output-key-prefix other")
+        .run_plugin("keys generate --output-key-prefix other")
         .await
         .success()
         .unwrap();
     let mut cells = Vec::new();
     for cosign in [Cosign::Two, Cosign::Three] {
-        for place in [Place::Api, Place::Tag] {
+        for place in [SignatureLocation::Api, SignatureLocation::Tag] {
             for claims in [None, Some(workflow())] {
                 let name = format!(
                     "{cosign:?}-{place:?}-{}",
@@ -178,11 +184,11 @@ async fn verifies_each_cosign_version_signer_and_location() {
                 let pinned = scene.pushed(place, &name).await;
                 scene.sign(cosign, place, claims.as_ref(), &pinned).await;
                 let (by_api, tags) = scene.places(&pinned).await;
-                assert_eq!(by_api, place == Place::Api, "{name}");
+                assert_eq!(by_api, place == SignatureLocation::Api, "{name}");
                 let expected: &[&str] = match (place, cosign) {
-                    (Place::Api, _) => &[],
-                    (Place::Tag, Cosign::Two) => &[".sig"],
-                    (Place::Tag, Cosign::Three) => &[""],
+                    (SignatureLocation::Api, _) => &[],
+                    (SignatureLocation::Tag, Cosign::Two) => &[".sig"],
+                    (SignatureLocation::Tag, Cosign::Three) => &[""],
                 };
                 let digest = pinned.split_once('@').unwrap().1.replace(':', "-");
                 let expected: Vec<_> = expected
@@ -204,14 +210,14 @@ async fn verifies_each_cosign_version_signer_and_location() {
                 .await
         } else {
             scene
-                .ours(&format!("verify {pinned} --key cosign.pub -o json"))
+                .run_plugin(&format!("verify {pinned} --key cosign.pub -o json"))
                 .await
         };
         let report: Value = serde_json::from_str(&accepted.success().unwrap()).unwrap();
         assert_eq!(report["signaturesFound"], 1, "{name}: {report}");
         if !keyless {
             let refused = scene
-                .ours(&format!("verify {pinned} --key other.pub"))
+                .run_plugin(&format!("verify {pinned} --key other.pub"))
                 .await;
             let why = refused.failure(3).unwrap();
             assert!(why.contains("BUNDLE-TRUST-002"), "{name}: {why}");
@@ -241,17 +247,22 @@ async fn verifies_each_cosign_version_signer_and_location() {
 #[tokio::test(flavor = "multi_thread")]
 async fn certificates_of_both_cosigns_verify_by_identity_and_by_policy() {
     let mut scene = Scene::new().await;
-    let pinned = scene.pushed(Place::Tag, "both").await;
+    let pinned = scene.pushed(SignatureLocation::Tag, "both").await;
     let unsigned = scene.verify(&pinned, WORKFLOW, WORKFLOW_ISSUER, "").await;
     let why = unsigned.failure(3).unwrap();
     assert!(why.contains("BUNDLE-TRUST-001"), "{why}");
 
     let ana = person("ana@example.com");
     scene
-        .sign(Cosign::Three, Place::Tag, Some(&ana), &pinned)
+        .sign(Cosign::Three, SignatureLocation::Tag, Some(&ana), &pinned)
         .await;
     scene
-        .sign(Cosign::Two, Place::Tag, Some(&workflow()), &pinned)
+        .sign(
+            Cosign::Two,
+            SignatureLocation::Tag,
+            Some(&workflow()),
+            &pinned,
+        )
         .await;
     // Only the registry gets requests.
     scene.sigstore.kill().unwrap();
@@ -287,7 +298,7 @@ async fn certificates_of_both_cosigns_verify_by_identity_and_by_policy() {
     }
     // The public trust root does not accept them.
     let public = scene
-        .ours(&format!(
+        .run_plugin(&format!(
             "verify {pinned} --certificate-identity ana@example.com --certificate-oidc-issuer {PERSON_ISSUER}"
         ))
         .await;
@@ -327,10 +338,10 @@ async fn certificates_of_both_cosigns_verify_by_identity_and_by_policy() {
     let test = format!("policy test policies.yaml --image {pinned}");
 
     write(&policy("both", WORKFLOW, WORKFLOW_ISSUER, 2));
-    let table = scene.ours(&test).await.success().unwrap();
+    let table = scene.run_plugin(&test).await.success().unwrap();
     assert!(table.contains("satisfied"), "{table}");
     write(&policy("nobody", "eve@example.com", PERSON_ISSUER, 2));
-    let refused = scene.ours(&test).await.failure(3).unwrap();
+    let refused = scene.run_plugin(&test).await.failure(3).unwrap();
     assert!(
         refused.contains("signatures by 2 different signers"),
         "{refused}"

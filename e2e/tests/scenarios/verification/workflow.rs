@@ -272,9 +272,9 @@ async fn admits_and_installs_only_content_signed_by_the_workflow() {
             "stringData": {".dockerconfigjson": "{\"auths\":{}}"},
         }))
         .await;
-    let told = scene.until(&bundle, "Verified", "False").await;
+    let reported = scene.until(&bundle, "Verified", "False").await;
     let words = format!("by another identity (subject {WORKFLOW}");
-    assert!(told.contains(&words), "{told}");
+    assert!(reported.contains(&words), "{reported}");
     let installed = scene.get("configmap greeting -n greeting").await;
     assert_eq!(installed, Value::Null);
 
@@ -295,10 +295,10 @@ async fn admits_and_installs_only_content_signed_by_the_workflow() {
     scene
         .until("signaturepolicy/releases", "Ready", "True")
         .await;
-    let told = scene
+    let reported = scene
         .until("signaturepolicy/releases", "Ready", "False")
         .await;
-    assert!(told.contains("it has expired"), "{told}");
+    assert!(reported.contains("it has expired"), "{reported}");
     assert!(jiff::Timestamp::now() > end);
     scene
         .until_refused(BY_WATCH, &foreign, "it has expired")

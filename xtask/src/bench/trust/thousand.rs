@@ -12,7 +12,7 @@ use bundle_oci::manifest::RawManifest;
 use bundle_oci::registry::{Client, ClientOptions, Repository};
 use bundle_trust::keys::{KeyKind, Password, PrivateKey, generate, load_private};
 use bundle_trust::{carried, sign};
-use e2e::registry::{Program, Terms};
+use e2e::registry::{RegistryOptions, RegistryProgram};
 use e2e::{Cluster, Webhook, WebhookOptions, Workbench, wait};
 use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 use serde_json::{Value, json};
@@ -202,9 +202,9 @@ async fn sign_many(first: &PinnedReference, key: &PrivateKey, count: usize) -> R
 /// Adds signatures by unrelated keys to one artifact, and measures.
 pub(super) async fn referrers(count: usize) -> Result<Table> {
     let bench = Workbench::new()?;
-    let terms = Terms {
-        program: Program::WithReferrers,
-        ..Terms::default()
+    let terms = RegistryOptions {
+        program: RegistryProgram::WithReferrers,
+        ..RegistryOptions::default()
     };
     let registry = bench.registry_with(terms).await?;
     let pinned = publish(&bench, &registry, "1.0.0").await?;

@@ -60,11 +60,11 @@ async fn until_reported(cluster: &Cluster) -> String {
     wait::until(LONG, "the deletion waits", || async {
         let note = get(cluster, &format!("configmap {NAME} -n team-a")).await;
         assert!(note.is_some(), "the deletion was carried out");
-        let told = message(cluster).await;
-        if told.contains("BUNDLE-INSTALL-051") && told.contains("core.rukpak.io/admit=") {
-            return Ok(Some(told));
+        let reported = message(cluster).await;
+        if reported.contains("BUNDLE-INSTALL-051") && reported.contains("core.rukpak.io/admit=") {
+            return Ok(Some(reported));
         }
-        anyhow::bail!("{told}")
+        anyhow::bail!("{reported}")
     })
     .await
     .unwrap()
@@ -84,7 +84,7 @@ async fn deletion_made_while_admission_was_off_waits_until_a_user_admits_it() {
     admission_on(&webhook).await;
     webhook.restart().await.unwrap();
     webhook.wait_for_admission().await.unwrap();
-    let told = until_reported(&cluster).await;
+    let reported = until_reported(&cluster).await;
     // An edit by an administrator does not admit the deletion.
     let patch = r#"{"spec":{"drift":{"mode":"Report"}}}"#;
     kubectl(
@@ -94,7 +94,7 @@ async fn deletion_made_while_admission_was_off_waits_until_a_user_admits_it() {
     .await;
     wait::until_true(LONG, "the hint is for the new spec", || async {
         let now = until_reported(&cluster).await;
-        Ok(admit_token(&now) != admit_token(&told))
+        Ok(admit_token(&now) != admit_token(&reported))
     })
     .await
     .unwrap();
@@ -120,10 +120,10 @@ async fn deletion_made_without_admission_and_webhook_waits_too() {
     webhook.register().await.unwrap();
     webhook.start().await.unwrap();
     webhook.wait_for_admission().await.unwrap();
-    let told = until_reported(&cluster).await;
+    let reported = until_reported(&cluster).await;
     let admit = format!(
         "annotate bundledeployment {NAME} core.rukpak.io/admit={}",
-        admit_token(&told)
+        admit_token(&reported)
     );
     kubectl(&cluster, &admit).await;
     until_removed(&cluster).await;
@@ -190,19 +190,19 @@ async fn removal_of_unsealed_content_waits_until_a_user_admits_it() {
     let_stamps_age().await;
     let line = format!("delete bundledeployment {NAME} --wait=false");
     kubectl(&cluster, &line).await;
-    let told = wait::until(LONG, "the removal waits", || async {
+    let reported = wait::until(LONG, "the removal waits", || async {
         let note = get(&cluster, &format!("configmap {NAME} -n team-a")).await;
         assert!(note.is_some(), "the objects were removed");
         let object = get(&cluster, &format!("bundledeployment {NAME}")).await;
-        let told = object.unwrap_or_default()["status"]["conditions"].to_string();
-        Ok(told.contains("RemovalRefused").then_some(told))
+        let reported = object.unwrap_or_default()["status"]["conditions"].to_string();
+        Ok(reported.contains("RemovalRefused").then_some(reported))
     })
     .await
     .unwrap();
-    assert!(told.contains("BUNDLE-REVIEW-025"), "{told}");
+    assert!(reported.contains("BUNDLE-REVIEW-025"), "{reported}");
     let admit = format!(
         "annotate bundledeployment {NAME} core.rukpak.io/admit={}",
-        admit_token(&told)
+        admit_token(&reported)
     );
     kubectl(&cluster, &admit).await;
     until_removed(&cluster).await;

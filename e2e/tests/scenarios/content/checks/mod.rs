@@ -28,11 +28,11 @@ const DIFFER: &[(&str, &str)] = &[
     ),
     (
         "a rule that compares a number with text",
-        "our evaluator knows no types before it has values",
+        "the evaluator has no static types",
     ),
     (
         "a rule without a yes or no",
-        "our evaluator knows no types before it has values",
+        "the evaluator has no static types",
     ),
     (
         "number out of its type",
@@ -54,7 +54,7 @@ const OTHERWISE_ON_OLDEST: &[(&str, &str)] = &[
 type Case = (&'static str, bool, fn(&mut Value));
 
 /// Returns the findings of `build` for these objects: errors, and parts that it could not check.
-fn ours(objects: &[&Value]) -> (Vec<String>, Vec<String>) {
+fn build_findings(objects: &[&Value]) -> (Vec<String>, Vec<String>) {
     let package = "apiVersion: bundle.core.rukpak.io/v1alpha1\nkind: Package\nname: web\nversion: 1.4.0\nformat: plain+v0\n";
     let mut files = Files::from([("bundle.yaml".to_owned(), package.as_bytes().to_vec())]);
     for (index, object) in objects.iter().enumerate() {
@@ -63,7 +63,7 @@ fn ours(objects: &[&Value]) -> (Vec<String>, Vec<String>) {
             object.to_string().into_bytes(),
         );
     }
-    let said = |findings: &Findings, severity: Severity| -> Vec<String> {
+    let printed = |findings: &Findings, severity: Severity| -> Vec<String> {
         let found = findings.iter().filter(|finding| {
             finding.severity == severity
                 && (severity == Severity::Error || finding.message.starts_with("not checked"))
@@ -75,13 +75,13 @@ fn ours(objects: &[&Value]) -> (Vec<String>, Vec<String>) {
         Err(findings) => findings,
     };
     (
-        said(&findings, Severity::Error),
-        said(&findings, Severity::Warning),
+        printed(&findings, Severity::Error),
+        printed(&findings, Severity::Warning),
     )
 }
 
 /// Creates the object as a server-side dry run; the error is the server's message.
-async fn theirs(client: &Client, path: &str, object: &Value) -> Result<(), String> {
+async fn create_dry(client: &Client, path: &str, object: &Value) -> Result<(), String> {
     let request = http::Request::post(format!("{path}?dryRun=All&fieldValidation=Strict"))
         .header("content-type", "application/json")
         .body(object.to_string().into_bytes())
@@ -105,15 +105,15 @@ async fn compare(client: &Client, path: &str, base: &Value, table: &[Case], besi
             _ => path.to_owned(),
         };
         let objects: Vec<&Value> = beside.iter().chain([&object]).collect();
-        let (errors, unchecked) = ours(&objects);
-        let theirs = theirs(client, &path, &object).await;
+        let (errors, unchecked) = build_findings(&objects);
+        let server = create_dry(client, &path, &object).await;
         let mut wrong = Vec::new();
-        if (theirs.is_ok() == *fine) == otherwise {
-            wrong.push(format!("{name}: the server did not do what we thought: {theirs:?}"));
+        if (server.is_ok() == *fine) == otherwise {
+            wrong.push(format!("{name}: unexpected verdict of the server: {server:?}"));
         }
         let known = otherwise || DIFFER.iter().any(|(case, _)| case == name);
-        if (errors.is_empty() == theirs.is_ok()) == known {
-            wrong.push(format!("{name}: the server says {theirs:?}, and we say {errors:?}, not checked: {unchecked:?}"));
+        if (errors.is_empty() == server.is_ok()) == known {
+            wrong.push(format!("{name}: verdict of the server {server:?}, of build {errors:?}, not checked: {unchecked:?}"));
         }
         if !unchecked.is_empty() && !known {
             wrong.push(format!("{name}: not checked: {unchecked:?}"));
@@ -172,17 +172,17 @@ async fn verdicts_on_builtin_kinds_equal_those_of_server_side_apply() {
     };
     let mut wrong = Vec::new();
     let mut judge = async |name: &str, fine: bool, path: &str, object: &Value| {
-        let (errors, _) = ours(&[object]);
-        let theirs = applied(&client, path, object).await;
+        let (errors, _) = build_findings(&[object]);
+        let server = applied(&client, path, object).await;
         let known = DIFFER.iter().any(|(case, _)| *case == name);
-        if theirs.is_ok() != (fine || known) {
+        if server.is_ok() != (fine || known) {
             wrong.push(format!(
-                "{name}: the server did not do what we thought: {theirs:?}"
+                "{name}: unexpected verdict of the server: {server:?}"
             ));
         }
         if errors.is_empty() != fine {
             wrong.push(format!(
-                "{name}: the server says {theirs:?}, and we say {errors:?}"
+                "{name}: verdict of the server {server:?}, of build {errors:?}"
             ));
         }
     };
@@ -235,7 +235,7 @@ async fn install(cluster: &Cluster, client: &Client) {
         std::time::Duration::from_secs(30),
         "goods are served",
         || async {
-            let served = theirs(client, path, &good()).await;
+            let served = create_dry(client, path, &good()).await;
             Ok(served.is_ok().then_some(()))
         },
     )

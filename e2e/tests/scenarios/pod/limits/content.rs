@@ -111,9 +111,9 @@ async fn installed_objects_above_the_memory_limit_are_not_parsed() {
     let (reference, _) = publish(&registry, "heaps", &tar(files));
     let probe = LivenessProbe::start(&webhook);
     apply(&cluster, &deployment("heaps", &reference)).await;
-    let healthy = |status: &'static str, told: &'static str| {
+    let healthy = |status: &'static str, reported: &'static str| {
         let cluster = &cluster;
-        wait::until(LONG, told, move || async move {
+        wait::until(LONG, reported, move || async move {
             let text = kubectl(cluster, "get bundledeployment heaps -o json").await;
             let object: Value = serde_json::from_str(&text)?;
             let conditions = object["status"]["conditions"].as_array();
@@ -121,7 +121,7 @@ async fn installed_objects_above_the_memory_limit_are_not_parsed() {
             let found = conditions.find(|condition| condition["type"] == "Healthy");
             let found = found.cloned().unwrap_or_default();
             let message = found["message"].as_str().unwrap_or_default();
-            if found["status"] == status && message.contains(told) {
+            if found["status"] == status && message.contains(reported) {
                 return Ok(Some(()));
             }
             anyhow::bail!("{found}")

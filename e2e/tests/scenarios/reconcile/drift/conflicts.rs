@@ -44,7 +44,7 @@ async fn text(cluster: &Cluster, name: &str) -> serde_json::Value {
 }
 
 /// Changes `item-0` about once a second, without end.
-async fn fight(cluster: &Cluster, changes: &AtomicU32) {
+async fn change_repeatedly(cluster: &Cluster, changes: &AtomicU32) {
     let mut next = tokio::time::interval(Duration::from_secs(1));
     loop {
         next.tick().await;
@@ -96,7 +96,7 @@ async fn object_that_another_user_keeps_changing_delays_no_other_and_is_finally_
         }
     };
     tokio::select! {
-        () = fight(&cluster, &changes) => {}
+        () = change_repeatedly(&cluster, &changes) => {}
         () = scenario => {}
     }
     wait::until_true(LONGEST, "item-0 is restored after the fight", || async {
@@ -105,15 +105,15 @@ async fn object_that_another_user_keeps_changing_delays_no_other_and_is_finally_
     .await
     .unwrap();
     until(&cluster, "bundledeployment fights", "Ready", "True").await;
-    corrections_are_told(&cluster).await;
+    check_correction_events(&cluster).await;
 }
 
 /// Checks that each object has its own Event, with the name of the user who changed it.
-async fn corrections_are_told(cluster: &Cluster) {
+async fn check_correction_events(cluster: &Cluster) {
     let events = get(cluster, "events.v1.events.k8s.io -n default")
         .await
         .unwrap();
-    let told = |name: &str| {
+    let has_event = |name: &str| {
         events["items"].as_array().unwrap().iter().any(|event| {
             event["reason"] == "DriftCorrected"
                 && event["regarding"]["name"] == "fights"
@@ -128,6 +128,6 @@ async fn corrections_are_told(cluster: &Cluster) {
     };
     for number in 1..15 {
         let name = format!("item-{number}");
-        assert!(told(&name), "{name}: {events}");
+        assert!(has_event(&name), "{name}: {events}");
     }
 }

@@ -104,7 +104,7 @@ async fn drifted_object_is_restored_without_its_content_unless_its_rendered_copy
     damaged[at] = b'j';
     fs_err::write(rendered, damaged).unwrap();
     patch(&cluster, "default", "single-restore-one").await;
-    wait::until_true(LONG, "the lost content is told", || async {
+    wait::until_true(LONG, "the lost content is reported", || async {
         let object = get(&cluster, "bundledeployment single-restore").await;
         let conditions = object.unwrap_or_default()["status"]["conditions"].to_string();
         Ok(conditions.contains("BUNDLE-INSTALL-070"))
@@ -154,7 +154,7 @@ async fn one_read_one_dry_run_and_one_apply_restore_an_object_of_a_small_and_a_l
         let before = cluster.audit().unwrap().len();
         patch(&cluster, name, "item-00001").await;
         until_text(&cluster, name, "item-00001", "a small object").await;
-        wait::until_true(LONG, "the restore is told", || async {
+        wait::until_true(LONG, "the restore is reported", || async {
             let events = get(&cluster, "events.v1.events.k8s.io -n default").await;
             let events = events.unwrap_or_default();
             let events = events["items"].as_array().cloned().unwrap_or_default();

@@ -20,10 +20,10 @@ async fn foreign_objects_and_custom_resources_are_not_changed() {
     .await;
     kubectl(&cluster, "create namespace greeting").await;
     apply(&cluster, &deployment("greeting", &one, &json!({}))).await;
-    let said = until(&cluster, "bundledeployment greeting", "Installed", "False").await;
+    let printed = until(&cluster, "bundledeployment greeting", "Installed", "False").await;
     assert!(
-        said.contains("Namespace/greeting exists and no bundle manages it; "),
-        "{said}"
+        printed.contains("Namespace/greeting exists and no bundle manages it; "),
+        "{printed}"
     );
     assert!(
         get(&cluster, "configmap greeting -n greeting")
@@ -41,10 +41,10 @@ async fn foreign_objects_and_custom_resources_are_not_changed() {
         &deployment("again", &one, &json!({"collision": "Adopt"})),
     )
     .await;
-    let said = until(&cluster, "bundledeployment again", "Installed", "False").await;
+    let printed = until(&cluster, "bundledeployment again", "Installed", "False").await;
     assert!(
-        said.contains("ConfigMap/greeting/greeting belongs to BundleDeployment greeting"),
-        "{said}"
+        printed.contains("ConfigMap/greeting/greeting belongs to BundleDeployment greeting"),
+        "{printed}"
     );
 
     let shop = publish(&cluster, "team/shop:1.0.0", |f| bundles::shop(f, "1.0.0")).await;
@@ -53,7 +53,7 @@ async fn foreign_objects_and_custom_resources_are_not_changed() {
     let own = json!({"apiVersion": "shop.example.com/v1", "kind": "Feature", "metadata": {"name": "of-ana"}, "spec": {"enabled": true}});
     apply(&cluster, &own).await;
     kubectl(&cluster, "delete bundledeployment shop --wait=false").await;
-    let said = wait::until(LONG, "the deletion is refused", || async {
+    let printed = wait::until(LONG, "the deletion is refused", || async {
         let object = get(&cluster, "bundledeployment shop")
             .await
             .unwrap_or_default();
@@ -63,7 +63,7 @@ async fn foreign_objects_and_custom_resources_are_not_changed() {
     })
     .await
     .unwrap();
-    assert!(said.contains("of-ana"), "{said}");
+    assert!(printed.contains("of-ana"), "{printed}");
     assert!(get(&cluster, "deployment basket -n shop").await.is_some());
     kubectl(&cluster, "delete feature of-ana").await;
     wait::until_true(LONG, "the deletion goes on", || async {
@@ -83,8 +83,8 @@ async fn drift_is_only_reported_in_report_mode() {
     installed(&cluster, "web").await;
     let patch = "patch configmap web -n team-a --type merge -p {\"data\":{\"text\":\"changed\"}}";
     kubectl(&cluster, patch).await;
-    let said = until(&cluster, "bundledeployment web", "Drifted", "True").await;
-    assert!(said.contains("ConfigMap/team-a/web"), "{said}");
+    let printed = until(&cluster, "bundledeployment web", "Drifted", "True").await;
+    assert!(printed.contains("ConfigMap/team-a/web"), "{printed}");
     // A restart neither forgets nor restores it.
     webhook.restart().await.unwrap();
     let began = Instant::now();

@@ -23,7 +23,7 @@ mod foreign_objects;
 const LABELS: &str = "core.rukpak.io/owner-kind=BundleDeployment core.rukpak.io/owner-name=web";
 
 /// A ConfigMap in namespace `mallory` with the labels of `web` and a finalizer.
-async fn labelled_object_of_a_stranger(cluster: &Cluster, web: &Value) {
+async fn foreign_labelled_object(cluster: &Cluster, web: &Value) {
     kubectl(cluster, "create namespace mallory").await;
     let labels = &web["metadata"]["labels"];
     let trap = json!({
@@ -60,7 +60,7 @@ async fn foreign_objects_with_labels_of_the_webhook_survive_upgrade_and_removal(
     let (cluster, _webhook) = stage().await;
     install_web(&cluster).await;
     let web = get(&cluster, "configmap web -n team-a").await.unwrap();
-    labelled_object_of_a_stranger(&cluster, &web).await;
+    foreign_labelled_object(&cluster, &web).await;
     let manifests = CONFIG.replace("name: web,", "name: web-2,");
     let two = publish(&cluster, "team/web:2", |f| bundle_of(f, "web", &manifests)).await;
     apply(&cluster, &deployment("web", &two, &json!({}))).await;
@@ -107,7 +107,7 @@ async fn object_without_labels_of_the_webhook_is_restored_and_stays_recorded() {
     // Unlabelled, and its deployment deleted while the webhook is down: it is removed too.
     webhook.kill().unwrap();
     kubectl(&cluster, &unlabel).await;
-    delete_unasked(&cluster, &webhook, "web").await;
+    delete_without_review(&cluster, &webhook, "web").await;
     webhook.start().await.unwrap();
     webhook.wait_for_admission().await.unwrap();
     admit_deletion(&cluster, "web").await;
@@ -121,8 +121,8 @@ async fn admit_deletion(cluster: &Cluster, name: &str) {
     let annotation = wait::until(LONG, "the deletion waits", || async {
         let object = get(cluster, &format!("bundledeployment {name}")).await;
         let object = object.unwrap_or_default();
-        let told = condition(&object, "Ready")["message"].to_string();
-        let found = told
+        let reported = condition(&object, "Ready")["message"].to_string();
+        let found = reported
             .split([' ', '`'])
             .find(|word| word.starts_with("core.rukpak.io/admit="));
         Ok(found.map(ToOwned::to_owned))
@@ -134,7 +134,7 @@ async fn admit_deletion(cluster: &Cluster, name: &str) {
 }
 
 /// Deletes a BundleDeployment while the webhook is stopped and admission is off.
-async fn delete_unasked(cluster: &Cluster, webhook: &e2e::Webhook, name: &str) {
+async fn delete_without_review(cluster: &Cluster, webhook: &e2e::Webhook, name: &str) {
     for line in [
         "delete validatingwebhookconfiguration bundle-webhook",
         "delete mutatingwebhookconfiguration bundle-webhook",
@@ -164,8 +164,8 @@ async fn object_recreated_by_another_user_is_not_adopted() {
             .await
             .unwrap_or_default();
         let found = condition(&object, "Ready");
-        let said = found["message"].as_str().unwrap_or_default();
-        if found["status"] == "False" && said.contains("ConfigMap/team-a/web") {
+        let printed = found["message"].as_str().unwrap_or_default();
+        if found["status"] == "False" && printed.contains("ConfigMap/team-a/web") {
             return Ok(true);
         }
         anyhow::bail!("{found}")
@@ -254,15 +254,15 @@ async fn objects_are_not_restored_in_a_recreated_namespace() {
         let object = get(&cluster, "bundledeployment web")
             .await
             .unwrap_or_default();
-        let said = condition(&object, "Ready")["message"].to_string();
+        let printed = condition(&object, "Ready")["message"].to_string();
         assert!(
             get(&cluster, "configmap web -n team-a").await.is_none(),
-            "it was made in the namespace of somebody else; {said}"
+            "it was made in the namespace of somebody else; {printed}"
         );
-        if said.contains("lacks permissions for this content") {
+        if printed.contains("lacks permissions for this content") {
             return Ok(true);
         }
-        anyhow::bail!("{said}")
+        anyhow::bail!("{printed}")
     })
     .await
     .unwrap();
@@ -282,10 +282,10 @@ async fn lost_inventory_stops_removal_until_an_administrator_decides() {
     install_web(&cluster).await;
     webhook.kill().unwrap();
     kubectl(&cluster, "delete configmaps --all -n bundle-system-state").await;
-    delete_unasked(&cluster, &webhook, "web").await;
+    delete_without_review(&cluster, &webhook, "web").await;
     webhook.start().await.unwrap();
-    let said = until(&cluster, "bundledeployment web", "Ready", "False").await;
-    let told = wait::until(LONG, "the condition says what is not known", || async {
+    let printed = until(&cluster, "bundledeployment web", "Ready", "False").await;
+    let reported = wait::until(LONG, "the condition says what is not known", || async {
         let object = get(&cluster, "bundledeployment web")
             .await
             .unwrap_or_default();
@@ -295,7 +295,10 @@ async fn lost_inventory_stops_removal_until_an_administrator_decides() {
     })
     .await
     .unwrap();
-    assert!(told.contains("deletion.objects: Orphan"), "{said} {told}");
+    assert!(
+        reported.contains("deletion.objects: Orphan"),
+        "{printed} {reported}"
+    );
     assert!(get(&cluster, "configmap web -n team-a").await.is_some());
     kubectl(
         &cluster,
@@ -322,7 +325,7 @@ async fn custom_resources_in_foreign_namespaces_are_counted_and_not_named() {
         "spec": {"service": "x"}});
     apply(&cluster, &theirs).await;
     kubectl(&cluster, "delete bundledeployment shop --wait=false").await;
-    let said = wait::until(LONG, "the deletion is refused", || async {
+    let printed = wait::until(LONG, "the deletion is refused", || async {
         let object = get(&cluster, "bundledeployment shop")
             .await
             .unwrap_or_default();
@@ -334,10 +337,10 @@ async fn custom_resources_in_foreign_namespaces_are_counted_and_not_named() {
     })
     .await
     .unwrap();
-    assert!(said.contains("1 queues exist"), "{said}");
+    assert!(printed.contains("1 queues exist"), "{printed}");
     assert!(
-        !said.contains("secret-project") && !said.contains("mallory"),
-        "{said}"
+        !printed.contains("secret-project") && !printed.contains("mallory"),
+        "{printed}"
     );
 }
 

@@ -131,8 +131,8 @@ async fn objects_are_maintained_and_conditions_correct_after_a_partly_failed_upg
     .unwrap();
 
     apply(&cluster, &deployment("half", &two, &json!({}))).await;
-    let told = until(&cluster, "bundledeployment half", "Installed", "False").await;
-    assert!(told.contains("no two litres"), "{told}");
+    let reported = until(&cluster, "bundledeployment half", "Installed", "False").await;
+    assert!(reported.contains("no two litres"), "{reported}");
     for restarted in [false, true] {
         if restarted {
             webhook.restart().await.unwrap();
@@ -186,8 +186,11 @@ async fn deployment_is_not_ready_while_an_object_is_missing() {
         )
         .await;
         kubectl(&cluster, "delete configmap one -n half-missing").await;
-        let told = until(&cluster, "bundledeployment half-missing", "Drifted", "True").await;
-        assert!(told.contains("ConfigMap/half-missing/one"), "{told}");
+        let reported = until(&cluster, "bundledeployment half-missing", "Drifted", "True").await;
+        assert!(
+            reported.contains("ConfigMap/half-missing/one"),
+            "{reported}"
+        );
         until(&cluster, "bundledeployment half-missing", "Ready", "False").await;
     }
 }
@@ -312,7 +315,7 @@ async fn objects_of_a_reverted_upgrade_are_deleted_once_permitted() {
     .await
     .unwrap();
     set(&one).await;
-    wait::until_true(LONG, "the deletion is refused and told", || async {
+    wait::until_true(LONG, "the rejected deletion is reported", || async {
         let object = get(&cluster, "bundledeployment half-back").await.unwrap();
         let ready = condition(&object, "Ready");
         Ok(ready["status"] == "False" && ready["message"].to_string().contains("only-v2"))

@@ -84,10 +84,10 @@ async fn object_that_cannot_be_stored_is_named_with_its_field_and_retried_slowly
         let invalid = push(namespace, 1, spec).await;
         apply(&cluster, &deployment(namespace, &invalid, &json!({}))).await;
         let what = format!("bundledeployment {namespace}");
-        let told = until(&cluster, &what, "Installed", "False").await;
-        assert!(told.contains(field), "{told}");
+        let reported = until(&cluster, &what, "Installed", "False").await;
+        assert!(reported.contains(field), "{reported}");
         let key = format!("Pot.invalid.example.com/{namespace}/pot");
-        assert!(told.contains(&key), "{told}");
+        assert!(reported.contains(&key), "{reported}");
         let object = get(&cluster, &what).await.unwrap();
         assert_eq!(condition(&object, "Installed")["reason"], "InstallFailed");
     }

@@ -226,9 +226,9 @@ spec: {enabled: true}
     .await;
     let shop = publish(&cluster, "team/shop:1.0.0", |f| bundles::shop(f, "1.0.0")).await;
     apply(&cluster, &deployment("early", &early, &json!({}))).await;
-    let said = until(&cluster, "bundledeployment early", "Installed", "False").await;
+    let printed = until(&cluster, "bundledeployment early", "Installed", "False").await;
     assert_eq!(
-        said,
+        printed,
         r#"required resource not found: no matches for kind "Feature" in version "shop.example.com/v1""#
     );
     apply(&cluster, &deployment("shop", &shop, &json!({}))).await;
@@ -255,8 +255,8 @@ async fn object_that_cannot_be_restored_delays_no_other() {
         "patch configmap web -n team-a --type=merge --patch={\"data\":{\"text\":\"mine\"},\"immutable\":true}",
     )
     .await;
-    let said = until(&cluster, "bundledeployment web", "Ready", "False").await;
-    assert!(said.contains("ConfigMap/team-a/web"), "{said}");
+    let printed = until(&cluster, "bundledeployment web", "Ready", "False").await;
+    assert!(printed.contains("ConfigMap/team-a/web"), "{printed}");
     // One of the same phase, and one of a later phase.
     for object in ["configmap other", "service web"] {
         kubectl(&cluster, &format!("delete {object} -n team-a")).await;
@@ -290,12 +290,12 @@ async fn condition_names_each_object_that_cannot_be_restored() {
     for kind in ["Ready", "Drifted"] {
         let status = if kind == "Ready" { "False" } else { "True" };
         wait::until_true(LONG, &format!("{kind} names both"), || async {
-            let told = until(&cluster, "bundledeployment both", kind, status).await;
-            let has = |name: &str| told.contains(&format!("ConfigMap/team-a/{name}"));
+            let message = until(&cluster, "bundledeployment both", kind, status).await;
+            let has = |name: &str| message.contains(&format!("ConfigMap/team-a/{name}"));
             if has("first") && has("second") && !has("third") {
                 return Ok(true);
             }
-            anyhow::bail!("{told}")
+            anyhow::bail!("{message}")
         })
         .await
         .unwrap();

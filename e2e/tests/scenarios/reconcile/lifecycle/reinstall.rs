@@ -184,11 +184,11 @@ async fn object_is_restored_after_its_definition_was_recreated_with_another_scop
     create(&cluster, &definition("Namespaced", "v2")).await;
     let expected = r#"no matches for kind "Kettle" in version "reinstall.example.com/v1""#;
     wait::until_true(SOON * 3, "the condition names the kind", || async {
-        let told = until(&cluster, "bundledeployment kettle", "Ready", "False").await;
-        if told.contains(expected) {
+        let message = until(&cluster, "bundledeployment kettle", "Ready", "False").await;
+        if message.contains(expected) {
             return Ok(true);
         }
-        anyhow::bail!("{told}")
+        anyhow::bail!("{message}")
     })
     .await
     .unwrap();

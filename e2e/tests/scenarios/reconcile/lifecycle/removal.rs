@@ -83,13 +83,13 @@ async fn foreign_finalizer_is_named_and_delays_only_what_contains_its_object() {
             .await
             .unwrap_or_default();
         let found = condition(&object, "Ready");
-        let told = found["message"].as_str().unwrap_or_default();
+        let reported = found["message"].as_str().unwrap_or_default();
         let parts = [
             "ConfigMap/held/web",
             "ClusterRole.rbac.authorization.k8s.io/held-web",
             "example.com/hold",
         ];
-        if parts.iter().all(|part| told.contains(part)) {
+        if parts.iter().all(|part| reported.contains(part)) {
             return Ok(true);
         }
         anyhow::bail!("{found}")
@@ -137,10 +137,10 @@ async fn upgrade_prunes_controller_and_definition_only_after_their_resources() {
     patch(&cluster, "queue orders", &finalizers).await;
     let two = publish(&cluster, "team/web:2", |f| bundle_of(f, "web", CONFIG)).await;
     apply(&cluster, &deployment("web", &two, &json!({}))).await;
-    let told = until(&cluster, "bundledeployment web", "Installed", "False").await;
+    let reported = until(&cluster, "bundledeployment web", "Installed", "False").await;
     assert!(
-        told.contains("waiting for these to go: Queue.shop.example.com/orders"),
-        "{told}"
+        reported.contains("waiting for these to go: Queue.shop.example.com/orders"),
+        "{reported}"
     );
     for what in [
         "serviceaccount controller -n team-a",

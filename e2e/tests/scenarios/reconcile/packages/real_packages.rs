@@ -147,8 +147,8 @@ async fn packages_of_other_projects_are_installed_without_drift_and_removed_comp
         let what = format!("bundledeployment {name}");
         let found = get(&cluster, &what).await.unwrap();
         for (kind, status) in [("Installed", "True"), ("Drifted", "False")] {
-            let told = condition(&found, kind);
-            assert_eq!(told["status"], status, "{name}: {told}");
+            let message = condition(&found, kind);
+            assert_eq!(message["status"], status, "{name}: {message}");
         }
         let target = more.trim_end_matches(" --create-namespace");
         let shown = run(&cluster, &format!("render {reference} {target}")).await;

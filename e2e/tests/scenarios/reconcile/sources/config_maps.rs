@@ -118,15 +118,15 @@ async fn content_of_config_maps_is_installed_and_recreated_ones_are_not_followed
         &format!("delete configmap cmsource-files -n {NAMESPACE}"),
     )
     .await;
-    let told = until(&cluster, &name, "SourceMoved", "Unknown").await;
+    let reported = until(&cluster, &name, "SourceMoved", "Unknown").await;
     assert!(
-        told.contains(r#"ConfigMap "cmsource-files" not found"#),
-        "{told}"
+        reported.contains(r#"ConfigMap "cmsource-files" not found"#),
+        "{reported}"
     );
     let second = config_map("cmsource-files", true, &manifests("cmsource", "second"));
     apply(&cluster, &second).await;
-    let told = until(&cluster, &name, "SourceMoved", "True").await;
-    assert!(told.contains(&digest), "{told}");
+    let reported = until(&cluster, &name, "SourceMoved", "True").await;
+    assert!(reported.contains(&digest), "{reported}");
 
     // Nor after the cache is lost.
     webhook.kill().unwrap();
@@ -172,18 +172,18 @@ async fn bundle_of_missing_config_map_fails_until_it_exists_and_is_immutable() {
     cluster.webhook().await.unwrap();
     let name = "cmsource-late";
     apply(&cluster, &bundle(name, CLASS, &[(name, "manifests")])).await;
-    let told = until_failing(&cluster, name).await;
+    let reported = until_failing(&cluster, name).await;
     let text = format!(
         r#"source bundle content: get configmap {NAMESPACE}/{name}: ConfigMap "{name}" not found"#
     );
-    assert!(told.contains(&text), "{told}");
+    assert!(reported.contains(&text), "{reported}");
     // A mutable ConfigMap that was created after the review is rejected.
     let data = manifests(name, "hello");
     apply(&cluster, &config_map(name, false, &data)).await;
     wait::until_true(LONG, "the mutable ConfigMap is refused", || async {
         let found = get(&cluster, &format!("bundle {name}")).await;
-        let told = condition(&found.unwrap_or_default(), "Unpacked").to_string();
-        Ok(told.contains("is not immutable"))
+        let reported = condition(&found.unwrap_or_default(), "Unpacked").to_string();
+        Ok(reported.contains("is not immutable"))
     })
     .await
     .unwrap();
@@ -204,18 +204,18 @@ async fn bundle_of_config_maps_without_valid_content_fails() {
         &bundle(one, CLASS, &[("cmsource-text", "manifests")]),
     )
     .await;
-    let told = until_failing(&cluster, one).await;
-    assert!(told.contains("manifests/all.yaml"), "{told}");
+    let reported = until_failing(&cluster, one).await;
+    assert!(reported.contains("manifests/all.yaml"), "{reported}");
     let data = manifests("cmsource-twice", "hello");
     for name in ["cmsource-one", "cmsource-two"] {
         apply(&cluster, &config_map(name, true, &data)).await;
     }
     let parts = [("cmsource-two", "manifests"), ("cmsource-one", "manifests")];
     apply(&cluster, &bundle("cmsource-twice", CLASS, &parts)).await;
-    let told = until_failing(&cluster, "cmsource-twice").await;
+    let reported = until_failing(&cluster, "cmsource-twice").await;
     let text =
         r#"duplicate path "manifests/all.yaml" found in configmaps [cmsource-one cmsource-two]"#;
-    assert!(told.contains(text), "{told}");
+    assert!(reported.contains(text), "{reported}");
     kubectl(&cluster, "delete bundle cmsource-invalid cmsource-twice").await;
 }
 
@@ -244,7 +244,7 @@ async fn rejects_mutable_config_maps_and_those_under_required_signatures() {
         wait::until_true(LONG, &format!("{class} refuses it"), || async {
             let written = apply_as(&cluster, &object, None).await;
             let refused = written.failure(1);
-            Ok(refused.is_ok_and(|told| told.contains(code)))
+            Ok(refused.is_ok_and(|reported| reported.contains(code)))
         })
         .await
         .unwrap();
@@ -273,8 +273,8 @@ async fn rejects_config_map_that_the_requester_cannot_read() {
     let refusal = async || {
         wait::until(LONG, "the Bundle is refused", || async {
             let written = apply_as(&cluster, &object, Some(user)).await;
-            let told = written.failure(1)?;
-            Ok(told.contains("BUNDLE-REVIEW-070").then_some(told))
+            let reported = written.failure(1)?;
+            Ok(reported.contains("BUNDLE-REVIEW-070").then_some(reported))
         })
         .await
         .unwrap()
@@ -303,8 +303,8 @@ async fn rejects_config_map_that_the_requester_cannot_read() {
     })
     .await
     .unwrap();
-    let told = until_failing(&cluster, name).await;
-    assert!(told.contains("not found"), "{told}");
+    let reported = until_failing(&cluster, name).await;
+    assert!(reported.contains("not found"), "{reported}");
     kubectl(
         &cluster,
         &format!("delete rolebinding {name} -n {NAMESPACE}"),
@@ -317,10 +317,10 @@ async fn rejects_config_map_that_the_requester_cannot_read() {
     .await
     .unwrap();
     apply(&cluster, &config_map(name, true, &manifests(name, "hello"))).await;
-    wait::until_true(LONG, "the missing right is told", || async {
+    wait::until_true(LONG, "the missing permission is reported", || async {
         let found = get(&cluster, &format!("bundle {name}")).await;
-        let told = condition(&found.unwrap_or_default(), "Unpacked").to_string();
-        Ok(told.contains("has no permission to read the source"))
+        let reported = condition(&found.unwrap_or_default(), "Unpacked").to_string();
+        Ok(reported.contains("has no permission to read the source"))
     })
     .await
     .unwrap();
@@ -333,8 +333,8 @@ async fn rejects_config_map_that_the_requester_cannot_read() {
     kubectl(&cluster, &line).await;
     wait::until_true(LONG, "the comparison is refused", || async {
         let found = get(&cluster, &format!("bundle {name}")).await;
-        let told = condition(&found.unwrap_or_default(), "SourceMoved").to_string();
-        Ok(told.contains("has no permission to read the source"))
+        let reported = condition(&found.unwrap_or_default(), "SourceMoved").to_string();
+        Ok(reported.contains("has no permission to read the source"))
     })
     .await
     .unwrap();
@@ -359,8 +359,9 @@ async fn admitted_config_maps_are_rejected_after_the_class_requires_signatures()
     let what = format!("bundle {name}");
     wait::until_true(LONG, "the Bundle is refused", || async {
         let found = get(&cluster, &what).await.unwrap_or_default();
-        let told = condition(&found, "Unpacked").to_string();
-        Ok(told.contains("cannot be signed") && condition(&found, "Verified")["status"] == "False")
+        let reported = condition(&found, "Unpacked").to_string();
+        Ok(reported.contains("cannot be signed")
+            && condition(&found, "Verified")["status"] == "False")
     })
     .await
     .unwrap();

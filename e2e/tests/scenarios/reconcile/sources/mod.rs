@@ -39,9 +39,9 @@ async fn moved_tag_is_reported_and_not_followed() {
         bundles::greeting(f, "2.0.0", None)
     })
     .await;
-    let said = until(&cluster, &format!("bundle {bundle}"), "SourceMoved", "True").await;
+    let printed = until(&cluster, &format!("bundle {bundle}"), "SourceMoved", "True").await;
     let digest = first["status"]["content"]["digest"].as_str().unwrap();
-    assert!(said.contains(digest), "{said}");
+    assert!(printed.contains(digest), "{printed}");
     let now = get(&cluster, &format!("bundle {bundle}")).await.unwrap();
     assert_eq!(now["status"]["content"], first["status"]["content"]);
     let text = get(&cluster, "configmap greeting -n greeting")
@@ -96,15 +96,15 @@ async fn objects_written_while_admission_was_off_are_not_installed() {
     apply(&cluster, &deployment("greeting", &one, &json!({}))).await;
     webhook.register().await.unwrap();
     webhook.start().await.unwrap();
-    let said = until(&cluster, "bundledeployment greeting", "Installed", "False").await;
+    let printed = until(&cluster, "bundledeployment greeting", "Installed", "False").await;
     assert!(
-        said.contains("written while admission was disabled"),
-        "{said}"
+        printed.contains("written while admission was disabled"),
+        "{printed}"
     );
     assert!(get(&cluster, "namespace greeting").await.is_none());
     // The next step that the message names.
     webhook.wait_for_admission().await.unwrap();
-    let (_, token) = said.split_once("core.rukpak.io/admit=").unwrap();
+    let (_, token) = printed.split_once("core.rukpak.io/admit=").unwrap();
     let token = &token[..16];
     kubectl(
         &cluster,
@@ -124,14 +124,14 @@ async fn previous_content_stays_while_new_content_is_unavailable() {
     let before = get(&cluster, "bundledeployment web").await.unwrap();
     let missing = cluster.registry(0).unwrap().reference("team/web:not-there");
     apply(&cluster, &deployment("web", &missing, &json!({}))).await;
-    wait::until_true(LONG, "the failure is told", || async {
+    wait::until_true(LONG, "the failure is reported", || async {
         let object = get(&cluster, "bundledeployment web")
             .await
             .unwrap_or_default();
-        let said = condition(&object, "HasValidBundle")["message"].clone();
-        Ok(said
+        let printed = condition(&object, "HasValidBundle")["message"].clone();
+        Ok(printed
             .as_str()
-            .is_some_and(|said| said.starts_with("Failed to unpack the web-")))
+            .is_some_and(|printed| printed.starts_with("Failed to unpack the web-")))
     })
     .await
     .unwrap();
@@ -227,11 +227,11 @@ async fn rejects_content_of_another_tool_with_owner_references() {
     let written = deployment("source-owned", &reference, &json!({}));
     apply(&cluster, &written).await;
     wait::until_true(LONG, "the field is named", || async {
-        let told = until(&cluster, "bundledeployment source-owned", "Ready", "False").await;
-        if told.contains("metadata.ownerReferences") {
+        let reported = until(&cluster, "bundledeployment source-owned", "Ready", "False").await;
+        if reported.contains("metadata.ownerReferences") {
             return Ok(true);
         }
-        anyhow::bail!("{told}")
+        anyhow::bail!("{reported}")
     })
     .await
     .unwrap();

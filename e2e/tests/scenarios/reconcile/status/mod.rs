@@ -101,8 +101,8 @@ async fn stop_and_void_stamps(cluster: &Cluster, webhook: &mut Webhook) {
 
 /// Waits until a field of a status is `wanted`.
 pub(super) async fn until_status(cluster: &Cluster, what: &str, pointer: &str, wanted: &Value) {
-    let told = format!("{what}: {pointer} is {wanted}");
-    wait::until(Duration::from_secs(40), &told, || async {
+    let message = format!("{what}: {pointer} is {wanted}");
+    wait::until(Duration::from_secs(40), &message, || async {
         let object = get(cluster, what).await.unwrap_or_default();
         let found = object["status"].pointer(pointer).unwrap_or(&Value::Null);
         if found == wanted {
@@ -176,14 +176,14 @@ async fn content_written_into_the_status_of_a_failing_bundle_is_not_installed() 
     patch_status(&cluster, &bundle, &unpacked).await;
     until_status(&cluster, &bundle, "/phase", &json!("Failing")).await;
     until_status(&cluster, &bundle, "/content", &Value::Null).await;
-    let told = until(
+    let message = until(
         &cluster,
         "bundledeployment greeting",
         "HasValidBundle",
         "False",
     )
     .await;
-    assert!(told.contains("Failed to unpack"), "{told}");
+    assert!(message.contains("Failed to unpack"), "{message}");
     assert_eq!(get(&cluster, "namespace greeting").await, None);
 }
 
@@ -360,8 +360,8 @@ async fn account_written_into_a_status_removes_nothing() {
     )
     .await;
     kubectl(&cluster, "delete bundledeployment web --wait=false").await;
-    let told = until(&cluster, "bundledeployment web", "Ready", "False").await;
-    assert!(told.contains("example.com/hold"), "{told}");
+    let message = until(&cluster, "bundledeployment web", "Ready", "False").await;
+    assert!(message.contains("example.com/hold"), "{message}");
     let nobody = json!({"installed": {"as": {"namespace": "default", "name": "nobody"}}});
     patch_status(&cluster, "bundledeployment web", &nobody).await;
     kubectl(

@@ -12,7 +12,7 @@ use crate::scenarios::reconcile::{
     LONG, apply, condition, deployment, get, installed, publish, stage,
 };
 
-async fn ours(cluster: &Cluster, arguments: &str) {
+async fn run_plugin(cluster: &Cluster, arguments: &str) {
     let plugin = cluster.plugin().await.unwrap();
     let output = plugin
         .args(arguments.split(' '))
@@ -26,7 +26,7 @@ async fn ours(cluster: &Cluster, arguments: &str) {
 async fn signed(cluster: &Cluster, version: &str, tag: &str) -> PinnedReference {
     let reference = format!("greeting:{tag}");
     let pinned = publish(cluster, &reference, |f| bundles::greeting(f, version, None)).await;
-    ours(cluster, &format!("sign {pinned} --key release.key")).await;
+    run_plugin(cluster, &format!("sign {pinned} --key release.key")).await;
     let reference: Reference = pinned.parse().unwrap();
     reference.pinned().unwrap()
 }
@@ -41,13 +41,13 @@ async fn installed_version(cluster: &Cluster) -> Value {
 }
 
 /// Waits until the deployment reports that its spec would be a downgrade.
-async fn is_refused(cluster: &Cluster, told: &str) {
-    wait::until(LONG, told, || async {
+async fn is_rejected(cluster: &Cluster, message: &str) {
+    wait::until(LONG, message, || async {
         let object = get(cluster, "bundledeployment greeting").await;
         let object = object.unwrap_or_default();
         let conditions = object["status"]["conditions"].to_string();
         let seen = condition(&object, "Ready")["observedGeneration"].clone();
-        if conditions.contains(told) && seen == object["metadata"]["generation"] {
+        if conditions.contains(message) && seen == object["metadata"]["generation"] {
             return Ok(Some(()));
         }
         anyhow::bail!("{conditions}")
@@ -59,7 +59,7 @@ async fn is_refused(cluster: &Cluster, told: &str) {
 
 /// Creates a key, and a policy that forbids downgrades of the greetings signed with it.
 async fn forbid_downgrades(cluster: &Cluster) {
-    ours(cluster, "keys generate --output-key-prefix release").await;
+    run_plugin(cluster, "keys generate --output-key-prefix release").await;
     let host = cluster.registry(0).unwrap().host();
     let key = fs_err::read_to_string(cluster.folder().join("release.pub")).unwrap();
     let policy = json!({
@@ -87,7 +87,7 @@ async fn versions_written_into_a_status_do_not_admit_a_downgrade() {
     let lower = json!({"installed": {"version": "0.1.0"}, "revisions": null});
     patch_status(&cluster, "bundledeployment greeting", &lower).await;
     deploy(&cluster, &old.to_string()).await;
-    is_refused(
+    is_rejected(
         &cluster,
         "version 1.0.0 is lower than the installed version 2.0.0",
     )
@@ -101,7 +101,7 @@ async fn versions_written_into_a_status_do_not_admit_a_downgrade() {
     let higher = json!({"content": {"version": "3.0.0"}});
     patch_status(&cluster, &older, &higher).await;
     until_status(&cluster, &older, "/content/version", &json!("1.0.0")).await;
-    is_refused(
+    is_rejected(
         &cluster,
         "version 1.0.0 is lower than the installed version 2.0.0",
     )
@@ -131,7 +131,7 @@ async fn rejects_older_content_under_a_newer_tag() {
         .await
         .unwrap();
     deploy(&cluster, &format!("{host}/greeting:2.1.0")).await;
-    is_refused(
+    is_rejected(
         &cluster,
         "version 1.0.0 is lower than the installed version 2.0.0",
     )
@@ -139,7 +139,7 @@ async fn rejects_older_content_under_a_newer_tag() {
 
     // A release candidate comes before its release.
     deploy(&cluster, &candidate.to_string()).await;
-    is_refused(
+    is_rejected(
         &cluster,
         "version 2.0.0-rc.1 is lower than the installed version 2.0.0",
     )

@@ -2,7 +2,7 @@
 
 use e2e::Registry;
 use e2e::registry::proxy::Proxy;
-use e2e::registry::{Program, Terms};
+use e2e::registry::{RegistryOptions, RegistryProgram};
 
 use super::{Scene, refused};
 
@@ -11,9 +11,9 @@ async fn uses_proxies_from_the_environment() {
     let scene = Scene::new();
     let registry = scene
         .bench
-        .registry_with(Terms {
+        .registry_with(RegistryOptions {
             tls: true,
-            ..Terms::default()
+            ..RegistryOptions::default()
         })
         .await
         .unwrap();
@@ -57,9 +57,9 @@ async fn uses_proxies_from_the_environment() {
 #[tokio::test(flavor = "multi_thread")]
 async fn mirrors_are_read_from_and_never_written_to() {
     let scene = Scene::new();
-    let crane = || Terms {
-        program: Program::Crane,
-        ..Terms::default()
+    let crane = || RegistryOptions {
+        program: RegistryProgram::Crane,
+        ..RegistryOptions::default()
     };
     let origin: Registry = scene.bench.registry().await.unwrap();
     let mirror = scene.bench.registry_with(crane()).await.unwrap();
@@ -92,14 +92,14 @@ async fn mirrors_are_read_from_and_never_written_to() {
         requests(&log, "\"GET /v2/team/web/blobs/") + requests(&log, "/v2/team/web/manifests/1 ")
     };
     let before = reads();
-    let said = scene
+    let text = scene
         .run(&format!("inspect {reference} --registries-conf {file}"))
         .await
         .success()
         .unwrap();
     // The name stays, whichever registry was read.
-    assert!(said.contains(&origin.host()), "{said}");
-    assert!(!said.contains(&mirror.host()), "{said}");
+    assert!(text.contains(&origin.host()), "{text}");
+    assert!(!text.contains(&mirror.host()), "{text}");
     assert!(requests(&mirror.log().unwrap(), "/v2/copies/web/") > 3);
     assert_eq!(reads(), before);
 

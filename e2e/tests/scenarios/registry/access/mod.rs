@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use e2e::registry::token_server::IDENTITY_TOKEN;
-use e2e::registry::{Access, PASSWORD, Terms, USER};
+use e2e::registry::{Access, PASSWORD, RegistryOptions, USER};
 use e2e::{Output, Workbench, bundles};
 use serde_json::{Value, json};
 
@@ -59,9 +59,9 @@ fn auth(user: &str, password: &str) -> Value {
 
 #[track_caller]
 fn refused(output: Output, code: i32, texts: &[&str]) {
-    let said = output.failure(code).unwrap();
+    let printed = output.failure(code).unwrap();
     for text in texts {
-        assert!(said.contains(text), "`{text}` is missing in:\n{said}");
+        assert!(printed.contains(text), "`{text}` is missing in:\n{printed}");
     }
 }
 
@@ -70,9 +70,9 @@ async fn reads_passwords_from_files_helpers_and_standard_input() {
     let scene = Scene::new();
     let registry = scene
         .bench
-        .registry_with(Terms {
+        .registry_with(RegistryOptions {
             access: Access::Password,
-            ..Terms::default()
+            ..RegistryOptions::default()
         })
         .await
         .unwrap();
@@ -85,8 +85,8 @@ async fn reads_passwords_from_files_helpers_and_standard_input() {
     );
 
     scene.docker(&json!({ "auths": { &host: auth(USER, "guess") } }));
-    let said = format!("{host} rejects the login as {USER} (401");
-    refused(scene.run(&push).await, 1, &[&said, "REGISTRY-025"]);
+    let printed = format!("{host} rejects the login as {USER} (401");
+    refused(scene.run(&push).await, 1, &[&printed, "REGISTRY-025"]);
     scene.docker(&json!({ "auths": { &host: auth(USER, PASSWORD) } }));
     scene.run(&push).await.success().unwrap();
 
@@ -170,9 +170,9 @@ async fn requests_tokens_with_available_credentials() {
     let tokens = scene.bench.token_server().await.unwrap();
     let registry = scene
         .bench
-        .registry_with(Terms {
+        .registry_with(RegistryOptions {
             access: Access::Token(tokens.issuer()),
-            ..Terms::default()
+            ..RegistryOptions::default()
         })
         .await
         .unwrap();
@@ -291,9 +291,9 @@ async fn reads_client_and_ca_certificates_from_flags_and_folders() {
     let scene = Scene::new();
     let registry = scene
         .bench
-        .registry_with(Terms {
+        .registry_with(RegistryOptions {
             client_certificate: true,
-            ..Terms::default()
+            ..RegistryOptions::default()
         })
         .await
         .unwrap();

@@ -1,7 +1,7 @@
 //! Change of a BundleDeployment to another class with `authorization: Class`: content admitted
 //! under the former class counts as new. `classes` tests the class's own content.
 
-use super::{delegate_with, under, until_may_not};
+use super::{delegate_with, under, until_permission_denied};
 use crate::scenarios::requester::removal::{remove, until_kept};
 use crate::scenarios::requester::*;
 
@@ -73,7 +73,7 @@ async fn content_of_another_class_is_neither_installed_nor_removed_without_appro
         try_kubectl(&cluster, line).await.success().unwrap();
     }
     put(&cluster, &[namespace(lost)]).await;
-    until_may_not(&cluster, user, "delete configmaps -n changer").await;
+    until_permission_denied(&cluster, user, "delete configmaps -n changer").await;
     until_withdrawn(&cluster, user).await;
 
     delegate_with(&cluster, "changer-gated", user, &gated(&["changer*"])).await;
@@ -91,15 +91,15 @@ async fn content_of_another_class_is_neither_installed_nor_removed_without_appro
 
     // The class does not cover the objects that it would remove.
     remove(&cluster, user).await;
-    let told = until_kept(
+    let reported = until_kept(
         &cluster,
         user,
         ("ConfigMap/changer/kept", "configmap kept -n changer"),
     )
     .await;
     assert!(
-        told.contains("changer has no permission to delete it"),
-        "{told}"
+        reported.contains("changer has no permission to delete it"),
+        "{reported}"
     );
     put(
         &cluster,
@@ -149,7 +149,7 @@ async fn former_content_is_not_restored_by_a_class_that_waits_for_approval() {
     .await
     .success()
     .unwrap();
-    until_may_not(&cluster, user, "patch configmaps -n changer-former").await;
+    until_permission_denied(&cluster, user, "patch configmaps -n changer-former").await;
     try_kubectl(&cluster, "delete configmap one -n changer-former")
         .await
         .success()
@@ -209,8 +209,11 @@ async fn approval_does_not_cover_an_adoption_that_is_requested_later() {
         .await
         .success()
         .unwrap();
-    let told = until_unapproved(&cluster, user).await;
-    assert!(told.contains("changed after this approval"), "{told}");
+    let reported = until_unapproved(&cluster, user).await;
+    assert!(
+        reported.contains("changed after this approval"),
+        "{reported}"
+    );
     let one = get(&cluster, "configmap one -n changer-theirs")
         .await
         .unwrap_or_default();
@@ -236,6 +239,6 @@ async fn approval_condition_of_a_paused_deployment_names_its_present_class() {
         .await
         .success()
         .unwrap();
-    let told = until_unapproved(&cluster, user).await;
-    assert!(told.contains("waiting for approval"), "{told}");
+    let reported = until_unapproved(&cluster, user).await;
+    assert!(reported.contains("waiting for approval"), "{reported}");
 }

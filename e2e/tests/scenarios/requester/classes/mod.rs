@@ -45,7 +45,7 @@ pub(super) fn under(class: &str, mut deployment: Value) -> Value {
 }
 
 /// Waits until `user` no longer has this permission.
-pub(super) async fn until_may_not(cluster: &Cluster, user: &str, what: &str) {
+pub(super) async fn until_permission_denied(cluster: &Cluster, user: &str, what: &str) {
     let line = format!("auth can-i {what} --as={user}");
     wait::until_true(LONG, &format!("{user} may not {what}"), || async {
         Ok(try_kubectl(cluster, &line).await.stdout.trim() == "no")
@@ -85,12 +85,15 @@ async fn class_authorization_does_not_cover_objects_outside_of_its_targets() {
         .await
         .success()
         .unwrap();
-    let told = until(&cluster, user, "Installed", "False").await;
-    assert!(told.to_string().contains("delegated-shared"), "{told}");
+    let reported = until(&cluster, user, "Installed", "False").await;
+    assert!(
+        reported.to_string().contains("delegated-shared"),
+        "{reported}"
+    );
     try_kubectl(&cluster, "delete rolebinding tenant-admin -n delegated").await;
     try_kubectl(&cluster, "delete rolebinding delegated -n delegated-shared").await;
-    until_may_not(&cluster, user, "delete configmaps -n delegated-shared").await;
-    until_may_not(&cluster, user, "delete configmaps -n delegated").await;
+    until_permission_denied(&cluster, user, "delete configmaps -n delegated-shared").await;
+    until_permission_denied(&cluster, user, "delete configmaps -n delegated").await;
 
     // The new class does not cover objects of the former class: the permissions of the requester
     // are checked.
@@ -100,10 +103,10 @@ async fn class_authorization_does_not_cover_objects_outside_of_its_targets() {
     try_kubectl(&cluster, "delete configmap one -n delegated-shared").await;
     wait::until_true(
         LONG,
-        "the rights in the other namespace are told",
+        "the permissions in the other namespace are reported",
         || async {
-            let told = until_withdrawn(&cluster, user).await;
-            anyhow::ensure!(told.contains("delegated-shared"), "{told}");
+            let reported = until_withdrawn(&cluster, user).await;
+            anyhow::ensure!(reported.contains("delegated-shared"), "{reported}");
             Ok(true)
         },
     )
@@ -119,7 +122,7 @@ async fn class_authorization_does_not_cover_objects_outside_of_its_targets() {
         .await
         .success()
         .unwrap();
-    wait::until_true(LONG, "it is told what stays", || async {
+    wait::until_true(LONG, "the remaining objects are reported", || async {
         let found = get(&cluster, "bundledeployment delegated").await;
         let found = found.unwrap_or_default();
         let warnings = found["status"]["warnings"].to_string();
@@ -148,10 +151,10 @@ async fn class_authorization_does_not_cover_objects_outside_of_its_targets() {
     // Nor is it removed.
     remove(&cluster, user).await;
     let key = "ConfigMap/delegated-shared/two";
-    let told = until_kept(&cluster, user, (key, two)).await;
+    let reported = until_kept(&cluster, user, (key, two)).await;
     assert!(
-        told.contains("delegated has no permission to delete it"),
-        "{told}"
+        reported.contains("delegated has no permission to delete it"),
+        "{reported}"
     );
     assert_eq!(get(&cluster, "configmap stays -n delegated").await, None);
     put(
@@ -217,17 +220,17 @@ async fn removal_with_a_service_account_that_the_requester_can_no_longer_imperso
         let line = format!("delete rolebinding {user}-act -n {user}");
         try_kubectl(&cluster, &line).await.success().unwrap();
         let line = format!("impersonate serviceaccounts/deployer -n {user}");
-        until_may_not(&cluster, user, &line).await;
+        until_permission_denied(&cluster, user, &line).await;
 
         remove(&cluster, user).await;
         let key = format!("ConfigMap/{user}/one");
         let one = format!("configmap one -n {user}");
-        let told = until_kept(&cluster, user, (&key, &one)).await;
+        let reported = until_kept(&cluster, user, (&key, &one)).await;
         for part in [
             format!("{user} has no permission to impersonate ServiceAccount {user}/deployer"),
             "objects: Orphan".to_owned(),
         ] {
-            assert!(told.contains(&part), "{part} is not in {told}");
+            assert!(reported.contains(&part), "{part} is not in {reported}");
         }
         let act = format!("{user}-act");
         put(&cluster, &[binding(&act, Some(user), &act, user)]).await;
@@ -272,8 +275,8 @@ async fn class_authorization_does_not_write_objects_of_the_new_owner_of_a_namesp
         let one = get(&cluster, "configmap one -n evicted-home").await;
         let one = one.unwrap_or_default();
         assert_eq!(one["data"]["a"], "theirs", "{found}");
-        let told = condition(&found, "Ready")["message"].to_string();
-        if told.contains("namespace evicted-home was deleted and created again") {
+        let reported = condition(&found, "Ready")["message"].to_string();
+        if reported.contains("namespace evicted-home was deleted and created again") {
             return Ok(true);
         }
         anyhow::bail!("{}", found["status"])

@@ -50,8 +50,7 @@ async fn label_on_existing_cluster_role_without_rules_aggregates_nothing_that_re
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn binding_to_aggregated_cluster_role_with_empty_rules_grants_nothing_that_requester_lacks()
-{
+async fn binding_to_aggregated_cluster_role_with_empty_rules_grants_nothing_that_requester_lacks() {
     let cluster = shared().await.unwrap();
     cluster.webhook().await.unwrap();
     tenant(&cluster, "hollow", &roles_of_the_cluster()).await;

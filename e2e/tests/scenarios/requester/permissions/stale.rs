@@ -85,10 +85,10 @@ async fn release_and_expect(
         assert_eq!(get(cluster, what).await, None, "it was created");
         let found = get(cluster, &format!("bundledeployment {user}")).await;
         let found = found.unwrap_or_default();
-        let told = condition(&found, kind);
-        let is_ended = told["status"] == "False"
-            && told["reason"] == reason
-            && told["observedGeneration"] == found["metadata"]["generation"];
+        let message = condition(&found, kind);
+        let is_ended = message["status"] == "False"
+            && message["reason"] == reason
+            && message["observedGeneration"] == found["metadata"]["generation"];
         anyhow::ensure!(is_ended, "{}", found["status"]["conditions"]);
         Ok(true)
     })
@@ -161,7 +161,7 @@ async fn nothing_is_installed_if_the_deployment_is_paused_while_signatures_are_l
 
 #[tokio::test(flavor = "multi_thread")]
 async fn permissions_are_reviewed_after_registry_requests_so_that_a_recreated_namespace_gets_nothing()
-{
+ {
     let cluster = shared().await.unwrap();
     cluster.webhook().await.unwrap();
     let user = "stalling";
@@ -186,8 +186,8 @@ async fn permissions_are_reviewed_after_registry_requests_so_that_a_recreated_na
         assert_eq!(get(&cluster, &note).await, None, "it was created");
         let found = get(&cluster, &format!("bundledeployment {user}")).await;
         let found = found.unwrap_or_default();
-        let is_refused = condition(&found, "Authorized")["status"] == "False";
-        anyhow::ensure!(is_refused, "{}", found["status"]["conditions"]);
+        let is_rejected = condition(&found, "Authorized")["status"] == "False";
+        anyhow::ensure!(is_rejected, "{}", found["status"]["conditions"]);
         Ok(true)
     })
     .await

@@ -88,8 +88,7 @@ async fn content_that_appears_after_impersonate_was_withdrawn_is_not_installed()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn deleted_object_is_not_restored_while_its_requester_lacks_permissions()
- {
+async fn deleted_object_is_not_restored_while_its_requester_lacks_permissions() {
     let cluster = shared().await.unwrap();
     cluster.webhook().await.unwrap();
     tenant(&cluster, "former", &json!([])).await;
@@ -112,7 +111,7 @@ async fn deleted_object_is_not_restored_while_its_requester_lacks_permissions()
         r#"{"data":{"a":"changed"}}"#,
     ];
     cluster.kubectl(edit).await.unwrap().success().unwrap();
-    wait::until_true(LONG, "both are told", || async {
+    wait::until_true(LONG, "both are reported", || async {
         let found = get(&cluster, "bundledeployment former")
             .await
             .unwrap_or_default();

@@ -175,7 +175,7 @@ fn whole(name: &str) -> Vec<Value> {
     ]
 }
 
-fn whole_rights(name: &str) -> Value {
+fn all_permissions(name: &str) -> Value {
     let verbs = json!(["create", "patch", "delete", "get"]);
     json!([
         {"apiGroups": [""], "resources": ["namespaces"], "verbs": verbs},
@@ -189,7 +189,7 @@ fn whole_rights(name: &str) -> Value {
 async fn content_with_its_own_namespace_and_kind_is_installed_for_a_user_who_can_write_all_of_it() {
     let cluster = shared().await.unwrap();
     cluster.webhook().await.unwrap();
-    tenant(&cluster, "complete", &whole_rights("complete")).await;
+    tenant(&cluster, "complete", &all_permissions("complete")).await;
     deploy(
         &cluster,
         "complete",
@@ -207,7 +207,7 @@ async fn content_with_its_own_namespace_and_kind_is_installed_for_a_user_who_can
 async fn object_of_its_own_kind_that_a_policy_rejects_stops_later_phases() {
     let cluster = shared().await.unwrap();
     cluster.webhook().await.unwrap();
-    tenant(&cluster, "partial", &whole_rights("partial")).await;
+    tenant(&cluster, "partial", &all_permissions("partial")).await;
     let widgets = on("own.example.com", "partialwidgets", &["CREATE", "UPDATE"]);
     let expression = "request.userInfo.username != 'partial'";
     let guard = policy("partial-guard", &widgets, "partial-own", expression);
@@ -273,7 +273,7 @@ async fn object_is_not_pruned_if_a_policy_forbids_its_deletion_to_the_requester(
     )
     .await;
     upgraded.success().unwrap();
-    wait::until_true(LONG, "it is told that two stays", || async {
+    wait::until_true(LONG, "it is reported that two stays", || async {
         let found = get(&cluster, "bundledeployment kept")
             .await
             .unwrap_or_default();

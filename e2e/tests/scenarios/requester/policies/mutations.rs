@@ -62,8 +62,7 @@ async fn disagreements(webhook: &e2e::Webhook) -> u64 {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn rejects_content_that_a_policy_changes_only_for_the_requester_and_names_the_fields()
- {
+async fn rejects_content_that_a_policy_changes_only_for_the_requester_and_names_the_fields() {
     let cluster = shared().await.unwrap();
     let webhook = cluster.webhook().await.unwrap();
     let before = disagreements(webhook).await;

@@ -175,11 +175,12 @@ async fn rule_of_drift_ignore_without_effect_is_a_warning_that_status_shows() {
         "spec.drift.ignore[0] matches no object of the content",
         "spec.drift.ignore[1]: no matching object sets /data/missing",
     ] {
-        let told = warnings.as_array().into_iter().flatten();
-        let told: Vec<_> = told.filter_map(Value::as_str).collect();
+        let message = warnings.as_array().into_iter().flatten();
+        let message: Vec<_> = message.filter_map(Value::as_str).collect();
         assert!(
-            told.iter()
-                .any(|told| told.starts_with(text) && told.contains("BUNDLE-INSTALL-024")),
+            message
+                .iter()
+                .any(|message| message.starts_with(text) && message.contains("BUNDLE-INSTALL-024")),
             "{warnings}"
         );
         assert!(shown.contains(&format!("Warning: {text}")), "{shown}");

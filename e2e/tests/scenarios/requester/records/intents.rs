@@ -83,11 +83,11 @@ async fn object_that_another_deployment_created_after_a_failed_installation_stay
         let found = get(&cluster, "bundledeployment intent-first")
             .await
             .unwrap_or_default();
-        let said = found["status"].to_string();
-        if said.contains("belongs to BundleDeployment intent-second") {
+        let text = found["status"].to_string();
+        if text.contains("belongs to BundleDeployment intent-second") {
             return Ok(true);
         }
-        anyhow::bail!("{said}")
+        anyhow::bail!("{text}")
     })
     .await
     .unwrap();

@@ -237,7 +237,7 @@ async fn nothing_is_restored_in_a_namespace_that_is_being_deleted_or_was_recreat
     until(&cluster, user, "Installed", "True").await;
     let line = format!("delete namespace {home} --wait=false");
     try_kubectl(&cluster, &line).await.success().unwrap();
-    let until_told = async |text: &str| {
+    let until_message = async |text: &str| {
         wait::until_true(LONG, text, || async {
             let found = get(&cluster, &format!("bundledeployment {user}")).await;
             let conditions = found.unwrap_or_default()["status"]["conditions"].to_string();
@@ -247,19 +247,19 @@ async fn nothing_is_restored_in_a_namespace_that_is_being_deleted_or_was_recreat
         .await
         .unwrap();
     };
-    until_told("wait until its deletion has ended").await;
+    until_message("wait until its deletion has ended").await;
 
     let line = format!(
         "patch configmap held -n {home} --type=merge --patch={{\"metadata\":{{\"finalizers\":null}}}}"
     );
     try_kubectl(&cluster, &line).await.success().unwrap();
     let line = format!("create namespace {home}");
-    wait::until_true(LONG, "the namespace is made anew", || async {
+    wait::until_true(LONG, "the namespace is created again", || async {
         Ok(try_kubectl(&cluster, &line).await.is_success())
     })
     .await
     .unwrap();
-    until_told("was deleted and created again").await;
+    until_message("was deleted and created again").await;
     let one = get(&cluster, &format!("configmap one -n {home}")).await;
     assert_eq!(one, None);
 }

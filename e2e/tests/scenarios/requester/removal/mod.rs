@@ -36,9 +36,9 @@ pub(super) async fn until_kept(cluster: &Cluster, name: &str, object: (&str, &st
             .await
             .unwrap_or_default();
         let found = condition(&found, "Ready");
-        let told = found["message"].as_str().unwrap_or_default();
-        if found["reason"] == "RemovalRefused" && told.contains(key) {
-            return Ok(Some(told.to_owned()));
+        let reported = found["message"].as_str().unwrap_or_default();
+        if found["reason"] == "RemovalRefused" && reported.contains(key) {
+            return Ok(Some(reported.to_owned()));
         }
         anyhow::bail!("{found}")
     })
@@ -100,13 +100,13 @@ async fn adopted_object_that_the_requester_cannot_delete_stays_until_another_use
     remove(&cluster, "adopter").await;
     let theirs = "configmap theirs -n adopter-shared";
     let key = "ConfigMap/adopter-shared/theirs";
-    let told = until_kept(&cluster, "adopter", (key, theirs)).await;
+    let reported = until_kept(&cluster, "adopter", (key, theirs)).await;
     for part in [
         "adopter has no permission to delete it",
         "objects: Orphan",
         "manage",
     ] {
-        assert!(told.contains(part), "{part} is not in {told}");
+        assert!(reported.contains(part), "{part} is not in {reported}");
     }
     // Objects that the requester may delete are deleted.
     assert_eq!(get(&cluster, "configmap own -n adopter").await, None);
@@ -122,13 +122,13 @@ async fn adopted_object_that_the_requester_cannot_delete_stays_until_another_use
     .await;
     let line = format!(
         "annotate bundledeployment adopter core.rukpak.io/admit={} --as=overseer",
-        admit_token(&told)
+        admit_token(&reported)
     );
     try_kubectl(&cluster, &line).await.success().unwrap();
     wait::until_true(LONG, "the one who took over is named", || async {
-        let told = until_kept(&cluster, "adopter", (key, theirs)).await;
-        Ok(told.contains("overseer has no permission to delete it")
-            && !told.contains("adopter has no permission"))
+        let reported = until_kept(&cluster, "adopter", (key, theirs)).await;
+        Ok(reported.contains("overseer has no permission to delete it")
+            && !reported.contains("adopter has no permission"))
     })
     .await
     .unwrap();
@@ -202,8 +202,8 @@ async fn object_that_was_not_pruned_stays_at_removal_until_its_policy_is_deleted
 
     remove(&cluster, "spared").await;
     let two = ("ConfigMap/spared/two", "configmap two -n spared");
-    let told = until_kept(&cluster, "spared", two).await;
-    assert!(told.contains("spared-guard says no"), "{told}");
+    let reported = until_kept(&cluster, "spared", two).await;
+    assert!(reported.contains("spared-guard says no"), "{reported}");
     assert_eq!(get(&cluster, "configmap one -n spared").await, None);
     let line = "delete validatingadmissionpolicybinding spared-guard";
     try_kubectl(&cluster, line).await.success().unwrap();

@@ -32,7 +32,7 @@ async fn namespace_of_an_object_that_is_not_pruned_stays() {
     let upgraded = deployment("tidy-tenant", &fewer, &json!({}));
     let upgraded = apply_as(&cluster, &upgraded, Some("tidy-tenant")).await;
     upgraded.success().unwrap();
-    wait::until_true(LONG, "it is told what stays", || async {
+    wait::until_true(LONG, "the remaining objects are reported", || async {
         let found = get(&cluster, "bundledeployment tidy-tenant").await;
         let found = found.unwrap_or_default();
         let warnings = found["status"]["warnings"].to_string();
@@ -84,7 +84,7 @@ async fn object_that_was_never_applied_is_not_adopted_and_survives_upgrade_and_r
         let found = found.unwrap_or_default();
         if condition(&found, "Installed")["message"]
             .as_str()
-            .is_some_and(|told| told.contains("taker-guard says no"))
+            .is_some_and(|reported| reported.contains("taker-guard says no"))
         {
             return Ok(true);
         }
@@ -133,12 +133,12 @@ async fn message_of_a_policy_that_stops_the_removal_is_reported() {
     until_enforced(&cluster, "stuck-guard", "prober", line).await;
     let line = "delete bundledeployment stuck --wait=false --as=stuck";
     try_kubectl(&cluster, line).await.success().unwrap();
-    wait::until_true(LONG, "the policy is told", || async {
+    wait::until_true(LONG, "the policy is reported", || async {
         let found = get(&cluster, "bundledeployment stuck").await;
         let found = condition(&found.unwrap_or_default(), "Ready").clone();
         if found["message"]
             .as_str()
-            .is_some_and(|told| told.contains("stuck-guard says no"))
+            .is_some_and(|reported| reported.contains("stuck-guard says no"))
         {
             return Ok(true);
         }

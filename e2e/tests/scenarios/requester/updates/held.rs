@@ -63,10 +63,13 @@ async fn object_is_not_created_in_a_namespace_that_was_replaced_while_a_replacem
     .unwrap();
     let release = try_kubectl(&cluster, &finalizers("null")).await;
     release.success().unwrap();
-    let told = until_refused(&cluster, user).await;
+    let message = until_refused(&cluster, user).await;
     // Either the binding itself is rejected, or the permissions that it would grant.
     let refused = ["holdup-other", "ClusterRole admin"];
-    assert!(refused.iter().any(|words| told.contains(words)), "{told}");
+    assert!(
+        refused.iter().any(|words| message.contains(words)),
+        "{message}"
+    );
     let taken = get(&cluster, "rolebinding taken -n holdup-other").await;
     assert_eq!(taken, None);
     assert!(!may_read_secrets(&cluster, user, "holdup-other").await);

@@ -59,14 +59,14 @@ async fn upgrade(cluster: &Cluster, name: &str, version: &str, objects: &[Value]
 
 /// Waits until the condition `Installed` is not true and has all of `words`, and returns its
 /// message.
-async fn until_told(cluster: &Cluster, name: &str, words: &[&str]) -> String {
+async fn until_message(cluster: &Cluster, name: &str, words: &[&str]) -> String {
     wait::until(LONG, &format!("{name} says {words:?}"), || async {
         let found = get(cluster, &format!("bundledeployment {name}")).await;
         let found = found.unwrap_or_default();
         let installed = condition(&found, "Installed");
-        let told = installed["message"].as_str().unwrap_or_default().to_owned();
-        if installed["status"] != "True" && words.iter().all(|word| told.contains(word)) {
-            return Ok(Some(told));
+        let reported = installed["message"].as_str().unwrap_or_default().to_owned();
+        if installed["status"] != "True" && words.iter().all(|word| reported.contains(word)) {
+            return Ok(Some(reported));
         }
         anyhow::bail!("{}", found["status"]["conditions"])
     })
@@ -101,8 +101,8 @@ async fn completed_job_is_replaced_and_running_one_once_it_has_finished() {
     let three = [job("rerun", "done", "2"), job("rerun", "busy", "2")];
     upgrade(&cluster, "rerun", "3", &three, &json!({})).await;
     let words = ["Job.batch/rerun/busy: spec.template", "has not finished"];
-    let told = until_told(&cluster, "rerun", &words).await;
-    assert!(told.len() < 400, "{told}");
+    let reported = until_message(&cluster, "rerun", &words).await;
+    assert!(reported.len() < 400, "{reported}");
     assert_eq!(uid(&cluster, "job busy -n rerun").await, before);
     finish(&cluster, "rerun", "busy").await;
     until(&cluster, "rerun", "Installed", "True").await;
@@ -183,8 +183,8 @@ async fn immutable_objects_are_replaced_if_content_or_spec_requests_it() {
         "Service/renew/web: spec.clusterIPs[0] cannot be changed",
         "core.rukpak.io/replace: Always",
     ];
-    let told = until_told(&cluster, "renew", &words).await;
-    assert!(told.len() < 2000, "{told}");
+    let reported = until_message(&cluster, "renew", &words).await;
+    assert!(reported.len() < 2000, "{reported}");
     for (look, before) in looks.iter().zip(&before) {
         assert_eq!(uid(&cluster, look).await, *before, "{look}");
     }
@@ -203,7 +203,7 @@ async fn immutable_objects_are_replaced_if_content_or_spec_requests_it() {
     let always = json!({"rollout": {"replace": "Always"}});
     let never = [annotated(config("3"), "Never")];
     upgrade(&cluster, "renew", "4", &never, &always).await;
-    until_told(
+    until_message(
         &cluster,
         "renew",
         &["ConfigMap/renew/fixed: data cannot be changed"],
@@ -233,7 +233,7 @@ async fn replacement_needs_permissions_to_delete_and_create() {
     until_enforced(&cluster, "unspoilt-delete", "unspoilt", line).await;
     let two = [job("unspoilt", "done", "2")];
     upgrade(&cluster, "unspoilt", "2", &two, &json!({})).await;
-    until_told(
+    until_message(
         &cluster,
         "unspoilt",
         &["Job.batch/unspoilt/done", "unspoilt-delete says no"],
@@ -254,7 +254,7 @@ async fn replacement_needs_permissions_to_delete_and_create() {
         let line = format!("delete {kind} unspoilt-delete");
         try_kubectl(&cluster, &line).await.success().unwrap();
     }
-    until_told(
+    until_message(
         &cluster,
         "unspoilt",
         &["Job.batch/unspoilt/done", "unspoilt-create says no"],
@@ -332,7 +332,7 @@ async fn service_is_deleted_for_its_replacement_only_if_it_could_be_created() {
     )
     .await;
     let words = ["Service/respawn/web", "respawn-create says no"];
-    until_told(&cluster, "respawn", &words).await;
+    until_message(&cluster, "respawn", &words).await;
     assert_eq!(uid(&cluster, look).await, before);
 
     // With the permission it is replaced.
@@ -379,7 +379,7 @@ async fn service_is_deleted_for_its_replacement_only_if_it_could_be_created() {
     )
     .await;
     let words = ["Service/respawn/web", "already allocated"];
-    until_told(&cluster, "respawn", &words).await;
+    until_message(&cluster, "respawn", &words).await;
     assert_eq!(uid(&cluster, look).await, replaced);
 }
 
@@ -416,7 +416,7 @@ async fn message_names_the_permission_for_a_replacement_if_creation_is_limited_b
         "uses another name",
         "without resourceNames",
     ];
-    until_told(&cluster, "byname", &words).await;
+    until_message(&cluster, "byname", &words).await;
     assert_eq!(uid(&cluster, "job done -n byname").await, before);
     put(&cluster, &role(Value::Null)).await;
     until(&cluster, "byname", "Installed", "True").await;

@@ -65,15 +65,15 @@ async fn replicas_are_ignored_with_an_autoscaler_and_restored_after_a_change_by_
     until_replicas(&cluster, "deployment own -n scaled", 3).await;
     put(&cluster, &[autoscaler("scaled", "foreign")]).await;
     until_replicas(&cluster, "deployment foreign -n scaled", 3).await;
-    wait::until_true(LONG, "it is told whose the replicas are", || async {
+    wait::until_true(LONG, "the owner of the replicas is reported", || async {
         let found = get(&cluster, "bundledeployment scaled").await.unwrap_or_default();
         let warnings = found["status"]["warnings"].to_string();
         if ["own", "foreign"].iter().all(|name| {
-            let told = format!(
+            let message = format!(
                 "Deployment.apps/scaled/{name}: spec.replicas is left to HorizontalPodAutoscaler {name}; to leave it to others \
                  from the start, set spec.drift.ignore: [{{kind: Deployment.apps, namespace: scaled, name: {name}, fields: [/spec/replicas]}}]"
             );
-            warnings.contains(&told)
+            warnings.contains(&message)
         }) {
             return Ok(true);
         }

@@ -16,15 +16,15 @@ pub(super) struct Forgery {
     pub(super) bundle: Vec<u8>,
     /// The annotations of a payload in cosign 2's form; those of a bundle are none.
     pub(super) annotations: Option<Annotations>,
-    pub(super) told: &'static str,
+    pub(super) reported: &'static str,
 }
 
-fn bundled(name: &'static str, told: &'static str, bundle: Vec<u8>) -> Forgery {
+fn bundled(name: &'static str, reported: &'static str, bundle: Vec<u8>) -> Forgery {
     Forgery {
         name,
         bundle,
         annotations: None,
-        told,
+        reported,
     }
 }
 
@@ -68,14 +68,14 @@ fn inside(value: &mut Value, change: impl FnOnce(&mut Value)) {
     *value = json!(STANDARD.encode(inner.to_string()));
 }
 
-/// Returns changes of any bundle, by key or by certificate. `told` is the message for a signature
+/// Returns changes of any bundle, by key or by certificate. `reported` is the message for a signature
 /// of other content, `flipped` for a damaged one.
-fn of_any(good: &Value, told: &'static str, flipped: &'static str) -> Vec<Forgery> {
+fn of_any(good: &Value, reported: &'static str, flipped: &'static str) -> Vec<Forgery> {
     let forgery = bundled;
     vec![
         forgery(
             "digest",
-            told,
+            reported,
             altered(good, |b| {
                 inside(at(b, PAYLOAD), |s| {
                     s["subject"][0]["digest"]["sha256"] = json!("0".repeat(64));
@@ -84,7 +84,7 @@ fn of_any(good: &Value, told: &'static str, flipped: &'static str) -> Vec<Forger
         ),
         forgery(
             "version",
-            told,
+            reported,
             altered(good, |b| {
                 inside(at(b, PAYLOAD), |s| {
                     s["subject"][0]["annotations"] = json!({ "version": "9.9.9" });
@@ -93,7 +93,7 @@ fn of_any(good: &Value, told: &'static str, flipped: &'static str) -> Vec<Forger
         ),
         forgery(
             "predicate",
-            told,
+            reported,
             altered(good, |b| {
                 inside(at(b, PAYLOAD), |s| {
                     s["predicateType"] = json!("https://slsa.dev/provenance/v1");
@@ -178,7 +178,7 @@ pub(super) fn by_key(
     let payload = good.pointer(PAYLOAD).unwrap().as_str().unwrap();
     let statement: Value = serde_json::from_slice(&STANDARD.decode(payload).unwrap()).unwrap();
     // Payloads that the owner of the key could be tricked into signing, and that must not count.
-    let said = |change: &dyn Fn(&mut Value)| {
+    let printed = |change: &dyn Fn(&mut Value)| {
         let mut statement = statement.clone();
         change(&mut statement);
         bundle_trust::sign::bundle(key, statement.to_string().as_bytes()).unwrap()
@@ -216,14 +216,14 @@ pub(super) fn by_key(
         forgery(
             "attestation",
             "and not a signature",
-            said(&|s| {
+            printed(&|s| {
                 s["predicateType"] = json!("https://slsa.dev/provenance/v1");
             }),
         ),
         forgery(
             "subjects",
             "about 2 subjects",
-            said(&|s| {
+            printed(&|s| {
                 let one = s["subject"][0].clone();
                 s["subject"] = json!([{ "digest": { "sha256": "0".repeat(64) } }, one]);
             }),
@@ -231,14 +231,14 @@ pub(super) fn by_key(
         forgery(
             "sha1",
             "for another digest",
-            said(&|s| {
+            printed(&|s| {
                 s["subject"][0]["digest"] = json!({ "sha1": "0".repeat(40) });
             }),
         ),
         forgery(
             "statement",
             "with a statement of another type",
-            said(&|s| {
+            printed(&|s| {
                 s["_type"] = json!("https://in-toto.io/Statement/v2");
             }),
         ),
@@ -267,11 +267,11 @@ fn payloads(statement: &Value, key: &PrivateKey) -> Vec<Forgery> {
     let kind = "cosign container image signature";
     let image = json!({ "docker-manifest-digest": digest });
     let whole = json!({ "critical": { "image": image, "type": kind } }).to_string();
-    let payload = |name, told, text: String| Forgery {
+    let payload = |name, reported, text: String| Forgery {
         name,
         annotations: Some(bundle_trust::sign::annotations(key, text.as_bytes()).unwrap()),
         bundle: text.into_bytes(),
-        told,
+        reported,
     };
     let unreadable = "not a simple signing payload";
     vec![

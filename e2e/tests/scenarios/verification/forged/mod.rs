@@ -23,7 +23,7 @@ struct Scene {
 }
 
 impl Scene {
-    async fn ours(&self, arguments: &str) -> Output {
+    async fn run_plugin(&self, arguments: &str) -> Output {
         let plugin = self.cluster.plugin().await.unwrap();
         plugin
             .args(arguments.split(' '))
@@ -38,7 +38,7 @@ impl Scene {
     async fn push(&self, folder: &str, name: &str) -> PinnedReference {
         let registry = self.cluster.registry(0).unwrap();
         let reference = registry.reference(&format!("{name}:1.0.0"));
-        let pushed = self.ours(&format!("push {folder} {reference}")).await;
+        let pushed = self.run_plugin(&format!("push {folder} {reference}")).await;
         let pushed: Reference = pushed.success().unwrap().trim().parse().unwrap();
         pushed.pinned().unwrap()
     }
@@ -46,7 +46,7 @@ impl Scene {
     /// Signs, and reads the stored signature.
     async fn signed(&self, folder: &str, name: &str, how: &str) -> Value {
         let pinned = self.push(folder, name).await;
-        let signed = self.ours(&format!("sign {pinned} {how}")).await;
+        let signed = self.run_plugin(&format!("sign {pinned} {how}")).await;
         signed.success().unwrap();
         let found = self.client.signatures(&pinned).await.unwrap();
         serde_json::from_slice(&found[0].bytes).unwrap()
@@ -105,7 +105,7 @@ async fn none_passes(scene: &Scene, policy: &str, forgeries: Vec<Forgery>) {
             name,
             bundle,
             annotations,
-            told,
+            reported,
         } = forgery;
         let pinned = scene.push("bundle", &format!("{policy}/{name}")).await;
         let stored = match annotations {
@@ -119,15 +119,15 @@ async fn none_passes(scene: &Scene, policy: &str, forgeries: Vec<Forgery>) {
         };
         stored.unwrap();
         let asked = format!("policy test policies.yaml --image {pinned}");
-        let refused = scene.ours(&asked).await;
+        let refused = scene.run_plugin(&asked).await;
         let why = refused.failure(3).unwrap();
-        assert!(why.contains(told), "{policy}/{name}: {why}");
+        assert!(why.contains(reported), "{policy}/{name}: {why}");
         assert!(why.contains("BUNDLE-TRUST-002"), "{policy}/{name}: {why}");
         // Both use the same function; a few cases show that admission does.
         if number % 4 == 0 {
             let why = scene.admission(&pinned).await.failure(1).unwrap();
             assert!(why.contains("denied the request"), "{policy}/{name}: {why}");
-            assert!(why.contains(told), "{policy}/{name}: {why}");
+            assert!(why.contains(reported), "{policy}/{name}: {why}");
         }
     }
 }
@@ -161,7 +161,7 @@ async fn enforced_policies_reject_every_forgery() {
     }
     for key in ["release", "other"] {
         let asked = format!("keys generate --output-key-prefix {key}");
-        scene.ours(&asked).await.success().unwrap();
+        scene.run_plugin(&asked).await.success().unwrap();
     }
 
     let root = fs_err::read_to_string(sigstore.trusted_root()).unwrap();
@@ -228,7 +228,7 @@ async fn enforced_policies_reject_every_forgery() {
         let bytes = bundle.to_string().into_bytes();
         scene.client.push_signature(&copied, bytes).await.unwrap();
         let asked = format!("policy test policies.yaml --image {copied}");
-        scene.ours(&asked).await.success().unwrap();
+        scene.run_plugin(&asked).await.success().unwrap();
         wait::until_true(LONG, "the policy and its root are known", || async {
             let answer = scene.admission(&copied).await;
             Ok(answer.is_success() && !answer.stderr.contains("BUNDLE-TRUST"))

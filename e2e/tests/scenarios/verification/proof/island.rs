@@ -36,14 +36,14 @@ async fn proof_annotation_admits_without_network() {
         .env("CARGO_NET_OFFLINE", "true")
         .deadline(Duration::from_mins(5));
     let ran = island.inside(me).output().await.unwrap();
-    let told = ran.success().unwrap();
-    assert!(told.contains("1 passed"), "{told}");
+    let message = ran.success().unwrap();
+    assert!(message.contains("1 passed"), "{message}");
 }
 
 /// Content signed by the key of the policy, by another key, and unsigned; each with and without
 /// proof.
 async fn make_objects(bench: &Workbench) {
-    let ours = async |arguments: &str| -> String {
+    let run_plugin = async |arguments: &str| -> String {
         let plugin = bench.plugin().await.unwrap();
         let run = plugin
             .args(arguments.split(' '))
@@ -53,15 +53,15 @@ async fn make_objects(bench: &Workbench) {
     let registry = bench.registry().await.unwrap();
     for (version, key) in [("1.0.0", "release"), ("2.0.0", "other")] {
         bundles::greeting(&bench.folder().join(version), version, None).unwrap();
-        ours(&format!("keys generate --output-key-prefix {key}")).await;
+        run_plugin(&format!("keys generate --output-key-prefix {key}")).await;
         let reference = registry.reference(&format!("greeting:{version}"));
-        let pinned = ours(&format!("push {version} {reference}")).await;
+        let pinned = run_plugin(&format!("push {version} {reference}")).await;
         let pinned = pinned.trim();
-        ours(&format!("sign {pinned} --key {key}.key")).await;
+        run_plugin(&format!("sign {pinned} --key {key}.key")).await;
         let line = format!("deploy greeting {pinned} --with-proof --dry-run=client -o json");
         fs_err::write(
             bench.folder().join(format!("{key}.json")),
-            ours(&line).await,
+            run_plugin(&line).await,
         )
         .unwrap();
     }

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 const PROOF: &str = "core.rukpak.io/proof";
 const LONG: Duration = Duration::from_secs(30);
 
-async fn ours(cluster: &Cluster, arguments: &str) -> String {
+async fn run_plugin(cluster: &Cluster, arguments: &str) -> String {
     let plugin = cluster.plugin().await.unwrap();
     plugin
         .args(arguments.split(' '))
@@ -29,10 +29,10 @@ async fn publish(cluster: &Cluster, version: &str, key: Option<&str>) -> String 
     bundles::greeting(&cluster.folder().join(version), version, None).unwrap();
     let registry = cluster.registry(0).unwrap();
     let reference = registry.reference(&format!("greeting:{version}"));
-    let pinned = ours(cluster, &format!("push {version} {reference}")).await;
+    let pinned = run_plugin(cluster, &format!("push {version} {reference}")).await;
     let pinned = pinned.trim().to_owned();
     if let Some(key) = key {
-        ours(cluster, &format!("sign {pinned} --key {key}.key")).await;
+        run_plugin(cluster, &format!("sign {pinned} --key {key}.key")).await;
     }
     pinned
 }
@@ -40,7 +40,7 @@ async fn publish(cluster: &Cluster, version: &str, key: Option<&str>) -> String 
 /// Returns the object that `deploy` would apply.
 async fn described(cluster: &Cluster, pinned: &str, more: &str) -> Value {
     let line = format!("deploy greeting {pinned} --dry-run=client -o json{more}");
-    serde_json::from_str(&ours(cluster, &line).await).unwrap()
+    serde_json::from_str(&run_plugin(cluster, &line).await).unwrap()
 }
 
 async fn create(cluster: &Cluster, object: &Value) -> Output {
@@ -113,7 +113,7 @@ async fn proof_annotation_avoids_registry_requests() {
         .start_webhook(WebhookOptions::default())
         .await
         .unwrap();
-    ours(&cluster, "keys generate --output-key-prefix release").await;
+    run_plugin(&cluster, "keys generate --output-key-prefix release").await;
     let policy = policy(
         &cluster.registry(0).unwrap().host(),
         &fs_err::read_to_string(cluster.folder().join("release.pub")).unwrap(),

@@ -17,18 +17,20 @@ async fn distinguishes_failing_mirrors_from_cached_metadata() {
     for manner in [Manner::Dead, Manner::Broken] {
         scene.repository.answer(manner.clone());
         scene.asked(stale);
-        let told = scene.ours("trust show").await;
+        let message = scene.run_plugin("trust show").await;
         assert!(
-            told.to_string().contains("is unreachable; its metadata of"),
-            "{manner:?}: {told}"
+            message
+                .to_string()
+                .contains("is unreachable; its metadata of"),
+            "{manner:?}: {message}"
         );
-        told.success().unwrap();
-        let refused = scene.ours("trust update").await.failure(4).unwrap();
+        message.success().unwrap();
+        let refused = scene.run_plugin("trust update").await.failure(4).unwrap();
         assert!(refused.contains("BUNDLE-TRUST-050"), "{refused}");
     }
     for endless in ["timestamp.json", "2.root.json"] {
         scene.repository.answer(Manner::Endless(endless));
-        let refused = scene.ours("trust update").await.failure(3).unwrap();
+        let refused = scene.run_plugin("trust update").await.failure(3).unwrap();
         assert!(
             refused.contains("BUNDLE-TRUST-053") && refused.contains("more than"),
             "{refused}"
@@ -45,16 +47,16 @@ async fn distinguishes_failing_mirrors_from_cached_metadata() {
         .unwrap();
     for endless in ["2.snapshot.json", "2.targets.json"] {
         scene.repository.answer(Manner::Endless(endless));
-        let refused = scene.ours("trust update").await.failure(3).unwrap();
+        let refused = scene.run_plugin("trust update").await.failure(3).unwrap();
         assert!(refused.contains("more than"), "{refused}");
     }
     scene.repository.answer(Manner::Plain);
-    scene.ours("trust update").await.success().unwrap();
+    scene.run_plugin("trust update").await.success().unwrap();
 
     // A time in the future or an invalid file causes a refresh.
     for asked in ["2089-01-01T00:00:00Z", "never"] {
         scene.asked(asked);
-        scene.ours("trust show").await.success().unwrap();
+        scene.run_plugin("trust show").await.success().unwrap();
         let text = fs_err::read_to_string(kept.join("asked.json")).unwrap();
         assert!(!text.contains(asked), "{text}");
     }
@@ -68,20 +70,32 @@ async fn distinguishes_failing_mirrors_from_cached_metadata() {
     ] {
         let whole = fs_err::read(kept.join(file)).unwrap();
         fs_err::write(kept.join(file), &whole[..whole.len() / 2]).unwrap();
-        let refused = scene.ours("trust show --offline").await.failure(1).unwrap();
+        let refused = scene
+            .run_plugin("trust show --offline")
+            .await
+            .failure(1)
+            .unwrap();
         assert!(refused.contains("BUNDLE-TRUST-054"), "{file}: {refused}");
-        scene.ours("trust show").await.success().unwrap();
-        scene.ours("trust show --offline").await.success().unwrap();
+        scene.run_plugin("trust show").await.success().unwrap();
+        scene
+            .run_plugin("trust show --offline")
+            .await
+            .success()
+            .unwrap();
     }
     // So are missing files.
     fs_err::remove_dir_all(&kept).unwrap();
-    let refused = scene.ours("trust show --offline").await.failure(1).unwrap();
+    let refused = scene
+        .run_plugin("trust show --offline")
+        .await
+        .failure(1)
+        .unwrap();
     assert!(refused.contains("BUNDLE-TRUST-054"), "{refused}");
     scene.repository.answer(Manner::Dead);
-    let refused = scene.ours("trust show").await.failure(4).unwrap();
+    let refused = scene.run_plugin("trust show").await.failure(4).unwrap();
     assert!(refused.contains("BUNDLE-TRUST-050"), "{refused}");
     scene.repository.answer(Manner::Plain);
-    scene.ours("trust show").await.success().unwrap();
+    scene.run_plugin("trust show").await.success().unwrap();
 
     // The cached metadata expires while the mirror is unreachable. It is written with an expiry in
     // four seconds.
@@ -93,7 +107,7 @@ async fn distinguishes_failing_mirrors_from_cached_metadata() {
             state["timestamp"]["expires"] = json!(format!("{soon:.0}"));
         })
         .unwrap();
-    scene.ours("trust update").await.success().unwrap();
+    scene.run_plugin("trust update").await.success().unwrap();
     scene.repository.answer(Manner::Dead);
     e2e::wait::until_true(
         std::time::Duration::from_secs(20),
@@ -102,12 +116,16 @@ async fn distinguishes_failing_mirrors_from_cached_metadata() {
     )
     .await
     .unwrap();
-    let refused = scene.ours("trust show --offline").await.failure(3).unwrap();
+    let refused = scene
+        .run_plugin("trust show --offline")
+        .await
+        .failure(3)
+        .unwrap();
     assert!(
         refused.contains("BUNDLE-TRUST-051") && refused.contains("the last refresh was 0 min ago"),
         "{refused}"
     );
-    let refused = scene.ours("trust show").await.failure(4).unwrap();
+    let refused = scene.run_plugin("trust show").await.failure(4).unwrap();
     assert!(refused.contains("BUNDLE-TRUST-050"), "{refused}");
 
     // The file with the trusted repository is damaged: there is no fallback.
@@ -116,8 +134,8 @@ async fn distinguishes_failing_mirrors_from_cached_metadata() {
         .folder()
         .join("home/.config/kubectl-bundle/trust.json");
     fs_err::write(&file, "{").unwrap();
-    let refused = scene.ours("trust show").await.failure(1).unwrap();
+    let refused = scene.run_plugin("trust show").await.failure(1).unwrap();
     assert!(refused.contains("BUNDLE-TRUST-054"), "{refused}");
-    scene.ours("trust reset").await.success().unwrap();
-    scene.ours("trust show").await.success().unwrap();
+    scene.run_plugin("trust reset").await.success().unwrap();
+    scene.run_plugin("trust show").await.success().unwrap();
 }

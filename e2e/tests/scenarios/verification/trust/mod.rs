@@ -35,7 +35,7 @@ impl Scene {
         }
     }
 
-    async fn ours(&self, arguments: &str) -> Output {
+    async fn run_plugin(&self, arguments: &str) -> Output {
         let plugin = self.bench.plugin().await.unwrap();
         plugin.args(arguments.split(' ')).output().await.unwrap()
     }
@@ -43,7 +43,7 @@ impl Scene {
     async fn init(&self) -> Output {
         let (url, root) = (self.repository.url(), self.repository.root());
         let root = root.display();
-        self.ours(&format!("trust init --mirror {url} --root {root} -o json"))
+        self.run_plugin(&format!("trust init --mirror {url} --root {root} -o json"))
             .await
     }
 
@@ -66,13 +66,17 @@ async fn tuf_repository_supplies_trust_root_and_signing_config() {
     let mut scene = Scene::new().await;
     bundles::greeting(&scene.bench.folder().join("bundle"), "1.0.0", None).unwrap();
     let reference = scene.registry.reference("greeting:1.0.0");
-    let pushed = scene.ours(&format!("push bundle {reference}")).await;
+    let pushed = scene.run_plugin(&format!("push bundle {reference}")).await;
     let pinned = pushed.success().unwrap().trim().to_owned();
 
-    let shown = scene.ours("trust show -o json").await.success().unwrap();
+    let shown = scene
+        .run_plugin("trust show -o json")
+        .await
+        .success()
+        .unwrap();
     let shown: Value = serde_json::from_str(&shown).unwrap();
     assert_eq!(shown["source"], "built-in");
-    let refused = scene.ours("trust update").await.failure(2).unwrap();
+    let refused = scene.run_plugin("trust update").await.failure(2).unwrap();
     assert!(refused.contains("no TUF repository is set"), "{refused}");
 
     let report: Value = serde_json::from_str(&scene.init().await.success().unwrap()).unwrap();
@@ -81,7 +85,7 @@ async fn tuf_repository_supplies_trust_root_and_signing_config() {
     assert_eq!(report["until"], "2090-01-01T00:00:00Z");
     assert_eq!(report["signingConfig"], true);
     let text = scene
-        .ours("trust show --root-file")
+        .run_plugin("trust show --root-file")
         .await
         .success()
         .unwrap();
@@ -91,7 +95,7 @@ async fn tuf_repository_supplies_trust_root_and_signing_config() {
     // Neither a trust root nor a URL is set.
     let token = scene.sigstore.token_file(&workflow()).await.unwrap();
     let signed = scene
-        .ours(&format!(
+        .run_plugin(&format!(
             "sign {pinned} --identity-token {}",
             token.display()
         ))
@@ -100,7 +104,7 @@ async fn tuf_repository_supplies_trust_root_and_signing_config() {
     let verify = format!(
         "verify {pinned} --certificate-identity {WORKFLOW} --certificate-oidc-issuer {WORKFLOW_ISSUER}"
     );
-    let report = scene.ours(&format!("{verify} -o json")).await;
+    let report = scene.run_plugin(&format!("{verify} -o json")).await;
     let report: Value = serde_json::from_str(&report.success().unwrap()).unwrap();
     assert_eq!(report["trustRoot"]["source"], "repository");
     assert_eq!(report["trustRoot"]["mirror"], scene.repository.url());
@@ -141,24 +145,34 @@ async fn tuf_repository_supplies_trust_root_and_signing_config() {
     };
     scene.repository.rewrite(rotate(2)).unwrap();
     scene.repository.rewrite(rotate(3)).unwrap();
-    let updated = scene.ours("trust update -o json").await.success().unwrap();
+    let updated = scene
+        .run_plugin("trust update -o json")
+        .await
+        .success()
+        .unwrap();
     let updated: Value = serde_json::from_str(&updated).unwrap();
     assert_eq!(updated["version"], 3, "{updated}");
 
     // The mirror gets no requests while the metadata is fresh, and none with --offline.
     scene.repository.answer(Manner::Dead);
-    let told = scene.ours(&verify).await;
-    told.success().unwrap();
+    let reported = scene.run_plugin(&verify).await;
+    reported.success().unwrap();
     scene.asked("2026-01-01T00:00:00Z");
-    let told = scene.ours(&format!("{verify} --offline")).await;
-    assert!(!told.to_string().contains("BUNDLE-TRUST-050"), "{told}");
-    told.success().unwrap();
-    let told = scene.ours(&verify).await;
-    assert!(told.to_string().contains("BUNDLE-TRUST-050"), "{told}");
-    told.success().unwrap();
+    let reported = scene.run_plugin(&format!("{verify} --offline")).await;
+    assert!(
+        !reported.to_string().contains("BUNDLE-TRUST-050"),
+        "{reported}"
+    );
+    reported.success().unwrap();
+    let reported = scene.run_plugin(&verify).await;
+    assert!(
+        reported.to_string().contains("BUNDLE-TRUST-050"),
+        "{reported}"
+    );
+    reported.success().unwrap();
 
-    scene.ours("trust reset").await.success().unwrap();
-    let refused = scene.ours(&verify).await.failure(3).unwrap();
+    scene.run_plugin("trust reset").await.success().unwrap();
+    let refused = scene.run_plugin(&verify).await.failure(3).unwrap();
     assert!(refused.contains("an untrusted log"), "{refused}");
 }
 
@@ -202,11 +216,15 @@ async fn invalid_tuf_repository_is_reported_and_changes_nothing() {
         ),
         (format!("--mirror {mirror}"), 2, "--root"),
     ] {
-        let refused = scene.ours(&format!("trust init {arguments}")).await;
+        let refused = scene.run_plugin(&format!("trust init {arguments}")).await;
         let refused = refused.failure(code).unwrap();
         assert!(refused.contains(why), "{arguments}: {refused}");
     }
-    let shown = scene.ours("trust show -o json").await.success().unwrap();
+    let shown = scene
+        .run_plugin("trust show -o json")
+        .await
+        .success()
+        .unwrap();
     assert!(shown.contains("built-in"), "{shown}");
 
     scene
@@ -360,14 +378,18 @@ async fn invalid_tuf_repository_is_reported_and_changes_nothing() {
         ));
         scene.repository.state = base.clone();
         scene.repository.rewrite(|state| change(state)).unwrap();
-        let refused = scene.ours("trust update").await.failure(code).unwrap();
+        let refused = scene
+            .run_plugin("trust update")
+            .await
+            .failure(code)
+            .unwrap();
         assert!(
             refused.contains(name) && refused.contains(why),
             "{what}: {refused}"
         );
         // Other commands report the same, once a refresh is due.
         scene.asked("2026-01-01T00:00:00Z");
-        let refused = scene.ours("trust show").await.failure(code).unwrap();
+        let refused = scene.run_plugin("trust show").await.failure(code).unwrap();
         assert!(refused.contains(name), "{what}: {refused}");
     }
 

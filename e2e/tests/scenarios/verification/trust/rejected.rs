@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::{PAST, Scene};
 
 /// Returns a scene whose cache has version 5 of all metadata.
-async fn at_five() -> Scene {
+async fn scene_at_version_five() -> Scene {
     let mut scene = Scene::new().await;
     scene.offer(|state| versions(state, 5, 5));
     scene.init().await.success().unwrap();
@@ -33,7 +33,7 @@ impl Scene {
     }
 
     async fn update(&self) -> Output {
-        self.ours("trust update -o json").await
+        self.run_plugin("trust update -o json").await
     }
 
     async fn refuses(&self, why: &str) {
@@ -44,7 +44,7 @@ impl Scene {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn versions_of_a_rejected_refresh_are_kept() {
-    let mut scene = at_five().await;
+    let mut scene = scene_at_version_five().await;
     // The timestamp is valid, and the snapshot is not.
     scene.offer(|state| {
         versions(state, 7, 7);
@@ -77,7 +77,7 @@ async fn versions_of_a_rejected_refresh_are_kept() {
         .refuses("has version 8, older than the trusted version 9")
         .await;
     // Meanwhile the last complete metadata is used offline, and newer metadata is accepted.
-    let offline = scene.ours("trust show --offline -o json").await;
+    let offline = scene.run_plugin("trust show --offline -o json").await;
     offline.success().unwrap();
     scene.offer(|state| versions(state, 12, 12));
     scene.update().await.success().unwrap();
@@ -87,7 +87,7 @@ async fn versions_of_a_rejected_refresh_are_kept() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn new_root_is_kept_if_its_metadata_is_rejected() {
-    let mut scene = at_five().await;
+    let mut scene = scene_at_version_five().await;
     scene.offer(|state| {
         state["root"]["version"] = json!(2);
         state["timestamp"]["keys"] = json!(["second"]);
@@ -108,7 +108,7 @@ async fn new_root_is_kept_if_its_metadata_is_rejected() {
 #[tokio::test(flavor = "multi_thread")]
 async fn root_with_new_keys_recovers_from_fast_forward() {
     for rotated in ["timestamp", "snapshot"] {
-        let mut scene = at_five().await;
+        let mut scene = scene_at_version_five().await;
         // The owner of the stolen keys has raised the versions, once in a rejected refresh and once
         // in an accepted one.
         scene.offer(|state| {
