@@ -1,5 +1,5 @@
-//! A signature, as a registry may hold it: whatever its bytes, it is refused with a reason, or it is the one that the key or the certificate made.
-//! Not here: what stands inside of a payload whose signature holds (statement).
+//! A signature, as a registry may return it: any bytes are rejected with a reason, unless they are the
+//! signature of the key or the certificate. `statement` covers payloads with a valid signature.
 #![no_main]
 
 use std::collections::BTreeMap;
@@ -30,7 +30,8 @@ static DIGESTS: LazyLock<[Digest; 2]> = LazyLock::new(|| {
     [SUBJECT.trim(), cosign].map(|text| text.parse().expect("a digest"))
 });
 
-/// Before the first NUL an annotation each line, `name=value`; behind it the bytes. Without one, a bundle.
+/// Input: annotations, one `name=value` a line, up to the first NUL, and the bytes after it. Without a
+/// NUL, a bundle.
 fn read(data: &[u8]) -> RawSignature {
     let Some(end) = data.iter().position(|byte| *byte == 0) else {
         return RawSignature { bytes: data.to_vec(), ..RawSignature::default() };
@@ -54,7 +55,7 @@ fuzz_target!(|data: &[u8]| {
     for digest in &*DIGESTS {
         let found = examine(std::slice::from_ref(&raw), digest, &AGAINST);
         match found[0].holds() {
-            // Only what the fixtures say can hold: nobody else has the keys.
+            // Only the signatures of the fixtures can be valid: their keys are not part of the input.
             Some(Accepted { annotations, checked, .. }) => {
                 assert!(checked.contains(&"digest"));
                 assert!(annotations.get("version").is_none_or(|text| text == "1.4.0"));

@@ -1,5 +1,4 @@
-//! An image manifest, as a registry may send it.
-//! Not here: image configurations and indexes of layouts.
+//! An image manifest, as a registry may return it.
 #![no_main]
 
 use bundle_core::reference::Digest;

@@ -1,6 +1,5 @@
-//! A file that is to be signed: what any reader takes for the manifest of an image, or for what cosign 2 signs for one, is refused; ours included, which takes
-//! nothing that the plainest reader does not.
-//! Not here: payloads whose signature holds (statement).
+//! A file to sign: it is rejected if any reader parses it as an image manifest, or as the payload that
+//! cosign 2 signs for an image. The strict reader accepts no input that serde_json rejects.
 #![no_main]
 
 use bundle_trust::sign::{mistaken, mistaken_attested};
@@ -16,7 +15,7 @@ fuzz_target!(|data: &[u8]| {
             assert!(mistaken_attested(data).is_err() || name.ends_with("payload"), "{name}");
         }
     }
-    // The strict reader takes nothing that serde_json does not, and reads the same in it.
+    // The strict reader accepts no input that serde_json rejects, and parses the same value.
     if let Ok(object) = bundle_core::json::object(data) {
         let plain: serde_json::Value = serde_json::from_slice(data).expect("JSON");
         assert_eq!(serde_json::Value::Object(object), plain);

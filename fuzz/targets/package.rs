@@ -1,5 +1,4 @@
-//! `bundle.yaml`: a package or findings, and what a package says of itself in annotations is read back.
-//! Not here: manifests.
+//! `bundle.yaml`: the result is a package or findings, and the annotations of a package are parsed back.
 #![no_main]
 
 use bundle_core::package;

@@ -1,5 +1,5 @@
-//! A SignaturePolicy's spec: read without a panic, and one that is said to be ready can be met by its own signers and by nobody else.
-//! Not here: cryptography.
+//! The spec of a SignaturePolicy: it is parsed without a panic, and a policy that is ready can be
+//! satisfied only by its own signers.
 #![no_main]
 
 use bundle_core::diagnostic::Finding;
@@ -44,7 +44,7 @@ fuzz_target!(|data: &[u8]| {
     let ready = policy.ready(&mut AsWritten);
     assert!(ready.problems.has_errors() || !ready.unavailable.is_empty() || ready.distinct() >= policy.threshold());
     let pinned = reference.pin(Digest::of(b"content"));
-    // Nobody has signed: under Required, nothing of a policy's text can let that in.
+    // Without signatures, no policy admits content under `Required`.
     let decision = decide(&pinned, Ok(&[]), &[ready], ClassSignatures::Required);
     assert!(!matches!(decision, PolicyDecision::Satisfied(_)));
 });

@@ -1,5 +1,5 @@
-//! The proof that an object carries: for exactly the digest that is named, or refused; what is written is read again.
-//! Not here: what the signatures in it are worth (bundle).
+//! The proof in an annotation: it is parsed only for its own digest, and the written form is parsed
+//! again with the same result. `bundle` covers the signatures in it.
 #![no_main]
 
 use std::io::Write as _;

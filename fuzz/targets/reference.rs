@@ -1,5 +1,4 @@
-//! A reference, as a person or a custom resource writes it: what is read prints as itself.
-//! Not here: what a registry makes of it.
+//! A reference, as a user or a custom resource writes it: the parsed reference prints as itself.
 #![no_main]
 
 use bundle_core::reference::Reference;

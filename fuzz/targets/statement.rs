@@ -1,5 +1,5 @@
-//! A payload that the right key has signed: it counts only where a plain reading of its JSON says that it is about exactly our digest.
-//! Not here: payloads whose signature does not hold (bundle).
+//! A payload with a valid signature: it counts only if a plain parser of its JSON finds exactly the
+//! expected digest as its subject. `bundle` covers invalid signatures.
 #![no_main]
 
 use std::sync::LazyLock;

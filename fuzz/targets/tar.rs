@@ -1,5 +1,5 @@
-//! A layer's tar, as a registry may send it: files with paths that are safe everywhere, or an error.
-//! Not here: gzip, whose bytes a fuzzer would spend its time on (the property tests of bundle-oci damage those).
+//! Tar of a layer, as a registry may return it: the result is files with safe paths, or an error. Gzip is
+//! covered by the property tests of bundle-oci, which damage its bytes.
 #![no_main]
 
 use bundle_core::reference::Digest;
@@ -9,7 +9,7 @@ use bundle_oci::media;
 use bundle_oci::unpack::Unpacker;
 use libfuzzer_sys::fuzz_target;
 
-/// Makes the checksum of every header right: a fuzzer would never guess one, and see nothing of what is behind it.
+/// Sets the checksum of every header, which a fuzzer would not guess.
 fn with_checksums(data: &[u8]) -> Vec<u8> {
     let mut data = data.to_vec();
     for block in data.chunks_exact_mut(512) {

@@ -263,7 +263,7 @@ pub struct Deletion {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub objects: Option<DeleteObjects>,
     /// Handling of a CRD that still has resources: `Refuse` waits and reports it, `Orphan` keeps
-    /// the CRD, `Delete` deletes the CRD and all its resources. Default: Refuse.
+    /// the CRD, `Delete` deletes the CRD and all its resources. Default: `Refuse`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub custom_resources: Option<DeleteCustomResources>,
 }
@@ -280,7 +280,7 @@ pub enum DeleteObjects {
 }
 
 /// Handling of a CRD that still has resources: `Refuse` waits and reports it, `Orphan` keeps the
-/// CRD, `Delete` deletes the CRD and all its resources. Default: Refuse.
+/// CRD, `Delete` deletes the CRD and all its resources. Default: `Refuse`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum DeleteCustomResources {
     /// Wait, and report it.

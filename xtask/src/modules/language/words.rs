@@ -54,6 +54,7 @@ const QUOTED: &[&str] = &[
     "connection refused",
     "may not be longer than",
     "may not be more than",
+    "may not change once set",
     "may not exist",
 ];
 

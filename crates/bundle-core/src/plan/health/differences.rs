@@ -248,7 +248,7 @@ pub const DIFFERENCES: &[Difference] = &[
         state: "pods are missing or not available, and the update strategy is `OnDelete`",
         here: WAITING,
         there: READY,
-        reason: "The strategy is about outdated pods. Missing pods are created with each strategy.",
+        reason: "The strategy concerns only outdated pods. Missing pods are created with each strategy.",
     },
     Difference {
         name: "argo-replica-failure",

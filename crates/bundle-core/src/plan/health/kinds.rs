@@ -7,7 +7,7 @@ use super::{Health, pod, rules, workload};
 /// Judges one object, of which the generic properties have been checked already.
 pub type Rule = fn(&Value) -> Health;
 
-/// How objects of one built-in kind are judged.
+/// Health rule for objects of one built-in kind.
 #[derive(Debug, Clone, Copy)]
 pub struct KindRule {
     /// The API group; empty for the core group.
@@ -16,9 +16,9 @@ pub struct KindRule {
     pub kind: &'static str,
     /// The rule; `None` if an object of this kind is ready as soon as it exists.
     pub rule: Option<Rule>,
-    /// When an object is ready.
+    /// Condition under which an object is ready.
     pub ready: &'static str,
-    /// When an object counts as failed; empty if never.
+    /// Condition under which an object has failed; empty if never.
     pub failed: &'static str,
 }
 

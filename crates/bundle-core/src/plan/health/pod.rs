@@ -36,7 +36,7 @@ fn containers(status: &Value) -> impl Iterator<Item = &Value> {
         .flatten()
 }
 
-/// Why a Pod has failed: its own words, else the end of the container that failed.
+/// Returns the reason of a failed Pod: its own message, else the exit code of the failed container.
 fn failure(status: &Value) -> String {
     let own = reason_and_message(status);
     if !own.is_empty() {
@@ -51,7 +51,8 @@ fn failure(status: &Value) -> String {
         .unwrap_or_else(|| "its phase is Failed".to_owned())
 }
 
-/// A container that the kubelet cannot start, and why. The reasons have no list of their own; they are told apart by their form.
+/// Returns a container that the kubelet cannot start, with the reason. There is no list of reasons;
+/// they are recognised by their form.
 fn blocked_container(status: &Value) -> Option<String> {
     containers(status).find_map(|container| {
         let waiting = &container["state"]["waiting"];

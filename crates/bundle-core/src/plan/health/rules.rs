@@ -12,7 +12,7 @@ pub(super) fn condition<'a>(object: &'a Value, kind: &str) -> Option<&'a Value> 
         .find(|condition| condition["type"] == kind)
 }
 
-/// Whether the condition of that type has this status.
+/// Returns `true` if the condition of that type has this status.
 pub(super) fn condition_is(object: &Value, kind: &str, status: &str) -> bool {
     condition(object, kind).is_some_and(|condition| condition["status"] == status)
 }

@@ -45,7 +45,7 @@ pub enum ObjectRecord {
     Adoption(String),
 }
 
-/// Object that is about to be adopted.
+/// Object that the next apply adopts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Adoption {
     key: String,
@@ -131,7 +131,7 @@ pub enum Claim {
 pub enum Reservation {
     /// The object is recorded or is being adopted.
     Owned,
-    /// The object is about to be created: an existing object of this name may be the result of a
+    /// The next apply creates the object: an existing object of this name may be the result of a
     /// request that is not recorded yet.
     Installing,
 }
@@ -313,7 +313,7 @@ impl Inventory {
             .insert(key.into(), ObjectRecord::Uid(uid.into()));
     }
 
-    /// Records that the object is about to be created. An earlier intent keeps its time, because
+    /// Records that the next apply creates the object. An earlier intent keeps its time, because
     /// its request may have created the object.
     pub fn intend(&mut self, key: impl Into<String>, now: i64) {
         let record = self
@@ -325,7 +325,7 @@ impl Inventory {
         }
     }
 
-    /// Records that an apply is about to adopt the object with this uid. Returns the argument for
+    /// Records that the next apply adopts the object with this uid. Returns the argument for
     /// [`Self::forget_adoption`]; `None` if the object is already owned.
     pub fn adopt(&mut self, key: &str, uid: &str) -> Option<Adoption> {
         if self.owns(key, uid) {

@@ -93,7 +93,7 @@ impl DeploymentReconcile<'_> {
 
     /// Checks that the Bundle of the template still has the content that was installed from it. A
     /// Bundle that was deleted and created again can have the content that a moved tag names now,
-    /// which nobody requested.
+    /// which no user requested.
     pub(in crate::reconcile) fn check_content_unchanged(
         &self,
         request: &InstallRequest<'_>,

@@ -21,10 +21,11 @@ fn before(kind: &str, status: State, found: &str, generation: i64) -> Condition 
     }
 }
 
-/// Facts in short.
-/// Bundle: `u`npacked, `f`ailing, on its `w`ay, `p`ending, not `m`ade. Installed: `s`ame Bundle or `o`ther. `i`n place. Objects: complete (`c`).
-/// Rights: `d`elegated, `a`llowed, `r`efused, `n`ot known. Approval: `A`pproved, not `R`equired, `N`ot approved, content `U`nknown.
-/// `P`aused, corrects drift (`C`). Failure: of an `I`nstallation, not known (`K`), `W`ithdrawn rights, missing rights (`M`).
+/// Facts as letters. Bundle: `u`npacked, `f`ailing, in progress (`w`), `p`ending, `m`issing.
+/// Installed: `s`ame Bundle or `o`ther. `i`n place. Objects: complete (`c`). Permissions:
+/// `d`elegated, `a`llowed, `r`ejected, `n`ot known. Approval: `A`pproved, not `R`equired, `N`ot
+/// approved, content `U`nknown. `P`aused, corrects drift (`C`). Failure: of an `I`nstallation, not
+/// known (`K`), `W`ithdrawn permissions, `M`issing permissions.
 fn facts(letters: &str) -> DeploymentFacts {
     let is = |letter| letters.contains(letter);
     let name = || NAME.to_owned();

@@ -214,7 +214,7 @@ impl RemovalProgress {
     }
 
     /// Returns the message about a prune that is not complete because objects wait for the deletion
-    /// of others; `None` if no object waits.
+    /// of other objects; `None` if no object waits.
     pub fn unpruned(&self, going: &[ObjectId]) -> Option<String> {
         let is_going = |id: &ObjectId| self.is_going(id, going);
         if !waits_for(&self.left, is_going, &self.obstacles) {

@@ -49,7 +49,7 @@ pub enum RemovalStep {
     FindAccount,
     /// Fail: no ServiceAccount exists for the removal.
     ReportNoAccount,
-    /// Find the recorded objects that exist, and remove the records of others.
+    /// Find the recorded objects that exist, and remove the records of missing ones.
     FindObjects,
     /// Remove this project's labels from all objects, which stay.
     ReleaseObjects,

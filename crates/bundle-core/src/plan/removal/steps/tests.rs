@@ -13,8 +13,9 @@ const ACCEPT: [RemovalStep; 5] = [
 const END: [RemovalStep; 2] = [RemoveFinalizer, RemoveInventory];
 const NAMESPACES: [RemovalStep; 2] = [ReleaseNamespacesInUse, DeleteCreatedNamespaces];
 
-/// Facts in short: our `f`inalizer; inventory `l`ost, `e`mpty or with `s`ome objects; `o`rphan; custom resources that `k`eep their definition or `d`elete with
-/// it; account `n`one, `u`sable or `w`ithdrawn; definitions in use: `y`es or `x` for none.
+/// Facts as letters: `f`inalizer of the pod; inventory `l`ost, `e`mpty or with `s`ome objects;
+/// `o`rphan; custom resources that `k`eep their definition or `d`elete with it; account `n`one,
+/// `u`sable or `w`ithdrawn; definitions in use: `y`es or `x` for none.
 fn observed(facts: &str) -> ObservedRemoval {
     let is = |fact| facts.contains(fact);
     ObservedRemoval {
