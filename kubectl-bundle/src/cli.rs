@@ -5,12 +5,12 @@
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 use crate::args::{self, KeysVerb, PolicyVerb, TrustVerb};
-use crate::commands::init::{self, Init};
+use crate::commands::package::init::{self, Init};
+use crate::commands::transfer::copying::interruptible;
+use crate::commands::webhook::{install, uninstall};
 use crate::commands::{ArtifactOrFile, in_runtime};
-use crate::commands::{install, uninstall};
 use crate::failure::Outcome;
 use crate::settings::{Environment, installing, shipping, signing, trust, verbs, writing};
-use crate::shipping::interruptible;
 use crate::ui::Ui;
 
 /// Package, sign, ship, check and deploy Kubernetes manifests as bundles.
@@ -19,8 +19,8 @@ use crate::ui::Ui;
     name = "kubectl bundle",
     bin_name = "kubectl bundle",
     version,
-    after_help = crate::exit::TABLE,
-    after_long_help = crate::exit::TABLE,
+    after_help = crate::failure::exit::TABLE,
+    after_long_help = crate::failure::exit::TABLE,
     arg_required_else_help = true,
     max_term_width = 110,
 )]

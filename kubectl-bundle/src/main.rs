@@ -1,53 +1,33 @@
 //! `kubectl bundle`: parses the arguments, runs one verb, and maps its outcome to an exit code.
 
 mod args;
+mod artifact;
 mod cli;
 mod cluster;
 mod commands;
-mod content;
-mod exit;
 mod failure;
-mod files;
-mod git;
-mod habits;
-mod http_log;
-mod image;
-mod images;
-mod input;
-mod kms;
-mod lock;
-mod packing;
-mod password;
-mod path;
-mod place;
-mod process;
-mod refusal;
 mod registry;
-mod report;
-mod safe;
-mod secrets;
 mod settings;
-mod shipping;
 mod signer;
 mod sigstore;
-mod tls;
+mod system;
 mod ui;
 
 use std::process::ExitCode;
 
-use crate::exit::Exit;
+use crate::failure::exit::Exit;
 use crate::failure::{Failure, Outcome};
 use crate::settings::Environment;
 use crate::ui::Ui;
 
 fn main() -> ExitCode {
     let environment = Environment::read();
-    packing::set_date(environment.source_date.clone());
+    artifact::packing::set_date(environment.source_date.clone());
     let (mut ui, outcome) = match cli::parse() {
         Ok(cli) => {
-            http_log::install(cli.global.verbose.unwrap_or_default());
+            ui::http_log::install(cli.global.verbose.unwrap_or_default());
             let mut ui = Ui::new(settings::style(&cli.global, &environment));
-            ui.set_verb(habits::VerbFlags::of(cli::command(), &words()));
+            ui.set_verb(ui::suggestions::VerbFlags::of(cli::command(), &words()));
             let outcome = cli.verb.run(&environment, &mut ui);
             (ui, outcome)
         }
@@ -79,7 +59,7 @@ fn words() -> Vec<String> {
 /// Handles clap's errors: help and version are output, everything else is a usage error.
 fn help_or_misuse(ui: &mut Ui, error: &clap::Error) -> Outcome {
     if error.kind() == clap::error::ErrorKind::InvalidSubcommand
-        && let Some(finding) = habits::verb(&words())
+        && let Some(finding) = ui::suggestions::verb(&words())
     {
         return Err(finding.into());
     }

@@ -11,8 +11,8 @@ use bundle_core::reference::{PinnedReference, Reference};
 use bundle_oci::registry::{Client, ClientOptions, Deadlines, Login, Logins, Mirrors};
 
 use crate::failure::{Failure, Outcome};
-use crate::password::PasswordSource;
 use crate::ui::Ui;
+use crate::ui::password::PasswordSource;
 
 /// Every signature that is read is verified.
 const _: () = assert!(bundle_oci::limits::REFERRERS <= bundle_trust::verify::MAX_SIGNATURES);
@@ -161,7 +161,7 @@ fn unreadable(error: &io::Error) -> Failure {
 
 /// Returns a client, without opening a connection.
 pub(crate) fn client(settings: &RegistrySettings) -> Outcome<Client> {
-    crate::tls::install();
+    crate::system::tls::install();
     let mut deadlines = Deadlines::default();
     if let Some(limit) = settings.deadline {
         deadlines.call = limit;

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use anyhow::{Result, bail};
 
-use crate::prerequisites::Program;
+use crate::host::prerequisites::RequiredProgram;
 
 /// Platform of an image. The operating system is Linux.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -51,10 +51,10 @@ impl Platform {
     }
 
     /// The C compiler for the platform on a machine of another one.
-    pub(super) const fn cross_compiler(self) -> Program {
+    pub(super) const fn cross_compiler(self) -> RequiredProgram {
         match self {
-            Self::Amd64 => Program::Amd64Compiler,
-            Self::Arm64 => Program::Arm64Compiler,
+            Self::Amd64 => RequiredProgram::Amd64Compiler,
+            Self::Arm64 => RequiredProgram::Arm64Compiler,
         }
     }
 }

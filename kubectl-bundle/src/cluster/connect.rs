@@ -28,7 +28,7 @@ pub(crate) struct Cluster {
 impl Cluster {
     /// Reads the configuration and prepares a client. The first request connects.
     pub(crate) async fn connect(settings: &KubeSettings) -> Outcome<Self> {
-        crate::tls::install();
+        crate::system::tls::install();
         let chosen = choose(settings).await?;
         let server = chosen.config.cluster_url.to_string();
         let name = format!("{} ({})", server.trim_end_matches('/'), chosen.origin);

@@ -5,7 +5,7 @@ pub(crate) mod apply;
 mod config;
 mod connect;
 pub(crate) mod events;
-pub(crate) mod owned;
+pub(crate) mod managed_fields;
 mod request_log;
 pub(crate) mod wait;
 

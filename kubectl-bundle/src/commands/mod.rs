@@ -1,39 +1,11 @@
 //! Verbs, one file each. They get settings and a printer, and do not use clap or the environment.
 
-pub(crate) mod attest;
-pub(crate) mod blob;
-pub(crate) mod build;
-pub(crate) mod check;
-pub(crate) mod complete;
-pub(crate) mod completion;
-pub(crate) mod copy;
-pub(crate) mod create;
-pub(crate) mod delete;
-pub(crate) mod deploy;
-mod deployment;
-pub(crate) mod get;
-pub(crate) mod init;
-pub(crate) mod inspect;
-pub(crate) mod install;
-pub(crate) mod keys;
-mod listing;
-pub(crate) mod load;
-pub(crate) mod outlook;
-pub(crate) mod policy;
-pub(crate) mod pull;
-pub(crate) mod push;
-mod removed_api;
-pub(crate) mod render;
-pub(crate) mod save;
-pub(crate) mod sign;
-pub(crate) mod status;
-pub(crate) mod trust;
-pub(crate) mod uninstall;
-pub(crate) mod unpack;
-pub(crate) mod verify;
-pub(crate) mod version;
-mod waiting;
-pub(crate) mod write;
+pub(crate) mod deployments;
+pub(crate) mod package;
+pub(crate) mod program;
+pub(crate) mod signing;
+pub(crate) mod transfer;
+pub(crate) mod webhook;
 
 use bundle_core::diagnostic::{Finding, codes};
 

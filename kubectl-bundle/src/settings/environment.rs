@@ -5,10 +5,10 @@ use std::ffi::OsString;
 use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
 
-use crate::password::PasswordSource;
 use crate::registry::ConfigFiles;
 use crate::sigstore::TokenSource;
 use crate::sigstore::root::Folders;
+use crate::ui::password::PasswordSource;
 
 /// Path of an identity token in a pod, as in cosign.
 const TOKEN_FILE: &str = "/var/run/sigstore/cosign/oidc-token";

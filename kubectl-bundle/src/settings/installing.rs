@@ -5,10 +5,10 @@ use bundle_core::diagnostic::{Finding, codes};
 use super::writing::{dry_run, wait};
 use super::{Environment, cluster, registry, unusable};
 use crate::cluster::apply::DryRun;
-use crate::commands::install::{self, Install, Values};
-use crate::commands::uninstall::{self, Uninstall};
+use crate::commands::webhook::install::{self, Install, Values};
+use crate::commands::webhook::uninstall::{self, Uninstall};
 use crate::failure::Outcome;
-use crate::files;
+use crate::system::files;
 
 /// The settings of `install`.
 pub(crate) fn install(args: install::Arguments, environment: &Environment) -> Outcome<Install> {

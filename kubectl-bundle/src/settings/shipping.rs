@@ -4,9 +4,9 @@ use bundle_oci::store::CopyOptions;
 
 use super::{Environment, destination, registry, unusable};
 use crate::args;
-use crate::commands::{copy, load, pull, push, save};
+use crate::artifact::location::ArtifactLocation;
+use crate::commands::transfer::{copy, load, pull, push, save};
 use crate::failure::Outcome;
-use crate::place::ArtifactLocation;
 
 fn copy_options(args: &args::CopyFlags) -> Outcome<CopyOptions> {
     let platforms = args

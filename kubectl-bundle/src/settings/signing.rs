@@ -9,11 +9,12 @@ use bundle_trust::keys::KeyKind;
 
 use super::{Environment, identity, not_a_path, registry, unusable};
 use crate::args::{self, KeyType};
-use crate::commands::blob::sign::SignFile;
-use crate::commands::{ArtifactOrFile, attest, keys, sign};
+use crate::commands::ArtifactOrFile;
+use crate::commands::signing::sign::file::SignFile;
+use crate::commands::signing::{attest, keys, sign};
 use crate::failure::Outcome;
-use crate::kms::KeyLocation;
 use crate::registry::RegistrySettings;
+use crate::signer::kms::KeyLocation;
 use crate::signer::{KeySettings, SignerSettings};
 use crate::sigstore;
 use crate::sigstore::root::WantedRoot;

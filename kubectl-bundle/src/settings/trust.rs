@@ -9,13 +9,13 @@ use bundle_trust::attest::PredicateType;
 use super::{Environment, registry, unusable};
 use crate::args;
 use crate::commands::ArtifactOrFile;
-use crate::commands::blob::verify::VerifyFile;
-use crate::commands::policy::test::PolicyTest;
-use crate::commands::trust::{init, reset, show, update};
-use crate::commands::verify::wanted::AcceptedSigners;
-use crate::commands::verify::{VerificationRules, Verify};
+use crate::commands::signing::policy::test::PolicyTest;
+use crate::commands::signing::trust::{init, reset, show, update};
+use crate::commands::signing::verify::accepted_signers::AcceptedSigners;
+use crate::commands::signing::verify::file::VerifyFile;
+use crate::commands::signing::verify::{VerificationRules, Verify};
 use crate::failure::Outcome;
-use crate::kms::KeyLocation;
+use crate::signer::kms::KeyLocation;
 use crate::sigstore::root::WantedRoot;
 
 /// Returns the settings of `verify`.

@@ -6,13 +6,14 @@ use bundle_oci::manifest::Platform;
 
 use super::{Environment, cluster, destination, registry, unusable};
 use crate::args;
-use crate::commands::{
-    build, check, complete, completion, get, inspect, render, status, unpack, version,
-};
+use crate::artifact::input::GivenMetadata;
+use crate::artifact::location::ArtifactLocation;
+use crate::artifact::packing;
+use crate::commands::deployments::{get, status};
+use crate::commands::package::{build, inspect, render, unpack};
+use crate::commands::program::{complete, completion, version};
+use crate::commands::webhook::check;
 use crate::failure::Outcome;
-use crate::input::GivenMetadata;
-use crate::packing;
-use crate::place::ArtifactLocation;
 
 /// Returns the settings of `build`.
 pub(crate) fn build(args: args::Build, environment: &Environment) -> Outcome<build::Build> {

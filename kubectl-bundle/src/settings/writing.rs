@@ -7,10 +7,10 @@ use super::{Environment, cluster, duration, registry, unusable};
 use crate::args;
 use crate::cluster::apply::DryRun;
 use crate::cluster::wait::Wait;
-use crate::commands::deploy::Setting;
-use crate::commands::outlook::Goal;
-use crate::commands::write::Write;
-use crate::commands::{create, delete, deploy};
+use crate::commands::deployments::deploy::{self, Setting};
+use crate::commands::deployments::state::prediction::Goal;
+use crate::commands::deployments::write::Write;
+use crate::commands::deployments::{create, delete};
 use crate::failure::Outcome;
 
 /// Returns the settings of `deploy`.

@@ -5,9 +5,9 @@ use std::path::Path;
 use bundle_core::diagnostic::{Finding, codes};
 use bundle_trust::keys::{self, PrivateKey};
 
-use crate::failure::{Failure, Outcome};
-use crate::password::PasswordSource;
-use crate::{failure, files};
+use crate::failure::{self, Failure, Outcome};
+use crate::system::files;
+use crate::ui::password::PasswordSource;
 
 /// Reads the file, gets the password, and opens the key.
 pub(super) fn open(file: &Path, password: &PasswordSource) -> Outcome<PrivateKey> {

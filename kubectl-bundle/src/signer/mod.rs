@@ -1,6 +1,7 @@
 //! Signer: a key or a certificate, with one function for all kinds of signatures.
 
 mod key;
+pub(crate) mod kms;
 
 use std::time::Duration;
 
@@ -12,10 +13,10 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::failure::Outcome;
-use crate::kms::KeyLocation;
-use crate::password::PasswordSource;
 use crate::sigstore::{self, Services};
 use crate::ui::Ui;
+use crate::ui::password::PasswordSource;
+use kms::KeyLocation;
 
 /// Signer settings.
 pub(crate) enum SignerSettings {

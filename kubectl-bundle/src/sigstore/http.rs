@@ -11,7 +11,7 @@ use url::{Host, ParseError, Url};
 
 use super::secret::{Secret, without_secrets};
 use crate::failure::{Failure, Outcome};
-use crate::files;
+use crate::system::files;
 
 /// Maximum size of a response, in bytes.
 const MAX_RESPONSE_BYTES: usize = 1 << 20;
@@ -79,7 +79,7 @@ pub(super) struct HttpClients {
 
 impl HttpClients {
     pub(super) fn new(ca_files: &[PathBuf]) -> Outcome<Self> {
-        crate::tls::install();
+        crate::system::tls::install();
         let unusable = |error: &reqwest::Error| {
             let finding = Finding::error(codes::usage::FILE_UNREADABLE, "invalid certificates");
             Failure::caused(finding.hint("pass certificates in PEM format"), error)

@@ -3,9 +3,9 @@
 
 mod http;
 mod login;
-mod places;
 pub(crate) mod root;
 mod secret;
+mod service_urls;
 mod token;
 
 use std::path::PathBuf;
@@ -21,8 +21,8 @@ use crate::failure::Outcome;
 use crate::ui::Ui;
 
 use http::{HttpClients, ServiceRequest};
-use places::ServiceUrls;
 use root::RootOrigin;
+use service_urls::ServiceUrls;
 use token::TokenRequirements;
 
 pub(crate) use login::{LoginKind, Opener};

@@ -10,7 +10,7 @@ use super::http::{Credentials, HttpClients, ServiceRequest};
 use super::login::{Login, LoginKind};
 use super::secret::Secret;
 use crate::failure::{Failure, Outcome};
-use crate::files;
+use crate::system::files;
 use crate::ui::Ui;
 
 /// Requirements for a token.

@@ -1,8 +1,13 @@
 //! Printer: data to stdout, messages to stderr, progress only on terminals.
 
 pub(crate) mod age;
+pub(crate) mod escape;
+pub(crate) mod findings;
 pub(crate) mod format;
+pub(crate) mod http_log;
+pub(crate) mod password;
 mod progress;
+pub(crate) mod suggestions;
 mod table;
 
 use std::io::{self, Write};
@@ -12,11 +17,9 @@ use anstream::AutoStream;
 use bundle_core::diagnostic::{Finding, Findings, Severity};
 
 use crate::failure::{Failure, Outcome};
-use crate::habits::VerbFlags;
-use crate::report;
-
-pub(crate) use crate::safe::safe;
+pub(crate) use escape::safe;
 pub(crate) use progress::{Progress, Steps, Transfer};
+use suggestions::VerbFlags;
 pub(crate) use table::Table;
 
 /// Verbosity of messages on stderr.
@@ -119,7 +122,7 @@ impl Ui {
     /// Prints a finding: errors always, warnings unless `--quiet` is set.
     pub(crate) fn finding(&mut self, finding: &Finding) {
         if finding.severity == Severity::Error || self.verbosity >= Verbosity::Normal {
-            self.say(&report::finding(&self.for_verb(finding), &[]));
+            self.say(&findings::finding(&self.for_verb(finding), &[]));
         }
     }
 
@@ -133,7 +136,7 @@ impl Ui {
     /// Prints a warning of the API server like kubectl.
     pub(crate) fn server_warning(&mut self, text: &str) {
         if self.verbosity >= Verbosity::Normal {
-            self.say(&report::server_warning(text));
+            self.say(&findings::server_warning(text));
         }
     }
 
@@ -142,12 +145,15 @@ impl Ui {
         match failure {
             Failure::Findings { findings, causes } => {
                 let findings = findings.iter().map(|one| self.for_verb(one)).collect();
-                self.say(&report::findings(&findings, causes));
+                self.say(&findings::findings(&findings, causes));
             }
             Failure::Server(status) => {
-                self.say(&format!("{}\n", crate::refusal::message(status)));
-                if let Some(hint) = crate::refusal::hint(status) {
-                    self.say(&report::hint(hint));
+                self.say(&format!(
+                    "{}\n",
+                    crate::failure::api_server::message(status)
+                ));
+                if let Some(hint) = crate::failure::api_server::hint(status) {
+                    self.say(&findings::hint(hint));
                 }
             }
             Failure::Said(_) | Failure::BrokenPipe => {}

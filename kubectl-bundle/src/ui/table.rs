@@ -1,6 +1,6 @@
 //! Tables as kubectl prints them: columns three spaces apart, for awk.
 
-use crate::safe::safe;
+use super::escape::safe;
 
 /// Rows under a header.
 pub(crate) struct Table {

@@ -6,7 +6,7 @@ use std::path::Path;
 use e2e::image::{
     Attestations, BillOfMaterials, ImageSet, Platform, Provenance, WebhookImage, publish,
 };
-use e2e::registry::Program;
+use e2e::registry::RegistryProgram;
 use e2e::{Tool, programs};
 use serde_json::Value;
 
@@ -14,7 +14,7 @@ use super::images::Scene;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn cosign_verifies_published_images_and_their_attestations() {
-    let scene = Scene::new(Program::Distribution).await;
+    let scene = Scene::new(RegistryProgram::Distribution).await;
     scene.keys("release", "p256").await;
     let program = programs::get().await.unwrap().webhook.clone();
     let pack = |platform| {

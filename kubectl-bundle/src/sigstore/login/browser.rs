@@ -4,13 +4,13 @@
 use bundle_core::diagnostic::{Finding, codes};
 use url::Url;
 
-use super::super::http::HttpClients;
-use super::super::secret::Secret;
 use super::callback::Callback;
 use super::discovery::Endpoints;
 use super::opener::Opener;
 use super::{ErrorResponse, ISSUER, Login, SCOPE, TokenResponse, claims, form, pkce, unusable};
 use crate::failure::Outcome;
+use crate::sigstore::http::HttpClients;
+use crate::sigstore::secret::Secret;
 use crate::ui::Ui;
 
 pub(super) async fn token(

@@ -13,9 +13,9 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 use url::Url;
 
-use super::super::secret::Secret;
 use super::{ErrorResponse, refused};
 use crate::failure::{Failure, Outcome};
+use crate::sigstore::secret::Secret;
 
 /// Timeout of the login.
 const LOGIN_TIMEOUT: Duration = Duration::from_secs(5 * 60);

@@ -5,8 +5,8 @@ use bundle_core::diagnostic::{Finding, codes};
 use bundle_trust::keyless::Token;
 use jiff::Timestamp;
 
-use super::super::secret::Secret;
 use super::Login;
+use crate::sigstore::secret::Secret;
 
 /// Checks that `token` has the requested claims.
 pub(super) fn check(login: &Login, token: &Secret, nonce: Option<&str>) -> Result<(), Finding> {

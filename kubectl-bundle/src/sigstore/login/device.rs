@@ -7,11 +7,11 @@ use bundle_core::diagnostic::codes;
 use serde::Deserialize;
 use url::Url;
 
-use super::super::http::HttpClients;
-use super::super::secret::Secret;
 use super::discovery::Endpoints;
 use super::{ErrorResponse, Login, SCOPE, TokenResponse, claims, form, pkce, refused, unusable};
 use crate::failure::{Failure, Outcome};
+use crate::sigstore::http::HttpClients;
+use crate::sigstore::secret::Secret;
 use crate::ui::{Ui, safe};
 
 const GRANT: &str = "urn:ietf:params:oauth:grant-type:device_code";

@@ -4,9 +4,9 @@ use bundle_core::diagnostic::{Finding, codes};
 use serde::Deserialize;
 use url::Url;
 
-use super::super::http::{HttpClients, ServiceRequest, is_loopback};
 use super::{ISSUER, unusable};
 use crate::failure::{Failure, Outcome};
+use crate::sigstore::http::{HttpClients, ServiceRequest, is_loopback};
 
 /// Endpoints of an issuer.
 #[derive(Debug)]

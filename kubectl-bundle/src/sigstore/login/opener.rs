@@ -26,7 +26,7 @@ impl Opener {
             // xdg-open would start a text browser in the terminal.
             return None;
         };
-        crate::path::find(name)
+        crate::system::command_lookup::find(name)
             .program()
             .map(|program| Self { program, before })
     }
@@ -41,7 +41,7 @@ impl Opener {
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::null());
-        crate::secrets::withhold(&mut command);
+        crate::system::secrets::withhold(&mut command);
         command.spawn().is_ok_and(|mut child| {
             std::thread::spawn(move || child.wait());
             true

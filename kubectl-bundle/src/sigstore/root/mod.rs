@@ -2,7 +2,7 @@
 //! one.
 
 mod fetch;
-mod floors;
+mod minimum_versions;
 mod repository;
 mod store;
 
@@ -16,7 +16,7 @@ use serde::Serialize;
 
 use super::http::HttpClients;
 use crate::failure::{self, Failure, Outcome};
-use crate::files;
+use crate::system::files;
 use crate::ui::Ui;
 
 use repository::{TufRepository, TufTargets};
@@ -247,4 +247,4 @@ fn is_unreachable(failure: &Failure) -> bool {
 }
 
 #[cfg(test)]
-mod refused_tests;
+mod rejection_tests;

@@ -12,7 +12,7 @@ use sigstore_tuf::{Error, Repository, StoreRepository, Updater, UpdaterConfig};
 use url::Url;
 
 use super::fetch::{FetchError, Mirror};
-use super::floors::MinimumVersions;
+use super::minimum_versions::MinimumVersions;
 use super::store::{Instance, MetadataUpdate, StoredMetadata};
 use crate::failure::{Failure, Outcome};
 use crate::sigstore::http::HttpClients;

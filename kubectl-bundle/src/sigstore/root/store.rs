@@ -14,7 +14,7 @@ use sigstore_trust_root::SigstoreInstance;
 use sigstore_tuf::{Error, FileStore, MetadataStore};
 
 use crate::failure::{self, Failure, Outcome};
-use crate::files;
+use crate::system::files;
 
 const NAME: &str = "kubectl-bundle";
 /// File with the choice of the repository.

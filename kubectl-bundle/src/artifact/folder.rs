@@ -1,0 +1,201 @@
+//! A bundle on disk: a folder of manifests that is checked and packed, or an OCI layout.
+
+use std::path::{Path, PathBuf};
+
+use bundle_core::check::{self, Installation};
+use bundle_core::diagnostic::{Finding, Findings, Severity, codes};
+use bundle_core::format::{self, Content, Files, RenderInput, RenderTarget};
+use bundle_core::images::{self, Allowed, Lock};
+use bundle_core::package::{self, Package};
+use bundle_oci::pack::PackedImage;
+use bundle_schemas::BuiltinSchemas;
+
+use super::input::{self, GivenMetadata, Input, located};
+use super::location::ArtifactLocation;
+use super::packing::Packing;
+use crate::failure::Outcome;
+use crate::system::files;
+use crate::ui::Ui;
+
+/// A checked folder of manifests.
+pub(crate) struct CheckedFolder {
+    folder: PathBuf,
+    packing: Packing,
+    input: Input,
+    /// Existing lock file that is ignored.
+    forgotten: Option<Vec<u8>>,
+    /// Parsed content.
+    pub(crate) content: Content,
+    /// Package from `bundle.yaml`.
+    pub(crate) package: Package,
+}
+
+/// A bundle in memory.
+pub(crate) struct BuiltBundle {
+    /// Image.
+    pub(crate) packed: PackedImage,
+    /// Parsed content.
+    pub(crate) content: Content,
+    /// Package from `bundle.yaml`.
+    pub(crate) package: Package,
+}
+
+/// Use of the existing lock file.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum LockFileUse {
+    /// Images are taken from it.
+    #[default]
+    Use,
+    /// It is ignored, as it will be replaced.
+    Ignore,
+}
+
+/// Options for reading, checking and packing a folder. The default is that of `push DIR` and
+/// `inspect DIR`.
+#[derive(Debug, Default)]
+pub(crate) struct BuildOptions {
+    /// Name and version for content without `bundle.yaml`.
+    pub(crate) known: GivenMetadata,
+    /// Images that may have a moving tag or none.
+    pub(crate) allowed: Allowed,
+    /// Use of the existing lock file.
+    pub(crate) lock: LockFileUse,
+    /// Additions to the content of the folder.
+    pub(crate) packing: Packing,
+    /// Target namespace, if one was selected.
+    pub(crate) target: Option<String>,
+}
+
+/// Reads and checks a folder of manifests, and prints warnings.
+pub(crate) fn open(ui: &mut Ui, path: &Path, terms: BuildOptions) -> Outcome<CheckedFolder> {
+    let BuildOptions {
+        known,
+        allowed,
+        lock,
+        packing,
+        target,
+    } = terms;
+    let located = |findings| located(findings, path);
+    let mut input = input::read(path, &known)?;
+    let forgotten = match lock {
+        LockFileUse::Use => None,
+        LockFileUse::Ignore => input.files.remove(images::LOCK_FILE),
+    };
+    let all = packing.content(&input.files)?;
+    let content = input.content(&all, target.as_deref()).map_err(located)?;
+    let warnings = content.warnings.iter().cloned().map(|mut finding| {
+        // A built bundle cannot be changed; here the lock file can be written again.
+        if [codes::images::NOT_LOCKED, codes::images::UNKNOWN_LOCKED].contains(&finding.code) {
+            finding.severity = Severity::Error;
+        }
+        finding
+    });
+    let mut found: Findings = warnings.collect();
+    found.extend(check::all(&content, &all, &BuiltinSchemas));
+    found.extend(images::hygiene(&content.images, &allowed));
+    let found = located(found);
+    if found.has_errors() {
+        return Err(found.into());
+    }
+    ui.warnings(&found);
+    let Some(package) = content.package.clone() else {
+        return Err(Finding::error(
+            codes::format::BAD_PACKAGE,
+            "bundle.yaml is missing, so the bundle has neither name nor version",
+        )
+        .in_file(path.join(package::FILE).display().to_string())
+        .hint("create one with `kubectl bundle init`")
+        .into());
+    };
+    // For a packed chart, the git checkout and other files are those of its parent folder.
+    let folder = match path.parent() {
+        Some(parent) if path.is_file() => parent,
+        _ => path,
+    };
+    Ok(CheckedFolder {
+        folder: folder.to_owned(),
+        packing,
+        input,
+        forgotten,
+        content,
+        package,
+    })
+}
+
+impl CheckedFolder {
+    /// Sets the lock. The file next to `bundle.yaml` is written if `keep` is set and it changes.
+    pub(crate) fn lock(&mut self, lock: &Lock, keep: bool) -> Outcome {
+        let text = lock.to_yaml().into_bytes();
+        if keep && self.forgotten.as_ref() != Some(&text) {
+            // The name identifies the file, whatever its content.
+            files::replace(&self.folder.join(images::LOCK_FILE), &text, |_| true)?;
+        }
+        self.input.files.insert(images::LOCK_FILE.to_owned(), text);
+        let all = self.packing.content(&self.input.files)?;
+        self.content = self
+            .input
+            .content(&all, None)
+            .map_err(|findings| self.located(findings))?;
+        Ok(())
+    }
+
+    /// Returns the findings with paths relative to the current folder.
+    pub(crate) fn located(&self, findings: Findings) -> Findings {
+        located(findings, &self.folder)
+    }
+
+    /// Packs the folder and prints notes.
+    pub(crate) fn pack(self, ui: &mut Ui) -> Outcome<BuiltBundle> {
+        let mut annotations = package::annotations(&self.package);
+        if let Some(lock) = &self.content.lock {
+            annotations.extend(images::annotation(lock));
+        }
+        let (files, package) = (&self.input.files, &self.package);
+        let packed = self
+            .packing
+            .pack(ui, &self.folder, files, package, annotations)?;
+        Ok(BuiltBundle {
+            packed,
+            content: self.content,
+            package: self.package,
+        })
+    }
+}
+
+/// Reads, checks and packs a folder of manifests, and prints warnings.
+pub(crate) fn build(ui: &mut Ui, path: &Path) -> Outcome<BuiltBundle> {
+    open(ui, path, BuildOptions::default())?.pack(ui)
+}
+
+/// Returns the packed folder at this location.
+pub(crate) fn packed(ui: &mut Ui, place: &ArtifactLocation) -> Outcome<PackedImage> {
+    let path = match place {
+        ArtifactLocation::Folder(path)
+        | ArtifactLocation::Layout(path, _)
+        | ArtifactLocation::Archive(path, _) => path.clone(),
+        ArtifactLocation::Registry(reference) => reference.to_string().into(),
+    };
+    build(ui, &path).map(|built| built.packed)
+}
+
+/// Returns the findings of `build` on the files of a built bundle, for a BundleDeployment with these
+/// settings; without them, for a Bundle.
+pub(crate) fn findings(files: &Files, installation: Option<&Installation<'_>>) -> Findings {
+    let target = installation.and_then(|installation| installation.target_namespace);
+    let rendered = format::render(&RenderInput {
+        files,
+        target: &RenderTarget::in_namespace(target),
+        output: None,
+    });
+    let content = match rendered {
+        Ok(content) => content,
+        Err(findings) => return findings,
+    };
+    let checked = match installation {
+        Some(installation) => check::installed(&content, files, &BuiltinSchemas, installation),
+        None => check::all(&content, files, &BuiltinSchemas),
+    };
+    let mut findings = content.warnings;
+    findings.extend(checked);
+    findings
+}

@@ -1,0 +1,10 @@
+//! Verbs for Bundles and BundleDeployments in a cluster.
+
+pub(crate) mod create;
+pub(crate) mod delete;
+pub(crate) mod deploy;
+pub(crate) mod get;
+pub(crate) mod listing;
+pub(crate) mod state;
+pub(crate) mod status;
+pub(crate) mod write;

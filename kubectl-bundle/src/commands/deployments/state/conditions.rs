@@ -1,0 +1,175 @@
+//! Descriptions of a BundleDeployment that several verbs share.
+
+use bundle_api::{BundleDeployment, BundleDeploymentStatus};
+use bundle_core::diagnostic::{Code, all_codes};
+use bundle_core::reference::Reference;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+
+/// Returns kind and name: `bundledeployment.core.rukpak.io/web`.
+pub(crate) fn qualified(item: &BundleDeployment) -> String {
+    named(item.metadata.name.as_deref().unwrap_or_default())
+}
+
+/// Returns kind and name for a name.
+pub(crate) fn named(name: &str) -> String {
+    format!("bundledeployment.core.rukpak.io/{name}")
+}
+
+/// Returns the first twelve digits of a digest, as registries and git print them.
+pub(crate) fn short_digest(digest: &str) -> String {
+    digest
+        .strip_prefix("sha256:")
+        .map_or(digest, |hex| hex.get(..12).unwrap_or(hex))
+        .to_owned()
+}
+
+/// Returns the condition of type `kind`.
+pub(crate) fn find<'a>(item: &'a BundleDeployment, kind: &str) -> Option<&'a Condition> {
+    item.status
+        .as_ref()?
+        .conditions
+        .iter()
+        .find(|condition| condition.type_ == kind)
+}
+
+/// Returns its status, with the reason if it is not `True`.
+pub(crate) fn condition(item: &BundleDeployment, kind: &str) -> String {
+    match find(item, kind) {
+        None => "Unknown".to_owned(),
+        Some(condition) if condition.status == "True" || condition.reason.is_empty() => {
+            condition.status.clone()
+        }
+        Some(condition) => format!("{} ({})", condition.status, condition.reason),
+    }
+}
+
+/// Returns `true` if the content of the current `spec` is installed. The digest is compared, as the
+/// old content stays installed during an upgrade.
+pub(crate) fn is_installed(item: &BundleDeployment) -> bool {
+    let Some(status) = &item.status else {
+        return false;
+    };
+    let generation = item.metadata.generation;
+    let seen = status.observed_generation.is_some() && status.observed_generation >= generation;
+    let condition = find(item, "Installed").is_some_and(|installed| {
+        installed.status == "True"
+            && installed
+                .observed_generation
+                .is_none_or(|seen| Some(seen) >= generation)
+    });
+    seen && condition && is_wanted(item, status)
+}
+
+fn is_wanted(item: &BundleDeployment, status: &BundleDeploymentStatus) -> bool {
+    let wanted = item
+        .spec
+        .template
+        .spec
+        .source
+        .image
+        .as_ref()
+        .and_then(|image| image.reference.parse::<Reference>().ok())
+        .and_then(|reference| reference.digest().cloned());
+    match (wanted, &status.installed) {
+        (Some(wanted), Some(installed)) => installed.digest == wanted.as_str(),
+        // For a tag or another source, only the conditions can be evaluated.
+        _ => true,
+    }
+}
+
+/// Splits the message of a condition from the diagnostic code in brackets at its end.
+pub(crate) fn split_code(message: &str) -> (&str, Option<Code>) {
+    let split = message
+        .strip_suffix(']')
+        .and_then(|rest| rest.rsplit_once(" ["));
+    let known = split.and_then(|(text, id)| {
+        let code = all_codes().find(|code| code.id == id).copied()?;
+        Some((text, Some(code)))
+    });
+    known.unwrap_or((message, None))
+}
+
+/// Returns the messages of conditions that are not met, without duplicates: those with status False
+/// before those with status Unknown. Health is included only if `health_counts`.
+pub(crate) fn obstacles(item: &BundleDeployment, health_counts: bool) -> Vec<String> {
+    let conditions = item.status.iter().flat_map(|status| &status.conditions);
+    let mut found: Vec<&Condition> = conditions
+        .filter(|condition| {
+            let expected = if condition.type_ == "Drifted" {
+                "False"
+            } else {
+                "True"
+            };
+            let is_health = condition.type_ == "Healthy" || condition.reason == "Unhealthy";
+            condition.type_ != "Progressing"
+                && (health_counts || !is_health)
+                && condition.status != expected
+                && !condition.message.is_empty()
+        })
+        .collect();
+    if found.iter().any(|condition| condition.status != "Unknown") {
+        found.retain(|condition| condition.status != "Unknown");
+    }
+    let mut lines = Vec::new();
+    let mut told: Vec<&str> = Vec::new();
+    for condition in found {
+        let (message, _) = split_code(&condition.message);
+        if !told.contains(&message) {
+            told.push(message);
+            lines.push(format!(
+                "{}={} {}: {}",
+                condition.type_, condition.status, condition.reason, condition.message
+            ));
+        }
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn code_is_read_from_the_end_of_a_message() {
+        for (message, text, code) in [
+            (
+                "it exists [BUNDLE-INSTALL-002]",
+                "it exists",
+                Some("BUNDLE-INSTALL-002"),
+            ),
+            ("a list [a, b]", "a list [a, b]", None),
+            (
+                "[BUNDLE-INSTALL-002] first",
+                "[BUNDLE-INSTALL-002] first",
+                None,
+            ),
+            ("", "", None),
+        ] {
+            let (found, id) = split_code(message);
+            assert_eq!((found, id.map(|code| code.id)), (text, code));
+        }
+    }
+
+    #[test]
+    fn old_content_does_not_count_as_installed() {
+        let digest = |first: &str| format!("sha256:{first}{}", "0".repeat(63));
+        let item = |generation: i64, installed: &str| -> BundleDeployment {
+            serde_json::from_value(json!({
+                "metadata": {"name": "web", "generation": generation},
+                "spec": {"provisionerClassName": "c", "template": {"spec": {"provisionerClassName": "c", "source": {
+                    "type": "image", "image": {"ref": format!("registry.example.com/web@{}", digest("2"))}}}}},
+                "status": {
+                    "observedGeneration": 2,
+                    "installed": {"digest": digest(installed)},
+                    "conditions": [{"type": "Installed", "status": "True", "reason": "InstallationSucceeded", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"}]
+                }
+            }))
+            .unwrap()
+        };
+        assert!(is_installed(&item(2, "2")));
+        assert!(!is_installed(&item(2, "1")), "other content");
+        assert!(!is_installed(&item(3, "2")), "a spec that nobody looked at");
+    }
+}

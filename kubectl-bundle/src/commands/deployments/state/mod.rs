@@ -1,0 +1,6 @@
+//! State of a BundleDeployment: its conditions, and the prediction of its end.
+
+pub(crate) mod conditions;
+pub(crate) mod prediction;
+pub(crate) mod removed_api;
+pub(crate) mod waiting;

@@ -1,0 +1,85 @@
+//! Built-in kinds that content has and the version of the API server no longer serves, from the message of a condition.
+
+use bundle_core::diagnostic::codes;
+use bundle_core::version::{ServerVersion, apis};
+
+use super::prediction::Cause;
+
+/// Text in front of each missing kind: `no matches for kind "Job" in version "batch/v1"`.
+const MISSING: &str = "no matches for kind ";
+
+/// Returns `true` if the message of a failure names kinds that the API server does not have.
+pub(crate) fn is_about(message: &str) -> bool {
+    message.contains(MISSING)
+}
+
+/// Returns the cause to stop for if `message` names a built-in kind that `server` no longer serves. Another program may still bring all other kinds.
+pub(crate) fn cause(message: &str, server: &ServerVersion) -> Option<Cause> {
+    let kinds = message.split(MISSING).skip(1).filter_map(kind);
+    let changes: Vec<String> = kinds
+        .filter_map(|(kind, version)| change(kind, version, server))
+        .collect();
+    (!changes.is_empty()).then(|| Cause {
+        code: codes::check::API_NOT_SERVED,
+        message: message.to_owned(),
+        hint: Some(changes.join("; ")),
+    })
+}
+
+/// Kind and API version at the beginning of a text: `"Job" in version "batch/v1"`.
+fn kind(text: &str) -> Option<(&str, &str)> {
+    let mut quoted = text.split('"');
+    Some((quoted.nth(1)?, quoted.nth(1)?))
+}
+
+/// The change that the content needs, if the API was removed before the version of the server.
+fn change(kind: &str, api_version: &str, server: &ServerVersion) -> Option<String> {
+    let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+    let api = apis::api(group, version, kind)?;
+    let removed = api.removed.filter(|removed| *removed <= server.minor())?;
+    let next = match api.replacement {
+        Some(replacement) => format!("deploy content that uses {replacement}"),
+        None => "deploy content without it: nothing replaced it".to_owned(),
+    };
+    Some(format!(
+        "Kubernetes {removed} removed {api_version}/{kind}, and this server is {}; {next}",
+        server.minor()
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hint(message: &str, server: &str) -> Option<String> {
+        let server = ServerVersion::parse(server).unwrap();
+        cause(message, &server).and_then(|cause| cause.hint)
+    }
+
+    #[test]
+    fn names_replacement_of_each_api_that_the_server_no_longer_serves() {
+        let message = "required resource not found: no matches for kind \"CronJob\" in version \"batch/v1beta1\", \
+                       no matches for kind \"Shop\" in version \"example.com/v1\", no matches for kind \"PodSecurityPolicy\" in version \"policy/v1beta1\"";
+        assert!(is_about(message));
+        assert_eq!(
+            hint(message, "v1.36.0-eks-a1b2c3d").unwrap(),
+            "Kubernetes 1.25 removed batch/v1beta1/CronJob, and this server is 1.36; deploy content that uses batch/v1/CronJob; \
+             Kubernetes 1.25 removed policy/v1beta1/PodSecurityPolicy, and this server is 1.36; deploy content without it: nothing replaced it"
+        );
+        assert_eq!(hint(message, "v1.24.9"), None);
+    }
+
+    #[test]
+    fn kinds_that_somebody_may_still_bring_are_no_cause() {
+        for message in [
+            "required resource not found: no matches for kind \"Shop\" in version \"example.com/v1\"",
+            "required resource not found: no matches for kind \"CronJob\" in version \"batch/v1\"",
+            "required resource not found: no matches for kind \"ConfigMap\" in version \"v1\"",
+            "no matches for kind ",
+            "no matches for kind \"CronJob",
+            "CronJob batch/v1beta1 is missing",
+        ] {
+            assert_eq!(hint(message, "v1.36.0"), None, "{message}");
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! Waits for a BundleDeployment: prints progress, and stops at permanent failures.
+
+use std::time::{Duration, Instant};
+
+use bundle_api::BundleDeployment;
+use bundle_core::diagnostic::Finding;
+use bundle_core::version::ServerVersion;
+use kube::api::Api;
+
+use super::prediction::{Goal, Prediction, predict, reported_failure};
+use super::removed_api;
+use crate::cluster::Cluster;
+use crate::cluster::wait::{Seen, Wait, gone, late};
+use crate::failure::{Failure, Outcome};
+use crate::ui::Ui;
+
+/// Time within which a failure from before the command has to occur again. The reconciler retries
+/// within 30 s.
+const GRACE: Duration = Duration::from_secs(40);
+
+/// Returns the message of the failure that the object has before it is written.
+pub(crate) fn known(before: &BundleDeployment) -> Option<String> {
+    reported_failure(before).map(|failed| failed.message.to_owned())
+}
+
+/// Waits until the BundleDeployment `name` reaches `goal`. A failure that was `known` before the
+/// command may be resolved by it, so it ends the wait only when it occurs again.
+///
+/// # Errors
+/// The cause of a permanent failure; a timeout with the unmet conditions.
+pub(crate) async fn until(
+    ui: &mut Ui,
+    cluster: &Cluster,
+    name: &str,
+    goal: Goal,
+    wait: Wait,
+    known: Option<&str>,
+) -> Outcome {
+    let api: Api<BundleDeployment> = Api::all(cluster.client.clone());
+    let aim = match goal {
+        Goal::Installed => "installed",
+        Goal::Healthy => "healthy",
+        Goal::Gone => "gone",
+    };
+    let mut progress = ui.steps(&format!("waiting for {name} to be {aim}"));
+    let mut last = Vec::new();
+    let mut server = None;
+    let began = Instant::now();
+    let question = async |item: Option<&BundleDeployment>| {
+        let Some(item) = item else {
+            return match goal {
+                Goal::Gone => Ok(Seen::Done),
+                _ => Err(gone(&format!("bundledeployment {name}"))),
+            };
+        };
+        let code = match reported_failure(item) {
+            Some(found) if found.code.is_some() => found.code,
+            Some(found) => {
+                cluster
+                    .failure_code(found.kind, found.name, found.message)
+                    .await
+            }
+            None => None,
+        };
+        let mut state = predict(item, goal, code);
+        if goal != Goal::Gone
+            && matches!(state, Prediction::Waiting(_))
+            && let Some(found) =
+                reported_failure(item).filter(|found| removed_api::is_about(found.message))
+        {
+            if server.is_none() {
+                server = server_version(cluster).await;
+            }
+            if let Some(server) = &server
+                && let Some(cause) = removed_api::cause(found.message, server)
+            {
+                state = Prediction::Stopped(cause);
+            }
+        }
+        match state {
+            Prediction::Done => Ok(Seen::Done),
+            Prediction::Stopped(cause)
+                if known == Some(cause.message.as_str()) && began.elapsed() < GRACE =>
+            {
+                let step = format!(
+                    "{name}: retrying after an earlier failure: {}",
+                    cause.message
+                );
+                progress.now(ui, &step);
+                last = vec![cause.message];
+                Ok(Seen::NotYet)
+            }
+            Prediction::Stopped(cause) => Err(Finding::error(cause.code, cause.message)
+                .about(format!("bundledeployment {name}"))
+                .hint(cause.hint.unwrap_or_else(|| {
+                    format!(
+                        "retries cannot succeed without a change; details: kubectl bundle status {name}"
+                    )
+                }))
+                .into()),
+            Prediction::Waiting(obstacles) => {
+                last = obstacles;
+                if !last.is_empty() {
+                    progress.now(ui, &format!("{name}: {}", last.join("; ")));
+                }
+                Ok(Seen::NotYet)
+            }
+        }
+    };
+    let outcome = cluster
+        .wait_for(&api, name, wait, question, |limit| {
+            late(&format!("bundledeployment {name} was not {aim}"), limit).hint(format!(
+                "the reconciler continues; details: kubectl bundle status {name}"
+            ))
+        })
+        .await;
+    drop(progress);
+    match outcome {
+        Err(Failure::Findings { findings, causes })
+            if causes.is_empty() && findings.iter().any(is_timeout) =>
+        {
+            Err(Failure::Findings {
+                findings,
+                causes: last,
+            })
+        }
+        other => other,
+    }
+}
+
+/// The version of the API server; `None` if it is not known now.
+async fn server_version(cluster: &Cluster) -> Option<ServerVersion> {
+    let info = cluster.ask(cluster.client.apiserver_version()).await.ok()?;
+    ServerVersion::parse(&info.git_version).ok()
+}
+
+fn is_timeout(finding: &Finding) -> bool {
+    finding.code == bundle_core::diagnostic::codes::cluster::WAIT_TIMEOUT
+}

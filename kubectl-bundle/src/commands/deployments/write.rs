@@ -1,0 +1,155 @@
+//! Writes an object and prints the result, for `deploy` and `create`.
+
+use bundle_core::diagnostic::{Finding, codes};
+use kube::Resource;
+use serde_json::Value;
+
+use super::state::waiting;
+use crate::cluster::apply::{AppliedObject, Change, DryRun};
+use crate::cluster::managed_fields::differences;
+use crate::cluster::wait::Wait;
+use crate::cluster::{Cluster, KubeSettings};
+use crate::failure::Outcome;
+use crate::ui::Ui;
+use crate::ui::format::Format;
+
+/// Maximum number of attempts to read and apply an object that others, such as the webhook, write
+/// concurrently.
+const TRIES: u32 = 10;
+
+/// Settings of a write.
+pub(crate) struct Write {
+    /// Mode of a dry run.
+    pub(crate) dry_run: DryRun,
+    /// `true` if fields of other field managers are taken over.
+    pub(crate) force: bool,
+    /// Wait mode and timeout.
+    pub(crate) wait: Wait,
+    /// Output format.
+    pub(crate) format: Option<Format>,
+    /// Cluster settings.
+    pub(crate) cluster: KubeSettings,
+}
+
+/// An object that was written.
+pub(super) struct WriteOutcome {
+    /// Connection.
+    pub(super) cluster: Cluster,
+    /// Object before and after.
+    pub(super) applied: AppliedObject,
+    /// Warnings of the API server.
+    pub(super) warnings: Vec<String>,
+}
+
+impl WriteOutcome {
+    /// Returns the failure that the deployment had before, if its spec did not change.
+    pub(super) fn known_failure(&self) -> Option<String> {
+        let before = self.applied.before.as_ref()?;
+        let generation = |object: &Value| object["metadata"]["generation"].as_i64();
+        if generation(before) != generation(&self.applied.after) {
+            return None;
+        }
+        waiting::known(&serde_json::from_value(before.clone()).ok()?)
+    }
+
+    /// Returns an error if admission warned that no provisioner handles the class: the object would
+    /// never be reconciled.
+    pub(super) fn fail_without_class(&self, name: &str) -> Outcome {
+        let code = codes::review::CLASS_UNKNOWN;
+        let class = &self.applied.after["spec"]["provisionerClassName"];
+        if !self.warnings.iter().any(|text| text.contains(code.id)) {
+            return Ok(());
+        }
+        Err(Finding::error(
+            code,
+            format!(
+                "ProvisionerClass {} does not exist, so {name} is not installed",
+                class.as_str().unwrap_or_default()
+            ),
+        )
+        .hint("select another one with --class; `kubectl get provisionerclasses` lists them")
+        .into())
+    }
+}
+
+impl Write {
+    /// Applies the object that `compose` returns for the current one. Prints the API server's
+    /// warnings, kubectl's line and each changed field.
+    ///
+    /// Returns `None` if the cluster was not changed. With `--dry-run=client` no request is sent.
+    pub(super) async fn apply<K>(
+        &self,
+        ui: &mut Ui,
+        name: &str,
+        mut compose: impl AsyncFnMut(&mut Ui, Option<&Value>) -> Value,
+    ) -> Outcome<Option<WriteOutcome>>
+    where
+        K: Resource<DynamicType = ()>,
+    {
+        if self.dry_run == DryRun::Client {
+            let object = compose(ui, None).await;
+            self.print::<K>(ui, &object, name, Change::Created)?;
+            return Ok(None);
+        }
+        let cluster = Cluster::connect(&self.cluster).await?;
+        let mut tries = 1;
+        let (before, after) = loop {
+            let before = cluster.read::<K>(name).await?;
+            let mut object = compose(ui, before.as_ref()).await;
+            if let Some(before) = &before {
+                // Concurrent changes are read again and not undone.
+                let version = &before["metadata"]["resourceVersion"];
+                object["metadata"]["resourceVersion"] = version.clone();
+            }
+            let after = cluster
+                .apply::<K>(name, &object, self.dry_run, self.force)
+                .await;
+            match &after {
+                Err(failure) if tries < TRIES && failure.is_stale() => tries += 1,
+                _ => break (before, after),
+            }
+        };
+        // Printed after a refusal too, as they often explain it.
+        let warnings = cluster.take_warnings();
+        for warning in &warnings {
+            ui.server_warning(warning);
+        }
+        let applied = AppliedObject {
+            before,
+            after: after?,
+        };
+        let mut shown = applied.after.clone();
+        if let Some(metadata) = shown["metadata"].as_object_mut() {
+            metadata.remove("managedFields");
+        }
+        self.print::<K>(ui, &shown, name, applied.change())?;
+        if let Some(before) = &applied.before {
+            for line in differences("spec", &before["spec"], &applied.after["spec"]) {
+                ui.note(format!("  {line}"));
+            }
+        }
+        Ok((self.dry_run == DryRun::None).then_some(WriteOutcome {
+            cluster,
+            applied,
+            warnings,
+        }))
+    }
+
+    fn print<K>(&self, ui: &mut Ui, object: &Value, name: &str, change: Change) -> Outcome
+    where
+        K: Resource<DynamicType = ()>,
+    {
+        if ui.structured(self.format, object)? {
+            return Ok(());
+        }
+        let qualified = format!("{}.{}/{name}", K::kind(&()).to_lowercase(), K::group(&()));
+        if self.format == Some(Format::Name) {
+            return ui.data(qualified);
+        }
+        ui.data(format!(
+            "{qualified} {}{}",
+            change.word(),
+            self.dry_run.suffix()
+        ))
+    }
+}

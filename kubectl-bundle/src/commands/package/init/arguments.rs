@@ -1,0 +1,56 @@
+//! Arguments and settings of `init`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::Init;
+use crate::artifact::input::GivenMetadata;
+
+/// Write a bundle.yaml for the content of a folder, or a small working example for an empty folder.
+///
+/// A folder of manifests/, a Helm chart, a registry+v1 bundle and a kustomization are recognized,
+/// and name, version and required APIs are read from them. No file is moved, and none is
+/// overwritten without --force. The written paths are printed on stdout.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  # An example in ./web
+  kubectl bundle init web
+
+  # A bundle.yaml next to ./manifests
+  kubectl bundle init --name web --version 1.4.0
+
+  # For a chart, without writing
+  kubectl bundle init charts/web --dry-run")]
+pub(crate) struct Arguments {
+    /// Folder; created if it is missing
+    #[arg(value_name = "DIR", default_value = ".")]
+    folder: PathBuf,
+    /// Name of the package [default: from the content, else the name of the folder]
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
+    /// Version of the package [default: from the content, else 0.1.0]
+    #[arg(long, value_name = "VERSION")]
+    version: Option<String>,
+    /// Overwrite existing files
+    #[arg(long)]
+    force: bool,
+    /// Write nothing
+    #[arg(long)]
+    dry_run: bool,
+}
+
+impl From<Arguments> for Init {
+    fn from(typed: Arguments) -> Self {
+        Self {
+            folder: typed.folder,
+            known: GivenMetadata {
+                name: typed.name,
+                version: typed.version,
+            },
+            force: typed.force,
+            dry_run: typed.dry_run,
+        }
+    }
+}

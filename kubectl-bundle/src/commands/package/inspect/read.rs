@@ -1,0 +1,212 @@
+//! Reads the manifest and the layers with content of a bundle.
+
+use std::path::Path;
+
+use bundle_core::diagnostic::{Code, Finding, Findings, Severity, codes};
+use bundle_core::format::{self, Content};
+use bundle_core::images::Allowed;
+use bundle_core::package::keys;
+use bundle_oci::manifest::{Manifest, ParsedManifest, RawManifest};
+use bundle_oci::store::LocatedImage;
+use bundle_oci::{Files, Limits, media};
+
+use super::referrers::{self, ReferrerSummary};
+use crate::artifact::folder::{self, BuildOptions};
+use crate::artifact::location::ArtifactLocation;
+use crate::failure::Outcome;
+use crate::registry::{self, RegistrySettings};
+use crate::ui::Ui;
+
+/// Maximum total size in bytes of the layers of an image that is not marked as a bundle. Bundles
+/// are small, and other images need not be downloaded.
+const MAX_UNMARKED_BYTES: u64 = 16 << 20;
+
+/// Codes of findings for layers that do not belong to a bundle.
+const NOT_A_BUNDLE_CODES: [Code; 4] = [
+    codes::registry::UNSAFE_ENTRY,
+    codes::registry::MALFORMED,
+    codes::registry::TOO_LARGE,
+    codes::registry::WRONG_MEDIA_TYPE,
+];
+
+/// Result of reading an artifact.
+pub(super) struct ReadArtifact {
+    /// Pinned reference, for an artifact in a registry.
+    pub(super) reference: Option<String>,
+    /// Path, for an artifact on disk.
+    pub(super) path: Option<String>,
+    /// Manifest or index as raw bytes.
+    pub(super) raw: RawManifest,
+    /// Parsed manifest or index.
+    pub(super) parsed: ParsedManifest,
+    /// Content of the layers, if they were read and form a bundle.
+    pub(super) content: Option<Content>,
+    /// Referrers, if they could be read.
+    pub(super) beside: Option<ReferrerSummary>,
+    /// Warnings.
+    pub(super) warnings: Findings,
+}
+
+/// Reads an artifact: first the manifest, then content and referrers concurrently.
+pub(super) async fn read_artifact(
+    ui: &mut Ui,
+    place: &ArtifactLocation,
+    settings: &RegistrySettings,
+    manifest_only: bool,
+) -> Outcome<ReadArtifact> {
+    let client = registry::client(settings)?;
+    let progress = ui.progress(&format!("reading {place}"));
+    let located = match place.open(&client).await? {
+        Some(located) => located,
+        None => folder(ui, place)?,
+    };
+    let mut seen = ReadArtifact::of(located.root.clone())?;
+    match place {
+        ArtifactLocation::Registry(reference) => {
+            let pinned = reference.pin(seen.raw.digest.clone());
+            seen.reference = Some(pinned.without_tag());
+        }
+        _ => seen.path = Some(place.to_string()),
+    }
+    let image = match &seen.parsed {
+        ParsedManifest::Image(manifest) if !manifest_only && may_be_bundle(manifest) => {
+            Some((**manifest).clone())
+        }
+        _ => None,
+    };
+    let files = async {
+        match image {
+            Some(_) => Some(located.files(&Limits::default()).await),
+            None => None,
+        }
+    };
+    let beside = async {
+        // A packed folder has no referrers.
+        match place {
+            ArtifactLocation::Folder(_) => None,
+            _ => Some(Box::pin(referrers::of(&located.source, &seen.raw.digest)).await),
+        }
+    };
+    let (files, beside) = futures::join!(files, beside);
+    drop(progress);
+    if let ArtifactLocation::Registry(reference) = place
+        && reference.digest().is_none()
+    {
+        ui.note(format!("{reference} is {}", seen.raw.digest));
+    }
+    if let (Some(files), Some(manifest)) = (files, image.as_ref()) {
+        let called = is_marked_as_bundle(manifest);
+        match files {
+            Ok(files) => seen.take(&files, called)?,
+            Err(finding) => {
+                // Of an image that cannot be unpacked, the manifest is still shown; errors of the
+                // registry are returned.
+                let others = NOT_A_BUNDLE_CODES.contains(&finding.code);
+                seen.not_a_bundle(finding.into(), called || !others)?;
+            }
+        }
+    }
+    match beside {
+        Some(Ok(beside)) => seen.beside = Some(beside),
+        // Without the list of referrers, the rest is still shown, with a warning.
+        Some(Err(finding)) => seen.warn(finding),
+        None => {}
+    }
+    Ok(seen)
+}
+
+/// Returns the image that `build` would create from a folder.
+fn folder(ui: &mut Ui, place: &ArtifactLocation) -> Outcome<LocatedImage> {
+    let terms = BuildOptions {
+        // Only `build` rejects names of images.
+        allowed: Allowed {
+            patterns: vec!["**".to_owned()],
+        },
+        ..BuildOptions::default()
+    };
+    let opened = folder::open(ui, Path::new(&place.to_string()), terms)?;
+    Ok(LocatedImage::packed(opened.pack(ui)?.packed))
+}
+
+/// Returns `true` if the manifest is marked as a bundle.
+fn is_marked_as_bundle(manifest: &Manifest) -> bool {
+    manifest.annotations.contains_key(keys::FORMAT)
+}
+
+/// Returns `true` if the layers should be read: the image is marked as a bundle, or it is small, as
+/// old bundles without the mark are.
+fn may_be_bundle(manifest: &Manifest) -> bool {
+    let total = manifest
+        .layers
+        .iter()
+        .fold(0_u64, |sum, layer| sum.saturating_add(layer.size));
+    is_marked_as_bundle(manifest)
+        || media::is_config(&manifest.config.media_type)
+            && manifest.artifact_type.is_none()
+            && !manifest.layers.is_empty()
+            && total <= MAX_UNMARKED_BYTES
+}
+
+impl ReadArtifact {
+    fn of(raw: RawManifest) -> Outcome<Self> {
+        let parsed = raw.parse().map_err(|why| {
+            Finding::error(
+                codes::registry::MALFORMED,
+                format!("the manifest is invalid: {why}"),
+            )
+            .about(raw.digest.to_string())
+        })?;
+        Ok(Self {
+            reference: None,
+            path: None,
+            raw,
+            parsed,
+            content: None,
+            beside: None,
+            warnings: Findings::default(),
+        })
+    }
+
+    fn take(&mut self, files: &Files, called: bool) -> Outcome {
+        match format::read(files) {
+            Ok(mut content) => {
+                self.warnings.extend(std::mem::take(&mut content.warnings));
+                self.content = Some(content);
+                Ok(())
+            }
+            Err(findings) => self.not_a_bundle(findings, called),
+        }
+    }
+
+    /// Handles content that is not a bundle: an error if the image is marked as one, otherwise a
+    /// note that it is another image.
+    fn not_a_bundle(&mut self, findings: Findings, called: bool) -> Outcome {
+        // The objects of a chart are unknown before it is rendered.
+        let unrendered = |finding: &Finding| finding.code == codes::format::NOT_RENDERED;
+        if called && findings.iter().all(unrendered) {
+            for finding in findings {
+                self.warn(finding);
+            }
+            return Ok(());
+        }
+        if called {
+            return Err(findings.into());
+        }
+        if let Some(first) = findings.into_iter().next() {
+            let finding = Finding {
+                message: format!("its layers contain no bundle: {}", first.message),
+                hint: None,
+                ..first
+            };
+            self.warn(finding);
+        }
+        Ok(())
+    }
+
+    fn warn(&mut self, finding: Finding) {
+        self.warnings.push(Finding {
+            severity: Severity::Warning,
+            ..finding
+        });
+    }
+}

@@ -1,0 +1,59 @@
+//! The two files of a key pair: both are created, or none.
+
+use std::path::{Path, PathBuf};
+
+use bundle_core::diagnostic::{Finding, codes};
+use bundle_trust::keys::KeyPairFiles;
+
+use crate::failure::Outcome;
+use crate::system::files;
+use crate::ui::Ui;
+
+/// Paths of a key pair.
+pub(super) struct Files {
+    private: PathBuf,
+    public: PathBuf,
+}
+
+impl Files {
+    /// Returns the paths `PREFIX.key` and `PREFIX.pub`, and an error if one exists. Checked before
+    /// the password is requested; the write checks it again.
+    pub(super) fn new(prefix: &Path) -> Outcome<Self> {
+        let files = Self {
+            private: with_ending(prefix, ".key"),
+            public: with_ending(prefix, ".pub"),
+        };
+        for path in [&files.private, &files.public] {
+            if fs_err::symlink_metadata(path).is_ok() {
+                return Err(exists(path).into());
+            }
+        }
+        Ok(files)
+    }
+
+    /// Writes both files.
+    pub(super) fn write(&self, ui: &mut Ui, pair: &KeyPairFiles) -> Outcome {
+        let Self { private, public } = self;
+        files::create(private, pair.private_pem.as_bytes(), files::SECRET)?;
+        if let Err(failure) = files::create(public, pair.public_pem.as_bytes(), files::OPEN) {
+            // A single file of a pair is useless; an error here adds nothing to the first one.
+            let _ = fs_err::remove_file(private);
+            return Err(failure);
+        }
+        ui.note(format!("private key written to {}", private.display()));
+        ui.note(format!("public key written to {}", public.display()));
+        Ok(())
+    }
+}
+
+fn exists(path: &Path) -> Finding {
+    Finding::error(codes::usage::FILE_UNWRITABLE, "the file already exists")
+        .in_file(path.display().to_string())
+        .hint("keys are never overwritten: use another --output-key-prefix, or move the existing files")
+}
+
+fn with_ending(prefix: &Path, ending: &str) -> PathBuf {
+    let mut name = prefix.as_os_str().to_owned();
+    name.push(ending);
+    name.into()
+}

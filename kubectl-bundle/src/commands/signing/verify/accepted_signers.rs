@@ -1,0 +1,126 @@
+//! Accepted signers of `verify`: any of several keys, or an identity.
+
+use std::sync::Arc;
+
+use bundle_core::diagnostic::{Finding, Findings};
+use bundle_core::policy::{self, Accepted, Identity, KeyId, RawSignature, Who};
+use bundle_core::reference::PinnedReference;
+use bundle_trust::attest::PredicateType;
+use bundle_trust::verify::{self, Content};
+use jiff::Timestamp;
+
+use super::signer::Signer;
+use crate::failure::Outcome;
+use crate::signer::kms::KeyLocation;
+use crate::sigstore::root::{ChosenRoot, WantedRoot};
+use crate::ui::Ui;
+
+/// Accepted signers.
+pub(crate) enum AcceptedSigners {
+    /// Any of these public keys.
+    Keys(Vec<KeyLocation>),
+    /// A certificate for this identity.
+    Identity(Identity),
+}
+
+/// Accepted signers with loaded keys and trust root.
+pub(crate) struct LoadedSigners {
+    who: Vec<Who>,
+    against: verify::Against,
+    /// Locations of the keys.
+    places: Vec<(KeyId, KeyLocation)>,
+}
+
+impl AcceptedSigners {
+    /// Returns the trust root. With keys, it is only used for the signing time.
+    pub(crate) async fn root(&self, root: WantedRoot, ui: &mut Ui) -> Outcome<ChosenRoot> {
+        match self {
+            Self::Keys(_) => root.open_for_times(ui).await,
+            Self::Identity(_) => root.open(ui).await,
+        }
+    }
+
+    /// Reads the keys.
+    pub(crate) fn read(self, root: &ChosenRoot, now: Timestamp) -> Outcome<LoadedSigners> {
+        let root = &root.root;
+        let mut ready = LoadedSigners {
+            who: Vec::new(),
+            against: verify::Against {
+                keys: Vec::new(),
+                roots: vec![Arc::clone(root)],
+                now,
+            },
+            places: Vec::new(),
+        };
+        match self {
+            Self::Keys(places) => {
+                for place in places {
+                    let key = place.public()?;
+                    ready.who.push(Who::Key(key.id().clone()));
+                    ready.places.push((key.id().clone(), place));
+                    ready.against.keys.push(key);
+                }
+            }
+            Self::Identity(identity) => {
+                root.check(now)?;
+                ready.who.push(Who::Identities {
+                    identities: vec![identity],
+                    root: root.id().clone(),
+                });
+            }
+        }
+        Ok(ready)
+    }
+}
+
+impl LoadedSigners {
+    /// Returns those who signed the pinned content or attested all of these predicate types.
+    pub(super) fn of_digest(
+        &self,
+        kinds: &[PredicateType],
+        pinned: &PinnedReference,
+        signatures: &[RawSignature],
+    ) -> Result<Vec<Signer>, Findings> {
+        if kinds.is_empty() {
+            let accepted = verify::by(signatures, pinned, &self.who, &self.against)?;
+            let accepted = accepted.into_iter();
+            return Ok(accepted
+                .map(|one| Signer::found(self.name(&one), one))
+                .collect());
+        }
+        let attested = verify::attested(signatures, pinned, &self.who, kinds, &self.against)?;
+        let attested = attested.into_iter();
+        Ok(attested
+            .map(|one| Signer::attested(self.name(&one.accepted), one))
+            .collect())
+    }
+
+    /// Returns those who signed a file or attested this predicate type.
+    pub(crate) fn of_file(
+        &self,
+        kinds: &[PredicateType],
+        bundle: Vec<u8>,
+        content: &Content<'_>,
+    ) -> Result<Signer, Finding> {
+        if kinds.is_empty() {
+            let accepted = verify::blob(bundle, content, &self.who, &self.against)?;
+            return Ok(Signer::found(self.name(&accepted), accepted));
+        }
+        let one = verify::blob_attested(bundle, content, &self.who, kinds, &self.against)?;
+        Ok(Signer::attested(self.name(&one.accepted), one))
+    }
+
+    /// Returns the location of the key, or the issuer of the identity.
+    fn name(&self, accepted: &Accepted) -> String {
+        match &accepted.signer {
+            policy::Signer::Identity { name, .. } => name.issuer.clone(),
+            policy::Signer::Key(id) => {
+                let mut places = self.places.iter();
+                let place = places.find(|(key, _)| key == id);
+                place
+                    .map(|(_, place)| place.to_string())
+                    .unwrap_or_default()
+            }
+        }
+    }
+}

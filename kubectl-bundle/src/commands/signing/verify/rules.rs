@@ -1,0 +1,71 @@
+//! Loaded rules of `verify` (keys, an identity, or policies in files), and their decisions.
+
+use bundle_core::diagnostic::Findings;
+use bundle_core::policy::{ClassSignatures, Policy, RawSignature, Unavailable};
+use bundle_core::reference::PinnedReference;
+use bundle_trust::attest::PredicateType;
+use bundle_trust::proof;
+use jiff::Timestamp;
+
+use super::accepted_signers::LoadedSigners;
+use super::signer::Signer;
+use super::{VerificationRules, documents};
+use crate::failure::Outcome;
+use crate::sigstore::root::ChosenRoot;
+
+/// Loaded rules.
+pub(super) enum LoadedRules {
+    /// Accepted signers.
+    Signer(LoadedSigners),
+    /// All matching policies.
+    Policies(Vec<Policy>),
+}
+
+impl LoadedRules {
+    /// Loads the rules.
+    pub(super) fn read(
+        against: VerificationRules,
+        root: &ChosenRoot,
+        now: Timestamp,
+    ) -> Outcome<Self> {
+        Ok(match against {
+            VerificationRules::Signer(wanted) => Self::Signer(wanted.read(root, now)?),
+            VerificationRules::Policies(paths) => {
+                Self::Policies(documents::read(&paths, root.given())?)
+            }
+        })
+    }
+}
+
+/// The signers and warnings, or the reasons for which verification failed.
+pub(super) type Decision = Result<(Vec<Signer>, Findings), Findings>;
+
+/// Evaluates the rules.
+pub(super) fn decide(
+    rules: &LoadedRules,
+    kinds: &[PredicateType],
+    pinned: &PinnedReference,
+    signatures: &Result<Vec<RawSignature>, Unavailable>,
+    now: Timestamp,
+) -> Decision {
+    match rules {
+        LoadedRules::Signer(ready) => {
+            let signatures = signatures
+                .as_ref()
+                .map_err(|unavailable| Findings::from(unavailable.0.clone()))?;
+            let signers = ready.of_digest(kinds, pinned, signatures)?;
+            Ok((signers, Findings::default()))
+        }
+        LoadedRules::Policies(policies) => {
+            let covers = |policy: &Policy| policy.matches(pinned.reference());
+            if !policies.iter().any(covers) {
+                return Err(documents::no_matching_policy(pinned).into());
+            }
+            let class = ClassSignatures::Required;
+            let decided = proof::decide(pinned.clone(), signatures, policies, class, now)
+                .map_err(|refusal| refusal.findings)?;
+            let signers = decided.signed_by.into_iter().map(Signer::from);
+            Ok((signers.collect(), decided.warnings))
+        }
+    }
+}

@@ -1,0 +1,199 @@
+//! The content of a reviewed image: the findings that `build` reports on its objects.
+//! The rules are `bundle_core::check`.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bundle_cluster::review::{ImageLookups, MatchingPolicies, ReviewLookups as _};
+use bundle_core::check::Installation;
+use bundle_core::diagnostic::{Finding, Findings, Outcome as Meaning};
+use bundle_core::reference::Reference;
+use bundle_core::review::{
+    CheckedBundleSpec, CheckedDeploymentSpec, ClassFact, Image, Kind, Source, Subject, Verdict,
+    needs,
+};
+use bundle_oci::Limits;
+use bundle_oci::registry::ImageMetadata;
+use bundle_oci::store::LocatedImage;
+use tokio::time::Instant;
+
+use super::lookup::LiveFacts;
+use crate::artifact::folder;
+
+/// The registry's answer to the lookup of an image.
+type LookResult = Result<Arc<ImageMetadata>, Finding>;
+
+/// The image lookups of one review, with the registry's answer.
+pub(super) struct ReviewedImage<'a> {
+    lookup: &'a LiveFacts,
+    looked: Mutex<Option<LookResult>>,
+}
+
+/// The findings on the content of an object.
+#[derive(Default)]
+pub(super) struct ContentFindings {
+    /// The findings.
+    pub(super) findings: Findings,
+    /// Checks that were not possible, one sentence each.
+    pub(super) unchecked: Vec<String>,
+}
+
+impl<'a> ReviewedImage<'a> {
+    /// The lookups of `lookup`, before the review.
+    pub(super) fn new(lookup: &'a LiveFacts) -> Self {
+        Self {
+            lookup,
+            looked: Mutex::default(),
+        }
+    }
+
+    /// Reads and checks the content of `subject`, whose review came to `verdict`.
+    pub(super) async fn content(
+        &self,
+        subject: &Subject<'_>,
+        verdict: &Verdict,
+    ) -> ContentFindings {
+        let mut result = ContentFindings::default();
+        let needs = needs(subject);
+        let Some(image) = needs.image else {
+            if let Some(source) =
+                source(subject).filter(|source| !matches!(source, Source::Image { .. }))
+            {
+                let kind = source.kind();
+                result.unchecked.push(format!(
+                    "the objects in its content, which is of source type {kind}"
+                ));
+            }
+            return result;
+        };
+        let reference = &image.reference;
+        for class in &needs.classes {
+            let fact = self.lookup.class(class).await;
+            if matches!(fact, ClassFact::Known(class) if !class.is_ours()) {
+                result.unchecked.push(format!(
+                    "{reference}: the objects in it, which the provisioner of class {class} reads by its own rules"
+                ));
+                return result;
+            }
+        }
+        let looked = self.looked().clone();
+        let was_asked = looked.is_some();
+        match self.files(reference, looked).await {
+            Ok(files) => {
+                let spec = match subject.kind {
+                    Kind::BundleDeployment => {
+                        CheckedDeploymentSpec::parse(&subject.new["spec"]).ok()
+                    }
+                    _ => None,
+                };
+                let installation = spec.as_ref().map(|spec| Installation {
+                    target_namespace: spec.target_namespace.as_deref(),
+                    create_namespace: spec.create_namespace,
+                    drift_ignore: &spec.drift_ignore,
+                });
+                let findings = folder::findings(&files, installation.as_ref());
+                result.findings = located(findings, reference);
+            }
+            // The proof on the object was enough for the review. An image that is not in the registry may be pushed later.
+            Err(Unread::Image(why))
+                if why.code.outcome != Meaning::CannotTell
+                    || !was_asked && matches!(verdict, Verdict::Admit { .. }) =>
+            {
+                result
+                    .unchecked
+                    .push(format!("{reference}: the objects in it: {why}"));
+            }
+            Err(Unread::Image(why) | Unread::Files(why)) => {
+                let field = match subject.kind {
+                    Kind::BundleDeployment => "spec.template.spec.source.image.ref",
+                    _ => "spec.source.image.ref",
+                };
+                let mut finding = Finding::error(
+                    why.code,
+                    format!("the content of {reference} cannot be checked: {why}"),
+                )
+                .at_field(field);
+                finding.hint = why.hint;
+                result.findings.push(finding);
+            }
+        }
+        result
+    }
+
+    fn looked(&self) -> std::sync::MutexGuard<'_, Option<LookResult>> {
+        self.looked.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Pulls the files of the image that the review looked up, else of the one that `reference` names now.
+    async fn files(
+        &self,
+        reference: &Reference,
+        looked: Option<LookResult>,
+    ) -> Result<bundle_oci::Files, Unread> {
+        let reference = match looked {
+            Some(looked) => looked.map_err(Unread::Image)?.pinned.reference().clone(),
+            None => reference.clone(),
+        };
+        let located = LocatedImage::reference(&self.lookup.registry, &reference);
+        let located = located.await.map_err(Unread::Image)?;
+        located
+            .files(&Limits::default())
+            .await
+            .map_err(Unread::Files)
+    }
+}
+
+/// The source of the content of a Bundle or BundleDeployment; `None` if its spec is invalid.
+fn source(subject: &Subject<'_>) -> Option<Source> {
+    let spec = &subject.new["spec"];
+    match subject.kind {
+        Kind::Bundle => Some(CheckedBundleSpec::parse(spec).ok()?.source),
+        Kind::BundleDeployment => {
+            let spec = CheckedDeploymentSpec::parse(spec).ok()?;
+            Some(spec.template.bundle.source)
+        }
+        Kind::BundleApproval => None,
+    }
+}
+
+/// The reason for which content is not read.
+enum Unread {
+    /// The manifest is not known.
+    Image(Finding),
+    /// The layers cannot be pulled or unpacked.
+    Files(Finding),
+}
+
+/// The same findings, with the reference in front of paths within the image.
+fn located(findings: Findings, reference: &Reference) -> Findings {
+    let located = findings.into_iter().map(|mut finding| {
+        if let Some(file) = &mut finding.place.file {
+            *file = format!("{reference}/{file}");
+        }
+        finding
+    });
+    located.collect()
+}
+
+impl ImageLookups for ReviewedImage<'_> {
+    fn policies(&self, image: &Image) -> Result<MatchingPolicies, Finding> {
+        self.lookup.policies(image)
+    }
+
+    async fn look(&self, image: &Image, policies: &MatchingPolicies) -> LookResult {
+        let looked = self.lookup.look(image, policies).await;
+        *self.looked() = Some(looked.clone());
+        looked
+    }
+
+    async fn forget(&self, image: &Image, policies: &MatchingPolicies) {
+        self.lookup.forget(image, policies).await;
+    }
+
+    fn looks_where_refused(&self) -> bool {
+        self.lookup.looks_where_refused()
+    }
+
+    fn until(&self) -> Option<Instant> {
+        self.lookup.until()
+    }
+}

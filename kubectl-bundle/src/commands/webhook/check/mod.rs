@@ -1,0 +1,188 @@
+//! `check`: runs the admission review for objects in files, with facts that the user may look up.
+
+mod content;
+mod documents;
+mod lookup;
+mod policy_references;
+mod report;
+mod unavailable;
+
+use std::path::PathBuf;
+
+use bundle_cluster::review;
+use bundle_core::diagnostic::{Finding, Findings, Outcome as Meaning};
+use bundle_core::review::{Facts, Kind, Standing, Subject, Verdict, judge, needs};
+use serde_json::Value;
+
+use crate::cluster::KubeSettings;
+use crate::failure::exit::Exit;
+use crate::failure::{Failure, Outcome};
+use crate::registry::RegistrySettings;
+use crate::ui::Ui;
+use crate::ui::format::Format;
+
+use content::ReviewedImage;
+use documents::{ReviewKind, ReviewedObject};
+use lookup::LiveFacts;
+use report::{ObjectReport, ReviewAnswer};
+
+/// Settings of `check`.
+pub(crate) struct Check {
+    /// Files.
+    pub(crate) files: Vec<PathBuf>,
+    /// Source of facts; `None` is offline.
+    pub(crate) online: Option<OnlineSettings>,
+    /// Namespace in which the webhook runs.
+    pub(crate) system_namespace: String,
+    /// Output format.
+    pub(crate) format: Option<Format>,
+}
+
+/// Cluster and registries for facts.
+pub(crate) struct OnlineSettings {
+    /// Cluster settings.
+    pub(crate) cluster: KubeSettings,
+    /// Registry settings.
+    pub(crate) registry: RegistrySettings,
+}
+
+impl Check {
+    /// Reads the files, looks up facts, reviews the objects, and prints every finding.
+    pub(crate) async fn run(self, ui: &mut Ui) -> Outcome {
+        let found = documents::read(&self.files)?;
+        let lookup = match &self.online {
+            Some(online) => {
+                let _progress = ui.progress("reading from the cluster");
+                Some(LiveFacts::start(online, &self.system_namespace).await?)
+            }
+            None => None,
+        };
+        let mut reports = Vec::new();
+        for one in &found {
+            reports.push(match one.what {
+                ReviewKind::Reviewed(kind) => self.review(ui, lookup.as_ref(), one, kind).await,
+                ReviewKind::Class => ObjectReport::new(one, documents::problems(one), Vec::new()),
+                ReviewKind::Policy => self.policy(lookup.as_ref(), one).await,
+                ReviewKind::Other => ObjectReport::not_reviewed(one),
+            });
+        }
+        let exit = report::print(ui, self.format, &reports)?;
+        if exit == Exit::Done {
+            Ok(())
+        } else {
+            Err(Failure::Said(exit))
+        }
+    }
+
+    /// Checks a policy. If a key or trust root cannot be read, the result is "cannot tell".
+    async fn policy(&self, lookup: Option<&LiveFacts>, found: &ReviewedObject) -> ObjectReport {
+        let policy = documents::policy(found);
+        let now = jiff::Timestamp::now();
+        let Some(lookup) = lookup else {
+            let (policy, unchecked) =
+                policy_references::offline_policy(&self.system_namespace, policy);
+            let findings = offline_findings(&bundle_trust::proof::problems(&policy, now));
+            let answer = if findings.has_errors() {
+                ReviewAnswer::Refused
+            } else {
+                ReviewAnswer::NothingFound
+            };
+            return ObjectReport::new(found, findings, unchecked).judged(answer);
+        };
+        let policy = lookup.complete(policy).await;
+        let problems = bundle_trust::proof::problems(&policy, now);
+        ObjectReport::new(found, problems, Vec::new())
+    }
+
+    async fn review(
+        &self,
+        ui: &mut Ui,
+        lookup: Option<&LiveFacts>,
+        found: &ReviewedObject,
+        kind: Kind,
+    ) -> ObjectReport {
+        let name = found.name();
+        let mut subject = Subject {
+            kind,
+            name: &name,
+            old: None,
+            new: &found.value,
+            // Only the webhook can verify a stamp, so everything is checked as for a new object.
+            standing: Standing::Unstamped,
+            admits: true,
+            own: false,
+        };
+        let Some(lookup) = lookup else {
+            return offline(found, &subject);
+        };
+        let _progress = ui.progress(&format!("looking up facts for {}", found.title()));
+        let mut unchecked = Vec::new();
+        let old: Option<Value> = lookup
+            .existing(kind, &name)
+            .await
+            .unwrap_or_else(|finding| {
+                // A user who may write but not read the object gets the review of a new one.
+                unchecked.push(finding.message);
+                None
+            });
+        subject.old = old.as_ref();
+        let image = ReviewedImage::new(lookup);
+        let verdict = review::verdict(lookup, &image, &subject, &lookup.requester).await;
+        let content = Box::pin(image.content(&subject, &verdict)).await;
+        unchecked.extend(content.unchecked);
+        let report = ObjectReport::new(found, verdict.findings().clone(), unchecked);
+        let answer = match verdict {
+            Verdict::Admit { .. } => ReviewAnswer::Admitted,
+            Verdict::Refuse(_) => ReviewAnswer::Refused,
+            Verdict::CannotTell(_) => ReviewAnswer::CannotTell,
+        };
+        report.judged(answer).with_content(content.findings)
+    }
+}
+
+/// Returns the findings that need no lookup.
+fn offline_findings(findings: &Findings) -> Findings {
+    let holds = |finding: &&Finding| finding.code.outcome != Meaning::CannotTell;
+    findings.iter().filter(holds).cloned().collect()
+}
+
+/// Checks the file itself. Everything else is listed as not checked, not as an error.
+fn offline(found: &ReviewedObject, subject: &Subject<'_>) -> ObjectReport {
+    let verdict = judge(subject, &Facts::default());
+    let findings = offline_findings(verdict.findings());
+    let wanted = needs(subject);
+    let mut unchecked = Vec::new();
+    for class in &wanted.classes {
+        unchecked.push(format!(
+            "class {class}: its existence, its requirements, and your permission to use it"
+        ));
+    }
+    if let Some(account) = &wanted.impersonate {
+        unchecked.push(format!(
+            "your permission to impersonate ServiceAccount {}",
+            account.path()
+        ));
+    }
+    if let Some(image) = &wanted.image {
+        unchecked.push(format!(
+            "{}: its content, its signatures, and its compatibility with the cluster's version",
+            image.reference
+        ));
+    }
+    if let Some(deployment) = &wanted.deployment {
+        unchecked.push(format!(
+            "BundleDeployment {deployment}, and your permission to approve for its class"
+        ));
+    }
+    for name in &wanted.config_maps {
+        unchecked.push(format!(
+            "ConfigMap {name}: its immutability, and your permission to read it"
+        ));
+    }
+    let answer = if findings.has_errors() {
+        ReviewAnswer::Refused
+    } else {
+        ReviewAnswer::NothingFound
+    };
+    ObjectReport::new(found, findings, unchecked).judged(answer)
+}

@@ -1,0 +1,132 @@
+//! Output of `check`: one line per object on stdout and findings on stderr, or all of it as data.
+
+use bundle_core::diagnostic::{Finding, Findings, Outcome as Meaning};
+use serde::Serialize;
+
+use super::documents::ReviewedObject;
+use crate::failure::Outcome;
+use crate::failure::exit::Exit;
+use crate::ui::Ui;
+use crate::ui::format::Format;
+
+/// Result of the review.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub(super) enum ReviewAnswer {
+    Admitted,
+    Refused,
+    CannotTell,
+    /// The file itself has no errors; the rest was not checked.
+    NothingFound,
+    /// Not a reviewed kind.
+    NotReviewed,
+}
+
+impl ReviewAnswer {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Admitted => "admitted",
+            Self::Refused => "refused",
+            Self::CannotTell => "cannot tell",
+            Self::NothingFound => "nothing found",
+            Self::NotReviewed => "not reviewed",
+        }
+    }
+}
+
+/// Result for one object.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct ObjectReport {
+    object: String,
+    file: String,
+    line: usize,
+    verdict: ReviewAnswer,
+    findings: Findings,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    not_checked: Vec<String>,
+}
+
+impl ObjectReport {
+    /// Returns the result for these findings.
+    pub(super) fn new(
+        found: &ReviewedObject,
+        findings: Findings,
+        not_checked: Vec<String>,
+    ) -> Self {
+        let verdict = match findings.outcome() {
+            None => ReviewAnswer::Admitted,
+            Some(Meaning::CannotTell) => ReviewAnswer::CannotTell,
+            Some(_) => ReviewAnswer::Refused,
+        };
+        Self {
+            object: found.title(),
+            file: found.file.clone(),
+            line: found.line,
+            verdict,
+            findings,
+            not_checked,
+        }
+    }
+
+    /// Replaces the answer by that of the review.
+    pub(super) fn judged(self, verdict: ReviewAnswer) -> Self {
+        Self { verdict, ..self }
+    }
+
+    /// Adds the findings on the content of the object. An error in them outweighs the verdict, and a refusal an unknown result.
+    pub(super) fn with_content(mut self, findings: Findings) -> Self {
+        self.verdict = match (self.verdict, findings.outcome()) {
+            (ReviewAnswer::Refused, _) | (_, None) => self.verdict,
+            (_, Some(Meaning::CannotTell)) => ReviewAnswer::CannotTell,
+            (_, Some(_)) => ReviewAnswer::Refused,
+        };
+        self.findings.extend(findings);
+        self
+    }
+
+    /// Returns the result for an object that admission does not review.
+    pub(super) fn not_reviewed(found: &ReviewedObject) -> Self {
+        Self::new(found, Findings::default(), Vec::new()).judged(ReviewAnswer::NotReviewed)
+    }
+
+    fn located(&self) -> impl Iterator<Item = Finding> {
+        self.findings.iter().map(|finding| {
+            let mut finding = finding.clone();
+            // A file of the content has lines of its own.
+            if finding.place.file.is_none() {
+                finding.place.file = Some(self.file.clone());
+                finding.place.line.get_or_insert(self.line);
+            }
+            finding
+        })
+    }
+}
+
+/// Prints all results and returns the exit code. A refusal takes precedence over "cannot tell".
+pub(super) fn print(
+    ui: &mut Ui,
+    format: Option<Format>,
+    reports: &[ObjectReport],
+) -> Outcome<Exit> {
+    let any = |answer| reports.iter().any(|report| report.verdict == answer);
+    let exit = if any(ReviewAnswer::Refused) {
+        Exit::Refused
+    } else if any(ReviewAnswer::CannotTell) {
+        Exit::CannotTell
+    } else {
+        Exit::Done
+    };
+    if ui.structured(format, &reports)? {
+        return Ok(exit);
+    }
+    for report in reports {
+        ui.data(format!("{} {}", report.object, report.verdict.word()))?;
+        for finding in report.located() {
+            ui.finding(&finding);
+        }
+        for text in &report.not_checked {
+            ui.note(format!("not checked: {text}"));
+        }
+    }
+    Ok(exit)
+}

@@ -1,0 +1,78 @@
+//! The rights that an installation grants, as lines for the person who installs.
+
+use serde_json::Value;
+
+use super::manifests::Manifest;
+
+/// One line for each binding, and one for each right to act as somebody else.
+pub(super) fn of(manifests: &[Manifest]) -> Vec<String> {
+    let mut lines = vec!["this grants:".to_owned()];
+    for manifest in manifests {
+        let object = &manifest.object;
+        let scope = match manifest.kind() {
+            "ClusterRoleBinding" => "in the whole cluster".to_owned(),
+            "RoleBinding" => format!("in namespace {}", manifest.namespace().unwrap_or_default()),
+            _ => continue,
+        };
+        let role = &object["roleRef"];
+        for subject in items(&object["subjects"]) {
+            lines.push(format!(
+                "  {} {}/{}: {} {} {scope}{}",
+                text(&subject["kind"]),
+                text(&subject["namespace"]),
+                text(&subject["name"]),
+                text(&role["kind"]),
+                text(&role["name"]),
+                risk(role, manifests),
+            ));
+        }
+    }
+    lines
+}
+
+/// The consequence of a role that lets its holder act as somebody else.
+fn risk(role: &Value, manifests: &[Manifest]) -> &'static str {
+    if role["kind"] == "ClusterRole" && role["name"] == "cluster-admin" {
+        return "; only the pod acts as it, within the rights of whoever asked";
+    }
+    let impersonates = manifests
+        .iter()
+        .filter(|manifest| role["kind"] == manifest.kind() && role["name"] == manifest.name())
+        .flat_map(|manifest| items(&manifest.object["rules"]))
+        .any(|rule| {
+            items(&rule["verbs"]).any(|verb| verb == "impersonate")
+                && items(&rule["resources"]).any(|resource| resource == "users")
+        });
+    if impersonates {
+        ", with impersonation of users for dry runs: whoever has its token is as good as cluster-admin"
+    } else {
+        ""
+    }
+}
+
+fn items(value: &Value) -> impl Iterator<Item = &Value> {
+    value.as_array().into_iter().flatten()
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cluster_admin_and_impersonation_are_named() {
+        let lines =
+            of(&crate::commands::webhook::install::manifests::all("bundle-system").unwrap())
+                .join("\n");
+        for expected in [
+            "ServiceAccount bundle-system/installer: ClusterRole cluster-admin in the whole cluster",
+            "ServiceAccount bundle-system/bundle-webhook: ClusterRole bundle-webhook in the whole cluster, with impersonation",
+            "ServiceAccount bundle-system/bundle-webhook: Role bundle-webhook in namespace bundle-system-state",
+        ] {
+            assert!(lines.contains(expected), "{lines}");
+        }
+    }
+}

@@ -1,0 +1,263 @@
+//! The manifests of the pod, as `webhook/deploy` has them: the Helm chart rendered with default values. Part of this program.
+
+use bundle_core::diagnostic::{Finding, codes};
+use bundle_core::object::is_dns_label;
+use bundle_core::yaml;
+use serde_json::Value;
+
+use crate::failure::Outcome;
+
+/// Name of the Deployment.
+pub(crate) const DEPLOYMENT: &str = "bundle-webhook";
+/// The label that says with what an object was installed; Helm sets it too.
+pub(crate) const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
+/// Its value on objects of `install`.
+pub(crate) const MANAGER: &str = "kubectl-bundle";
+
+/// The system namespace in the manifests.
+pub(crate) const SYSTEM: &str = "bundle-system";
+/// The state namespace in the manifests.
+const STATE: &str = "bundle-system-state";
+
+macro_rules! files {
+    ($($name:literal)*) => {
+        /// Name below `webhook/deploy`, and text.
+        const FILES: &[(&str, &str)] = &[
+            $(($name, include_str!(concat!("../../../../../webhook/deploy/", $name))),)*
+        ];
+    };
+}
+
+files! {
+    "manifests/00-namespace.yaml"
+    "manifests/10-rbac-webhook.yaml"
+    "manifests/11-rbac-installer.yaml"
+    "manifests/12-rbac-people.yaml"
+    "manifests/crds-bundleapprovals.yaml"
+    "manifests/crds-bundledeployments.yaml"
+    "manifests/crds-bundles.yaml"
+    "manifests/crds-provisionerclasses.yaml"
+    "manifests/crds-signaturepolicies.yaml"
+    "manifests/deployment.yaml"
+    "manifests/networkpolicy.yaml"
+    "manifests/service.yaml"
+    "manifests/zz-provisionerclasses.yaml"
+    "admission/mutating.yaml"
+    "admission/validating.yaml"
+}
+
+/// Steps of an installation, in order. Removal is in the opposite order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Phase {
+    /// Namespaces.
+    Namespaces,
+    /// Definitions of our kinds.
+    Definitions,
+    /// ServiceAccounts and their rights.
+    Rights,
+    /// ProvisionerClasses, before anything reviews them.
+    Classes,
+    /// The pods and what belongs to them.
+    Workload,
+    /// Admission registrations.
+    Registrations,
+}
+
+impl Phase {
+    /// All of them.
+    pub(crate) const ALL: [Self; 6] = [
+        Self::Namespaces,
+        Self::Definitions,
+        Self::Rights,
+        Self::Classes,
+        Self::Workload,
+        Self::Registrations,
+    ];
+
+    /// `true` for what people's objects and records depend on, so that it can be there without an installation.
+    pub(crate) fn outlives_installation(self) -> bool {
+        matches!(self, Self::Definitions | Self::Namespaces | Self::Classes)
+    }
+}
+
+/// One object.
+#[derive(Debug, Clone)]
+pub(crate) struct Manifest {
+    /// The object.
+    pub(crate) object: Value,
+}
+
+impl Manifest {
+    fn text(&self, pointer: &str) -> &str {
+        let found = self.object.pointer(pointer);
+        found.and_then(Value::as_str).unwrap_or_default()
+    }
+
+    /// `metadata.name`.
+    pub(crate) fn name(&self) -> &str {
+        self.text("/metadata/name")
+    }
+
+    /// `metadata.namespace`.
+    pub(crate) fn namespace(&self) -> Option<&str> {
+        Some(self.text("/metadata/namespace")).filter(|namespace| !namespace.is_empty())
+    }
+
+    /// `kind`.
+    pub(crate) fn kind(&self) -> &str {
+        self.text("/kind")
+    }
+
+    /// Group and version.
+    pub(crate) fn group_version(&self) -> (&str, &str) {
+        let text = self.text("/apiVersion");
+        text.split_once('/').unwrap_or(("", text))
+    }
+
+    /// `deployment.apps/bundle-webhook`, as kubectl names it.
+    pub(crate) fn title(&self) -> String {
+        let kind = self.kind().to_lowercase();
+        match self.group_version().0 {
+            "" => format!("{kind}/{}", self.name()),
+            group => format!("{kind}.{group}/{}", self.name()),
+        }
+    }
+
+    /// When it is applied.
+    pub(crate) fn phase(&self) -> Phase {
+        match self.kind() {
+            "Namespace" => Phase::Namespaces,
+            "CustomResourceDefinition" => Phase::Definitions,
+            "ProvisionerClass" => Phase::Classes,
+            "ValidatingWebhookConfiguration" | "MutatingWebhookConfiguration" => {
+                Phase::Registrations
+            }
+            "Deployment" | "Service" | "NetworkPolicy" | "PodDisruptionBudget" => Phase::Workload,
+            _ => Phase::Rights,
+        }
+    }
+
+    /// Marks the object as created by `install`.
+    pub(crate) fn mark(&mut self) {
+        self.object["metadata"]["labels"][MANAGED_BY] = MANAGER.into();
+    }
+}
+
+/// Returns all objects, for the system namespace `namespace` and the state namespace beside it.
+///
+/// # Errors
+/// `namespace` cannot be the name of a namespace.
+pub(crate) fn all(namespace: &str) -> Outcome<Vec<Manifest>> {
+    let state = state_namespace(namespace);
+    if !is_dns_label(&state) {
+        return Err(Finding::error(
+            codes::usage::BAD_ARGUMENT,
+            format!("`{namespace}` or `{state}` cannot be the name of a namespace"),
+        )
+        .at_field("--system-namespace")
+        .hint("use lowercase letters, digits and `-`, at most 57 characters")
+        .into());
+    }
+    let mut manifests = Vec::new();
+    for (file, text) in FILES {
+        for document in yaml::documents(text.as_bytes(), file)? {
+            let mut object = document.value;
+            if object["kind"] == "Namespace" {
+                rename(&mut object["metadata"]["name"], namespace, &state);
+            }
+            move_to(&mut object, namespace, &state);
+            manifests.push(Manifest { object });
+        }
+    }
+    Ok(manifests)
+}
+
+/// The namespace of the pod's own keys and records.
+pub(crate) fn state_namespace(namespace: &str) -> String {
+    format!("{namespace}-state")
+}
+
+/// Replaces the value of each field `namespace`.
+fn move_to(value: &mut Value, namespace: &str, state: &str) {
+    match value {
+        Value::Object(fields) => {
+            for (name, field) in fields {
+                if name == "namespace" {
+                    rename(field, namespace, state);
+                } else {
+                    move_to(field, namespace, state);
+                }
+            }
+        }
+        Value::Array(items) => {
+            for item in items {
+                move_to(item, namespace, state);
+            }
+        }
+        _ => {}
+    }
+}
+
+fn rename(field: &mut Value, namespace: &str, state: &str) {
+    match field.as_str() {
+        Some(SYSTEM) => *field = namespace.into(),
+        Some(STATE) => *field = state.into(),
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn program_carries_every_manifest() {
+        let deploy = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../webhook/deploy");
+        let mut found = Vec::new();
+        for folder in ["admission", "manifests"] {
+            for entry in std::fs::read_dir(deploy.join(folder)).unwrap() {
+                let name = entry.unwrap().file_name();
+                found.push(format!("{folder}/{}", name.to_string_lossy()));
+            }
+        }
+        let mut carried: Vec<_> = FILES.iter().map(|(name, _)| (*name).to_owned()).collect();
+        found.sort();
+        carried.sort();
+        assert_eq!(carried, found);
+    }
+
+    #[test]
+    fn another_system_namespace_replaces_all_mentions() {
+        let manifests = all("other").unwrap();
+        for manifest in &manifests {
+            // Descriptions of fields may name the default.
+            if manifest.kind() != "CustomResourceDefinition" {
+                let text = manifest.object.to_string();
+                assert!(!text.contains("bundle-system"), "{text}");
+            }
+        }
+        let namespaces: Vec<_> = manifests
+            .iter()
+            .filter(|manifest| manifest.phase() == Phase::Namespaces)
+            .map(Manifest::name)
+            .collect();
+        assert_eq!(namespaces, ["other", "other-state"]);
+        assert!(all("Not a name").is_err());
+    }
+
+    #[test]
+    fn registrations_come_last_and_classes_before_them() {
+        let manifests = all(SYSTEM).unwrap();
+        let phase = |kind: &str| {
+            let found = manifests.iter().find(|manifest| manifest.kind() == kind);
+            found.unwrap().phase()
+        };
+        assert_eq!(
+            phase("ValidatingWebhookConfiguration"),
+            Phase::Registrations
+        );
+        assert!(phase("ProvisionerClass") < phase("MutatingWebhookConfiguration"));
+        assert!(phase("CustomResourceDefinition") < phase("ProvisionerClass"));
+        assert!(phase("ServiceAccount") < phase("Deployment"));
+    }
+}

@@ -1,0 +1,194 @@
+//! Objects of our kinds, before their kinds are removed: BundleDeployments as the caller says, Bundles with them, and a list of the rest.
+
+use bundle_api::{Bundle, BundleApproval, BundleDeployment, ProvisionerClass, SignaturePolicy};
+use bundle_cluster::ByName;
+use bundle_core::diagnostic::{Finding, codes};
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams};
+use kube::{Resource, ResourceExt};
+use serde::de::DeserializeOwned;
+use serde_json::json;
+
+use super::{BundleDeployments, Uninstall};
+use crate::cluster::apply::{DryRun, FIELD_MANAGER};
+use crate::cluster::wait::{Seen, late};
+use crate::commands::deployments::state::prediction::Goal;
+use crate::commands::deployments::state::waiting;
+use crate::commands::webhook::install::target::Target;
+use crate::failure::{Failure, Outcome};
+use crate::ui::Ui;
+
+/// Most names in one line.
+const NAMED: usize = 5;
+/// Objects of one page of a list.
+const PAGE: u32 = 500;
+
+/// Removes BundleDeployments and Bundles, and names all else that goes with its kind. Without `removes_kinds` only
+/// BundleDeployments are looked at: the others stay.
+pub(super) async fn remove(
+    ui: &mut Ui,
+    target: &Target,
+    uninstall: &Uninstall,
+    removes_kinds: bool,
+) -> Outcome {
+    let deployments = names::<BundleDeployment>(target).await?;
+    if !deployments.is_empty() {
+        let Some(mode) = uninstall.deployments else {
+            return Err(refusal(&deployments).into());
+        };
+        remove_deployments(ui, target, uninstall, &deployments, mode).await?;
+    }
+    if !removes_kinds {
+        return Ok(());
+    }
+    remove_bundles(ui, target, uninstall).await?;
+    for (kind, found) in [
+        ("BundleApproval", names::<BundleApproval>(target).await?),
+        ("SignaturePolicy", names::<SignaturePolicy>(target).await?),
+        ("ProvisionerClass", names::<ProvisionerClass>(target).await?),
+    ] {
+        if !found.is_empty() {
+            ui.note(format!("goes with its kind: {kind} {}", shortened(&found)));
+        }
+    }
+    Ok(())
+}
+
+/// The names of all objects of a kind; none where the API server does not serve it.
+async fn names<K>(target: &Target) -> Outcome<Vec<String>>
+where
+    K: Resource<DynamicType = ()> + Clone + DeserializeOwned + std::fmt::Debug,
+{
+    if target
+        .served(&K::group(&()), &K::version(&()), &K::kind(&()))
+        .await?
+        .is_none()
+    {
+        return Ok(Vec::new());
+    }
+    let api: Api<K> = Api::all(target.cluster.client.clone());
+    let mut parameters = ListParams::default().limit(PAGE);
+    let mut names = Vec::new();
+    loop {
+        let page = target.cluster.ask(api.list_metadata(&parameters)).await?;
+        names.extend(page.items.iter().map(ResourceExt::name_any));
+        match page.metadata.continue_.filter(|token| !token.is_empty()) {
+            Some(token) => parameters.continue_token = Some(token),
+            None => return Ok(names),
+        }
+    }
+}
+
+fn shortened(names: &[String]) -> String {
+    let shown = names[..names.len().min(NAMED)].join(", ");
+    match names.len().saturating_sub(NAMED) {
+        0 => shown,
+        more => format!("{shown} and {more} more"),
+    }
+}
+
+fn refusal(names: &[String]) -> Finding {
+    let count = names.len();
+    Finding::error(
+        codes::cluster::STILL_IN_USE,
+        format!(
+            "{count} BundleDeployment(s) exist: {}; nothing was removed",
+            shortened(names)
+        ),
+    )
+    .hint("say what becomes of what they installed: --bundle-deployments=delete or --bundle-deployments=orphan")
+}
+
+async fn remove_deployments(
+    ui: &mut Ui,
+    target: &Target,
+    uninstall: &Uninstall,
+    names: &[String],
+    mode: BundleDeployments,
+) -> Outcome {
+    let cluster = &target.cluster;
+    let api: Api<BundleDeployment> = Api::all(cluster.client.clone());
+    let is_dry_run = uninstall.dry_run != DryRun::None;
+    for name in names {
+        if mode == BundleDeployments::Orphan && uninstall.dry_run != DryRun::Client {
+            let mut parameters = PatchParams::apply(FIELD_MANAGER);
+            parameters.dry_run = is_dry_run;
+            // A merge patch: an apply would drop the other fields that `deploy` has set.
+            let patch = json!({"spec": {"deletion": {"objects": "Orphan"}}});
+            cluster
+                .ask(ByName(&api).patch(name, &parameters, &Patch::Merge(&patch)))
+                .await?;
+        }
+        if uninstall.dry_run != DryRun::Client {
+            let mut parameters = DeleteParams::background();
+            parameters.dry_run = is_dry_run;
+            ignore_missing(cluster.ask(ByName(&api).delete(name, &parameters)).await)?;
+        }
+        let objects = match mode {
+            BundleDeployments::Delete => "with its objects",
+            BundleDeployments::Orphan => "its objects stay",
+        };
+        ui.data(format!(
+            "bundledeployment.core.rukpak.io/{name} deleted, {objects}{}",
+            uninstall.dry_run.suffix()
+        ))?;
+    }
+    if is_dry_run {
+        return Ok(());
+    }
+    for name in names {
+        waiting::until(ui, cluster, name, Goal::Gone, uninstall.wait, None).await?;
+    }
+    Ok(())
+}
+
+/// Bundles have finalizers, which the pod removes.
+async fn remove_bundles(ui: &mut Ui, target: &Target, uninstall: &Uninstall) -> Outcome {
+    let cluster = &target.cluster;
+    let api: Api<Bundle> = Api::all(cluster.client.clone());
+    for name in names::<Bundle>(target).await? {
+        if uninstall.dry_run == DryRun::None {
+            ignore_missing(
+                cluster
+                    .ask(ByName(&api).delete(&name, &DeleteParams::background()))
+                    .await,
+            )?;
+            let question = async |item: Option<&Bundle>| {
+                Ok(if item.is_none() {
+                    Seen::Done
+                } else {
+                    Seen::NotYet
+                })
+            };
+            cluster
+                .wait_for(&api, &name, uninstall.wait, question, |limit| {
+                    late(&format!("bundle {name} was not gone"), limit)
+                        .hint("the pod removes its finalizer; see that it runs, and run the command again")
+                })
+                .await?;
+        }
+        ui.data(format!(
+            "bundle.core.rukpak.io/{name} deleted{}",
+            uninstall.dry_run.suffix()
+        ))?;
+    }
+    Ok(())
+}
+
+fn ignore_missing(outcome: Outcome) -> Outcome {
+    match outcome {
+        Err(Failure::Server(status)) if status.code == 404 => Ok(()),
+        other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_lists_of_names_are_shortened() {
+        let names: Vec<String> = (0..7).map(|number| format!("n{number}")).collect();
+        assert_eq!(shortened(&names), "n0, n1, n2, n3, n4 and 2 more");
+        assert_eq!(shortened(&names[..2]), "n0, n1");
+    }
+}

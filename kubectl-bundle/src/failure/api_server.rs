@@ -1,0 +1,146 @@
+//! Errors of the API server in kubectl's words, and their exit codes.
+
+use kube::core::Status;
+
+use super::exit::Exit;
+
+/// Returns the text that kubectl prints for this status.
+pub(crate) fn message(status: &Status) -> String {
+    match status.reason.as_str() {
+        "Unauthorized" => format!(
+            "error: You must be logged in to the server ({})",
+            status.message
+        ),
+        "Invalid" => invalid(status),
+        "" => format!("Error from server: {}", status.message),
+        reason => format!("Error from server ({reason}): {}", status.message),
+    }
+}
+
+fn invalid(status: &Status) -> String {
+    let Some(details) = &status.details else {
+        return if status.message.is_empty() {
+            "The request is invalid".to_owned()
+        } else {
+            format!("The request is invalid: {}", status.message)
+        };
+    };
+    let named = !details.kind.is_empty() || !details.name.is_empty();
+    let mut text = if named {
+        format!("The {} {:?} is invalid", details.kind, details.name)
+    } else {
+        "The request is invalid".to_owned()
+    };
+    let mut causes: Vec<String> = Vec::new();
+    for cause in &details.causes {
+        let one = format!("{}: {}", cause.field, cause.message);
+        if !causes.contains(&one) {
+            causes.push(one);
+        }
+    }
+    match causes.as_slice() {
+        [] if !named && !status.message.is_empty() => {
+            text.push_str(": ");
+            text.push_str(&status.message);
+        }
+        [] => {}
+        [one] => {
+            text.push_str(": ");
+            text.push_str(one);
+        }
+        several => {
+            text.push_str(": ");
+            for one in several {
+                text.push_str("\n* ");
+                text.push_str(one);
+            }
+        }
+    }
+    text
+}
+
+/// Returns a hint if a flag of this program can resolve the error.
+pub(crate) fn hint(status: &Status) -> Option<&'static str> {
+    (status.reason == "Conflict" && status.message.starts_with("Apply failed"))
+        .then_some("another field manager owns these fields; --force-conflicts takes them over")
+}
+
+/// Returns `true` if an admission webhook denied the request, as opposed to a webhook that could
+/// not be called.
+fn denied_by_webhook(status: &Status) -> bool {
+    status.message.contains("admission webhook \"") && status.message.contains("denied the request")
+}
+
+/// Returns 3 for a denial, 4 for an error of the server, and 1 for all others (not found,
+/// conflict).
+pub(crate) fn exit(status: &Status) -> Exit {
+    // The webhook of this project responds with 5xx or 429 if it could not decide.
+    match status.code {
+        429 | 500..=599 => Exit::CannotTell,
+        _ if denied_by_webhook(status) => Exit::Refused,
+        401 | 403 | 422 => Exit::Refused,
+        _ => Exit::Failed,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::core::response::{StatusCause, StatusDetails};
+
+    use super::*;
+
+    fn status(code: u16, reason: &str, message: &str) -> Status {
+        Status {
+            code,
+            reason: reason.to_owned(),
+            message: message.to_owned(),
+            ..Status::default()
+        }
+    }
+
+    #[test]
+    fn speaks_as_kubectl_does() {
+        let immutable = status(
+            403,
+            "bundle.spec is immutable",
+            "admission webhook \"vbundles.core.rukpak.io\" denied the request: bundle.spec is immutable",
+        );
+        assert_eq!(
+            message(&immutable),
+            "Error from server (bundle.spec is immutable): admission webhook \"vbundles.core.rukpak.io\" denied the request: bundle.spec is immutable"
+        );
+        assert_eq!(exit(&immutable), Exit::Refused);
+
+        let away = status(
+            500,
+            "InternalError",
+            "Internal error occurred: failed calling webhook",
+        );
+        assert_eq!(exit(&away), Exit::CannotTell);
+        assert_eq!(
+            exit(&status(404, "NotFound", "bundles \"x\" not found")),
+            Exit::Failed
+        );
+    }
+
+    #[test]
+    fn lists_every_invalid_field() {
+        let mut invalid = status(422, "Invalid", "long text");
+        invalid.details = Some(StatusDetails {
+            name: "web".to_owned(),
+            group: String::new(),
+            kind: "Bundle".to_owned(),
+            uid: String::new(),
+            causes: vec![StatusCause {
+                reason: String::new(),
+                field: "metadata.name".to_owned(),
+                message: "Too long: may not be longer than 52".to_owned(),
+            }],
+            retry_after_seconds: 0,
+        });
+        assert_eq!(
+            message(&invalid),
+            "The Bundle \"web\" is invalid: metadata.name: Too long: may not be longer than 52"
+        );
+    }
+}

@@ -1,0 +1,129 @@
+//! Failures of a command: findings, an error of the API server, or a closed stdout.
+
+pub(crate) mod api_server;
+pub(crate) mod exit;
+
+use std::io;
+
+use bundle_core::diagnostic::{Finding, Findings};
+use kube::core::Status;
+
+use exit::Exit;
+
+/// Failure of a command.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// Findings, and the causes of the last one.
+    Findings {
+        /// In the order in which they are printed.
+        findings: Findings,
+        /// Chain of causes, outermost first.
+        causes: Vec<String>,
+    },
+    /// Error status of the API server, printed like kubectl does.
+    Server(Box<Status>),
+    /// The output is complete; only the exit code is left.
+    Said(Exit),
+    /// Stdout was closed by its reader: nothing is printed.
+    BrokenPipe,
+}
+
+/// Result of a command.
+pub(crate) type Outcome<T = ()> = Result<T, Failure>;
+
+impl Failure {
+    /// Returns a failure from a finding and the chain of errors that caused it.
+    pub(crate) fn caused(finding: Finding, source: &dyn std::error::Error) -> Self {
+        let mut causes: Vec<String> = Vec::new();
+        let mut next = Some(source);
+        while let Some(error) = next {
+            let text = error.to_string();
+            // Many libraries repeat the source in their own text; it is printed once.
+            if !causes.last().is_some_and(|last| last.contains(&text)) {
+                causes.push(text);
+            }
+            next = error.source();
+        }
+        Self::Findings {
+            findings: finding.into(),
+            causes,
+        }
+    }
+
+    /// Returns the exit code.
+    pub(crate) fn exit(&self) -> Exit {
+        match self {
+            Self::Findings { findings, .. } => findings.outcome().map_or(Exit::Failed, Exit::from),
+            Self::Server(status) => crate::failure::api_server::exit(status),
+            Self::Said(exit) => *exit,
+            Self::BrokenPipe => Exit::Done,
+        }
+    }
+
+    /// Returns `true` if an apply failed because the object changed since it was read.
+    pub(crate) fn is_stale(&self) -> bool {
+        matches!(self, Self::Server(status)
+            if status.code == 409 && !status.message.starts_with("Apply failed"))
+    }
+}
+
+impl From<Finding> for Failure {
+    fn from(finding: Finding) -> Self {
+        Findings::from(finding).into()
+    }
+}
+
+impl From<Findings> for Failure {
+    fn from(findings: Findings) -> Self {
+        Self::Findings {
+            findings,
+            causes: Vec::new(),
+        }
+    }
+}
+
+impl Failure {
+    /// Returns the failure for an error of stdout.
+    pub(crate) fn stdout(error: &io::Error) -> Self {
+        if error.kind() == io::ErrorKind::BrokenPipe {
+            return Self::BrokenPipe;
+        }
+        Self::caused(
+            Finding::error(
+                bundle_core::diagnostic::codes::usage::FILE_UNWRITABLE,
+                "cannot write to standard output",
+            ),
+            error,
+        )
+    }
+}
+
+/// Returns the finding with the file as its subject.
+pub(crate) fn in_file(finding: Finding, path: &std::path::Path) -> Finding {
+    finding.in_file(path.display().to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn conflict(message: &str) -> Status {
+        Status {
+            code: 409,
+            reason: "Conflict".to_owned(),
+            message: message.to_owned(),
+            ..Status::default()
+        }
+    }
+
+    #[test]
+    fn stale_writes_are_distinguished_from_field_conflicts() {
+        let stale = conflict(
+            "Operation cannot be fulfilled on bundledeployments.core.rukpak.io \"web\": the object has been modified",
+        );
+        let owned = conflict("Apply failed with 1 conflict: conflict with \"helm\": .spec.paused");
+        for (status, expected) in [(stale, true), (owned, false)] {
+            assert_eq!(Failure::Server(Box::new(status)).is_stale(), expected);
+        }
+    }
+}

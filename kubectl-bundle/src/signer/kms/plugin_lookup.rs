@@ -1,0 +1,30 @@
+//! Search for a plugin on PATH, and the error if it is missing.
+
+use std::path::PathBuf;
+
+use bundle_core::diagnostic::{Finding, codes};
+
+use super::Key;
+use crate::system::command_lookup::{self, CommandLookup};
+
+/// Returns the program for `key`.
+pub(super) fn on_path(key: &Key) -> Result<PathBuf, Finding> {
+    let name = key.program();
+    match command_lookup::find(&name) {
+        CommandLookup::Program(path) => Ok(path),
+        CommandLookup::NotExecutable(path) => Err(Finding::error(
+            codes::usage::NO_PROGRAM,
+            format!("`{}` is required for {key}, but is not executable", path.display()),
+        )
+        .hint("make it executable: chmod +x")),
+        CommandLookup::Missing => Err(Finding::error(
+            codes::usage::NO_PROGRAM,
+            format!("`{name}` is required for {key} and was not found on PATH"),
+        )
+        .hint(if key.is_built_into_cosign() {
+            "unlike cosign, this program supports the service only through a plugin: an executable with that name that implements sigstore's KMS plugin protocol"
+        } else {
+            "install the plugin of your key service: an executable with that name that implements sigstore's KMS plugin protocol. For a file with that name, write ./ before it"
+        })),
+    }
+}

@@ -1,0 +1,220 @@
+//! Requests to a plugin and their responses: JSON in an argument, the message on stdin, JSON on
+//! stdout.
+
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use bundle_core::diagnostic::{Finding, codes};
+use jiff::Timestamp;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::Key;
+use crate::system::process::{self, Limits, ProcessError, ProcessGroup};
+use crate::ui::safe;
+
+/// Version of the protocol.
+const VERSION: &str = "v1";
+/// SHA-256 in Go's enumeration of hash functions.
+const SHA256: u32 = 5;
+
+/// Request to a plugin.
+pub(super) enum PluginRequest<'a> {
+    /// Public key as PEM text.
+    PublicKey,
+    /// Signature of this message, which the plugin hashes if its algorithm requires it.
+    Signature(&'a [u8]),
+    /// Signature of the content with this SHA-256.
+    SignatureOfDigest(&'a [u8]),
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct PluginError {
+    #[serde(default)]
+    error_message: String,
+    public_key: Option<PublicKeyAnswer>,
+    sign_message: Option<SignatureAnswer>,
+}
+
+#[derive(Deserialize)]
+struct PublicKeyAnswer {
+    #[serde(rename = "publicKeyPEM")]
+    pem: String,
+}
+
+#[derive(Deserialize)]
+struct SignatureAnswer {
+    signature: String,
+}
+
+/// Enough time to find a token and touch it; output above any response; stderr is truncated to what
+/// is readable.
+pub(super) const LIMITS: Limits = Limits {
+    time: Duration::from_secs(60),
+    output: 256 << 10,
+    stderr: 4096,
+};
+
+/// Sends a request and returns the bytes of the response.
+pub(super) fn send_request(
+    key: &Key,
+    program: &Path,
+    what: &PluginRequest<'_>,
+    limits: Limits,
+) -> Result<Vec<u8>, Finding> {
+    let (question, message): (_, &[u8]) = match what {
+        PluginRequest::PublicKey => (public_key_request(), b""),
+        PluginRequest::Signature(message) => (signature_request(&json!({})), message),
+        PluginRequest::SignatureOfDigest(sha256) => {
+            let digest = json!({ "digest": STANDARD.encode(sha256), "hashFunc": SHA256 });
+            (signature_request(&digest), b"")
+        }
+    };
+    let deadline = Timestamp::now() + limits.time;
+    let arguments = arguments(key, deadline, question).to_string();
+    let mut command = Command::new(program);
+    command.args([VERSION, &arguments]);
+    // Credentials of the service stay in the environment, as the protocol defines.
+    crate::system::secrets::withhold_ours(&mut command);
+    // If a user is present, the plugin may use the terminal.
+    let group = if key.attended {
+        ProcessGroup::Terminal
+    } else {
+        ProcessGroup::Own
+    };
+    let finished = process::run(command, Some(message.to_vec()), group, limits)
+        .map_err(|error| failed(key, &error, limits))?;
+    let Ok(answer) = serde_json::from_slice::<PluginError>(&finished.output) else {
+        let why = match finished.stderr.as_str() {
+            "" => format!("it exited with {} and without a response", finished.status),
+            stderr => format!("it exited with {}: {}", finished.status, safe(stderr)),
+        };
+        return Err(invalid_response(key, &why));
+    };
+    // The exit status is ignored, as the protocol defines.
+    if !answer.error_message.is_empty() {
+        return Err(Finding::error(
+            codes::trust::KEY_REFUSED,
+            format!(
+                "`{}` returned an error for {key}: {}",
+                key.program(),
+                safe(&answer.error_message)
+            ),
+        )
+        .hint("the plugin reported this error; nothing was stored"));
+    }
+    let text = match what {
+        PluginRequest::PublicKey => answer.public_key.map(|answer| answer.pem),
+        PluginRequest::Signature(_) | PluginRequest::SignatureOfDigest(_) => {
+            answer.sign_message.map(|answer| answer.signature)
+        }
+    };
+    let text = text
+        .filter(|text| !text.is_empty())
+        .ok_or_else(|| invalid_response(key, "it is the response to another request"))?;
+    STANDARD
+        .decode(text)
+        .map_err(|_| invalid_response(key, "it is not base64"))
+}
+
+fn arguments(key: &Key, deadline: Timestamp, question: Value) -> Value {
+    let mut arguments = json!({
+        "initOptions": {
+            "ctxDeadline": deadline.to_string(),
+            "protocolVersion": VERSION,
+            "keyResourceID": key.resource(),
+            "hashFunc": SHA256,
+            "rpcOptions": { "ctxDeadline": deadline.to_string() },
+        },
+    });
+    if let (Value::Object(arguments), Value::Object(question)) = (&mut arguments, question) {
+        arguments.extend(question);
+    }
+    arguments
+}
+
+fn public_key_request() -> Value {
+    json!({
+        "methodName": "publicKey",
+        "publicKey": { "publicKeyOptions": { "rpcOptions": {} } },
+    })
+}
+
+fn signature_request(message: &Value) -> Value {
+    json!({
+        "methodName": "signMessage",
+        "signMessage": { "signOptions": {
+            "rpcOptions": {},
+            "messageOptions": message,
+        } },
+    })
+}
+
+fn failed(key: &Key, error: &ProcessError, limits: Limits) -> Finding {
+    let why = match error {
+        ProcessError::Io(error) => format!("cannot be run: {error}"),
+        ProcessError::Timeout => format!("did not exit within {} s", limits.time.as_secs()),
+        ProcessError::OutputLimit => format!("wrote more than {} KiB", limits.output >> 10),
+    };
+    Finding::error(
+        codes::usage::PROGRAM_FAILED,
+        format!("`{}`, which is required for {key}, {why}", key.program()),
+    )
+    .hint("nothing was stored; check the plugin and its device")
+}
+
+/// Returns the finding for a response that does not follow the protocol.
+pub(super) fn invalid_response(key: &Key, why: &str) -> Finding {
+    Finding::error(
+        codes::usage::PROGRAM_FAILED,
+        format!(
+            "the response of `{}` for {key} is invalid: {why}",
+            key.program()
+        ),
+    )
+    .hint(
+        "nothing was stored; check that it implements version v1 of sigstore's KMS plugin protocol",
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_have_the_format_of_sigstore() {
+        let key = Key::parse("my-hsm://slot/1", false).unwrap().unwrap();
+        let deadline = "2026-04-01T02:47:00Z";
+        let init = json!({
+            "ctxDeadline": deadline,
+            "protocolVersion": "v1",
+            "keyResourceID": "slot/1",
+            "hashFunc": 5,
+            "rpcOptions": { "ctxDeadline": deadline },
+        });
+        let asked = |question| arguments(&key, deadline.parse().unwrap(), question);
+        assert_eq!(
+            asked(public_key_request()),
+            json!({
+                "initOptions": init,
+                "methodName": "publicKey",
+                "publicKey": { "publicKeyOptions": { "rpcOptions": {} } },
+            })
+        );
+        assert_eq!(
+            asked(signature_request(&json!({}))),
+            json!({
+                "initOptions": init,
+                "methodName": "signMessage",
+                "signMessage": { "signOptions": {
+                    "rpcOptions": {},
+                    "messageOptions": {},
+                } },
+            })
+        );
+    }
+}
