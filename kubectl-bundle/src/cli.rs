@@ -1,16 +1,18 @@
 //! Command line: one table of all verbs with help text, arguments and implementation. clap's
-//! commands, completions and hints are derived from it. A new verb is one line here and one module
-//! in `commands` with its arguments, settings and implementation, such as `init`.
+//! commands, completions and hints are derived from it. A new verb is one line here and one folder
+//! in `commands` with its arguments and implementation, such as `init`.
 
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
-use crate::args::{self, KeysVerb, PolicyVerb, TrustVerb};
-use crate::commands::package::init::{self, Init};
-use crate::commands::transfer::copying::interruptible;
-use crate::commands::webhook::{install, uninstall};
-use crate::commands::{ArtifactOrFile, in_runtime};
+use crate::commands::deployments::{create, delete, deploy, get, status};
+use crate::commands::package::{build, init, inspect, render, unpack};
+use crate::commands::program::{complete, completion, version};
+use crate::commands::signing::{attest, keys, policy, sign, trust, verify};
+use crate::commands::transfer::{copy, load, pull, push, save};
+use crate::commands::webhook::{check, install, uninstall};
+use crate::commands::{ArtifactOrFile, in_runtime, interruptible};
 use crate::failure::Outcome;
-use crate::settings::{Environment, installing, shipping, signing, trust, verbs, writing};
+use crate::flags::{Environment, GlobalFlags};
 use crate::ui::Ui;
 
 /// Package, sign, ship, check and deploy Kubernetes manifests as bundles.
@@ -30,7 +32,7 @@ pub(crate) struct Cli {
     pub(crate) verb: Verb,
     /// Flags that every verb has.
     #[command(flatten)]
-    pub(crate) global: args::Global,
+    pub(crate) global: GlobalFlags,
 }
 
 /// Declares the verbs. Each line has the variant with its help text, the type of its arguments, and
@@ -60,84 +62,72 @@ macro_rules! verbs {
 verbs! {
     |environment, ui|
     /// Write a bundle.yaml, or a small example
-    Init(init::Arguments) => |typed| Init::from(typed).run(ui),
+    Init(init::Arguments) => |typed| typed.settings().run(ui),
     /// Check a folder of manifests and pack it into one artifact
-    Build(args::Build) => |typed| in_runtime(verbs::build(typed, environment)?.run(ui)),
+    Build(build::Arguments) => |typed| in_runtime(typed.settings(environment)?.run(ui)),
     /// Push a bundle to a registry
-    Push(args::Push) => |typed| in_runtime(interruptible(shipping::push(typed, environment)?.run(ui))),
+    Push(push::Arguments) => |typed| in_runtime(interruptible(typed.settings(environment)?.run(ui))),
     /// Pull a bundle from a registry into a layout or archive
-    Pull(args::Pull) => |typed| in_runtime(interruptible(shipping::pull(typed, environment)?.run(ui))),
+    Pull(pull::Arguments) => |typed| in_runtime(interruptible(typed.settings(environment)?.run(ui))),
     /// Copy a bundle between registries, layouts and archives
-    Copy(args::Copy) => |typed| in_runtime(interruptible(shipping::copy(typed, environment)?.run(ui))),
+    Copy(copy::Arguments) => |typed| in_runtime(interruptible(typed.settings(environment)?.run(ui))),
     /// Save bundles with signatures and images in one file
-    Save(args::Save) => |typed| in_runtime(interruptible(shipping::save(typed, environment)?.run(ui))),
+    Save(save::Arguments) => |typed| in_runtime(interruptible(typed.settings(environment)?.run(ui))),
     /// Load a saved file into a registry
-    Load(args::Load) => |typed| in_runtime(interruptible(shipping::load(typed, environment)?.run(ui))),
+    Load(load::Arguments) => |typed| in_runtime(interruptible(typed.settings(environment)?.run(ui))),
     /// Describe a bundle
-    Inspect(args::Inspect) => |typed| in_runtime(verbs::inspect(typed, environment)?.run(ui)),
+    Inspect(inspect::Arguments) => |typed| in_runtime(typed.settings(environment)?.run(ui)),
     /// Write the files of a bundle into a folder
-    Unpack(args::Unpack) => |typed| in_runtime(verbs::unpack(typed, environment)?.run(ui)),
+    Unpack(unpack::Arguments) => |typed| in_runtime(typed.settings(environment)?.run(ui)),
     /// Print the objects that would be installed
-    Render(args::Render) => |typed| in_runtime(verbs::render(typed, environment)?.run(ui)),
+    Render(render::Arguments) => |typed| in_runtime(typed.settings(environment)?.run(ui)),
     /// Create key pairs for signing
     #[command(disable_help_subcommand = true)]
-    Keys(args::Keys) => |typed| match typed.verb {
-        KeysVerb::Generate(typed) => signing::generate(typed, environment).run(ui),
-        KeysVerb::Public(typed) => signing::public(typed, environment)?.run(ui),
-        KeysVerb::Import(typed) => signing::import(typed, environment)?.run(ui),
-        KeysVerb::Export(typed) => signing::export(typed, environment)?.run(ui),
-    },
+    Keys(keys::Arguments) => |typed| typed.run(environment, ui),
     /// Sign a bundle in a registry
-    Sign(args::Sign) => |typed| match signing::sign(typed, environment)? {
+    Sign(sign::Arguments) => |typed| match typed.settings(environment)? {
         ArtifactOrFile::Artifact(sign) => in_runtime(sign.run(ui)),
         ArtifactOrFile::File(sign) => in_runtime(sign.run(ui)),
     },
     /// Attest something about a bundle in a registry
-    Attest(args::Attest) => |typed| match signing::attest(typed, environment)? {
+    Attest(attest::Arguments) => |typed| match typed.settings(environment)? {
         ArtifactOrFile::Artifact(attest) => in_runtime(attest.run(ui)),
         ArtifactOrFile::File(sign) => in_runtime(sign.run(ui)),
     },
     /// Verify the signatures of a bundle
-    Verify(args::Verify) => |typed| match trust::verify(typed, environment)? {
+    Verify(verify::Arguments) => |typed| match typed.settings(environment)? {
         ArtifactOrFile::Artifact(verify) => in_runtime(verify.run(ui)),
         ArtifactOrFile::File(verify) => in_runtime(verify.run(ui)),
     },
     /// Evaluate SignaturePolicies before they are applied
     #[command(disable_help_subcommand = true)]
-    Policy(args::Policy) => |typed| match typed.verb {
-        PolicyVerb::Test(typed) => in_runtime(trust::policy_test(typed, environment)?.run(ui)),
-    },
+    Policy(policy::Arguments) => |typed| typed.run(environment, ui),
     /// Get trust roots from a TUF repository
     #[command(disable_help_subcommand = true)]
-    Trust(args::Trust) => |typed| match typed.verb {
-        TrustVerb::Init(typed) => in_runtime(trust::init(typed, environment).run(ui)),
-        TrustVerb::Update(typed) => in_runtime(trust::update(typed, environment).run(ui)),
-        TrustVerb::Show(typed) => in_runtime(trust::show(typed, environment).run(ui)),
-        TrustVerb::Reset => trust::reset(environment).run(ui),
-    },
+    Trust(trust::Arguments) => |typed| typed.run(environment, ui),
     /// Install a bundle, or upgrade to it
-    Deploy(args::Deploy) => |typed| in_runtime(writing::deploy(typed, environment)?.run(ui)),
+    Deploy(deploy::Arguments) => |typed| in_runtime(typed.settings(environment)?.run(ui)),
     /// Create a Bundle without installing it
-    Create(args::Create) => |typed| in_runtime(writing::create(typed, environment)?.run(ui)),
+    Create(create::Arguments) => |typed| in_runtime(typed.settings(environment)?.run(ui)),
     /// Review objects in files as admission would
-    Check(args::Check) => |typed| in_runtime(verbs::check(typed, environment)?.run(ui)),
+    Check(check::Arguments) => |typed| in_runtime(typed.settings(environment)?.run(ui)),
     /// List BundleDeployments
-    Get(args::Get) => |typed| in_runtime(verbs::get(typed, environment)?.run(ui)),
+    Get(get::Arguments) => |typed| in_runtime(typed.settings(environment)?.run(ui)),
     /// Describe one BundleDeployment
-    Status(args::Status) => |typed| in_runtime(verbs::status(typed, environment)?.run(ui)),
+    Status(status::Arguments) => |typed| in_runtime(typed.settings(environment)?.run(ui)),
     /// Delete BundleDeployments
-    Delete(args::Delete) => |typed| in_runtime(writing::delete(typed, environment)?.run(ui)),
+    Delete(delete::Arguments) => |typed| in_runtime(typed.settings(environment)?.run(ui)),
     /// Install bundle-webhook in a cluster
-    Install(install::Arguments) => |typed| in_runtime(installing::install(typed, environment)?.run(ui)),
+    Install(install::Arguments) => |typed| in_runtime(typed.settings(environment)?.run(ui)),
     /// Remove bundle-webhook from a cluster
-    Uninstall(uninstall::Arguments) => |typed| in_runtime(installing::uninstall(typed, environment)?.run(ui)),
+    Uninstall(uninstall::Arguments) => |typed| in_runtime(typed.settings(environment)?.run(ui)),
     /// Print the versions of this program and of the cluster
-    Version(args::Version) => |typed| in_runtime(verbs::version(typed, environment)?.run(ui)),
+    Version(version::Arguments) => |typed| in_runtime(typed.settings(environment)?.run(ui)),
     /// Print a completion script for a shell or for kubectl
-    Completion(args::Completion) => |typed| verbs::completion(typed, command())?.run(ui),
+    Completion(completion::Arguments) => |typed| typed.settings(command())?.run(ui),
     /// Print completion candidates for kubectl
     #[command(name = "__complete", hide = true)]
-    Complete(args::Complete) => |typed| in_runtime(verbs::complete(typed, environment, command())?.run(ui)),
+    Complete(complete::Arguments) => |typed| in_runtime(typed.settings(environment, command())?.run(ui)),
 }
 
 /// Returns clap's command.

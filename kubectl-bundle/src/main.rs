@@ -1,13 +1,12 @@
 //! `kubectl bundle`: parses the arguments, runs one verb, and maps its outcome to an exit code.
 
-mod args;
 mod artifact;
 mod cli;
 mod cluster;
 mod commands;
 mod failure;
+mod flags;
 mod registry;
-mod settings;
 mod signer;
 mod sigstore;
 mod system;
@@ -17,7 +16,7 @@ use std::process::ExitCode;
 
 use crate::failure::exit::Exit;
 use crate::failure::{Failure, Outcome};
-use crate::settings::Environment;
+use crate::flags::{Environment, GlobalFlags};
 use crate::ui::Ui;
 
 fn main() -> ExitCode {
@@ -26,14 +25,13 @@ fn main() -> ExitCode {
     let (mut ui, outcome) = match cli::parse() {
         Ok(cli) => {
             ui::http_log::install(cli.global.verbose.unwrap_or_default());
-            let mut ui = Ui::new(settings::style(&cli.global, &environment));
+            let mut ui = Ui::new(cli.global.style(&environment));
             ui.set_verb(ui::suggestions::VerbFlags::of(cli::command(), &words()));
             let outcome = cli.verb.run(&environment, &mut ui);
             (ui, outcome)
         }
         Err(error) => {
-            let style = args::Global::default();
-            let mut ui = Ui::new(settings::style(&style, &environment));
+            let mut ui = Ui::new(GlobalFlags::default().style(&environment));
             let outcome = help_or_misuse(&mut ui, &error);
             (ui, outcome)
         }

@@ -3,13 +3,12 @@
 pub(crate) mod deployments;
 pub(crate) mod package;
 pub(crate) mod program;
+mod runtime;
 pub(crate) mod signing;
 pub(crate) mod transfer;
 pub(crate) mod webhook;
 
-use bundle_core::diagnostic::{Finding, codes};
-
-use crate::failure::{Failure, Outcome};
+pub(crate) use runtime::{in_runtime, interruptible};
 
 /// A command for an artifact in a registry or for a file.
 pub(crate) enum ArtifactOrFile<A, F> {
@@ -17,21 +16,4 @@ pub(crate) enum ArtifactOrFile<A, F> {
     Artifact(A),
     /// `sign FILE --bundle`
     File(F),
-}
-
-/// Runs a future. Only verbs that use the network create a runtime.
-pub(crate) fn in_runtime(work: impl Future<Output = Outcome>) -> Outcome {
-    tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| {
-            Failure::caused(
-                Finding::error(
-                    codes::usage::NO_RESOURCES,
-                    "cannot start the runtime for network access",
-                ),
-                &error,
-            )
-        })?
-        .block_on(work)
 }

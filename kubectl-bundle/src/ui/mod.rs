@@ -18,7 +18,7 @@ use bundle_core::diagnostic::{Finding, Findings, Severity};
 
 use crate::failure::{Failure, Outcome};
 pub(crate) use escape::safe;
-pub(crate) use progress::{Progress, Steps, Transfer};
+pub(crate) use progress::{Progress, Steps, Transfer, format_size};
 use suggestions::VerbFlags;
 pub(crate) use table::Table;
 

@@ -124,3 +124,8 @@ impl Drop for Transfer {
         self.0.finish_and_clear();
     }
 }
+
+/// Formats a size for people.
+pub(crate) fn format_size(bytes: u64) -> String {
+    indicatif::BinaryBytes(bytes).to_string()
+}

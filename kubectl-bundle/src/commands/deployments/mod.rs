@@ -1,5 +1,7 @@
 //! Verbs for Bundles and BundleDeployments in a cluster.
 
+pub(crate) mod arguments;
+pub(crate) mod bundle_spec;
 pub(crate) mod create;
 pub(crate) mod delete;
 pub(crate) mod deploy;

@@ -1,9 +1,11 @@
 //! Verbs for keys, signatures, attestations and trust roots.
 
+pub(crate) mod arguments;
 pub(crate) mod attest;
-pub(crate) mod hashed_file;
+mod hashed_file;
 pub(crate) mod keys;
 pub(crate) mod policy;
+mod predicate;
 pub(crate) mod sign;
 pub(crate) mod trust;
 pub(crate) mod verify;

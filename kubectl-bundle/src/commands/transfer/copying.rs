@@ -7,13 +7,12 @@ use bundle_oci::registry::{Client, TagPolicy};
 use bundle_oci::store::{
     CopyOptions, CopyPlan, LocatedImage, MountSources, send, write_archive, write_layout,
 };
-use futures::future::{self, Either};
 use serde::Serialize;
 
 use crate::artifact::location::ArtifactLocation;
-use crate::failure::{Failure, Outcome};
-use crate::ui::Ui;
+use crate::failure::Outcome;
 use crate::ui::format::Format;
+use crate::ui::{Ui, format_size};
 
 /// Result for one artifact.
 #[derive(Debug, Serialize)]
@@ -220,46 +219,4 @@ pub(crate) fn print(ui: &mut Ui, format: Option<Format>, report: &CopyReport) ->
         ui.data(&one.target)?;
     }
     Ok(())
-}
-
-/// Formats a size for people.
-pub(crate) fn format_size(bytes: u64) -> String {
-    indicatif::BinaryBytes(bytes).to_string()
-}
-
-/// Runs work that SIGINT or SIGTERM interrupts; temporary files are removed before the program
-/// ends.
-pub(crate) async fn interruptible<T>(work: impl Future<Output = Outcome<T>>) -> Outcome<T> {
-    let signal = Box::pin(signal());
-    match future::select(Box::pin(work), signal).await {
-        Either::Left((outcome, _)) => outcome,
-        Either::Right(((), _)) => Err(Failure::from(
-            Finding::error(codes::usage::INTERRUPTED, "interrupted")
-                .hint("the target has no incomplete content under its name; repeat the command to continue: existing content is not sent again"),
-        )),
-    }
-}
-
-/// Waits for SIGINT or SIGTERM.
-async fn signal() {
-    let interrupted = async {
-        if tokio::signal::ctrl_c().await.is_err() {
-            future::pending::<()>().await;
-        }
-    };
-    #[cfg(unix)]
-    {
-        use tokio::signal::unix::{SignalKind, signal};
-        let terminated = async {
-            match signal(SignalKind::terminate()) {
-                Ok(mut signal) => {
-                    signal.recv().await;
-                }
-                Err(_) => future::pending::<()>().await,
-            }
-        };
-        future::select(Box::pin(interrupted), Box::pin(terminated)).await;
-    }
-    #[cfg(not(unix))]
-    interrupted.await;
 }

@@ -1,5 +1,6 @@
 //! Verbs that copy bundles between registries, layouts and archives.
 
+pub(crate) mod arguments;
 pub(crate) mod copy;
 pub(crate) mod copying;
 pub(crate) mod images;

@@ -1,17 +1,21 @@
 //! `create`: creates a Bundle, which is pulled, verified and stored, but not installed.
 
+mod arguments;
+
 use bundle_api::{Bundle, names};
 use bundle_core::diagnostic::{Finding, Outcome as Kind};
 use kube::api::Api;
 use serde_json::{Value, json};
 
-use super::deploy::Content;
+use super::bundle_spec::Content;
 use super::write::Write;
 use crate::cluster::apply::FIELD_MANAGER;
 use crate::cluster::managed_fields;
 use crate::cluster::wait::{Seen, Wait, gone, late};
 use crate::failure::{Failure, Outcome};
 use crate::ui::Ui;
+
+pub(crate) use arguments::Arguments;
 
 /// Settings of `create`.
 pub(crate) struct Create {

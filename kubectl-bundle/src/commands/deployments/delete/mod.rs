@@ -1,5 +1,7 @@
 //! `delete`: deletes BundleDeployments and waits until they are gone.
 
+mod arguments;
+
 use bundle_api::BundleDeployment;
 use bundle_api::deployment::DeleteObjects;
 use bundle_cluster::ByName;
@@ -12,6 +14,8 @@ use crate::cluster::wait::Wait;
 use crate::cluster::{Cluster, KubeSettings};
 use crate::failure::{Failure, Outcome};
 use crate::ui::Ui;
+
+pub(crate) use arguments::Arguments;
 
 /// Settings of `delete`.
 pub(crate) struct Delete {

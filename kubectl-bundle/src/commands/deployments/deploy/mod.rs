@@ -1,18 +1,13 @@
 //! `deploy`: creates or updates a BundleDeployment with the Bundle in its template.
 
-use std::time::Duration;
+mod arguments;
 
 use bundle_api::ServiceAccountName;
 use bundle_api::deployment::{Collision, DeleteCustomResources, DeleteObjects, DriftMode, Replace};
 use bundle_api::{BundleDeployment, names};
-use bundle_core::diagnostic::{Severity, codes};
-use bundle_core::package::{Facts, Format};
-use bundle_core::reference::{PinnedReference, Reference};
-use bundle_oci::registry::{Client, RegistryError};
-use bundle_trust::carried;
 use serde_json::{Value, json};
-use tokio::sync::OnceCell;
 
+use super::bundle_spec::{Content, ResolvedImage, Setting};
 use super::state::prediction::Goal;
 use super::state::waiting;
 use super::write::{Write, WriteOutcome};
@@ -20,48 +15,9 @@ use crate::cluster::apply::FIELD_MANAGER;
 use crate::cluster::managed_fields;
 use crate::cluster::wait::Wait;
 use crate::failure::Outcome;
-use crate::registry::{self, RegistrySettings};
 use crate::ui::Ui;
 
-/// Timeout for reading the format of the content from the registry, for a new object.
-const FORMAT_WITHIN: Duration = Duration::from_secs(5);
-
-/// Returns the default class of a new object: the class of the Helm chart for this format.
-fn default_class(format: Format) -> &'static str {
-    match format {
-        Format::PlainV0 => "core-rukpak-io-plain",
-        Format::RegistryV1 => "core-rukpak-io-registry",
-        Format::HelmV3 => "core-rukpak-io-helm",
-    }
-}
-
-/// Value of a field that a flag can set.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) enum Setting<T> {
-    /// Without the flag: the field keeps its value.
-    #[default]
-    Keep,
-    /// Flag with an empty value: the field is removed.
-    Unset,
-    /// The field gets this value.
-    Set(T),
-}
-
-/// Content of a Bundle.
-pub(crate) struct Content {
-    /// Reference of the bundle.
-    pub(crate) reference: Reference,
-    /// ProvisionerClass; `None` keeps that of the object.
-    pub(crate) class: Option<String>,
-    /// Secret with credentials for the registry.
-    pub(crate) pull_secret: Setting<String>,
-    /// `true` if a tag is not pinned.
-    pub(crate) keep_tag: bool,
-    /// `true` if manifest and signatures are added to the object.
-    pub(crate) with_proof: bool,
-    /// Registry settings.
-    pub(crate) registry: RegistrySettings,
-}
+pub(crate) use arguments::Arguments;
 
 /// Settings of `deploy`.
 pub(crate) struct Deploy {
@@ -136,137 +92,6 @@ impl Settings {
         if let Some(replace) = self.replace {
             spec["rollout"]["replace"] = json!(replace);
         }
-    }
-}
-
-/// Resolved image of a Bundle.
-pub(super) struct ResolvedImage {
-    reference: String,
-    /// Pinned reference, if the digest is known.
-    pinned: Option<PinnedReference>,
-    /// Format of the package, once it was read.
-    format: OnceCell<Format>,
-    /// Annotation with manifest and signatures, if requested and small enough.
-    proof: Option<String>,
-}
-
-impl ResolvedImage {
-    /// Returns the metadata of the object. The proof is kept as long as the image is the same.
-    pub(super) fn metadata(&self, name: &str, before: Option<&Value>, image: &str) -> Value {
-        let same = |before: &&Value| {
-            before
-                .pointer(image)
-                .is_some_and(|old| *old == self.reference)
-        };
-        let proof = self.proof.as_deref().or_else(|| {
-            let before = before.filter(same)?;
-            before["metadata"]["annotations"][names::ANNOTATION_PROOF].as_str()
-        });
-        match proof {
-            Some(proof) => {
-                json!({"name": name, "annotations": {names::ANNOTATION_PROOF: proof}})
-            }
-            None => json!({"name": name}),
-        }
-    }
-}
-
-impl Content {
-    /// Pins the reference, prints the digest, and collects the proof.
-    pub(super) async fn describe(&self, ui: &mut Ui) -> Outcome<ResolvedImage> {
-        let (mut proof, mut known) = (None, None);
-        let reference = if self.keep_tag {
-            if self.reference.digest().is_none() {
-                ui.note(format!(
-                    "{} is not pinned: the tag may move before the content is unpacked",
-                    self.reference
-                ));
-            }
-            self.reference.to_string()
-        } else {
-            let client = registry::client(&self.registry)?;
-            let pinned = registry::pin(ui, &client, &self.reference).await?;
-            if self.with_proof {
-                proof = carried(ui, &client, &pinned).await?;
-            }
-            let reference = pinned.without_tag();
-            known = Some(pinned);
-            reference
-        };
-        Ok(ResolvedImage {
-            reference,
-            pinned: known,
-            format: OnceCell::new(),
-            proof,
-        })
-    }
-
-    /// Sets the image of `described`, the class and the pull secret in `kept`, the spec of a
-    /// Bundle.
-    pub(super) async fn put(&self, described: &ResolvedImage, before: &Value, kept: &mut Value) {
-        let mut image = json!({"ref": described.reference});
-        let secret = match &self.pull_secret {
-            Setting::Keep => kept.pointer("/source/image/pullSecret").cloned(),
-            Setting::Unset => None,
-            Setting::Set(name) => Some(json!(name)),
-        };
-        if let Some(secret) = secret {
-            image["pullSecret"] = secret;
-        }
-        kept["source"] = json!({"type": "image", "image": image});
-        self.put_class(described, before, kept).await;
-    }
-
-    /// Returns the format of the package from the annotations of its manifest. Returns the plain
-    /// format if they have none, or if the registry does not respond in time: the reconciler
-    /// rejects content of another format than its class.
-    async fn format(&self, described: &ResolvedImage) -> Format {
-        // On the heap: the future holds all requests to the registry.
-        let asked = Box::pin(async {
-            let client = registry::client(&self.registry).ok()?;
-            let manifest = client.manifest(described.pinned.as_ref()?).await.ok()?;
-            Facts::from_annotations(&manifest.annotations).ok()?.format
-        });
-        let answer = async {
-            let answer = tokio::time::timeout(FORMAT_WITHIN, asked).await;
-            answer.ok().flatten().unwrap_or(Format::PlainV0)
-        };
-        *described.format.get_or_init(|| answer).await
-    }
-
-    /// Sets the class from the flag. Without the flag, an existing object keeps its class, and a
-    /// new object gets the default class for the format.
-    async fn put_class(&self, described: &ResolvedImage, before: &Value, kept: &mut Value) {
-        let field = "provisionerClassName";
-        match &self.class {
-            Some(class) => kept[field] = json!(class),
-            None if before[field].is_string() => {}
-            None => kept[field] = json!(default_class(self.format(described).await)),
-        }
-    }
-}
-
-/// Returns manifest and signatures as an annotation. If they are too large, prints a warning and
-/// returns `None`.
-async fn carried(
-    ui: &mut Ui,
-    client: &Client,
-    pinned: &PinnedReference,
-) -> Outcome<Option<String>> {
-    let (manifest, signatures) = {
-        let _progress = ui.progress(&format!("reading the signatures of {pinned}"));
-        let explain = |error: RegistryError| error.finding();
-        let manifest = client.manifest(pinned).await.map_err(explain)?;
-        (manifest, client.signatures(pinned).await.map_err(explain)?)
-    };
-    match carried::encode(&manifest.bytes, &signatures) {
-        Ok(proof) => Ok(Some(proof)),
-        Err(mut why) if why.code == codes::trust::PROOF_TOO_LARGE => {
-            why.severity = Severity::Warning;
-            ui.finding(&why);
-            Ok(None)
-        }
-        Err(why) => Err(why.into()),
     }
 }
 

@@ -1,5 +1,7 @@
 //! `get`: lists BundleDeployments, and the Bundles that none of them created.
 
+mod arguments;
+
 use bundle_api::{Bundle, BundleDeployment, names};
 use bundle_cluster::ByName;
 use futures::TryStreamExt as _;
@@ -12,6 +14,8 @@ use crate::cluster::{Cluster, KubeSettings};
 use crate::failure::{Failure, Outcome};
 use crate::ui::Ui;
 use crate::ui::format::Format;
+
+pub(crate) use arguments::Arguments;
 
 /// Time in seconds after which the server closes a watch; it is opened again.
 const WATCH_SECONDS: u32 = 290;

@@ -1,5 +1,6 @@
 //! `status`: describes one BundleDeployment and its installed objects.
 
+mod arguments;
 mod corrections;
 mod objects;
 mod rows;
@@ -19,6 +20,8 @@ use crate::cluster::{Cluster, KubeSettings};
 use crate::failure::Outcome;
 use crate::ui::format::Format;
 use crate::ui::{Table, Ui, age, safe};
+
+pub(crate) use arguments::Arguments;
 
 /// Settings of `status`.
 pub(crate) struct Status {

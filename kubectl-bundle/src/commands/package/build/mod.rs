@@ -1,5 +1,6 @@
 //! `build`: packs a folder of manifests into an OCI layout.
 
+mod arguments;
 pub(crate) mod lock;
 
 use std::fmt::Write as _;
@@ -20,6 +21,8 @@ use crate::failure::Outcome;
 use crate::registry::{self, RegistrySettings};
 use crate::ui::format::Format;
 use crate::ui::{Ui, safe};
+
+pub(crate) use arguments::Arguments;
 
 /// Maximum number of images that are listed on stderr; `--format` and `inspect` list all of them.
 const LISTED: usize = 50;

@@ -1,4 +1,4 @@
-//! Arguments and settings of `init`.
+//! Arguments of `init`.
 
 use std::path::PathBuf;
 
@@ -41,16 +41,17 @@ pub(crate) struct Arguments {
     dry_run: bool,
 }
 
-impl From<Arguments> for Init {
-    fn from(typed: Arguments) -> Self {
-        Self {
-            folder: typed.folder,
+impl Arguments {
+    /// Returns the settings of `init`.
+    pub(crate) fn settings(self) -> Init {
+        Init {
+            folder: self.folder,
             known: GivenMetadata {
-                name: typed.name,
-                version: typed.version,
+                name: self.name,
+                version: self.version,
             },
-            force: typed.force,
-            dry_run: typed.dry_run,
+            force: self.force,
+            dry_run: self.dry_run,
         }
     }
 }

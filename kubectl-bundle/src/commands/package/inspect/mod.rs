@@ -1,5 +1,6 @@
 //! `inspect`: describes a bundle in a registry, layout, archive or folder.
 
+mod arguments;
 mod read;
 mod referrers;
 mod report;
@@ -14,6 +15,8 @@ use crate::ui::Ui;
 use crate::ui::format::Format;
 
 use report::InspectReport;
+
+pub(crate) use arguments::Arguments;
 
 /// Settings of `inspect`.
 pub(crate) struct Inspect {

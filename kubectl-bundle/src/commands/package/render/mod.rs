@@ -1,5 +1,7 @@
 //! `render`: prints the objects of a bundle, parsed with the reconciler's code.
 
+mod arguments;
+
 use std::path::Path;
 
 use bundle_api::names;
@@ -19,6 +21,8 @@ use crate::failure::Outcome;
 use crate::registry::{self, RegistrySettings};
 use crate::ui::Ui;
 use crate::ui::format::Format;
+
+pub(crate) use arguments::Arguments;
 
 /// Kind of the object that installs content.
 const DEPLOYMENT: &str = "BundleDeployment";

@@ -1,5 +1,7 @@
 //! `unpack`: writes the files of an image to disk.
 
+mod arguments;
+
 use std::path::PathBuf;
 
 use bundle_core::diagnostic::{Finding, codes};
@@ -13,11 +15,13 @@ use serde::Serialize;
 
 use crate::artifact::location::ArtifactLocation;
 use crate::artifact::platform;
-use crate::commands::transfer::copying;
+use crate::commands::interruptible;
 use crate::failure::Outcome;
 use crate::registry::{self, RegistrySettings};
 use crate::ui::Ui;
 use crate::ui::format::Format;
+
+pub(crate) use arguments::Arguments;
 
 /// Settings of `unpack`.
 pub(crate) struct Unpack {
@@ -54,7 +58,7 @@ struct UnpackReport {
 impl Unpack {
     /// Unpacks the image and prints the folder.
     pub(crate) async fn run(self, ui: &mut Ui) -> Outcome {
-        copying::interruptible(self.unpack(ui)).await
+        interruptible(self.unpack(ui)).await
     }
 
     async fn unpack(self, ui: &mut Ui) -> Outcome {

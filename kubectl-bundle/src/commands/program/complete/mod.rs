@@ -1,5 +1,7 @@
 //! `__complete`: completion candidates in the format that kubectl requires of plugins (cobra's).
 
+mod arguments;
+
 use std::time::Duration;
 
 use bundle_api::{BundleDeployment, ProvisionerClass};
@@ -9,6 +11,8 @@ use kube::api::{Api, ListParams};
 use crate::cluster::{Cluster, KubeSettings};
 use crate::failure::Outcome;
 use crate::ui::Ui;
+
+pub(crate) use arguments::Arguments;
 
 /// cobra's directive ShellCompDirectiveNoFileComp.
 const NO_FILES: u8 = 4;

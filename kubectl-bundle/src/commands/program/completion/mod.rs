@@ -1,5 +1,7 @@
 //! `completion`: prints a completion script for a shell, or writes the program that kubectl runs.
 
+mod arguments;
+
 use std::path::PathBuf;
 
 use clap_complete::Shell;
@@ -7,6 +9,8 @@ use clap_complete::Shell;
 use crate::failure::Outcome;
 use crate::system::files;
 use crate::ui::Ui;
+
+pub(crate) use arguments::Arguments;
 
 /// Name of the program that kubectl runs from PATH.
 const PROGRAM: &str = "kubectl_complete-bundle";

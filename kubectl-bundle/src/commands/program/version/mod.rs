@@ -1,5 +1,7 @@
 //! `version`: versions of this program and the cluster.
 
+mod arguments;
+
 use bundle_cluster::ByName;
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::api::Api;
@@ -9,6 +11,8 @@ use crate::cluster::{Cluster, KubeSettings};
 use crate::failure::Outcome;
 use crate::ui::format::Format;
 use crate::ui::{Ui, safe};
+
+pub(crate) use arguments::Arguments;
 
 /// Name of the Deployment of the webhook.
 const WEBHOOK: &str = "bundle-webhook";

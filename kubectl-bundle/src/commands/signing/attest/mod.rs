@@ -1,20 +1,22 @@
 //! `attest`: signs a predicate about the digest of a bundle and stores it as a referrer.
 
-use std::path::{Path, PathBuf};
+mod arguments;
 
-use bundle_core::diagnostic::Findings;
+use std::path::PathBuf;
+
 use bundle_core::reference::Reference;
-use bundle_trust::attest::{self, Predicate, PredicateType};
+use bundle_trust::attest::{self, PredicateType};
 use bundle_trust::verify::Content;
-use jiff::Timestamp;
 use serde::Serialize;
 
+use super::predicate;
 use crate::failure::Outcome;
 use crate::registry::{self, RegistrySettings};
 use crate::signer::{Payload, SignerInfo, SignerSettings};
-use crate::system::files;
 use crate::ui::Ui;
 use crate::ui::format::Format;
+
+pub(crate) use arguments::Arguments;
 
 /// Settings of `attest`.
 pub(crate) struct Attest {
@@ -43,22 +45,11 @@ struct AttestReport {
     unchanged: bool,
 }
 
-/// Reads a predicate from a file.
-pub(super) fn read(path: &Path, kind: PredicateType) -> Outcome<Predicate> {
-    let bytes = files::read(path)?;
-    let now = Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
-    let file = path.display().to_string();
-    Predicate::read(kind, &bytes, &now).map_err(|findings| {
-        let located = findings.into_iter().map(|one| one.in_file(&file));
-        Findings::from_iter(located).into()
-    })
-}
-
 impl Attest {
     /// Reads the predicate, opens the key or gets the token, resolves the reference, signs, stores
     /// the attestation, and prints the pinned reference.
     pub(crate) async fn run(self, ui: &mut Ui) -> Outcome {
-        let predicate = read(&self.predicate, self.kind)?;
+        let predicate = predicate::read(&self.predicate, self.kind)?;
         let signer = self.by.open(ui).await?;
         let client = registry::client(&self.registry)?;
         let pinned = registry::pin(ui, &client, &self.reference).await?;

@@ -1,7 +1,10 @@
 //! `keys`: one file per verb.
 
+mod arguments;
 pub(crate) mod export;
 pub(crate) mod generate;
 pub(crate) mod import;
 mod pair;
 pub(crate) mod public;
+
+pub(crate) use arguments::Arguments;

@@ -8,8 +8,8 @@ use bundle_trust::attest::{PredicateType, statement};
 use bundle_trust::sign::{mistaken, mistaken_attested};
 use serde::{Deserialize, Serialize};
 
-use crate::commands::signing::attest;
 use crate::commands::signing::hashed_file::HashedFile;
+use crate::commands::signing::predicate;
 use crate::failure::Outcome;
 use crate::signer::{Payload, SignerInfo, SignerSettings};
 use crate::system::files;
@@ -102,7 +102,7 @@ impl SignFile {
         mistaken.map_err(|why| why.in_file(self.file.display().to_string()))?;
         let payload = if let Some((path, kind)) = self.predicate {
             let name = self.file.file_name().unwrap_or(self.file.as_os_str());
-            let predicate = attest::read(&path, kind)?;
+            let predicate = predicate::read(&path, kind)?;
             Payload::Statement(statement(
                 &name.to_string_lossy(),
                 &hashed.digest,

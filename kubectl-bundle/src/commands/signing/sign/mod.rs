@@ -1,5 +1,6 @@
 //! `sign`: signs the digest of a bundle and stores the signature in the registry.
 
+mod arguments;
 pub(crate) mod file;
 
 use std::collections::BTreeMap;
@@ -18,6 +19,8 @@ use crate::registry::{self, RegistrySettings};
 use crate::signer::{Payload, SignerInfo, SignerSettings};
 use crate::ui::Ui;
 use crate::ui::format::Format;
+
+pub(crate) use arguments::Arguments;
 
 /// Settings of `sign`.
 pub(crate) struct Sign {

@@ -1,5 +1,6 @@
 //! `trust`: choice of the TUF repository.
 
+mod arguments;
 pub(crate) mod init;
 mod report;
 pub(crate) mod reset;
@@ -10,6 +11,8 @@ use bundle_core::diagnostic::{Finding, codes};
 
 use crate::failure::Outcome;
 use crate::sigstore::root::{Folders, WantedRoot};
+
+pub(crate) use arguments::Arguments;
 
 /// Returns the folders in which the choice is stored.
 fn folders(wanted: &WantedRoot) -> Outcome<&Folders> {

@@ -2,6 +2,7 @@
 //! SignaturePolicies in files.
 
 pub(crate) mod accepted_signers;
+mod arguments;
 pub(crate) mod documents;
 pub(crate) mod file;
 mod rules;
@@ -24,6 +25,8 @@ use crate::ui::format::Format;
 use accepted_signers::AcceptedSigners;
 use rules::LoadedRules;
 use signer::Signer;
+
+pub(crate) use arguments::Arguments;
 
 /// Rules for signatures.
 pub(crate) enum VerificationRules {

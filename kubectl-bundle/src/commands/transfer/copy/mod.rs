@@ -1,5 +1,7 @@
 //! `copy`: copies an artifact with its referrers and attachments.
 
+mod arguments;
+
 use bundle_core::reference::Reference;
 use bundle_oci::store::{CopyOptions, CopyPlan, LocatedImage, MountSources, Relocation};
 
@@ -11,6 +13,8 @@ use crate::failure::Outcome;
 use crate::registry::{self, RegistrySettings};
 use crate::ui::Ui;
 use crate::ui::format::Format;
+
+pub(crate) use arguments::Arguments;
 
 /// Settings of `copy`.
 pub(crate) struct Copy {

@@ -1,6 +1,7 @@
 //! `load`: copies the content of a saved file to a registry below one prefix, and writes mirror
 //! configurations.
 
+mod arguments;
 mod mirrors;
 
 use std::path::PathBuf;
@@ -19,6 +20,8 @@ use crate::registry::{self, RegistrySettings};
 use crate::system::files;
 use crate::ui::format::Format;
 use crate::ui::{Table, Ui};
+
+pub(crate) use arguments::Arguments;
 
 /// Settings of `load`.
 pub(crate) struct Load {

@@ -1,5 +1,7 @@
 //! `pull`: copies an artifact from a registry to disk.
 
+mod arguments;
+
 use bundle_core::reference::Reference;
 use bundle_oci::store::{CopyOptions, LocatedImage};
 
@@ -9,6 +11,8 @@ use crate::failure::Outcome;
 use crate::registry::{self, RegistrySettings};
 use crate::ui::Ui;
 use crate::ui::format::Format;
+
+pub(crate) use arguments::Arguments;
 
 /// Settings of `pull`.
 pub(crate) struct Pull {

@@ -1,5 +1,7 @@
 //! `push`: copies a bundle from disk to a registry.
 
+mod arguments;
+
 use bundle_core::diagnostic::{Finding, codes};
 use bundle_core::reference::Reference;
 use bundle_oci::store::{CopyOptions, LocatedImage, MountSources};
@@ -12,6 +14,8 @@ use crate::failure::Outcome;
 use crate::registry::{self, RegistrySettings};
 use crate::ui::Ui;
 use crate::ui::format::Format;
+
+pub(crate) use arguments::Arguments;
 
 /// Settings of `push`.
 pub(crate) struct Push {

@@ -1,5 +1,7 @@
 //! `save`: writes artifacts with their referrers and images to one file.
 
+mod arguments;
+
 use std::path::PathBuf;
 
 use bundle_core::reference::Reference;
@@ -11,8 +13,10 @@ use crate::artifact::location::ArtifactLocation;
 use crate::failure::Outcome;
 use crate::registry::{self, RegistrySettings};
 use crate::system::files;
-use crate::ui::Ui;
 use crate::ui::format::Format;
+use crate::ui::{Ui, format_size};
+
+pub(crate) use arguments::Arguments;
 
 /// Settings of `save`.
 pub(crate) struct Save {
@@ -70,7 +74,7 @@ impl Save {
             if self.sources_only {
                 "digests only".to_owned()
             } else {
-                copying::format_size(report.bytes_sent)
+                format_size(report.bytes_sent)
             }
         ));
         if ui.structured(self.format, &report)? {

@@ -1,5 +1,6 @@
 //! `check`: runs the admission review for objects in files, with facts that the user may look up.
 
+mod arguments;
 mod content;
 mod documents;
 mod lookup;
@@ -25,6 +26,8 @@ use content::ReviewedImage;
 use documents::{ReviewKind, ReviewedObject};
 use lookup::LiveFacts;
 use report::{ObjectReport, ReviewAnswer};
+
+pub(crate) use arguments::Arguments;
 
 /// Settings of `check`.
 pub(crate) struct Check {

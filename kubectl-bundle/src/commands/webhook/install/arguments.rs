@@ -4,7 +4,13 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use crate::args::{Data, DryRun, Kube};
+use super::{Install, Values};
+use crate::cluster::apply::DryRun;
+use crate::commands::webhook::reject_names;
+use crate::failure::Outcome;
+use crate::flags::cluster::wait;
+use crate::flags::{ClusterFlags, DataFormat, DryRunMode, Environment, registry, unusable};
+use crate::system::files;
 
 /// Install bundle-webhook and its API in a cluster, from manifests that this program carries.
 ///
@@ -45,12 +51,47 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "DURATION", default_value = "5m")]
     pub(crate) timeout: String,
     /// Do not change the cluster: `server` asks it what it would do
-    #[arg(long, value_name = "MODE", value_enum, num_args = 0..=1, require_equals = true, default_value_t = DryRun::None, default_missing_value = "client")]
-    pub(crate) dry_run: DryRun,
+    #[arg(long, value_name = "MODE", value_enum, num_args = 0..=1, require_equals = true, default_value_t = DryRunMode::None, default_missing_value = "client")]
+    pub(crate) dry_run: DryRunMode,
     /// Print the objects of --dry-run
     #[arg(short, long, value_name = "FORMAT", value_enum)]
-    pub(crate) output: Option<Data>,
+    pub(crate) output: Option<DataFormat>,
     /// Flags that select the cluster.
     #[command(flatten)]
-    pub(crate) kube: Kube,
+    pub(crate) kube: ClusterFlags,
+}
+
+impl Arguments {
+    /// The settings of `install`.
+    pub(crate) fn settings(self, environment: &Environment) -> Outcome<Install> {
+        reject_names(&self.names, "install", "kubectl bundle deploy NAME REF")?;
+        let dry_run = DryRun::from(self.dry_run);
+        if self.output.is_some() && dry_run == DryRun::None {
+            return Err(unusable("--output", "only a dry run prints objects")
+                .hint("add --dry-run=client or --dry-run=server")
+                .into());
+        }
+        let values = match &self.values {
+            None => Values::default(),
+            Some(path) => Values::parse(&files::read(path)?, &path.display().to_string())?,
+        };
+        let image = self.image.or_else(|| values.image()).ok_or_else(|| {
+            unusable(
+                "--image",
+                "no image of bundle-webhook is published yet, so --image is required",
+            )
+            .hint("build one, push it, and name it by its digest: --image REGISTRY/REPOSITORY@sha256:DIGEST")
+        })?;
+        let is_pinned = registry::reference(&image)?.digest().is_some();
+        Ok(Install {
+            image,
+            is_pinned,
+            values,
+            namespace: self.system_namespace,
+            dry_run,
+            wait: wait(self.wait, &self.timeout)?,
+            format: self.output.map(Into::into),
+            cluster: self.kube.settings(environment)?,
+        })
+    }
 }

@@ -2,7 +2,11 @@
 
 use clap::{Args, ValueEnum};
 
-use crate::args::{DryRun, Kube};
+use super::Uninstall;
+use crate::commands::webhook::reject_names;
+use crate::failure::Outcome;
+use crate::flags::cluster::wait;
+use crate::flags::{ClusterFlags, DryRunMode, Environment};
 
 /// Remove what `install` created: registrations, pods, rights, CRDs with all of their objects, and namespaces.
 ///
@@ -37,11 +41,25 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "DURATION", default_value = "5m")]
     pub(crate) timeout: String,
     /// Do not change the cluster: `server` asks it what it would do
-    #[arg(long, value_name = "MODE", value_enum, num_args = 0..=1, require_equals = true, default_value_t = DryRun::None, default_missing_value = "client")]
-    pub(crate) dry_run: DryRun,
+    #[arg(long, value_name = "MODE", value_enum, num_args = 0..=1, require_equals = true, default_value_t = DryRunMode::None, default_missing_value = "client")]
+    pub(crate) dry_run: DryRunMode,
     /// Flags that select the cluster.
     #[command(flatten)]
-    pub(crate) kube: Kube,
+    pub(crate) kube: ClusterFlags,
+}
+
+impl Arguments {
+    /// The settings of `uninstall`.
+    pub(crate) fn settings(self, environment: &Environment) -> Outcome<Uninstall> {
+        reject_names(&self.names, "uninstall", "kubectl bundle delete NAME")?;
+        Ok(Uninstall {
+            deployments: self.bundle_deployments,
+            namespace: self.system_namespace,
+            wait: wait(true, &self.timeout)?,
+            dry_run: self.dry_run.into(),
+            cluster: self.kube.settings(environment)?,
+        })
+    }
 }
 
 /// What becomes of BundleDeployments.

@@ -1,0 +1,87 @@
+//! Flags of content and of writes, which `deploy` and `create` share.
+
+use clap::Args;
+
+use super::bundle_spec::{Content, Setting};
+use super::write::Write;
+use crate::failure::Outcome;
+use crate::flags::cluster::wait;
+use crate::flags::{ClusterFlags, DryRunMode, Environment, ObjectFormat, RegistryFlags, registry};
+
+/// Flags of the content.
+#[derive(Debug, Args)]
+pub(crate) struct ContentFlags {
+    /// ProvisionerClass [default: that of the existing object, else the one for the format of the
+    /// package]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) class: Option<String>,
+    /// Name of a Secret in the system namespace with credentials for the registry; an empty name
+    /// removes the setting
+    #[arg(long, value_name = "NAME")]
+    pub(crate) pull_secret: Option<String>,
+    /// Keep a tag instead of pinning it to its current digest
+    #[arg(long)]
+    pub(crate) keep_tag: bool,
+    /// Add manifest and signatures to the object, so that admission needs no registry
+    #[arg(long, conflicts_with = "keep_tag")]
+    pub(crate) with_proof: bool,
+}
+
+impl ContentFlags {
+    /// Returns the settings of the content.
+    pub(crate) fn settings(
+        self,
+        reference: &str,
+        flags: RegistryFlags,
+        environment: &Environment,
+    ) -> Outcome<Content> {
+        let reference = registry::reference(reference)?;
+        Ok(Content {
+            class: self.class,
+            pull_secret: match self.pull_secret {
+                None => Setting::Keep,
+                Some(name) if name.is_empty() => Setting::Unset,
+                Some(name) => Setting::Set(name),
+            },
+            keep_tag: self.keep_tag,
+            with_proof: self.with_proof,
+            registry: flags.settings(environment)?.of(&reference),
+            reference,
+        })
+    }
+}
+
+/// Flags of writes.
+#[derive(Debug, Args)]
+pub(crate) struct WriteFlags {
+    /// Do not change the cluster; with `server`, the API server validates the request
+    #[arg(long, value_name = "MODE", value_enum, num_args = 0..=1, require_equals = true, default_value_t = DryRunMode::None, default_missing_value = "client")]
+    pub(crate) dry_run: DryRunMode,
+    /// Take over fields of other field managers
+    #[arg(long)]
+    pub(crate) force_conflicts: bool,
+    /// Timeout of --wait; 0 means no limit
+    #[arg(long, value_name = "DURATION", default_value = "5m")]
+    pub(crate) timeout: String,
+    /// Output format of the object, instead of its result
+    #[arg(short, long, value_name = "FORMAT", value_enum)]
+    pub(crate) output: Option<ObjectFormat>,
+}
+
+impl WriteFlags {
+    /// Returns the settings of the write.
+    pub(crate) fn settings(
+        &self,
+        waits: bool,
+        kube: ClusterFlags,
+        environment: &Environment,
+    ) -> Outcome<Write> {
+        Ok(Write {
+            dry_run: self.dry_run.into(),
+            force: self.force_conflicts,
+            wait: wait(waits, &self.timeout)?,
+            format: self.output.map(Into::into),
+            cluster: kube.settings(environment)?,
+        })
+    }
+}

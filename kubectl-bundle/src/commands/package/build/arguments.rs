@@ -1,0 +1,159 @@
+//! Arguments of `build`.
+
+use std::path::PathBuf;
+
+use bundle_core::images::Allowed;
+use clap::Args;
+
+use super::Build;
+use crate::artifact::input::GivenMetadata;
+use crate::artifact::location::ArtifactLocation;
+use crate::artifact::packing;
+use crate::failure::Outcome;
+use crate::flags::{
+    DataFormat, Environment, FormatOrPath, RegistryFlags, destination, platform, unusable,
+};
+
+/// Check a folder of manifests and pack it into an OCI artifact, in an OCI image layout on disk.
+///
+/// The folder contains `bundle.yaml` (name, version, format, Kubernetes range) and `manifests/`; or
+/// it is a Helm chart, a registry+v1 operator bundle, or a kustomization, with or without a
+/// `bundle.yaml`. All errors are reported at once. The same folder produces the same digest in
+/// every run and on every machine. The digest is printed on stdout.
+///
+/// Container images are found in pods and in well-known custom resources. An image without a tag,
+/// or with a moving tag (`latest`, `main`, …), is rejected. If the folder has an
+/// `images.lock.yaml`, which --lock writes, the bundle installs the digests in it.
+///
+/// In a git checkout, annotations record the origin (without credentials) and, if the files are
+/// unmodified, the commit, unless `bundle.yaml` sets them. No timestamp is written unless
+/// SOURCE_DATE_EPOCH is set.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  # Build ./web into ./web-1.4.0.oci, named after its name and version
+  kubectl bundle build web
+
+  # To another folder
+  kubectl bundle build web --to dist/web
+
+  # A chart, which helm renders on this machine for the checks
+  kubectl bundle build web-1.4.0.tgz
+
+  # A kustomization without bundle.yaml
+  kubectl bundle build overlays/prod --name web --version 1.4.0
+
+  # Only check
+  kubectl bundle build web --dry-run
+
+  # Resolve the digest of every image, and write web/images.lock.yaml
+  kubectl bundle build web --lock
+
+  # Allow moving tags in one repository
+  kubectl bundle build web --allow-mutable-tags=registry.example.com/team/**
+
+  # Add dashboards and a chart
+  kubectl bundle build web --resource grafana-dashboard@dashboards/ --resource chart:helm-chart@web-1.4.0.tgz
+
+  # Use another bundle as the base
+  kubectl bundle build web --base registry.example.com/team/base:2.1.0
+
+  # Use the digest in a script
+  DIGEST=$(kubectl bundle build web)")]
+pub(crate) struct Arguments {
+    /// Folder, or packed chart
+    #[arg(value_name = "DIR|CHART")]
+    pub(crate) folder: PathBuf,
+    /// Name of the package, if there is no bundle.yaml [default: that of the chart or operator]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) name: Option<String>,
+    /// Version of the package, if there is no bundle.yaml [default: that of the chart or operator]
+    #[arg(long, value_name = "VERSION")]
+    pub(crate) version: Option<String>,
+    /// Folder of the OCI layout [default: NAME-VERSION.oci]
+    #[arg(long, value_name = "LAYOUT")]
+    pub(crate) to: Option<PathBuf>,
+    /// Name of the image in the layout [default: the version]
+    #[arg(long, value_name = "TAG")]
+    pub(crate) tag: Option<String>,
+    /// Resolve the digests of all images, and write them to images.lock.yaml in the folder, to be
+    /// committed
+    #[arg(long)]
+    pub(crate) lock: bool,
+    /// Allow images with a moving tag or without a tag, in all repositories or in those that match
+    /// (`registry/path/**`)
+    #[arg(
+        long,
+        value_name = "PATTERN",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "**"
+    )]
+    pub(crate) allow_mutable_tags: Vec<String>,
+    /// Base image, whose layers stay unchanged; its files are checked together with those of the
+    /// folder
+    #[arg(long, value_name = "REF|LAYOUT|ARCHIVE")]
+    pub(crate) base: Option<String>,
+    /// Platform of the image, if --base is an index, such as linux/amd64
+    #[arg(long, value_name = "OS/ARCH", requires = "base")]
+    pub(crate) platform: Option<String>,
+    /// Add a file or folder as a layer of its own, which is not installed; may be repeated
+    #[arg(long, value_name = "[NAME:]TYPE@PATH")]
+    pub(crate) resource: Vec<String>,
+    /// Do not record origin and commit of the git checkout of the folder
+    #[arg(long)]
+    pub(crate) no_provenance: bool,
+    /// Check and pack, but write nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Output format: json or yaml
+    #[arg(short, long, value_name = "FORMAT")]
+    pub(crate) output: Option<FormatOrPath>,
+    /// Alias of --output
+    #[arg(long, value_name = "FORMAT", value_enum, hide = true)]
+    pub(crate) format: Option<DataFormat>,
+    /// Registry flags, for --lock and --base.
+    #[command(flatten)]
+    pub(crate) registry: RegistryFlags,
+}
+
+impl Arguments {
+    /// Returns the settings of `build`.
+    pub(crate) fn settings(self, environment: &Environment) -> Outcome<Build> {
+        let (output, format) = destination(self.to, self.output, self.format)?;
+        for pattern in &self.allow_mutable_tags {
+            if let Some(why) = bundle_core::policy::glob::problem(pattern) {
+                return Err(unusable("--allow-mutable-tags", &why)
+                    .hint("a pattern is REGISTRY/REPOSITORY with `*` and `**`: docker.io/library/*, registry.example.com/team/**")
+                    .into());
+            }
+        }
+        let platform = platform(self.platform.as_deref())?;
+        let base = self
+            .base
+            .as_deref()
+            .map(ArtifactLocation::source)
+            .transpose()?;
+        let resources = self.resource.iter().map(|text| packing::resource(text));
+        let registry = self.registry.settings(environment)?;
+        Ok(Build {
+            folder: self.folder,
+            known: GivenMetadata {
+                name: self.name,
+                version: self.version,
+            },
+            base: base.map(|place| (place, platform)),
+            resources: resources.collect::<Result<_, _>>()?,
+            no_provenance: self.no_provenance,
+            allowed: Allowed {
+                patterns: self.allow_mutable_tags,
+            },
+            lock: self.lock,
+            registry,
+            output,
+            tag: self.tag,
+            dry_run: self.dry_run,
+            format,
+        })
+    }
+}

@@ -1,0 +1,49 @@
+//! Arguments of `version`.
+
+use clap::Args;
+
+use super::Version;
+use crate::failure::Outcome;
+use crate::flags::{ClusterFlags, DataFormat, Environment};
+
+/// Print the versions of this program, of the cluster and of its webhook.
+///
+/// The webhook's version is the tag of the image of Deployment `bundle-webhook`; reading it
+/// requires permission to get that Deployment.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  # This program and the cluster of the current context
+  kubectl bundle version
+
+  # Only this program, without a request
+  kubectl bundle version --client")]
+pub(crate) struct Arguments {
+    /// Do not connect to the cluster
+    #[arg(long)]
+    pub(crate) client: bool,
+    /// Namespace of the webhook
+    #[arg(long, value_name = "NAME", default_value = "bundle-system")]
+    pub(crate) system_namespace: String,
+    /// Output format
+    #[arg(short, long, value_name = "FORMAT", value_enum)]
+    pub(crate) output: Option<DataFormat>,
+    /// Cluster flags.
+    #[command(flatten)]
+    pub(crate) kube: ClusterFlags,
+}
+
+impl Arguments {
+    /// Returns the settings of `version`.
+    pub(crate) fn settings(self, environment: &Environment) -> Outcome<Version> {
+        Ok(Version {
+            cluster: if self.client {
+                None
+            } else {
+                Some(self.kube.settings(environment)?)
+            },
+            system_namespace: self.system_namespace,
+            format: self.output.map(Into::into),
+        })
+    }
+}

@@ -1,0 +1,60 @@
+//! Runtime of verbs that use the network, and their interruption by a signal.
+
+use bundle_core::diagnostic::{Finding, codes};
+use futures::future::{self, Either};
+
+use crate::failure::{Failure, Outcome};
+
+/// Runs a future. Only verbs that use the network create a runtime.
+pub(crate) fn in_runtime(work: impl Future<Output = Outcome>) -> Outcome {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| {
+            Failure::caused(
+                Finding::error(
+                    codes::usage::NO_RESOURCES,
+                    "cannot start the runtime for network access",
+                ),
+                &error,
+            )
+        })?
+        .block_on(work)
+}
+
+/// Runs work that SIGINT or SIGTERM interrupts; temporary files are removed before the program
+/// ends.
+pub(crate) async fn interruptible<T>(work: impl Future<Output = Outcome<T>>) -> Outcome<T> {
+    let signal = Box::pin(signal());
+    match future::select(Box::pin(work), signal).await {
+        Either::Left((outcome, _)) => outcome,
+        Either::Right(((), _)) => Err(Failure::from(
+            Finding::error(codes::usage::INTERRUPTED, "interrupted")
+                .hint("the target has no incomplete content under its name; repeat the command to continue: existing content is not sent again"),
+        )),
+    }
+}
+
+/// Waits for SIGINT or SIGTERM.
+async fn signal() {
+    let interrupted = async {
+        if tokio::signal::ctrl_c().await.is_err() {
+            future::pending::<()>().await;
+        }
+    };
+    #[cfg(unix)]
+    {
+        use tokio::signal::unix::{SignalKind, signal};
+        let terminated = async {
+            match signal(SignalKind::terminate()) {
+                Ok(mut signal) => {
+                    signal.recv().await;
+                }
+                Err(_) => future::pending::<()>().await,
+            }
+        };
+        future::select(Box::pin(interrupted), Box::pin(terminated)).await;
+    }
+    #[cfg(not(unix))]
+    interrupted.await;
+}

@@ -1,0 +1,185 @@
+//! Arguments of `trust` and its verbs.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+
+use super::init::Init;
+use super::reset::Reset;
+use super::show::Show;
+use super::update::Update;
+use crate::commands::in_runtime;
+use crate::failure::Outcome;
+use crate::flags::{DataFormat, Environment};
+use crate::sigstore::root::WantedRoot;
+use crate::ui::Ui;
+
+/// Get trust roots from a TUF repository.
+#[derive(Debug, Args)]
+#[command(arg_required_else_help = true, disable_help_subcommand = true)]
+pub(crate) struct Arguments {
+    /// Verb.
+    #[command(subcommand)]
+    pub(crate) verb: TrustVerb,
+}
+
+impl Arguments {
+    /// Runs the verb.
+    pub(crate) fn run(self, environment: &Environment, ui: &mut Ui) -> Outcome {
+        match self.verb {
+            TrustVerb::Init(typed) => in_runtime(typed.settings(environment).run(ui)),
+            TrustVerb::Update(typed) => in_runtime(typed.settings(environment).run(ui)),
+            TrustVerb::Show(typed) => in_runtime(typed.settings(environment).run(ui)),
+            TrustVerb::Reset => reset(environment).run(ui),
+        }
+    }
+}
+
+/// Verbs of `trust`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum TrustVerb {
+    /// Trust a TUF repository from now on
+    Init(InitArguments),
+    /// Refresh that repository now
+    Update(UpdateArguments),
+    /// Show the trust root in use, or print it
+    Show(ShowArguments),
+    /// Return to the built-in trust root
+    Reset,
+}
+
+/// Trust a TUF repository from now on: `verify`, `sign` and `policy test` take their trust root
+/// from it, unless --trusted-root is set.
+///
+/// It is refreshed once a day and when its metadata has expired, except with --offline. Without
+/// flags, it is the repository of the public Sigstore instance. For another one, --root has to come
+/// from a trusted source, as its keys sign everything else. If the repository is invalid, nothing
+/// changes. The cluster does not use it: see `trust show --root-file`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  # The current trust root of the public instance
+  kubectl bundle trust init
+
+  # A private instance
+  kubectl bundle trust init --mirror https://tuf.example.com --root root.json")]
+pub(crate) struct InitArguments {
+    /// URL of the repository
+    #[arg(long, value_name = "URL", requires = "root")]
+    pub(crate) mirror: Option<String>,
+    /// Initial root.json of the repository
+    #[arg(long, value_name = "FILE", requires = "mirror")]
+    pub(crate) root: Option<PathBuf>,
+    /// Connection flags.
+    #[command(flatten)]
+    pub(crate) connection: TufFlags,
+    /// Output format
+    #[arg(short, long, value_name = "FORMAT", value_enum)]
+    pub(crate) output: Option<DataFormat>,
+}
+
+impl InitArguments {
+    /// Returns the settings of `trust init`.
+    pub(crate) fn settings(self, environment: &Environment) -> Init {
+        Init {
+            repository: self.mirror.zip(self.root),
+            wanted: self.connection.settings(environment),
+            format: self.output.map(Into::into),
+        }
+    }
+}
+
+/// Refresh the TUF repository of `trust init` now, regardless of the last refresh.
+///
+/// Exit code 3 means that its content is rejected, 4 that it did not respond; the stored metadata
+/// is kept.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  kubectl bundle trust update")]
+pub(crate) struct UpdateArguments {
+    /// Connection flags.
+    #[command(flatten)]
+    pub(crate) connection: TufFlags,
+    /// Output format
+    #[arg(short, long, value_name = "FORMAT", value_enum)]
+    pub(crate) output: Option<DataFormat>,
+}
+
+impl UpdateArguments {
+    /// Returns the settings of `trust update`.
+    pub(crate) fn settings(self, environment: &Environment) -> Update {
+        Update {
+            wanted: self.connection.settings(environment),
+            format: self.output.map(Into::into),
+        }
+    }
+}
+
+/// Show the trust root that is used without flags: its origin and its expiry.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  kubectl bundle trust show
+
+  # Create the ConfigMap for keyless.trustRoot of policies in a cluster
+  kubectl bundle trust show --root-file > trusted_root.json
+  kubectl create configmap sigstore-root -n bundle-system --from-file=trusted_root.json --dry-run=client -o yaml | kubectl apply -f -")]
+pub(crate) struct ShowArguments {
+    /// Print the trusted_root.json itself
+    #[arg(long, conflicts_with = "output")]
+    pub(crate) root_file: bool,
+    /// Do not refresh the repository
+    #[arg(long)]
+    pub(crate) offline: bool,
+    /// Connection flags.
+    #[command(flatten)]
+    pub(crate) connection: TufFlags,
+    /// Output format
+    #[arg(short, long, value_name = "FORMAT", value_enum)]
+    pub(crate) output: Option<DataFormat>,
+}
+
+impl ShowArguments {
+    /// Returns the settings of `trust show`.
+    pub(crate) fn settings(self, environment: &Environment) -> Show {
+        Show {
+            wanted: WantedRoot {
+                offline: self.offline,
+                ..self.connection.settings(environment)
+            },
+            text: self.root_file,
+            format: self.output.map(Into::into),
+        }
+    }
+}
+
+/// Returns the settings of `trust reset`.
+pub(crate) fn reset(environment: &Environment) -> Reset {
+    let connection = TufFlags {
+        ca_file: Vec::new(),
+    };
+    Reset {
+        wanted: connection.settings(environment),
+    }
+}
+
+/// Connection flags of a TUF repository.
+#[derive(Debug, Args)]
+pub(crate) struct TufFlags {
+    /// File of certificate authorities to trust in addition to the system's; may be repeated
+    #[arg(long, value_name = "FILE")]
+    pub(crate) ca_file: Vec<PathBuf>,
+}
+
+impl TufFlags {
+    /// Returns the settings for the repository of `trust init`, with these connection flags.
+    pub(crate) fn settings(self, environment: &Environment) -> WantedRoot {
+        WantedRoot {
+            file: None,
+            offline: false,
+            folders: environment.trust_folders(),
+            ca_files: self.ca_file,
+        }
+    }
+}

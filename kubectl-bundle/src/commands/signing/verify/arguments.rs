@@ -1,0 +1,165 @@
+//! Arguments of `verify`.
+
+use std::path::PathBuf;
+
+use bundle_core::policy::{Identity, Matcher};
+use bundle_trust::attest::PredicateType;
+use clap::{ArgGroup, Args};
+
+use super::accepted_signers::AcceptedSigners;
+use super::file::VerifyFile;
+use super::{VerificationRules, Verify};
+use crate::commands::ArtifactOrFile;
+use crate::commands::signing::arguments::TrustRootFlags;
+use crate::failure::Outcome;
+use crate::flags::{DataFormat, Environment, RegistryFlags, registry, unusable};
+use crate::signer::kms::KeyLocation;
+
+/// Verify the signatures of a bundle in a registry: by public keys, by the identity in a
+/// certificate, or against SignaturePolicies in files.
+///
+/// Signatures of cosign 3 (Sigstore bundles) and cosign 2 (`.sig` tags) are verified. A certificate
+/// must be issued by an authority of the trust root, be listed in its certificate log, have an
+/// entry in its transparency log, and be valid at a time that the log or a timestamp authority
+/// confirms. Exit code 0 means verified, 3 refused (not signed, or by another signer), 4 cannot
+/// tell (the registry did not respond).
+#[derive(Debug, Args)]
+#[command(
+    group = ArgGroup::new("against").required(true).multiple(false).args(["key", "policy", "certificate_identity", "certificate_identity_regexp"]),
+    group = ArgGroup::new("identity").multiple(false).args(["certificate_identity", "certificate_identity_regexp"]),
+    group = ArgGroup::new("issuer").multiple(false).args(["certificate_oidc_issuer", "certificate_oidc_issuer_regexp"]),
+    after_help = "\
+Examples:
+  kubectl bundle verify registry.example.com/team/web:1.4.0 --key release.pub
+
+  # Signed by a workflow with a certificate
+  kubectl bundle verify registry.example.com/team/web:1.4.0 \\
+    --certificate-identity https://github.com/example/web/.github/workflows/release.yaml@refs/heads/main \\
+    --certificate-oidc-issuer https://token.actions.githubusercontent.com
+
+  # Attested, with the predicate as output
+  kubectl bundle verify registry.example.com/team/web:1.4.0 --key release.pub --attestation spdxjson -o json
+
+  # A saved archive, or any file
+  kubectl bundle verify web.tar --bundle web.tar.sigstore.json --key release.pub
+
+  # Against the policies of a cluster
+  kubectl bundle verify registry.example.com/team/web:1.4.0 --policy policies.yaml")]
+pub(crate) struct Arguments {
+    /// Bundle: REGISTRY/REPOSITORY:TAG or REGISTRY/REPOSITORY@DIGEST; with --bundle, a file
+    #[arg(value_name = "REF|FILE")]
+    pub(crate) reference: String,
+    /// Verify a file by the signature in this file, as written by `sign --bundle` or `cosign
+    /// sign-blob`
+    #[arg(long, value_name = "FILE", conflicts_with = "policy")]
+    pub(crate) bundle: Option<PathBuf>,
+    /// Public key of an accepted signer: a file, or NAME://RESOURCE for a key of the KMS plugin
+    /// sigstore-kms-NAME on PATH; if repeated, any of them is accepted
+    #[arg(long, value_name = "KEY")]
+    pub(crate) key: Vec<PathBuf>,
+    /// Identity in the certificate: an email address, or the URI of a workflow
+    #[arg(long, value_name = "IDENTITY", requires = "issuer")]
+    pub(crate) certificate_identity: Option<String>,
+    /// Identity as a regular expression, which must match all of it
+    #[arg(long, value_name = "REGEXP", requires = "issuer")]
+    pub(crate) certificate_identity_regexp: Option<String>,
+    /// Issuer of the identity's OIDC token
+    #[arg(long, value_name = "URL", requires = "identity")]
+    pub(crate) certificate_oidc_issuer: Option<String>,
+    /// Issuer as a regular expression, which must match all of it
+    #[arg(long, value_name = "REGEXP", requires = "identity")]
+    pub(crate) certificate_oidc_issuer_regexp: Option<String>,
+    /// Require an attestation of this type instead of a signature: a name as for `attest --type`,
+    /// or a URI; if repeated, all of them are required
+    #[arg(long, value_name = "TYPE", conflicts_with = "policy")]
+    pub(crate) attestation: Vec<String>,
+    /// File of SignaturePolicies, which must be satisfied if they match; may be repeated
+    #[arg(long, value_name = "FILE")]
+    pub(crate) policy: Vec<PathBuf>,
+    /// Under which trust root certificates and logs count
+    #[command(flatten)]
+    pub(crate) root: TrustRootFlags,
+    /// Output format
+    #[arg(short, long, value_name = "FORMAT", value_enum)]
+    pub(crate) output: Option<DataFormat>,
+    /// Registry flags.
+    #[command(flatten)]
+    pub(crate) registry: RegistryFlags,
+}
+
+impl Arguments {
+    /// Returns the settings of `verify`.
+    pub(crate) fn settings(
+        self,
+        environment: &Environment,
+    ) -> Outcome<ArtifactOrFile<Verify, VerifyFile>> {
+        let subject = matcher(
+            ("--certificate-identity", self.certificate_identity),
+            (
+                "--certificate-identity-regexp",
+                self.certificate_identity_regexp,
+            ),
+        )?;
+        let issuer = matcher(
+            ("--certificate-oidc-issuer", self.certificate_oidc_issuer),
+            (
+                "--certificate-oidc-issuer-regexp",
+                self.certificate_oidc_issuer_regexp,
+            ),
+        )?;
+        let against = match (subject, issuer) {
+            (Some(subject), Some(issuer)) => {
+                VerificationRules::Signer(AcceptedSigners::Identity(Identity { issuer, subject }))
+            }
+            _ if self.policy.is_empty() => {
+                let keys = self.key.into_iter();
+                let place = |given| KeyLocation::read(given, environment.is_attended());
+                VerificationRules::Signer(AcceptedSigners::Keys(
+                    keys.map(place).collect::<Outcome<_>>()?,
+                ))
+            }
+            _ => VerificationRules::Policies(self.policy),
+        };
+        let kinds = self
+            .attestation
+            .iter()
+            .map(|kind| PredicateType::parse(kind))
+            .collect::<Result<_, _>>()
+            .map_err(|why| unusable("--attestation", &why))?;
+        let settings = self.registry.settings(environment)?;
+        let against = match (self.bundle, against) {
+            (Some(bundle), VerificationRules::Signer(wanted)) => {
+                return Ok(ArtifactOrFile::File(VerifyFile {
+                    file: self.reference.into(),
+                    bundle,
+                    wanted,
+                    kinds,
+                    root: self.root.settings(environment, &settings.ca_files),
+                    format: self.output.map(Into::into),
+                }));
+            }
+            (_, against) => against,
+        };
+        let reference = registry::reference_or_file(&self.reference)?;
+        let registry = settings.of(&reference);
+        Ok(ArtifactOrFile::Artifact(Verify {
+            kinds,
+            against,
+            root: self.root.settings(environment, &registry.ca_files),
+            format: self.output.map(Into::into),
+            registry,
+            reference,
+        }))
+    }
+}
+
+type Flag = (&'static str, Option<String>);
+
+fn matcher(exact: Flag, pattern: Flag) -> Outcome<Option<Matcher>> {
+    let (flag, read) = match (exact, pattern) {
+        ((flag, Some(text)), _) => (flag, Matcher::exact(&text)),
+        (_, (flag, Some(text))) => (flag, Matcher::pattern(&text)),
+        _ => return Ok(None),
+    };
+    read.map(Some).map_err(|why| unusable(flag, &why).into())
+}

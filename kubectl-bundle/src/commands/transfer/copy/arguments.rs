@@ -1,0 +1,84 @@
+//! Arguments of `copy`.
+
+use clap::Args;
+
+use super::Copy;
+use crate::artifact::location::ArtifactLocation;
+use crate::commands::transfer::arguments::CopyFlags;
+use crate::failure::Outcome;
+use crate::flags::{DataFormat, Environment, RegistryFlags, unusable};
+
+/// Copy an artifact between registries, OCI layouts and archives, with its signatures and
+/// attestations.
+///
+/// Nothing is rewritten: the digest stays the same. Existing content is not sent again. Manifests
+/// are written after everything they refer to, and the tag last, so that an interrupted copy leaves
+/// no incomplete artifact under a name.
+///
+/// An existing path is a path; a path that does not exist is recognized by its form (./…, /…,
+/// ….oci, ….tar) or by oci:PATH and oci-archive:PATH. PATH:NAME or PATH@DIGEST select one of
+/// several images in a layout or archive.
+///
+/// With --platform an index keeps its digest, so it still refers to the images that are not copied.
+/// Layouts and archives support this; most registries reject it.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  # Between registries, with signatures
+  kubectl bundle copy registry.example.com/team/web:1.4.0 other.example.com/mirror/web:1.4.0
+
+  # To an archive, and from there to a registry
+  kubectl bundle copy registry.example.com/team/web:1.4.0 web.tar
+  kubectl bundle copy web.tar other.example.com/web:1.4.0
+
+  # With every image of the package
+  kubectl bundle copy registry.example.com/team/web:1.4.0 other.example.com/web:1.4.0 --images --images-to other.example.com/mirror")]
+pub(crate) struct Arguments {
+    /// Source: reference, OCI layout or archive, or folder of manifests
+    #[arg(value_name = "REF|LAYOUT|ARCHIVE|DIR")]
+    pub(crate) source: String,
+    /// Target: reference, OCI layout or archive
+    #[arg(value_name = "REF|LAYOUT|ARCHIVE")]
+    pub(crate) target: String,
+    /// Flags for platforms and referrers.
+    #[command(flatten)]
+    pub(crate) selection: CopyFlags,
+    /// Also copy every container image of the package, by its digest in the lock file
+    #[arg(long)]
+    pub(crate) images: bool,
+    /// Registry and path below which the images are copied, if the target is a registry
+    #[arg(long, value_name = "REGISTRY[/PREFIX]", requires = "images")]
+    pub(crate) images_to: Option<String>,
+    /// Move the tag if it refers to other content
+    #[arg(long)]
+    pub(crate) overwrite_tag: bool,
+    /// Output format
+    #[arg(short, long, value_name = "FORMAT", value_enum)]
+    pub(crate) output: Option<DataFormat>,
+    /// Registry flags.
+    #[command(flatten)]
+    pub(crate) registry: RegistryFlags,
+}
+
+impl Arguments {
+    /// Returns the settings of `copy`.
+    pub(crate) fn settings(self, environment: &Environment) -> Outcome<Copy> {
+        let target = ArtifactLocation::target(&self.target)?;
+        let images_to = self.images_to.as_deref().map(str::parse).transpose()?;
+        if self.images && images_to.is_none() && matches!(target, ArtifactLocation::Registry(_)) {
+            return Err(unusable("--images", "the target of the images is missing")
+                .hint("set a registry and a prefix for them: --images-to REGISTRY/PREFIX")
+                .into());
+        }
+        Ok(Copy {
+            source: ArtifactLocation::source(&self.source)?,
+            target,
+            selection: self.selection.options()?,
+            images: self.images,
+            images_to,
+            overwrite_tag: self.overwrite_tag,
+            format: self.output.map(Into::into),
+            registry: self.registry.settings(environment)?,
+        })
+    }
+}

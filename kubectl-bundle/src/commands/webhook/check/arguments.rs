@@ -1,0 +1,69 @@
+//! Arguments of `check`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::{Check, OnlineSettings};
+use crate::failure::Outcome;
+use crate::flags::{ClusterFlags, DataFormat, Environment, RegistryFlags};
+
+/// Review objects in files as admission would, before they are sent: the findings and codes are the
+/// same.
+///
+/// The facts are looked up with your own permissions: classes, policies, access reviews, the
+/// server's version, and the registry. The content of images is pulled and checked as `build`
+/// checks it, with the target namespace and drift rules of the BundleDeployment. Failed lookups are
+/// reported. Exit code 0 means admitted, 3 refused, 4 cannot tell.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  kubectl bundle check -f deployment.yaml
+
+  # The objects of a GitOps repository
+  kustomize build . | kubectl bundle check -f -
+
+  # Without cluster and registry
+  kubectl bundle check -f deployment.yaml --offline
+
+  # As another user
+  kubectl bundle check -f deployment.yaml --as ana")]
+pub(crate) struct Arguments {
+    /// File of objects, folder of such files, or - for standard input; may be repeated
+    #[arg(short, long = "filename", value_name = "FILE", required = true)]
+    pub(crate) filename: Vec<PathBuf>,
+    /// Use neither a cluster nor a registry
+    #[arg(long)]
+    pub(crate) offline: bool,
+    /// Namespace of the webhook
+    #[arg(long, value_name = "NAME", default_value = "bundle-system")]
+    pub(crate) system_namespace: String,
+    /// Output format
+    #[arg(short, long, value_name = "FORMAT", value_enum)]
+    pub(crate) output: Option<DataFormat>,
+    /// Cluster flags.
+    #[command(flatten)]
+    pub(crate) kube: ClusterFlags,
+    /// Registry flags.
+    #[command(flatten)]
+    pub(crate) registry: RegistryFlags,
+}
+
+impl Arguments {
+    /// Returns the settings of `check`.
+    pub(crate) fn settings(self, environment: &Environment) -> Outcome<Check> {
+        Ok(Check {
+            files: self.filename,
+            online: if self.offline {
+                None
+            } else {
+                Some(OnlineSettings {
+                    cluster: self.kube.settings(environment)?,
+                    registry: self.registry.settings(environment)?,
+                })
+            },
+            system_namespace: self.system_namespace,
+            format: self.output.map(Into::into),
+        })
+    }
+}

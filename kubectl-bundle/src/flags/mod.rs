@@ -1,0 +1,55 @@
+//! Flags that several verbs share, and the environment. Each converts to settings.
+
+pub(crate) mod cluster;
+pub(crate) mod duration;
+mod environment;
+mod global;
+mod output;
+pub(crate) mod registry;
+
+use std::path::{Path, PathBuf};
+
+use bundle_core::diagnostic::{Finding, codes};
+use bundle_oci::manifest::Platform;
+
+use crate::failure::Outcome;
+use crate::ui::format::Format;
+
+pub(crate) use cluster::{ClusterFlags, DryRunMode};
+pub(crate) use environment::Environment;
+pub(crate) use global::GlobalFlags;
+pub(crate) use output::{DataFormat, FormatOrPath, ObjectFormat, TableFormat};
+pub(crate) use registry::RegistryFlags;
+
+/// Returns the path of `--to` and the format of `-o`, for verbs that write to a path.
+pub(crate) fn destination(
+    to: Option<PathBuf>,
+    output: Option<FormatOrPath>,
+    format: Option<DataFormat>,
+) -> Outcome<(Option<PathBuf>, Option<Format>)> {
+    let format = format.map(Into::into);
+    match output {
+        None => Ok((to, format)),
+        Some(FormatOrPath::Format(data)) => Ok((to, Some(data.into()))),
+        Some(FormatOrPath::Path(path)) => {
+            let message = format!("`{}` is not a format: json or yaml", path.display());
+            Err(not_a_path(&message, &path).into())
+        }
+    }
+}
+
+/// Returns the error for a path after `-o`, which is the flag for a format, as in kubectl.
+pub(crate) fn not_a_path(message: &str, path: &Path) -> Finding {
+    unusable("--output", message).hint(format!("use --to for a path: --to {}", path.display()))
+}
+
+/// Returns the error for an invalid value of a flag.
+pub(crate) fn unusable(flag: &str, message: &str) -> Finding {
+    Finding::error(codes::usage::BAD_ARGUMENT, message).at_field(flag)
+}
+
+/// Parses the value of `--platform`.
+pub(crate) fn platform(text: Option<&str>) -> Outcome<Option<Platform>> {
+    let read = text.map(str::parse).transpose();
+    Ok(read.map_err(|why: String| unusable("--platform", &why))?)
+}
