@@ -32,7 +32,7 @@ fn main() -> ExitCode {
         }
         Err(error) => {
             let mut ui = Ui::new(GlobalFlags::default().style(&environment));
-            let outcome = help_or_misuse(&mut ui, &error);
+            let outcome = help_or_usage_error(&mut ui, &error);
             (ui, outcome)
         }
     };
@@ -55,7 +55,7 @@ fn words() -> Vec<String> {
 }
 
 /// Handles clap's errors: help and version are output, everything else is a usage error.
-fn help_or_misuse(ui: &mut Ui, error: &clap::Error) -> Outcome {
+fn help_or_usage_error(ui: &mut Ui, error: &clap::Error) -> Outcome {
     if error.kind() == clap::error::ErrorKind::InvalidSubcommand
         && let Some(finding) = ui::suggestions::verb(&words())
     {
@@ -63,8 +63,8 @@ fn help_or_misuse(ui: &mut Ui, error: &clap::Error) -> Outcome {
     }
     let text = error.render().ansi().to_string();
     if error.use_stderr() {
-        ui.misuse(&text);
-        Err(Failure::Said(Exit::Usage))
+        ui.usage_error(&text);
+        Err(Failure::Reported(Exit::Usage))
     } else {
         ui.text(&text)
     }

@@ -29,7 +29,7 @@ pub(crate) struct RegistrySettings {
     /// Hosts that use plain HTTP.
     pub(crate) plain_http: BTreeSet<String>,
     /// Credentials from flags for one registry.
-    pub(crate) login: Option<GivenLogin>,
+    pub(crate) login: Option<ExplicitLogin>,
     /// Files with credentials, in docker's and podman's format.
     pub(crate) credentials: ConfigFiles,
     /// Files with mirrors and blocked registries.
@@ -40,7 +40,7 @@ pub(crate) struct RegistrySettings {
 
 /// Credentials with a secret from standard input.
 #[derive(Debug, Clone)]
-pub(crate) struct GivenLogin {
+pub(crate) struct ExplicitLogin {
     /// Host and port; other registries never receive the secret.
     pub(crate) registry: Option<String>,
     /// Kind of secret.
@@ -86,7 +86,7 @@ impl RegistrySettings {
     }
 
     fn given(&self) -> Outcome<BTreeMap<String, Login>> {
-        let Some(GivenLogin { registry, secret }) = &self.login else {
+        let Some(ExplicitLogin { registry, secret }) = &self.login else {
             return Ok(BTreeMap::new());
         };
         let Some(registry) = registry else {

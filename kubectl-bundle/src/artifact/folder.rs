@@ -10,7 +10,7 @@ use bundle_core::package::{self, Package};
 use bundle_oci::pack::PackedImage;
 use bundle_schemas::BuiltinSchemas;
 
-use super::input::{self, GivenMetadata, Input, located};
+use super::input::{self, FallbackMetadata, Input, located};
 use super::location::ArtifactLocation;
 use super::packing::Packing;
 use crate::failure::Outcome;
@@ -43,10 +43,10 @@ pub(crate) struct BuiltBundle {
 /// Use of the existing lock file.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum LockFileUse {
-    /// Images are taken from it.
+    /// Digests of images are read from it.
     #[default]
     Use,
-    /// It is ignored, as it will be replaced.
+    /// It is ignored, because it will be replaced.
     Ignore,
 }
 
@@ -55,7 +55,7 @@ pub(crate) enum LockFileUse {
 #[derive(Debug, Default)]
 pub(crate) struct BuildOptions {
     /// Name and version for content without `bundle.yaml`.
-    pub(crate) known: GivenMetadata,
+    pub(crate) known: FallbackMetadata,
     /// Images that may have a moving tag or none.
     pub(crate) allowed: Allowed,
     /// Use of the existing lock file.
@@ -67,14 +67,14 @@ pub(crate) struct BuildOptions {
 }
 
 /// Reads and checks a folder of manifests, and prints warnings.
-pub(crate) fn open(ui: &mut Ui, path: &Path, terms: BuildOptions) -> Outcome<CheckedFolder> {
+pub(crate) fn open(ui: &mut Ui, path: &Path, options: BuildOptions) -> Outcome<CheckedFolder> {
     let BuildOptions {
         known,
         allowed,
         lock,
         packing,
         target,
-    } = terms;
+    } = options;
     let located = |findings| located(findings, path);
     let mut input = input::read(path, &known)?;
     let forgotten = match lock {
@@ -168,8 +168,8 @@ pub(crate) fn build(ui: &mut Ui, path: &Path) -> Outcome<BuiltBundle> {
 }
 
 /// Returns the packed folder at this location.
-pub(crate) fn packed(ui: &mut Ui, place: &ArtifactLocation) -> Outcome<PackedImage> {
-    let path = match place {
+pub(crate) fn packed(ui: &mut Ui, location: &ArtifactLocation) -> Outcome<PackedImage> {
+    let path = match location {
         ArtifactLocation::Folder(path)
         | ArtifactLocation::Layout(path, _)
         | ArtifactLocation::Archive(path, _) => path.clone(),
@@ -178,8 +178,8 @@ pub(crate) fn packed(ui: &mut Ui, place: &ArtifactLocation) -> Outcome<PackedIma
     build(ui, &path).map(|built| built.packed)
 }
 
-/// Returns the findings of `build` on the files of a built bundle, for a BundleDeployment with these
-/// settings; without them, for a Bundle.
+/// Returns the findings of `build` on the files of a built bundle, for a BundleDeployment with
+/// these settings; without them, for a Bundle.
 pub(crate) fn findings(files: &Files, installation: Option<&Installation<'_>>) -> Findings {
     let target = installation.and_then(|installation| installation.target_namespace);
     let rendered = format::render(&RenderInput {

@@ -5,10 +5,10 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use crate::system::process::{self, Limits, ProcessError, ProcessGroup};
+use crate::system::process::{self, ProcessError, ProcessGroup, ProcessLimits};
 
 /// Far above the time that git takes for the largest checkouts.
-const LIMITS: Limits = Limits {
+const LIMITS: ProcessLimits = ProcessLimits {
     time: Duration::from_secs(600),
     output: 256 << 20,
     stderr: 4096,
@@ -136,7 +136,7 @@ fn run(folder: &Path, arguments: &[&str]) -> io::Result<Option<String>> {
             command.env_remove(&name);
         }
     }
-    crate::system::secrets::withhold(&mut command);
+    crate::system::secrets::remove_secrets(&mut command);
     command
         .args(["--no-optional-locks", "--literal-pathspecs"])
         .arg("-C")
@@ -169,8 +169,10 @@ fn public(address: &str) -> Option<String> {
         return None;
     }
     if let Some((scheme, rest)) = address.split_once("://") {
-        let (place, path) = rest.split_once('/')?;
-        let host = place.rsplit_once('@').map_or(place, |(_, host)| host);
+        let (authority, path) = rest.split_once('/')?;
+        let host = authority
+            .rsplit_once('@')
+            .map_or(authority, |(_, host)| host);
         // The query may contain tokens.
         let path = path.split(['?', '#']).next().unwrap_or_default();
         if host.is_empty() || path.is_empty() {
@@ -185,8 +187,10 @@ fn public(address: &str) -> Option<String> {
         };
     }
     // scp syntax: USER@HOST:PATH.
-    let (place, path) = address.split_once(':')?;
-    let host = place.rsplit_once('@').map_or(place, |(_, host)| host);
+    let (authority, path) = address.split_once(':')?;
+    let host = authority
+        .rsplit_once('@')
+        .map_or(authority, |(_, host)| host);
     let path = path.trim_start_matches('/');
     let fine = host.contains('.') && !host.contains('/') && !path.is_empty();
     fine.then(|| format!("https://{host}/{path}"))

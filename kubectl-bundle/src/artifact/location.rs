@@ -238,7 +238,7 @@ mod tests {
         let layout = |path: &str, pick| ArtifactLocation::Layout(path.into(), pick);
         let archive = |path: &str, pick| ArtifactLocation::Archive(path.into(), pick);
         let name = |text: &str| ImageSelector::Name(text.to_owned());
-        for (text, place) in [
+        for (text, location) in [
             ("dist/web.oci", layout("dist/web.oci", ImageSelector::Only)),
             ("web", layout("web", ImageSelector::Only)),
             ("./web:1.4.0", layout("./web", name("1.4.0"))),
@@ -262,7 +262,7 @@ mod tests {
                 ArtifactLocation::Registry("localhost:5000/web:1".parse().unwrap()),
             ),
         ] {
-            assert_eq!(ArtifactLocation::target(text).unwrap(), place, "{text}");
+            assert_eq!(ArtifactLocation::target(text).unwrap(), location, "{text}");
         }
         assert!(ArtifactLocation::target("web:1.4.0").is_err());
     }

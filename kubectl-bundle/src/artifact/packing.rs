@@ -114,16 +114,16 @@ fn of_package(folder: &Path, package: &Package) -> Result<Vec<Resource>, Finding
     let mut findings = Findings::default();
     let mut resources = Vec::new();
     for resource in &package.resources {
-        let mut place = folder.to_owned();
+        let mut path = folder.to_owned();
         for component in resource.path.trim_end_matches('/').split('/') {
-            place.push(component);
-            if fs_err::symlink_metadata(&place).is_ok_and(|found| found.is_symlink()) {
+            path.push(component);
+            if fs_err::symlink_metadata(&path).is_ok_and(|found| found.is_symlink()) {
                 findings.push(
                     Finding::error(
                         codes::registry::UNSAFE_ENTRY,
                         "the path of a resource contains a symbolic link",
                     )
-                    .in_file(place.display().to_string())
+                    .in_file(path.display().to_string())
                     .hint("copy the resource into the folder, or pass it with --resource"),
                 );
                 break;
@@ -132,7 +132,7 @@ fn of_package(folder: &Path, package: &Package) -> Result<Vec<Resource>, Finding
         resources.push(Resource {
             name: resource.name.clone(),
             kind: resource.kind.clone(),
-            path: place,
+            path,
         });
     }
     if findings.has_errors() {
@@ -178,16 +178,16 @@ pub(crate) fn resource(text: &str) -> Result<Resource, Finding> {
 pub(crate) async fn base(
     ui: &mut Ui,
     client: &Client,
-    place: &ArtifactLocation,
+    location: &ArtifactLocation,
     platform: Option<&Platform>,
 ) -> Outcome<BaseImage> {
-    let _progress = ui.progress(&format!("reading the base {place}"));
-    let Some(located) = place.open(client).await? else {
+    let _progress = ui.progress(&format!("reading the base {location}"));
+    let Some(located) = location.open(client).await? else {
         return Err(Finding::error(
             codes::usage::FILE_UNREADABLE,
             "a folder of manifests cannot be a base",
         )
-        .in_file(place.to_string())
+        .in_file(location.to_string())
         .hint("build it first, and pass its OCI layout")
         .into());
     };
@@ -199,7 +199,7 @@ pub(crate) async fn base(
         layers.push(source.blob(layer)?.into_local().await?);
     }
     // A path is a name only on this machine.
-    let name = match place {
+    let name = match location {
         ArtifactLocation::Registry(reference) => Some(match reference.tag() {
             Some(tag) => format!("{}:{tag}", reference.name()),
             None => reference.name(),

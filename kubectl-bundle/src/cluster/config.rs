@@ -37,7 +37,7 @@ pub(crate) struct KubeSettings {
 }
 
 /// A configuration and its description.
-pub(super) struct ChosenCluster {
+pub(super) struct SelectedCluster {
     /// Configuration of the kube client.
     pub(super) config: Config,
     /// Description: `context "dev" of /home/ana/.kube/config`.
@@ -89,9 +89,9 @@ fn read(paths: &[PathBuf]) -> Outcome<(File, Vec<PathBuf>)> {
 }
 
 /// Returns the cluster that `settings` select.
-pub(super) async fn choose(settings: &KubeSettings) -> Outcome<ChosenCluster> {
+pub(super) async fn choose(settings: &KubeSettings) -> Outcome<SelectedCluster> {
     let mut chosen = match &settings.kubeconfig {
-        Kubeconfig::InCluster => ChosenCluster {
+        Kubeconfig::InCluster => SelectedCluster {
             config: Config::incluster().map_err(|error| {
                 Failure::caused(
                     unusable("cannot use the ServiceAccount of this pod".to_owned())
@@ -134,7 +134,7 @@ pub(super) async fn choose(settings: &KubeSettings) -> Outcome<ChosenCluster> {
     Ok(chosen)
 }
 
-async fn from_files(paths: &[PathBuf], settings: &KubeSettings) -> Outcome<ChosenCluster> {
+async fn from_files(paths: &[PathBuf], settings: &KubeSettings) -> Outcome<SelectedCluster> {
     let (file, used) = read(paths)?;
     let context = settings
         .context
@@ -142,10 +142,10 @@ async fn from_files(paths: &[PathBuf], settings: &KubeSettings) -> Outcome<Chose
         .or_else(|| file.current_context.clone())
         .filter(|name| !name.is_empty());
     let known: Vec<_> = file.contexts.iter().map(|one| one.name.clone()).collect();
-    let place = listed(&used);
+    let location = listed(&used);
     let Some(context) = context else {
         return Err(unusable("no context is selected".to_owned())
-            .in_file(place)
+            .in_file(location)
             .hint(if known.is_empty() {
                 "the file has no contexts".to_owned()
             } else {
@@ -158,7 +158,7 @@ async fn from_files(paths: &[PathBuf], settings: &KubeSettings) -> Outcome<Chose
     };
     if !known.contains(&context) {
         return Err(unusable(format!("context `{context}` does not exist"))
-            .in_file(place)
+            .in_file(location)
             .hint(if known.is_empty() {
                 "the file has no contexts".to_owned()
             } else {
@@ -174,12 +174,12 @@ async fn from_files(paths: &[PathBuf], settings: &KubeSettings) -> Outcome<Chose
         .await
         .map_err(|error| {
             Failure::caused(
-                unusable(format!("context `{context}` is invalid")).in_file(&place),
+                unusable(format!("context `{context}` is invalid")).in_file(&location),
                 &error,
             )
         })?;
-    Ok(ChosenCluster {
+    Ok(SelectedCluster {
         config,
-        origin: format!("context `{context}` of {place}"),
+        origin: format!("context `{context}` of {location}"),
     })
 }

@@ -16,7 +16,8 @@ const CUT: &str = " …";
 
 impl Cluster {
     /// Returns the code of the failure that a condition of the object describes as `message`.
-    /// Returns `None` if there is no such Event (yet), or if the caller may not list Events.
+    /// Returns `None` if there is no such Event (yet), or if the caller lacks permission to list
+    /// Events.
     ///
     /// Anyone who may create Events in the namespace can write such an Event: the code only
     /// determines the exit code and hints of a command.
@@ -24,16 +25,16 @@ impl Cluster {
         let selector =
             format!("involvedObject.kind={kind},involvedObject.name={name},type=Warning");
         self.events(&selector).await?.iter().find_map(|event| {
-            let told = event.message.as_deref()?;
-            let told = told.strip_suffix(CUT).unwrap_or(told);
-            (!told.is_empty() && message.contains(told))
+            let text = event.message.as_deref()?;
+            let text = text.strip_suffix(CUT).unwrap_or(text);
+            (!text.is_empty() && message.contains(text))
                 .then(|| code(event.reason.as_deref()?))
                 .flatten()
         })
     }
 
-    /// Returns the Events about cluster-scoped objects that a field selector matches; `None` if the
-    /// caller may not list them.
+    /// Returns the Events about cluster-scoped objects that a field selector matches; `None`
+    /// without permission to list them.
     pub(crate) async fn events(&self, selector: &str) -> Option<Vec<Event>> {
         let api: Api<Event> = Api::namespaced(self.client.clone(), NAMESPACE);
         let parameters = ListParams::default().fields(selector).limit(LIMIT);

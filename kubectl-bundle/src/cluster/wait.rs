@@ -15,7 +15,7 @@ use crate::failure::{Failure, Outcome};
 const WATCH_SECONDS: u32 = 60;
 /// Interval at which the condition is evaluated again for an unchanged object, as it may depend on
 /// other objects.
-const ASK_AGAIN: Duration = Duration::from_secs(1);
+const EVALUATION_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Wait mode and timeout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,11 +29,11 @@ pub(crate) enum Wait {
 }
 
 /// Result of evaluating the condition on the current object.
-pub(crate) enum Seen {
+pub(crate) enum WaitState {
     /// The condition is met.
-    Done,
+    Met,
     /// The condition is not met yet.
-    NotYet,
+    Pending,
 }
 
 impl Cluster {
@@ -44,8 +44,8 @@ impl Cluster {
         api: &Api<K>,
         name: &str,
         wait: Wait,
-        mut question: impl AsyncFnMut(Option<&K>) -> Outcome<Seen>,
-        late: impl FnOnce(Duration) -> Finding,
+        mut question: impl AsyncFnMut(Option<&K>) -> Outcome<WaitState>,
+        timeout_error: impl FnOnce(Duration) -> Finding,
     ) -> Outcome
     where
         K: Resource + Clone + DeserializeOwned + std::fmt::Debug,
@@ -56,7 +56,7 @@ impl Cluster {
             Wait::Forever => watching.await,
             Wait::AtMost(limit) => match tokio::time::timeout(limit, watching).await {
                 Ok(done) => done,
-                Err(_) => Err(late(limit).into()),
+                Err(_) => Err(timeout_error(limit).into()),
             },
         }
     }
@@ -65,7 +65,7 @@ impl Cluster {
         &self,
         api: &Api<K>,
         name: &str,
-        question: &mut impl AsyncFnMut(Option<&K>) -> Outcome<Seen>,
+        question: &mut impl AsyncFnMut(Option<&K>) -> Outcome<WaitState>,
     ) -> Outcome
     where
         K: Resource + Clone + DeserializeOwned + std::fmt::Debug,
@@ -75,7 +75,7 @@ impl Cluster {
                 kube::api::ListParams::default().fields(&format!("metadata.name={name}"));
             let list = self.ask(api.list(&parameters)).await?;
             let mut object = list.items.into_iter().next();
-            if let Seen::Done = question(object.as_ref()).await? {
+            if let WaitState::Met = question(object.as_ref()).await? {
                 return Ok(());
             }
             let version = list.metadata.resource_version.unwrap_or_default();
@@ -87,7 +87,7 @@ impl Cluster {
             // A watch that ends or fails is opened again: only the condition and the timeout end
             // the wait.
             loop {
-                match tokio::time::timeout(ASK_AGAIN, stream.try_next()).await {
+                match tokio::time::timeout(EVALUATION_INTERVAL, stream.try_next()).await {
                     Ok(Ok(Some(WatchEvent::Added(now) | WatchEvent::Modified(now)))) => {
                         object = Some(now);
                     }
@@ -96,7 +96,7 @@ impl Cluster {
                     Ok(_) => break,
                     Err(_) => {}
                 }
-                if let Seen::Done = question(object.as_ref()).await? {
+                if let WaitState::Met = question(object.as_ref()).await? {
                     return Ok(());
                 }
             }
@@ -104,19 +104,19 @@ impl Cluster {
     }
 }
 
-/// Returns the finding for a timeout.
-pub(crate) fn late(what: &str, limit: Duration) -> Finding {
+/// Returns the error for a timeout.
+pub(crate) fn timeout_error(subject: &str, limit: Duration) -> Finding {
     Finding::error(
         codes::cluster::WAIT_TIMEOUT,
-        format!("{what} within {limit:?}"),
+        format!("{subject} within {limit:?}"),
     )
 }
 
-/// Returns the failure for an object that was deleted during the wait.
-pub(crate) fn gone(what: &str) -> Failure {
+/// Returns the error for an object that was deleted during the wait.
+pub(crate) fn deleted_error(subject: &str) -> Failure {
     Finding::error(
         codes::cluster::DELETED_MEANWHILE,
-        format!("{what} was deleted during the wait"),
+        format!("{subject} was deleted during the wait"),
     )
     .into()
 }

@@ -13,7 +13,7 @@ pub(crate) enum Exit {
     Failed,
     /// The command line is invalid.
     Usage,
-    /// A rule refused it.
+    /// A rule, a signature or the API server rejected it.
     Refused,
     /// The result is unknown; retry later.
     CannotTell,
@@ -25,8 +25,8 @@ Exit codes:
   0  done
   1  failed
   2  usage error
-  3  refused by a rule, a signature or the API server
-  4  cannot tell: a dependency did not respond; retry later";
+  3  rejected by a rule, a signature or the API server
+  4  unknown: a dependency did not respond; retry later";
 
 impl Exit {
     /// Returns the number.

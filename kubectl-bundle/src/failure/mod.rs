@@ -22,8 +22,8 @@ pub(crate) enum Failure {
     },
     /// Error status of the API server, printed like kubectl does.
     Server(Box<Status>),
-    /// The output is complete; only the exit code is left.
-    Said(Exit),
+    /// The result is printed already; only the exit code is left.
+    Reported(Exit),
     /// Stdout was closed by its reader: nothing is printed.
     BrokenPipe,
 }
@@ -55,7 +55,7 @@ impl Failure {
         match self {
             Self::Findings { findings, .. } => findings.outcome().map_or(Exit::Failed, Exit::from),
             Self::Server(status) => crate::failure::api_server::exit(status),
-            Self::Said(exit) => *exit,
+            Self::Reported(exit) => *exit,
             Self::BrokenPipe => Exit::Done,
         }
     }

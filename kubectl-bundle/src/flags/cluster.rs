@@ -1,5 +1,5 @@
-//! Flags for the cluster, which is selected by flags, else `KUBECONFIG`, else the default file, else
-//! the ServiceAccount of the pod.
+//! Flags for the cluster, which is selected by flags, else `KUBECONFIG`, else the default file,
+//! else the ServiceAccount of the pod.
 
 use std::path::PathBuf;
 
@@ -38,7 +38,7 @@ pub(crate) struct ClusterFlags {
 impl ClusterFlags {
     /// Returns the settings for the cluster flags.
     pub(crate) fn settings(self, environment: &Environment) -> Outcome<KubeSettings> {
-        let usual = || {
+        let default_files = || {
             environment
                 .home
                 .iter()
@@ -51,7 +51,7 @@ impl ClusterFlags {
                 Kubeconfig::Files(environment.kubeconfig.clone())
             }
             None => {
-                let files = usual();
+                let files = default_files();
                 if environment.in_cluster && !files.iter().any(|file| file.exists()) {
                     Kubeconfig::InCluster
                 } else {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use jiff::fmt::friendly::SpanParser;
 
-use super::unusable;
+use super::invalid_flag;
 use crate::failure::Outcome;
 
 fn parse(text: &str) -> Option<Duration> {
@@ -20,7 +20,7 @@ pub(crate) fn limit(flag: &str, text: &str) -> Outcome<Option<Duration>> {
     match parse(text) {
         Some(Duration::ZERO) => Ok(None),
         Some(duration) => Ok(Some(duration)),
-        None => Err(unusable(flag, &format!("`{text}` is not a duration"))
+        None => Err(invalid_flag(flag, &format!("`{text}` is not a duration"))
             .hint("write a number with a unit, such as 30s, 5m or 1h30m")
             .into()),
     }

@@ -63,7 +63,7 @@ fn text(name: &str) -> Option<String> {
     env::var(name).ok().filter(|value| !value.is_empty())
 }
 
-fn filled(name: &str) -> Option<OsString> {
+fn non_empty(name: &str) -> Option<OsString> {
     env::var_os(name).filter(|value| !value.is_empty())
 }
 
@@ -94,33 +94,33 @@ impl Environment {
     /// Reads the environment.
     pub(crate) fn read() -> Self {
         Self {
-            no_color: filled("NO_COLOR").is_some(),
-            force_color: filled("CLICOLOR_FORCE").is_some_and(|value| value != "0"),
-            dumb_terminal: filled("TERM").is_some_and(|value| value == "dumb"),
+            no_color: non_empty("NO_COLOR").is_some(),
+            force_color: non_empty("CLICOLOR_FORCE").is_some_and(|value| value != "0"),
+            dumb_terminal: non_empty("TERM").is_some_and(|value| value == "dumb"),
             stdout_is_terminal: std::io::stdout().is_terminal(),
             stderr_is_terminal: std::io::stderr().is_terminal(),
             stdin_is_terminal: std::io::stdin().is_terminal(),
-            ci: filled("CI").is_some_and(|value| value != "false" && value != "0"),
-            kubeconfig: filled("KUBECONFIG").map_or_else(Vec::new, |list| {
+            ci: non_empty("CI").is_some_and(|value| value != "false" && value != "0"),
+            kubeconfig: non_empty("KUBECONFIG").map_or_else(Vec::new, |list| {
                 env::split_paths(&list)
                     .filter(|path| !path.as_os_str().is_empty())
                     .collect()
             }),
-            home: filled("HOME")
-                .or_else(|| filled("USERPROFILE"))
+            home: non_empty("HOME")
+                .or_else(|| non_empty("USERPROFILE"))
                 .map(PathBuf::from),
-            in_cluster: filled("KUBERNETES_SERVICE_HOST").is_some(),
+            in_cluster: non_empty("KUBERNETES_SERVICE_HOST").is_some(),
             credentials: ["DOCKER_CONFIG", "REGISTRY_AUTH_FILE", "XDG_RUNTIME_DIR"]
-                .map(|name| filled(name).map(PathBuf::from)),
-            config: filled("XDG_CONFIG_HOME").map(PathBuf::from),
-            cache: filled("XDG_CACHE_HOME").map(PathBuf::from),
-            registries_conf: filled("CONTAINERS_REGISTRIES_CONF").map(PathBuf::from),
-            source_date: filled("SOURCE_DATE_EPOCH")
+                .map(|name| non_empty(name).map(PathBuf::from)),
+            config: non_empty("XDG_CONFIG_HOME").map(PathBuf::from),
+            cache: non_empty("XDG_CACHE_HOME").map(PathBuf::from),
+            registries_conf: non_empty("CONTAINERS_REGISTRIES_CONF").map(PathBuf::from),
+            source_date: non_empty("SOURCE_DATE_EPOCH")
                 .map(|text| text.to_string_lossy().into_owned()),
             password: env::var("BUNDLE_PASSWORD")
                 .or_else(|_| env::var("COSIGN_PASSWORD"))
                 .ok(),
-            graphical: filled("DISPLAY").is_some() || filled("WAYLAND_DISPLAY").is_some(),
+            graphical: non_empty("DISPLAY").is_some() || non_empty("WAYLAND_DISPLAY").is_some(),
             token: token(&text, Path::new(TOKEN_FILE)),
         }
     }

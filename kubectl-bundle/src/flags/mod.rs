@@ -33,23 +33,23 @@ pub(crate) fn destination(
         Some(FormatOrPath::Format(data)) => Ok((to, Some(data.into()))),
         Some(FormatOrPath::Path(path)) => {
             let message = format!("`{}` is not a format: json or yaml", path.display());
-            Err(not_a_path(&message, &path).into())
+            Err(path_after_output(&message, &path).into())
         }
     }
 }
 
 /// Returns the error for a path after `-o`, which is the flag for a format, as in kubectl.
-pub(crate) fn not_a_path(message: &str, path: &Path) -> Finding {
-    unusable("--output", message).hint(format!("use --to for a path: --to {}", path.display()))
+pub(crate) fn path_after_output(message: &str, path: &Path) -> Finding {
+    invalid_flag("--output", message).hint(format!("use --to for a path: --to {}", path.display()))
 }
 
 /// Returns the error for an invalid value of a flag.
-pub(crate) fn unusable(flag: &str, message: &str) -> Finding {
+pub(crate) fn invalid_flag(flag: &str, message: &str) -> Finding {
     Finding::error(codes::usage::BAD_ARGUMENT, message).at_field(flag)
 }
 
 /// Parses the value of `--platform`.
 pub(crate) fn platform(text: Option<&str>) -> Outcome<Option<Platform>> {
     let read = text.map(str::parse).transpose();
-    Ok(read.map_err(|why: String| unusable("--platform", &why))?)
+    Ok(read.map_err(|why: String| invalid_flag("--platform", &why))?)
 }

@@ -51,7 +51,6 @@ pub(crate) enum ObjectFormat {
 }
 
 /// Formats of verbs that print a table.
-#[expect(clippy::enum_variant_names, reason = "kubectl calls it wide")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum TableFormat {
     /// JSON

@@ -9,11 +9,10 @@ use clap::Args;
 
 use super::{Environment, duration};
 use crate::failure::Outcome;
-use crate::registry::{ConfigFiles, GivenLogin, LoginSecret, RegistrySettings};
+use crate::registry::{ConfigFiles, ExplicitLogin, LoginSecret, RegistrySettings};
 
 /// Registry flags. Credentials default to docker's and podman's files and helpers.
 #[derive(Debug, Default, Args)]
-#[expect(clippy::struct_field_names, reason = "the flags are called so")]
 #[command(next_help_heading = "Registry options")]
 pub(crate) struct RegistryFlags {
     /// Also trust the certificate authorities in this PEM file or folder (or a folder like docker's
@@ -73,7 +72,7 @@ impl RegistryFlags {
             host_folders: environment.certificate_folders(),
             client_certificate: self.registry_cert.zip(self.registry_key),
             plain_http: self.plain_http.into_iter().collect(),
-            login: secret.map(|secret| GivenLogin {
+            login: secret.map(|secret| ExplicitLogin {
                 registry: None,
                 secret,
             }),

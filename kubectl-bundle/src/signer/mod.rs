@@ -29,7 +29,7 @@ pub(crate) enum SignerSettings {
 /// A private key that is not opened yet.
 pub(crate) struct KeySettings {
     /// Location.
-    pub(crate) place: KeyLocation,
+    pub(crate) location: KeyLocation,
     /// Source of its password, for a file.
     pub(crate) password: PasswordSource,
 }
@@ -60,7 +60,7 @@ pub(crate) enum Payload {
 /// Result of signing.
 pub(crate) struct SignatureResult {
     /// Signer.
-    pub(crate) who: SignerInfo,
+    pub(crate) signer: SignerInfo,
     /// Signature to store; `None` if it exists already.
     pub(crate) signature: Option<RawSignature>,
 }
@@ -100,8 +100,8 @@ impl SignerSettings {
 impl KeySettings {
     /// Opens the key. Returns its name, and the key or the plugin that holds it.
     pub(crate) fn open(self) -> Outcome<(String, Box<dyn sign::Signer>)> {
-        let name = self.place.to_string();
-        Ok(match self.place {
+        let name = self.location.to_string();
+        Ok(match self.location {
             KeyLocation::File(file) => (name, Box::new(key::open(&file, &self.password)?)),
             KeyLocation::Plugin(key) => (name, Box::new(key.open()?)),
         })
@@ -130,7 +130,7 @@ impl Signer {
                 };
                 let (id, algorithm) = (key.public().id().to_string(), key.public().algorithm());
                 Ok(SignatureResult {
-                    who: SignerInfo {
+                    signer: SignerInfo {
                         text: format!("with {name} ({algorithm}, {id})"),
                         key: Some(id),
                         algorithm: Some(algorithm),
@@ -155,7 +155,7 @@ fn by_key(
         Payload::Statement(payload) => in_bundle(sign::bundle(key, &payload)?),
         Payload::Simple(payload) => RawSignature {
             annotations: sign::annotations(key, &payload)?,
-            ..simple(payload)
+            ..simple_signing(payload)
         },
         Payload::Content => in_bundle(sign::blob(key, content)?),
     })
@@ -178,7 +178,7 @@ async fn by_certificate(
         services.sign(what).await?
     };
     let IdentityName { subject, issuer } = signed.identity().clone();
-    let who = SignerInfo {
+    let info = SignerInfo {
         text: format!("as {subject} ({issuer})"),
         identity: Some(subject),
         issuer: Some(issuer),
@@ -191,7 +191,7 @@ async fn by_certificate(
     });
     if maker.as_ref().is_some_and(already) {
         return Ok(SignatureResult {
-            who,
+            signer: info,
             signature: None,
         });
     }
@@ -203,7 +203,7 @@ async fn by_certificate(
         Payload::Statement(_) | Payload::Content => in_bundle(signed.bundle(&evidence)?),
         Payload::Simple(payload) => RawSignature {
             annotations: signed.annotations(&evidence)?,
-            ..simple(payload)
+            ..simple_signing(payload)
         },
     };
     match &services.root {
@@ -219,7 +219,7 @@ async fn by_certificate(
         ),
     }
     Ok(SignatureResult {
-        who,
+        signer: info,
         signature: Some(made),
     })
 }
@@ -232,7 +232,7 @@ fn in_bundle(bytes: Vec<u8>) -> RawSignature {
     }
 }
 
-fn simple(bytes: Vec<u8>) -> RawSignature {
+fn simple_signing(bytes: Vec<u8>) -> RawSignature {
     RawSignature {
         bytes,
         artifact_type: bundle_oci::media::SIMPLE_SIGNING.to_owned(),

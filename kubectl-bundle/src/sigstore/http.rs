@@ -23,7 +23,7 @@ const MAX_MESSAGE_CHARS: usize = 300;
 /// Request to a service.
 pub(super) struct ServiceRequest {
     /// Name of the service for messages.
-    pub(super) who: &'static str,
+    pub(super) service: &'static str,
     /// URL.
     pub(super) url: Result<Url, ParseError>,
     /// Media type of the body.
@@ -63,7 +63,7 @@ impl Credentials {
 
 /// Response of a service.
 struct ServiceResponse {
-    who: &'static str,
+    service: &'static str,
     host: String,
     status: StatusCode,
     body: Vec<u8>,
@@ -119,7 +119,7 @@ impl HttpClients {
         let answer = self.exchange(ask).await?;
         if !answer.status.is_success() {
             let why = format!("{}: {}", answer.status, answer.words);
-            let finding = refused(answer.who, &answer.host, &why);
+            let finding = rejected(answer.service, &answer.host, &why);
             return Err(match answer.status {
                 StatusCode::NOT_FOUND => finding.hint("nothing was stored; check the URL and the version of the log (--rekor-version)"),
                 _ => finding,
@@ -137,11 +137,11 @@ impl HttpClients {
     }
 
     async fn exchange(&self, ask: ServiceRequest) -> Outcome<ServiceResponse> {
-        let who = ask.who;
+        let service = ask.service;
         let url = ask.url.map_err(|error| {
             let finding = Finding::error(
                 codes::usage::BAD_ARGUMENT,
-                format!("the URL of {who} is invalid"),
+                format!("the URL of {service} is invalid"),
             );
             Failure::caused(finding, &error)
         })?;
@@ -149,7 +149,7 @@ impl HttpClients {
         if url.scheme() != "https" && !(loopback && url.scheme() == "http") {
             return Err(Finding::error(
                 codes::usage::BAD_ARGUMENT,
-                format!("{who} at {url} must use TLS, as identity tokens are secret"),
+                format!("{service} at {url} must use TLS, as identity tokens are secret"),
             )
             .hint("use an https URL; http is allowed only for loopback")
             .into());
@@ -167,7 +167,7 @@ impl HttpClients {
             let header = shown.header().ok_or_else(|| {
                 Finding::error(
                     codes::trust::TOKEN_REFUSED,
-                    format!("the credentials for {who} contain invalid characters"),
+                    format!("the credentials for {service} contain invalid characters"),
                 )
             })?;
             request = request.header("authorization", header);
@@ -176,7 +176,7 @@ impl HttpClients {
         let silent = |error: reqwest::Error| {
             let finding = Finding::error(
                 codes::trust::SERVICE_UNREACHABLE,
-                format!("{who} at {host} is unreachable"),
+                format!("{service} at {host} is unreachable"),
             )
             .hint("nothing was stored: try again");
             // The URL may contain secrets.
@@ -187,7 +187,7 @@ impl HttpClients {
         let mut body = Vec::new();
         while let Some(chunk) = response.chunk().await.map_err(silent)? {
             if body.len() + chunk.len() > MAX_RESPONSE_BYTES {
-                return Err(refused(who, &host, "its response is larger than 1 MiB").into());
+                return Err(rejected(service, &host, "its response is larger than 1 MiB").into());
             }
             body.extend_from_slice(&chunk);
         }
@@ -195,13 +195,13 @@ impl HttpClients {
         if status.is_server_error() || status.as_u16() == 429 {
             return Err(Finding::error(
                 codes::trust::SERVICE_UNREACHABLE,
-                format!("{who} at {host} is overloaded or failing ({status}): {words}"),
+                format!("{service} at {host} is overloaded or failing ({status}): {words}"),
             )
             .hint("nothing was stored: try again")
             .into());
         }
         Ok(ServiceResponse {
-            who,
+            service,
             host,
             status,
             body,
@@ -210,10 +210,10 @@ impl HttpClients {
     }
 }
 
-fn refused(who: &str, host: &str, why: &str) -> Finding {
+fn rejected(service: &str, host: &str, why: &str) -> Finding {
     Finding::error(
         codes::trust::SERVICE_REFUSED,
-        format!("{who} at {host} rejects the request: {why}"),
+        format!("{service} at {host} rejects the request: {why}"),
     )
     .hint("nothing was stored; check that this service accepts the issuer of the token")
 }

@@ -47,7 +47,7 @@ pub(crate) struct Settings {
     /// URL of the timestamp authority.
     pub(crate) timestamps: Option<String>,
     /// Trust root under which the signature must verify.
-    pub(crate) root: root::WantedRoot,
+    pub(crate) root: root::TrustRootSettings,
     /// Additional certificate authorities.
     pub(crate) ca_files: Vec<PathBuf>,
 }
@@ -55,7 +55,7 @@ pub(crate) struct Settings {
 /// Services and the identity token.
 pub(crate) struct Services {
     http: HttpClients,
-    places: ServiceUrls,
+    urls: ServiceUrls,
     token: Token,
     /// Trust root for the result; `None` for private services without a given one.
     pub(crate) root: Option<Arc<Root>>,
@@ -66,21 +66,21 @@ impl Services {
     pub(crate) async fn open(settings: Settings, ui: &mut Ui) -> Outcome<Self> {
         let now = Timestamp::now();
         let chosen = settings.root.open(ui).await?;
-        let places = ServiceUrls::read(&settings, &chosen, now)?;
-        if places.is_public_log() && matches!(settings.token, TokenSource::Login(_)) {
+        let urls = ServiceUrls::read(&settings, &chosen, now)?;
+        if urls.is_public_log() && matches!(settings.token, TokenSource::Login(_)) {
             ui.note(
                 "the identity of the signer and the signed digest will be public permanently in transparency logs"
                     .to_owned(),
             );
         }
         let root = match chosen.origin {
-            RootOrigin::BuiltIn if !places.public => None,
+            RootOrigin::BuiltIn if !urls.public => None,
             _ => Some(chosen.root),
         };
         let http = HttpClients::new(&settings.ca_files)?;
         let wanted = TokenRequirements {
             audience: &settings.audience,
-            issuer: places.issuer.as_deref(),
+            issuer: urls.issuer.as_deref(),
         };
         let text = settings.token.get(&http, ui, &wanted).await?;
         // The login may have taken minutes.
@@ -88,7 +88,7 @@ impl Services {
         Ok(Self {
             token: Token::parse(text.expose(), &settings.audience, now.as_second())?,
             http,
-            places,
+            urls,
             root,
         })
     }
@@ -99,8 +99,8 @@ impl Services {
         let answer = self
             .http
             .send(ServiceRequest {
-                who: "the certificate authority",
-                url: self.places.fulcio.join("api/v2/signingCert"),
+                service: "the certificate authority",
+                url: self.urls.fulcio.join("api/v2/signingCert"),
                 media_type: "application/json",
                 content: key.certificate_request(&self.token)?,
                 bearer: None,
@@ -112,14 +112,14 @@ impl Services {
     /// Returns the evidence for a signature: timestamps if there is an authority, and log entries.
     pub(crate) async fn evidence(&self, signed: &Signed) -> Outcome<Evidence> {
         let mut evidence = Evidence::default();
-        for place in &self.places.timestamps {
+        for url in &self.urls.timestamps {
             let nonce = u64::try_from(Timestamp::now().as_nanosecond() & 0x3fff_ffff_ffff_ffff)
                 .unwrap_or_default();
             let answer = self
                 .http
                 .send(ServiceRequest {
-                    who: "the timestamp authority",
-                    url: Ok(place.clone()),
+                    service: "the timestamp authority",
+                    url: Ok(url.clone()),
                     media_type: "application/timestamp-query",
                     content: signed.timestamp_request(nonce),
                     bearer: None,
@@ -129,12 +129,12 @@ impl Services {
             evidence.timestamps.push(answer);
         }
         // The logs last, as entries are permanent.
-        for (place, version) in &self.places.logs {
+        for (url, version) in &self.urls.logs {
             let answer = self
                 .http
                 .send(ServiceRequest {
-                    who: "the transparency log",
-                    url: place.join(version.path()),
+                    service: "the transparency log",
+                    url: url.join(version.path()),
                     media_type: "application/json",
                     content: signed.entry_request(*version),
                     bearer: None,

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use url::Url;
 
 use super::Settings;
-use super::root::ChosenRoot;
+use super::root::SelectedRoot;
 use crate::failure::{self, Failure, Outcome};
 use crate::system::files;
 
@@ -37,7 +37,7 @@ impl ServiceUrls {
 impl ServiceUrls {
     /// Reads the URLs. The signing config of the trust root is used only if neither authority nor
     /// log is given, and the public instance only with its own trust root.
-    pub(super) fn read(settings: &Settings, root: &ChosenRoot, now: Timestamp) -> Outcome<Self> {
+    pub(super) fn read(settings: &Settings, root: &SelectedRoot, now: Timestamp) -> Outcome<Self> {
         let located = |finding: Finding| match &settings.config {
             Some(path) => failure::in_file(finding, path),
             None => finding,
@@ -129,7 +129,7 @@ fn is_public_service(service: &Url) -> bool {
 /// Returns an error if a public service would be used unintentionally: with only one service or
 /// with a private trust root given, the other services must be given too. Otherwise an identity
 /// token or an entry would be sent to the public instance.
-fn reject_unintended_public_services(settings: &Settings, root: &ChosenRoot) -> Outcome {
+fn reject_unintended_public_services(settings: &Settings, root: &SelectedRoot) -> Outcome {
     let missing = match (&settings.fulcio, &settings.rekor) {
         (Some(_), Some(_)) => return Ok(()),
         (None, None) if is_public(&root.text) => return Ok(()),
@@ -179,11 +179,15 @@ mod tests {
 
     use super::*;
     use crate::sigstore::TokenSource;
-    use crate::sigstore::root::{RootOrigin, WantedRoot};
+    use crate::sigstore::root::{RootOrigin, TrustRootSettings};
 
     const OWN: &str = "https://sigstore.example.com";
 
-    fn read(fulcio: Option<&str>, rekor: Option<&str>, root: &ChosenRoot) -> Outcome<ServiceUrls> {
+    fn read(
+        fulcio: Option<&str>,
+        rekor: Option<&str>,
+        root: &SelectedRoot,
+    ) -> Outcome<ServiceUrls> {
         let settings = Settings {
             token: TokenSource::Missing,
             audience: "sigstore".to_owned(),
@@ -193,7 +197,7 @@ mod tests {
             rekor: rekor.map(str::to_owned),
             rekor_version: None,
             timestamps: None,
-            root: WantedRoot {
+            root: TrustRootSettings {
                 file: None,
                 offline: true,
                 folders: None,
@@ -204,8 +208,8 @@ mod tests {
         ServiceUrls::read(&settings, root, Timestamp::now())
     }
 
-    fn root(text: &str, signing_config: Option<Vec<u8>>) -> ChosenRoot {
-        ChosenRoot {
+    fn root(text: &str, signing_config: Option<Vec<u8>>) -> SelectedRoot {
+        SelectedRoot {
             text: text.to_owned(),
             root: Root::public().unwrap(),
             origin: RootOrigin::BuiltIn,
@@ -236,8 +240,8 @@ mod tests {
     #[test]
     fn private_services_are_not_completed_with_public_ones() {
         let public = Root::public_text();
-        for beside in [None, Some(config())] {
-            let root = root(public, beside);
+        for config in [None, Some(config())] {
+            let root = root(public, config);
             read(Some(OWN), None, &root).unwrap_err();
             read(None, Some(OWN), &root).unwrap_err();
             let own = read(Some(OWN), Some(OWN), &root).unwrap();

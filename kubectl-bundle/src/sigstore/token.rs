@@ -85,7 +85,7 @@ impl TokenSource {
                 }
             }
             Self::GitHub { url, token } => {
-                let who = "the issuer of GitHub Actions";
+                let service = "the issuer of GitHub Actions";
                 let _progress = ui.progress("getting an identity token");
                 let url = Url::parse(&url).map(|mut url| {
                     url.query_pairs_mut().append_pair("audience", wanted.audience);
@@ -93,14 +93,14 @@ impl TokenSource {
                 });
                 let answer = http
                     .send(ServiceRequest {
-                        who,
+                        service,
                         url,
                         media_type: "",
                         content: Vec::new(),
                         bearer: Some(Credentials::Bearer(token)),
                     })
                     .await?;
-                let answer: GitHubResponse = serde_json::from_slice(&answer).map_err(|_| empty(who))?;
+                let answer: GitHubResponse = serde_json::from_slice(&answer).map_err(|_| empty(service))?;
                 Ok(answer.value)
             }
             Self::Buildkite {
@@ -108,7 +108,7 @@ impl TokenSource {
                 job,
                 token,
             } => {
-                let who = "the issuer of Buildkite";
+                let service = "the issuer of Buildkite";
                 let _progress = ui.progress("getting an identity token");
                 let url = Url::parse(&endpoint).map(|mut url| {
                     if let Ok(mut path) = url.path_segments_mut() {
@@ -120,14 +120,14 @@ impl TokenSource {
                 let question = serde_json::json!({ "audience": wanted.audience });
                 let answer = http
                     .send(ServiceRequest {
-                        who,
+                        service,
                         url,
                         media_type: "application/json",
                         content: question.to_string().into_bytes(),
                         bearer: Some(Credentials::Agent(token)),
                     })
                     .await?;
-                let answer: BuildkiteResponse = serde_json::from_slice(&answer).map_err(|_| empty(who))?;
+                let answer: BuildkiteResponse = serde_json::from_slice(&answer).map_err(|_| empty(service))?;
                 Ok(answer.token)
             }
             Self::Login(flow) => {
@@ -155,10 +155,10 @@ impl TokenSource {
     }
 }
 
-fn empty(who: &str) -> Failure {
+fn empty(service: &str) -> Failure {
     Finding::error(
         codes::trust::SERVICE_REFUSED,
-        format!("the response of {who} has no token"),
+        format!("the response of {service} has no token"),
     )
     .into()
 }

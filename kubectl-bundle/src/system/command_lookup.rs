@@ -29,10 +29,10 @@ pub(crate) fn find(name: &str) -> CommandLookup {
     let folders: Vec<PathBuf> = env::var_os("PATH")
         .map(|path| env::split_paths(&path).collect())
         .unwrap_or_default();
-    within(&folders, name)
+    find_in(&folders, name)
 }
 
-fn within(folders: &[PathBuf], name: &str) -> CommandLookup {
+fn find_in(folders: &[PathBuf], name: &str) -> CommandLookup {
     let name = format!("{name}{}", env::consts::EXE_SUFFIX);
     let mut found = CommandLookup::Missing;
     for folder in folders.iter().filter(|folder| folder.is_absolute()) {
@@ -40,7 +40,7 @@ fn within(folders: &[PathBuf], name: &str) -> CommandLookup {
         if !path.is_file() {
             continue;
         }
-        if may_run(&path) {
+        if is_executable(&path) {
             return CommandLookup::Program(path);
         }
         if found == CommandLookup::Missing {
@@ -51,14 +51,14 @@ fn within(folders: &[PathBuf], name: &str) -> CommandLookup {
 }
 
 #[cfg(unix)]
-fn may_run(path: &Path) -> bool {
+fn is_executable(path: &Path) -> bool {
     use std::os::unix::fs::PermissionsExt as _;
     path.metadata()
         .is_ok_and(|metadata| metadata.permissions().mode() & 0o111 != 0)
 }
 
 #[cfg(not(unix))]
-fn may_run(_: &Path) -> bool {
+fn is_executable(_: &Path) -> bool {
     true
 }
 
@@ -80,17 +80,17 @@ mod tests {
             std::fs::set_permissions(&files[index], permissions).unwrap();
         }
         assert_eq!(
-            within(&folders, "tool"),
+            find_in(&folders, "tool"),
             CommandLookup::Program(files[2].clone())
         );
         assert_eq!(
-            within(&folders[..2], "tool"),
+            find_in(&folders[..2], "tool"),
             CommandLookup::NotExecutable(files[1].clone())
         );
-        assert_eq!(within(&folders[..1], "tool"), CommandLookup::Missing);
+        assert_eq!(find_in(&folders[..1], "tool"), CommandLookup::Missing);
         for here in [".", "", "c"] {
             assert_eq!(
-                within(&[PathBuf::from(here)], "tool"),
+                find_in(&[PathBuf::from(here)], "tool"),
                 CommandLookup::Missing
             );
         }

@@ -186,8 +186,8 @@ fn temporary(path: &Path, content: &[u8], mode: u32) -> std::io::Result<tempfile
 
 /// Writes a file and its missing parent folders. An existing file is replaced only if `ours`
 /// accepts its beginning.
-pub(crate) fn replace(path: &Path, content: &[u8], ours: impl Fn(&[u8]) -> bool) -> Outcome {
-    if path.exists() && !ours(&read(path)?) {
+pub(crate) fn replace(path: &Path, content: &[u8], may_replace: impl Fn(&[u8]) -> bool) -> Outcome {
+    if path.exists() && !may_replace(&read(path)?) {
         return Err(Finding::error(
             codes::usage::FILE_UNWRITABLE,
             "the file exists with other content",

@@ -11,7 +11,7 @@ const EXIT_POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// Limits of a command.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Limits {
+pub(crate) struct ProcessLimits {
     /// Timeout.
     pub(crate) time: Duration,
     /// Maximum number of bytes of stdout.
@@ -57,7 +57,7 @@ pub(crate) fn run(
     mut command: Command,
     input: Option<Vec<u8>>,
     group: ProcessGroup,
-    limits: Limits,
+    limits: ProcessLimits,
 ) -> Result<CommandOutput, ProcessError> {
     command
         .stdin(if input.is_some() {
@@ -87,7 +87,7 @@ pub(crate) fn run(
 fn wait_for_output(
     child: &mut Child,
     input: Option<Vec<u8>>,
-    limits: Limits,
+    limits: ProcessLimits,
 ) -> Result<CommandOutput, ProcessError> {
     let end = Instant::now() + limits.time;
     if let (Some(mut stdin), Some(input)) = (child.stdin.take(), input) {
@@ -180,18 +180,22 @@ mod tests {
 
     use super::*;
 
-    const SHORT: Limits = Limits {
+    const SHORT: ProcessLimits = ProcessLimits {
         time: Duration::from_millis(400),
         output: 1000,
         stderr: 4096,
     };
-    const LONG: Limits = Limits {
+    const LONG: ProcessLimits = ProcessLimits {
         time: Duration::from_secs(20),
         output: 1000,
         stderr: 4096,
     };
 
-    fn shell(script: &str, input: &[u8], limits: Limits) -> Result<CommandOutput, ProcessError> {
+    fn shell(
+        script: &str,
+        input: &[u8],
+        limits: ProcessLimits,
+    ) -> Result<CommandOutput, ProcessError> {
         let mut command = Command::new("/bin/sh");
         command.args(["-c", script]);
         run(command, Some(input.to_vec()), ProcessGroup::Own, limits)
@@ -199,19 +203,19 @@ mod tests {
 
     #[test]
     fn command_gets_its_input_and_returns_output_and_status() {
-        let said = shell("cat; echo why >&2; exit 3", b"message", LONG)
+        let output = shell("cat; echo why >&2; exit 3", b"message", LONG)
             .ok()
             .unwrap();
-        assert_eq!(said.output, b"message");
-        assert_eq!(said.stderr, "why");
-        assert_eq!(said.status.code(), Some(3));
+        assert_eq!(output.output, b"message");
+        assert_eq!(output.stderr, "why");
+        assert_eq!(output.status.code(), Some(3));
     }
 
     #[test]
     fn command_that_does_not_read_stdin_does_not_block() {
         let message = vec![0; 4 << 20];
-        let said = shell("echo done", &message, LONG).ok().unwrap();
-        assert_eq!(said.output, b"done\n");
+        let output = shell("echo done", &message, LONG).ok().unwrap();
+        assert_eq!(output.output, b"done\n");
     }
 
     #[test]
@@ -229,7 +233,7 @@ mod tests {
         {
             let pids = folder.path().join(index.to_string());
             let script = script.replace("PIDS", &pids.display().to_string());
-            let limits = Limits {
+            let limits = ProcessLimits {
                 time: Duration::from_secs(1),
                 ..SHORT
             };

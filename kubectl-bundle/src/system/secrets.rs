@@ -3,24 +3,24 @@
 use std::process::Command;
 
 /// Passwords of keys, and identity tokens.
-const OURS: [&str; 3] = ["BUNDLE_PASSWORD", "COSIGN_PASSWORD", "SIGSTORE_ID_TOKEN"];
+const OWN_SECRETS: [&str; 3] = ["BUNDLE_PASSWORD", "COSIGN_PASSWORD", "SIGSTORE_ID_TOKEN"];
 /// Variables with which CI systems issue tokens.
-const OF_THE_JOB: [&str; 2] = [
+const CI_SECRETS: [&str; 2] = [
     "ACTIONS_ID_TOKEN_REQUEST_TOKEN",
     "BUILDKITE_AGENT_ACCESS_TOKEN",
 ];
 
 /// Removes all of them from a command.
-pub(crate) fn withhold(command: &mut Command) {
-    withhold_ours(command);
-    for name in OF_THE_JOB {
+pub(crate) fn remove_secrets(command: &mut Command) {
+    remove_own_secrets(command);
+    for name in CI_SECRETS {
         command.env_remove(name);
     }
 }
 
 /// Removes only this program's secrets, for a command that may need the identity of the CI job.
-pub(crate) fn withhold_ours(command: &mut Command) {
-    for name in OURS {
+pub(crate) fn remove_own_secrets(command: &mut Command) {
+    for name in OWN_SECRETS {
         command.env_remove(name);
     }
 }

@@ -22,7 +22,7 @@ pub(crate) fn safe(text: &str) -> String {
 }
 
 /// Returns `true` for control characters, and for Unicode characters that change the display of
-/// others.
+/// other characters.
 pub(crate) fn is_hidden(letter: char) -> bool {
     letter.is_control()
         || matches!(letter,

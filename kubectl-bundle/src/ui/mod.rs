@@ -18,7 +18,7 @@ use bundle_core::diagnostic::{Finding, Findings, Severity};
 
 use crate::failure::{Failure, Outcome};
 pub(crate) use escape::safe;
-pub(crate) use progress::{Progress, Steps, Transfer, format_size};
+pub(crate) use progress::{Progress, StepProgress, TransferProgress, format_size};
 use suggestions::VerbFlags;
 pub(crate) use table::Table;
 
@@ -110,19 +110,19 @@ impl Ui {
     /// Prints a note on stderr.
     pub(crate) fn note(&mut self, line: impl std::fmt::Display) {
         if self.verbosity >= Verbosity::Normal {
-            self.say(&format!("{line}\n"));
+            self.write_stderr(&format!("{line}\n"));
         }
     }
 
     /// Prints a request to the user that the command depends on, even with `--quiet`.
-    pub(crate) fn ask(&mut self, line: impl std::fmt::Display) {
-        self.say(&format!("{line}\n"));
+    pub(crate) fn prompt(&mut self, line: impl std::fmt::Display) {
+        self.write_stderr(&format!("{line}\n"));
     }
 
     /// Prints a finding: errors always, warnings unless `--quiet` is set.
     pub(crate) fn finding(&mut self, finding: &Finding) {
         if finding.severity == Severity::Error || self.verbosity >= Verbosity::Normal {
-            self.say(&findings::finding(&self.for_verb(finding), &[]));
+            self.write_stderr(&findings::finding(&self.for_verb(finding), &[]));
         }
     }
 
@@ -136,7 +136,7 @@ impl Ui {
     /// Prints a warning of the API server like kubectl.
     pub(crate) fn server_warning(&mut self, text: &str) {
         if self.verbosity >= Verbosity::Normal {
-            self.say(&findings::server_warning(text));
+            self.write_stderr(&findings::server_warning(text));
         }
     }
 
@@ -145,53 +145,53 @@ impl Ui {
         match failure {
             Failure::Findings { findings, causes } => {
                 let findings = findings.iter().map(|one| self.for_verb(one)).collect();
-                self.say(&findings::findings(&findings, causes));
+                self.write_stderr(&findings::findings(&findings, causes));
             }
             Failure::Server(status) => {
-                self.say(&format!(
+                self.write_stderr(&format!(
                     "{}\n",
                     crate::failure::api_server::message(status)
                 ));
                 if let Some(hint) = crate::failure::api_server::hint(status) {
-                    self.say(&findings::hint(hint));
+                    self.write_stderr(&findings::hint(hint));
                 }
             }
-            Failure::Said(_) | Failure::BrokenPipe => {}
+            Failure::Reported(_) | Failure::BrokenPipe => {}
         }
     }
 
     /// Prints a usage error in clap's format.
-    pub(crate) fn misuse(&mut self, text: &str) {
-        self.say(text);
+    pub(crate) fn usage_error(&mut self, text: &str) {
+        self.write_stderr(text);
     }
 
     /// Returns a progress line on stderr, drawn only on a terminal. With `-v`, each step is also
     /// printed.
-    pub(crate) fn progress(&mut self, what: &str) -> Progress {
+    pub(crate) fn progress(&mut self, message: &str) -> Progress {
         if self.verbosity >= Verbosity::Verbose {
-            self.say(&format!("{what}\n"));
+            self.write_stderr(&format!("{message}\n"));
         }
-        Progress::start(self.progress, what)
+        Progress::start(self.progress, message)
     }
 
     /// Returns the steps of a wait on stderr: a changing line on a terminal, otherwise one line
     /// each.
-    pub(crate) fn steps(&mut self, first: &str) -> Steps {
+    pub(crate) fn steps(&mut self, first: &str) -> StepProgress {
         if !self.progress {
             self.note(first);
         }
-        Steps::start(self.progress, first)
+        StepProgress::start(self.progress, first)
     }
 
     /// Returns a progress bar for transfers on stderr, drawn only on a terminal.
-    pub(crate) fn transfer(&mut self, what: &str) -> Arc<Transfer> {
+    pub(crate) fn transfer(&mut self, message: &str) -> Arc<TransferProgress> {
         if self.verbosity >= Verbosity::Verbose {
-            self.say(&format!("{what}\n"));
+            self.write_stderr(&format!("{message}\n"));
         }
-        Arc::new(Transfer::start(self.progress, what))
+        Arc::new(TransferProgress::start(self.progress, message))
     }
 
-    fn say(&mut self, text: &str) {
+    fn write_stderr(&mut self, text: &str) {
         // Errors of stderr cannot be reported.
         let _ = self.err.write_all(text.as_bytes());
         let _ = self.err.flush();

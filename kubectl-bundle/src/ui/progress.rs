@@ -10,7 +10,7 @@ pub(crate) struct Progress(ProgressBar);
 
 impl Progress {
     /// Starts a progress line; draws nothing unless `visible`.
-    pub(crate) fn start(visible: bool, what: &str) -> Self {
+    pub(crate) fn start(visible: bool, message: &str) -> Self {
         let target = if visible {
             ProgressDrawTarget::stderr()
         } else {
@@ -20,7 +20,7 @@ impl Progress {
         if let Ok(style) = ProgressStyle::with_template("{spinner} {msg} {elapsed}") {
             bar.set_style(style);
         }
-        bar.set_message(what.to_owned());
+        bar.set_message(message.to_owned());
         if visible {
             bar.enable_steady_tick(Duration::from_millis(120));
         }
@@ -28,8 +28,8 @@ impl Progress {
     }
 
     /// Sets the current step.
-    pub(crate) fn now(&self, what: impl Into<String>) {
-        self.0.set_message(what.into());
+    pub(crate) fn now(&self, message: impl Into<String>) {
+        self.0.set_message(message.into());
     }
 }
 
@@ -40,13 +40,13 @@ impl Drop for Progress {
 }
 
 /// Steps of a wait: a progress line on a terminal, otherwise one line per step.
-pub(crate) struct Steps {
+pub(crate) struct StepProgress {
     line: Progress,
     is_drawn: bool,
     last: String,
 }
 
-impl Steps {
+impl StepProgress {
     /// Starts with the first step. `is_drawn`: on a terminal.
     pub(super) fn start(is_drawn: bool, first: &str) -> Self {
         Self {
@@ -72,11 +72,11 @@ impl Steps {
 
 /// A progress bar for transfers: amount, rate and remaining time.
 #[derive(Debug)]
-pub(crate) struct Transfer(ProgressBar);
+pub(crate) struct TransferProgress(ProgressBar);
 
-impl Transfer {
+impl TransferProgress {
     /// Starts a progress bar; draws nothing unless `visible`.
-    pub(crate) fn start(visible: bool, what: &str) -> Self {
+    pub(crate) fn start(visible: bool, message: &str) -> Self {
         let target = if visible {
             ProgressDrawTarget::stderr()
         } else {
@@ -88,7 +88,7 @@ impl Transfer {
         ) {
             bar.set_style(style);
         }
-        bar.set_message(what.to_owned());
+        bar.set_message(message.to_owned());
         if visible {
             bar.enable_steady_tick(Duration::from_millis(120));
         }
@@ -101,7 +101,7 @@ impl Transfer {
     }
 }
 
-impl bundle_oci::progress::Progress for Transfer {
+impl bundle_oci::progress::Progress for TransferProgress {
     fn expect(&self, bytes: u64) {
         self.0.inc_length(bytes);
     }
@@ -119,7 +119,7 @@ impl bundle_oci::progress::Progress for Transfer {
     }
 }
 
-impl Drop for Transfer {
+impl Drop for TransferProgress {
     fn drop(&mut self) {
         self.0.finish_and_clear();
     }

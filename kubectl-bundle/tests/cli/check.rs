@@ -1,4 +1,5 @@
-//! `check` offline, and with a cluster and a registry: the content of images, and policies with unreadable Secrets. The servers respond from a list.
+//! `check` offline, and with a cluster and a registry: the content of images, and policies with
+//! unreadable Secrets. The servers respond from a list.
 
 use std::io::Read as _;
 
@@ -33,7 +34,7 @@ spec: {maxReplicas: 3, scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, n
 /// The same ConfigMap as in other tests, without a namespace.
 const HOMELESS: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: web}\n";
 
-/// Pushes a package that nobody checked, and returns its reference.
+/// Pushes a package without any check, and returns its reference.
 fn publish(registry: &Registry, manifests: &str) -> String {
     let files: Files = [("bundle.yaml", PACKAGE), ("manifests/web.yaml", manifests)]
         .map(|(path, text)| (path.to_owned(), text.as_bytes().to_vec()))
@@ -72,7 +73,7 @@ fn object(kind: &str, group: &str, rest: &Value) -> Value {
     object
 }
 
-/// The answers to one `check` of the deployment, by somebody who may use its class.
+/// Returns the responses to one `check` of the deployment, by a user with permission for its class.
 fn answers(provisioner: &str, policies: &[Value]) -> Vec<(Method, &'static str, u16, Value)> {
     let version = json!({
         "major": "1", "minor": "36", "gitVersion": "v1.36.0", "gitCommit": "", "gitTreeState": "",

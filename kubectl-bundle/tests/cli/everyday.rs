@@ -214,14 +214,14 @@ fn commands_of_other_tools_hint_at_the_verb() {
     exit code: 2
     ----- stdout -----
     ----- stderr -----
-    error: `install` is about bundle-webhook itself and takes no name, but got `web` [BUNDLE-USAGE-001]
+    error: `install` is for bundle-webhook itself and accepts no name, but `web` is given [BUNDLE-USAGE-001]
       hint: for a bundle use kubectl bundle deploy NAME REF
     ");
     kb_snapshot!(context, ["uninstall", "web"], @r"
     exit code: 2
     ----- stdout -----
     ----- stderr -----
-    error: `uninstall` is about bundle-webhook itself and takes no name, but got `web` [BUNDLE-USAGE-001]
+    error: `uninstall` is for bundle-webhook itself and accepts no name, but `web` is given [BUNDLE-USAGE-001]
       hint: for a bundle use kubectl bundle delete NAME
     ");
     kb_snapshot!(context, ["apply", "web", PINNED], @r"
@@ -236,7 +236,7 @@ fn commands_of_other_tools_hint_at_the_verb() {
     ----- stdout -----
     ----- stderr -----
     error: --image: no image of bundle-webhook is published yet, so --image is required [BUNDLE-USAGE-001]
-      hint: build one, push it, and name it by its digest: --image REGISTRY/REPOSITORY@sha256:DIGEST
+      hint: build an image, push it, and set its digest: --image REGISTRY/REPOSITORY@sha256:DIGEST
     ");
     kb_snapshot!(context, ["template", "web"], @r"
     exit code: 2

@@ -70,8 +70,8 @@ fn help_names_every_verb_and_exit_code() {
       0  done
       1  failed
       2  usage error
-      3  refused by a rule, a signature or the API server
-      4  cannot tell: a dependency did not respond; retry later
+      3  rejected by a rule, a signature or the API server
+      4  unknown: a dependency did not respond; retry later
     ----- stderr -----
     ");
 }

@@ -1,4 +1,5 @@
-//! Registries: push, sign and verify, and signatures that may not be read. Other faults are in `registry_faults`.
+//! Registries: push, sign and verify, and signatures without read permission. Other faults are in
+//! `registry_faults`.
 
 use bundle_core::reference::Digest;
 use bundle_testkit::registry::Fault;

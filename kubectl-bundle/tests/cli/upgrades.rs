@@ -1,4 +1,5 @@
-//! Upgrades as `deploy`, `get` and `version` show them, and waits for kinds that the server no longer has.
+//! Upgrades as `deploy`, `get` and `version` show them, and waits for kinds that the server no
+//! longer has.
 
 use axum::http::Method;
 use serde_json::{Value, json};

@@ -1,11 +1,11 @@
-//! A packed chart as the files of a bundle.
+//! Converts a packed chart to the files of a bundle.
 
 use bundle_core::diagnostic::Findings;
 use bundle_core::format::{Files, helm};
 
 /// Returns the files of a packed chart without their top folder: a bundle has Chart.yaml at its
 /// root, as in RukPak.
-pub(super) fn at_the_root(files: Files) -> Result<Files, Findings> {
+pub(super) fn without_top_folder(files: Files) -> Result<Files, Findings> {
     let (_, folder) = helm::read(&files)?;
     Ok(files
         .into_iter()

@@ -20,7 +20,7 @@ pub(crate) use kustomize::is_kustomization;
 
 /// Values from flags about the content.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct GivenMetadata {
+pub(crate) struct FallbackMetadata {
     /// Name, for content without `bundle.yaml`.
     pub(crate) name: Option<String>,
     /// Version, for content without `bundle.yaml`.
@@ -31,7 +31,7 @@ pub(crate) struct GivenMetadata {
 pub(crate) struct Input {
     /// Files, including `bundle.yaml`.
     pub(crate) files: Files,
-    /// The output, where their format needs a command.
+    /// Output of the external command, if the format needs one.
     output: Option<Vec<u8>>,
 }
 
@@ -48,12 +48,12 @@ impl Input {
 }
 
 /// Reads the content at `path` and adds a missing `bundle.yaml`.
-pub(crate) fn read(path: &Path, known: &GivenMetadata) -> Outcome<Input> {
+pub(crate) fn read(path: &Path, known: &FallbackMetadata) -> Outcome<Input> {
     let mut files = gather(path)?;
     let package = match files.get(package::FILE) {
         Some(text) => match package::parse(text) {
             Ok(package) => {
-                agrees(&package, known)?;
+                check_metadata(&package, known)?;
                 Some(package)
             }
             // Reported together with all other errors.
@@ -74,7 +74,8 @@ pub(crate) fn read(path: &Path, known: &GivenMetadata) -> Outcome<Input> {
     Ok(Input { files, output })
 }
 
-/// The external command that renders the files, if they need one. No cluster is known: the Kubernetes version is one that the package supports.
+/// Returns the external command that renders the files, if they need one. Without a cluster, the
+/// Kubernetes version is one that the package supports.
 fn command(files: &Files, package: &Package) -> Result<Option<RenderCommand>, Findings> {
     let kubernetes = package.kubernetes.clone().unwrap_or_default();
     let target = RenderTarget {
@@ -89,7 +90,7 @@ pub(crate) fn gather(path: &Path) -> Outcome<Files> {
     let limits = Limits::default();
     if path.is_file() {
         let files = bundle_oci::chart::read(path, &limits)?;
-        return Ok(chart::at_the_root(files)?);
+        return Ok(chart::without_top_folder(files)?);
     }
     is_folder(path)?;
     let mut files = folder::read(path, &limits).map_err(|findings| located(findings, path))?;
@@ -122,17 +123,17 @@ fn empty_folders(path: &Path, files: &mut Files) {
 }
 
 /// Adds a `bundle.yaml` to content without one, from the metadata of the content and the flags.
-fn complete(files: &mut Files, known: &GivenMetadata, path: &Path) -> Outcome<Package> {
+fn complete(files: &mut Files, known: &FallbackMetadata, path: &Path) -> Outcome<Package> {
     let package = described(files, known).map_err(|missing| match missing {
         MetadataError::Unnamed(findings) if !files.is_empty() => located(findings, path),
-        MetadataError::Unnamed(_) => nothing(),
+        MetadataError::Unnamed(_) => no_content(),
         MetadataError::Wrong(findings) => located(findings, path),
     })?;
     files.insert(package::FILE.to_owned(), package.to_yaml().into_bytes());
     Ok(package)
 }
 
-fn nothing() -> Findings {
+fn no_content() -> Findings {
     Finding::error(
         codes::format::NO_MANIFESTS,
         "get objects from bundle manifests: readdir manifests: file does not exist",
@@ -150,7 +151,7 @@ pub(crate) enum MetadataError {
 }
 
 /// Returns the package for these files.
-pub(crate) fn described(files: &Files, known: &GivenMetadata) -> Result<Package, MetadataError> {
+pub(crate) fn described(files: &Files, known: &FallbackMetadata) -> Result<Package, MetadataError> {
     let wrong = MetadataError::Wrong;
     let flag = |flag: &str, finding: Finding| MetadataError::Wrong(finding.at_field(flag).into());
     let Some(mut package) = format::describe(files).map_err(wrong)? else {
@@ -183,18 +184,18 @@ pub(crate) fn described(files: &Files, known: &GivenMetadata) -> Result<Package,
 }
 
 /// Returns an error if `--name` or `--version` differ from an existing `bundle.yaml`.
-fn agrees(package: &Package, known: &GivenMetadata) -> Outcome {
+fn check_metadata(package: &Package, known: &FallbackMetadata) -> Outcome {
     let version = package.version.to_string();
-    for (flag, given, said) in [
+    for (flag, flag_value, package_value) in [
         ("--name", &known.name, &package.name),
         ("--version", &known.version, &version),
     ] {
-        if let Some(given) = given
-            && given != said
+        if let Some(flag_value) = flag_value
+            && flag_value != package_value
         {
             return Err(Finding::error(
                 codes::usage::BAD_ARGUMENT,
-                format!("bundle.yaml has {said}, but the flag has {given}"),
+                format!("bundle.yaml has {package_value}, but the flag has {flag_value}"),
             )
             .at_field(flag)
             .hint("change bundle.yaml, or omit the flag: it is for content without a bundle.yaml")

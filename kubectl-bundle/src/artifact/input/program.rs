@@ -7,10 +7,10 @@ use std::time::Duration;
 use bundle_core::diagnostic::{Finding, codes};
 
 use crate::failure::{Failure, Outcome};
-use crate::system::process::{self, Limits, ProcessError, ProcessGroup};
+use crate::system::process::{self, ProcessError, ProcessGroup, ProcessLimits};
 
 /// Above the time and output of any rendering; stderr is truncated to what is readable.
-const LIMITS: Limits = Limits {
+const LIMITS: ProcessLimits = ProcessLimits {
     time: Duration::from_secs(60),
     output: 32 << 20,
     stderr: 64 << 10,
@@ -18,9 +18,9 @@ const LIMITS: Limits = Limits {
 
 /// Returns the stdout of the command. `install` is the hint for installing it.
 pub(super) fn run(name: &str, mut command: Command, install: &str) -> Outcome<Vec<u8>> {
-    crate::system::secrets::withhold(&mut command);
+    crate::system::secrets::remove_secrets(&mut command);
     let finished = process::run(command, None, ProcessGroup::Shared, LIMITS)
-        .map_err(|error| not_finished(name, error, install))?;
+        .map_err(|error| process_failure(name, error, install))?;
     if finished.status.success() {
         return Ok(finished.output);
     }
@@ -28,7 +28,7 @@ pub(super) fn run(name: &str, mut command: Command, install: &str) -> Outcome<Ve
     Err(failed(name, &why, &finished.stderr))
 }
 
-fn not_finished(name: &str, error: ProcessError, install: &str) -> Failure {
+fn process_failure(name: &str, error: ProcessError, install: &str) -> Failure {
     match error {
         ProcessError::Io(error) if error.kind() == ErrorKind::NotFound => Finding::error(
             codes::usage::NO_PROGRAM,

@@ -1,5 +1,5 @@
-//! The external command that renders a content, run on exactly the files that are packed: what is checked is what is shipped.
-//! Not here: which command that is (bundle_core::format).
+//! Runs the external command that renders content, on a copy of the packed files.
+//! `bundle_core::format` selects the command.
 
 use std::path::Path;
 use std::process::Command;
@@ -10,7 +10,7 @@ use bundle_core::format::{Files, RenderArgument, RenderCommand};
 use super::program;
 use crate::failure::{Failure, Outcome};
 
-/// Returns what the command writes to standard output.
+/// Returns the standard output of the command.
 pub(super) fn run(command: &RenderCommand, files: &Files) -> Outcome<Vec<u8>> {
     let unwritable = |error| unwritable(command.program, &error);
     let folder = tempfile::tempdir().map_err(unwritable)?;
@@ -50,9 +50,9 @@ fn unwritable(program: &str, error: &std::io::Error) -> Failure {
     Failure::caused(
         Finding::error(
             codes::usage::FILE_UNWRITABLE,
-            format!("the content cannot be laid out for {program}"),
+            format!("cannot write the temporary files for {program}"),
         )
-        .hint("check the room in the folder for temporary files"),
+        .hint("check the free space of the folder for temporary files"),
         error,
     )
 }

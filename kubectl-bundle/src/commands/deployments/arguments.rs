@@ -2,8 +2,8 @@
 
 use clap::Args;
 
-use super::bundle_spec::{Content, Setting};
-use super::write::Write;
+use super::bundle_spec::{BundleContent, Setting};
+use super::write::WriteSettings;
 use crate::failure::Outcome;
 use crate::flags::cluster::wait;
 use crate::flags::{ClusterFlags, DryRunMode, Environment, ObjectFormat, RegistryFlags, registry};
@@ -34,9 +34,9 @@ impl ContentFlags {
         reference: &str,
         flags: RegistryFlags,
         environment: &Environment,
-    ) -> Outcome<Content> {
+    ) -> Outcome<BundleContent> {
         let reference = registry::reference(reference)?;
-        Ok(Content {
+        Ok(BundleContent {
             class: self.class,
             pull_secret: match self.pull_secret {
                 None => Setting::Keep,
@@ -75,8 +75,8 @@ impl WriteFlags {
         waits: bool,
         kube: ClusterFlags,
         environment: &Environment,
-    ) -> Outcome<Write> {
-        Ok(Write {
+    ) -> Outcome<WriteSettings> {
+        Ok(WriteSettings {
             dry_run: self.dry_run.into(),
             force: self.force_conflicts,
             wait: wait(waits, &self.timeout)?,

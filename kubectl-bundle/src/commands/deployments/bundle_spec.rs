@@ -16,7 +16,7 @@ use crate::registry::{self, RegistrySettings};
 use crate::ui::Ui;
 
 /// Timeout for reading the format of the content from the registry, for a new object.
-const FORMAT_WITHIN: Duration = Duration::from_secs(5);
+const FORMAT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Returns the default class of a new object: the class of the Helm chart for this format.
 fn default_class(format: Format) -> &'static str {
@@ -40,7 +40,7 @@ pub(crate) enum Setting<T> {
 }
 
 /// Content of a Bundle.
-pub(crate) struct Content {
+pub(crate) struct BundleContent {
     /// Reference of the bundle.
     pub(crate) reference: Reference,
     /// ProvisionerClass; `None` keeps that of the object.
@@ -87,7 +87,7 @@ impl ResolvedImage {
     }
 }
 
-impl Content {
+impl BundleContent {
     /// Pins the reference, prints the digest, and collects the proof.
     pub(super) async fn describe(&self, ui: &mut Ui) -> Outcome<ResolvedImage> {
         let (mut proof, mut known) = (None, None);
@@ -103,7 +103,7 @@ impl Content {
             let client = registry::client(&self.registry)?;
             let pinned = registry::pin(ui, &client, &self.reference).await?;
             if self.with_proof {
-                proof = carried(ui, &client, &pinned).await?;
+                proof = proof_annotation(ui, &client, &pinned).await?;
             }
             let reference = pinned.without_tag();
             known = Some(pinned);
@@ -138,13 +138,13 @@ impl Content {
     /// rejects content of another format than its class.
     async fn format(&self, described: &ResolvedImage) -> Format {
         // On the heap: the future holds all requests to the registry.
-        let asked = Box::pin(async {
+        let request = Box::pin(async {
             let client = registry::client(&self.registry).ok()?;
             let manifest = client.manifest(described.pinned.as_ref()?).await.ok()?;
             Facts::from_annotations(&manifest.annotations).ok()?.format
         });
         let answer = async {
-            let answer = tokio::time::timeout(FORMAT_WITHIN, asked).await;
+            let answer = tokio::time::timeout(FORMAT_TIMEOUT, request).await;
             answer.ok().flatten().unwrap_or(Format::PlainV0)
         };
         *described.format.get_or_init(|| answer).await
@@ -169,7 +169,7 @@ impl Content {
 
 /// Returns manifest and signatures as an annotation. If they are too large, prints a warning and
 /// returns `None`.
-async fn carried(
+async fn proof_annotation(
     ui: &mut Ui,
     client: &Client,
     pinned: &PinnedReference,

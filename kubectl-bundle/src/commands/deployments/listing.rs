@@ -15,11 +15,11 @@ use crate::ui::{Table, age};
 /// Reason of the Event for restored objects.
 const CORRECTED: &str = "DriftCorrected";
 /// Period for which corrections are counted. API servers keep Events as long by default.
-const LAST: SignedDuration = SignedDuration::from_hours(1);
+const CORRECTION_PERIOD: SignedDuration = SignedDuration::from_hours(1);
 /// Maximum number of corrections that are printed for a deployment.
-const SHOWN: usize = 5;
+const MAX_CORRECTIONS: usize = 5;
 
-/// Number of corrections in the last hour by deployment; `None` if the caller may not list Events.
+/// Number of corrections in the last hour by deployment; `None` without permission to list Events.
 pub(super) struct Corrections(Option<BTreeMap<String, i64>>);
 
 impl Corrections {
@@ -35,7 +35,7 @@ impl Corrections {
             let Some(name) = event.involved_object.name.clone() else {
                 continue;
             };
-            if seen(event).is_some_and(|last| now.duration_since(last) <= LAST) {
+            if last_seen(event).is_some_and(|last| now.duration_since(last) <= CORRECTION_PERIOD) {
                 let times = event
                     .series
                     .as_ref()
@@ -56,7 +56,7 @@ impl Corrections {
 }
 
 /// Returns the time of the last occurrence of an Event.
-pub(super) fn seen(event: &Event) -> Option<Timestamp> {
+pub(super) fn last_seen(event: &Event) -> Option<Timestamp> {
     let series = event.series.as_ref();
     series
         .and_then(|series| series.last_observed_time.as_ref().map(|time| time.0))
@@ -64,7 +64,7 @@ pub(super) fn seen(event: &Event) -> Option<Timestamp> {
         .or_else(|| event.last_timestamp.as_ref().map(|time| time.0))
 }
 
-/// Returns the Events about corrections of a deployment; `None` if the caller may not list Events.
+/// Returns the Events about corrections of a deployment; `None` without permission to list Events.
 pub(super) async fn corrections(cluster: &Cluster, name: &str) -> Option<Vec<Event>> {
     let selector = format!("reason={CORRECTED},involvedObject.name={name}");
     cluster.events(&selector).await
@@ -72,13 +72,14 @@ pub(super) async fn corrections(cluster: &Cluster, name: &str) -> Option<Vec<Eve
 
 /// Returns the last corrections of a deployment, newest first: `2m ago: restored ConfigMap/a/web`.
 pub(super) fn last_corrections(events: Vec<Event>, now: Timestamp) -> Vec<String> {
-    let mut told: Vec<(Timestamp, String)> = events
+    let mut corrections: Vec<(Timestamp, String)> = events
         .into_iter()
-        .filter_map(|event| Some((seen(&event)?, event.message?)))
+        .filter_map(|event| Some((last_seen(&event)?, event.message?)))
         .collect();
-    told.sort_by(|one, other| other.cmp(one));
-    told.truncate(SHOWN);
-    told.into_iter()
+    corrections.sort_by(|one, other| other.cmp(one));
+    corrections.truncate(MAX_CORRECTIONS);
+    corrections
+        .into_iter()
         .map(|(at, message)| {
             let ago = age::short(now.as_second() - at.as_second());
             format!("{ago} ago: {message}")

@@ -15,13 +15,13 @@ use crate::ui::format::Format;
 
 /// Maximum number of attempts to read and apply an object that others, such as the webhook, write
 /// concurrently.
-const TRIES: u32 = 10;
+const MAX_ATTEMPTS: u32 = 10;
 
 /// Settings of a write.
-pub(crate) struct Write {
+pub(crate) struct WriteSettings {
     /// Mode of a dry run.
     pub(crate) dry_run: DryRun,
-    /// `true` if fields of other field managers are taken over.
+    /// `true` if fields of other field managers are overwritten.
     pub(crate) force: bool,
     /// Wait mode and timeout.
     pub(crate) wait: Wait,
@@ -49,7 +49,7 @@ impl WriteOutcome {
         if generation(before) != generation(&self.applied.after) {
             return None;
         }
-        waiting::known(&serde_json::from_value(before.clone()).ok()?)
+        waiting::known_failure(&serde_json::from_value(before.clone()).ok()?)
     }
 
     /// Returns an error if admission warned that no provisioner handles the class: the object would
@@ -72,7 +72,7 @@ impl WriteOutcome {
     }
 }
 
-impl Write {
+impl WriteSettings {
     /// Applies the object that `compose` returns for the current one. Prints the API server's
     /// warnings, kubectl's line and each changed field.
     ///
@@ -92,7 +92,7 @@ impl Write {
             return Ok(None);
         }
         let cluster = Cluster::connect(&self.cluster).await?;
-        let mut tries = 1;
+        let mut attempts = 1;
         let (before, after) = loop {
             let before = cluster.read::<K>(name).await?;
             let mut object = compose(ui, before.as_ref()).await;
@@ -105,11 +105,11 @@ impl Write {
                 .apply::<K>(name, &object, self.dry_run, self.force)
                 .await;
             match &after {
-                Err(failure) if tries < TRIES && failure.is_stale() => tries += 1,
+                Err(failure) if attempts < MAX_ATTEMPTS && failure.is_stale() => attempts += 1,
                 _ => break (before, after),
             }
         };
-        // Printed after a refusal too, as they often explain it.
+        // Also printed after a rejection, which they often explain.
         let warnings = cluster.take_warnings();
         for warning in &warnings {
             ui.server_warning(warning);

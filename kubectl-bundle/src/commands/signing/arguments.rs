@@ -6,11 +6,11 @@ use bundle_trust::keyless::LogVersion;
 use clap::{Args, ValueEnum};
 
 use crate::failure::Outcome;
-use crate::flags::{Environment, unusable};
+use crate::flags::{Environment, invalid_flag};
 use crate::registry::RegistrySettings;
 use crate::signer::kms::KeyLocation;
 use crate::signer::{KeySettings, SignerSettings};
-use crate::sigstore::root::WantedRoot;
+use crate::sigstore::root::TrustRootSettings;
 use crate::sigstore::{self, LoginKind, Opener, TokenSource};
 
 /// Flags of the signer.
@@ -51,7 +51,7 @@ impl SignerFlags {
                 rekor: keyless.rekor_url,
                 rekor_version: keyless.rekor_version.and_then(LogVersion::of),
                 timestamps: keyless.timestamp_server_url,
-                root: WantedRoot {
+                root: TrustRootSettings {
                     file: keyless.trusted_root,
                     offline: false,
                     folders: environment.trust_folders(),
@@ -126,7 +126,7 @@ pub(crate) fn key_settings(
     environment: &Environment,
 ) -> Outcome<KeySettings> {
     Ok(KeySettings {
-        place: KeyLocation::read(given, environment.is_attended())?,
+        location: KeyLocation::read(given, environment.is_attended())?,
         password: environment.password_source(password_stdin),
     })
 }
@@ -137,8 +137,8 @@ fn token_source(args: &KeylessFlags, environment: &Environment) -> Outcome<Token
     let there = environment.token_source();
     Ok(match (&args.identity_token, args.fulcio_auth_flow) {
         (Some(_), Some(AuthFlow::Normal | AuthFlow::Device)) => {
-            let why = "nobody has to log in where a token is given";
-            return Err(unusable("--fulcio-auth-flow", why).into());
+            let why = "a login and an identity token exclude each other";
+            return Err(invalid_flag("--fulcio-auth-flow", why).into());
         }
         (Some(given), _) => TokenSource::Given(given.clone().into()),
         (None, Some(AuthFlow::Normal)) => TokenSource::Login(LoginKind::Browser(opener())),
@@ -166,8 +166,12 @@ pub(crate) struct TrustRootFlags {
 
 impl TrustRootFlags {
     /// Returns the settings of the trust root.
-    pub(crate) fn settings(self, environment: &Environment, ca_files: &[PathBuf]) -> WantedRoot {
-        WantedRoot {
+    pub(crate) fn settings(
+        self,
+        environment: &Environment,
+        ca_files: &[PathBuf],
+    ) -> TrustRootSettings {
+        TrustRootSettings {
             file: self.trusted_root,
             offline: self.offline,
             folders: environment.trust_folders(),

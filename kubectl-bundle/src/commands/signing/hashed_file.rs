@@ -80,7 +80,10 @@ impl HashedFile {
         }
         let after = file.metadata().map_err(unreadable)?;
         let path_now = fs_err::metadata(path).map_err(unreadable)?;
-        if length != before.len() || !same(&before, &after) || !same(&before, &path_now) {
+        if length != before.len()
+            || !is_unchanged(&before, &after)
+            || !is_unchanged(&before, &path_now)
+        {
             let hint = "wait until the program that writes it has finished";
             return Err(refused("the file changed while it was read", hint).into());
         }
@@ -111,7 +114,7 @@ impl HashedFile {
 }
 
 /// Returns `true` if both are of the same, unmodified file.
-fn same(one: &Metadata, other: &Metadata) -> bool {
+fn is_unchanged(one: &Metadata, other: &Metadata) -> bool {
     #[cfg(unix)]
     {
         use std::os::unix::fs::MetadataExt as _;

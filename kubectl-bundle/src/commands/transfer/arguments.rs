@@ -4,7 +4,7 @@ use bundle_oci::store::CopyOptions;
 use clap::Args;
 
 use crate::failure::Outcome;
-use crate::flags::unusable;
+use crate::flags::invalid_flag;
 
 /// Flags for platforms and referrers.
 #[derive(Debug, Default, Args)]
@@ -26,7 +26,7 @@ impl CopyFlags {
             .iter()
             .map(|text| {
                 text.parse()
-                    .map_err(|why: String| unusable("--platform", &why))
+                    .map_err(|why: String| invalid_flag("--platform", &why))
             })
             .collect::<Result<_, _>>()?;
         Ok(CopyOptions {

@@ -8,15 +8,15 @@ use bundle_core::diagnostic::{Finding, codes};
 
 use crate::failure::Outcome;
 
-/// Refuses names: other tools install packages with this verb.
-fn reject_names(names: &[String], verb: &str, meant: &str) -> Outcome {
+/// Returns an error if names are given: other tools install packages with this verb.
+fn reject_names(names: &[String], verb: &str, command: &str) -> Outcome {
     let Some(name) = names.first() else {
         return Ok(());
     };
     Err(Finding::error(
         codes::usage::BAD_ARGUMENT,
-        format!("`{verb}` is about bundle-webhook itself and takes no name, but got `{name}`"),
+        format!("`{verb}` is for bundle-webhook itself and accepts no name, but `{name}` is given"),
     )
-    .hint(format!("for a bundle use {meant}"))
+    .hint(format!("for a bundle use {command}"))
     .into())
 }

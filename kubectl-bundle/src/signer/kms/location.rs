@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use bundle_trust::keys::PublicKey;
 use bundle_trust::sign::Signer as _;
 
-use super::Key;
+use super::KmsKey;
 use crate::failure::{self, Failure, Outcome};
 use crate::system::files;
 
@@ -16,7 +16,7 @@ pub(crate) enum KeyLocation {
     /// A file.
     File(PathBuf),
     /// A plugin.
-    Plugin(Key),
+    Plugin(KmsKey),
 }
 
 impl KeyLocation {
@@ -24,7 +24,7 @@ impl KeyLocation {
     pub(crate) fn read(given: PathBuf, attended: bool) -> Outcome<Self> {
         let key = given
             .to_str()
-            .map(|text| Key::parse(text, attended))
+            .map(|text| KmsKey::parse(text, attended))
             .transpose()?;
         Ok(key.flatten().map_or(Self::File(given), Self::Plugin))
     }

@@ -15,16 +15,16 @@ use bundle_trust::sign;
 use protocol::PluginRequest;
 
 pub(crate) use location::KeyLocation;
-pub(crate) use name::Key;
+pub(crate) use name::KmsKey;
 
 /// A key of a plugin, with its public key.
 pub(crate) struct PluginKey {
-    key: Key,
+    key: KmsKey,
     program: PathBuf,
     public: PublicKey,
 }
 
-impl Key {
+impl KmsKey {
     /// Finds the program and gets the public key.
     pub(crate) fn open(self) -> Result<PluginKey, Finding> {
         let program = plugin_lookup::on_path(&self)?;

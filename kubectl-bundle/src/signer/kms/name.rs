@@ -11,14 +11,14 @@ const LONGEST_RESOURCE: usize = 4096;
 
 /// A key of a plugin.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Key {
+pub(crate) struct KmsKey {
     name: String,
     resource: String,
     /// `true` if a user is present for a PIN or a touch.
     pub(super) attended: bool,
 }
 
-impl Key {
+impl KmsKey {
     /// Parses the value of `--key`; `None` for a file.
     pub(crate) fn parse(text: &str, attended: bool) -> Result<Option<Self>, Finding> {
         if text.starts_with("pkcs11:") {
@@ -75,7 +75,7 @@ impl Key {
     }
 }
 
-impl fmt::Display for Key {
+impl fmt::Display for KmsKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}://{}", self.name, shown(&self.resource))
     }
@@ -116,7 +116,7 @@ mod tests {
             r"C:\keys\a",
             "-",
         ] {
-            assert_eq!(Key::parse(file, false), Ok(None), "{file}");
+            assert_eq!(KmsKey::parse(file, false), Ok(None), "{file}");
         }
     }
 
@@ -143,7 +143,7 @@ mod tests {
             ),
             ("a://b://c", "sigstore-kms-a", "b://c", "a://b://c"),
         ] {
-            let key = Key::parse(text, false).unwrap().unwrap();
+            let key = KmsKey::parse(text, false).unwrap().unwrap();
             assert_eq!(
                 (key.program().as_str(), key.resource()),
                 (program, resource)
@@ -170,14 +170,14 @@ mod tests {
             "https://keys.example.com/a.pub",
             "k8s://default/key",
         ] {
-            let finding = Key::parse(text, false).unwrap_err();
+            let finding = KmsKey::parse(text, false).unwrap_err();
             assert_eq!(finding.code, codes::usage::BAD_ARGUMENT, "{text}");
         }
         for long in [
             format!("{}://x", "a".repeat(65)),
             format!("a://{}", "x".repeat(4097)),
         ] {
-            Key::parse(&long, false).unwrap_err();
+            KmsKey::parse(&long, false).unwrap_err();
         }
     }
 }

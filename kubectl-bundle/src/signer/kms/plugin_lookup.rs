@@ -4,11 +4,11 @@ use std::path::PathBuf;
 
 use bundle_core::diagnostic::{Finding, codes};
 
-use super::Key;
+use super::KmsKey;
 use crate::system::command_lookup::{self, CommandLookup};
 
 /// Returns the program for `key`.
-pub(super) fn on_path(key: &Key) -> Result<PathBuf, Finding> {
+pub(super) fn on_path(key: &KmsKey) -> Result<PathBuf, Finding> {
     let name = key.program();
     match command_lookup::find(&name) {
         CommandLookup::Program(path) => Ok(path),

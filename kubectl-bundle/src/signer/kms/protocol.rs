@@ -12,8 +12,8 @@ use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::Key;
-use crate::system::process::{self, Limits, ProcessError, ProcessGroup};
+use super::KmsKey;
+use crate::system::process::{self, ProcessError, ProcessGroup, ProcessLimits};
 use crate::ui::safe;
 
 /// Version of the protocol.
@@ -53,7 +53,7 @@ struct SignatureAnswer {
 
 /// Enough time to find a token and touch it; output above any response; stderr is truncated to what
 /// is readable.
-pub(super) const LIMITS: Limits = Limits {
+pub(super) const LIMITS: ProcessLimits = ProcessLimits {
     time: Duration::from_secs(60),
     output: 256 << 10,
     stderr: 4096,
@@ -61,10 +61,10 @@ pub(super) const LIMITS: Limits = Limits {
 
 /// Sends a request and returns the bytes of the response.
 pub(super) fn send_request(
-    key: &Key,
+    key: &KmsKey,
     program: &Path,
     what: &PluginRequest<'_>,
-    limits: Limits,
+    limits: ProcessLimits,
 ) -> Result<Vec<u8>, Finding> {
     let (question, message): (_, &[u8]) = match what {
         PluginRequest::PublicKey => (public_key_request(), b""),
@@ -79,7 +79,7 @@ pub(super) fn send_request(
     let mut command = Command::new(program);
     command.args([VERSION, &arguments]);
     // Credentials of the service stay in the environment, as the protocol defines.
-    crate::system::secrets::withhold_ours(&mut command);
+    crate::system::secrets::remove_own_secrets(&mut command);
     // If a user is present, the plugin may use the terminal.
     let group = if key.attended {
         ProcessGroup::Terminal
@@ -121,7 +121,7 @@ pub(super) fn send_request(
         .map_err(|_| invalid_response(key, "it is not base64"))
 }
 
-fn arguments(key: &Key, deadline: Timestamp, question: Value) -> Value {
+fn arguments(key: &KmsKey, deadline: Timestamp, question: Value) -> Value {
     let mut arguments = json!({
         "initOptions": {
             "ctxDeadline": deadline.to_string(),
@@ -154,7 +154,7 @@ fn signature_request(message: &Value) -> Value {
     })
 }
 
-fn failed(key: &Key, error: &ProcessError, limits: Limits) -> Finding {
+fn failed(key: &KmsKey, error: &ProcessError, limits: ProcessLimits) -> Finding {
     let why = match error {
         ProcessError::Io(error) => format!("cannot be run: {error}"),
         ProcessError::Timeout => format!("did not exit within {} s", limits.time.as_secs()),
@@ -168,7 +168,7 @@ fn failed(key: &Key, error: &ProcessError, limits: Limits) -> Finding {
 }
 
 /// Returns the finding for a response that does not follow the protocol.
-pub(super) fn invalid_response(key: &Key, why: &str) -> Finding {
+pub(super) fn invalid_response(key: &KmsKey, why: &str) -> Finding {
     Finding::error(
         codes::usage::PROGRAM_FAILED,
         format!(
@@ -187,7 +187,7 @@ mod tests {
 
     #[test]
     fn requests_have_the_format_of_sigstore() {
-        let key = Key::parse("my-hsm://slot/1", false).unwrap().unwrap();
+        let key = KmsKey::parse("my-hsm://slot/1", false).unwrap().unwrap();
         let deadline = "2026-04-01T02:47:00Z";
         let init = json!({
             "ctxDeadline": deadline,

@@ -20,15 +20,15 @@ pub(super) async fn token(
     http: &HttpClients,
     ui: &mut Ui,
 ) -> Outcome<Secret> {
-    let place = endpoints.authorization.as_ref().ok_or_else(|| {
+    let endpoint = endpoints.authorization.as_ref().ok_or_else(|| {
         unusable("it has no authorization_endpoint, so a login in a browser is not possible")
     })?;
     let (verifier, state, nonce) = (pkce::random()?, pkce::random()?, pkce::random()?);
     let callback = Callback::listen().await?;
     let redirect = callback.address();
-    let url = address(login, place, &redirect, &state, &nonce, &verifier);
+    let url = address(login, endpoint, &redirect, &state, &nonce, &verifier);
     let is_opening = opener.is_some_and(|opener| opener.open(&url));
-    ui.ask(if is_opening {
+    ui.prompt(if is_opening {
         format!("log in in the browser that opens now; otherwise open\n{url}")
     } else {
         format!(
@@ -66,13 +66,13 @@ pub(super) async fn token(
 /// Returns the URL for the login.
 fn address(
     login: &Login,
-    place: &Url,
+    endpoint: &Url,
     redirect: &str,
     state: &str,
     nonce: &str,
     verifier: &str,
 ) -> Url {
-    let mut url = place.clone();
+    let mut url = endpoint.clone();
     url.query_pairs_mut().extend_pairs([
         ("response_type", "code"),
         ("client_id", &login.client),

@@ -13,7 +13,7 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 use url::Url;
 
-use super::{ErrorResponse, refused};
+use super::{ErrorResponse, rejected};
 use crate::failure::{Failure, Outcome};
 use crate::sigstore::secret::Secret;
 
@@ -87,7 +87,7 @@ impl Callback {
         match timeout(LOGIN_TIMEOUT, heard.recv()).await {
             Ok(Some(verdict)) => Ok(verdict?),
             Ok(None) | Err(_) => {
-                Err(refused("the login was not completed within 5 minutes").into())
+                Err(rejected("the login was not completed within 5 minutes").into())
             }
         }
     }
@@ -167,9 +167,10 @@ impl ExpectedRedirect {
             name.eq_ignore_ascii_case("host")
                 .then(|| value.trim().to_ascii_lowercase())
         });
-        let ours = ["localhost", "127.0.0.1", "[::1]"].map(|host| format!("{host}:{}", self.port));
+        let own_hosts =
+            ["localhost", "127.0.0.1", "[::1]"].map(|host| format!("{host}:{}", self.port));
         let host = hosts.next()?;
-        if hosts.next().is_some() || !ours.contains(&host) {
+        if hosts.next().is_some() || !own_hosts.contains(&host) {
             return None;
         }
         let url = Url::parse(&format!("http://{host}{target}")).ok()?;
@@ -195,7 +196,7 @@ impl ExpectedRedirect {
                     error,
                     error_description: once("error_description")?.unwrap_or_default(),
                 };
-                Some(Err(refused(&refusal.words())))
+                Some(Err(rejected(&refusal.words())))
             }
             _ => None,
         }
@@ -230,8 +231,8 @@ mod tests {
         );
         let denied =
             asked("/auth/callback?error=access_denied&error_description=no%1b&state=our-state");
-        let told = denied.unwrap().unwrap_err().message;
-        assert_eq!(told, "the login failed: access_denied: no\\u{1b}");
+        let message = denied.unwrap().unwrap_err().message;
+        assert_eq!(message, "the login failed: access_denied: no\\u{1b}");
     }
 
     #[test]

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use url::Url;
 
 use super::discovery::Endpoints;
-use super::{ErrorResponse, Login, SCOPE, TokenResponse, claims, form, pkce, refused, unusable};
+use super::{ErrorResponse, Login, SCOPE, TokenResponse, claims, form, pkce, rejected, unusable};
 use crate::failure::{Failure, Outcome};
 use crate::sigstore::http::HttpClients;
 use crate::sigstore::secret::Secret;
@@ -49,7 +49,7 @@ pub(super) async fn token(
     http: &HttpClients,
     ui: &mut Ui,
 ) -> Outcome<Secret> {
-    let place = endpoints.device.as_ref().ok_or_else(|| {
+    let endpoint = endpoints.device.as_ref().ok_or_else(|| {
         unusable("it has no device_authorization_endpoint, so a login with a code is not possible")
     })?;
     let verifier = pkce::random()?;
@@ -59,24 +59,27 @@ pub(super) async fn token(
         ("code_challenge", &pkce::challenge(&verifier)),
         ("code_challenge_method", "S256"),
     ];
-    let answer = http.send(form(place, &fields)).await?;
-    let begun: DeviceAuthorization = serde_json::from_slice(&answer)
+    let answer = http.send(form(endpoint, &fields)).await?;
+    let authorization: DeviceAuthorization = serde_json::from_slice(&answer)
         .map_err(|_| unusable("it is not a device authorization response"))?;
-    tell(&begun, place, ui)?;
+    show_code(&authorization, endpoint, ui)?;
     let fields = [
         ("grant_type", GRANT),
         ("client_id", login.client.as_str()),
-        ("device_code", begun.device_code.expose()),
+        ("device_code", authorization.device_code.expose()),
         ("code_verifier", &verifier),
     ];
     let _progress = ui.progress("waiting for the login");
-    let end = Instant::now() + Duration::from_secs(begun.expires_in.min(MAX_LOGIN_SECONDS));
-    let mut pause = begun.interval.unwrap_or(DEFAULT_INTERVAL).clamp(1, 60);
+    let end = Instant::now() + Duration::from_secs(authorization.expires_in.min(MAX_LOGIN_SECONDS));
+    let mut pause = authorization
+        .interval
+        .unwrap_or(DEFAULT_INTERVAL)
+        .clamp(1, 60);
     let mut silent = 0;
     loop {
         tokio::time::sleep(Duration::from_secs(pause)).await;
         if Instant::now() >= end {
-            return Err(refused("the code has expired").into());
+            return Err(rejected("the code has expired").into());
         }
         match http.ask(form(&endpoints.token, &fields)).await {
             Err(failure) => {
@@ -103,24 +106,24 @@ pub(super) async fn token(
 }
 
 /// Prints the URL and the code. Both are untrusted text from the issuer.
-fn tell(begun: &DeviceAuthorization, asked: &Url, ui: &mut Ui) -> Outcome {
-    let code = begun.user_code.trim();
+fn show_code(authorization: &DeviceAuthorization, asked: &Url, ui: &mut Ui) -> Outcome {
+    let code = authorization.user_code.trim();
     if code.is_empty() || code.len() > 64 || !code.chars().all(|one| one.is_ascii_graphic()) {
         return Err(unusable("its code cannot be typed").into());
     }
-    let place = |text: &str| {
+    let endpoint = |text: &str| {
         Url::parse(text)
             .ok()
             .filter(|url| url.scheme() == asked.scheme() || url.scheme() == "https")
             .ok_or_else(|| unusable("the URL for the code does not use TLS"))
     };
-    let bare = place(&begun.verification_uri)?;
-    match &begun.verification_uri_complete {
-        Some(text) => ui.ask(format!(
+    let bare = endpoint(&authorization.verification_uri)?;
+    match &authorization.verification_uri_complete {
+        Some(text) => ui.prompt(format!(
             "log in at {}\nwith the code {code}",
-            safe(place(text)?.as_str())
+            safe(endpoint(text)?.as_str())
         )),
-        None => ui.ask(format!(
+        None => ui.prompt(format!(
             "log in at {}\nwith the code {code}",
             safe(bare.as_str())
         )),
@@ -141,8 +144,8 @@ fn redirect_result(is_success: bool, answer: &[u8]) -> PollResult {
     match refusal.error.as_str() {
         "authorization_pending" => PollResult::Wait,
         "slow_down" => PollResult::WaitLonger,
-        "expired_token" => PollResult::Refused(refused("the code has expired").into()),
-        "access_denied" => PollResult::Refused(refused("the login was denied").into()),
+        "expired_token" => PollResult::Refused(rejected("the code has expired").into()),
+        "access_denied" => PollResult::Refused(rejected("the login was denied").into()),
         _ => PollResult::Refused(
             bundle_core::diagnostic::Finding::error(
                 codes::trust::SERVICE_REFUSED,

@@ -38,14 +38,14 @@ pub(super) async fn discover(http: &HttpClients, issuer: &str) -> Outcome<Endpoi
         );
         Failure::caused(finding.hint("write https://HOST"), &error)
     })?;
-    let place = format!(
+    let endpoint = format!(
         "{}/.well-known/openid-configuration",
         issuer.trim_end_matches('/')
     );
     let answer = http
         .send(ServiceRequest {
-            who: ISSUER,
-            url: Url::parse(&place),
+            service: ISSUER,
+            url: Url::parse(&endpoint),
             media_type: "",
             content: Vec::new(),
             bearer: None,
@@ -71,7 +71,7 @@ fn read(answer: &[u8], issuer: &str, address: &Url) -> Result<Endpoints, Finding
     {
         return Err(unusable("it does not support PKCE (S256)"));
     }
-    let place = |name: &str, text: Option<String>| {
+    let endpoint = |name: &str, text: Option<String>| {
         text.map(|text| {
             let url =
                 Url::parse(&text).map_err(|_| unusable(&format!("its {name} is not a URL")))?;
@@ -86,12 +86,12 @@ fn read(answer: &[u8], issuer: &str, address: &Url) -> Result<Endpoints, Finding
         .transpose()
     };
     Ok(Endpoints {
-        authorization: place("authorization_endpoint", document.authorization_endpoint)?,
-        device: place(
+        authorization: endpoint("authorization_endpoint", document.authorization_endpoint)?,
+        device: endpoint(
             "device_authorization_endpoint",
             document.device_authorization_endpoint,
         )?,
-        token: place("token_endpoint", document.token_endpoint)?
+        token: endpoint("token_endpoint", document.token_endpoint)?
             .ok_or_else(|| unusable("it has no token_endpoint"))?,
     })
 }
@@ -102,7 +102,7 @@ mod tests {
 
     use super::*;
 
-    fn said(change: Value) -> Result<Endpoints, String> {
+    fn parse(change: Value) -> Result<Endpoints, String> {
         let mut document = json!({
             "issuer": "https://issuer.example.com/auth",
             "authorization_endpoint": "https://issuer.example.com/auth/auth",
@@ -123,7 +123,7 @@ mod tests {
 
     #[test]
     fn rejects_a_discovery_document_of_another_issuer() {
-        let endpoints = said(json!({})).unwrap();
+        let endpoints = parse(json!({})).unwrap();
         assert!(endpoints.device.is_none());
         for (change, why) in [
             (
@@ -160,8 +160,8 @@ mod tests {
                 "it is not an OpenID Connect discovery document",
             ),
         ] {
-            let told = said(change.clone()).unwrap_err();
-            assert!(told.contains(why), "{change}: {told}");
+            let message = parse(change.clone()).unwrap_err();
+            assert!(message.contains(why), "{change}: {message}");
         }
     }
 }

@@ -84,7 +84,7 @@ fn form(url: &url::Url, fields: &[(&str, &str)]) -> ServiceRequest {
         .extend_pairs(fields)
         .finish();
     ServiceRequest {
-        who: ISSUER,
+        service: ISSUER,
         url: Ok(url.clone()),
         media_type: "application/x-www-form-urlencoded",
         content: content.into_bytes(),
@@ -93,7 +93,7 @@ fn form(url: &url::Url, fields: &[(&str, &str)]) -> ServiceRequest {
 }
 
 /// Returns the finding for a failed login.
-fn refused(why: &str) -> Finding {
+fn rejected(why: &str) -> Finding {
     Finding::error(
         codes::trust::LOGIN_FAILED,
         format!("the login failed: {why}"),

@@ -41,7 +41,7 @@ impl Opener {
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::null());
-        crate::system::secrets::withhold(&mut command);
+        crate::system::secrets::remove_secrets(&mut command);
         command.spawn().is_ok_and(|mut child| {
             std::thread::spawn(move || child.wait());
             true

@@ -151,8 +151,11 @@ mod tests {
     #[test]
     fn stops_at_a_silent_or_slow_mirror() {
         for begin in ["", "HTTP/1.1 200 OK\r\ncontent-length: 9000\r\n\r\n"] {
-            let told = from_a_mirror_that_begins(begin);
-            assert!(told.starts_with("no response in time"), "{begin:?}: {told}");
+            let message = from_a_mirror_that_begins(begin);
+            assert!(
+                message.starts_with("no response in time"),
+                "{begin:?}: {message}"
+            );
         }
     }
 }

@@ -20,27 +20,27 @@ pub(super) struct MinimumVersions {
 
 impl MinimumVersions {
     /// Returns the versions of all stored metadata.
-    pub(super) fn kept(root: &[u8], draft: &MetadataUpdate) -> Self {
-        let mut floors = Self::default();
+    pub(super) fn of_stored(root: &[u8], draft: &MetadataUpdate) -> Self {
+        let mut versions = Self::default();
         for (timestamp, snapshot) in draft.kept_versions() {
-            floors.raise(root, &timestamp, snapshot.as_deref());
+            versions.add(root, &timestamp, snapshot.as_deref());
         }
-        floors
+        versions
     }
 
     /// Returns the versions of this refresh, complete or not.
     pub(super) fn after(root: &[u8], draft: &MetadataUpdate) -> Self {
-        let mut floors = Self::default();
+        let mut versions = Self::default();
         if let Ok(Some(timestamp)) = draft.load(TIMESTAMP) {
             let snapshot = draft.load(SNAPSHOT).ok().flatten();
-            floors.raise(root, &timestamp, snapshot.as_deref());
+            versions.add(root, &timestamp, snapshot.as_deref());
         }
-        floors
+        versions
     }
 
     /// Adds a timestamp, and a snapshot that is used only if the timestamp refers to it. Expired
     /// metadata counts too.
-    fn raise(&mut self, root: &[u8], timestamp: &[u8], snapshot: Option<&[u8]>) {
+    fn add(&mut self, root: &[u8], timestamp: &[u8], snapshot: Option<&[u8]>) {
         let Ok(mut trusted) = TrustedMetadataSet::from_root(root) else {
             return;
         };
@@ -66,8 +66,8 @@ impl MinimumVersions {
 
     /// Returns an error if the timestamp of `newer` is older.
     pub(super) fn check_timestamp(&self, newer: &Self) -> Result<(), Error> {
-        back("timestamp", self.timestamp, newer.timestamp)?;
-        back("snapshot (via timestamp)", self.snapshot, newer.snapshot)
+        check_rollback("timestamp", self.timestamp, newer.timestamp)?;
+        check_rollback("snapshot (via timestamp)", self.snapshot, newer.snapshot)
     }
 
     /// Returns an error if the snapshot of `newer` is older.
@@ -77,13 +77,13 @@ impl MinimumVersions {
         }
         for (name, trusted) in &self.targets {
             let new = newer.targets.get(name).copied().unwrap_or_default();
-            back(&format!("{name} (via snapshot)"), *trusted, new)?;
+            check_rollback(&format!("{name} (via snapshot)"), *trusted, new)?;
         }
         Ok(())
     }
 }
 
-fn back(role: &str, trusted: u64, new: u64) -> Result<(), Error> {
+fn check_rollback(role: &str, trusted: u64, new: u64) -> Result<(), Error> {
     if new >= trusted {
         return Ok(());
     }

@@ -28,7 +28,7 @@ const REFRESH_INTERVAL: SignedDuration = SignedDuration::from_hours(24);
 
 /// Settings for the trust root.
 #[derive(Debug, Clone)]
-pub(crate) struct WantedRoot {
+pub(crate) struct TrustRootSettings {
     /// File from a flag.
     pub(crate) file: Option<PathBuf>,
     /// `true` if no repository is read.
@@ -40,7 +40,7 @@ pub(crate) struct WantedRoot {
 }
 
 /// A trust root and its origin.
-pub(crate) struct ChosenRoot {
+pub(crate) struct SelectedRoot {
     /// Text of the trust root.
     pub(crate) text: String,
     /// Parsed trust root.
@@ -101,7 +101,7 @@ impl std::fmt::Display for RootOrigin {
     }
 }
 
-impl ChosenRoot {
+impl SelectedRoot {
     fn built_in() -> Outcome<Self> {
         Ok(Self {
             text: Root::public_text().to_owned(),
@@ -120,12 +120,12 @@ impl ChosenRoot {
     }
 }
 
-impl WantedRoot {
+impl TrustRootSettings {
     /// Returns the trust root, and refreshes the repository if the last refresh is old.
-    pub(crate) async fn open(&self, ui: &mut Ui) -> Outcome<ChosenRoot> {
+    pub(crate) async fn open(&self, ui: &mut Ui) -> Outcome<SelectedRoot> {
         if let Some(path) = &self.file {
             let text = files::read_text(path)?;
-            return Ok(ChosenRoot {
+            return Ok(SelectedRoot {
                 root: Root::from_text(&text)
                     .map_err(|finding| Failure::from(failure::in_file(finding, path)))?,
                 text,
@@ -136,10 +136,10 @@ impl WantedRoot {
             });
         }
         let Some(folders) = &self.folders else {
-            return ChosenRoot::built_in();
+            return SelectedRoot::built_in();
         };
         let Some(instance) = folders.instance()? else {
-            return ChosenRoot::built_in();
+            return SelectedRoot::built_in();
         };
         let source = TufRepository {
             kept: folders.kept(&instance),
@@ -157,7 +157,7 @@ impl WantedRoot {
                     match (Box::pin(source.ask(self.http()?)).await, kept) {
                         (Ok(material), _) => material,
                         (Err(failure), Ok(material)) if is_unreachable(&failure) => {
-                            ui.finding(&source.told());
+                            ui.finding(&source.unreachable_warning());
                             material
                         }
                         (Err(failure), _) => return Err(failure),
@@ -170,7 +170,7 @@ impl WantedRoot {
 
     /// Returns a trust root that is only used for signing times: no repository is read, and the
     /// built-in trust root is used if the stored one is invalid.
-    pub(crate) async fn open_for_times(mut self, ui: &mut Ui) -> Outcome<ChosenRoot> {
+    pub(crate) async fn open_for_times(mut self, ui: &mut Ui) -> Outcome<SelectedRoot> {
         self.offline = true;
         if self.file.is_some() {
             return self.open(ui).await;
@@ -179,7 +179,7 @@ impl WantedRoot {
             return Ok(chosen);
         }
         ui.note("signing times are verified with the built-in trust root: the stored metadata of the TUF repository is invalid");
-        ChosenRoot::built_in()
+        SelectedRoot::built_in()
     }
 
     /// Refreshes the repository.
@@ -187,7 +187,7 @@ impl WantedRoot {
         &self,
         instance: &Instance,
         folders: &Folders,
-    ) -> Outcome<ChosenRoot> {
+    ) -> Outcome<SelectedRoot> {
         let source = TufRepository {
             kept: folders.kept(instance),
             instance,
@@ -198,13 +198,17 @@ impl WantedRoot {
     }
 
     /// Trusts this repository from now on, after it was read and its trust root is valid.
-    pub(crate) async fn init(&self, instance: &Instance, folders: &Folders) -> Outcome<ChosenRoot> {
+    pub(crate) async fn init(
+        &self,
+        instance: &Instance,
+        folders: &Folders,
+    ) -> Outcome<SelectedRoot> {
         let trusted = matches!(folders.instance(), Ok(Some(before)) if before == *instance);
-        let asked = self.update(instance, folders).await;
-        if asked.is_err() && !trusted {
+        let refresh = self.update(instance, folders).await;
+        if refresh.is_err() && !trusted {
             folders.kept(instance).clear();
         }
-        let chosen = asked?;
+        let chosen = refresh?;
         folders.keep(instance)?;
         Ok(chosen)
     }
@@ -218,18 +222,18 @@ impl TufRepository<'_> {
     /// Returns `true` if the last refresh is recent, and the clock was not set back since.
     fn is_fresh(&self) -> bool {
         self.kept
-            .asked()
+            .last_refresh()
             .is_some_and(|at| at <= self.now && self.now.duration_since(at) < REFRESH_INTERVAL)
     }
 
-    fn chosen(&self, material: TufTargets) -> Outcome<ChosenRoot> {
-        Ok(ChosenRoot {
+    fn chosen(&self, material: TufTargets) -> Outcome<SelectedRoot> {
+        Ok(SelectedRoot {
             root: Root::from_text(&material.root)?,
             text: material.root,
             origin: RootOrigin::Repository {
                 mirror: self.instance.mirror.clone(),
                 version: material.version,
-                asked: self.kept.asked(),
+                asked: self.kept.last_refresh(),
                 until: material.until,
             },
             signing_config: material.config,

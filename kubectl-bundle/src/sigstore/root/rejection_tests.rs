@@ -152,7 +152,7 @@ impl Client {
                 root: String::from_utf8(first.root()).unwrap(),
             },
         };
-        client.takes(&first).await;
+        client.accepts(&first).await;
         client
     }
 
@@ -169,7 +169,7 @@ impl Client {
     }
 
     #[track_caller]
-    fn takes(&self, state: &State) -> impl Future<Output = ()> {
+    fn accepts(&self, state: &State) -> impl Future<Output = ()> {
         let files = state.files();
         async move {
             let asked = self.source().refresh(files).await;
@@ -177,12 +177,12 @@ impl Client {
         }
     }
 
-    async fn refuses(&self, state: &State, why: &str) {
+    async fn rejects(&self, state: &State, why: &str) {
         let Err(failure) = self.source().refresh(state.files()).await else {
             panic!("not refused: {why}");
         };
-        let told = format!("{failure:?}");
-        assert!(told.contains(why), "{why}: {told}");
+        let message = format!("{failure:?}");
+        assert!(message.contains(why), "{why}: {message}");
     }
 }
 
@@ -193,34 +193,34 @@ async fn rejected_refresh_keeps_its_valid_versions() {
     let bad_snapshot = |state: &mut State| state.signers[1] = "eve";
     let forged = "BUNDLE-TRUST-053";
     client
-        .refuses(&State::at(7, 7).with(bad_snapshot), forged)
+        .rejects(&State::at(7, 7).with(bad_snapshot), forged)
         .await;
     // Metadata from before that timestamp is a replay, even if no newer refresh was complete.
     for version in [5, 6] {
         let why = format!("has version {version}, older than the trusted version 7");
-        client.refuses(&State::at(version, version), &why).await;
+        client.rejects(&State::at(version, version), &why).await;
     }
     // Neither are the versions of the last complete refresh.
-    client.refuses(&State::at(8, 4), "targets.json").await;
+    client.rejects(&State::at(8, 4), "targets.json").await;
     // Timestamp and snapshot are valid, the targets are not.
     let bad_targets = |state: &mut State| state.signers[2] = "eve";
     client
-        .refuses(&State::at(9, 9).with(bad_targets), forged)
+        .rejects(&State::at(9, 9).with(bad_targets), forged)
         .await;
     // Another timestamp without a valid snapshot does not reset the version.
     client
-        .refuses(&State::at(10, 9).with(bad_snapshot), forged)
+        .rejects(&State::at(10, 9).with(bad_snapshot), forged)
         .await;
     let why = "has version 8, older than the trusted version 9";
-    client.refuses(&State::at(11, 8), why).await;
+    client.rejects(&State::at(11, 8), why).await;
     client
-        .refuses(&State::at(10, 10), "older than the trusted version 11")
+        .rejects(&State::at(10, 10), "older than the trusted version 11")
         .await;
     // The complete metadata is still used offline, and newer metadata is accepted.
     client.source().stored_targets().await.unwrap();
-    client.takes(&State::at(12, 12)).await;
+    client.accepts(&State::at(12, 12)).await;
     client
-        .refuses(&State::at(11, 11), "older than the trusted version 12")
+        .rejects(&State::at(11, 11), "older than the trusted version 12")
         .await;
 }
 
@@ -229,11 +229,11 @@ async fn unreachable_repository_does_not_reset_versions() {
     let client = Client::at_five().await;
     let bad_snapshot = |state: &mut State| state.signers[1] = "eve";
     client
-        .refuses(&State::at(7, 7).with(bad_snapshot), "BUNDLE-TRUST-053")
+        .rejects(&State::at(7, 7).with(bad_snapshot), "BUNDLE-TRUST-053")
         .await;
     let nothing = client.source().refresh(Files(BTreeMap::new())).await;
-    let told = format!("{:?}", nothing.err().unwrap());
-    assert!(told.contains("BUNDLE-TRUST-050"), "{told}");
+    let message = format!("{:?}", nothing.err().unwrap());
+    assert!(message.contains("BUNDLE-TRUST-050"), "{message}");
 }
 
 #[tokio::test]
@@ -246,10 +246,10 @@ async fn root_is_stored_at_once_even_if_the_refresh_is_rejected() {
         state.timestamp_expires = PAST;
     };
     client
-        .refuses(&State::at(6, 6).with(second), "BUNDLE-TRUST-051")
+        .rejects(&State::at(6, 6).with(second), "BUNDLE-TRUST-051")
         .await;
     // A mirror that hides the second root and serves metadata signed by the revoked key.
-    client.refuses(&State::at(7, 7), "BUNDLE-TRUST-053").await;
+    client.rejects(&State::at(7, 7), "BUNDLE-TRUST-053").await;
 }
 
 #[tokio::test]
@@ -259,23 +259,23 @@ async fn root_with_other_keys_recovers_from_a_fast_forward_attack() {
         // An attacker with the keys has increased the versions as far as possible.
         let bad_targets = |state: &mut State| state.signers[2] = "eve";
         client
-            .refuses(
+            .rejects(
                 &State::at(1_000, 1_000).with(bad_targets),
                 "BUNDLE-TRUST-053",
             )
             .await;
-        client.refuses(&State::at(2_000, 6), "targets.json").await;
+        client.rejects(&State::at(2_000, 6), "targets.json").await;
         client
-            .refuses(&State::at(6, 6), "older than the trusted version 2000")
+            .rejects(&State::at(6, 6), "older than the trusted version 2000")
             .await;
         let second = |state: &mut State| {
             state.root = 2;
             state.keys[rotated] = "second";
             state.signers[rotated] = "second";
         };
-        client.takes(&State::at(6, 6).with(second)).await;
+        client.accepts(&State::at(6, 6).with(second)).await;
         client
-            .refuses(
+            .rejects(
                 &State::at(5, 5).with(second),
                 "older than the trusted version 6",
             )
@@ -286,7 +286,7 @@ async fn root_with_other_keys_recovers_from_a_fast_forward_attack() {
             state.root = 3;
         };
         client
-            .refuses(
+            .rejects(
                 &State::at(5, 5).with(third),
                 "older than the trusted version 6",
             )

@@ -58,40 +58,44 @@ impl TufRepository<'_> {
     /// Refreshes from any implementation of a repository.
     pub(super) async fn refresh(&self, mirror: impl Repository + 'static) -> Outcome<TufTargets> {
         let draft = self.kept.draft();
-        let asked =
+        let refresh =
             tokio::time::timeout(REFRESH_TIMEOUT, self.read(mirror, Arc::clone(&draft))).await;
-        let is_complete = matches!(asked, Ok(Ok(_)));
+        let is_complete = matches!(refresh, Ok(Ok(_)));
         if is_complete || draft.has_new_timestamp() {
-            self.check_floors(&draft, is_complete)
+            self.check_minimum_versions(&draft, is_complete)
                 .map_err(|error| self.finding(&error))?;
         }
-        let material = match asked {
+        let material = match refresh {
             Ok(Ok(material)) => material,
             Ok(Err(error)) => return Err(self.finding(&error)),
             Err(_) => {
                 let seconds = REFRESH_TIMEOUT.as_secs();
                 let why = format!("it did not respond completely within {seconds} s");
-                return Err(self.silent(&why).into());
+                return Err(self.unreachable_finding(&why).into());
             }
         };
         draft.keep().map_err(|error| self.finding(&error))?;
-        self.kept.set_asked(self.now)?;
+        self.kept.set_last_refresh(self.now)?;
         Ok(material)
     }
 
     /// Returns an error if versions decreased, also compared with rejected refreshes. The valid
     /// metadata of a rejected refresh is stored.
-    fn check_floors(&self, draft: &MetadataUpdate, is_complete: bool) -> Result<(), Error> {
+    fn check_minimum_versions(
+        &self,
+        draft: &MetadataUpdate,
+        is_complete: bool,
+    ) -> Result<(), Error> {
         let root = draft.root()?;
         let root = root.as_deref().unwrap_or(self.instance.root.as_bytes());
         let (floors, now) = (
-            MinimumVersions::kept(root, draft),
+            MinimumVersions::of_stored(root, draft),
             MinimumVersions::after(root, draft),
         );
         floors.check_timestamp(&now)?;
         let checked = floors.check_snapshot(&now);
         if checked.is_err() || !is_complete {
-            draft.keep_refused(checked.is_ok())?;
+            draft.keep_rejected(checked.is_ok())?;
         }
         checked
     }
@@ -160,17 +164,17 @@ impl TufRepository<'_> {
                 codes::usage::FILE_UNWRITABLE,
                 "cannot store the metadata of a TUF repository",
             ),
-            Error::Transport { source, .. } => match unfetched(source.as_deref()) {
-                Some(FetchError::TooLarge { .. }) => self.forged(),
-                Some(_) => self.silent("it cannot be read"),
-                None => self.silent("a file is missing"),
+            Error::Transport { source, .. } => match missing_file(source.as_deref()) {
+                Some(FetchError::TooLarge { .. }) => self.invalid_finding(),
+                Some(_) => self.unreachable_finding("it cannot be read"),
+                None => self.unreachable_finding("a file is missing"),
             },
-            _ => self.forged(),
+            _ => self.invalid_finding(),
         };
         Failure::caused(finding, error)
     }
 
-    fn forged(&self) -> Finding {
+    fn invalid_finding(&self) -> Finding {
         let host = self.host();
         Finding::error(
             codes::trust::REPOSITORY_FORGED,
@@ -179,7 +183,7 @@ impl TufRepository<'_> {
         .hint("it is not used; check that the --root of `trust init` belongs to this repository")
     }
 
-    fn silent(&self, why: &str) -> Finding {
+    fn unreachable_finding(&self, why: &str) -> Finding {
         Finding::error(
             codes::trust::REPOSITORY_UNREACHABLE,
             format!(
@@ -216,7 +220,7 @@ impl TufRepository<'_> {
     }
 
     /// Returns the warning that stored metadata is used because the repository is unreachable.
-    pub(super) fn told(&self) -> Finding {
+    pub(super) fn unreachable_warning(&self) -> Finding {
         let age = self.age().unwrap_or_else(|| "an unknown time".to_owned());
         Finding::warning(
             codes::trust::REPOSITORY_UNREACHABLE,
@@ -229,7 +233,7 @@ impl TufRepository<'_> {
 
     /// Returns the time since the last refresh as text.
     fn age(&self) -> Option<String> {
-        let seconds = (self.now - self.kept.asked()?).get_seconds().max(0);
+        let seconds = (self.now - self.kept.last_refresh()?).get_seconds().max(0);
         Some(match seconds {
             ..7200 => format!("{} min", seconds / 60),
             7200..172_800 => format!("{} h", seconds / 3600),
@@ -245,7 +249,7 @@ impl TufRepository<'_> {
     }
 }
 
-fn unfetched<'a>(
+fn missing_file<'a>(
     source: Option<&'a (dyn std::error::Error + Send + Sync + 'static)>,
 ) -> Option<&'a FetchError> {
     source?.downcast_ref()

@@ -20,7 +20,7 @@ const NAME: &str = "kubectl-bundle";
 /// File with the choice of the repository.
 const INSTANCE: &str = "trust.json";
 /// File with the time of the last refresh.
-const ASKED: &str = "asked.json";
+const REFRESH_TIME_FILE: &str = "asked.json";
 /// File names of sigstore-tuf.
 const ROOT: &str = "root.json";
 const ROOTS: &str = "root_history/";
@@ -145,15 +145,15 @@ impl StoredMetadata {
     }
 
     /// Returns the time of the last successful refresh; `None` if it is unknown.
-    pub(super) fn asked(&self) -> Option<Timestamp> {
-        let bytes = fs_err::read(self.0.join(ASKED)).ok()?;
-        let asked: RefreshTime = serde_json::from_slice(&bytes).ok()?;
-        Some(asked.at)
+    pub(super) fn last_refresh(&self) -> Option<Timestamp> {
+        let bytes = fs_err::read(self.0.join(REFRESH_TIME_FILE)).ok()?;
+        let refresh: RefreshTime = serde_json::from_slice(&bytes).ok()?;
+        Some(refresh.at)
     }
 
     /// Stores the time of a refresh.
-    pub(super) fn set_asked(&self, at: Timestamp) -> Outcome {
-        let path = self.0.join(ASKED);
+    pub(super) fn set_last_refresh(&self, at: Timestamp) -> Outcome {
+        let path = self.0.join(REFRESH_TIME_FILE);
         let text = serde_json::to_vec(&RefreshTime { at })
             .map_err(|error| Failure::caused(unkept(&path), &error))?;
         files::replace(&path, &text, |_| true)
@@ -207,7 +207,7 @@ impl MetadataUpdate {
     /// Stores the valid metadata of a rejected refresh: the newest timestamp and, if
     /// `with_snapshot`, the newest snapshot with its timestamp. Both are stored, as a later
     /// timestamp does not contain versions of targets.
-    pub(super) fn keep_refused(&self, with_snapshot: bool) -> Result<(), Error> {
+    pub(super) fn keep_rejected(&self, with_snapshot: bool) -> Result<(), Error> {
         let changes = self.changes();
         let text = |name: &str| {
             let bytes = changes.get(name)?;
@@ -218,11 +218,11 @@ impl MetadataUpdate {
         };
         let snapshot = text(SNAPSHOT).filter(|_| with_snapshot);
         let name = REFUSED[usize::from(snapshot.is_some())];
-        let refused = RejectedRefresh {
+        let rejected = RejectedRefresh {
             timestamp,
             snapshot,
         };
-        let bytes = serde_json::to_vec(&refused)
+        let bytes = serde_json::to_vec(&rejected)
             .map_err(|error| Error::Malformed(format!("{name}: {error}")))?;
         self.kept.store(name, &bytes)
     }
@@ -231,12 +231,12 @@ impl MetadataUpdate {
     pub(super) fn kept_versions(&self) -> Vec<(Vec<u8>, Option<Vec<u8>>)> {
         let load = |name: &str| self.kept.load(name).ok().flatten();
         let complete = load(TIMESTAMP).map(|timestamp| (timestamp, load(SNAPSHOT)));
-        let refused = REFUSED.iter().filter_map(|name| {
-            let refused: RejectedRefresh = serde_json::from_slice(&load(name)?).ok()?;
-            let snapshot = refused.snapshot.map(String::into_bytes);
-            Some((refused.timestamp.into_bytes(), snapshot))
+        let rejected = REFUSED.iter().filter_map(|name| {
+            let rejected: RejectedRefresh = serde_json::from_slice(&load(name)?).ok()?;
+            let snapshot = rejected.snapshot.map(String::into_bytes);
+            Some((rejected.timestamp.into_bytes(), snapshot))
         });
-        complete.into_iter().chain(refused).collect()
+        complete.into_iter().chain(rejected).collect()
     }
 
     /// Stores a root. If it changes the keys of timestamp or snapshot, versions signed by the old

@@ -222,7 +222,7 @@ fn login_requires_a_terminal() {
     );
     assert!(told.starts_with("exit code: 2\n"), "{told}");
     assert!(
-        told.contains("nobody has to log in where a token is given"),
+        told.contains("a login and an identity token exclude each other"),
         "{told}"
     );
 }

@@ -7,11 +7,11 @@ use bundle_core::diagnostic::{Finding, Outcome as Kind};
 use kube::api::Api;
 use serde_json::{Value, json};
 
-use super::bundle_spec::Content;
-use super::write::Write;
+use super::bundle_spec::BundleContent;
+use super::write::WriteSettings;
 use crate::cluster::apply::FIELD_MANAGER;
 use crate::cluster::managed_fields;
-use crate::cluster::wait::{Seen, Wait, gone, late};
+use crate::cluster::wait::{Wait, WaitState, deleted_error, timeout_error};
 use crate::failure::{Failure, Outcome};
 use crate::ui::Ui;
 
@@ -22,9 +22,9 @@ pub(crate) struct Create {
     /// Name of the Bundle.
     pub(crate) name: String,
     /// Content.
-    pub(crate) content: Content,
+    pub(crate) content: BundleContent,
     /// Settings of the write.
-    pub(crate) write: Write,
+    pub(crate) write: WriteSettings,
 }
 
 impl Create {
@@ -59,11 +59,11 @@ impl Create {
         let outcome = {
             let question = async |item: Option<&Bundle>| {
                 let Some(item) = item else {
-                    return Err(gone(&format!("bundle {name}")));
+                    return Err(deleted_error(&format!("bundle {name}")));
                 };
                 let status = item.status.clone().unwrap_or_default();
                 if status.phase.as_deref() == Some(names::PHASE_UNPACKED) {
-                    return Ok(Seen::Done);
+                    return Ok(WaitState::Met);
                 }
                 last = status
                     .conditions
@@ -93,11 +93,11 @@ impl Create {
                             .into());
                     }
                 }
-                Ok(Seen::NotYet)
+                Ok(WaitState::Pending)
             };
             cluster
                 .wait_for(&api, name, self.write.wait, question, |limit| {
-                    late(&format!("Bundle {name} was not unpacked"), limit)
+                    timeout_error(&format!("Bundle {name} was not unpacked"), limit)
                         .hint(format!("see `kubectl get bundle {name} -o yaml`"))
                 })
                 .await

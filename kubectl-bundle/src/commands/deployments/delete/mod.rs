@@ -40,8 +40,8 @@ impl Delete {
         for name in &self.names {
             // Without permission to read, less is printed.
             let before = cluster.ask(ByName(&api).get(name)).await;
-            let fate = before.as_ref().ok().map(fate);
-            let known = before.as_ref().ok().and_then(waiting::known);
+            let deletion_consequence = before.as_ref().ok().map(deletion_consequence);
+            let known = before.as_ref().ok().and_then(waiting::known_failure);
             let answer = match self.dry_run {
                 DryRun::Client => before.map(drop),
                 mode => {
@@ -56,7 +56,7 @@ impl Delete {
                         "bundledeployment.core.rukpak.io {name:?} deleted{}",
                         self.dry_run.suffix()
                     ))?;
-                    let (plan, done) = fate.unwrap_or_default();
+                    let (plan, done) = deletion_consequence.unwrap_or_default();
                     if !plan.is_empty() {
                         ui.note(plan);
                     }
@@ -67,10 +67,10 @@ impl Delete {
             }
         }
         if self.wait != Wait::No && self.dry_run == DryRun::None {
-            for (name, fate, known) in deleted {
+            for (name, deletion_consequence, known) in deleted {
                 let known = known.as_deref();
-                waiting::until(ui, &cluster, name, Goal::Gone, self.wait, known).await?;
-                ui.note(format!("{name} is gone{fate}"));
+                waiting::wait_until(ui, &cluster, name, Goal::Gone, self.wait, known).await?;
+                ui.note(format!("{name} is gone{deletion_consequence}"));
             }
         }
         Ok(())
@@ -79,7 +79,7 @@ impl Delete {
 
 /// Returns the effect of `spec.deletion` on the installed objects: as announcement, and as result
 /// after the deletion.
-fn fate(item: &BundleDeployment) -> (String, &'static str) {
+fn deletion_consequence(item: &BundleDeployment) -> (String, &'static str) {
     let name = item.metadata.name.as_deref().unwrap_or_default();
     let installed = item
         .status

@@ -4,12 +4,12 @@ use bundle_api::ServiceAccountName;
 use bundle_api::deployment::{Collision, DeleteCustomResources, DeleteObjects, DriftMode, Replace};
 use clap::{Args, ValueEnum};
 
-use super::{Deploy, Settings};
+use super::{Deploy, DeploymentSettings};
 use crate::commands::deployments::arguments::{ContentFlags, WriteFlags};
 use crate::commands::deployments::bundle_spec::Setting;
 use crate::commands::deployments::state::prediction::Goal;
 use crate::failure::Outcome;
-use crate::flags::{ClusterFlags, Environment, RegistryFlags, unusable};
+use crate::flags::{ClusterFlags, Environment, RegistryFlags, invalid_flag};
 
 /// Install a bundle: create or update a BundleDeployment with the Bundle in its template.
 ///
@@ -65,26 +65,26 @@ pub(crate) struct Arguments {
     pub(crate) create_namespace: Option<bool>,
     /// Treatment of an existing object without an owner
     #[arg(long, value_name = "MODE", value_enum, ignore_case = true)]
-    pub(crate) collision: Option<CollisionMode>,
+    pub(crate) collision: Option<CollisionFlag>,
     /// Treatment of drift of installed objects
     #[arg(long, value_name = "MODE", value_enum, ignore_case = true)]
-    pub(crate) drift: Option<Drift>,
+    pub(crate) drift: Option<DriftFlag>,
     /// Pause: apply neither new content nor corrections of drift
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub(crate) paused: Option<bool>,
     /// Treatment of the installed objects when the BundleDeployment is deleted
     #[arg(long, value_name = "MODE", value_enum, ignore_case = true)]
-    pub(crate) deletion: Option<Deletion>,
+    pub(crate) deletion: Option<DeletionFlag>,
     /// Treatment of a CustomResourceDefinition with custom resources at that time
     #[arg(long, value_name = "MODE", value_enum, ignore_case = true)]
-    pub(crate) custom_resources: Option<CustomResources>,
+    pub(crate) custom_resources: Option<CustomResourcesFlag>,
     /// Objects to delete and create again if an immutable field changes; overridden by the
     /// annotation core.rukpak.io/replace of an object
     #[arg(long, value_name = "MODE", value_enum, ignore_case = true)]
-    pub(crate) replace: Option<ReplaceMode>,
+    pub(crate) replace: Option<ReplaceFlag>,
     /// Wait until it is installed or, with --wait=healthy, until its objects are healthy too
-    #[arg(long, value_name = "FOR", num_args = 0..=1, require_equals = true, value_enum, default_value_t = WaitFor::False, default_missing_value = "true")]
-    pub(crate) wait: WaitFor,
+    #[arg(long, value_name = "FOR", num_args = 0..=1, require_equals = true, value_enum, default_value_t = WaitFlag::False, default_missing_value = "true")]
+    pub(crate) wait: WaitFlag,
     /// Flags of writes.
     #[command(flatten)]
     pub(crate) write: WriteFlags,
@@ -105,41 +105,41 @@ impl Arguments {
             Some(text) => Setting::Set(service_account(text, self.kube.namespace.as_deref())?),
         };
         let (waits, goal) = match self.wait {
-            WaitFor::False => (false, Goal::Installed),
-            WaitFor::True => (true, Goal::Installed),
-            WaitFor::Healthy => (true, Goal::Healthy),
+            WaitFlag::False => (false, Goal::Installed),
+            WaitFlag::True => (true, Goal::Installed),
+            WaitFlag::Healthy => (true, Goal::Healthy),
         };
         Ok(Deploy {
             name: self.name,
             content: self
                 .content
                 .settings(&self.reference, self.registry, environment)?,
-            settings: Settings {
+            settings: DeploymentSettings {
                 service_account,
                 target_namespace: self.kube.namespace.clone(),
                 create_namespace: self.create_namespace,
                 collision: self.collision.map(|mode| match mode {
-                    CollisionMode::Prevent => Collision::Prevent,
-                    CollisionMode::Adopt => Collision::Adopt,
+                    CollisionFlag::Prevent => Collision::Prevent,
+                    CollisionFlag::Adopt => Collision::Adopt,
                 }),
                 drift: self.drift.map(|mode| match mode {
-                    Drift::Correct => DriftMode::Correct,
-                    Drift::Report => DriftMode::Report,
+                    DriftFlag::Correct => DriftMode::Correct,
+                    DriftFlag::Report => DriftMode::Report,
                 }),
                 paused: self.paused,
                 deletion: self.deletion.map(|mode| match mode {
-                    Deletion::Delete => DeleteObjects::Delete,
-                    Deletion::Orphan => DeleteObjects::Orphan,
+                    DeletionFlag::Delete => DeleteObjects::Delete,
+                    DeletionFlag::Orphan => DeleteObjects::Orphan,
                 }),
                 custom_resources: self.custom_resources.map(|mode| match mode {
-                    CustomResources::Refuse => DeleteCustomResources::Refuse,
-                    CustomResources::Orphan => DeleteCustomResources::Orphan,
-                    CustomResources::Delete => DeleteCustomResources::Delete,
+                    CustomResourcesFlag::Refuse => DeleteCustomResources::Refuse,
+                    CustomResourcesFlag::Orphan => DeleteCustomResources::Orphan,
+                    CustomResourcesFlag::Delete => DeleteCustomResources::Delete,
                 }),
                 replace: self.replace.map(|mode| match mode {
-                    ReplaceMode::Always => Replace::Always,
-                    ReplaceMode::IfCompleted => Replace::IfCompleted,
-                    ReplaceMode::Never => Replace::Never,
+                    ReplaceFlag::Always => Replace::Always,
+                    ReplaceFlag::IfCompleted => Replace::IfCompleted,
+                    ReplaceFlag::Never => Replace::Never,
                 }),
             },
             goal,
@@ -151,7 +151,7 @@ impl Arguments {
 /// Treatment of an existing object without an owner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 #[value(rename_all = "PascalCase")]
-pub(crate) enum CollisionMode {
+pub(crate) enum CollisionFlag {
     /// Keep it, and fail
     Prevent,
     /// Adopt it
@@ -161,7 +161,7 @@ pub(crate) enum CollisionMode {
 /// Treatment of drift.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 #[value(rename_all = "PascalCase")]
-pub(crate) enum Drift {
+pub(crate) enum DriftFlag {
     /// Restore them
     Correct,
     /// Only report them
@@ -171,7 +171,7 @@ pub(crate) enum Drift {
 /// Treatment of the installed objects on deletion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 #[value(rename_all = "PascalCase")]
-pub(crate) enum Deletion {
+pub(crate) enum DeletionFlag {
     /// Delete them
     Delete,
     /// Keep them
@@ -181,7 +181,7 @@ pub(crate) enum Deletion {
 /// Treatment of a CustomResourceDefinition with custom resources on deletion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 #[value(rename_all = "PascalCase")]
-pub(crate) enum CustomResources {
+pub(crate) enum CustomResourcesFlag {
     /// Delete nothing, and wait until no custom resources are left
     Refuse,
     /// Keep the definition and its custom resources
@@ -193,7 +193,7 @@ pub(crate) enum CustomResources {
 /// Treatment of objects with immutable fields that change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 #[value(rename_all = "PascalCase")]
-pub(crate) enum ReplaceMode {
+pub(crate) enum ReplaceFlag {
     /// All but Namespaces, CustomResourceDefinitions and volumes
     Always,
     /// Jobs that have completed or failed
@@ -204,7 +204,7 @@ pub(crate) enum ReplaceMode {
 
 /// State to wait for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum WaitFor {
+pub(crate) enum WaitFlag {
     /// Do not wait
     False,
     /// Until it is installed
@@ -220,7 +220,7 @@ fn service_account(text: &str, namespace: Option<&str>) -> Outcome<ServiceAccoun
         None => (namespace.unwrap_or_default(), text),
     };
     if namespace.is_empty() || name.is_empty() || name.contains('/') {
-        return Err(unusable(
+        return Err(invalid_flag(
             "--service-account",
             &format!("`{text}` is not a valid ServiceAccount"),
         )

@@ -7,10 +7,10 @@ use bundle_api::deployment::{Collision, DeleteCustomResources, DeleteObjects, Dr
 use bundle_api::{BundleDeployment, names};
 use serde_json::{Value, json};
 
-use super::bundle_spec::{Content, ResolvedImage, Setting};
+use super::bundle_spec::{BundleContent, ResolvedImage, Setting};
 use super::state::prediction::Goal;
 use super::state::waiting;
-use super::write::{Write, WriteOutcome};
+use super::write::{WriteOutcome, WriteSettings};
 use crate::cluster::apply::FIELD_MANAGER;
 use crate::cluster::managed_fields;
 use crate::cluster::wait::Wait;
@@ -24,18 +24,18 @@ pub(crate) struct Deploy {
     /// Name of the BundleDeployment.
     pub(crate) name: String,
     /// Content.
-    pub(crate) content: Content,
+    pub(crate) content: BundleContent,
     /// Fields of the spec outside of the template.
-    pub(crate) settings: Settings,
+    pub(crate) settings: DeploymentSettings,
     /// State to wait for.
     pub(crate) goal: Goal,
     /// Settings of the write.
-    pub(crate) write: Write,
+    pub(crate) write: WriteSettings,
 }
 
 /// Fields of a BundleDeployment that flags set.
 #[derive(Debug, Default)]
-pub(crate) struct Settings {
+pub(crate) struct DeploymentSettings {
     /// ServiceAccount for the installation.
     pub(crate) service_account: Setting<ServiceAccountName>,
     /// Namespace for objects without one.
@@ -56,9 +56,9 @@ pub(crate) struct Settings {
     pub(crate) replace: Option<Replace>,
 }
 
-impl Settings {
+impl DeploymentSettings {
     /// Sets the fields in a spec.
-    fn put(&self, spec: &mut Value) {
+    fn set_fields(&self, spec: &mut Value) {
         match &self.service_account {
             Setting::Keep => {}
             Setting::Unset => {
@@ -99,14 +99,14 @@ impl Deploy {
     /// Pins the reference, applies the object, prints the result, and waits if requested.
     pub(crate) async fn run(self, ui: &mut Ui) -> Outcome {
         let described = self.content.describe(ui).await?;
-        let mut told = None;
+        let mut last_note = None;
         let written = self
             .write
             .apply::<BundleDeployment>(ui, &self.name, async |ui, before| {
-                let switch = before.and_then(|before| self.switch(before));
-                if let Some(text) = switch.filter(|text| told.as_ref() != Some(text)) {
+                let note = before.and_then(|before| self.class_change_note(before));
+                if let Some(text) = note.filter(|text| last_note.as_ref() != Some(text)) {
                     ui.note(&text);
-                    told = Some(text);
+                    last_note = Some(text);
                 }
                 self.compose(&described, before).await
             })
@@ -127,7 +127,7 @@ impl Deploy {
         self.content.put_class(described, old, &mut spec).await;
         let (old, bundle) = (&old["template"]["spec"], &mut spec["template"]["spec"]);
         self.content.put(described, old, bundle).await;
-        self.settings.put(&mut spec);
+        self.settings.set_fields(&mut spec);
         let image = "/spec/template/spec/source/image/ref";
         json!({
             "apiVersion": names::API_VERSION,
@@ -138,7 +138,7 @@ impl Deploy {
     }
 
     /// Returns the consequence of changing the class of an existing object.
-    fn switch(&self, before: &Value) -> Option<String> {
+    fn class_change_note(&self, before: &Value) -> Option<String> {
         let wanted = self.content.class.as_deref()?;
         let old = before["spec"]["provisionerClassName"].as_str()?;
         (old != wanted).then(|| {
@@ -154,7 +154,7 @@ impl Deploy {
         written.fail_without_class(name)?;
         let known = written.known_failure();
         let (cluster, wait) = (&written.cluster, self.write.wait);
-        waiting::until(ui, cluster, name, self.goal, wait, known.as_deref()).await?;
+        waiting::wait_until(ui, cluster, name, self.goal, wait, known.as_deref()).await?;
         ui.note(match self.goal {
             Goal::Healthy => format!("{name} is installed and healthy"),
             _ => format!("{name} is installed"),

@@ -111,11 +111,11 @@ pub(crate) fn obstacles(item: &BundleDeployment, health_counts: bool) -> Vec<Str
         found.retain(|condition| condition.status != "Unknown");
     }
     let mut lines = Vec::new();
-    let mut told: Vec<&str> = Vec::new();
+    let mut messages: Vec<&str> = Vec::new();
     for condition in found {
         let (message, _) = split_code(&condition.message);
-        if !told.contains(&message) {
-            told.push(message);
+        if !messages.contains(&message) {
+            messages.push(message);
             lines.push(format!(
                 "{}={} {}: {}",
                 condition.type_, condition.status, condition.reason, condition.message

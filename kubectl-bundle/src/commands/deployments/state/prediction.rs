@@ -19,7 +19,7 @@ pub(crate) enum Goal {
 
 /// Cause of a failure that needs a change by the user.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Cause {
+pub(crate) struct StopCause {
     /// Diagnostic code.
     pub(crate) code: Code,
     /// Message of the condition.
@@ -36,7 +36,7 @@ pub(crate) enum Prediction {
     /// Not reached yet; the messages of unmet conditions.
     Waiting(Vec<String>),
     /// It cannot be reached without a change.
-    Stopped(Cause),
+    Stopped(StopCause),
 }
 
 /// A failure whose code determines whether it is permanent.
@@ -115,7 +115,7 @@ pub(crate) fn predict(item: &BundleDeployment, goal: Goal, code: Option<Code>) -
         _ => {}
     }
     let stopped = reported_failure(item).and_then(|failed| {
-        permanent(item, &failed, code).map(|code| Cause {
+        permanent(item, &failed, code).map(|code| StopCause {
             code,
             message: failed.message.to_owned(),
             hint: None,

@@ -1,38 +1,39 @@
-//! Built-in kinds that content has and the version of the API server no longer serves, from the message of a condition.
+//! Detects built-in kinds that the API server no longer serves, in the message of a condition.
 
 use bundle_core::diagnostic::codes;
 use bundle_core::version::{ServerVersion, apis};
 
-use super::prediction::Cause;
+use super::prediction::StopCause;
 
-/// Text in front of each missing kind: `no matches for kind "Job" in version "batch/v1"`.
+/// Text before each missing kind: `no matches for kind "Job" in version "batch/v1"`.
 const MISSING: &str = "no matches for kind ";
 
-/// Returns `true` if the message of a failure names kinds that the API server does not have.
-pub(crate) fn is_about(message: &str) -> bool {
+/// Returns `true` if the message of a failure has kinds that the API server does not serve.
+pub(crate) fn has_missing_kinds(message: &str) -> bool {
     message.contains(MISSING)
 }
 
-/// Returns the cause to stop for if `message` names a built-in kind that `server` no longer serves. Another program may still bring all other kinds.
-pub(crate) fn cause(message: &str, server: &ServerVersion) -> Option<Cause> {
+/// Returns the cause to stop if `message` has a built-in kind that `server` no longer serves. Other
+/// kinds are no cause, as their CustomResourceDefinition may still be installed.
+pub(crate) fn cause(message: &str, server: &ServerVersion) -> Option<StopCause> {
     let kinds = message.split(MISSING).skip(1).filter_map(kind);
     let changes: Vec<String> = kinds
         .filter_map(|(kind, version)| change(kind, version, server))
         .collect();
-    (!changes.is_empty()).then(|| Cause {
+    (!changes.is_empty()).then(|| StopCause {
         code: codes::check::API_NOT_SERVED,
         message: message.to_owned(),
         hint: Some(changes.join("; ")),
     })
 }
 
-/// Kind and API version at the beginning of a text: `"Job" in version "batch/v1"`.
+/// Returns kind and API version at the beginning of a text: `"Job" in version "batch/v1"`.
 fn kind(text: &str) -> Option<(&str, &str)> {
     let mut quoted = text.split('"');
     Some((quoted.nth(1)?, quoted.nth(1)?))
 }
 
-/// The change that the content needs, if the API was removed before the version of the server.
+/// Returns the change that the content needs, if the version of the server no longer has the API.
 fn change(kind: &str, api_version: &str, server: &ServerVersion) -> Option<String> {
     let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
     let api = apis::api(group, version, kind)?;
@@ -60,7 +61,7 @@ mod tests {
     fn names_replacement_of_each_api_that_the_server_no_longer_serves() {
         let message = "required resource not found: no matches for kind \"CronJob\" in version \"batch/v1beta1\", \
                        no matches for kind \"Shop\" in version \"example.com/v1\", no matches for kind \"PodSecurityPolicy\" in version \"policy/v1beta1\"";
-        assert!(is_about(message));
+        assert!(has_missing_kinds(message));
         assert_eq!(
             hint(message, "v1.36.0-eks-a1b2c3d").unwrap(),
             "Kubernetes 1.25 removed batch/v1beta1/CronJob, and this server is 1.36; deploy content that uses batch/v1/CronJob; \
@@ -70,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn kinds_that_somebody_may_still_bring_are_no_cause() {
+    fn kinds_without_a_known_removal_are_no_cause() {
         for message in [
             "required resource not found: no matches for kind \"Shop\" in version \"example.com/v1\"",
             "required resource not found: no matches for kind \"CronJob\" in version \"batch/v1\"",

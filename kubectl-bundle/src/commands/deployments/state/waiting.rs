@@ -10,25 +10,23 @@ use kube::api::Api;
 use super::prediction::{Goal, Prediction, predict, reported_failure};
 use super::removed_api;
 use crate::cluster::Cluster;
-use crate::cluster::wait::{Seen, Wait, gone, late};
+use crate::cluster::wait::{Wait, WaitState, deleted_error, timeout_error};
 use crate::failure::{Failure, Outcome};
 use crate::ui::Ui;
 
 /// Time within which a failure from before the command has to occur again. The reconciler retries
 /// within 30 s.
-const GRACE: Duration = Duration::from_secs(40);
+const RECURRENCE_TIMEOUT: Duration = Duration::from_secs(40);
 
 /// Returns the message of the failure that the object has before it is written.
-pub(crate) fn known(before: &BundleDeployment) -> Option<String> {
+pub(crate) fn known_failure(before: &BundleDeployment) -> Option<String> {
     reported_failure(before).map(|failed| failed.message.to_owned())
 }
 
 /// Waits until the BundleDeployment `name` reaches `goal`. A failure that was `known` before the
 /// command may be resolved by it, so it ends the wait only when it occurs again.
-///
-/// # Errors
-/// The cause of a permanent failure; a timeout with the unmet conditions.
-pub(crate) async fn until(
+/// Returns an error for a permanent failure, and for a timeout, with the unmet conditions.
+pub(crate) async fn wait_until(
     ui: &mut Ui,
     cluster: &Cluster,
     name: &str,
@@ -45,12 +43,12 @@ pub(crate) async fn until(
     let mut progress = ui.steps(&format!("waiting for {name} to be {aim}"));
     let mut last = Vec::new();
     let mut server = None;
-    let began = Instant::now();
+    let start = Instant::now();
     let question = async |item: Option<&BundleDeployment>| {
         let Some(item) = item else {
             return match goal {
-                Goal::Gone => Ok(Seen::Done),
-                _ => Err(gone(&format!("bundledeployment {name}"))),
+                Goal::Gone => Ok(WaitState::Met),
+                _ => Err(deleted_error(&format!("bundledeployment {name}"))),
             };
         };
         let code = match reported_failure(item) {
@@ -66,7 +64,7 @@ pub(crate) async fn until(
         if goal != Goal::Gone
             && matches!(state, Prediction::Waiting(_))
             && let Some(found) =
-                reported_failure(item).filter(|found| removed_api::is_about(found.message))
+                reported_failure(item).filter(|found| removed_api::has_missing_kinds(found.message))
         {
             if server.is_none() {
                 server = server_version(cluster).await;
@@ -78,9 +76,9 @@ pub(crate) async fn until(
             }
         }
         match state {
-            Prediction::Done => Ok(Seen::Done),
+            Prediction::Done => Ok(WaitState::Met),
             Prediction::Stopped(cause)
-                if known == Some(cause.message.as_str()) && began.elapsed() < GRACE =>
+                if known == Some(cause.message.as_str()) && start.elapsed() < RECURRENCE_TIMEOUT =>
             {
                 let step = format!(
                     "{name}: retrying after an earlier failure: {}",
@@ -88,7 +86,7 @@ pub(crate) async fn until(
                 );
                 progress.now(ui, &step);
                 last = vec![cause.message];
-                Ok(Seen::NotYet)
+                Ok(WaitState::Pending)
             }
             Prediction::Stopped(cause) => Err(Finding::error(cause.code, cause.message)
                 .about(format!("bundledeployment {name}"))
@@ -103,13 +101,13 @@ pub(crate) async fn until(
                 if !last.is_empty() {
                     progress.now(ui, &format!("{name}: {}", last.join("; ")));
                 }
-                Ok(Seen::NotYet)
+                Ok(WaitState::Pending)
             }
         }
     };
     let outcome = cluster
         .wait_for(&api, name, wait, question, |limit| {
-            late(&format!("bundledeployment {name} was not {aim}"), limit).hint(format!(
+            timeout_error(&format!("bundledeployment {name} was not {aim}"), limit).hint(format!(
                 "the reconciler continues; details: kubectl bundle status {name}"
             ))
         })

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Event;
 
-use crate::commands::deployments::listing::seen;
+use crate::commands::deployments::listing::last_seen;
 
 /// Last correction of an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,23 +43,23 @@ pub(super) fn by_object(events: &[Event], uid: Option<&str>) -> BTreeMap<String,
 /// no key.
 fn read(event: &Event) -> Option<(String, Correction)> {
     event.related.as_ref()?;
-    let told = event.message.as_deref()?.strip_prefix("restored ")?;
-    let (key, cause) = match told.split_once(' ') {
+    let text = event.message.as_deref()?.strip_prefix("restored ")?;
+    let (key, cause) = match text.split_once(' ') {
         Some((key, cause)) => (key, cause),
-        None => (told, ""),
+        None => (text, ""),
     };
     let cause = cause
         .strip_prefix('(')
         .and_then(|cause| cause.strip_suffix(')'));
     let writer = match cause {
-        Some("somebody had deleted it") => Some("<deleted>".to_owned()),
+        Some("it had been deleted") => Some("<deleted>".to_owned()),
         Some(cause) => cause
             .strip_prefix("field manager \"")
             .and_then(|cause| cause.strip_suffix("\" had written it"))
             .map(str::to_owned),
         None => None,
     };
-    let at = seen(event)?;
+    let at = last_seen(event)?;
     Some((key.to_owned(), Correction { at, writer }))
 }
 
@@ -92,7 +92,7 @@ mod tests {
             ),
             event(
                 "a",
-                "restored ConfigMap/t/two (somebody had deleted it)",
+                "restored ConfigMap/t/two (it had been deleted)",
                 "2026-01-01T10:20:00.000000Z",
             ),
             event(

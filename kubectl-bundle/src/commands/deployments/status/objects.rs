@@ -85,7 +85,7 @@ impl UnreadCause {
             }
             Failure::Server(status) => Self::Failed(crate::failure::api_server::message(status)),
             Failure::Findings { findings, .. } => Self::Failed(findings.to_string()),
-            Failure::Said(_) | Failure::BrokenPipe => Self::Failed(String::new()),
+            Failure::Reported(_) | Failure::BrokenPipe => Self::Failed(String::new()),
         }
     }
 }
@@ -112,7 +112,7 @@ fn live(kind: &Kind, metadata: &ObjectMeta, object: &Value) -> LiveObject {
 
 /// Returns `true` if bundle-webhook applied the object. Anyone who may write the object can forge
 /// this. Labels alone are not enough, as controllers copy them.
-fn is_applied_by_us(metadata: &ObjectMeta) -> bool {
+fn is_applied_by_webhook(metadata: &ObjectMeta) -> bool {
     metadata.managed_fields.iter().flatten().any(|entry| {
         entry.manager.as_deref() == Some(names::FIELD_MANAGER)
             && entry.operation.as_deref() == Some("Apply")
@@ -205,9 +205,9 @@ async fn list_all(
         .into_iter()
         .map(|kind| (kind, one.clone().filter(|_| kind.namespaced)))
         .collect();
-    let refused = list(cluster, first, namespaces, parameters, found).await;
+    let failed = list(cluster, first, namespaces, parameters, found).await;
     let mut second = Vec::new();
-    for (kind, namespace, cause) in refused {
+    for (kind, namespace, cause) in failed {
         let is_cluster_wide = kind.namespaced && namespace.is_none();
         if is_cluster_wide && matches!(cause, UnreadCause::Forbidden(..)) {
             second.extend(namespaces.iter().map(|name| (kind, Some(name.clone()))));
@@ -215,11 +215,11 @@ async fn list_all(
             found.unread.push(unread(kind, namespace, cause));
         }
     }
-    let refused = list(cluster, second, namespaces, parameters, found).await;
-    let refused = refused.into_iter();
+    let failed = list(cluster, second, namespaces, parameters, found).await;
+    let failed = failed.into_iter();
     found
         .unread
-        .extend(refused.map(|(kind, namespace, cause)| unread(kind, namespace, cause)));
+        .extend(failed.map(|(kind, namespace, cause)| unread(kind, namespace, cause)));
 }
 
 fn unread(kind: &Kind, namespace: Option<String>, cause: UnreadCause) -> UnreadList {
@@ -243,7 +243,7 @@ async fn list<'k>(
 ) -> Vec<FailedList<'k>> {
     found.is_truncated |= lists.len() > MAX_LISTS;
     lists.truncate(MAX_LISTS);
-    let mut refused = Vec::new();
+    let mut failed = Vec::new();
     let answers = stream::iter(lists)
         .map(async |(kind, namespace)| {
             let answer = list_kind(cluster, kind, namespace.as_deref(), parameters).await;
@@ -255,16 +255,16 @@ async fn list<'k>(
         match answer {
             Ok((objects, has_more)) => {
                 found.is_truncated |= has_more;
-                let ours = objects.into_iter().filter(|object| {
+                let applied = objects.into_iter().filter(|object| {
                     inventory::parts(&object.key).is_some_and(|(_, namespace, _)| {
                         namespace.is_none_or(|namespace| namespaces.contains(namespace))
                     })
                 });
-                found.live.extend(ours);
+                found.live.extend(applied);
             }
             Err(failure) => {
                 let cause = UnreadCause::of(&failure, "list", &kind.qualified_plural());
-                refused.push((kind, namespace, cause));
+                failed.push((kind, namespace, cause));
             }
         }
         if found.live.len() > MAX_OBJECTS {
@@ -273,7 +273,7 @@ async fn list<'k>(
             break;
         }
     }
-    refused
+    failed
 }
 
 /// Returns the objects of one list that bundle-webhook applied, and whether there are more. For
@@ -291,7 +291,7 @@ async fn list_kind(
             let objects = list
                 .items
                 .iter()
-                .filter(|item| is_applied_by_us(&item.metadata));
+                .filter(|item| is_applied_by_webhook(&item.metadata));
             let objects = objects.map(|item| {
                 let value = serde_json::to_value(item).unwrap_or_default();
                 live(kind, &item.metadata, &value)
@@ -302,7 +302,7 @@ async fn list_kind(
             let objects = list
                 .items
                 .iter()
-                .filter(|item| is_applied_by_us(&item.metadata));
+                .filter(|item| is_applied_by_webhook(&item.metadata));
             let objects = objects.map(|item| live_metadata(kind, item));
             Ok((objects.collect(), list.metadata.continue_))
         }

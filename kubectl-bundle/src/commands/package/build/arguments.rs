@@ -6,12 +6,12 @@ use bundle_core::images::Allowed;
 use clap::Args;
 
 use super::Build;
-use crate::artifact::input::GivenMetadata;
+use crate::artifact::input::FallbackMetadata;
 use crate::artifact::location::ArtifactLocation;
 use crate::artifact::packing;
 use crate::failure::Outcome;
 use crate::flags::{
-    DataFormat, Environment, FormatOrPath, RegistryFlags, destination, platform, unusable,
+    DataFormat, Environment, FormatOrPath, RegistryFlags, destination, invalid_flag, platform,
 };
 
 /// Check a folder of manifests and pack it into an OCI artifact, in an OCI image layout on disk.
@@ -123,7 +123,7 @@ impl Arguments {
         let (output, format) = destination(self.to, self.output, self.format)?;
         for pattern in &self.allow_mutable_tags {
             if let Some(why) = bundle_core::policy::glob::problem(pattern) {
-                return Err(unusable("--allow-mutable-tags", &why)
+                return Err(invalid_flag("--allow-mutable-tags", &why)
                     .hint("a pattern is REGISTRY/REPOSITORY with `*` and `**`: docker.io/library/*, registry.example.com/team/**")
                     .into());
             }
@@ -138,11 +138,11 @@ impl Arguments {
         let registry = self.registry.settings(environment)?;
         Ok(Build {
             folder: self.folder,
-            known: GivenMetadata {
+            known: FallbackMetadata {
                 name: self.name,
                 version: self.version,
             },
-            base: base.map(|place| (place, platform)),
+            base: base.map(|location| (location, platform)),
             resources: resources.collect::<Result<_, _>>()?,
             no_provenance: self.no_provenance,
             allowed: Allowed {

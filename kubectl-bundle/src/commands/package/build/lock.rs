@@ -14,9 +14,9 @@ use crate::failure::Outcome;
 use crate::ui::Ui;
 
 /// Maximum number of concurrent requests.
-const AT_ONCE: usize = 8;
+const MAX_CONCURRENT: usize = 8;
 /// Maximum number of platforms that are recorded per image. Real images have up to twenty.
-const PLATFORMS: usize = 64;
+const MAX_PLATFORMS: usize = 64;
 
 /// Resolves the digest of every image, once for all spellings. A probable image that does not exist
 /// is skipped with a note.
@@ -37,10 +37,10 @@ pub(crate) async fn resolve(ui: &mut Ui, client: &Client, opened: &CheckedFolder
     let progress = ui.progress(&format!("resolving {} images", wanted.len()));
     let answers: Vec<_> = stream::iter(wanted.into_values())
         .map(|(image, found)| async {
-            let answer = ask(client, &image).await;
+            let answer = read_manifest(client, &image).await;
             (image, found, answer)
         })
-        .buffered(AT_ONCE)
+        .buffered(MAX_CONCURRENT)
         .collect()
         .await;
     drop(progress);
@@ -53,7 +53,7 @@ pub(crate) async fn resolve(ui: &mut Ui, client: &Client, opened: &CheckedFolder
             }
             Err(error) => {
                 for one in found {
-                    findings.push(told(one, &error));
+                    findings.push(finding_of(one, &error));
                 }
             }
         }
@@ -66,7 +66,10 @@ pub(crate) async fn resolve(ui: &mut Ui, client: &Client, opened: &CheckedFolder
     Ok(Lock::new(locked))
 }
 
-async fn ask(client: &Client, image: &ImageReference) -> Result<RawManifest, RegistryError> {
+async fn read_manifest(
+    client: &Client,
+    image: &ImageReference,
+) -> Result<RawManifest, RegistryError> {
     let repository = Repository::from(image.reference());
     let name = match (image.digest(), image.effective_tag()) {
         (Some(digest), _) => digest.as_str(),
@@ -89,7 +92,7 @@ fn entry(found: &FoundImage, image: &ImageReference, answer: &RawManifest) -> Lo
                 .collect();
             platforms.sort();
             platforms.dedup();
-            platforms.truncate(PLATFORMS);
+            platforms.truncate(MAX_PLATFORMS);
             (platforms, None)
         }
         Ok(ParsedManifest::Image(manifest)) => {
@@ -117,7 +120,7 @@ fn entry(found: &FoundImage, image: &ImageReference, answer: &RawManifest) -> Lo
     }
 }
 
-fn told(found: &FoundImage, error: &RegistryError) -> Finding {
+fn finding_of(found: &FoundImage, error: &RegistryError) -> Finding {
     let absent =
         matches!(error.reason, Reason::NotFound) || error.finding().code == codes::registry::DENIED;
     if found.is_probable() && absent {

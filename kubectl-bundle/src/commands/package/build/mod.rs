@@ -14,7 +14,7 @@ use bundle_oci::pack::Resource;
 use serde::Serialize;
 
 use crate::artifact::folder::{self, BuildOptions, LockFileUse};
-use crate::artifact::input::GivenMetadata;
+use crate::artifact::input::FallbackMetadata;
 use crate::artifact::location::ArtifactLocation;
 use crate::artifact::packing::{self, Packing};
 use crate::failure::Outcome;
@@ -32,7 +32,7 @@ pub(crate) struct Build {
     /// Folder of manifests.
     pub(crate) folder: PathBuf,
     /// Name and version for content without `bundle.yaml`.
-    pub(crate) known: GivenMetadata,
+    pub(crate) known: FallbackMetadata,
     /// Images that may have a moving tag or none.
     pub(crate) allowed: Allowed,
     /// `true` if the lock file is written.
@@ -99,14 +99,14 @@ impl Build {
         } else {
             LockFileUse::Use
         };
-        let terms = BuildOptions {
+        let options = BuildOptions {
             known: self.known,
             allowed: self.allowed,
             lock: old,
             packing,
             target: None,
         };
-        let mut opened = folder::open(ui, &self.folder, terms)?;
+        let mut opened = folder::open(ui, &self.folder, options)?;
         if self.lock {
             let client = registry::client(&self.registry)?;
             let lock = lock::resolve(ui, &client, &opened).await?;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::Init;
-use crate::artifact::input::GivenMetadata;
+use crate::artifact::input::FallbackMetadata;
 
 /// Write a bundle.yaml for the content of a folder, or a small working example for an empty folder.
 ///
@@ -46,7 +46,7 @@ impl Arguments {
     pub(crate) fn settings(self) -> Init {
         Init {
             folder: self.folder,
-            known: GivenMetadata {
+            known: FallbackMetadata {
                 name: self.name,
                 version: self.version,
             },

@@ -13,7 +13,7 @@ use bundle_core::package::{self, Format, Package, Requires, Scan, Security};
 use bundle_core::version::apis;
 use bundle_core::yaml;
 
-use crate::artifact::input::{self, GivenMetadata, MetadataError};
+use crate::artifact::input::{self, FallbackMetadata, MetadataError};
 use crate::failure::Outcome;
 use crate::system::files;
 use crate::ui::Ui;
@@ -25,7 +25,7 @@ pub(crate) struct Init {
     /// Folder.
     folder: PathBuf,
     /// Name and version from flags.
-    known: GivenMetadata,
+    known: FallbackMetadata,
     /// `true` if existing files are overwritten.
     force: bool,
     /// `true` if nothing is written.
@@ -45,7 +45,7 @@ impl Init {
         }
         found.remove(package::FILE);
         let written = if found.is_empty() {
-            self.no_loose_manifests()?;
+            self.reject_loose_manifests()?;
             let package = self.named(None)?;
             ui.note(format!("example of {}", package.title()));
             example::files(package)
@@ -118,9 +118,12 @@ impl Init {
             .known
             .name
             .clone()
-            .or_else(|| self.name_of_kustomization().map(|name| sane(&name)))
-            .or_else(|| shared_name(objects).map(|name| sane(&name)))
-            .or_else(|| folder().map(|name| sane(&name)))
+            .or_else(|| {
+                self.name_of_kustomization()
+                    .map(|name| normalized_name(&name))
+            })
+            .or_else(|| shared_name(objects).map(|name| normalized_name(&name)))
+            .or_else(|| folder().map(|name| normalized_name(&name)))
             .filter(|name| !name.is_empty())
             .unwrap_or_else(|| "my-bundle".to_owned());
         let mut package = Package::new(
@@ -148,12 +151,12 @@ impl Init {
 
     /// Returns an error for manifests outside of `manifests/`: they are most likely meant as
     /// content, and the author has to move them.
-    fn no_loose_manifests(&self) -> Outcome {
+    fn reject_loose_manifests(&self) -> Outcome {
         if !self.folder.is_dir() {
             return Ok(());
         }
         let loose = files::of_objects(&self.folder)?;
-        let Some(first) = loose.iter().find(|path| holds_objects(path)) else {
+        let Some(first) = loose.iter().find(|path| contains_objects(path)) else {
             return Ok(());
         };
         Err(Finding::error(
@@ -168,7 +171,7 @@ impl Init {
 
 /// Returns `true` if a file looks like manifests: it is YAML with a kind, unlike settings and
 /// schemas.
-fn holds_objects(path: &Path) -> bool {
+fn contains_objects(path: &Path) -> bool {
     let is_package = path.file_name().is_some_and(|name| name == package::FILE);
     let Some(text) = files::read(path).ok().filter(|_| !is_package) else {
         return false;
@@ -217,7 +220,7 @@ fn shared_name(objects: &[Manifest]) -> Option<String> {
 }
 
 /// Converts a text to a valid package name.
-fn sane(text: &str) -> String {
+fn normalized_name(text: &str) -> String {
     let text: String = text
         .to_lowercase()
         .chars()

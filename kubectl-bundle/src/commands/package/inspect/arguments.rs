@@ -54,14 +54,14 @@ pub(crate) struct Arguments {
 impl Arguments {
     /// Returns the settings of `inspect`.
     pub(crate) fn settings(self, environment: &Environment) -> Outcome<Inspect> {
-        let place = ArtifactLocation::source(&self.source)?;
+        let location = ArtifactLocation::source(&self.source)?;
         let settings = self.registry.settings(environment)?;
-        let registry = match &place {
+        let registry = match &location {
             ArtifactLocation::Registry(reference) => settings.of(reference),
             _ => settings,
         };
         Ok(Inspect {
-            place,
+            location,
             objects: self.objects,
             kubernetes: self
                 .kubernetes_version

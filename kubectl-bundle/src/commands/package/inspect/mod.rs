@@ -21,7 +21,7 @@ pub(crate) use arguments::Arguments;
 /// Settings of `inspect`.
 pub(crate) struct Inspect {
     /// Location of the bundle.
-    pub(crate) place: ArtifactLocation,
+    pub(crate) location: ArtifactLocation,
     /// `true` if every object is listed.
     pub(crate) objects: bool,
     /// Kubernetes version to check.
@@ -37,7 +37,7 @@ pub(crate) struct Inspect {
 impl Inspect {
     /// Reads the artifact and prints the description.
     pub(crate) async fn run(self, ui: &mut Ui) -> Outcome {
-        let looking = read::read_artifact(ui, &self.place, &self.registry, self.manifest_only);
+        let looking = read::read_artifact(ui, &self.location, &self.registry, self.manifest_only);
         let seen = Box::pin(looking).await?;
         let report = InspectReport::new(&seen, self.kubernetes.as_ref())?;
         ui.warnings(&seen.warnings);

@@ -42,7 +42,7 @@ pub(super) struct ReadArtifact {
     /// Content of the layers, if they were read and form a bundle.
     pub(super) content: Option<Content>,
     /// Referrers, if they could be read.
-    pub(super) beside: Option<ReferrerSummary>,
+    pub(super) referrers: Option<ReferrerSummary>,
     /// Warnings.
     pub(super) warnings: Findings,
 }
@@ -50,23 +50,23 @@ pub(super) struct ReadArtifact {
 /// Reads an artifact: first the manifest, then content and referrers concurrently.
 pub(super) async fn read_artifact(
     ui: &mut Ui,
-    place: &ArtifactLocation,
+    location: &ArtifactLocation,
     settings: &RegistrySettings,
     manifest_only: bool,
 ) -> Outcome<ReadArtifact> {
     let client = registry::client(settings)?;
-    let progress = ui.progress(&format!("reading {place}"));
-    let located = match place.open(&client).await? {
+    let progress = ui.progress(&format!("reading {location}"));
+    let located = match location.open(&client).await? {
         Some(located) => located,
-        None => folder(ui, place)?,
+        None => folder(ui, location)?,
     };
     let mut seen = ReadArtifact::of(located.root.clone())?;
-    match place {
+    match location {
         ArtifactLocation::Registry(reference) => {
             let pinned = reference.pin(seen.raw.digest.clone());
             seen.reference = Some(pinned.without_tag());
         }
-        _ => seen.path = Some(place.to_string()),
+        _ => seen.path = Some(location.to_string()),
     }
     let image = match &seen.parsed {
         ParsedManifest::Image(manifest) if !manifest_only && may_be_bundle(manifest) => {
@@ -80,34 +80,34 @@ pub(super) async fn read_artifact(
             None => None,
         }
     };
-    let beside = async {
+    let referrers = async {
         // A packed folder has no referrers.
-        match place {
+        match location {
             ArtifactLocation::Folder(_) => None,
             _ => Some(Box::pin(referrers::of(&located.source, &seen.raw.digest)).await),
         }
     };
-    let (files, beside) = futures::join!(files, beside);
+    let (files, referrers) = futures::join!(files, referrers);
     drop(progress);
-    if let ArtifactLocation::Registry(reference) = place
+    if let ArtifactLocation::Registry(reference) = location
         && reference.digest().is_none()
     {
         ui.note(format!("{reference} is {}", seen.raw.digest));
     }
     if let (Some(files), Some(manifest)) = (files, image.as_ref()) {
-        let called = is_marked_as_bundle(manifest);
+        let is_marked = is_marked_as_bundle(manifest);
         match files {
-            Ok(files) => seen.take(&files, called)?,
+            Ok(files) => seen.add_content(&files, is_marked)?,
             Err(finding) => {
                 // Of an image that cannot be unpacked, the manifest is still shown; errors of the
                 // registry are returned.
                 let others = NOT_A_BUNDLE_CODES.contains(&finding.code);
-                seen.not_a_bundle(finding.into(), called || !others)?;
+                seen.not_a_bundle(finding.into(), is_marked || !others)?;
             }
         }
     }
-    match beside {
-        Some(Ok(beside)) => seen.beside = Some(beside),
+    match referrers {
+        Some(Ok(found)) => seen.referrers = Some(found),
         // Without the list of referrers, the rest is still shown, with a warning.
         Some(Err(finding)) => seen.warn(finding),
         None => {}
@@ -116,15 +116,15 @@ pub(super) async fn read_artifact(
 }
 
 /// Returns the image that `build` would create from a folder.
-fn folder(ui: &mut Ui, place: &ArtifactLocation) -> Outcome<LocatedImage> {
-    let terms = BuildOptions {
+fn folder(ui: &mut Ui, location: &ArtifactLocation) -> Outcome<LocatedImage> {
+    let options = BuildOptions {
         // Only `build` rejects names of images.
         allowed: Allowed {
             patterns: vec!["**".to_owned()],
         },
         ..BuildOptions::default()
     };
-    let opened = folder::open(ui, Path::new(&place.to_string()), terms)?;
+    let opened = folder::open(ui, Path::new(&location.to_string()), options)?;
     Ok(LocatedImage::packed(opened.pack(ui)?.packed))
 }
 
@@ -162,34 +162,34 @@ impl ReadArtifact {
             raw,
             parsed,
             content: None,
-            beside: None,
+            referrers: None,
             warnings: Findings::default(),
         })
     }
 
-    fn take(&mut self, files: &Files, called: bool) -> Outcome {
+    fn add_content(&mut self, files: &Files, is_marked: bool) -> Outcome {
         match format::read(files) {
             Ok(mut content) => {
                 self.warnings.extend(std::mem::take(&mut content.warnings));
                 self.content = Some(content);
                 Ok(())
             }
-            Err(findings) => self.not_a_bundle(findings, called),
+            Err(findings) => self.not_a_bundle(findings, is_marked),
         }
     }
 
     /// Handles content that is not a bundle: an error if the image is marked as one, otherwise a
     /// note that it is another image.
-    fn not_a_bundle(&mut self, findings: Findings, called: bool) -> Outcome {
+    fn not_a_bundle(&mut self, findings: Findings, is_marked: bool) -> Outcome {
         // The objects of a chart are unknown before it is rendered.
         let unrendered = |finding: &Finding| finding.code == codes::format::NOT_RENDERED;
-        if called && findings.iter().all(unrendered) {
+        if is_marked && findings.iter().all(unrendered) {
             for finding in findings {
                 self.warn(finding);
             }
             return Ok(());
         }
-        if called {
+        if is_marked {
             return Err(findings.into());
         }
         if let Some(first) = findings.into_iter().next() {

@@ -12,13 +12,13 @@ use futures::{StreamExt as _, stream};
 use serde::Serialize;
 
 /// Maximum number of entries without a type that are read to determine it.
-const READ: usize = 16;
+const MAX_READ: usize = 16;
 /// Maximum number of concurrent requests.
-const AT_ONCE: usize = 8;
+const MAX_CONCURRENT: usize = 8;
 /// Annotation of Sigstore bundles with the predicate type.
 const PREDICATE: &str = "dev.sigstore.bundle.predicateType";
 /// Predicate type of a signature.
-const SIGNED: &str = "https://sigstore.dev/cosign/sign/v1";
+const SIGNATURE_PREDICATE: &str = "https://sigstore.dev/cosign/sign/v1";
 /// Artifact type of notation signatures.
 const NOTATION: &str = "application/vnd.cncf.notary.signature";
 
@@ -71,35 +71,35 @@ impl Signatures {
 pub(super) async fn of(source: &ImageSource, subject: &Digest) -> Result<ReferrerSummary, Finding> {
     let tag = format!("sha256-{}.sig", subject.hex());
     let (listed, tagged) = futures::join!(source.referrers(subject), source.tagged(&tag));
-    let mut beside = ReferrerSummary::default();
+    let mut summary = ReferrerSummary::default();
     if let Some(raw) = tagged? {
         let count = match raw.parse() {
             Ok(ParsedManifest::Image(manifest)) => manifest.layers.len(),
             _ => 1,
         };
-        beside.signatures.add("cosign tag", count);
+        summary.signatures.add("cosign tag", count);
     }
-    let (told, untold): (Vec<_>, Vec<_>) = listed?.into_iter().partition(has_type);
-    for entry in told {
-        beside.add(entry);
+    let (typed, untyped): (Vec<_>, Vec<_>) = listed?.into_iter().partition(has_type);
+    for entry in typed {
+        summary.add(entry);
     }
-    let read: Vec<_> = stream::iter(untold.into_iter().enumerate())
+    let read: Vec<_> = stream::iter(untyped.into_iter().enumerate())
         .map(|(index, entry)| async move {
-            if index < READ {
+            if index < MAX_READ {
                 read_entry(source, entry).await
             } else {
                 Ok(Some(entry))
             }
         })
-        .buffered(AT_ONCE)
+        .buffered(MAX_CONCURRENT)
         .collect()
         .await;
     for entry in read {
         if let Some(entry) = entry? {
-            beside.add(entry);
+            summary.add(entry);
         }
     }
-    Ok(beside)
+    Ok(summary)
 }
 
 /// Returns `true` if the list has the type of the entry. cosign 3 writes the type of its empty
@@ -108,7 +108,7 @@ fn has_type(entry: &Descriptor) -> bool {
     entry
         .artifact_type
         .as_deref()
-        .is_some_and(|told| told != media::EMPTY && !told.is_empty())
+        .is_some_and(|kind| kind != media::EMPTY && !kind.is_empty())
         && !is_untyped_bundle(entry)
 }
 
@@ -118,8 +118,8 @@ fn is_untyped_bundle(entry: &Descriptor) -> bool {
 }
 
 fn is_bundle(entry: &Descriptor) -> bool {
-    let told = entry.artifact_type.as_deref().unwrap_or_default();
-    told.starts_with(media::SIGSTORE_BUNDLE_PREFIX)
+    let kind = entry.artifact_type.as_deref().unwrap_or_default();
+    kind.starts_with(media::SIGSTORE_BUNDLE_PREFIX)
 }
 
 /// Returns the entry with the annotations of its manifest; `None` if it was deleted.
@@ -151,8 +151,12 @@ impl ReferrerSummary {
     fn add(&mut self, entry: Descriptor) {
         if is_bundle(&entry) {
             match entry.annotations.get(PREDICATE) {
-                Some(stated) if stated == SIGNED => self.signatures.add("sigstore bundle", 1),
-                Some(stated) => *self.attestations.entry(stated.clone()).or_default() += 1,
+                Some(predicate_type) if predicate_type == SIGNATURE_PREDICATE => {
+                    self.signatures.add("sigstore bundle", 1);
+                }
+                Some(predicate_type) => {
+                    *self.attestations.entry(predicate_type.clone()).or_default() += 1;
+                }
                 None => self.signatures.add("sigstore bundle of unknown type", 1),
             }
         } else if entry.artifact_type.as_deref() == Some(NOTATION) {

@@ -27,7 +27,7 @@ pub(super) struct InspectReport {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) path: Option<String>,
     pub(super) digest: Digest,
-    pub(super) kind: Kind,
+    pub(super) kind: ArtifactKind,
     pub(super) media_type: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) artifact_type: Option<String>,
@@ -44,7 +44,7 @@ pub(super) struct InspectReport {
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) annotations: BTreeMap<String, String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(super) platforms: Vec<IndexEntry>,
+    pub(super) platforms: Vec<IndexEntryReport>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) layers: Vec<LayerReport>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -54,13 +54,13 @@ pub(super) struct InspectReport {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) permissions: Option<Required>,
     #[serde(flatten)]
-    pub(super) beside: Option<ReferrerSummary>,
+    pub(super) referrers: Option<ReferrerSummary>,
 }
 
 /// Kind of an artifact.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub(super) enum Kind {
+pub(super) enum ArtifactKind {
     /// A bundle.
     Bundle,
     /// A container image.
@@ -85,7 +85,7 @@ pub(super) struct Compatibility {
 /// An entry of an index.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct IndexEntry {
+pub(super) struct IndexEntryReport {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) platform: Option<String>,
     pub(super) media_type: String,
@@ -110,7 +110,7 @@ pub(super) struct LayerReport {
 pub(super) struct ImageReport {
     #[serde(flatten)]
     pub(super) found: FoundImage,
-    /// `true` if it may not be an image.
+    /// `true` if it is only probably an image.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub(super) probable: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -156,20 +156,20 @@ impl InspectReport {
         let (layers, platforms, kind) = match &seen.parsed {
             ParsedManifest::Image(manifest) => {
                 let kind = if facts.format.is_some() || content.is_some() {
-                    Kind::Bundle
+                    ArtifactKind::Bundle
                 } else if media::is_config(&manifest.config.media_type)
                     && manifest.artifact_type.is_none()
                 {
-                    Kind::Image
+                    ArtifactKind::Image
                 } else {
-                    Kind::Artifact
+                    ArtifactKind::Artifact
                 };
                 let layers = manifest.layers.iter().map(layer).collect();
                 (layers, Vec::new(), kind)
             }
             ParsedManifest::Index(index) => {
                 let entries = index.manifests.iter().map(entry).collect();
-                (Vec::new(), entries, Kind::Index)
+                (Vec::new(), entries, ArtifactKind::Index)
             }
         };
         Ok(Self {
@@ -179,8 +179,10 @@ impl InspectReport {
             kind,
             media_type: seen.raw.media_type.clone(),
             artifact_type: match kind {
-                Kind::Artifact | Kind::Index => seen.parsed.artifact_type().map(str::to_owned),
-                Kind::Bundle | Kind::Image => None,
+                ArtifactKind::Artifact | ArtifactKind::Index => {
+                    seen.parsed.artifact_type().map(str::to_owned)
+                }
+                ArtifactKind::Bundle | ArtifactKind::Image => None,
             },
             description: annotations.get(keys::DESCRIPTION).cloned(),
             annotations: other_annotations(annotations, facts.format.is_some()),
@@ -192,14 +194,14 @@ impl InspectReport {
             images: content.map(images),
             objects: content.map(objects),
             permissions: content.map(|content| rights::required(&content.objects)),
-            beside: seen.beside.clone(),
+            referrers: seen.referrers.clone(),
         })
     }
 }
 
 /// Returns the annotations that no other field of the description contains.
 fn other_annotations(all: &BTreeMap<String, String>, bundle: bool) -> BTreeMap<String, String> {
-    let told = [
+    let contained = [
         keys::TITLE,
         keys::VERSION,
         keys::FORMAT,
@@ -210,7 +212,7 @@ fn other_annotations(all: &BTreeMap<String, String>, bundle: bool) -> BTreeMap<S
         bundle_core::images::ANNOTATION,
     ];
     all.iter()
-        .filter(|(key, _)| !(bundle && told.contains(&key.as_str())))
+        .filter(|(key, _)| !(bundle && contained.contains(&key.as_str())))
         .map(|(key, value)| (key.clone(), value.clone()))
         .collect()
 }
@@ -224,8 +226,8 @@ fn layer(layer: &Descriptor) -> LayerReport {
     }
 }
 
-fn entry(entry: &Descriptor) -> IndexEntry {
-    IndexEntry {
+fn entry(entry: &Descriptor) -> IndexEntryReport {
+    IndexEntryReport {
         platform: entry.platform.as_ref().map(ToString::to_string),
         media_type: entry.media_type.clone(),
         digest: entry.digest.clone(),

@@ -4,19 +4,19 @@ use std::fmt::Write as _;
 
 use bundle_core::package::Format;
 
-use super::report::{ImageReport, InspectReport, Kind, LayerReport};
+use super::report::{ArtifactKind, ImageReport, InspectReport, LayerReport};
 use crate::ui::safe;
 
 /// Maximum number of lines of each list; `-o json` has all.
-const LINES: usize = 100;
+const MAX_LINES: usize = 100;
 /// Maximum number of locations that are printed for an image.
-const PLACES: usize = 3;
+const MAX_LOCATIONS: usize = 3;
 
 /// Returns the description as text.
 pub(super) fn describe(report: &InspectReport, list_objects: bool) -> String {
     let mut page = TextBuilder::default();
     head(&mut page, report);
-    beside(&mut page, report);
+    referrers(&mut page, report);
     page.list(
         "Platforms",
         report.platforms.iter().map(|entry| {
@@ -70,10 +70,10 @@ fn head(page: &mut TextBuilder, report: &InspectReport) {
     let facts = &report.facts;
     let package = report.package.as_ref();
     let kind = match report.kind {
-        Kind::Bundle => None,
-        Kind::Image => Some("an image that is not marked as a bundle"),
-        Kind::Artifact => Some("another artifact"),
-        Kind::Index => Some("an index: select one of its images by digest"),
+        ArtifactKind::Bundle => None,
+        ArtifactKind::Image => Some("an image that is not marked as a bundle"),
+        ArtifactKind::Artifact => Some("another artifact"),
+        ArtifactKind::Index => Some("an index: select one of its images by digest"),
     };
     page.maybe("Reference", report.reference.as_deref());
     page.maybe("Path", report.path.as_deref());
@@ -124,8 +124,8 @@ fn head(page: &mut TextBuilder, report: &InspectReport) {
             .minimum
             .as_ref()
             .map(|version| format!("{version} or later"));
-        let said: Vec<_> = from.into_iter().chain(least).collect();
-        page.line("Upgrades", &said.join(", "));
+        let text: Vec<_> = from.into_iter().chain(least).collect();
+        page.line("Upgrades", &text.join(", "));
     }
     if let Some(package) = package {
         page.list(
@@ -160,37 +160,37 @@ fn head(page: &mut TextBuilder, report: &InspectReport) {
     );
 }
 
-fn beside(page: &mut TextBuilder, report: &InspectReport) {
-    let Some(beside) = &report.beside else {
+fn referrers(page: &mut TextBuilder, report: &InspectReport) {
+    let Some(summary) = &report.referrers else {
         if report.reference.is_some() {
             page.line("Signatures", "unknown: the registry did not respond");
         }
         return;
     };
-    let kinds: Vec<String> = beside
+    let kinds: Vec<String> = summary
         .signatures
         .kinds
         .iter()
         .map(|(kind, count)| format!("{count} {kind}"))
         .collect();
-    let said = match beside.signatures.count {
+    let text = match summary.signatures.count {
         0 => "none".to_owned(),
         count => format!(
             "{count} (not verified: see `kubectl bundle verify`): {}",
             kinds.join(", ")
         ),
     };
-    page.line("Signatures", &said);
+    page.line("Signatures", &text);
     page.list(
         "Attestations",
-        beside
+        summary
             .attestations
             .iter()
-            .map(|(stated, count)| format!("{count} {}", safe(stated))),
+            .map(|(predicate_type, count)| format!("{count} {}", safe(predicate_type))),
     );
     page.list(
         "Attached",
-        beside
+        summary
             .referrers
             .iter()
             .map(|one| format!("{} {}", safe(&one.artifact_type), one.digest)),
@@ -206,9 +206,9 @@ fn layers(page: &mut TextBuilder, layers: &[LayerReport]) {
         .iter()
         .fold(0_u64, |sum, layer| sum.saturating_add(layer.bytes));
     page.line("Layers", &format!("{}, {bytes} bytes", layers.len()));
-    let shown = layers.len().min(LINES);
-    for (index, layer) in layers.iter().take(LINES).enumerate() {
-        let last = index + 1 == shown && layers.len() <= LINES;
+    let shown = layers.len().min(MAX_LINES);
+    for (index, layer) in layers.iter().take(MAX_LINES).enumerate() {
+        let last = index + 1 == shown && layers.len() <= MAX_LINES;
         let (branch, trunk) = if last {
             ("└─", "  ")
         } else {
@@ -238,7 +238,7 @@ fn image(image: &ImageReport) -> String {
     if !image.platforms.is_empty() {
         let _ = write!(text, " ({})", safe(&image.platforms.join(", ")));
     }
-    for place in image.found.places.iter().take(PLACES) {
+    for place in image.found.places.iter().take(MAX_LOCATIONS) {
         let object = place.object.as_deref().unwrap_or(&place.file);
         let _ = write!(
             text,
@@ -247,11 +247,11 @@ fn image(image: &ImageReport) -> String {
             safe(&place.field.to_string())
         );
     }
-    if image.found.places.len() > PLACES {
+    if image.found.places.len() > MAX_LOCATIONS {
         let _ = write!(
             text,
             "\n      and {} more places",
-            image.found.places.len() - PLACES
+            image.found.places.len() - MAX_LOCATIONS
         );
     }
     text
@@ -289,15 +289,18 @@ impl TextBuilder {
 
     fn items(&mut self, items: impl ExactSizeIterator<Item = String>) {
         let all = items.len();
-        for item in items.take(LINES) {
+        for item in items.take(MAX_LINES) {
             self.raw(&format!("  {item}"));
         }
         self.more(all);
     }
 
     fn more(&mut self, all: usize) {
-        if all > LINES {
-            self.raw(&format!("  and {} more (-o json lists all)", all - LINES));
+        if all > MAX_LINES {
+            self.raw(&format!(
+                "  and {} more (-o json lists all)",
+                all - MAX_LINES
+            ));
         }
     }
 }

@@ -45,14 +45,14 @@ pub(crate) struct Arguments {
 impl Arguments {
     /// Returns the settings of `render`.
     pub(crate) fn settings(self, environment: &Environment) -> Outcome<Render> {
-        let place = ArtifactLocation::source(&self.source)?;
+        let location = ArtifactLocation::source(&self.source)?;
         let settings = self.registry.settings(environment)?;
         Ok(Render {
-            registry: match &place {
+            registry: match &location {
                 ArtifactLocation::Registry(reference) => settings.of(reference),
                 _ => settings,
             },
-            place,
+            location,
             name: self.name,
             namespace: self.namespace,
             format: self.output.map(Into::into),

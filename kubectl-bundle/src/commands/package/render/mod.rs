@@ -30,7 +30,7 @@ const DEPLOYMENT: &str = "BundleDeployment";
 /// Settings of `render`.
 pub(crate) struct Render {
     /// Location of the bundle.
-    pub(crate) place: ArtifactLocation,
+    pub(crate) location: ArtifactLocation,
     /// Name of the BundleDeployment; defaults to that of the package.
     pub(crate) name: Option<String>,
     /// Namespace of objects without one, and of an operator bundle.
@@ -45,7 +45,7 @@ impl Render {
     /// Reads the bundle and prints its objects.
     pub(crate) async fn run(self, ui: &mut Ui) -> Outcome {
         let content = self.content(ui).await?;
-        let objects = self.settled(&content);
+        let objects = self.settled_objects(&content);
         if self.format == Some(Format::Json) {
             let list = json!({"apiVersion": "v1", "kind": "List", "items": objects});
             return ui.structured(self.format, &list).map(|_| ());
@@ -58,7 +58,7 @@ impl Render {
 
     /// Returns the objects in the order and form in which they are applied. Kinds of unknown scope
     /// get no namespace.
-    fn settled(&self, content: &Content) -> Vec<Value> {
+    fn settled_objects(&self, content: &Content) -> Vec<Value> {
         let package = content.package.as_ref();
         let name = self
             .name
@@ -94,8 +94,8 @@ impl Render {
     async fn content(&self, ui: &mut Ui) -> Outcome<Content> {
         let client = registry::client(&self.registry)?;
         let located = {
-            let _progress = ui.progress(&format!("reading {}", self.place));
-            match self.place.open(&client).await? {
+            let _progress = ui.progress(&format!("reading {}", self.location));
+            match self.location.open(&client).await? {
                 Some(located) => Some(located.files(&Limits::default()).await?),
                 None => None,
             }
@@ -109,7 +109,7 @@ impl Render {
             ui.warnings(&content.warnings);
             return Ok(content);
         }
-        let terms = BuildOptions {
+        let options = BuildOptions {
             // Only `build` rejects names of images.
             allowed: Allowed {
                 patterns: vec!["**".to_owned()],
@@ -117,6 +117,6 @@ impl Render {
             target: self.namespace.clone(),
             ..BuildOptions::default()
         };
-        Ok(folder::open(ui, Path::new(&self.place.to_string()), terms)?.content)
+        Ok(folder::open(ui, Path::new(&self.location.to_string()), options)?.content)
     }
 }

@@ -73,14 +73,14 @@ impl Unpack {
             .into());
         };
         let manifest = platform::choose(&located, self.platform.as_ref()).await?;
-        let place = disk::TargetFolder::prepare(&self.target, self.force)?;
+        let target = disk::TargetFolder::prepare(&self.target, self.force)?;
         let config = located
             .source
             .blob(&manifest.config)?
             .bytes(limits::MANIFEST_BYTES)
             .await?;
         let mut unpacking = DiskUnpacker::new(
-            &place.folder(),
+            &target.folder(),
             &manifest.config,
             &config,
             &manifest.layers,
@@ -94,7 +94,7 @@ impl Unpack {
         }
         drop(progress);
         let written = unpacking.finish().map_err(|error| error.finding())?;
-        place.keep()?;
+        target.keep()?;
         self.report(ui, manifest.digest, written)
     }
 

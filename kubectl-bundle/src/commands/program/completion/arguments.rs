@@ -6,7 +6,7 @@ use clap::Args;
 
 use super::Completion;
 use crate::failure::Outcome;
-use crate::flags::unusable;
+use crate::flags::invalid_flag;
 
 /// Print a completion script.
 ///
@@ -41,7 +41,7 @@ impl Arguments {
     pub(crate) fn settings(self, root: clap::Command) -> Outcome<Completion> {
         let shell = self.shell.generator();
         if shell.is_some() && self.install_to.is_some() {
-            return Err(unusable("--install-to", "only the script for kubectl can be installed")
+            return Err(invalid_flag("--install-to", "only the script for kubectl can be installed")
                 .hint("write `kubectl bundle completion kubectl --install-to DIR`, or save the output where your shell reads it")
                 .into());
         }

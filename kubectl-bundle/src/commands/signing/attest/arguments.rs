@@ -10,7 +10,7 @@ use crate::commands::ArtifactOrFile;
 use crate::commands::signing::arguments::SignerFlags;
 use crate::commands::signing::sign::file::SignFile;
 use crate::failure::Outcome;
-use crate::flags::{DataFormat, Environment, RegistryFlags, registry, unusable};
+use crate::flags::{DataFormat, Environment, RegistryFlags, invalid_flag, registry};
 
 /// Attest something about a bundle in a registry (its provenance, its contents) with a private key
 /// or a certificate, and print its pinned reference on stdout.
@@ -51,7 +51,7 @@ pub(crate) struct Arguments {
     pub(crate) kind: String,
     /// Flags of the signer.
     #[command(flatten)]
-    pub(crate) by: SignerFlags,
+    pub(crate) signer: SignerFlags,
     /// Output format
     #[arg(short, long, value_name = "FORMAT", value_enum)]
     pub(crate) output: Option<DataFormat>,
@@ -66,12 +66,12 @@ impl Arguments {
         self,
         environment: &Environment,
     ) -> Outcome<ArtifactOrFile<Attest, SignFile>> {
-        let kind = PredicateType::parse(&self.kind).map_err(|why| unusable("--type", &why))?;
-        let stdin =
-            self.by.password_stdin || self.by.keyless.identity_token.as_deref() == Some("-");
+        let kind = PredicateType::parse(&self.kind).map_err(|why| invalid_flag("--type", &why))?;
+        let stdin = self.signer.password_stdin
+            || self.signer.keyless.identity_token.as_deref() == Some("-");
         if stdin && self.predicate == Path::new("-") {
             let why = "standard input cannot be both the predicate and a secret";
-            return Err(unusable("--predicate", why).into());
+            return Err(invalid_flag("--predicate", why).into());
         }
         if let Some(bundle) = self.bundle {
             let registry = self.registry.settings(environment)?;
@@ -80,7 +80,7 @@ impl Arguments {
                 bundle,
                 force: self.force,
                 predicate: Some((self.predicate, kind)),
-                by: self.by.settings(environment, &registry)?,
+                by: self.signer.settings(environment, &registry)?,
                 format: self.output.map(Into::into),
             }));
         }
@@ -89,7 +89,7 @@ impl Arguments {
         Ok(ArtifactOrFile::Artifact(Attest {
             predicate: self.predicate,
             kind,
-            by: self.by.settings(environment, &registry)?,
+            by: self.signer.settings(environment, &registry)?,
             format: self.output.map(Into::into),
             registry,
             reference,

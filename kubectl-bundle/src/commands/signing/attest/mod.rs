@@ -40,7 +40,7 @@ struct AttestReport {
     reference: String,
     predicate_type: String,
     #[serde(flatten)]
-    who: SignerInfo,
+    signer: SignerInfo,
     /// `true` if the same attestation existed before.
     unchanged: bool,
 }
@@ -84,11 +84,11 @@ impl Attest {
         } else {
             "attested"
         };
-        ui.note(format!("{done} {} ({kind})", made.who.text));
+        ui.note(format!("{done} {} ({kind})", made.signer.text));
         let report = AttestReport {
             reference: pinned.without_tag(),
             predicate_type: kind.to_owned(),
-            who: made.who,
+            signer: made.signer,
             unchanged,
         };
         if !ui.structured(self.format, &report)? {

@@ -11,7 +11,7 @@ use super::import::Import;
 use super::public::Public;
 use crate::commands::signing::arguments::key_settings;
 use crate::failure::Outcome;
-use crate::flags::{Environment, not_a_path, unusable};
+use crate::flags::{Environment, invalid_flag, path_after_output};
 use crate::ui::Ui;
 
 /// Create key pairs for signing.
@@ -144,7 +144,7 @@ impl ImportArguments {
     pub(crate) fn settings(self, environment: &Environment) -> Outcome<Import> {
         if self.password_stdin && self.key == Path::new("-") {
             let why = "standard input cannot be both the key and its new password";
-            return Err(unusable("--key", why).into());
+            return Err(invalid_flag("--key", why).into());
         }
         Ok(Import {
             key: self.key,
@@ -189,7 +189,7 @@ impl ExportArguments {
             password_stdin,
         } = self;
         if let Some(path) = output {
-            return Err(not_a_path("no format is required here", &path).into());
+            return Err(path_after_output("no format is required here", &path).into());
         }
         Ok(Export {
             key,

@@ -20,8 +20,8 @@ impl Files {
     /// the password is requested; the write checks it again.
     pub(super) fn new(prefix: &Path) -> Outcome<Self> {
         let files = Self {
-            private: with_ending(prefix, ".key"),
-            public: with_ending(prefix, ".pub"),
+            private: with_extension(prefix, ".key"),
+            public: with_extension(prefix, ".pub"),
         };
         for path in [&files.private, &files.public] {
             if fs_err::symlink_metadata(path).is_ok() {
@@ -52,7 +52,7 @@ fn exists(path: &Path) -> Finding {
         .hint("keys are never overwritten: use another --output-key-prefix, or move the existing files")
 }
 
-fn with_ending(prefix: &Path, ending: &str) -> PathBuf {
+fn with_extension(prefix: &Path, ending: &str) -> PathBuf {
     let mut name = prefix.as_os_str().to_owned();
     name.push(ending);
     name.into()

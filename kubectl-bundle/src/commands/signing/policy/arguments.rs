@@ -39,7 +39,7 @@ pub(crate) enum PolicyVerb {
 /// Evaluate the SignaturePolicies of a file for a bundle, each and together.
 ///
 /// Secrets and ConfigMaps that the policies reference are read from the same file. Exit code 0
-/// means admitted, 3 refused, 4 cannot tell.
+/// means admitted, 3 rejected, 4 unknown.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -51,7 +51,7 @@ pub(crate) struct TestArguments {
     /// Bundle: REGISTRY/REPOSITORY:TAG or REGISTRY/REPOSITORY@DIGEST
     #[arg(long, value_name = "REF")]
     pub(crate) image: String,
-    /// Under which trust root certificates and logs count
+    /// Flags of the trust root.
     #[command(flatten)]
     pub(crate) root: TrustRootFlags,
     /// Output format

@@ -13,7 +13,7 @@ use crate::commands::signing::verify::documents;
 use crate::commands::signing::verify::signer::Signer;
 use crate::failure::Outcome;
 use crate::registry::{self, RegistrySettings};
-use crate::sigstore::root::WantedRoot;
+use crate::sigstore::root::TrustRootSettings;
 use crate::ui::format::Format;
 use crate::ui::{Table, Ui};
 
@@ -24,7 +24,7 @@ pub(crate) struct PolicyTest {
     /// The bundle.
     pub(crate) image: Reference,
     /// Trust root for policies without one.
-    pub(crate) root: WantedRoot,
+    pub(crate) root: TrustRootSettings,
     /// Output format.
     pub(crate) format: Option<Format>,
     /// Registry settings.

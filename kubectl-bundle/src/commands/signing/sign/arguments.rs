@@ -17,7 +17,7 @@ use crate::flags::{DataFormat, Environment, RegistryFlags, registry};
 ///
 /// The signature is a Sigstore bundle that refers to the content, which cosign 3 verifies too. A
 /// tag is resolved first: the digest is signed. Signing again with the same key changes nothing;
-/// signatures of others are kept. The password of the key comes from $BUNDLE_PASSWORD, else
+/// other signatures are kept. The password of the key comes from $BUNDLE_PASSWORD, else
 /// $COSIGN_PASSWORD, else a prompt.
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -54,7 +54,7 @@ pub(crate) struct Arguments {
     pub(crate) force: bool,
     /// Flags of the signer.
     #[command(flatten)]
-    pub(crate) by: SignerFlags,
+    pub(crate) signer: SignerFlags,
     /// Storage format of the signature
     #[arg(long, value_name = "FORM", value_enum, default_value_t = SignatureForm::Bundle)]
     pub(crate) format: SignatureForm,
@@ -79,18 +79,18 @@ impl Arguments {
                 bundle,
                 force: self.force,
                 predicate: None,
-                by: self.by.settings(environment, &registry)?,
+                by: self.signer.settings(environment, &registry)?,
                 format: self.output.map(Into::into),
             }));
         }
         let reference = registry::reference_or_file(&self.reference)?;
         let registry = self.registry.settings(environment)?.of(&reference);
-        let mut by_args = self.by;
+        let mut signer = self.signer;
         if matches!(self.format, SignatureForm::Legacy) {
-            let version = &mut by_args.keyless.rekor_version;
+            let version = &mut signer.keyless.rekor_version;
             *version = require_rekor_v1(*version)?;
         }
-        let by = by_args.settings(environment, &registry)?;
+        let by = signer.settings(environment, &registry)?;
         Ok(ArtifactOrFile::Artifact(Sign {
             by,
             form: match self.format {

@@ -38,7 +38,7 @@ struct SignFileReport {
     digest: String,
     bundle: String,
     #[serde(flatten)]
-    who: SignerInfo,
+    signer: SignerInfo,
 }
 
 /// Returns `true` for content that `--force` may replace.
@@ -68,17 +68,17 @@ impl SignFile {
         if !self.force {
             return refused("the file already exists", "--force overwrites it");
         }
-        let whole = |path: &Path| fs_err::canonicalize(path).ok();
-        if whole(&self.bundle).is_some_and(|bundle| whole(&self.file) == Some(bundle)) {
+        let canonical = |path: &Path| fs_err::canonicalize(path).ok();
+        if canonical(&self.bundle).is_some_and(|bundle| canonical(&self.file) == Some(bundle)) {
             let why = "the signature would overwrite the file itself";
             return refused(why, "use another file with --bundle");
         }
         // A dangling link is replaced. A pipe is not opened, as that would block.
-        let ours = match fs_err::metadata(&self.bundle) {
+        let is_replaceable = match fs_err::metadata(&self.bundle) {
             Err(error) => error.kind() == std::io::ErrorKind::NotFound,
             Ok(there) => there.is_file() && is_bundle(&files::read(&self.bundle)?),
         };
-        if !ours {
+        if !is_replaceable {
             let why = "the file exists and is not a Sigstore bundle";
             let hint = "--force only replaces Sigstore bundles: use another file with --bundle";
             return refused(why, hint);
@@ -126,12 +126,16 @@ impl SignFile {
                 files::create_all(&[(self.bundle.clone(), signature.bytes)], false)?;
             }
         }
-        ui.note(format!("{done} {} {}", self.file.display(), made.who.text));
+        ui.note(format!(
+            "{done} {} {}",
+            self.file.display(),
+            made.signer.text
+        ));
         let report = SignFileReport {
             file: self.file.display().to_string(),
             digest: hashed.digest.to_string(),
             bundle: self.bundle.display().to_string(),
-            who: made.who,
+            signer: made.signer,
         };
         if !ui.structured(self.format, &report)? {
             ui.data(report.bundle)?;

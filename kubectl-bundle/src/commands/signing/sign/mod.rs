@@ -58,7 +58,7 @@ impl StorageFormat {
 struct SignReport {
     reference: String,
     #[serde(flatten)]
-    who: SignerInfo,
+    signer: SignerInfo,
     form: &'static str,
     /// `true` if the same signature existed before.
     unchanged: bool,
@@ -100,10 +100,10 @@ impl Sign {
         } else {
             "signed"
         };
-        ui.note(format!("{done} {}", made.who.text));
+        ui.note(format!("{done} {}", made.signer.text));
         let report = SignReport {
             reference: pinned.without_tag(),
-            who: made.who,
+            signer: made.signer,
             form,
             unchanged,
         };

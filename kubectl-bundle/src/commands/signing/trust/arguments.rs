@@ -11,7 +11,7 @@ use super::update::Update;
 use crate::commands::in_runtime;
 use crate::failure::Outcome;
 use crate::flags::{DataFormat, Environment};
-use crate::sigstore::root::WantedRoot;
+use crate::sigstore::root::TrustRootSettings;
 use crate::ui::Ui;
 
 /// Get trust roots from a TUF repository.
@@ -144,7 +144,7 @@ impl ShowArguments {
     /// Returns the settings of `trust show`.
     pub(crate) fn settings(self, environment: &Environment) -> Show {
         Show {
-            wanted: WantedRoot {
+            wanted: TrustRootSettings {
                 offline: self.offline,
                 ..self.connection.settings(environment)
             },
@@ -174,8 +174,8 @@ pub(crate) struct TufFlags {
 
 impl TufFlags {
     /// Returns the settings for the repository of `trust init`, with these connection flags.
-    pub(crate) fn settings(self, environment: &Environment) -> WantedRoot {
-        WantedRoot {
+    pub(crate) fn settings(self, environment: &Environment) -> TrustRootSettings {
+        TrustRootSettings {
             file: None,
             offline: false,
             folders: environment.trust_folders(),

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use super::{folders, report};
 use crate::failure::Outcome;
-use crate::sigstore::root::{Instance, WantedRoot};
+use crate::sigstore::root::{Instance, TrustRootSettings};
 use crate::system::files;
 use crate::ui::Ui;
 use crate::ui::format::Format;
@@ -14,7 +14,7 @@ pub(crate) struct Init {
     /// URL and `root.json` of a repository; `None` is the public instance.
     pub(crate) repository: Option<(String, PathBuf)>,
     /// Storage and connection settings.
-    pub(crate) wanted: WantedRoot,
+    pub(crate) wanted: TrustRootSettings,
     /// Output format.
     pub(crate) format: Option<Format>,
 }

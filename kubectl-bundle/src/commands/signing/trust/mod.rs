@@ -10,12 +10,12 @@ pub(crate) mod update;
 use bundle_core::diagnostic::{Finding, codes};
 
 use crate::failure::Outcome;
-use crate::sigstore::root::{Folders, WantedRoot};
+use crate::sigstore::root::{Folders, TrustRootSettings};
 
 pub(crate) use arguments::Arguments;
 
 /// Returns the folders in which the choice is stored.
-fn folders(wanted: &WantedRoot) -> Outcome<&Folders> {
+fn folders(wanted: &TrustRootSettings) -> Outcome<&Folders> {
     wanted.folders.as_ref().ok_or_else(|| {
         Finding::error(
             codes::usage::FILE_UNWRITABLE,

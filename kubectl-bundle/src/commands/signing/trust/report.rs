@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::failure::Outcome;
-use crate::sigstore::root::{ChosenRoot, RootOrigin};
+use crate::sigstore::root::{RootOrigin, SelectedRoot};
 use crate::ui::format::Format;
 use crate::ui::{Table, Ui};
 
@@ -23,7 +23,7 @@ struct TrustReport<'a> {
 }
 
 /// Prints the origin and properties of the trust root.
-pub(super) fn print(ui: &mut Ui, format: Option<Format>, chosen: &ChosenRoot) -> Outcome {
+pub(super) fn print(ui: &mut Ui, format: Option<Format>, chosen: &SelectedRoot) -> Outcome {
     let report = TrustReport {
         origin: &chosen.origin,
         digest: chosen.root.id().to_string(),

@@ -2,13 +2,13 @@
 
 use super::folders;
 use crate::failure::Outcome;
-use crate::sigstore::root::WantedRoot;
+use crate::sigstore::root::TrustRootSettings;
 use crate::ui::Ui;
 
 /// Settings of `trust reset`.
 pub(crate) struct Reset {
     /// Storage settings.
-    pub(crate) wanted: WantedRoot,
+    pub(crate) wanted: TrustRootSettings,
 }
 
 impl Reset {

@@ -2,14 +2,14 @@
 
 use super::report;
 use crate::failure::Outcome;
-use crate::sigstore::root::WantedRoot;
+use crate::sigstore::root::TrustRootSettings;
 use crate::ui::Ui;
 use crate::ui::format::Format;
 
 /// Settings of `trust show`.
 pub(crate) struct Show {
     /// Storage and connection settings.
-    pub(crate) wanted: WantedRoot,
+    pub(crate) wanted: TrustRootSettings,
     /// `true` if the trust root itself is printed.
     pub(crate) text: bool,
     /// Output format.

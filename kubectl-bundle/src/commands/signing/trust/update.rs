@@ -4,14 +4,14 @@ use bundle_core::diagnostic::{Finding, codes};
 
 use super::{folders, report};
 use crate::failure::Outcome;
-use crate::sigstore::root::WantedRoot;
+use crate::sigstore::root::TrustRootSettings;
 use crate::ui::Ui;
 use crate::ui::format::Format;
 
 /// Settings of `trust update`.
 pub(crate) struct Update {
     /// Storage and connection settings.
-    pub(crate) wanted: WantedRoot,
+    pub(crate) wanted: TrustRootSettings,
     /// Output format.
     pub(crate) format: Option<Format>,
 }

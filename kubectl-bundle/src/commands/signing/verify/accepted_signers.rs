@@ -12,7 +12,7 @@ use jiff::Timestamp;
 use super::signer::Signer;
 use crate::failure::Outcome;
 use crate::signer::kms::KeyLocation;
-use crate::sigstore::root::{ChosenRoot, WantedRoot};
+use crate::sigstore::root::{SelectedRoot, TrustRootSettings};
 use crate::ui::Ui;
 
 /// Accepted signers.
@@ -25,15 +25,15 @@ pub(crate) enum AcceptedSigners {
 
 /// Accepted signers with loaded keys and trust root.
 pub(crate) struct LoadedSigners {
-    who: Vec<Who>,
+    accepted: Vec<Who>,
     against: verify::Against,
     /// Locations of the keys.
-    places: Vec<(KeyId, KeyLocation)>,
+    locations: Vec<(KeyId, KeyLocation)>,
 }
 
 impl AcceptedSigners {
     /// Returns the trust root. With keys, it is only used for the signing time.
-    pub(crate) async fn root(&self, root: WantedRoot, ui: &mut Ui) -> Outcome<ChosenRoot> {
+    pub(crate) async fn root(&self, root: TrustRootSettings, ui: &mut Ui) -> Outcome<SelectedRoot> {
         match self {
             Self::Keys(_) => root.open_for_times(ui).await,
             Self::Identity(_) => root.open(ui).await,
@@ -41,29 +41,29 @@ impl AcceptedSigners {
     }
 
     /// Reads the keys.
-    pub(crate) fn read(self, root: &ChosenRoot, now: Timestamp) -> Outcome<LoadedSigners> {
+    pub(crate) fn read(self, root: &SelectedRoot, now: Timestamp) -> Outcome<LoadedSigners> {
         let root = &root.root;
         let mut ready = LoadedSigners {
-            who: Vec::new(),
+            accepted: Vec::new(),
             against: verify::Against {
                 keys: Vec::new(),
                 roots: vec![Arc::clone(root)],
                 now,
             },
-            places: Vec::new(),
+            locations: Vec::new(),
         };
         match self {
-            Self::Keys(places) => {
-                for place in places {
-                    let key = place.public()?;
-                    ready.who.push(Who::Key(key.id().clone()));
-                    ready.places.push((key.id().clone(), place));
+            Self::Keys(locations) => {
+                for location in locations {
+                    let key = location.public()?;
+                    ready.accepted.push(Who::Key(key.id().clone()));
+                    ready.locations.push((key.id().clone(), location));
                     ready.against.keys.push(key);
                 }
             }
             Self::Identity(identity) => {
                 root.check(now)?;
-                ready.who.push(Who::Identities {
+                ready.accepted.push(Who::Identities {
                     identities: vec![identity],
                     root: root.id().clone(),
                 });
@@ -74,7 +74,8 @@ impl AcceptedSigners {
 }
 
 impl LoadedSigners {
-    /// Returns those who signed the pinned content or attested all of these predicate types.
+    /// Returns the signers of the pinned content, or of attestations of all of these predicate
+    /// types.
     pub(super) fn of_digest(
         &self,
         kinds: &[PredicateType],
@@ -82,20 +83,20 @@ impl LoadedSigners {
         signatures: &[RawSignature],
     ) -> Result<Vec<Signer>, Findings> {
         if kinds.is_empty() {
-            let accepted = verify::by(signatures, pinned, &self.who, &self.against)?;
+            let accepted = verify::by(signatures, pinned, &self.accepted, &self.against)?;
             let accepted = accepted.into_iter();
             return Ok(accepted
                 .map(|one| Signer::found(self.name(&one), one))
                 .collect());
         }
-        let attested = verify::attested(signatures, pinned, &self.who, kinds, &self.against)?;
+        let attested = verify::attested(signatures, pinned, &self.accepted, kinds, &self.against)?;
         let attested = attested.into_iter();
         Ok(attested
             .map(|one| Signer::attested(self.name(&one.accepted), one))
             .collect())
     }
 
-    /// Returns those who signed a file or attested this predicate type.
+    /// Returns the signers of a file, or of an attestation of this predicate type.
     pub(crate) fn of_file(
         &self,
         kinds: &[PredicateType],
@@ -103,10 +104,10 @@ impl LoadedSigners {
         content: &Content<'_>,
     ) -> Result<Signer, Finding> {
         if kinds.is_empty() {
-            let accepted = verify::blob(bundle, content, &self.who, &self.against)?;
+            let accepted = verify::blob(bundle, content, &self.accepted, &self.against)?;
             return Ok(Signer::found(self.name(&accepted), accepted));
         }
-        let one = verify::blob_attested(bundle, content, &self.who, kinds, &self.against)?;
+        let one = verify::blob_attested(bundle, content, &self.accepted, kinds, &self.against)?;
         Ok(Signer::attested(self.name(&one.accepted), one))
     }
 
@@ -115,10 +116,10 @@ impl LoadedSigners {
         match &accepted.signer {
             policy::Signer::Identity { name, .. } => name.issuer.clone(),
             policy::Signer::Key(id) => {
-                let mut places = self.places.iter();
-                let place = places.find(|(key, _)| key == id);
-                place
-                    .map(|(_, place)| place.to_string())
+                let mut locations = self.locations.iter();
+                let location = locations.find(|(key, _)| key == id);
+                location
+                    .map(|(_, location)| location.to_string())
                     .unwrap_or_default()
             }
         }

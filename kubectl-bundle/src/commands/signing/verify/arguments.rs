@@ -12,7 +12,7 @@ use super::{VerificationRules, Verify};
 use crate::commands::ArtifactOrFile;
 use crate::commands::signing::arguments::TrustRootFlags;
 use crate::failure::Outcome;
-use crate::flags::{DataFormat, Environment, RegistryFlags, registry, unusable};
+use crate::flags::{DataFormat, Environment, RegistryFlags, invalid_flag, registry};
 use crate::signer::kms::KeyLocation;
 
 /// Verify the signatures of a bundle in a registry: by public keys, by the identity in a
@@ -21,8 +21,8 @@ use crate::signer::kms::KeyLocation;
 /// Signatures of cosign 3 (Sigstore bundles) and cosign 2 (`.sig` tags) are verified. A certificate
 /// must be issued by an authority of the trust root, be listed in its certificate log, have an
 /// entry in its transparency log, and be valid at a time that the log or a timestamp authority
-/// confirms. Exit code 0 means verified, 3 refused (not signed, or by another signer), 4 cannot
-/// tell (the registry did not respond).
+/// confirms. Exit code 0 means verified, 3 rejected (not signed, or by another signer), 4
+/// unknown (the registry did not respond).
 #[derive(Debug, Args)]
 #[command(
     group = ArgGroup::new("against").required(true).multiple(false).args(["key", "policy", "certificate_identity", "certificate_identity_regexp"]),
@@ -76,7 +76,7 @@ pub(crate) struct Arguments {
     /// File of SignaturePolicies, which must be satisfied if they match; may be repeated
     #[arg(long, value_name = "FILE")]
     pub(crate) policy: Vec<PathBuf>,
-    /// Under which trust root certificates and logs count
+    /// Flags of the trust root.
     #[command(flatten)]
     pub(crate) root: TrustRootFlags,
     /// Output format
@@ -113,9 +113,9 @@ impl Arguments {
             }
             _ if self.policy.is_empty() => {
                 let keys = self.key.into_iter();
-                let place = |given| KeyLocation::read(given, environment.is_attended());
+                let location = |given| KeyLocation::read(given, environment.is_attended());
                 VerificationRules::Signer(AcceptedSigners::Keys(
-                    keys.map(place).collect::<Outcome<_>>()?,
+                    keys.map(location).collect::<Outcome<_>>()?,
                 ))
             }
             _ => VerificationRules::Policies(self.policy),
@@ -125,7 +125,7 @@ impl Arguments {
             .iter()
             .map(|kind| PredicateType::parse(kind))
             .collect::<Result<_, _>>()
-            .map_err(|why| unusable("--attestation", &why))?;
+            .map_err(|why| invalid_flag("--attestation", &why))?;
         let settings = self.registry.settings(environment)?;
         let against = match (self.bundle, against) {
             (Some(bundle), VerificationRules::Signer(wanted)) => {
@@ -161,5 +161,6 @@ fn matcher(exact: Flag, pattern: Flag) -> Outcome<Option<Matcher>> {
         (_, (flag, Some(text))) => (flag, Matcher::pattern(&text)),
         _ => return Ok(None),
     };
-    read.map(Some).map_err(|why| unusable(flag, &why).into())
+    read.map(Some)
+        .map_err(|why| invalid_flag(flag, &why).into())
 }

@@ -12,7 +12,7 @@ use super::accepted_signers::AcceptedSigners;
 use super::signer::{self, Signer};
 use crate::commands::signing::hashed_file::HashedFile;
 use crate::failure::Outcome;
-use crate::sigstore::root::{RootOrigin, WantedRoot};
+use crate::sigstore::root::{RootOrigin, TrustRootSettings};
 use crate::system::files;
 use crate::ui::Ui;
 use crate::ui::format::Format;
@@ -28,7 +28,7 @@ pub(crate) struct VerifyFile {
     /// Predicate types of required attestations; if empty, a signature is required.
     pub(crate) kinds: Vec<PredicateType>,
     /// The trust root.
-    pub(crate) root: WantedRoot,
+    pub(crate) root: TrustRootSettings,
     /// Output format.
     pub(crate) format: Option<Format>,
 }

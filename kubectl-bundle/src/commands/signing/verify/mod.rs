@@ -18,7 +18,7 @@ use serde::Serialize;
 
 use crate::failure::Outcome;
 use crate::registry::{self, RegistrySettings};
-use crate::sigstore::root::{RootOrigin, WantedRoot};
+use crate::sigstore::root::{RootOrigin, TrustRootSettings};
 use crate::ui::Ui;
 use crate::ui::format::Format;
 
@@ -45,7 +45,7 @@ pub(crate) struct Verify {
     /// Predicate types of required attestations; if empty, a signature is required.
     pub(crate) kinds: Vec<PredicateType>,
     /// The trust root.
-    pub(crate) root: WantedRoot,
+    pub(crate) root: TrustRootSettings,
     /// Output format.
     pub(crate) format: Option<Format>,
     /// Registry settings.

@@ -11,7 +11,7 @@ use super::accepted_signers::LoadedSigners;
 use super::signer::Signer;
 use super::{VerificationRules, documents};
 use crate::failure::Outcome;
-use crate::sigstore::root::ChosenRoot;
+use crate::sigstore::root::SelectedRoot;
 
 /// Loaded rules.
 pub(super) enum LoadedRules {
@@ -25,7 +25,7 @@ impl LoadedRules {
     /// Loads the rules.
     pub(super) fn read(
         against: VerificationRules,
-        root: &ChosenRoot,
+        root: &SelectedRoot,
         now: Timestamp,
     ) -> Outcome<Self> {
         Ok(match against {

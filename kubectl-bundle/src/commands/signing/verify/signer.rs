@@ -41,7 +41,7 @@ pub(crate) struct Signer {
 impl Signer {
     /// Returns the signer for a signature by one of the keys or identities.
     pub(crate) fn found(by: String, accepted: Accepted) -> Self {
-        let (key, identity) = halves(accepted.signer);
+        let (key, identity) = signer_parts(accepted.signer);
         Self {
             by,
             authority: None,
@@ -75,14 +75,14 @@ impl Signer {
 
     /// Returns the signed annotations or the predicate type.
     pub(crate) fn description(&self) -> String {
-        let beside = self.annotations.iter();
-        let beside = beside.map(|(key, value)| format!("{key}={value}"));
+        let annotations = self.annotations.iter();
+        let annotations = annotations.map(|(key, value)| format!("{key}={value}"));
         let kind = self.predicate_type.iter().cloned();
-        kind.chain(beside).collect::<Vec<_>>().join(",")
+        kind.chain(annotations).collect::<Vec<_>>().join(",")
     }
 
     /// Returns the signing time and its source.
-    pub(crate) fn when(&self) -> String {
+    pub(crate) fn time_text(&self) -> String {
         match &self.signed_at {
             Some(SignedAt { at, source }) => format!("{at} ({source})"),
             None => "unknown".to_owned(),
@@ -92,7 +92,7 @@ impl Signer {
 
 impl From<SignedBy> for Signer {
     fn from(signed: SignedBy) -> Self {
-        let (key, identity) = halves(signed.signer);
+        let (key, identity) = signer_parts(signed.signer);
         Self {
             by: signed.policy,
             authority: Some(signed.authority),
@@ -108,7 +108,7 @@ impl From<SignedBy> for Signer {
     }
 }
 
-fn halves(signer: policy::Signer) -> (Option<String>, Option<IdentityName>) {
+fn signer_parts(signer: policy::Signer) -> (Option<String>, Option<IdentityName>) {
     match signer {
         policy::Signer::Key(key) => (Some(key.to_string()), None),
         policy::Signer::Identity { name, .. } => (None, Some(name)),
@@ -119,12 +119,12 @@ fn halves(signer: policy::Signer) -> (Option<String>, Option<IdentityName>) {
 pub(crate) fn table(by: &'static str, signers: Vec<Signer>) -> Table {
     let mut table = Table::new([by, "AUTHORITY", "SIGNER", "WHEN", "SAYS"]);
     for signer in signers {
-        let (short, when, says) = (signer.short(), signer.when(), signer.description());
+        let (short, time_text, says) = (signer.short(), signer.time_text(), signer.description());
         table.row([
             signer.by,
             signer.authority.unwrap_or_default(),
             short,
-            when,
+            time_text,
             says,
         ]);
     }

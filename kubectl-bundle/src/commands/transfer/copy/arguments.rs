@@ -6,7 +6,7 @@ use super::Copy;
 use crate::artifact::location::ArtifactLocation;
 use crate::commands::transfer::arguments::CopyFlags;
 use crate::failure::Outcome;
-use crate::flags::{DataFormat, Environment, RegistryFlags, unusable};
+use crate::flags::{DataFormat, Environment, RegistryFlags, invalid_flag};
 
 /// Copy an artifact between registries, OCI layouts and archives, with its signatures and
 /// attestations.
@@ -66,9 +66,11 @@ impl Arguments {
         let target = ArtifactLocation::target(&self.target)?;
         let images_to = self.images_to.as_deref().map(str::parse).transpose()?;
         if self.images && images_to.is_none() && matches!(target, ArtifactLocation::Registry(_)) {
-            return Err(unusable("--images", "the target of the images is missing")
-                .hint("set a registry and a prefix for them: --images-to REGISTRY/PREFIX")
-                .into());
+            return Err(
+                invalid_flag("--images", "the target of the images is missing")
+                    .hint("set a registry and a prefix for them: --images-to REGISTRY/PREFIX")
+                    .into(),
+            );
         }
         Ok(Copy {
             source: ArtifactLocation::source(&self.source)?,

@@ -62,7 +62,7 @@ impl Copy {
                 let mounts = MountSources::default();
                 let mut report = CopyReport::empty();
                 // The images first: a bundle in the target must be installable.
-                for (plan, to) in self.places(&plans, to)?.into_iter().rev() {
+                for (plan, to) in self.targets(&plans, to)?.into_iter().rev() {
                     copying::copy_to_registry(ui, &client, plan, &to, tags, &mounts, &mut report)
                         .await?;
                 }
@@ -76,19 +76,19 @@ impl Copy {
     }
 
     /// Returns the target of each image in a registry, the package first.
-    fn places<'a>(
+    fn targets<'a>(
         &self,
         plans: &'a [CopyPlan],
         to: &Reference,
     ) -> Outcome<Vec<(&'a CopyPlan, Reference)>> {
-        let mut places = Vec::new();
+        let mut targets = Vec::new();
         for (index, plan) in plans.iter().enumerate() {
-            let place = match &self.images_to {
+            let target = match &self.images_to {
                 Some(below) if index > 0 => below.of(plan.origin()?, plan.digest())?,
                 _ => to.clone(),
             };
-            places.push((plan, place));
+            targets.push((plan, target));
         }
-        Ok(places)
+        Ok(targets)
     }
 }

@@ -47,26 +47,27 @@ impl Load {
     /// Copies everything and prints the new references.
     pub(crate) async fn run(self, ui: &mut Ui) -> Outcome {
         let client = registry::client(&self.registry)?;
-        let mut places: Vec<(CopyPlan, Reference)> = Vec::new();
+        let mut targets: Vec<(CopyPlan, Reference)> = Vec::new();
         for (image, selection) in self.wanted(ui, &client).await? {
             let plan = copying::plan_copy(ui, image, &selection).await?;
-            let place = self.to.of(plan.origin()?, plan.digest())?;
-            places.push((plan, place));
+            let target = self.to.of(plan.origin()?, plan.digest())?;
+            targets.push((plan, target));
         }
         let tags = copying::tag_policy(self.overwrite_tag);
         let mounts = MountSources::default();
         let mut report = CopyReport::empty();
-        for (plan, place) in &places {
-            copying::copy_to_registry(ui, &client, plan, place, tags, &mounts, &mut report).await?;
+        for (plan, target) in &targets {
+            copying::copy_to_registry(ui, &client, plan, target, tags, &mounts, &mut report)
+                .await?;
         }
         let mut mirrors: Vec<RegistryMirror> = Vec::new();
-        for (plan, _) in &places {
+        for (plan, _) in &targets {
             mirrors.push(self.to.mirror(plan.origin()?.registry()));
         }
         mirrors.sort();
         mirrors.dedup();
         if let Some(out) = &self.mirrors_out {
-            let insecure = |mirror: &RegistryMirror| is_plain(&self.registry, &mirror.host);
+            let insecure = |mirror: &RegistryMirror| uses_plain_http(&self.registry, &mirror.host);
             mirrors::write(ui, out, &mirrors, insecure)?;
         }
         copying::print_summary(ui, &report, &self.to.to_string());
@@ -74,7 +75,7 @@ impl Load {
             return Ok(());
         }
         let mut table = Table::new(["SOURCE", "TARGET"]);
-        for (one, (plan, _)) in report.artifacts.iter().zip(&places) {
+        for (one, (plan, _)) in report.artifacts.iter().zip(&targets) {
             table.row([plan.origin()?.to_string(), one.target.clone()]);
         }
         ui.text(&table.render())
@@ -107,12 +108,12 @@ impl Load {
         let mut found = Vec::new();
         for one in &sources.artifacts {
             let origin = one.origin()?;
-            let place = match &self.from {
+            let target = match &self.from {
                 Some(from) => from.of(&origin, &one.digest)?,
                 None => origin,
             };
-            let _progress = ui.progress(&format!("reading {place}"));
-            let source = ImageSource::registry(client, &place);
+            let _progress = ui.progress(&format!("reading {target}"));
+            let source = ImageSource::registry(client, &target);
             let image = LocatedImage::listed(source, one).await?;
             found.push((image, one.selection(&selection)?));
         }
@@ -121,7 +122,7 @@ impl Load {
 }
 
 /// Returns `true` if the registry uses plain HTTP, which mirror configurations must state.
-fn is_plain(settings: &RegistrySettings, registry: &str) -> bool {
+fn uses_plain_http(settings: &RegistrySettings, registry: &str) -> bool {
     let host = registry.rsplit_once(':').map_or(registry, |(host, _)| host);
     let loopback = host == "localhost"
         || host

@@ -9,7 +9,7 @@ use crate::artifact::location::ArtifactLocation;
 use crate::commands::transfer::arguments::CopyFlags;
 use crate::failure::Outcome;
 use crate::flags::{
-    DataFormat, Environment, FormatOrPath, RegistryFlags, destination, registry, unusable,
+    DataFormat, Environment, FormatOrPath, RegistryFlags, destination, invalid_flag, registry,
 };
 
 /// Pull an artifact from a registry into an OCI layout or archive, with its signatures and
@@ -68,7 +68,7 @@ impl Arguments {
         };
         let target = ArtifactLocation::target(&output)?;
         if matches!(target, ArtifactLocation::Registry(_)) {
-            return Err(unusable("--to", "it is a reference in a registry")
+            return Err(invalid_flag("--to", "it is a reference in a registry")
                 .hint("use `kubectl bundle copy` between registries")
                 .into());
         }

@@ -5,7 +5,7 @@ use clap::Args;
 use super::Push;
 use crate::artifact::location::ArtifactLocation;
 use crate::failure::Outcome;
-use crate::flags::{DataFormat, Environment, RegistryFlags, registry, unusable};
+use crate::flags::{DataFormat, Environment, RegistryFlags, invalid_flag, registry};
 
 /// Push a bundle to a registry, and print its pinned reference on stdout.
 ///
@@ -49,7 +49,7 @@ impl Arguments {
     pub(crate) fn settings(self, environment: &Environment) -> Outcome<Push> {
         let source = ArtifactLocation::source(&self.source)?;
         if matches!(source, ArtifactLocation::Registry(_)) {
-            return Err(unusable(
+            return Err(invalid_flag(
                 "LAYOUT|ARCHIVE|DIR",
                 &format!("no such file or folder: {source}"),
             )

@@ -8,7 +8,7 @@ use super::Save;
 use crate::commands::transfer::arguments::CopyFlags;
 use crate::failure::Outcome;
 use crate::flags::{
-    DataFormat, Environment, FormatOrPath, RegistryFlags, destination, registry, unusable,
+    DataFormat, Environment, FormatOrPath, RegistryFlags, destination, invalid_flag, registry,
 };
 
 /// Save artifacts with their signatures, attestations and images to one file, for clusters without
@@ -61,7 +61,7 @@ impl Arguments {
         let references = self.references.iter().map(|text| registry::reference(text));
         let (output, format) = destination(self.to, self.output, self.format)?;
         let Some(output) = output else {
-            return Err(unusable("--to", "the target file is missing")
+            return Err(invalid_flag("--to", "the target file is missing")
                 .hint("set a new file: --to FILE.tar")
                 .into());
         };

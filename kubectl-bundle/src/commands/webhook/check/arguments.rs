@@ -14,7 +14,7 @@ use crate::flags::{ClusterFlags, DataFormat, Environment, RegistryFlags};
 /// The facts are looked up with your own permissions: classes, policies, access reviews, the
 /// server's version, and the registry. The content of images is pulled and checked as `build`
 /// checks it, with the target namespace and drift rules of the BundleDeployment. Failed lookups are
-/// reported. Exit code 0 means admitted, 3 refused, 4 cannot tell.
+/// reported. Exit code 0 means admitted, 3 rejected, 4 unknown.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

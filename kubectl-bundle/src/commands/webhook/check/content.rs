@@ -16,37 +16,37 @@ use bundle_oci::registry::ImageMetadata;
 use bundle_oci::store::LocatedImage;
 use tokio::time::Instant;
 
-use super::lookup::LiveFacts;
+use super::lookup::ClusterFacts;
 use crate::artifact::folder;
 
-/// The registry's answer to the lookup of an image.
-type LookResult = Result<Arc<ImageMetadata>, Finding>;
+/// Result of looking up an image in its registry.
+type ImageLookup = Result<Arc<ImageMetadata>, Finding>;
 
-/// The image lookups of one review, with the registry's answer.
+/// Image lookups of one review, which record the result.
 pub(super) struct ReviewedImage<'a> {
-    lookup: &'a LiveFacts,
-    looked: Mutex<Option<LookResult>>,
+    lookup: &'a ClusterFacts,
+    lookup_result: Mutex<Option<ImageLookup>>,
 }
 
-/// The findings on the content of an object.
+/// Findings on the content of an object.
 #[derive(Default)]
 pub(super) struct ContentFindings {
-    /// The findings.
+    /// Findings.
     pub(super) findings: Findings,
     /// Checks that were not possible, one sentence each.
     pub(super) unchecked: Vec<String>,
 }
 
 impl<'a> ReviewedImage<'a> {
-    /// The lookups of `lookup`, before the review.
-    pub(super) fn new(lookup: &'a LiveFacts) -> Self {
+    /// Returns the lookups of `lookup`, without a result.
+    pub(super) fn new(lookup: &'a ClusterFacts) -> Self {
         Self {
             lookup,
-            looked: Mutex::default(),
+            lookup_result: Mutex::default(),
         }
     }
 
-    /// Reads and checks the content of `subject`, whose review came to `verdict`.
+    /// Reads and checks the content of `subject`, whose review returned `verdict`.
     pub(super) async fn content(
         &self,
         subject: &Subject<'_>,
@@ -75,9 +75,9 @@ impl<'a> ReviewedImage<'a> {
                 return result;
             }
         }
-        let looked = self.looked().clone();
-        let was_asked = looked.is_some();
-        match self.files(reference, looked).await {
+        let lookup_result = self.lookup_result().clone();
+        let was_looked_up = lookup_result.is_some();
+        match self.files(reference, lookup_result).await {
             Ok(files) => {
                 let spec = match subject.kind {
                     Kind::BundleDeployment => {
@@ -93,16 +93,17 @@ impl<'a> ReviewedImage<'a> {
                 let findings = folder::findings(&files, installation.as_ref());
                 result.findings = located(findings, reference);
             }
-            // The proof on the object was enough for the review. An image that is not in the registry may be pushed later.
-            Err(Unread::Image(why))
+            // The proof on the object was enough for the review. An image that is not in the
+            // registry may be pushed later.
+            Err(ContentError::Image(why))
                 if why.code.outcome != Meaning::CannotTell
-                    || !was_asked && matches!(verdict, Verdict::Admit { .. }) =>
+                    || !was_looked_up && matches!(verdict, Verdict::Admit { .. }) =>
             {
                 result
                     .unchecked
                     .push(format!("{reference}: the objects in it: {why}"));
             }
-            Err(Unread::Image(why) | Unread::Files(why)) => {
+            Err(ContentError::Image(why) | ContentError::Files(why)) => {
                 let field = match subject.kind {
                     Kind::BundleDeployment => "spec.template.spec.source.image.ref",
                     _ => "spec.source.image.ref",
@@ -119,30 +120,37 @@ impl<'a> ReviewedImage<'a> {
         result
     }
 
-    fn looked(&self) -> std::sync::MutexGuard<'_, Option<LookResult>> {
-        self.looked.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lookup_result(&self) -> std::sync::MutexGuard<'_, Option<ImageLookup>> {
+        self.lookup_result
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Pulls the files of the image that the review looked up, else of the one that `reference` names now.
+    /// Pulls the files of the image that the review looked up, else of the current one of
+    /// `reference`.
     async fn files(
         &self,
         reference: &Reference,
-        looked: Option<LookResult>,
-    ) -> Result<bundle_oci::Files, Unread> {
-        let reference = match looked {
-            Some(looked) => looked.map_err(Unread::Image)?.pinned.reference().clone(),
+        lookup_result: Option<ImageLookup>,
+    ) -> Result<bundle_oci::Files, ContentError> {
+        let reference = match lookup_result {
+            Some(lookup_result) => lookup_result
+                .map_err(ContentError::Image)?
+                .pinned
+                .reference()
+                .clone(),
             None => reference.clone(),
         };
         let located = LocatedImage::reference(&self.lookup.registry, &reference);
-        let located = located.await.map_err(Unread::Image)?;
+        let located = located.await.map_err(ContentError::Image)?;
         located
             .files(&Limits::default())
             .await
-            .map_err(Unread::Files)
+            .map_err(ContentError::Files)
     }
 }
 
-/// The source of the content of a Bundle or BundleDeployment; `None` if its spec is invalid.
+/// Returns the source of a Bundle or BundleDeployment; `None` if its spec is invalid.
 fn source(subject: &Subject<'_>) -> Option<Source> {
     let spec = &subject.new["spec"];
     match subject.kind {
@@ -155,15 +163,15 @@ fn source(subject: &Subject<'_>) -> Option<Source> {
     }
 }
 
-/// The reason for which content is not read.
-enum Unread {
-    /// The manifest is not known.
+/// Error of reading content.
+enum ContentError {
+    /// The manifest cannot be read.
     Image(Finding),
     /// The layers cannot be pulled or unpacked.
     Files(Finding),
 }
 
-/// The same findings, with the reference in front of paths within the image.
+/// Returns the findings with the reference before each path in the image.
 fn located(findings: Findings, reference: &Reference) -> Findings {
     let located = findings.into_iter().map(|mut finding| {
         if let Some(file) = &mut finding.place.file {
@@ -179,10 +187,10 @@ impl ImageLookups for ReviewedImage<'_> {
         self.lookup.policies(image)
     }
 
-    async fn look(&self, image: &Image, policies: &MatchingPolicies) -> LookResult {
-        let looked = self.lookup.look(image, policies).await;
-        *self.looked() = Some(looked.clone());
-        looked
+    async fn look(&self, image: &Image, policies: &MatchingPolicies) -> ImageLookup {
+        let lookup_result = self.lookup.look(image, policies).await;
+        *self.lookup_result() = Some(lookup_result.clone());
+        lookup_result
     }
 
     async fn forget(&self, image: &Image, policies: &MatchingPolicies) {

@@ -27,7 +27,7 @@ pub(super) enum ReviewKind {
 /// An object and its location.
 pub(super) struct ReviewedObject {
     /// Kind of review.
-    pub(super) what: ReviewKind,
+    pub(super) review: ReviewKind,
     /// Object.
     pub(super) value: Value,
     /// File.
@@ -87,7 +87,7 @@ pub(super) fn read(paths: &[PathBuf]) -> Outcome<Vec<ReviewedObject>> {
         match yaml::documents(&files::read(path)?, &file) {
             Ok(documents) => {
                 for document in documents {
-                    take(document.value, &file, document.line, &mut found);
+                    append(document.value, &file, document.line, &mut found);
                 }
             }
             Err(errors) => findings.extend(errors),
@@ -99,25 +99,26 @@ pub(super) fn read(paths: &[PathBuf]) -> Outcome<Vec<ReviewedObject>> {
     Ok(found)
 }
 
-fn take(value: Value, file: &str, line: usize, found: &mut Vec<ReviewedObject>) {
+/// Appends an object, or the items of a List.
+fn append(value: Value, file: &str, line: usize, found: &mut Vec<ReviewedObject>) {
     let is_list = value["kind"]
         .as_str()
         .is_some_and(|kind| kind.ends_with("List"));
     if let (true, Some(items)) = (is_list, value["items"].as_array()) {
         for item in items {
-            take(item.clone(), file, line, found);
+            append(item.clone(), file, line, found);
         }
         return;
     }
     found.push(ReviewedObject {
-        what: what(&value),
+        review: review_kind(&value),
         value,
         file: file.to_owned(),
         line,
     });
 }
 
-fn what(value: &Value) -> ReviewKind {
+fn review_kind(value: &Value) -> ReviewKind {
     if value["apiVersion"] != bundle_api::names::API_VERSION {
         return ReviewKind::Other;
     }
@@ -134,7 +135,7 @@ fn what(value: &Value) -> ReviewKind {
 
 /// Returns the errors for which a class cannot be parsed.
 pub(super) fn problems(found: &ReviewedObject) -> Findings {
-    match found.what {
+    match found.review {
         ReviewKind::Class => Class::parse(&found.name(), &found.value["spec"])
             .err()
             .unwrap_or_default(),

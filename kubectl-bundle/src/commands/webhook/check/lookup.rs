@@ -1,5 +1,5 @@
-//! Facts for a review, looked up with the user's permissions. Facts that the user may not read are
-//! "cannot tell". The review itself is the same as in admission (`bundle_cluster::review`).
+//! Facts for a review, looked up with the user's permissions. Facts that the user lacks permission
+//! to read are unknown. The review itself is the same as in admission (`bundle_cluster::review`).
 
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ use crate::failure::{Failure, Outcome};
 use crate::registry;
 
 /// Source of facts, with those that are the same for every object.
-pub(super) struct LiveFacts {
+pub(super) struct ClusterFacts {
     cluster: Cluster,
     pub(super) registry: Client,
     system_namespace: String,
@@ -47,11 +47,11 @@ fn is_missing(failure: &Failure) -> bool {
         Failure::Findings { findings, .. } => findings
             .iter()
             .any(|finding| finding.code == codes::cluster::NO_API),
-        Failure::Said(_) | Failure::BrokenPipe => false,
+        Failure::Reported(_) | Failure::BrokenPipe => false,
     }
 }
 
-impl LiveFacts {
+impl ClusterFacts {
     /// Connects and reads the facts that do not depend on the object.
     pub(super) async fn start(online: &OnlineSettings, system_namespace: &str) -> Outcome<Self> {
         let cluster = Cluster::connect(&online.cluster).await?;
@@ -135,7 +135,7 @@ impl LiveFacts {
     }
 }
 
-impl ReviewLookups for LiveFacts {
+impl ReviewLookups for ClusterFacts {
     fn system_namespace(&self) -> &str {
         &self.system_namespace
     }
@@ -166,8 +166,8 @@ impl ReviewLookups for LiveFacts {
 
     /// The requester is the user who runs the command.
     async fn may(&self, _requester: &Requester, question: &Question) -> Answer {
-        let asked = access::may_self(&self.cluster.client, question);
-        match self.cluster.ask(asked).await {
+        let request = access::may_self(&self.cluster.client, question);
+        match self.cluster.ask(request).await {
             Ok(true) => Answer::Yes,
             Ok(false) => Answer::No,
             Err(failure) => Answer::Unavailable(unavailable(
@@ -206,7 +206,7 @@ impl ReviewLookups for LiveFacts {
     }
 }
 
-impl ImageLookups for LiveFacts {
+impl ImageLookups for ClusterFacts {
     fn policies(&self, image: &Image) -> Result<MatchingPolicies, Finding> {
         let policies = self.policies.as_deref().map_err(Clone::clone)?;
         Ok(MatchingPolicies {

@@ -24,8 +24,8 @@ use crate::ui::format::Format;
 
 use content::ReviewedImage;
 use documents::{ReviewKind, ReviewedObject};
-use lookup::LiveFacts;
-use report::{ObjectReport, ReviewAnswer};
+use lookup::ClusterFacts;
+use report::{ObjectReport, ReviewResult};
 
 pub(crate) use arguments::Arguments;
 
@@ -56,13 +56,13 @@ impl Check {
         let lookup = match &self.online {
             Some(online) => {
                 let _progress = ui.progress("reading from the cluster");
-                Some(LiveFacts::start(online, &self.system_namespace).await?)
+                Some(ClusterFacts::start(online, &self.system_namespace).await?)
             }
             None => None,
         };
         let mut reports = Vec::new();
         for one in &found {
-            reports.push(match one.what {
+            reports.push(match one.review {
                 ReviewKind::Reviewed(kind) => self.review(ui, lookup.as_ref(), one, kind).await,
                 ReviewKind::Class => ObjectReport::new(one, documents::problems(one), Vec::new()),
                 ReviewKind::Policy => self.policy(lookup.as_ref(), one).await,
@@ -73,12 +73,12 @@ impl Check {
         if exit == Exit::Done {
             Ok(())
         } else {
-            Err(Failure::Said(exit))
+            Err(Failure::Reported(exit))
         }
     }
 
     /// Checks a policy. If a key or trust root cannot be read, the result is "cannot tell".
-    async fn policy(&self, lookup: Option<&LiveFacts>, found: &ReviewedObject) -> ObjectReport {
+    async fn policy(&self, lookup: Option<&ClusterFacts>, found: &ReviewedObject) -> ObjectReport {
         let policy = documents::policy(found);
         let now = jiff::Timestamp::now();
         let Some(lookup) = lookup else {
@@ -86,11 +86,11 @@ impl Check {
                 policy_references::offline_policy(&self.system_namespace, policy);
             let findings = offline_findings(&bundle_trust::proof::problems(&policy, now));
             let answer = if findings.has_errors() {
-                ReviewAnswer::Refused
+                ReviewResult::Refused
             } else {
-                ReviewAnswer::NothingFound
+                ReviewResult::NothingFound
             };
-            return ObjectReport::new(found, findings, unchecked).judged(answer);
+            return ObjectReport::new(found, findings, unchecked).with_verdict(answer);
         };
         let policy = lookup.complete(policy).await;
         let problems = bundle_trust::proof::problems(&policy, now);
@@ -100,7 +100,7 @@ impl Check {
     async fn review(
         &self,
         ui: &mut Ui,
-        lookup: Option<&LiveFacts>,
+        lookup: Option<&ClusterFacts>,
         found: &ReviewedObject,
         kind: Kind,
     ) -> ObjectReport {
@@ -124,7 +124,7 @@ impl Check {
             .existing(kind, &name)
             .await
             .unwrap_or_else(|finding| {
-                // A user who may write but not read the object gets the review of a new one.
+                // Without permission to read the object, it is reviewed like a new one.
                 unchecked.push(finding.message);
                 None
             });
@@ -135,18 +135,18 @@ impl Check {
         unchecked.extend(content.unchecked);
         let report = ObjectReport::new(found, verdict.findings().clone(), unchecked);
         let answer = match verdict {
-            Verdict::Admit { .. } => ReviewAnswer::Admitted,
-            Verdict::Refuse(_) => ReviewAnswer::Refused,
-            Verdict::CannotTell(_) => ReviewAnswer::CannotTell,
+            Verdict::Admit { .. } => ReviewResult::Admitted,
+            Verdict::Refuse(_) => ReviewResult::Refused,
+            Verdict::CannotTell(_) => ReviewResult::CannotTell,
         };
-        report.judged(answer).with_content(content.findings)
+        report.with_verdict(answer).with_content(content.findings)
     }
 }
 
 /// Returns the findings that need no lookup.
 fn offline_findings(findings: &Findings) -> Findings {
-    let holds = |finding: &&Finding| finding.code.outcome != Meaning::CannotTell;
-    findings.iter().filter(holds).cloned().collect()
+    let is_known = |finding: &&Finding| finding.code.outcome != Meaning::CannotTell;
+    findings.iter().filter(is_known).cloned().collect()
 }
 
 /// Checks the file itself. Everything else is listed as not checked, not as an error.
@@ -183,9 +183,9 @@ fn offline(found: &ReviewedObject, subject: &Subject<'_>) -> ObjectReport {
         ));
     }
     let answer = if findings.has_errors() {
-        ReviewAnswer::Refused
+        ReviewResult::Refused
     } else {
-        ReviewAnswer::NothingFound
+        ReviewResult::NothingFound
     };
-    ObjectReport::new(found, findings, unchecked).judged(answer)
+    ObjectReport::new(found, findings, unchecked).with_verdict(answer)
 }

@@ -45,14 +45,14 @@ pub(super) async fn complete(cluster: &Cluster, namespace: &str, policy: Policy)
     policy.with_secrets(&keys).with_config_maps(&roots)
 }
 
-fn unread(what: &str, failure: Failure) -> Named {
+fn unread(subject: &str, failure: Failure) -> Named {
     match failure {
         Failure::Server(status) if status.code == 404 => {
-            Named::Missing(format!("{what} does not exist"))
+            Named::Missing(format!("{subject} does not exist"))
         }
         failure => Named::Unavailable(unavailable(
             codes::trust::CANNOT_TELL,
-            &format!("cannot read {what}"),
+            &format!("cannot read {subject}"),
             &failure,
         )),
     }

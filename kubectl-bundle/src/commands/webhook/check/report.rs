@@ -11,7 +11,7 @@ use crate::ui::format::Format;
 
 /// Result of the review.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub(super) enum ReviewAnswer {
+pub(super) enum ReviewResult {
     Admitted,
     Refused,
     CannotTell,
@@ -21,7 +21,7 @@ pub(super) enum ReviewAnswer {
     NotReviewed,
 }
 
-impl ReviewAnswer {
+impl ReviewResult {
     fn word(self) -> &'static str {
         match self {
             Self::Admitted => "admitted",
@@ -40,7 +40,7 @@ pub(super) struct ObjectReport {
     object: String,
     file: String,
     line: usize,
-    verdict: ReviewAnswer,
+    verdict: ReviewResult,
     findings: Findings,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     not_checked: Vec<String>,
@@ -54,9 +54,9 @@ impl ObjectReport {
         not_checked: Vec<String>,
     ) -> Self {
         let verdict = match findings.outcome() {
-            None => ReviewAnswer::Admitted,
-            Some(Meaning::CannotTell) => ReviewAnswer::CannotTell,
-            Some(_) => ReviewAnswer::Refused,
+            None => ReviewResult::Admitted,
+            Some(Meaning::CannotTell) => ReviewResult::CannotTell,
+            Some(_) => ReviewResult::Refused,
         };
         Self {
             object: found.title(),
@@ -68,17 +68,18 @@ impl ObjectReport {
         }
     }
 
-    /// Replaces the answer by that of the review.
-    pub(super) fn judged(self, verdict: ReviewAnswer) -> Self {
+    /// Replaces the result by that of the review.
+    pub(super) fn with_verdict(self, verdict: ReviewResult) -> Self {
         Self { verdict, ..self }
     }
 
-    /// Adds the findings on the content of the object. An error in them outweighs the verdict, and a refusal an unknown result.
+    /// Adds the findings on the content of the object. An error in them overrides an
+    /// admission, and a rejection overrides an unknown result.
     pub(super) fn with_content(mut self, findings: Findings) -> Self {
         self.verdict = match (self.verdict, findings.outcome()) {
-            (ReviewAnswer::Refused, _) | (_, None) => self.verdict,
-            (_, Some(Meaning::CannotTell)) => ReviewAnswer::CannotTell,
-            (_, Some(_)) => ReviewAnswer::Refused,
+            (ReviewResult::Refused, _) | (_, None) => self.verdict,
+            (_, Some(Meaning::CannotTell)) => ReviewResult::CannotTell,
+            (_, Some(_)) => ReviewResult::Refused,
         };
         self.findings.extend(findings);
         self
@@ -86,7 +87,7 @@ impl ObjectReport {
 
     /// Returns the result for an object that admission does not review.
     pub(super) fn not_reviewed(found: &ReviewedObject) -> Self {
-        Self::new(found, Findings::default(), Vec::new()).judged(ReviewAnswer::NotReviewed)
+        Self::new(found, Findings::default(), Vec::new()).with_verdict(ReviewResult::NotReviewed)
     }
 
     fn located(&self) -> impl Iterator<Item = Finding> {
@@ -102,16 +103,17 @@ impl ObjectReport {
     }
 }
 
-/// Prints all results and returns the exit code. A refusal takes precedence over "cannot tell".
+/// Prints all results and returns the exit code. A rejection takes precedence over an unknown
+/// result.
 pub(super) fn print(
     ui: &mut Ui,
     format: Option<Format>,
     reports: &[ObjectReport],
 ) -> Outcome<Exit> {
     let any = |answer| reports.iter().any(|report| report.verdict == answer);
-    let exit = if any(ReviewAnswer::Refused) {
+    let exit = if any(ReviewResult::Refused) {
         Exit::Refused
-    } else if any(ReviewAnswer::CannotTell) {
+    } else if any(ReviewResult::CannotTell) {
         Exit::CannotTell
     } else {
         Exit::Done

@@ -1,12 +1,12 @@
-//! The rights that an installation grants, as lines for the person who installs.
+//! Notes about the permissions that an installation grants.
 
 use serde_json::Value;
 
-use super::manifests::Manifest;
+use super::manifests::EmbeddedManifest;
 
-/// One line for each binding, and one for each right to act as somebody else.
-pub(super) fn of(manifests: &[Manifest]) -> Vec<String> {
-    let mut lines = vec!["this grants:".to_owned()];
+/// Returns one line for each subject of a binding. The line names a role that allows impersonation.
+pub(super) fn of(manifests: &[EmbeddedManifest]) -> Vec<String> {
+    let mut lines = vec!["granted permissions:".to_owned()];
     for manifest in manifests {
         let object = &manifest.object;
         let scope = match manifest.kind() {
@@ -30,10 +30,10 @@ pub(super) fn of(manifests: &[Manifest]) -> Vec<String> {
     lines
 }
 
-/// The consequence of a role that lets its holder act as somebody else.
-fn risk(role: &Value, manifests: &[Manifest]) -> &'static str {
+/// Returns the consequence of a role with unlimited permissions or impersonation.
+fn risk(role: &Value, manifests: &[EmbeddedManifest]) -> &'static str {
     if role["kind"] == "ClusterRole" && role["name"] == "cluster-admin" {
-        return "; only the pod acts as it, within the rights of whoever asked";
+        return "; only bundle-webhook uses it, and only for changes that the requester is allowed to make";
     }
     let impersonates = manifests
         .iter()
@@ -44,7 +44,7 @@ fn risk(role: &Value, manifests: &[Manifest]) -> &'static str {
                 && items(&rule["resources"]).any(|resource| resource == "users")
         });
     if impersonates {
-        ", with impersonation of users for dry runs: whoever has its token is as good as cluster-admin"
+        ", with impersonation of users for dry runs: a holder of its token has the permissions of cluster-admin"
     } else {
         ""
     }
@@ -63,10 +63,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cluster_admin_and_impersonation_are_named() {
-        let lines =
-            of(&crate::commands::webhook::install::manifests::all("bundle-system").unwrap())
-                .join("\n");
+    fn names_cluster_admin_and_impersonation() {
+        let lines = of(&super::super::manifests::all("bundle-system").unwrap()).join("\n");
         for expected in [
             "ServiceAccount bundle-system/installer: ClusterRole cluster-admin in the whole cluster",
             "ServiceAccount bundle-system/bundle-webhook: ClusterRole bundle-webhook in the whole cluster, with impersonation",

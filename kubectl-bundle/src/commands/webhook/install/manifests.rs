@@ -1,4 +1,5 @@
-//! The manifests of the pod, as `webhook/deploy` has them: the Helm chart rendered with default values. Part of this program.
+//! Embedded manifests of bundle-webhook: those of `webhook/deploy`, which are the Helm chart
+//! rendered with default values.
 
 use bundle_core::diagnostic::{Finding, codes};
 use bundle_core::object::is_dns_label;
@@ -9,19 +10,19 @@ use crate::failure::Outcome;
 
 /// Name of the Deployment.
 pub(crate) const DEPLOYMENT: &str = "bundle-webhook";
-/// The label that says with what an object was installed; Helm sets it too.
+/// Label with the tool that manages an object; Helm sets it too.
 pub(crate) const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
-/// Its value on objects of `install`.
+/// Value of that label on objects of `install`.
 pub(crate) const MANAGER: &str = "kubectl-bundle";
 
-/// The system namespace in the manifests.
+/// System namespace in the manifests.
 pub(crate) const SYSTEM: &str = "bundle-system";
-/// The state namespace in the manifests.
+/// State namespace in the manifests.
 const STATE: &str = "bundle-system-state";
 
 macro_rules! files {
     ($($name:literal)*) => {
-        /// Name below `webhook/deploy`, and text.
+        /// Path below `webhook/deploy`, and content.
         const FILES: &[(&str, &str)] = &[
             $(($name, include_str!(concat!("../../../../../webhook/deploy/", $name))),)*
         ];
@@ -46,75 +47,76 @@ files! {
     "admission/validating.yaml"
 }
 
-/// Steps of an installation, in order. Removal is in the opposite order.
+/// Phases of an installation, in order. Removal uses the opposite order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Phase {
+pub(crate) enum InstallPhase {
     /// Namespaces.
     Namespaces,
-    /// Definitions of our kinds.
+    /// CustomResourceDefinitions.
     Definitions,
-    /// ServiceAccounts and their rights.
-    Rights,
-    /// ProvisionerClasses, before anything reviews them.
+    /// ServiceAccounts, roles and bindings.
+    Permissions,
+    /// ProvisionerClasses, which the webhook does not review yet.
     Classes,
-    /// The pods and what belongs to them.
+    /// Deployment, Service and NetworkPolicy.
     Workload,
-    /// Admission registrations.
+    /// Webhook configurations.
     Registrations,
 }
 
-impl Phase {
-    /// All of them.
+impl InstallPhase {
+    /// All phases, in order.
     pub(crate) const ALL: [Self; 6] = [
         Self::Namespaces,
         Self::Definitions,
-        Self::Rights,
+        Self::Permissions,
         Self::Classes,
         Self::Workload,
         Self::Registrations,
     ];
 
-    /// `true` for what people's objects and records depend on, so that it can be there without an installation.
+    /// Returns `true` for kinds of objects that `uninstall` may keep, because other objects depend
+    /// on them.
     pub(crate) fn outlives_installation(self) -> bool {
         matches!(self, Self::Definitions | Self::Namespaces | Self::Classes)
     }
 }
 
-/// One object.
+/// Object of the manifests.
 #[derive(Debug, Clone)]
-pub(crate) struct Manifest {
-    /// The object.
+pub(crate) struct EmbeddedManifest {
+    /// Object as JSON.
     pub(crate) object: Value,
 }
 
-impl Manifest {
+impl EmbeddedManifest {
     fn text(&self, pointer: &str) -> &str {
         let found = self.object.pointer(pointer);
         found.and_then(Value::as_str).unwrap_or_default()
     }
 
-    /// `metadata.name`.
+    /// Returns `metadata.name`.
     pub(crate) fn name(&self) -> &str {
         self.text("/metadata/name")
     }
 
-    /// `metadata.namespace`.
+    /// Returns `metadata.namespace`.
     pub(crate) fn namespace(&self) -> Option<&str> {
         Some(self.text("/metadata/namespace")).filter(|namespace| !namespace.is_empty())
     }
 
-    /// `kind`.
+    /// Returns `kind`.
     pub(crate) fn kind(&self) -> &str {
         self.text("/kind")
     }
 
-    /// Group and version.
+    /// Returns group and version.
     pub(crate) fn group_version(&self) -> (&str, &str) {
         let text = self.text("/apiVersion");
         text.split_once('/').unwrap_or(("", text))
     }
 
-    /// `deployment.apps/bundle-webhook`, as kubectl names it.
+    /// Returns kind and name like kubectl: `deployment.apps/bundle-webhook`.
     pub(crate) fn title(&self) -> String {
         let kind = self.kind().to_lowercase();
         match self.group_version().0 {
@@ -123,36 +125,36 @@ impl Manifest {
         }
     }
 
-    /// When it is applied.
-    pub(crate) fn phase(&self) -> Phase {
+    /// Returns the phase in which the object is applied.
+    pub(crate) fn phase(&self) -> InstallPhase {
         match self.kind() {
-            "Namespace" => Phase::Namespaces,
-            "CustomResourceDefinition" => Phase::Definitions,
-            "ProvisionerClass" => Phase::Classes,
+            "Namespace" => InstallPhase::Namespaces,
+            "CustomResourceDefinition" => InstallPhase::Definitions,
+            "ProvisionerClass" => InstallPhase::Classes,
             "ValidatingWebhookConfiguration" | "MutatingWebhookConfiguration" => {
-                Phase::Registrations
+                InstallPhase::Registrations
             }
-            "Deployment" | "Service" | "NetworkPolicy" | "PodDisruptionBudget" => Phase::Workload,
-            _ => Phase::Rights,
+            "Deployment" | "Service" | "NetworkPolicy" | "PodDisruptionBudget" => {
+                InstallPhase::Workload
+            }
+            _ => InstallPhase::Permissions,
         }
     }
 
-    /// Marks the object as created by `install`.
-    pub(crate) fn mark(&mut self) {
+    /// Sets the label of objects that `install` created.
+    pub(crate) fn set_managed(&mut self) {
         self.object["metadata"]["labels"][MANAGED_BY] = MANAGER.into();
     }
 }
 
-/// Returns all objects, for the system namespace `namespace` and the state namespace beside it.
-///
-/// # Errors
-/// `namespace` cannot be the name of a namespace.
-pub(crate) fn all(namespace: &str) -> Outcome<Vec<Manifest>> {
+/// Returns all objects for the system namespace `namespace` and its state namespace. Returns an
+/// error if `namespace` is not a valid name.
+pub(crate) fn all(namespace: &str) -> Outcome<Vec<EmbeddedManifest>> {
     let state = state_namespace(namespace);
     if !is_dns_label(&state) {
         return Err(Finding::error(
             codes::usage::BAD_ARGUMENT,
-            format!("`{namespace}` or `{state}` cannot be the name of a namespace"),
+            format!("`{namespace}` or `{state}` is not a valid name of a namespace"),
         )
         .at_field("--system-namespace")
         .hint("use lowercase letters, digits and `-`, at most 57 characters")
@@ -166,13 +168,13 @@ pub(crate) fn all(namespace: &str) -> Outcome<Vec<Manifest>> {
                 rename(&mut object["metadata"]["name"], namespace, &state);
             }
             move_to(&mut object, namespace, &state);
-            manifests.push(Manifest { object });
+            manifests.push(EmbeddedManifest { object });
         }
     }
     Ok(manifests)
 }
 
-/// The namespace of the pod's own keys and records.
+/// Returns the namespace for the keys and inventories of bundle-webhook.
 pub(crate) fn state_namespace(namespace: &str) -> String {
     format!("{namespace}-state")
 }
@@ -211,7 +213,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn program_carries_every_manifest() {
+    fn embeds_every_manifest_of_the_deploy_folder() {
         let deploy = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../webhook/deploy");
         let mut found = Vec::new();
         for folder in ["admission", "manifests"] {
@@ -227,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn another_system_namespace_replaces_all_mentions() {
+    fn replaces_the_system_namespace_in_all_objects() {
         let manifests = all("other").unwrap();
         for manifest in &manifests {
             // Descriptions of fields may name the default.
@@ -238,15 +240,15 @@ mod tests {
         }
         let namespaces: Vec<_> = manifests
             .iter()
-            .filter(|manifest| manifest.phase() == Phase::Namespaces)
-            .map(Manifest::name)
+            .filter(|manifest| manifest.phase() == InstallPhase::Namespaces)
+            .map(EmbeddedManifest::name)
             .collect();
         assert_eq!(namespaces, ["other", "other-state"]);
         assert!(all("Not a name").is_err());
     }
 
     #[test]
-    fn registrations_come_last_and_classes_before_them() {
+    fn webhook_configurations_are_applied_last_and_after_the_classes() {
         let manifests = all(SYSTEM).unwrap();
         let phase = |kind: &str| {
             let found = manifests.iter().find(|manifest| manifest.kind() == kind);
@@ -254,7 +256,7 @@ mod tests {
         };
         assert_eq!(
             phase("ValidatingWebhookConfiguration"),
-            Phase::Registrations
+            InstallPhase::Registrations
         );
         assert!(phase("ProvisionerClass") < phase("MutatingWebhookConfiguration"));
         assert!(phase("CustomResourceDefinition") < phase("ProvisionerClass"));

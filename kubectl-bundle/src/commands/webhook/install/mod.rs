@@ -1,8 +1,8 @@
-//! `install`: the pod with its API, from manifests that this program carries. It creates, and takes over nothing but the definitions of our kinds.
-//! `uninstall` removes the same objects.
+//! `install`: applies bundle-webhook and its API from embedded manifests. Only the
+//! CustomResourceDefinitions may exist before. `uninstall` removes the same objects.
 
 mod arguments;
-mod existing;
+mod existing_objects;
 mod grants;
 pub(crate) mod manifests;
 pub(crate) mod origin;
@@ -20,45 +20,46 @@ use kube::api::{Api, ListParams};
 use serde_json::{Value, json};
 
 use crate::cluster::apply::DryRun;
-use crate::cluster::wait::{Seen, Wait, gone, late};
+use crate::cluster::wait::{Wait, WaitState, deleted_error, timeout_error};
 use crate::cluster::{Cluster, KubeSettings};
 use crate::failure::{Failure, Outcome};
 use crate::ui::Ui;
 use crate::ui::format::Format;
 
 pub(crate) use arguments::Arguments;
-use existing::Existing;
-use manifests::{DEPLOYMENT, Manifest, Phase};
-use target::Target;
-pub(crate) use values::Values;
+use existing_objects::ExistingObjects;
+use manifests::{DEPLOYMENT, EmbeddedManifest, InstallPhase};
+use target::InstallTarget;
+pub(crate) use values::ChartValues;
 
-/// The oldest minor version of Kubernetes 1 that the pod works with.
+/// Oldest minor version of Kubernetes 1 that bundle-webhook supports.
 const OLDEST_MINOR: u64 = 33;
-/// Time for the API server to serve a kind after its definition was stored.
+/// Timeout for the API server to serve a kind after its CustomResourceDefinition is stored.
 const SERVED: Duration = Duration::from_secs(30);
 
 /// Settings of `install`.
 pub(crate) struct Install {
-    /// The image, as it was typed.
+    /// Image reference from the command line or the values.
     pub(crate) image: String,
-    /// `true` if the image is named by its digest.
+    /// `true` if the image reference has a digest.
     pub(crate) is_pinned: bool,
-    /// Values that differ from the defaults.
-    pub(crate) values: Values,
-    /// The system namespace.
+    /// Values of the chart that are set.
+    pub(crate) values: ChartValues,
+    /// System namespace.
     pub(crate) namespace: String,
-    /// Dry run, or not.
+    /// Mode of a dry run.
     pub(crate) dry_run: DryRun,
-    /// Wait for the pods.
+    /// Wait mode for the Pods.
     pub(crate) wait: Wait,
     /// Format of the objects that `--dry-run` prints.
     pub(crate) format: Option<Format>,
-    /// The cluster.
+    /// Cluster settings.
     pub(crate) cluster: KubeSettings,
 }
 
 impl Install {
-    /// Checks, states what is granted, applies, and waits.
+    /// Checks the cluster, prints the granted permissions, applies the objects, and waits if
+    /// requested.
     pub(crate) async fn run(self, ui: &mut Ui) -> Outcome {
         let mut manifests = manifests::all(&self.namespace)?;
         self.values.apply(&self.image, &mut manifests);
@@ -67,30 +68,30 @@ impl Install {
         }
         if !self.is_pinned {
             ui.note(format!(
-                "the image {} is named by a tag, which can move; name its digest",
+                "the image {} has a tag, which can move; set it by digest",
                 self.image
             ));
         }
         if self.dry_run == DryRun::Client {
             return self.print(ui, &manifests, &BTreeSet::new());
         }
-        let target = Target::connect(&self.cluster).await?;
+        let target = InstallTarget::connect(&self.cluster).await?;
         check_server(&target.cluster).await?;
-        let existing = Existing::find(&target, &manifests).await?;
-        existing.refuse_second_installation()?;
+        let existing = ExistingObjects::find(&target, &manifests).await?;
+        existing.reject_second_installation()?;
         for line in existing.notes() {
             ui.note(line);
         }
-        manifests.retain(|manifest| !existing.is_left_alone(manifest));
+        manifests.retain(|manifest| !existing.is_kept(manifest));
         for manifest in &mut manifests {
-            if existing.is_marked(manifest) {
-                manifest.mark();
+            if existing.is_managed(manifest) {
+                manifest.set_managed();
             }
         }
         if self.dry_run == DryRun::Server {
-            let untried = self.try_all(&target, &manifests, &existing).await?;
+            let skipped = self.dry_run_all(&target, &manifests, &existing).await?;
             warn(ui, &target.cluster);
-            return self.print(ui, &manifests, &untried);
+            return self.print(ui, &manifests, &skipped);
         }
         if let Err(failure) = apply_all(ui, &target, &manifests, &existing).await {
             ui.note(
@@ -104,31 +105,37 @@ impl Install {
         Ok(())
     }
 
-    /// Sends each object as a server-side dry run. Returns the titles of those that need an object which does not exist yet.
-    async fn try_all(
+    /// Sends each object as a server-side dry run. Returns the titles of the skipped ones, whose
+    /// namespace or kind does not exist yet.
+    async fn dry_run_all(
         &self,
-        target: &Target,
-        manifests: &[Manifest],
-        existing: &Existing,
+        target: &InstallTarget,
+        manifests: &[EmbeddedManifest],
+        existing: &ExistingObjects,
     ) -> Outcome<BTreeSet<String>> {
-        let mut untried = BTreeSet::new();
+        let mut skipped = BTreeSet::new();
         for manifest in manifests {
             let lacks_namespace = manifest
                 .namespace()
                 .is_some_and(|namespace| !existing.has_namespace(namespace));
             if lacks_namespace || target.kind(manifest).await?.is_none() {
-                untried.insert(manifest.title());
+                skipped.insert(manifest.title());
                 continue;
             }
             target
                 .apply(manifest, DryRun::Server, existing.is_upgraded(manifest))
                 .await?;
         }
-        Ok(untried)
+        Ok(skipped)
     }
 
-    /// Prints the objects of a dry run, or a line for each.
-    fn print(&self, ui: &mut Ui, manifests: &[Manifest], untried: &BTreeSet<String>) -> Outcome {
+    /// Prints the objects of a dry run as data, or one line each.
+    fn print(
+        &self,
+        ui: &mut Ui,
+        manifests: &[EmbeddedManifest],
+        skipped: &BTreeSet<String>,
+    ) -> Outcome {
         let items: Vec<&Value> = manifests.iter().map(|manifest| &manifest.object).collect();
         let list = json!({"apiVersion": "v1", "kind": "List", "items": items});
         if ui.structured(self.format, &list)? {
@@ -136,8 +143,8 @@ impl Install {
         }
         for manifest in manifests {
             let title = manifest.title();
-            let suffix = if untried.contains(&title) {
-                " (dry run; the server cannot try it before its namespace or kind exists)"
+            let suffix = if skipped.contains(&title) {
+                " (dry run; not validated, as its namespace or kind does not exist yet)"
             } else {
                 self.dry_run.suffix()
             };
@@ -146,7 +153,7 @@ impl Install {
         Ok(())
     }
 
-    /// Waits until all pods are ready. Shows how many are, and why others are not.
+    /// Waits until all Pods are ready. Shows their number, and a reason for those that are not.
     async fn wait_ready(&self, ui: &mut Ui, cluster: &Cluster) -> Outcome {
         let api: Api<Deployment> = Api::namespaced(cluster.client.clone(), &self.namespace);
         let pods: Api<Pod> = Api::namespaced(cluster.client.clone(), &self.namespace);
@@ -154,7 +161,7 @@ impl Install {
         let mut last = String::new();
         let question = async |item: Option<&Deployment>| {
             let Some(item) = item else {
-                return Err(gone("deployment bundle-webhook"));
+                return Err(deleted_error("deployment bundle-webhook"));
             };
             let wanted = item.spec.as_ref().and_then(|spec| spec.replicas);
             let wanted = wanted.unwrap_or(1);
@@ -165,10 +172,10 @@ impl Install {
                 && ready >= wanted
                 && status.updated_replicas.unwrap_or_default() >= wanted
             {
-                return Ok(Seen::Done);
+                return Ok(WaitState::Met);
             }
             let selector = ListParams::default().labels("app.kubernetes.io/name=bundle-webhook");
-            // The reason is extra: a person who may not list Pods still sees the count.
+            // Without permission to list Pods, only their number is shown.
             let reason = match cluster.ask(pods.list(&selector)).await {
                 Ok(found) => found.items.iter().find_map(waiting_reason),
                 Err(_) => None,
@@ -179,12 +186,12 @@ impl Install {
                 last.push_str(&reason);
             }
             progress.now(ui, &last);
-            Ok(Seen::NotYet)
+            Ok(WaitState::Pending)
         };
         let outcome = cluster
             .wait_for(&api, DEPLOYMENT, self.wait, question, |limit| {
-                late("the pods were not ready", limit).hint(
-                    "the installation goes on without this command; kubectl describe the Pods of Deployment bundle-webhook",
+                timeout_error("the pods were not ready", limit).hint(
+                    "the installation continues without this command; see kubectl describe pods -l app.kubernetes.io/name=bundle-webhook",
                 )
             })
             .await;
@@ -215,7 +222,7 @@ fn warn(ui: &mut Ui, cluster: &Cluster) {
     }
 }
 
-/// Refuses API servers that lack what the pod needs.
+/// Returns an error if the version of the API server is not supported.
 async fn check_server(cluster: &Cluster) -> Outcome {
     let info = cluster.ask(cluster.client.apiserver_version()).await?;
     check_version(&cluster.name, &info.git_version)
@@ -230,7 +237,7 @@ fn check_version(server: &str, reported: &str) -> Outcome {
     Err(Finding::error(
         codes::cluster::SERVER_TOO_OLD,
         format!(
-            "the API server {server} has version {}; bundle-webhook needs 1.{OLDEST_MINOR} or newer",
+            "the API server {server} has version {}; bundle-webhook requires 1.{OLDEST_MINOR} or newer",
             version.as_reported()
         ),
     )
@@ -238,14 +245,14 @@ fn check_version(server: &str, reported: &str) -> Outcome {
     .into())
 }
 
-/// Applies the objects phase by phase. Kinds are served before objects of them are applied; registrations come last.
+/// Applies the objects phase by phase. An object is applied once its kind is served.
 async fn apply_all(
     ui: &mut Ui,
-    target: &Target,
-    manifests: &[Manifest],
-    existing: &Existing,
+    target: &InstallTarget,
+    manifests: &[EmbeddedManifest],
+    existing: &ExistingObjects,
 ) -> Outcome {
-    for phase in Phase::ALL {
+    for phase in InstallPhase::ALL {
         for manifest in manifests.iter().filter(|one| one.phase() == phase) {
             let is_upgraded = existing.is_upgraded(manifest);
             target
@@ -259,7 +266,7 @@ async fn apply_all(
     Ok(())
 }
 
-/// The cause for which a pod is not ready, if its status names one.
+/// Returns the reason for which a Pod is not ready, if its status has one.
 fn waiting_reason(pod: &Pod) -> Option<String> {
     let name = pod.metadata.name.as_deref()?;
     let status = pod.status.as_ref()?;
@@ -278,7 +285,7 @@ fn waiting_reason(pod: &Pod) -> Option<String> {
     unscheduled.map(|message| format!("pod {name} is not scheduled: {message}"))
 }
 
-/// One finding for each thing in the way.
+/// Collects findings.
 fn findings(all: impl IntoIterator<Item = Finding>) -> Findings {
     let mut findings = Findings::default();
     for finding in all {
@@ -292,20 +299,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn servers_before_the_oldest_supported_version_are_refused() {
-        for (version, is_refused) in [
+    fn rejects_api_servers_before_the_oldest_supported_version() {
+        for (version, is_rejected) in [
             ("v1.32.9-eks-1552ad0", true),
             ("v1.33.0", false),
             ("v1.36.3+k3s1", false),
             ("2.0", false),
         ] {
             let outcome = check_version("https://127.0.0.1", version);
-            assert_eq!(outcome.is_err(), is_refused, "{version}");
+            assert_eq!(outcome.is_err(), is_rejected, "{version}");
         }
     }
 
     #[test]
-    fn reason_of_a_waiting_container_or_unscheduled_pod_is_shown() {
+    fn shows_the_reason_of_a_waiting_container_or_unscheduled_pod() {
         let pod = |status: Value| -> Pod {
             serde_json::from_value(json!({"metadata": {"name": "a"}, "status": status})).unwrap()
         };
@@ -313,12 +320,15 @@ mod tests {
             "name": "c", "image": "", "imageID": "", "ready": false, "restartCount": 0,
             "state": {"waiting": {"reason": "ImagePullBackOff", "message": "not found"}},
         }]});
-        let told = waiting_reason(&pod(pulling));
-        assert_eq!(told.as_deref(), Some("pod a: ImagePullBackOff: not found"));
+        let reason = waiting_reason(&pod(pulling));
+        assert_eq!(
+            reason.as_deref(),
+            Some("pod a: ImagePullBackOff: not found")
+        );
         let unscheduled = json!({"conditions": [{
             "type": "PodScheduled", "status": "False", "message": "no nodes",
         }]});
-        let told = waiting_reason(&pod(unscheduled));
-        assert_eq!(told.as_deref(), Some("pod a is not scheduled: no nodes"));
+        let reason = waiting_reason(&pod(unscheduled));
+        assert_eq!(reason.as_deref(), Some("pod a is not scheduled: no nodes"));
     }
 }

@@ -4,9 +4,9 @@ use serde_json::Value;
 
 use super::manifests::{MANAGED_BY, MANAGER};
 
-/// The origin of an installed object, as its metadata names it.
+/// Origin of an installed object, read from its metadata.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Origin {
+pub(crate) enum InstallOrigin {
     /// `install` of this program.
     Plugin,
     /// A release of Helm.
@@ -20,8 +20,8 @@ pub(crate) enum Origin {
     Other,
 }
 
-impl Origin {
-    /// Reads the metadata of an object.
+impl InstallOrigin {
+    /// Returns the origin of an object.
     pub(crate) fn of(object: &Value) -> Self {
         let metadata = &object["metadata"];
         let annotation = |name: &str| metadata["annotations"][name].as_str();
@@ -39,8 +39,8 @@ impl Origin {
         }
     }
 
-    /// The origin in words, and the next step.
-    pub(super) fn told(&self) -> (String, String) {
+    /// Returns the origin as text, and the next step.
+    pub(super) fn describe(&self) -> (String, String) {
         match self {
             Self::Plugin => (
                 "kubectl bundle install created it".to_owned(),
@@ -54,7 +54,7 @@ impl Origin {
             ),
             Self::Other => (
                 "neither Helm nor this program created it".to_owned(),
-                "remove what applied it first; two installations cannot share a cluster".to_owned(),
+                "remove the other installation first: a cluster can have only one".to_owned(),
             ),
         }
     }
@@ -67,18 +67,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn origin_is_read_from_metadata() {
+    fn reads_the_origin_from_labels_and_annotations() {
         let helm = json!({"metadata": {
             "labels": {MANAGED_BY: "Helm"},
             "annotations": {"meta.helm.sh/release-name": "pod", "meta.helm.sh/release-namespace": "ns"},
         }});
-        let release = Origin::Helm {
+        let release = InstallOrigin::Helm {
             release: "pod".to_owned(),
             namespace: "ns".to_owned(),
         };
-        assert_eq!(Origin::of(&helm), release);
+        assert_eq!(InstallOrigin::of(&helm), release);
         let own = json!({"metadata": {"labels": {MANAGED_BY: MANAGER}}});
-        assert_eq!(Origin::of(&own), Origin::Plugin);
-        assert_eq!(Origin::of(&json!({"metadata": {}})), Origin::Other);
+        assert_eq!(InstallOrigin::of(&own), InstallOrigin::Plugin);
+        assert_eq!(
+            InstallOrigin::of(&json!({"metadata": {}})),
+            InstallOrigin::Other
+        );
     }
 }

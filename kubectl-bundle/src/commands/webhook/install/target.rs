@@ -1,4 +1,5 @@
-//! Objects of an installation on the cluster: found, applied, deleted, each by the kind that the API server serves.
+//! Reads, applies and deletes the objects of an installation by the kinds that the API server
+//! serves.
 
 use std::time::{Duration, Instant};
 
@@ -7,36 +8,36 @@ use bundle_cluster::{ByName, object};
 use kube::api::{Api, DeleteParams, DynamicObject, Patch, PatchParams, ValidationDirective};
 use serde_json::Value;
 
-use super::manifests::Manifest;
+use super::manifests::EmbeddedManifest;
 use crate::cluster::apply::{DryRun, FIELD_MANAGER};
 use crate::cluster::{Cluster, KubeSettings};
 use crate::failure::{Failure, Outcome};
 
-/// Pause between two attempts to use a kind that is not served yet.
+/// Interval between attempts to apply an object whose kind is not served yet.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// The cluster of an installation.
-pub(crate) struct Target {
-    /// The connection.
+/// Cluster of an installation.
+pub(crate) struct InstallTarget {
+    /// Connection.
     pub(crate) cluster: Cluster,
     apis: Apis,
 }
 
-impl Target {
-    /// Prepares a connection.
+impl InstallTarget {
+    /// Connects to the cluster.
     pub(crate) async fn connect(settings: &KubeSettings) -> Outcome<Self> {
         let cluster = Cluster::connect(settings).await?;
         let apis = Apis::new(cluster.client.clone());
         Ok(Self { cluster, apis })
     }
 
-    /// The kind of an object, if the API server serves it.
-    pub(crate) async fn kind(&self, manifest: &Manifest) -> Outcome<Option<Kind>> {
+    /// Returns the kind of an object; `None` if the API server does not serve it.
+    pub(crate) async fn kind(&self, manifest: &EmbeddedManifest) -> Outcome<Option<Kind>> {
         let (group, version) = manifest.group_version();
         self.served(group, version, manifest.kind()).await
     }
 
-    /// The kind, if the API server serves it.
+    /// Returns a kind; `None` if the API server does not serve it.
     pub(crate) async fn served(
         &self,
         group: &str,
@@ -48,8 +49,8 @@ impl Target {
             .await
     }
 
-    /// The object as the API server has it; `None` if it, its namespace or its kind does not exist.
-    pub(crate) async fn get(&self, manifest: &Manifest) -> Outcome<Option<Value>> {
+    /// Returns the stored object; `None` if it, its namespace or its kind does not exist.
+    pub(crate) async fn get(&self, manifest: &EmbeddedManifest) -> Outcome<Option<Value>> {
         let Some(api) = self.api(manifest).await? else {
             return Ok(None);
         };
@@ -60,8 +61,11 @@ impl Target {
         Ok(found.map(|object| serde_json::to_value(object).unwrap_or_default()))
     }
 
-    /// The API of an object, if its kind is served.
-    pub(crate) async fn api(&self, manifest: &Manifest) -> Outcome<Option<Api<DynamicObject>>> {
+    /// Returns the API of an object; `None` if its kind is not served.
+    pub(crate) async fn api(
+        &self,
+        manifest: &EmbeddedManifest,
+    ) -> Outcome<Option<Api<DynamicObject>>> {
         let Some(kind) = self.kind(manifest).await? else {
             return Ok(None);
         };
@@ -69,10 +73,11 @@ impl Target {
         self.cluster.ask(std::future::ready(api)).await.map(Some)
     }
 
-    /// Applies the object; unknown fields are an error. With `force`, fields of other managers are taken over.
+    /// Applies the object. Unknown fields are an error. With `force`, fields of other field
+    /// managers are overwritten. Returns `false` if its kind is not served.
     pub(crate) async fn apply(
         &self,
-        manifest: &Manifest,
+        manifest: &EmbeddedManifest,
         dry_run: DryRun,
         force: bool,
     ) -> Outcome<bool> {
@@ -90,23 +95,24 @@ impl Target {
         Ok(true)
     }
 
-    /// Applies the object, at most for `limit` again while the API server does not serve its kind.
+    /// Applies the object, and retries for `limit` while the API server does not serve its kind.
     pub(crate) async fn apply_when_served(
         &self,
-        manifest: &Manifest,
+        manifest: &EmbeddedManifest,
         force: bool,
         limit: Duration,
     ) -> Outcome {
-        let began = Instant::now();
+        let start = Instant::now();
         loop {
             let outcome = self.apply(manifest, DryRun::None, force).await;
             match outcome {
                 Ok(true) => return Ok(()),
-                Ok(false) if began.elapsed() < limit => {}
-                // A definition is established a moment before objects of its kind can be written.
-                Err(Failure::Server(status)) if status.code == 404 && began.elapsed() < limit => {}
+                Ok(false) if start.elapsed() < limit => {}
+                // A CustomResourceDefinition is established shortly before objects of its kind can
+                // be written.
+                Err(Failure::Server(status)) if status.code == 404 && start.elapsed() < limit => {}
                 Ok(false) => {
-                    return Err(crate::cluster::wait::late(
+                    return Err(crate::cluster::wait::timeout_error(
                         &format!("the kind of {} was not served", manifest.title()),
                         limit,
                     )
@@ -118,8 +124,12 @@ impl Target {
         }
     }
 
-    /// Deletes the object. That it does not exist is no error.
-    pub(crate) async fn delete(&self, manifest: &Manifest, parameters: &DeleteParams) -> Outcome {
+    /// Deletes the object. A missing object is no error.
+    pub(crate) async fn delete(
+        &self,
+        manifest: &EmbeddedManifest,
+        parameters: &DeleteParams,
+    ) -> Outcome {
         let Some(api) = self.api(manifest).await? else {
             return Ok(());
         };

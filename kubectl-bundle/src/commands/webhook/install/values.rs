@@ -1,4 +1,5 @@
-//! The values that `install` takes: a part of those of the Helm chart, with the same names, defaults and effect.
+//! Values of `install`: a subset of those of the Helm chart, with the same names, defaults and
+//! effect.
 
 use std::collections::BTreeMap;
 
@@ -7,14 +8,14 @@ use bundle_core::yaml;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::manifests::{DEPLOYMENT, Manifest};
+use super::manifests::{DEPLOYMENT, EmbeddedManifest};
 use crate::failure::Outcome;
 
-/// Values that differ from the defaults. A key that is not here is an error.
+/// Values that are set. An unknown key is an error.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
-pub(crate) struct Values {
-    image: Image,
+pub(crate) struct ChartValues {
+    image: ImageValues,
     replicas: Option<u32>,
     resources: Option<Value>,
     priority_class_name: String,
@@ -25,14 +26,14 @@ pub(crate) struct Values {
     pod_labels: BTreeMap<String, String>,
     pod_annotations: BTreeMap<String, String>,
     proxy: ProxyValues,
-    log: Log,
-    cache: Cache,
-    settings: Flags,
+    log: LogValues,
+    cache: CacheValues,
+    settings: SettingsValues,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
-struct Image {
+struct ImageValues {
     repository: String,
     digest: String,
     tag: String,
@@ -50,21 +51,21 @@ struct ProxyValues {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-struct Log {
+struct LogValues {
     format: Option<String>,
     level: Option<String>,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
-struct Cache {
+struct CacheValues {
     size_limit: Option<String>,
     limit: Option<String>,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
-struct Flags {
+struct SettingsValues {
     drain_delay: String,
     drain_timeout: String,
     lease_duration: String,
@@ -74,8 +75,8 @@ struct Flags {
     source_check_interval: String,
 }
 
-impl Flags {
-    /// Flag and value, in the order of the names.
+impl SettingsValues {
+    /// Returns each flag with its value, sorted by name.
     fn all(&self) -> [(&str, &str); 7] {
         [
             ("drain-delay", &self.drain_delay),
@@ -89,11 +90,9 @@ impl Flags {
     }
 }
 
-impl Values {
-    /// Reads a file of values.
-    ///
-    /// # Errors
-    /// It is no single YAML document, or has a key or type that these values do not have.
+impl ChartValues {
+    /// Parses a file of values. Returns an error unless it is one YAML document with known keys and
+    /// types.
     pub(crate) fn parse(text: &[u8], file: &str) -> Outcome<Self> {
         let mut documents = yaml::documents(text, file)?;
         let unusable = |message: String| {
@@ -102,15 +101,15 @@ impl Values {
                 .hint("kubectl bundle install --help lists the keys; for the others use the Helm chart")
         };
         if documents.len() != 1 {
-            return Err(unusable("values are one YAML document".to_owned()).into());
+            return Err(unusable("the file must be one YAML document".to_owned()).into());
         }
         serde_json::from_value(documents.remove(0).value)
-            .map_err(|error| unusable(format!("these values cannot be used: {error}")).into())
+            .map_err(|error| unusable(format!("invalid values: {error}")).into())
     }
 
-    /// The image that the values name, if they name one.
+    /// Returns the image reference of the values, if it is set.
     pub(crate) fn image(&self) -> Option<String> {
-        let Image {
+        let ImageValues {
             repository,
             digest,
             tag,
@@ -129,8 +128,8 @@ impl Values {
         Some(image)
     }
 
-    /// Changes the manifests as the chart does for the same values.
-    pub(crate) fn apply(&self, image: &str, manifests: &mut [Manifest]) {
+    /// Sets the values in the manifests like the chart.
+    pub(crate) fn apply(&self, image: &str, manifests: &mut [EmbeddedManifest]) {
         for manifest in manifests {
             if manifest.kind() == "Deployment" && manifest.name() == DEPLOYMENT {
                 self.apply_to(image, &mut manifest.object);
@@ -197,7 +196,7 @@ impl Values {
         }
     }
 
-    /// Flags of bundle-webhook that differ from its defaults.
+    /// Returns the flags of bundle-webhook that differ from their defaults.
     fn arguments(&self) -> Vec<String> {
         let mut arguments = Vec::new();
         for (flag, value, default) in [
@@ -218,7 +217,7 @@ impl Values {
     }
 }
 
-/// Sets a field, or removes it where the value is empty.
+/// Sets a field, or removes it if the value is empty.
 fn set_or_remove(object: &mut Value, name: &str, value: Value) {
     let is_empty = match &value {
         Value::Null => true,
@@ -236,7 +235,7 @@ fn set_or_remove(object: &mut Value, name: &str, value: Value) {
     }
 }
 
-/// Merges maps as Helm merges values: null removes a key, all but maps is replaced.
+/// Merges values like Helm: null removes a key, maps are merged, other values are replaced.
 fn merge(target: &mut Value, values: &Value) {
     match (target.as_object_mut(), values) {
         (Some(target), Value::Object(values)) => {
@@ -257,8 +256,8 @@ mod tests {
     use super::*;
     use crate::commands::webhook::install::manifests;
 
-    fn parse(value: &Value) -> Outcome<Values> {
-        Values::parse(value.to_string().as_bytes(), "values.yaml")
+    fn parse(value: &Value) -> Outcome<ChartValues> {
+        ChartValues::parse(value.to_string().as_bytes(), "values.yaml")
     }
 
     #[test]
@@ -286,7 +285,7 @@ mod tests {
             values.unwrap().image().as_deref(),
             Some("r.example.com/w:1@sha256:a")
         );
-        assert_eq!(Values::default().image(), None);
+        assert_eq!(ChartValues::default().image(), None);
     }
 
     #[test]

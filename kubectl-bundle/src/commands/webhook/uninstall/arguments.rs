@@ -1,4 +1,4 @@
-//! The arguments of `uninstall`.
+//! Arguments of `uninstall`.
 
 use clap::{Args, ValueEnum};
 
@@ -8,48 +8,50 @@ use crate::failure::Outcome;
 use crate::flags::cluster::wait;
 use crate::flags::{ClusterFlags, DryRunMode, Environment};
 
-/// Remove what `install` created: registrations, pods, rights, CRDs with all of their objects, and namespaces.
+/// Remove the objects that `install` created: webhook configurations, Pods, permissions, CRDs with
+/// all of their objects, and namespaces.
 ///
-/// The cluster is then as it was before the installation. While BundleDeployments exist, the command refuses unless
-/// --bundle-deployments says what becomes of what they installed. What existed before the installation stays: CRDs, namespaces and
-/// ProvisionerClasses. An installation by Helm is left to Helm.
+/// The cluster is then as before the installation. While BundleDeployments exist, the command fails
+/// unless --bundle-deployments is set. CRDs, namespaces and ProvisionerClasses that existed before
+/// the installation are kept. An installation of Helm is not removed.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  # Remove an installation that installs nothing
+  # Remove an installation without BundleDeployments
   kubectl bundle uninstall
 
-  # Remove everything that bundles have installed as well
+  # Also remove the objects of all bundles
   kubectl bundle uninstall --bundle-deployments=delete
 
-  # Leave what bundles have installed
+  # Keep the objects of all bundles
   kubectl bundle uninstall --bundle-deployments=orphan
 
-  # What would be removed
+  # Print the objects that would be removed
   kubectl bundle uninstall --dry-run=client")]
 pub(crate) struct Arguments {
-    /// The name of a bundle, which is for another verb
+    /// Names, which are rejected: other tools remove packages with this verb
     #[arg(value_name = "NAME", hide = true)]
     pub(crate) names: Vec<String>,
-    /// What becomes of BundleDeployments and what they installed
+    /// Treatment of BundleDeployments and their installed objects
     #[arg(long, value_name = "MODE", value_enum)]
-    pub(crate) bundle_deployments: Option<BundleDeployments>,
-    /// The system namespace of the installation [default: that of the pod's ClusterRoleBinding, else bundle-system]
+    pub(crate) bundle_deployments: Option<DeploymentsMode>,
+    /// System namespace of the installation [default: that of the ClusterRoleBinding
+    /// bundle-webhook, else bundle-system]
     #[arg(long, value_name = "NAME")]
     pub(crate) system_namespace: Option<String>,
-    /// How long each step may take; 0 is without limit
+    /// Timeout of each step; 0 means no limit
     #[arg(long, value_name = "DURATION", default_value = "5m")]
     pub(crate) timeout: String,
-    /// Do not change the cluster: `server` asks it what it would do
+    /// Do not change the cluster; with `server`, the API server validates the requests
     #[arg(long, value_name = "MODE", value_enum, num_args = 0..=1, require_equals = true, default_value_t = DryRunMode::None, default_missing_value = "client")]
     pub(crate) dry_run: DryRunMode,
-    /// Flags that select the cluster.
+    /// Cluster flags.
     #[command(flatten)]
     pub(crate) kube: ClusterFlags,
 }
 
 impl Arguments {
-    /// The settings of `uninstall`.
+    /// Returns the settings of `uninstall`.
     pub(crate) fn settings(self, environment: &Environment) -> Outcome<Uninstall> {
         reject_names(&self.names, "uninstall", "kubectl bundle delete NAME")?;
         Ok(Uninstall {
@@ -62,11 +64,11 @@ impl Arguments {
     }
 }
 
-/// What becomes of BundleDeployments.
+/// Treatment of BundleDeployments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum BundleDeployments {
-    /// Delete them and what they installed
+pub(crate) enum DeploymentsMode {
+    /// Delete them and their installed objects
     Delete,
-    /// Delete them and leave what they installed
+    /// Delete them and keep their installed objects
     Orphan,
 }

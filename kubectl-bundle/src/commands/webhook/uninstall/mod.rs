@@ -1,51 +1,53 @@
-//! `uninstall`: removes what `install` created. BundleDeployments go first, while the pod still runs; then registrations, so that nothing waits for a
-//! pod that is gone; then all else, in the opposite order of the installation.
+//! `uninstall`: removes the objects that `install` created. BundleDeployments are deleted first, as
+//! bundle-webhook removes their finalizers. Then follow the webhook configurations, so that no
+//! request waits for a missing webhook, and all other objects in the opposite order of the
+//! installation.
 
 mod arguments;
-mod content;
-mod leftovers;
+mod custom_resources;
+mod stored_state;
 
 use bundle_core::diagnostic::{Finding, codes};
 use kube::api::{DeleteParams, DynamicObject, PropagationPolicy};
 
-use super::install::manifests::{self, DEPLOYMENT, Manifest, Phase};
-use super::install::origin::Origin;
-use super::install::target::Target;
+use super::install::manifests::{self, DEPLOYMENT, EmbeddedManifest, InstallPhase};
+use super::install::origin::InstallOrigin;
+use super::install::target::InstallTarget;
 use crate::cluster::KubeSettings;
 use crate::cluster::apply::DryRun;
-use crate::cluster::wait::{Seen, Wait, late};
+use crate::cluster::wait::{Wait, WaitState, timeout_error};
 use crate::failure::Outcome;
 use crate::ui::Ui;
 
-pub(crate) use arguments::{Arguments, BundleDeployments};
+pub(crate) use arguments::{Arguments, DeploymentsMode};
 
 /// Settings of `uninstall`.
 pub(crate) struct Uninstall {
-    /// What becomes of BundleDeployments.
-    pub(crate) deployments: Option<BundleDeployments>,
-    /// The system namespace, if it was given.
+    /// Treatment of BundleDeployments.
+    pub(crate) deployments: Option<DeploymentsMode>,
+    /// System namespace, if it is set.
     pub(crate) namespace: Option<String>,
-    /// The limit of each step.
+    /// Timeout of each step.
     pub(crate) wait: Wait,
-    /// Dry run, or not.
+    /// Mode of a dry run.
     pub(crate) dry_run: DryRun,
-    /// The cluster.
+    /// Cluster settings.
     pub(crate) cluster: KubeSettings,
 }
 
 impl Uninstall {
-    /// Checks, removes, and waits until everything is gone.
+    /// Checks the installation, deletes its objects, and waits until they are gone.
     pub(crate) async fn run(self, ui: &mut Ui) -> Outcome {
-        let target = Target::connect(&self.cluster).await?;
+        let target = InstallTarget::connect(&self.cluster).await?;
         let namespace = self.system_namespace(&target).await?;
         let all = manifests::all(&namespace)?;
         let installed = find(&target, &all).await?;
         let removes_kinds = installed
             .iter()
-            .any(|manifest| manifest.phase() == Phase::Definitions);
-        content::remove(ui, &target, &self, removes_kinds).await?;
-        for phase in Phase::ALL.into_iter().rev() {
-            let of_phase: Vec<&Manifest> = installed
+            .any(|manifest| manifest.phase() == InstallPhase::Definitions);
+        custom_resources::remove(ui, &target, &self, removes_kinds).await?;
+        for phase in InstallPhase::ALL.into_iter().rev() {
+            let of_phase: Vec<&EmbeddedManifest> = installed
                 .iter()
                 .filter(|manifest| manifest.phase() == phase)
                 .collect();
@@ -66,14 +68,15 @@ impl Uninstall {
             }
         }
         if self.dry_run == DryRun::None {
-            leftovers::remove(ui, &target, &namespace).await?;
+            stored_state::remove(ui, &target, &namespace).await?;
             ui.note("bundle-webhook is gone");
         }
         Ok(())
     }
 
-    /// The system namespace of the installation. The pod's ClusterRoleBinding names it, which nobody but administrators can write.
-    async fn system_namespace(&self, target: &Target) -> Outcome<String> {
+    /// Returns the system namespace of the installation, read from its ClusterRoleBinding, which
+    /// only administrators can write.
+    async fn system_namespace(&self, target: &InstallTarget) -> Outcome<String> {
         let mut bound = None;
         for manifest in manifests::all(manifests::SYSTEM)? {
             if manifest.kind() == "ClusterRoleBinding" && manifest.name() == DEPLOYMENT {
@@ -98,17 +101,23 @@ impl Uninstall {
         }
     }
 
-    /// Pods go with their Deployment, before the rights that they use.
-    fn parameters(&self, phase: Phase) -> DeleteParams {
+    /// Returns the parameters of a deletion. The Pods are deleted with their Deployment, before
+    /// their permissions.
+    fn parameters(&self, phase: InstallPhase) -> DeleteParams {
         let mut parameters = DeleteParams::background();
-        if phase == Phase::Workload {
+        if phase == InstallPhase::Workload {
             parameters.propagation_policy = Some(PropagationPolicy::Foreground);
         }
         parameters.dry_run = self.dry_run == DryRun::Server;
         parameters
     }
 
-    async fn wait_gone(&self, ui: &mut Ui, target: &Target, manifest: &Manifest) -> Outcome {
+    async fn wait_gone(
+        &self,
+        ui: &mut Ui,
+        target: &InstallTarget,
+        manifest: &EmbeddedManifest,
+    ) -> Outcome {
         let Some(api) = target.api(manifest).await? else {
             return Ok(());
         };
@@ -116,53 +125,54 @@ impl Uninstall {
         let mut progress = ui.steps(&format!("waiting for {title} to be gone"));
         let question = async |item: Option<&DynamicObject>| {
             if item.is_none() {
-                return Ok(Seen::Done);
+                return Ok(WaitState::Met);
             }
             progress.now(ui, &format!("waiting for {title} to be gone"));
-            Ok(Seen::NotYet)
+            Ok(WaitState::Pending)
         };
         target
             .cluster
             .wait_for(&api, manifest.name(), self.wait, question, |limit| {
-                late(&format!("{title} was not gone"), limit)
-                    .hint("its finalizers and conditions say what holds it; run the command again afterwards")
+                timeout_error(&format!("{title} was not gone"), limit).hint(
+                    "see its finalizers and conditions for the reason, then run the command again",
+                )
             })
             .await
     }
 }
 
-/// Returns the objects that `install` created, and its registrations also where somebody has made them anew: nothing of our kinds could be
-/// written while they outlive the pod.
-async fn find(target: &Target, all: &[Manifest]) -> Outcome<Vec<Manifest>> {
+/// Returns the objects that `install` created. Webhook configurations are included also if another
+/// program recreated them: without the webhook, they would block all writes of BundleDeployments.
+async fn find(target: &InstallTarget, all: &[EmbeddedManifest]) -> Outcome<Vec<EmbeddedManifest>> {
     let mut installed = Vec::new();
     let mut others = Vec::new();
-    let mut renewed = Vec::new();
+    let mut recreated = Vec::new();
     for manifest in all {
-        match target.get(manifest).await?.as_ref().map(Origin::of) {
-            Some(Origin::Plugin) => installed.push(manifest.clone()),
-            Some(Origin::Other) if manifest.phase() == Phase::Registrations => {
-                renewed.push(manifest.clone());
-                others.push(Origin::Other);
+        match target.get(manifest).await?.as_ref().map(InstallOrigin::of) {
+            Some(InstallOrigin::Plugin) => installed.push(manifest.clone()),
+            Some(InstallOrigin::Other) if manifest.phase() == InstallPhase::Registrations => {
+                recreated.push(manifest.clone());
+                others.push(InstallOrigin::Other);
             }
             Some(origin) if !manifest.phase().outlives_installation() => others.push(origin),
             _ => {}
         }
     }
     if !installed.is_empty() {
-        installed.append(&mut renewed);
+        installed.append(&mut recreated);
         return Ok(installed);
     }
     let finding = match others.into_iter().min() {
-        Some(Origin::Helm { release, namespace }) => Finding::error(
+        Some(InstallOrigin::Helm { release, namespace }) => Finding::error(
             codes::cluster::NOT_INSTALLED,
             format!("bundle-webhook belongs to Helm release {release} in namespace {namespace}"),
         )
         .hint(format!("helm uninstall {release} --namespace {namespace}")),
         Some(_) => Finding::error(
             codes::cluster::NOT_INSTALLED,
-            "this program did not create the installation in this cluster",
+            "another tool created the installation in this cluster",
         )
-        .hint("delete it with what applied it, such as kubectl delete -f webhook/deploy"),
+        .hint("delete it with the tool that applied it, such as kubectl delete -f webhook/deploy"),
         None => Finding::error(
             codes::cluster::NOT_INSTALLED,
             format!(

@@ -141,7 +141,7 @@ impl InstalledStates {
         self.with(deployment, |state| {
             let drift = state.drifted.get(key)?;
             if drift.is_missing {
-                return Some("somebody had deleted it".to_owned());
+                return Some("it had been deleted".to_owned());
             }
             let writer = drift.writer.as_deref()?;
             Some(format!("field manager {writer:?} had written it"))

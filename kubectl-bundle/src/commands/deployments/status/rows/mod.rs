@@ -1,5 +1,5 @@
 //! Table of installed objects: version, last correction and health. `-` is an unknown value, `?` a
-//! value that the caller may not read.
+//! value that the caller lacks permission to read.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +22,7 @@ const MAX_APPLIED: usize = 20;
 const MAX_CAUSES: usize = 8;
 /// Cell of an unknown value.
 const UNKNOWN: &str = "-";
-/// Cell of a value that the caller may not read.
+/// Cell of a value that the caller lacks permission to read.
 const UNREAD: &str = "?";
 
 /// A row.
@@ -168,7 +168,7 @@ fn version(status: &BundleDeploymentStatus, key: &str) -> Option<String> {
         .flatten()
 }
 
-/// Returns the table. `corrections` is `false` if the caller may not list Events.
+/// Returns the table. `corrections` is `false` without permission to list Events.
 pub(super) fn table(rows: &[ObjectRow], corrections: bool, wide: bool, now: Timestamp) -> String {
     let mut table = if wide {
         Table::new([
@@ -299,26 +299,26 @@ pub(super) fn count(
 /// Returns one warning for everything that could not be read: missing permissions in the syntax of
 /// `kubectl auth can-i`, then other causes.
 pub(super) fn warning(found: &InstalledObjects, corrections: bool) -> Option<Finding> {
-    let mut rights: BTreeMap<(&str, Option<&str>), Vec<&str>> = BTreeMap::new();
+    let mut forbidden: BTreeMap<(&str, Option<&str>), Vec<&str>> = BTreeMap::new();
     let mut others = Vec::new();
     for list in &found.unread {
         match &list.cause {
             UnreadCause::Forbidden(verb, resource) => {
-                let right = (*verb, list.namespace.as_deref());
-                rights.entry(right).or_default().push(resource);
+                let permission = (*verb, list.namespace.as_deref());
+                forbidden.entry(permission).or_default().push(resource);
             }
             UnreadCause::NotServed => others.push(format!("{}: not served", list.kind)),
             UnreadCause::Failed(why) => others.push(format!("{}: {why}", list.kind)),
         }
     }
     if !corrections {
-        rights
+        forbidden
             .entry(("list", Some("default")))
             .or_default()
             .push("events");
     }
-    let is_right_missing = !rights.is_empty();
-    let mut causes: Vec<String> = rights
+    let lacks_permission = !forbidden.is_empty();
+    let mut causes: Vec<String> = forbidden
         .into_iter()
         .map(|((verb, namespace), mut resources)| {
             resources.dedup();
@@ -342,7 +342,7 @@ pub(super) fn warning(found: &InstalledObjects, corrections: bool) -> Option<Fin
     }
     let text = format!("`?` could not be read: {}", causes.join("; "));
     let finding = Finding::warning(codes::cluster::OBJECTS_UNREAD, text);
-    Some(if is_right_missing {
+    Some(if lacks_permission {
         finding.hint("request a role with these permissions; status uses yours")
     } else {
         finding

@@ -1,4 +1,5 @@
-//! What the pod itself has stored, in namespaces that existed before the installation and therefore stay.
+//! Deletes the state that bundle-webhook stored, for namespaces that existed before the
+//! installation and are kept.
 
 use bundle_cluster::ByName;
 use k8s_openapi::api::coordination::v1::Lease;
@@ -8,21 +9,21 @@ use kube::{Resource, ResourceExt};
 use serde::de::DeserializeOwned;
 
 use crate::commands::webhook::install::manifests::{DEPLOYMENT, state_namespace};
-use crate::commands::webhook::install::target::Target;
+use crate::commands::webhook::install::target::InstallTarget;
 use crate::failure::{Failure, Outcome};
 use crate::ui::Ui;
 
-/// The pod's own keys.
+/// Secrets with the keys of bundle-webhook.
 const SECRETS: [&str; 3] = [
     "bundle-webhook-tls",
     "bundle-webhook-stamp",
     "bundle-webhook-path",
 ];
-/// Start of the names of inventories.
+/// Prefix of the names of inventories.
 const INVENTORY: &str = "inventory-";
 
-/// Removes lease, keys and inventories.
-pub(super) async fn remove(ui: &mut Ui, target: &Target, namespace: &str) -> Outcome {
+/// Deletes lease, keys and inventories.
+pub(super) async fn remove(ui: &mut Ui, target: &InstallTarget, namespace: &str) -> Outcome {
     let state = state_namespace(namespace);
     let client = &target.cluster.client;
     let leases: Api<Lease> = Api::namespaced(client.clone(), namespace);
@@ -44,7 +45,7 @@ pub(super) async fn remove(ui: &mut Ui, target: &Target, namespace: &str) -> Out
     Ok(())
 }
 
-async fn delete<K>(ui: &mut Ui, target: &Target, api: &Api<K>, name: &str) -> Outcome
+async fn delete<K>(ui: &mut Ui, target: &InstallTarget, api: &Api<K>, name: &str) -> Outcome
 where
     K: Resource<DynamicType = ()> + Clone + DeserializeOwned + std::fmt::Debug,
 {

@@ -1,4 +1,5 @@
-//! Objects of our kinds, before their kinds are removed: BundleDeployments as the caller says, Bundles with them, and a list of the rest.
+//! Deletes BundleDeployments and Bundles before their CustomResourceDefinitions, and lists the
+//! other custom resources.
 
 use bundle_api::{Bundle, BundleApproval, BundleDeployment, ProvisionerClass, SignaturePolicy};
 use bundle_cluster::ByName;
@@ -8,32 +9,32 @@ use kube::{Resource, ResourceExt};
 use serde::de::DeserializeOwned;
 use serde_json::json;
 
-use super::{BundleDeployments, Uninstall};
+use super::{DeploymentsMode, Uninstall};
 use crate::cluster::apply::{DryRun, FIELD_MANAGER};
-use crate::cluster::wait::{Seen, late};
+use crate::cluster::wait::{WaitState, timeout_error};
 use crate::commands::deployments::state::prediction::Goal;
 use crate::commands::deployments::state::waiting;
-use crate::commands::webhook::install::target::Target;
+use crate::commands::webhook::install::target::InstallTarget;
 use crate::failure::{Failure, Outcome};
 use crate::ui::Ui;
 
-/// Most names in one line.
+/// Maximum number of names in one line.
 const NAMED: usize = 5;
-/// Objects of one page of a list.
+/// Page size of lists.
 const PAGE: u32 = 500;
 
-/// Removes BundleDeployments and Bundles, and names all else that goes with its kind. Without `removes_kinds` only
-/// BundleDeployments are looked at: the others stay.
+/// Deletes BundleDeployments and Bundles, and lists the custom resources that are deleted with
+/// their CustomResourceDefinition. Without `removes_kinds`, only BundleDeployments are deleted.
 pub(super) async fn remove(
     ui: &mut Ui,
-    target: &Target,
+    target: &InstallTarget,
     uninstall: &Uninstall,
     removes_kinds: bool,
 ) -> Outcome {
     let deployments = names::<BundleDeployment>(target).await?;
     if !deployments.is_empty() {
         let Some(mode) = uninstall.deployments else {
-            return Err(refusal(&deployments).into());
+            return Err(still_in_use(&deployments).into());
         };
         remove_deployments(ui, target, uninstall, &deployments, mode).await?;
     }
@@ -47,14 +48,17 @@ pub(super) async fn remove(
         ("ProvisionerClass", names::<ProvisionerClass>(target).await?),
     ] {
         if !found.is_empty() {
-            ui.note(format!("goes with its kind: {kind} {}", shortened(&found)));
+            ui.note(format!(
+                "deleted with its CRD: {kind} {}",
+                shortened(&found)
+            ));
         }
     }
     Ok(())
 }
 
-/// The names of all objects of a kind; none where the API server does not serve it.
-async fn names<K>(target: &Target) -> Outcome<Vec<String>>
+/// Returns the names of all objects of a kind; none if the API server does not serve it.
+async fn names<K>(target: &InstallTarget) -> Outcome<Vec<String>>
 where
     K: Resource<DynamicType = ()> + Clone + DeserializeOwned + std::fmt::Debug,
 {
@@ -86,7 +90,7 @@ fn shortened(names: &[String]) -> String {
     }
 }
 
-fn refusal(names: &[String]) -> Finding {
+fn still_in_use(names: &[String]) -> Finding {
     let count = names.len();
     Finding::error(
         codes::cluster::STILL_IN_USE,
@@ -95,24 +99,24 @@ fn refusal(names: &[String]) -> Finding {
             shortened(names)
         ),
     )
-    .hint("say what becomes of what they installed: --bundle-deployments=delete or --bundle-deployments=orphan")
+    .hint("to delete their installed objects too, set --bundle-deployments=delete; to keep them, set --bundle-deployments=orphan")
 }
 
 async fn remove_deployments(
     ui: &mut Ui,
-    target: &Target,
+    target: &InstallTarget,
     uninstall: &Uninstall,
     names: &[String],
-    mode: BundleDeployments,
+    mode: DeploymentsMode,
 ) -> Outcome {
     let cluster = &target.cluster;
     let api: Api<BundleDeployment> = Api::all(cluster.client.clone());
     let is_dry_run = uninstall.dry_run != DryRun::None;
     for name in names {
-        if mode == BundleDeployments::Orphan && uninstall.dry_run != DryRun::Client {
+        if mode == DeploymentsMode::Orphan && uninstall.dry_run != DryRun::Client {
             let mut parameters = PatchParams::apply(FIELD_MANAGER);
             parameters.dry_run = is_dry_run;
-            // A merge patch: an apply would drop the other fields that `deploy` has set.
+            // A merge patch, because an apply would remove the other fields that `deploy` set.
             let patch = json!({"spec": {"deletion": {"objects": "Orphan"}}});
             cluster
                 .ask(ByName(&api).patch(name, &parameters, &Patch::Merge(&patch)))
@@ -124,8 +128,8 @@ async fn remove_deployments(
             ignore_missing(cluster.ask(ByName(&api).delete(name, &parameters)).await)?;
         }
         let objects = match mode {
-            BundleDeployments::Delete => "with its objects",
-            BundleDeployments::Orphan => "its objects stay",
+            DeploymentsMode::Delete => "with its objects",
+            DeploymentsMode::Orphan => "its objects stay",
         };
         ui.data(format!(
             "bundledeployment.core.rukpak.io/{name} deleted, {objects}{}",
@@ -136,13 +140,13 @@ async fn remove_deployments(
         return Ok(());
     }
     for name in names {
-        waiting::until(ui, cluster, name, Goal::Gone, uninstall.wait, None).await?;
+        waiting::wait_until(ui, cluster, name, Goal::Gone, uninstall.wait, None).await?;
     }
     Ok(())
 }
 
-/// Bundles have finalizers, which the pod removes.
-async fn remove_bundles(ui: &mut Ui, target: &Target, uninstall: &Uninstall) -> Outcome {
+/// Deletes all Bundles, whose finalizers bundle-webhook removes.
+async fn remove_bundles(ui: &mut Ui, target: &InstallTarget, uninstall: &Uninstall) -> Outcome {
     let cluster = &target.cluster;
     let api: Api<Bundle> = Api::all(cluster.client.clone());
     for name in names::<Bundle>(target).await? {
@@ -154,15 +158,15 @@ async fn remove_bundles(ui: &mut Ui, target: &Target, uninstall: &Uninstall) -> 
             )?;
             let question = async |item: Option<&Bundle>| {
                 Ok(if item.is_none() {
-                    Seen::Done
+                    WaitState::Met
                 } else {
-                    Seen::NotYet
+                    WaitState::Pending
                 })
             };
             cluster
                 .wait_for(&api, &name, uninstall.wait, question, |limit| {
-                    late(&format!("bundle {name} was not gone"), limit)
-                        .hint("the pod removes its finalizer; see that it runs, and run the command again")
+                    timeout_error(&format!("bundle {name} was not gone"), limit)
+                        .hint("bundle-webhook removes its finalizer: check that its Pods run, then run the command again")
                 })
                 .await?;
         }
@@ -186,7 +190,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn long_lists_of_names_are_shortened() {
+    fn shortens_lists_of_more_than_five_names() {
         let names: Vec<String> = (0..7).map(|number| format!("n{number}")).collect();
         assert_eq!(shortened(&names), "n0, n1, n2, n3, n4 and 2 more");
         assert_eq!(shortened(&names[..2]), "n0, n1");
