@@ -8,24 +8,12 @@
 
 mod context;
 
-mod attest;
-mod blobs;
-mod bundles;
-mod check;
-mod cluster;
-mod everyday;
+mod deployments;
 mod help;
-mod identity;
-mod images;
-mod init;
-mod keys;
-mod packing;
-mod plugins;
-mod referrers;
-mod registries;
-mod registry_faults;
-mod shipping;
-mod upgrades;
+mod package;
+mod signing;
+mod transfer;
+mod webhook;
 
 /// Runs the program and compares exit code, stdout and stderr.
 macro_rules! kb_snapshot {

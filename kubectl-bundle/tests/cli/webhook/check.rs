@@ -9,8 +9,8 @@ use bundle_core::package;
 use bundle_testkit::registry::{Fault, Registry};
 use serde_json::{Value, json};
 
-use crate::cluster::{PINNED, cluster, status};
 use crate::context::{CONFIG_MAP, Context, PACKAGE};
+use crate::deployments::cluster::{PINNED, cluster, status};
 use crate::kb_snapshot;
 
 /// A Deployment with an unknown field and a number of replicas, and the autoscaler that scales it.

@@ -3,10 +3,10 @@
 use axum::http::Method;
 use serde_json::{Value, json};
 
-use crate::cluster::{PINNED, cluster, status};
 use crate::context::Context;
-use crate::init::{ANNOTATIONS, CSV};
+use crate::deployments::cluster::{PINNED, cluster, status};
 use crate::kb_snapshot;
+use crate::package::init::{ANNOTATIONS, CSV};
 
 const PATH: &str = "/bundledeployments/web";
 

@@ -4,8 +4,8 @@
 use axum::http::Method;
 use serde_json::{Value, json};
 
-use crate::cluster::{PINNED, cluster, status};
 use crate::context::Context;
+use crate::deployments::cluster::{PINNED, cluster, status};
 use crate::kb_snapshot;
 
 const PATH: &str = "/bundledeployments/web";

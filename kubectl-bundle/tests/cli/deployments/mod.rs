@@ -1,0 +1,5 @@
+//! Verbs for Bundles and BundleDeployments in a cluster.
+
+pub(crate) mod cluster;
+mod everyday;
+mod upgrades;

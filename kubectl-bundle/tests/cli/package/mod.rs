@@ -1,0 +1,6 @@
+//! Verbs that create or read the content of a bundle.
+
+mod bundles;
+mod images;
+pub(crate) mod init;
+mod packing;

@@ -1,0 +1,6 @@
+//! Verbs that copy bundles, and registries with faults.
+
+mod copying;
+mod referrers;
+mod registries;
+mod registry_faults;

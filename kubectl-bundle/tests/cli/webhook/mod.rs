@@ -1,0 +1,3 @@
+//! Review of objects in files.
+
+mod check;
