@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn speaks_as_kubectl_does() {
+    fn prints_api_server_errors_like_kubectl() {
         let immutable = status(
             403,
             "bundle.spec is immutable",

@@ -155,11 +155,11 @@ fn usage_errors_exit_with_2() {
     ] {
         let arguments = format!("{verb} -o web.oci");
         let arguments: Vec<&str> = arguments.split(' ').collect();
-        let told = context.run(&arguments);
-        assert!(told.starts_with("exit code: 2\n"), "{told}");
+        let printed = context.run(&arguments);
+        assert!(printed.starts_with("exit code: 2\n"), "{printed}");
         assert!(
-            told.contains("hint: use --to for a path: --to web.oci"),
-            "{told}"
+            printed.contains("hint: use --to for a path: --to web.oci"),
+            "{printed}"
         );
     }
     kb_snapshot!(context, ["build", "web", "-o", "wide", "--to", "web.oci"], @r"
@@ -225,13 +225,13 @@ fn closed_stdout_is_not_an_error() {
         .spawn()
         .unwrap();
     drop(child.stdout.take());
-    let mut said = String::new();
+    let mut output_text = String::new();
     child
         .stderr
         .take()
         .unwrap()
-        .read_to_string(&mut said)
+        .read_to_string(&mut output_text)
         .unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(0));
-    assert_eq!(said, "");
+    assert_eq!(output_text, "");
 }

@@ -162,7 +162,7 @@ fn error_names_the_fault_of_a_kubeconfig() {
 }
 
 #[test]
-fn speaks_as_kubectl_does() {
+fn prints_api_server_errors_like_kubectl() {
     let mut context = Context::new();
     let mut deployment: Value = serde_json::from_str(&context.stdout(&[
         "deploy",

@@ -90,12 +90,12 @@ fn upgrade_keeps_settings_without_flags() {
         "--custom-resources",
         "delete",
     ];
-    let told = context.run(&arguments);
+    let printed = context.run(&arguments);
     assert!(
-        told.contains(
+        printed.contains(
             "web changes from class production to class staging: this requires verb use on both\n"
         ),
-        "{told}"
+        "{printed}"
     );
     assert_eq!(
         applied.lock().unwrap()[1]["spec"],
@@ -140,7 +140,7 @@ fn wait_stops_at_permanent_failures() {
     let exists = "ConfigMap/team-a/web exists already and belongs to nobody";
     let failing = with_new_content(&conditions("InstallFailed", exists));
     let away = with_new_content(&conditions("InstallFailed", "cannot reach the registry"));
-    let refused = with_new_content(&conditions("RemovalRefused", "custom resources exist"));
+    let rejected = with_new_content(&conditions("RemovalRefused", "custom resources exist"));
     cluster(
         &mut context,
         vec![
@@ -167,8 +167,8 @@ fn wait_stops_at_permanent_failures() {
             (Method::GET, "/bundledeployments", 200, list(&[])),
             // A rejected deletion.
             (Method::GET, PATH, 200, deployed(&json!([]))),
-            (Method::DELETE, PATH, 200, refused.clone()),
-            (Method::GET, "/bundledeployments", 200, list(&[refused])),
+            (Method::DELETE, PATH, 200, rejected.clone()),
+            (Method::GET, "/bundledeployments", 200, list(&[rejected])),
             (
                 Method::GET,
                 "/events",
@@ -402,12 +402,12 @@ fn rejects_signing_with_a_public_key_before_the_password_prompt() {
     let registry = context.registry();
     let web = registry.reference("web:1.4.0");
     context.stdout(&["keys", "generate", "--output-key-prefix", "bundle"]);
-    let told = Context::run(&context, &["sign", &web, "--key", "bundle.pub"]);
+    let printed = Context::run(&context, &["sign", &web, "--key", "bundle.pub"]);
     assert!(
-        told.contains("it is a public key, which cannot sign"),
-        "{told}"
+        printed.contains("it is a public key, which cannot sign"),
+        "{printed}"
     );
-    assert!(told.starts_with("exit code: 1\n"), "{told}");
+    assert!(printed.starts_with("exit code: 1\n"), "{printed}");
 }
 
 #[test]
@@ -416,9 +416,9 @@ fn saves_a_package_without_images() {
     let registry = context.registry();
     let web = format!("{}/web:1.4.0", registry.host());
     context.stdout(&["push", "web", &web]);
-    let told = context.run(&["save", &web, "--images", "--to", "web.tar"]);
-    assert!(told.starts_with("exit code: 0\n"), "{told}");
-    assert!(told.contains("web:1.4.0 has no images"), "{told}");
+    let printed = context.run(&["save", &web, "--images", "--to", "web.tar"]);
+    assert!(printed.starts_with("exit code: 0\n"), "{printed}");
+    assert!(printed.contains("web:1.4.0 has no images"), "{printed}");
 }
 
 #[test]

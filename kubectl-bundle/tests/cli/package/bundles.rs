@@ -102,9 +102,9 @@ fn rejects_invalid_manifests() {
         let context = Context::new();
         context.write("web/bundle.yaml", PACKAGE);
         context.write("web/manifests/web.yaml", content);
-        let said = context.run(&["build", "web"]);
+        let printed = context.run(&["build", "web"]);
         assert!(!context.path().join("web-1.4.0.oci").exists());
-        said
+        printed
     };
     insta::assert_snapshot!(build(b""), @r"
     exit code: 3

@@ -112,7 +112,7 @@ fn check(context: &Context) -> String {
 }
 
 #[test]
-fn check_reports_objects_of_the_content_that_the_api_server_would_refuse() {
+fn check_reports_objects_of_the_content_that_the_api_server_would_reject() {
     let mut context = Context::new();
     let registry = context.registry();
     deployment(&context, &publish(&registry, APP), "");
@@ -143,7 +143,7 @@ fn check_reports_objects_of_the_content_that_the_api_server_would_refuse() {
 }
 
 #[test]
-fn check_refuses_content_whose_objects_have_owners() {
+fn check_rejects_content_whose_objects_have_owners() {
     let mut context = Context::new();
     let registry = context.registry();
     let owned = CONFIG_MAP.replace(
@@ -191,7 +191,7 @@ fn check_settles_namespaces_of_the_content_by_target_namespace() {
 }
 
 #[test]
-fn check_cannot_tell_while_the_registry_does_not_send_the_content() {
+fn check_result_is_unknown_while_the_registry_does_not_send_the_content() {
     let mut context = Context::new();
     let registry = context.registry();
     let reference = publish(&registry, CONFIG_MAP);
@@ -244,9 +244,9 @@ fn check_skips_content_of_other_provisioners_and_lists_what_is_not_checked() {
             "apiVersion: core.rukpak.io/v1alpha1\nkind: Bundle\nmetadata: {{name: web}}\n{git}\n"
         ),
     );
-    let mut told = answers(OURS, &[]);
-    told[3].1 = "/bundles/web";
-    cluster(&mut context, told);
+    let mut printed = answers(OURS, &[]);
+    printed[3].1 = "/bundles/web";
+    cluster(&mut context, printed);
     let checked = check(&context);
     assert!(
         checked.contains("not checked: the objects in its content, which is of source type git"),
@@ -263,7 +263,7 @@ fn policy() -> Value {
 }
 
 #[test]
-fn check_cannot_tell_without_right_to_read_the_secret_of_a_policy() {
+fn check_result_is_unknown_without_permission_to_read_the_secret_of_a_policy() {
     let mut context = Context::new();
     let registry = context.registry();
     let forbidden = || {
@@ -280,9 +280,9 @@ fn check_cannot_tell_without_right_to_read_the_secret_of_a_policy() {
     };
     // The policy in the file.
     context.write("policy.yaml", policy().to_string());
-    let mut told = answers(OURS, &[]);
-    told.push(forbidden());
-    cluster(&mut context, told);
+    let mut printed = answers(OURS, &[]);
+    printed.push(forbidden());
+    cluster(&mut context, printed);
     let checked = context.run(&["check", "-f", "policy.yaml"]);
     assert!(
         checked.starts_with("exit code: 4\n----- stdout -----\nsignaturepolicy.core.rukpak.io/releases cannot tell\n"),
@@ -300,9 +300,9 @@ fn check_cannot_tell_without_right_to_read_the_secret_of_a_policy() {
 
     // A policy of the cluster that is about the content of the file.
     deployment(&context, &publish(&registry, CONFIG_MAP), "");
-    let mut told = answers(OURS, &[policy()]);
-    told.push(forbidden());
-    cluster(&mut context, told);
+    let mut printed = answers(OURS, &[policy()]);
+    printed.push(forbidden());
+    cluster(&mut context, printed);
     let checked = check(&context);
     assert!(
         checked.starts_with(

@@ -28,16 +28,16 @@ impl Scene {
         context.stdout(&["push", "web", &reference]);
         let service = Service::start(&mut context);
         let there = token("https://issuer.example.com", &Value::Null);
-        service.answer(move |asked| match asked.path.as_str() {
+        service.answer(move |received| match received.path.as_str() {
             "/api/v2/signingCert" => {
-                let why = format!("no: {} {} {AGENT}", asked.body, asked.authorization);
+                let why = format!("no: {} {} {AGENT}", received.body, received.authorization);
                 (403, json!({ "message": why }))
             }
             "/github?api=1&audience=sigstore" => (200, json!({ "value": there })),
             "/v3/jobs/job%2F1/oidc/tokens" => (200, json!({ "token": there })),
             _ => (
                 401,
-                json!({ "message": format!("{} is wrong", asked.authorization) }),
+                json!({ "message": format!("{} is wrong", received.authorization) }),
             ),
         });
         Self {
@@ -65,25 +65,25 @@ impl Scene {
 
     /// Asserts that the certificate authority received this token, and that no other service and no
     /// output contain any of it.
-    fn saw(&self, told: &str, token: &str) {
-        let asked = self.service.asked();
-        let last = asked.last().unwrap();
-        assert_eq!(last.path, "/api/v2/signingCert", "{told}");
+    fn saw(&self, printed: &str, token: &str) {
+        let received = self.service.received();
+        let last = received.last().unwrap();
+        assert_eq!(last.path, "/api/v2/signingCert", "{printed}");
         let body: Value = serde_json::from_str(&last.body).unwrap();
-        assert_eq!(body["credentials"]["oidcIdentityToken"], token, "{told}");
-        assert!(told.starts_with("exit code: 1\n"), "{told}");
+        assert_eq!(body["credentials"]["oidcIdentityToken"], token, "{printed}");
+        assert!(printed.starts_with("exit code: 1\n"), "{printed}");
         assert!(
-            told.contains("the certificate authority at 127.0.0.1 rejects the request: 403"),
-            "{told}"
+            printed.contains("the certificate authority at 127.0.0.1 rejects the request: 403"),
+            "{printed}"
         );
-        hidden(told, token);
+        hidden(printed, token);
     }
 }
 
 /// Asserts that no part of a token is printed.
-fn hidden(told: &str, token: &str) {
+fn hidden(printed: &str, token: &str) {
     for part in token.split('.').chain([AGENT]) {
-        assert!(!told.contains(part), "{told}");
+        assert!(!printed.contains(part), "{printed}");
     }
 }
 
@@ -123,18 +123,20 @@ fn uses_the_token_of_each_source_and_never_prints_it() {
     );
     scene.saw(&scene.sign(&[], &github, None), &there);
     let shown = |path: &str| {
-        let asked = scene.service.asked();
-        let found = asked.iter().rfind(|asked| asked.path.starts_with(path));
+        let received = scene.service.received();
+        let found = received
+            .iter()
+            .rfind(|received| received.path.starts_with(path));
         let found = found.unwrap().clone();
         (found.authorization, found.body)
     };
     assert_eq!(shown("/github"), (format!("Bearer {AGENT}"), String::new()));
     scene.saw(&scene.sign(&[], &buildkite, None), &there);
-    let asked = (
+    let received = (
         format!("Token {AGENT}"),
         json!({"audience": "sigstore"}).to_string(),
     );
-    assert_eq!(shown("/v3"), asked);
+    assert_eq!(shown("/v3"), received);
 }
 
 #[test]
@@ -146,26 +148,26 @@ fn errors_of_token_services_are_reported_without_secrets() {
             ("ACTIONS_ID_TOKEN_REQUEST_URL", url),
             ("ACTIONS_ID_TOKEN_REQUEST_TOKEN", token),
         ];
-        let told = scene.sign(&[], &variables, None);
-        hidden(&told, AGENT);
-        told
+        let printed = scene.sign(&[], &variables, None);
+        hidden(&printed, AGENT);
+        printed
     };
-    let told = github(&wrong, AGENT);
+    let printed = github(&wrong, AGENT);
     assert!(
-        told.contains(
+        printed.contains(
             "GitHub Actions at 127.0.0.1 rejects the request: 401 Unauthorized: Bearer (token) is wrong"
         ),
-        "{told}"
+        "{printed}"
     );
-    let told = github("http://issuer.example.com/", AGENT);
-    assert!(told.contains("must use TLS"), "{told}");
-    let told = github("http://127.0.0.1:1/", AGENT);
+    let printed = github("http://issuer.example.com/", AGENT);
+    assert!(printed.contains("must use TLS"), "{printed}");
+    let printed = github("http://127.0.0.1:1/", AGENT);
     assert!(
-        told.starts_with("exit code: 4\n") && told.contains("is unreachable"),
-        "{told}"
+        printed.starts_with("exit code: 4\n") && printed.contains("is unreachable"),
+        "{printed}"
     );
-    let told = github(&wrong, "agent\nsecret");
-    assert!(told.contains("contain invalid characters"), "{told}");
+    let printed = github(&wrong, "agent\nsecret");
+    assert!(printed.contains("contain invalid characters"), "{printed}");
 
     for (change, why) in [
         (json!({"aud": "other"}), "audience is not `sigstore`"),
@@ -177,12 +179,12 @@ fn errors_of_token_services_are_reported_without_secrets() {
         (json!({"iss": null}), "its claims are malformed"),
     ] {
         let token = token("https://issuer.example.com", &change);
-        let told = scene.sign(&[], &[("SIGSTORE_ID_TOKEN", &token)], None);
+        let printed = scene.sign(&[], &[("SIGSTORE_ID_TOKEN", &token)], None);
         assert!(
-            told.contains("[BUNDLE-TRUST-020]") && told.contains(why),
-            "{told}"
+            printed.contains("[BUNDLE-TRUST-020]") && printed.contains(why),
+            "{printed}"
         );
-        hidden(&told, &token);
+        hidden(&printed, &token);
     }
     // A token for another client is rejected.
     let other = token(
@@ -190,39 +192,39 @@ fn errors_of_token_services_are_reported_without_secrets() {
         &json!({"aud": ["a", "other"]}),
     );
     let variables = [("SIGSTORE_ID_TOKEN", other.as_str())];
-    let told = scene.sign(&["--oidc-client-id", "other"], &variables, None);
-    scene.saw(&told, &other);
+    let printed = scene.sign(&["--oidc-client-id", "other"], &variables, None);
+    scene.saw(&printed, &other);
 }
 
 #[test]
 fn login_for_a_private_authority_requires_an_issuer() {
     let scene = Scene::new();
-    let told = scene.sign(&["--fulcio-auth-flow", "device"], &[], None);
+    let printed = scene.sign(&["--fulcio-auth-flow", "device"], &[], None);
     assert!(
-        told.contains("the issuer for this certificate authority is unknown"),
-        "{told}"
+        printed.contains("the issuer for this certificate authority is unknown"),
+        "{printed}"
     );
-    assert!(scene.service.asked().is_empty());
+    assert!(scene.service.received().is_empty());
 }
 
 #[test]
 fn login_requires_a_terminal() {
     let scene = Scene::new();
     for more in [&[][..], &["--fulcio-auth-flow", "token"]] {
-        let told = scene.sign(more, &[], None);
+        let printed = scene.sign(more, &[], None);
         assert!(
-            told.contains("neither a key nor an identity token is available for signing"),
-            "{told}"
+            printed.contains("neither a key nor an identity token is available for signing"),
+            "{printed}"
         );
     }
-    let told = scene.sign(
+    let printed = scene.sign(
         &["--fulcio-auth-flow", "device", "--identity-token", "a.b.c"],
         &[],
         None,
     );
-    assert!(told.starts_with("exit code: 2\n"), "{told}");
+    assert!(printed.starts_with("exit code: 2\n"), "{printed}");
     assert!(
-        told.contains("a login and an identity token exclude each other"),
-        "{told}"
+        printed.contains("a login and an identity token exclude each other"),
+        "{printed}"
     );
 }
