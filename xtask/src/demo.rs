@@ -1,11 +1,12 @@
 //! `cargo xtask demo`: runs the demo on a real Kubernetes, with each command and its output.
 //! `e2e::demo` has the commands and the expected results.
 
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow};
 use clap::Args;
-use e2e::demo::{self, DemoOutput, DemoRunner};
+use e2e::demo::{self, DemoOutput, DemoRunner, Recording};
 use e2e::{Cluster, Output, Webhook, WebhookOptions};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -13,17 +14,18 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Starts etcd, kube-apiserver, kube-controller-manager and an OCI registry on free loopback ports, and bundle-webhook as a process. \
-Ctrl-C leaves no process behind.
+All processes end with the command, also after Ctrl-C.
 
-With --context nothing of Kubernetes is started. The registry and bundle-webhook are processes on this host all the same, so that cluster's API \
-server must reach 127.0.0.1 of this host: k3s, kubeadm or minikube's none driver on this machine will do, a cluster elsewhere or in a container \
-will not. You need its cluster-admin. The demo begins only if nothing is there that it would have to make; at the end, and on Ctrl-C, it takes \
-everything away again, its admission registrations first. They go even if the demo is killed.
+With --context, the demo uses an existing cluster. The registry and bundle-webhook are still processes on this host, so the API server \
+must reach 127.0.0.1 of this host: k3s, kubeadm, or the none driver of minikube on this machine. You need cluster-admin permissions. \
+The demo fails if one of its objects exists already. At the end, and on Ctrl-C, it removes all of its objects, the webhook \
+configurations first. These are removed even if the demo is killed.
 
 Examples:
   cargo xtask demo
   cargo xtask demo --keep
-  cargo xtask demo --context my-cluster")]
+  cargo xtask demo --context my-cluster
+  cargo xtask demo --record docs/demo.svg")]
 pub(crate) struct Arguments {
     /// Keep everything running at the end, print its addresses, and wait for Ctrl-C.
     #[arg(long)]
@@ -32,6 +34,9 @@ pub(crate) struct Arguments {
     /// this host.
     #[arg(long, value_name = "NAME")]
     context: Option<String>,
+    /// Write an excerpt of the session to this SVG file.
+    #[arg(long, value_name = "FILE")]
+    record: Option<PathBuf>,
 }
 
 pub(crate) async fn run(arguments: Arguments) -> Result<()> {
@@ -104,7 +109,11 @@ async fn run_chapters(arguments: &Arguments, stage: &mut Stage) -> Result<()> {
         started.as_secs_f64()
     );
 
-    let mut terminal = Terminal::default();
+    let mut terminal = Terminal {
+        recording: Recording::new(cluster.registry(0)?.host()),
+        lines: 0,
+        seen: 0,
+    };
     let folder = cluster.folder().join("demo");
     {
         let mut runner = DemoRunner::new(cluster, webhook, &mut terminal, folder).await?;
@@ -112,8 +121,11 @@ async fn run_chapters(arguments: &Arguments, stage: &mut Stage) -> Result<()> {
             demo::run_chapter(&mut runner, number).await?;
         }
     }
+    if let Some(file) = &arguments.record {
+        fs_err::write(file, terminal.recording.svg())?;
+    }
     println!(
-        "\n{} command lines and {} conditions in {:.1} s (and {:.1} s to start).",
+        "\n{} commands and {} observations in {:.1} s, after {:.1} s to start.",
         terminal.lines,
         terminal.conditions,
         began.elapsed().saturating_sub(started).as_secs_f64(),
@@ -142,8 +154,8 @@ fn mebibytes(kib: u64) -> f64 {
     f64::from(u32::try_from(kib).unwrap_or(u32::MAX)) / 1024.0
 }
 
-#[derive(Default)]
 struct Terminal {
+    recording: Recording,
     lines: usize,
     conditions: usize,
 }
@@ -159,6 +171,7 @@ impl DemoOutput for Terminal {
 
     fn ran(&mut self, output: &Output, took: Duration) {
         self.lines += 1;
+        self.recording.add(output);
         println!("$ {}", output.line);
         // Messages are printed before the result.
         for text in [&output.stderr, &output.stdout] {

@@ -4,6 +4,7 @@
 
 mod authoring;
 mod installation;
+mod recording;
 mod rejections;
 mod runner;
 
@@ -15,7 +16,8 @@ use authoring::{govern, package, ship};
 use installation::{adopt, drift, install, upgrade};
 use rejections::{clean_up, moved_tag, rejections, unreviewed};
 
-pub use runner::{DemoOutput, DemoRunner, NoOutput};
+pub use recording::Recording;
+pub use runner::{DemoOutput, DemoRunner};
 
 /// Chapter of the demo.
 pub struct Chapter {

@@ -20,16 +20,6 @@ pub trait DemoOutput: Send {
     fn observed(&mut self, what: &str, took: Duration);
 }
 
-/// Prints nothing; for tests.
-pub struct NoOutput;
-
-impl DemoOutput for NoOutput {
-    fn chapter(&mut self, _: usize, _: &str) {}
-    fn say(&mut self, _: &str) {}
-    fn ran(&mut self, _: &Output, _: Duration) {}
-    fn observed(&mut self, _: &str, _: Duration) {}
-}
-
 /// Run of the demo: cluster, webhook, and working folder.
 pub struct DemoRunner<'a> {
     /// Cluster of the demo.

@@ -8,6 +8,7 @@
 
 mod context;
 
+mod catalog;
 mod deployments;
 mod help;
 mod package;

@@ -1,10 +1,19 @@
-//! Reads the executable blocks of a Markdown page, and compares output with the page.
+//! Reads and runs the executable blocks of a Markdown page, and compares output with the page.
 //! A ```` ```console ```` block has `$ command` lines (`> ` continues), an optional `? CODE`, and
 //! the output. A block whose second word is a path is that file.
 
+use std::path::Path;
+
+use anyhow::{Context, Result, ensure};
+use e2e::Cluster;
+use e2e::host::command::Command;
+
+/// Shell program that runs one command. It keeps variables and the folder for the next command.
+const SHELL: &str = r#"exec 2>&1; set -a; . "$STATE"; eval "$TYPED"; code=$?; unset TYPED; { export -p; echo "cd '$PWD'"; } > "$STATE"; exit $code"#;
+
 /// Step of a page.
 #[derive(Debug, PartialEq)]
-pub(super) enum Step {
+enum Step {
     /// File that a page shows.
     File { path: String, text: String },
     /// Command line at `line` of the page, with its expected exit code and output.
@@ -16,8 +25,55 @@ pub(super) enum Step {
     },
 }
 
+/// Runs the commands of one page in a folder of its own, with these variables, and returns the
+/// number of steps. Returns an error for the first command whose exit code or output differs from
+/// the page.
+pub(super) async fn follow(
+    cluster: &Cluster,
+    variables: &[(&str, String)],
+    path: &Path,
+) -> Result<usize> {
+    // Both create their links in the folder that the shell's PATH begins with.
+    cluster.plugin().await?;
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let steps = read(&fs_err::read_to_string(path)?);
+    let folder = cluster.folder().join("data").join(&*name);
+    let state = cluster.folder().join("data").join(format!("{name}.state"));
+    fs_err::create_dir_all(&folder)?;
+    fs_err::write(&state, format!("cd '{}'\n", folder.display()))?;
+    for step in &steps {
+        match step {
+            Step::File { path, text, .. } => {
+                let target = folder.join(path);
+                fs_err::create_dir_all(target.parent().context("a file lies in a folder")?)?;
+                fs_err::write(target, text)?;
+            }
+            Step::Command {
+                line,
+                typed,
+                code,
+                answer,
+            } => {
+                let mut shell = cluster.clean(Command::new("/bin/sh"));
+                for (variable, value) in variables {
+                    shell = shell.env(variable, value);
+                }
+                let shell = shell.env("STATE", &state).env("TYPED", typed);
+                let output = shell.args(["-c", SHELL]).output().await?;
+                let (is, wanted) = (output.stdout.trim_end(), answer.trim_end());
+                ensure!(
+                    output.code == Some(*code) && matches(wanted, is),
+                    "{name}:{line}: `{typed}` has other output\n── expected, with exit code {code}\n{wanted}\n── actual, with exit code {:?}\n{is}",
+                    output.code
+                );
+            }
+        }
+    }
+    Ok(steps.len())
+}
+
 /// Returns all steps of a page in order.
-pub(super) fn read(page: &str) -> Vec<Step> {
+fn read(page: &str) -> Vec<Step> {
     let mut steps = Vec::new();
     let mut lines = page.lines().enumerate();
     while let Some((_, line)) = lines.next() {
@@ -74,7 +130,7 @@ fn commands(block: &[(usize, &str)], steps: &mut Vec<Step>) {
 
 /// Returns `true` if `is` matches `pattern`: a line `...` matches any number of lines, `[..]`
 /// for any text within a line.
-pub(super) fn matches(pattern: &str, is: &str) -> bool {
+fn matches(pattern: &str, is: &str) -> bool {
     let pattern: Vec<_> = pattern.lines().collect();
     let is: Vec<_> = is.lines().collect();
     lines_match(&pattern, &is)

@@ -2,17 +2,18 @@
 //! webhook that is killed repeatedly. `e2e::demo` has the command lines.
 
 use e2e::cluster::Builder;
-use e2e::demo::{self, DemoRunner, NoOutput};
+use e2e::demo::{self, DemoRunner, Recording};
 use e2e::tools::KubernetesRelease;
 use e2e::{Cluster, WebhookOptions};
 
-async fn run_demo(cluster: Builder, kills_webhook: bool) {
+/// Runs the demo, and returns the recorded part of it.
+async fn run_demo(cluster: Builder, kills_webhook: bool) -> Recording {
     let cluster = cluster.registries(1).start().await.unwrap();
     let mut webhook = cluster
         .start_webhook(WebhookOptions::default())
         .await
         .unwrap();
-    let mut output = NoOutput;
+    let mut output = Recording::new(cluster.registry(0).unwrap().host());
     let folder = cluster.folder().join("demo");
     let mut runner = DemoRunner::new(&cluster, &mut webhook, &mut output, folder)
         .await
@@ -23,11 +24,13 @@ async fn run_demo(cluster: Builder, kills_webhook: bool) {
     for number in 0..demo::CHAPTERS.len() {
         demo::run_chapter(&mut runner, number).await.unwrap();
     }
+    output
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn demo_succeeds_from_start_to_end() {
-    run_demo(Cluster::builder(), false).await;
+    let recording = run_demo(Cluster::builder(), false).await;
+    assert!(recording.svg().starts_with("<svg"));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -178,4 +178,6 @@ fn list(refused: &[String]) -> String {
 }
 
 #[cfg(test)]
+mod messages;
+#[cfg(test)]
 mod tests;

@@ -4,6 +4,11 @@
 use std::fmt::Write as _;
 
 use super::*;
+use crate::review::{
+    deletion::{Deletion, DeletionFacts, judge_deletion, too_early},
+    owners::owner_of_another,
+    size::{MeasuredObject, ObjectWeight, WeightLimits, judge_size},
+};
 
 const RECORDED: &str = include_str!("messages.txt");
 
@@ -178,5 +183,132 @@ fn messages_of_admission_codes_are_recorded() {
         &json!({"createNamespace": true}),
         &fine(),
     );
+    text += &lookups();
+    text += &content();
+    text += &deletions();
+    text += &metadata();
     assert_eq!(text, RECORDED, "copy the left side to messages.txt");
+}
+
+/// Returns the messages about classes and permissions that are invalid or could not be read.
+fn lookups() -> String {
+    let invalid = Class::parse(
+        "plain",
+        &json!({"provisioner": "core.rukpak.io/plain", "authorization": "Everyone"}),
+    );
+    let invalid = ClassFact::Unreadable(invalid.unwrap_err());
+    let mut text = of_deployment("BUNDLE-REVIEW-011", &json!({}), &with_class(invalid));
+    let unknown = Facts {
+        may_use: BTreeMap::new(),
+        ..fine()
+    };
+    text += &of_deployment("BUNDLE-REVIEW-015", &json!({}), &unknown);
+    let unread = Facts {
+        classes: BTreeMap::new(),
+        ..fine()
+    };
+    text += &of_deployment("BUNDLE-REVIEW-020", &json!({}), &unread);
+    let (old, new) = (deployment(&json!({})), deployment(&json!({"paused": true})));
+    let unstamped = update(Kind::BundleDeployment, &old, &new, Standing::Unstamped);
+    text += &message_of("BUNDLE-REVIEW-025", &unstamped, &fine());
+    let (old, _) = approval(Some(3), existing(3), Answer::Yes);
+    let (new, facts) = approval(Some(4), existing(4), Answer::Yes);
+    let changed = update(Kind::BundleApproval, &old, &new, Standing::Stamped);
+    text + &message_of("BUNDLE-REVIEW-023", &changed, &facts)
+}
+
+/// Returns the messages about content of sources.
+fn content() -> String {
+    let of_config_maps = |code: &str, fact: Option<ConfigMapFact>, may: Answer| {
+        let new = json!({"metadata": {"name": "web"}, "spec": {
+            "provisionerClassName": "plain",
+            "source": {"type": "configMaps", "configMaps": [{"configMap": {"name": "page"}}]},
+        }});
+        let facts = Facts {
+            config_maps: fact
+                .map(|fact| ("page".to_owned(), fact))
+                .into_iter()
+                .collect(),
+            may_read: BTreeMap::from([("page".to_owned(), may)]),
+            ..fine()
+        };
+        message_of(code, &create(Kind::Bundle, &new), &facts)
+    };
+    let mut text = of_config_maps(
+        "BUNDLE-REVIEW-005",
+        Some(ConfigMapFact::Mutable),
+        Answer::Yes,
+    );
+    text += &of_config_maps("BUNDLE-REVIEW-070", None, Answer::No);
+    let why = crate::diagnostic::Finding::error(
+        crate::diagnostic::codes::registry::UNREACHABLE,
+        "registry.example.com is unreachable",
+    );
+    let unavailable = Facts {
+        content: ContentFact::Unavailable(why),
+        ..fine()
+    };
+    text += &of_deployment("BUNDLE-REVIEW-017", &json!({}), &unavailable);
+    let (_, operators) = class("plain", &json!({"provisioner": "core.rukpak.io/registry"}));
+    text += &message_of(
+        "BUNDLE-FORMAT-025",
+        &create(Kind::Bundle, &bundle("plain")),
+        &with_class(operators),
+    );
+    let required = json!({"signatures": "Required"});
+    let (_, strict) = class("plain", &required);
+    text += &of_deployment("BUNDLE-TRUST-004", &json!({}), &with_class(strict.clone()));
+    let mut new = bundle("plain");
+    new["spec"]["source"] =
+        json!({"type": "configMaps", "configMaps": [{"configMap": {"name": "page"}}]});
+    let facts = Facts {
+        may_read: BTreeMap::from([("page".to_owned(), Answer::Yes)]),
+        ..with_class(strict)
+    };
+    text + &message_of("BUNDLE-TRUST-006", &create(Kind::Bundle, &new), &facts)
+}
+
+/// Returns the messages about deletions.
+fn deletions() -> String {
+    let requester = Requester {
+        user: "ana".into(),
+        ..Requester::default()
+    };
+    let object = deployment(&json!({}));
+    let deletion = Deletion {
+        kind: Kind::BundleDeployment,
+        name: "web",
+        object: &object,
+        requester: &requester,
+        own: false,
+        is_finalized: true,
+    };
+    let facts = DeletionFacts {
+        may_manage: Some(Answer::No),
+        ..DeletionFacts::default()
+    };
+    let findings = judge_deletion(&deletion, &facts).0;
+    let denied = findings
+        .iter()
+        .find(|found| found.code.id == "BUNDLE-REVIEW-040");
+    let early = too_early(&deletion, 1_800_000_000_000, Some(1_800_000_002_000));
+    rendered(&[denied.unwrap().clone(), early.unwrap()])
+}
+
+/// Returns the messages about owner references and size.
+fn metadata() -> String {
+    let owner = json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": "u2"});
+    let owned = json!({"metadata": {"name": "web", "ownerReferences": [owner]}});
+    let crowded = json!({"metadata": {"name": "web", "finalizers": vec!["example.com/hold"; 33]}});
+    let new = MeasuredObject {
+        object: &crowded,
+        weight: ObjectWeight::default(),
+    };
+    let limits = WeightLimits {
+        metadata: 1 << 20,
+        whole: 1 << 20,
+    };
+    let mut findings = judge_size(None, new, limits).0;
+    findings.extend(owner_of_another("web", &owned));
+    rendered(&findings)
 }

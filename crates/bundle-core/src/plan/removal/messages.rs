@@ -1,0 +1,72 @@
+//! Messages of failed removals and of forbidden downgrades. `cargo xtask gen` copies `messages.txt`
+//! to the page about diagnostics.
+
+use std::fmt::Write as _;
+
+use serde_json::json;
+
+use super::RemovalFailure;
+use super::progress::RemovalProgress;
+use crate::object::ObjectId;
+use crate::plan::authorization::downgrade;
+use crate::plan::consent::{ActingAccount, ConsentRule};
+use crate::plan::decision::DecidedObjects;
+use crate::review::Class;
+
+const RECORDED: &str = include_str!("messages.txt");
+
+fn config_map(namespace: &str) -> ObjectId {
+    ObjectId {
+        group: String::new(),
+        version: "v1".to_owned(),
+        kind: "ConfigMap".to_owned(),
+        namespace: Some(namespace.to_owned()),
+        name: "web".to_owned(),
+    }
+}
+
+/// Returns the failure of a removal that left a ConfigMap in `namespace`, for the reason `why`.
+fn left(namespace: &str, why: Option<&str>, authorization: &str) -> RemovalFailure {
+    let spec = json!({
+        "provisioner": "core.rukpak.io/plain",
+        "authorization": authorization,
+        "targets": {"namespaces": ["team-*"]},
+    });
+    let class = Class::parse("plain", &spec).unwrap();
+    let rule = ConsentRule::new(Some(&class), ActingAccount::Granted, DecidedObjects::None);
+    let id = config_map(namespace);
+    let kept = why.map(|why| (id.clone(), why.to_owned()));
+    let progress = RemovalProgress::new([(id.clone(), Vec::new())], kept);
+    let going: Vec<ObjectId> = why.is_none().then_some(id).into_iter().collect();
+    let admit = "kubectl annotate bundledeployment web core.rukpak.io/admit=…";
+    progress.removal_result(&going, &rule, admit).unwrap_err()
+}
+
+#[test]
+fn messages_of_removals_are_recorded() {
+    let mut text = String::new();
+    for failure in [
+        RemovalFailure::no_account(),
+        RemovalFailure::definitions_in_use("queues.shop.example.com (3 Queues)"),
+        RemovalFailure::inventory_lost("5f0c…", "bundle-system-state"),
+        left("team-a", None, "Requester"),
+        left(
+            "team-a",
+            Some("user \"ana\" has no permission to delete it"),
+            "Requester",
+        ),
+        left(
+            "other",
+            Some("it is outside of spec.targets of the class"),
+            "Class",
+        ),
+        RemovalFailure::not_reviewed(),
+    ] {
+        let _ = writeln!(text, "error: {} [{}]", failure.message, failure.code);
+    }
+    let policies = ["releases".to_owned()];
+    let older = downgrade::refusal(Some("1.4.0"), Some("1.3.9"), &policies).unwrap();
+    let _ = writeln!(text, "error: {older} [{}]", older.code);
+    let _ = writeln!(text, "  hint: {}", older.hint.unwrap());
+    assert_eq!(text, RECORDED, "copy the left side to messages.txt");
+}

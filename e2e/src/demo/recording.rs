@@ -1,0 +1,227 @@
+//! Recording of a few commands of the demo with their real output, as an animated SVG for the
+//! README. Values that differ between runs are shortened, so that a scenario can compare the file.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use crate::host::command::Output;
+
+use super::DemoOutput;
+
+/// Beginnings of the recorded command lines, in the order of the demo. The first match counts.
+const EXCERPT: [&str; 6] = [
+    "kubectl bundle build shop --to",
+    "kubectl bundle push shop-1.0.0",
+    "kubectl bundle sign --key release.key",
+    "kubectl bundle deploy shop",
+    "kubectl wait --for=condition=Installed bundledeployment/shop",
+    "kubectl bundle deploy unsigned",
+];
+/// The registry in the recording, in place of a loopback address.
+const REGISTRY: &str = "registry.example.com";
+/// Most characters of a line.
+const COLUMNS: usize = 112;
+/// Hexadecimal digits of a digest that are shown.
+const DIGITS: usize = 8;
+/// Length of the hint of a key, a SHA-256 in Base64.
+const HINT: usize = 44;
+/// Seconds from one command to the next.
+const PAUSE: f64 = 2.0;
+/// Height of a line, in pixels.
+const LINE: usize = 18;
+
+/// A recorded command line with its output.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Entry {
+    command: String,
+    output: Vec<String>,
+}
+
+/// The recorded part of a demo.
+#[derive(Debug, Default)]
+pub struct Recording {
+    /// Host of the registry of this run.
+    registry: String,
+    entries: Vec<Entry>,
+}
+
+impl Recording {
+    /// Returns an empty recording of a demo that uses the registry with this host.
+    pub fn new(registry: String) -> Self {
+        Self {
+            registry,
+            entries: Vec::new(),
+        }
+    }
+
+    /// Records a command line if it is the next one of the excerpt.
+    pub fn add(&mut self, output: &Output) {
+        let next = EXCERPT.get(self.entries.len());
+        if next.is_none_or(|start| !output.line.starts_with(start)) {
+            return;
+        }
+        let texts = [&output.stderr, &output.stdout];
+        let lines = texts.iter().flat_map(|text| text.lines());
+        self.entries.push(Entry {
+            command: self.stable(&output.line),
+            output: lines.map(|line| self.stable(line)).collect(),
+        });
+    }
+
+    /// Replaces values that differ between runs: the registry, digests and hints of keys.
+    fn stable(&self, line: &str) -> String {
+        let line = line.replace(&self.registry, REGISTRY);
+        let mut words = Vec::new();
+        for word in line.split(' ') {
+            let word = match word.split_once("sha256:") {
+                Some((before, digest)) if digest.len() > DIGITS => {
+                    let hex = |letter: &char| letter.is_ascii_hexdigit();
+                    let digits = digest.chars().take_while(hex).count();
+                    let (digest, after) = digest.split_at(digits);
+                    let shown: String = digest.chars().take(DIGITS).collect();
+                    format!("{before}sha256:{shown}…{after}")
+                }
+                _ => word.to_owned(),
+            };
+            let is_hint = word.trim_end_matches(')').len() == HINT && word.contains('=');
+            words.push(if is_hint { "…)".to_owned() } else { word });
+        }
+        let line = words.join(" ");
+        if line.chars().count() <= COLUMNS {
+            return line;
+        }
+        let mut cut: String = line.chars().take(COLUMNS - 1).collect();
+        cut.push('…');
+        cut
+    }
+
+    /// Returns the recording as an SVG. Without animations, for example in print, every line is
+    /// visible.
+    pub fn svg(&self) -> String {
+        let count: usize = self
+            .entries
+            .iter()
+            .map(|entry| entry.output.len() + 1)
+            .sum();
+        let height = (count + 2) * LINE;
+        let mut svg = format!(
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 920 {height}\" role=\"img\">\n\
+             <title>Terminal session: build, push, sign and deploy a bundle; an unsigned bundle is rejected</title>\n\
+             <style>\n\
+             text {{ font: 13px ui-monospace, monospace; white-space: pre; fill: #c9d1d9 }}\n\
+             .c {{ fill: #7ee787 }}\n\
+             .e {{ fill: #ff7b72 }}\n\
+             @media (prefers-reduced-motion: no-preference) {{ g {{ animation: show 0.2s both }} }}\n\
+             @keyframes show {{ from {{ opacity: 0 }} }}\n\
+             </style>\n\
+             <rect width=\"920\" height=\"{height}\" rx=\"6\" fill=\"#0d1117\"/>\n"
+        );
+        let mut y = LINE + LINE / 2;
+        let mut delay = 0.0;
+        for entry in &self.entries {
+            let _ = writeln!(svg, "<g style=\"animation-delay: {delay:.1}s\">");
+            let _ = writeln!(
+                svg,
+                "<text class=\"c\" x=\"16\" y=\"{y}\">$ {}</text>",
+                escaped(&entry.command)
+            );
+            y += LINE;
+            svg.push_str("</g>\n");
+            let _ = writeln!(
+                svg,
+                "<g style=\"animation-delay: {:.1}s\">",
+                delay + PAUSE / 2.0
+            );
+            for line in &entry.output {
+                let class = if line.starts_with("Error") {
+                    " class=\"e\""
+                } else {
+                    ""
+                };
+                let _ = writeln!(
+                    svg,
+                    "<text{class} x=\"16\" y=\"{y}\">{}</text>",
+                    escaped(line)
+                );
+                y += LINE;
+            }
+            svg.push_str("</g>\n");
+            delay += PAUSE;
+        }
+        svg + "</svg>\n"
+    }
+}
+
+impl DemoOutput for Recording {
+    fn chapter(&mut self, _: usize, _: &str) {}
+    fn say(&mut self, _: &str) {}
+    fn ran(&mut self, output: &Output, _: Duration) {
+        self.add(output);
+    }
+    fn observed(&mut self, _: &str, _: Duration) {}
+}
+
+/// Escapes a text for XML.
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;")
+        .replace('<', "&lt;")
+        .replace('>', "&gt;")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn output(line: &str, stdout: &str, stderr: &str) -> Output {
+        Output {
+            line: line.to_owned(),
+            code: Some(0),
+            stdout: stdout.to_owned(),
+            stderr: stderr.to_owned(),
+        }
+    }
+
+    #[test]
+    fn records_the_excerpt_in_order_with_stable_values() {
+        let mut recording = Recording::new("127.0.0.1:5000".to_owned());
+        let digest = "a".repeat(64);
+        recording.add(&output("kubectl bundle sign --key release.key x", "", ""));
+        recording.add(&output(
+            "kubectl bundle build shop --to shop-1.0.0",
+            &format!("sha256:{digest}\n"),
+            "shop <1.0.0>\n",
+        ));
+        recording.add(&output(
+            "kubectl bundle push shop-1.0.0 127.0.0.1:5000/shop:1.0.0",
+            &format!("127.0.0.1:5000/shop@sha256:{digest}\n"),
+            "",
+        ));
+        let hint = "b".repeat(43) + "=";
+        recording.add(&output(
+            "kubectl bundle sign --key release.key 127.0.0.1:5000/shop:1.0.0",
+            "",
+            &format!("signed with release.key (ECDSA P-256, {hint})\n"),
+        ));
+        let lines: Vec<&str> = recording
+            .entries
+            .iter()
+            .flat_map(|entry| std::iter::once(&entry.command).chain(&entry.output))
+            .map(String::as_str)
+            .collect();
+        assert_eq!(
+            lines,
+            [
+                "kubectl bundle build shop --to shop-1.0.0",
+                "shop <1.0.0>",
+                "sha256:aaaaaaaa…",
+                "kubectl bundle push shop-1.0.0 registry.example.com/shop:1.0.0",
+                "registry.example.com/shop@sha256:aaaaaaaa…",
+                "kubectl bundle sign --key release.key registry.example.com/shop:1.0.0",
+                "signed with release.key (ECDSA P-256, …)",
+            ]
+        );
+        let svg = recording.svg();
+        assert!(svg.contains("shop &lt;1.0.0&gt;</text>"), "{svg}");
+        assert_eq!(svg.matches("<text").count(), 7);
+    }
+}

@@ -1,0 +1,16 @@
+//! Messages of diagnostic codes that no other test compares as a whole. `cargo xtask gen` copies
+//! them to the page about diagnostics.
+
+mod cluster;
+mod content;
+mod registry;
+mod signing;
+
+/// Returns the diagnostics in the output of a command, each with its hint.
+fn diagnostics(output: &str) -> String {
+    let starts = ["error: ", "warning: ", "  hint: "];
+    let lines = output
+        .lines()
+        .filter(|line| starts.iter().any(|start| line.starts_with(start)));
+    lines.map(|line| format!("{line}\n")).collect()
+}

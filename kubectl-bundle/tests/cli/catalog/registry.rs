@@ -1,0 +1,131 @@
+//! Messages about registries, OCI layouts and archives.
+
+use std::process::{Command, Stdio};
+
+use bundle_testkit::registry::{Fault, Login, Registry, Settings, Uploads};
+use serde_json::json;
+
+use super::diagnostics;
+use crate::context::{Context, PACKAGE};
+
+fn run(context: &Context, arguments: &[&str]) -> String {
+    diagnostics(&context.run(arguments))
+}
+
+#[test]
+fn reports_an_invalid_layout() {
+    let context = Context::new();
+    context.write("web.oci/oci-layout", "{\"imageLayoutVersion\": \"1.0.0\"}");
+    context.write("web.oci/index.json", "[]");
+    insta::assert_snapshot!(run(&context, &["inspect", "web.oci"]), @"");
+}
+
+#[test]
+fn reports_rejected_uploads_and_unsafe_redirects() {
+    let mut context = Context::new().with_bundle();
+    let registry = context.registry();
+    let web = registry.reference("team/web:1.4.0");
+    registry.set_fault(Some(Fault::Upload(Uploads::Small(10))));
+    insta::assert_snapshot!(run(&context, &["push", "web", &web]), @"");
+    registry.set_fault(None);
+    context.stdout(&["push", "web", &web]);
+    registry.set_fault(Some(Fault::RedirectBlobs("ftp://files.example.com".into())));
+    insta::assert_snapshot!(run(&context, &["inspect", &web]), @"");
+}
+
+#[test]
+fn reports_a_list_of_signatures_that_another_client_overwrites() {
+    let mut context = Context::new()
+        .with_bundle()
+        .with("BUNDLE_PASSWORD", "secret");
+    context.stdout(&["keys", "generate", "-q"]);
+    let registry = context.registry();
+    let web = registry.reference("team/web:1.4.0");
+    context.stdout(&["push", "web", &web]);
+    registry.set_fault(Some(Fault::LostUpdates(99)));
+    let sign = ["sign", &web, "--key", "bundle.key", "--format", "legacy"];
+    insta::assert_snapshot!(run(&context, &sign), @"");
+}
+
+#[test]
+fn reports_a_rejected_login() {
+    let mut context = Context::new();
+    let login = Login {
+        user: "ana".to_owned(),
+        password: "right".to_owned(),
+        token: false,
+    };
+    let settings = Settings {
+        login: Some(login),
+        ..Settings::default()
+    };
+    let registry = context
+        .runtime()
+        .block_on(Registry::start(settings))
+        .unwrap();
+    context.replace(registry.host(), "[REGISTRY]");
+    let web = registry.reference("team/web:1.4.0");
+    let password = context.write("password", "wrong\n");
+    let mut inspect: Command = context.command(&[
+        "inspect",
+        &web,
+        "--registry-username",
+        "ana",
+        "--registry-password-stdin",
+    ]);
+    inspect.stdin(Stdio::from(std::fs::File::open(password).unwrap()));
+    insta::assert_snapshot!(diagnostics(&context.finish(&mut inspect)), @"");
+}
+
+#[test]
+fn reports_a_blocked_registry() {
+    let context = Context::new();
+    context.write(
+        "registries.conf",
+        "[[registry]]\nprefix = \"registry.example.com\"\nblocked = true\n",
+    );
+    let web = "registry.example.com/team/web:1.4.0";
+    let inspect = ["inspect", web, "--registries-conf", "registries.conf"];
+    insta::assert_snapshot!(run(&context, &inspect), @"");
+}
+
+#[test]
+fn reports_an_index_without_the_platform() {
+    let mut context = Context::new().with_bundle();
+    let registry = context.registry();
+    let web = registry.reference("team/web:1.4.0");
+    let pinned = context.stdout(&["push", "web", &web]);
+    let (_, digest) = pinned.rsplit_once('@').unwrap();
+    let manifest = registry.manifest("team/web", digest).unwrap();
+    let index = json!({
+        "schemaVersion": 2,
+        "mediaType": "application/vnd.oci.image.index.v1+json",
+        "manifests": [{
+            "mediaType": "application/vnd.oci.image.manifest.v1+json",
+            "digest": digest,
+            "size": manifest.len(),
+            "platform": {"os": "linux", "architecture": "amd64"},
+        }],
+    });
+    let media_type = "application/vnd.oci.image.index.v1+json";
+    registry.put_manifest("team/web", "all", media_type, index.to_string().as_bytes());
+    let all = registry.reference("team/web:all");
+    insta::assert_snapshot!(run(&context, &["pull", &all, "--platform", "windows/amd64"]), @"");
+}
+
+#[test]
+fn reports_saved_content_without_reference_or_lock() {
+    let mut context = Context::new();
+    let registry = context.registry();
+    context.write("web/bundle.yaml", PACKAGE);
+    context.write(
+        "web/manifests/web.yaml",
+        "apiVersion: v1\nkind: Pod\nmetadata: {name: web, namespace: default}\nspec: {containers: [{name: web, image: 'registry.example.com/web:1.4.0'}]}\n",
+    );
+    let web = registry.reference("team/web:1.4.0");
+    context.stdout(&["push", "web", &web]);
+    insta::assert_snapshot!(run(&context, &["save", &web, "--images", "--to", "web.tar"]), @"");
+    context.stdout(&["build", "web", "--to", "web.oci"]);
+    let mirror = registry.reference("mirror");
+    insta::assert_snapshot!(run(&context, &["load", "web.oci", "--to", &mirror]), @"");
+}
