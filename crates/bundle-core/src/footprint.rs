@@ -11,13 +11,13 @@ const VALUE: u64 = size_of::<Value>() as u64;
 const ALLOCATION: u64 = 16;
 /// Size of one B-tree node of a map, in bytes: it has capacity for eleven keys and values.
 const MAP_NODE: u64 = 11 * (VALUE + 24) + 2 * ALLOCATION;
-/// Entries of a map that a node holds at least, once it was split.
+/// Minimum number of entries in a map node after a split.
 const MAP_ENTRIES: u64 = 5;
-/// Stack that one level of nesting may use, in bytes.
+/// Free stack that one level of nesting requires, in bytes.
 const RED_ZONE: usize = 256 << 10;
-/// Growth of the stack, in bytes.
+/// Size of a new stack segment, in bytes.
 const STACK: usize = 4 << 20;
-/// The fewest elements that a list has room for.
+/// Minimum capacity of a list.
 const LIST_ROOM: u64 = 4;
 
 /// Estimated memory of a JSON tree, in bytes. `Footprint::deserialize` reads a value and keeps only
@@ -58,7 +58,7 @@ impl Footprint {
         }
     }
 
-    /// Both together.
+    /// Returns the sum of both.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
         Self(self.0.saturating_add(other.0))
@@ -133,7 +133,7 @@ pub fn of_json(text: &[u8]) -> Result<Footprint, serde_json::Error> {
 mod tests {
     use super::*;
 
-    /// Returns the memory of a tree that was built, as reference for the estimate.
+    /// Returns the memory of a tree in memory, to compare it with the estimate.
     fn walked(value: &Value) -> u64 {
         match value {
             Value::Null | Value::Bool(_) | Value::Number(_) => 0,

@@ -7,30 +7,28 @@ use sha2::{Digest as _, Sha256};
 
 use crate::diagnostic::{Finding, codes};
 
-/// A sha256 content digest, `sha256:` and 64 lower-case hexadecimal digits.
-///
-/// Other algorithms of the OCI image specification are not accepted: nothing we install or sign
-/// names one.
+/// sha256 content digest: `sha256:` and 64 lower-case hexadecimal digits. Other algorithms of the
+/// OCI image specification are rejected, because no content of this project uses them.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Digest(String);
 
 impl Digest {
-    /// The digest of `bytes`.
+    /// Returns the digest of `bytes`.
     pub fn of(bytes: &[u8]) -> Self {
         Self::from_hash(Sha256::digest(bytes).as_slice())
     }
 
-    /// A digest from a finished sha256 hash.
+    /// Returns the digest for a sha256 hash.
     pub fn from_hash(hash: &[u8]) -> Self {
         Self(format!("sha256:{}", hex::encode(hash)))
     }
 
-    /// The whole text, with the algorithm.
+    /// Returns the text with the algorithm.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The 64 hexadecimal digits alone.
+    /// Returns the 64 hexadecimal digits.
     pub fn hex(&self) -> &str {
         &self.0["sha256:".len()..]
     }
@@ -91,27 +89,28 @@ pub struct Reference {
 }
 
 impl Reference {
-    /// Host and optional port.
+    /// Returns the host with the optional port.
     pub fn registry(&self) -> &str {
         &self.registry
     }
 
-    /// Path inside the registry, without tag and digest.
+    /// Returns the path in the registry, without tag and digest.
     pub fn repository(&self) -> &str {
         &self.repository
     }
 
-    /// The tag, if one is named. A reference without tag and digest cannot be made.
+    /// Returns the tag. A reference has a tag, a digest or both.
     pub fn tag(&self) -> Option<&str> {
         self.tag.as_deref()
     }
 
-    /// The digest, if one is named. Where both are, the digest decides.
+    /// Returns the digest. With tag and digest, the digest selects the content.
     pub fn digest(&self) -> Option<&Digest> {
         self.digest.as_ref()
     }
 
-    /// Registry and repository, `registry.example.com/team/web`: what signature policies match on.
+    /// Returns registry and repository, such as `registry.example.com/team/web`. Signature policies
+    /// match this name.
     pub fn name(&self) -> String {
         format!("{}/{}", self.registry, self.repository)
     }
@@ -127,7 +126,7 @@ impl Reference {
         }
     }
 
-    /// The pinned form, if this one names a digest already.
+    /// Returns the pinned reference if this reference has a digest.
     pub fn pinned(&self) -> Option<PinnedReference> {
         self.digest.clone().map(|digest| self.pin(digest))
     }
@@ -287,17 +286,17 @@ pub struct PinnedReference {
 }
 
 impl PinnedReference {
-    /// The digest.
+    /// Returns the digest.
     pub fn digest(&self) -> &Digest {
         &self.digest
     }
 
-    /// The reference, with tag (if a person named one) and digest.
+    /// Returns the reference with its tag, if it has one, and its digest.
     pub fn reference(&self) -> &Reference {
         &self.reference
     }
 
-    /// `registry/repository@sha256:…`, without the tag.
+    /// Returns `registry/repository@sha256:…`, without the tag.
     pub fn without_tag(&self) -> String {
         format!("{}@{}", self.reference.name(), self.digest)
     }

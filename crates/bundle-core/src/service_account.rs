@@ -2,12 +2,13 @@
 
 use crate::names::{KubeName, NameError, NameKind};
 
-/// A ServiceAccount. It has no text of its own, since there are two: the user name in RBAC, and the path in messages.
+/// ServiceAccount. It does not implement `Display`, because there are two forms: the user name in
+/// RBAC, and the path in messages.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ServiceAccount {
-    /// Its namespace.
+    /// Namespace.
     pub namespace: KubeName,
-    /// Its name.
+    /// Name.
     pub name: KubeName,
 }
 
@@ -20,12 +21,13 @@ impl ServiceAccount {
         })
     }
 
-    /// The user name, as RBAC subjects and audit logs have it: `system:serviceaccount:team-a:deployer`.
+    /// Returns the user name, as in RBAC subjects and audit logs:
+    /// `system:serviceaccount:team-a:deployer`.
     pub fn user_name(&self) -> String {
         format!("system:serviceaccount:{}:{}", self.namespace, self.name)
     }
 
-    /// `team-a/deployer`.
+    /// Returns namespace and name, such as `team-a/deployer`.
     pub fn path(&self) -> String {
         format!("{}/{}", self.namespace, self.name)
     }

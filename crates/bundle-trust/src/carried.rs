@@ -22,7 +22,7 @@ use crate::json;
 pub const LIMIT: usize = 64 << 10;
 /// Largest unpacked size in bytes. Signatures are text that compresses tenfold at best.
 const UNPACKED: u64 = 1 << 20;
-/// The most signatures that are carried.
+/// Maximum number of signatures in one annotation.
 const SIGNATURES: usize = 32;
 
 /// Content of a proof annotation. Only the digest of the manifest is verified.

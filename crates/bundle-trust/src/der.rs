@@ -12,7 +12,7 @@ struct Element<'a> {
     content: &'a [u8],
 }
 
-/// The first element, and what follows it.
+/// Splits off the first element. Returns it and the remaining bytes.
 fn element(bytes: &[u8]) -> Option<(Element<'_>, &[u8])> {
     let (tag, rest) = bytes.split_first()?;
     let (first, rest) = rest.split_first()?;
@@ -40,7 +40,7 @@ fn expect(bytes: &[u8], tag: u8) -> Option<(Element<'_>, &[u8])> {
     element(bytes).filter(|(found, _)| found.tag == tag)
 }
 
-/// Issuer and subject.
+/// Returns issuer and subject.
 fn names(certificate: &[u8]) -> Option<(&[u8], &[u8])> {
     let (certificate, _) = expect(certificate, SEQUENCE)?;
     let (signed, _) = expect(certificate.content, SEQUENCE)?;

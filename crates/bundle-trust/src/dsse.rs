@@ -5,15 +5,16 @@ use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use serde::{Deserialize, Serialize};
 
-/// The media type of a bundle, of the layer with it, and the artifact type of its manifest.
+/// Media type of a Sigstore bundle. It is the media type of the layer, and the artifact type of the
+/// manifest.
 pub(crate) const BUNDLE: &str = "application/vnd.dev.sigstore.bundle.v0.3+json";
-/// Spelling of [`BUNDLE`] that the first writers of version 0.3 used.
+/// Spelling of [`BUNDLE`] by early writers of version 0.3.
 pub(crate) const BUNDLE_OLD_SPELLING: &str = "application/vnd.dev.sigstore.bundle+json;version=0.3";
-/// The type of payload in the envelope.
+/// Payload type of the envelope.
 pub(crate) const PAYLOAD: &str = "application/vnd.in-toto+json";
-/// The type of statement.
+/// Type of the in-toto statement, version 1.
 pub(crate) const STATEMENT: &str = "https://in-toto.io/Statement/v1";
-/// The older type of statement, which many attestations still are.
+/// Type of the in-toto statement, version 0.1, which many attestations still use.
 pub(crate) const STATEMENT_OLD: &str = "https://in-toto.io/Statement/v0.1";
 /// Predicate type of signatures. All other predicate types are attestations.
 pub(crate) const SIGNED: &str = "https://sigstore.dev/cosign/sign/v1";
@@ -26,17 +27,17 @@ pub(crate) fn pre_authentication(payload: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Base64 as protobuf's JSON has it.
+/// Encodes bytes as Base64, as in the JSON form of protobuf.
 pub(crate) fn encode(bytes: &[u8]) -> String {
     STANDARD.encode(bytes)
 }
 
-/// The reverse of [`encode`]; `None` if it is not that.
+/// Decodes Base64. Returns `None` if the text is invalid.
 pub(crate) fn decode(text: &str) -> Option<Vec<u8>> {
     STANDARD.decode(text).ok()
 }
 
-/// The parts of a JWT; `None` if it is not that.
+/// Decodes URL-safe Base64 without padding, as in a JWT. Returns `None` if the text is invalid.
 pub(crate) fn decode_url(text: &str) -> Option<Vec<u8>> {
     URL_SAFE_NO_PAD.decode(text.trim_end_matches('=')).ok()
 }

@@ -17,7 +17,7 @@ pub(crate) fn object(bytes: &[u8], otherwise: &str) -> Result<Value, Rejection> 
     object.map_err(|error| rejection(&error, otherwise))
 }
 
-/// The typed object that a value is.
+/// Converts a JSON value to a type. `otherwise` is the message if it does not match.
 pub(crate) fn typed<T: DeserializeOwned>(value: Value, otherwise: &str) -> Result<T, Rejection> {
     json::typed(value).map_err(|error| rejection(&error, otherwise))
 }

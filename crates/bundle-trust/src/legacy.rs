@@ -12,7 +12,7 @@ use crate::bundle::Bundle as Form;
 use crate::dsse::Envelope;
 use crate::{certified, der, dsse, json};
 
-/// The media type of the payload.
+/// Media type of the payload.
 pub(crate) const SIMPLE_SIGNING: &str = "application/vnd.dev.cosign.simplesigning.v1+json";
 
 /// Media type of an attestation: a DSSE envelope, with its evidence in annotations.
@@ -23,10 +23,10 @@ pub(crate) const CERTIFICATE: &str = "dev.sigstore.cosign/certificate";
 pub(crate) const CHAIN: &str = "dev.sigstore.cosign/chain";
 pub(crate) const LOG: &str = "dev.sigstore.cosign/bundle";
 pub(crate) const TIMESTAMP: &str = "dev.sigstore.cosign/rfc3161timestamp";
-/// Most bytes of annotations that are read.
+/// Maximum length of all annotations of one signature, in bytes.
 const LONGEST: usize = 256 * 1024;
 
-/// The signature over the payload.
+/// Returns the signature over the payload.
 pub(crate) fn signature(raw: &RawSignature) -> Result<Vec<u8>, Rejection> {
     check_annotations(raw)?;
     text(raw, SIGNATURE)
@@ -34,7 +34,7 @@ pub(crate) fn signature(raw: &RawSignature) -> Result<Vec<u8>, Rejection> {
         .ok_or_else(|| unreadable("it has no signature in its annotations"))
 }
 
-/// There must not be too much of them.
+/// Returns an error if the annotations exceed the limit.
 pub(crate) fn check_annotations(raw: &RawSignature) -> Result<(), Rejection> {
     let length: usize = raw.annotations.values().map(String::len).sum();
     if length > LONGEST {
@@ -178,7 +178,7 @@ fn entry(text: &str) -> Result<Value, Rejection> {
     }))
 }
 
-/// The bytes that are written in hexadecimal digits.
+/// Decodes hexadecimal digits.
 pub(crate) fn bytes_of(text: &str) -> Option<Vec<u8>> {
     (0..text.len())
         .step_by(2)

@@ -72,8 +72,8 @@ pub(crate) fn predicate(payload: &[u8]) -> Option<Value> {
     Some(said.predicate)
 }
 
-/// The sha256 that a statement's first subject names. Nothing is decided by it: it is handed to the
-/// verifier, and [`read`] judges afterwards.
+/// Returns the sha256 that the first subject of a statement names. The value is not verified;
+/// [`read`] checks it later.
 pub(crate) fn claimed_digest(payload: &[u8]) -> Option<[u8; 32]> {
     let statement: Statement = json::read(payload, "not an in-toto statement").ok()?;
     let hex = statement.subject.first()?.digest.get("sha256")?;
@@ -124,8 +124,8 @@ struct Image {
     digest: String,
 }
 
-/// Parses cosign 2's payload, which must contain the digest. The image name in it
-/// (`critical.identity`) is ignored, because a signature covers content, wherever it is copied.
+/// Parses the payload of cosign 2, which must contain the digest. The image name in it
+/// (`critical.identity`) is ignored, because a signature covers content in every repository.
 pub(crate) fn read_simple(payload: &[u8], digest: &Digest) -> Result<Annotations, Rejection> {
     let simple: Simple = json::read(payload, "not a simple signing payload")?;
     if simple.critical.kind != SIMPLE {

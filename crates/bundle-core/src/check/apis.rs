@@ -15,7 +15,7 @@ use crate::{
     },
 };
 
-/// Since 1.24 a beta API is off unless an administrator turns it on.
+/// Minor version from which new beta APIs are disabled by default.
 const BETA_IS_OFF: Minor = Minor(1, 24);
 
 /// Reports objects whose API version is not served by a supported Kubernetes version.
@@ -50,7 +50,7 @@ pub(super) fn check(content: &Content, findings: &mut Findings) {
     }
 }
 
-/// Group and kind that a CustomResourceDefinition defines.
+/// Returns group and kind that a CustomResourceDefinition defines.
 fn defines(object: &Manifest) -> Option<(&str, &str)> {
     let (group, _, kind) = object.gvk();
     if (group, kind) != ("apiextensions.k8s.io", "CustomResourceDefinition") {
@@ -106,7 +106,8 @@ impl Supported {
         }
     }
 
-    /// Returns `true` if a minor version is supported. Without a range, only the newest one is.
+    /// Returns `true` if a minor version is supported. Without a range, only the newest minor
+    /// version is supported.
     pub(super) fn has(&self, version: Minor) -> bool {
         self.minors.contains(&version)
     }
@@ -225,7 +226,7 @@ impl Supported {
     }
 }
 
-/// The version of a kind that servers of today have.
+/// Returns the version of a kind that the newest Kubernetes serves.
 fn better(group: &str, version: &str, kind: &str) -> Option<&'static str> {
     apis::of(group)
         .iter()

@@ -1,6 +1,6 @@
-//! Objects of Kubernetes' own kinds against the schemas of the versions that the bundle supports,
-//! as server-side apply compares them. CustomResourceDefinitions have checks of their own
-//! (definition); the table of schemas is an argument.
+//! Checks objects of built-in kinds with the schemas of the supported Kubernetes versions, as
+//! server-side apply does. `definition` checks CustomResourceDefinitions. The schemas are an
+//! argument.
 
 use serde_json::Value;
 
@@ -16,21 +16,21 @@ use crate::{
     version::Minor,
 };
 
-/// Problems of one object that are reported.
+/// Maximum number of reported problems of one object.
 const REPORTED: usize = 100;
 
-/// The schemas of Kubernetes' own kinds.
+/// Schemas of the built-in kinds.
 pub trait KubernetesSchemas {
-    /// The minor versions that have schemas, oldest first.
+    /// Returns the minor versions that have schemas, oldest first.
     fn versions(&self) -> &[Minor];
 
-    /// The schema of an object (`group` is empty for the core group) in a minor version; none if
-    /// that version or its table does not have the kind. References are in place. Two versions with
-    /// the same schema return the same value.
+    /// Returns the schema of a kind in a minor version; `None` if that version does not have the
+    /// kind. `group` is empty for the core group. References are resolved. Two versions with the
+    /// same schema return the same value.
     fn schema(&self, version: Minor, group: &str, api: &str, kind: &str) -> Option<&Value>;
 }
 
-/// A schema with the versions that have it, and what is wrong under it.
+/// Schema with the versions that have it, and the problems of the object with this schema.
 struct Compared<'a> {
     schema: &'a Value,
     versions: Vec<Minor>,
@@ -106,7 +106,7 @@ fn one(
     }
 }
 
-/// Each problem once, with the versions in which it is one.
+/// Returns each problem once, with the versions that have it.
 fn merged(compared: Vec<Compared<'_>>) -> Vec<(Problem, Vec<Minor>)> {
     let mut merged: Vec<(Problem, Vec<Minor>)> = Vec::new();
     for Compared {
@@ -136,8 +136,8 @@ fn problems(schema: &Value, mut object: Value) -> Vec<Problem> {
     problems
 }
 
-/// The object as the API server decodes it: a null field is an absent one, and `3.0` is a whole
-/// number.
+/// Returns the object as decoded by the API server: null fields are absent, and `3.0` is an
+/// integer.
 fn normalized(value: &Value) -> Value {
     match value {
         Value::Object(map) => {
@@ -159,7 +159,7 @@ fn normalized(value: &Value) -> Value {
     reason = "only whole numbers that 64 bits hold exactly are converted"
 )]
 fn whole(value: &Value) -> Value {
-    /// 2 to the power of 53: up to here each whole number has its own float.
+    /// 2⁵³. Up to this value, each integer is exact as a float.
     const EXACT: f64 = 9_007_199_254_740_992.0;
     match value.as_f64() {
         Some(number) if number.fract() == 0.0 && number.abs() <= EXACT => (number as i64).into(),

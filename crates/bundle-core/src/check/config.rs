@@ -10,11 +10,11 @@ use crate::{
     yaml,
 };
 
-/// Most reported problems of one file.
+/// Maximum number of reported problems of one file.
 const TOLD: usize = 100;
-/// The largest schema, in bytes.
+/// Maximum size of the schema, in bytes.
 const SCHEMA: usize = 1 << 20;
-/// Largest compiled pattern, in bytes.
+/// Maximum size of a compiled pattern, in bytes.
 const PATTERN: usize = 4 << 20;
 
 pub(super) fn check(package: Option<&Package>, files: &Files, findings: &mut Findings) {
@@ -99,7 +99,7 @@ fn read(key: &str, path: &str, files: &Files, findings: &mut Findings) -> Option
     }
 }
 
-/// `/a/0/b` as `a[0].b`.
+/// Converts a JSON pointer to a field path: `/a/0/b` becomes `a[0].b`.
 fn field(pointer: &str) -> String {
     let mut path = String::new();
     for step in pointer.split('/').skip(1) {

@@ -1,5 +1,5 @@
-//! Custom resources of the bundle, and default ones in other files, against the CRDs in the bundle.
-//! Custom resources of other CRDs are checked in `apis`.
+//! Checks custom resources of the bundle, and default ones in other files, with the CRDs in the
+//! bundle. `apis` checks custom resources of other CRDs.
 
 use std::collections::BTreeMap;
 
@@ -24,7 +24,7 @@ pub(super) const DEFAULT: &str = "default-cr";
 /// Definitions by group and kind.
 type Definitions<'a> = BTreeMap<(&'a str, &'a str), &'a Value>;
 
-/// Checks every object that a sound definition describes.
+/// Checks every object whose CRD is valid.
 pub(super) fn check(
     content: &Content,
     files: &Files,
@@ -66,7 +66,7 @@ fn entry(object: &Manifest) -> Option<((&str, &str), &Value)> {
     Some(((spec.get("group")?.as_str()?, kind), spec))
 }
 
-/// The objects in resources of type default-cr.
+/// Returns the objects in resources of type default-cr.
 fn defaults(content: &Content, files: &Files, findings: &mut Findings) -> Vec<Manifest> {
     let package = content.package.as_ref();
     let resources = package.map(|package| package.resources.as_slice());
@@ -159,7 +159,7 @@ fn problems(schema: &Value, object: &Value, status: bool, rules: &mut Rules) -> 
     problems
 }
 
-/// Objects within the object: each has apiVersion and kind.
+/// Checks that each embedded object has apiVersion and kind.
 fn embedded(schema: &Value, value: &Value, path: &str, problems: &mut Vec<Problem>) {
     use super::structural::{child, item, of_field};
     match value {

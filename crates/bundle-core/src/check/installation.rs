@@ -8,7 +8,7 @@ use crate::{
 /// Settings of the BundleDeployment that installs the content.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Installation<'a> {
-    /// Namespace of the objects that name none.
+    /// Namespace for objects without a namespace.
     pub target_namespace: Option<&'a str>,
     /// `true` if that namespace is created if it is missing.
     pub create_namespace: bool,
@@ -31,7 +31,7 @@ impl<'a> Installation<'a> {
         settled
     }
 
-    /// Returns `true` if a rule leaves the replicas of this installed object to other programs.
+    /// Returns `true` if a rule of `drift.ignore` covers the replicas of this object.
     pub(super) fn ignores_replicas(&self, id: &ObjectId) -> bool {
         self.drift_ignore
             .iter()

@@ -1,6 +1,5 @@
-//! Build-time checks of a bundle's objects against the supported Kubernetes versions: APIs,
-//! built-in kinds, CRDs, custom resources, configuration, namespaces. State of a particular cluster
-//! is not considered.
+//! Checks the objects of a bundle for the supported Kubernetes versions: APIs, built-in kinds,
+//! CRDs, custom resources, configuration, namespaces. The checks send no request to a cluster.
 
 mod apis;
 mod builtin;
@@ -60,7 +59,7 @@ fn checked(
     findings
 }
 
-/// Checks the definitions, and returns those in which nothing is wrong.
+/// Checks the CRDs. Returns those without an error.
 fn definitions<'a>(
     objects: &'a [Manifest],
     rules: &mut cel::Rules,
@@ -84,12 +83,12 @@ fn definitions<'a>(
     sound
 }
 
-/// An error about an object.
+/// Returns an error about an object.
 fn error(object: &Manifest, code: Code, message: impl Into<String>) -> Finding {
     at(object, Finding::error(code, message))
 }
 
-/// A warning about an object.
+/// Returns a warning about an object.
 fn warning(object: &Manifest, code: Code, message: impl Into<String>) -> Finding {
     at(object, Finding::warning(code, message))
 }

@@ -12,10 +12,10 @@ use crate::{
     version::apis,
 };
 
-/// Namespaces that every cluster has for itself.
+/// Namespaces that every cluster has.
 const RESERVED: &[&str] = &["kube-node-lease", "kube-public", "kube-system"];
 
-/// Objects without a namespace that are named.
+/// Maximum number of objects without a namespace that a message names.
 const LISTED: usize = 3;
 
 pub(super) fn check(
@@ -89,7 +89,7 @@ fn without_namespace(objects: &[&Manifest], is_installed: bool) -> Option<Findin
     ))
 }
 
-/// Group, kind, and whether the objects of a definition are in namespaces.
+/// Returns group and kind of a definition, and `true` if its objects are in namespaces.
 fn defines(object: &Manifest) -> Option<((&str, &str), bool)> {
     let (group, _, kind) = object.gvk();
     if (group, kind) != ("apiextensions.k8s.io", "CustomResourceDefinition") {
@@ -105,7 +105,7 @@ fn defines(object: &Manifest) -> Option<((&str, &str), bool)> {
     Some(((text("/group")?, text("/names/kind")?), namespaced))
 }
 
-/// A namespace for the first time.
+/// Warns about the first object in a namespace that the bundle does not create.
 fn foreign(object: &Manifest, namespace: &str, created: &BTreeSet<&str>, findings: &mut Findings) {
     if RESERVED.contains(&namespace) {
         findings.push(

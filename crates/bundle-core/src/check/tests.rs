@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::*;
 use crate::{diagnostic::Severity, format, version::Minor};
 
-/// A table without schemas.
+/// Table without schemas.
 struct NoSchemas;
 
 impl KubernetesSchemas for NoSchemas {

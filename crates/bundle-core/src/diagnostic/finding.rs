@@ -9,9 +9,9 @@ use crate::text::bounded;
 
 /// Number of findings of one severity that [`Findings`] keeps.
 const KEPT: usize = 100;
-/// Greatest length of each text of a kept finding, in bytes.
+/// Maximum length of each text of a finding, in bytes.
 const TEXT: usize = 4 << 10;
-/// Message of the finding that replaces those that are not kept.
+/// Message of the finding that replaces the findings above the limit.
 const MORE: &str = "there are more findings, which are not listed";
 
 /// Severity of a finding.
@@ -34,7 +34,7 @@ pub struct Place {
     /// Line in the file, from 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub line: Option<usize>,
-    /// Path of the field, as Kubernetes writes it: `spec.source.image.ref`.
+    /// Path of the field, in the form of Kubernetes messages: `spec.source.image.ref`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub field: Option<String>,
     /// Object (`ConfigMap/team-a/web`) or reference of the finding.
@@ -70,9 +70,9 @@ pub struct Finding {
     /// Location of the problem.
     #[serde(rename = "where", skip_serializing_if = "is_nowhere")]
     pub place: Place,
-    /// Problem, with the values that show it; one sentence without full stop.
+    /// Problem, with the values that cause it; one sentence without full stop.
     pub message: String,
-    /// Next step for the reader.
+    /// Next step for the user.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
 }
@@ -101,28 +101,28 @@ impl Finding {
         }
     }
 
-    /// Names the file.
+    /// Sets the file.
     #[must_use]
     pub fn in_file(mut self, file: impl Into<String>) -> Self {
         self.place.file = Some(file.into());
         self
     }
 
-    /// Names the line in the file, from 1.
+    /// Sets the line in the file, from 1.
     #[must_use]
     pub fn at_line(mut self, line: usize) -> Self {
         self.place.line = Some(line);
         self
     }
 
-    /// Names the field.
+    /// Sets the field.
     #[must_use]
     pub fn at_field(mut self, field: impl Into<String>) -> Self {
         self.place.field = Some(field.into());
         self
     }
 
-    /// Names the object or reference.
+    /// Sets the object or reference.
     #[must_use]
     pub fn about(mut self, subject: impl Into<String>) -> Self {
         self.place.subject = Some(subject.into());
@@ -284,7 +284,7 @@ impl From<Finding> for Findings {
     }
 }
 
-/// Adds each as [`Findings::push`] does.
+/// Adds each finding with [`Findings::push`].
 impl Extend<Finding> for Findings {
     fn extend<I: IntoIterator<Item = Finding>>(&mut self, findings: I) {
         for finding in findings {

@@ -1,4 +1,4 @@
-//! Contents that are small as text, and that must not become large while they are rendered.
+//! Contents that are small as text, and must not become large when they are rendered.
 
 use serde_json::{Value, json};
 
@@ -24,7 +24,7 @@ fn size_of_findings(findings: &Findings) -> usize {
     findings.iter().map(|one| format!("{one:?}").len()).sum()
 }
 
-/// Returns the size of the rendered objects, or that of the findings.
+/// Returns the size of the rendered objects, or of the findings.
 fn rendered(files: &Files) -> Result<usize, (usize, String)> {
     match read(files) {
         Ok(content) => Ok(size_of_objects(&content.objects)),

@@ -23,7 +23,7 @@ pub use renderer::{
     RenderArgument, RenderCommand, RenderDependencies, RenderInput, RenderPart, RenderTarget,
 };
 
-/// The formats, in the order in which files without a `bundle.yaml` are tried.
+/// All formats. For files without a `bundle.yaml`, they are tried in this order.
 const FORMATS: [Format; 3] = [Format::RegistryV1, Format::HelmV3, Format::PlainV0];
 
 fn renderer(format: Format) -> &'static dyn ContentFormat {
@@ -71,7 +71,7 @@ pub fn describe(files: &Files) -> Result<Option<Package>, Findings> {
 /// Parsed content of a bundle.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Content {
-    /// Package from `bundle.yaml`; `None` for images that were made for RukPak.
+    /// Package from `bundle.yaml`; `None` for images that were built for RukPak.
     pub package: Option<Package>,
     /// Format of the files.
     pub format: Format,
@@ -79,15 +79,15 @@ pub struct Content {
     ///
     /// Images are already pinned to the digests of the lock.
     pub objects: Vec<Manifest>,
-    /// The images in them and in `bundle.yaml`, as they are written.
+    /// Images in the objects and in `bundle.yaml`, as written.
     pub images: Vec<FoundImage>,
-    /// The digests of the images, where there is a lock.
+    /// Digests of the images; `None` without a lock.
     pub lock: Option<Lock>,
     /// Warnings.
     pub warnings: Findings,
 }
 
-/// Renders the content of a bundle without an installation, and returns all errors.
+/// Renders the content of a bundle without an installation. Returns all errors.
 pub fn read(files: &Files) -> Result<Content, Findings> {
     render(&RenderInput {
         files,
@@ -96,8 +96,8 @@ pub fn read(files: &Files) -> Result<Content, Findings> {
     })
 }
 
-/// Renders the content of a bundle to objects, and returns all errors. A content that needs an
-/// external command ([`command`]) is rendered from its output.
+/// Renders the content of a bundle to objects. Returns all errors. A format with an external
+/// command ([`command`]) renders the output of that command.
 pub fn render(input: &RenderInput<'_>) -> Result<Content, Findings> {
     render_with(input, true, |_| Ok(()), &Cancellation::default())
 }

@@ -13,16 +13,16 @@ use crate::{
     yaml::{self, Allowance},
 };
 
-/// The names of a kustomization's file.
+/// File names of a kustomization.
 const KUSTOMIZATION: [&str; 3] = ["kustomization.yaml", "kustomization.yml", "Kustomization"];
-/// The folder of the manifests.
+/// Folder of the manifests.
 pub(super) const FOLDER: &str = "manifests/";
 
-/// The format plain+v0.
+/// Format plain+v0.
 pub(super) struct PlainV0;
 
 impl ContentFormat for PlainV0 {
-    /// Plain is the format of files that no other format claims.
+    /// Returns `true` for files that have no other format.
     fn is_format_of(&self, _: &Files) -> bool {
         true
     }
@@ -125,7 +125,7 @@ fn no_manifests() -> Finding {
     .hint("create the folder `manifests` next to bundle.yaml, and move the YAML files into it")
 }
 
-/// A file that names manifests and is none. The objects of other projects in files of that name
+/// Returns `true` if the file is a kustomization. Objects of other kinds in a file of that name
 /// have metadata.
 fn kustomization(path: &str, line: usize) -> Finding {
     Finding::error(
@@ -139,7 +139,7 @@ fn kustomization(path: &str, line: usize) -> Finding {
     ))
 }
 
-/// A file without documents stops nothing: kubectl passes over it too.
+/// Ignores a file without documents, as kubectl does.
 fn passed_over(mut finding: Finding) -> Finding {
     if finding.code == codes::format::EMPTY_FILE {
         finding.severity = Severity::Warning;
@@ -147,7 +147,7 @@ fn passed_over(mut finding: Finding) -> Finding {
     finding
 }
 
-/// A folder, and the first path that begins with it.
+/// Returns the first subfolder, and the first path in it.
 fn subfolder(folder: &str, first: &str) -> Finding {
     let hint = if first.ends_with('/') {
         "remove the empty folder".to_owned()

@@ -6,7 +6,7 @@ use crate::{
     yaml::{self, Allowance},
 };
 
-/// The name of the text in findings.
+/// Name of the text in findings.
 const NAME: &str = "helm template";
 
 /// The objects in the output of `helm template`; what is wrong is added to `findings`.

@@ -1,5 +1,6 @@
-//! The seam between a content and its format: the input of a rendering, the external command that it may need, and the parts of the input that it depends on. Each
-//! format implements [`ContentFormat`] in one file.
+//! Interface between content and format: the input of a rendering, its external command, and the
+//! parts of the input that the objects depend on. Each format implements [`ContentFormat`] in one
+//! file.
 
 use serde_json::{Value, json};
 
@@ -12,7 +13,7 @@ use crate::{
     yaml::{Allowance, Weight},
 };
 
-/// Installation that a content is rendered for. Parts that are not known are empty.
+/// Installation for which a content is rendered. Unknown parts are empty.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct RenderTarget {
     /// Namespace of the installation (`spec.targetNamespace`).
@@ -26,7 +27,7 @@ pub struct RenderTarget {
 }
 
 impl RenderTarget {
-    /// Returns an installation of which the namespace alone is known.
+    /// Returns an installation of which only the namespace is known.
     pub fn in_namespace(namespace: Option<&str>) -> Self {
         Self {
             namespace: namespace.map(str::to_owned),
@@ -40,9 +41,9 @@ impl RenderTarget {
 pub struct RenderInput<'a> {
     /// Files of the bundle.
     pub files: &'a Files,
-    /// Installation that it is rendered for.
+    /// Installation for which the content is rendered.
     pub target: &'a RenderTarget,
-    /// Standard output of the external command, where the format needs one
+    /// Standard output of the external command; `None` if the format has no command
     /// ([`super::command`]).
     pub output: Option<&'a [u8]>,
 }
@@ -78,13 +79,12 @@ impl RenderDependencies {
 }
 
 /// External command that renders a content. The caller writes the files of the content into one
-/// folder and the extra files into another one, and passes the output on as
-/// [`RenderInput::output`].
+/// folder and the extra files into another one. It passes the output on as [`RenderInput::output`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RenderCommand {
     /// Name of the program on PATH.
     pub program: &'static str,
-    /// Its arguments.
+    /// Arguments of the program.
     pub arguments: Vec<RenderArgument>,
     /// Names and content of the extra files.
     pub extra_files: Vec<(&'static str, Vec<u8>)>,
@@ -99,7 +99,7 @@ pub struct RenderCommand {
 /// Argument of a [`RenderCommand`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RenderArgument {
-    /// A text.
+    /// Text.
     Text(String),
     /// Absolute path of a file or folder of the content; empty for its root.
     ContentPath(String),
@@ -118,7 +118,7 @@ pub(super) trait ContentFormat: Sync {
     /// Returns `true` if files without a `bundle.yaml` have this format.
     fn is_format_of(&self, files: &Files) -> bool;
 
-    /// Returns `true` if rendering reads the content of the file at `path`. Of other files it needs
+    /// Returns `true` if rendering reads the content of the file at `path`. For other files it uses
     /// only the path.
     fn reads(&self, path: &str) -> bool;
 

@@ -13,18 +13,18 @@ use crate::{
     version::apis,
 };
 
-/// The lists of containers in a pod spec.
+/// Lists of containers in a pod spec.
 const CONTAINERS: [&str; 3] = ["containers", "initContainers", "ephemeralContainers"];
 
-/// Memory of the images in one content, in bytes: about 7,000 places.
+/// Maximum memory of the images in one content, in bytes: enough for about 7,000 locations.
 const MAX_MEMORY: usize = 8 << 20;
-/// Memory of one place in addition to its texts, in bytes.
+/// Memory of one location without its texts, in bytes.
 const PLACE: usize = 256;
-/// Memory of one step of a path in addition to its text, in bytes.
+/// Memory of one step of a path without its text, in bytes.
 const STEP: usize = 64;
 
-/// Every image of the objects, and of the list in `bundle.yaml`, in the order in which they are
-/// found; the same text is one image. Returns an error if they need more than 8 MiB of memory.
+/// Returns all images of the objects and of the list in `bundle.yaml`, in order of appearance.
+/// Equal texts are one image. Returns an error if they need more than 8 MiB of memory.
 pub fn find(objects: &[Manifest], package: Option<&Package>) -> Result<Vec<FoundImage>, Finding> {
     let mut allowance = Allowance::default();
     let mut images = Vec::<FoundImage>::new();
@@ -68,9 +68,9 @@ pub fn find(objects: &[Manifest], package: Option<&Package>) -> Result<Vec<Found
     Ok(images)
 }
 
-/// Memory that the images of one content may still use.
+/// Remaining memory for the images of one content.
 pub(super) struct Allowance {
-    /// In bytes.
+    /// Remaining bytes.
     left: usize,
 }
 
@@ -101,8 +101,8 @@ pub(super) struct Hit {
     pub(super) evidence: Evidence,
 }
 
-/// The images of one object, in the order of its fields; no field twice. Returns an error if they
-/// exceed the allowance.
+/// Returns the images of one object, in the order of its fields. Returns an error if they exceed
+/// the remaining memory.
 pub(super) fn of_object(object: &Manifest, allowance: &mut Allowance) -> Result<Vec<Hit>, Finding> {
     let (group, kind) = (object.id.group.as_str(), object.id.kind.as_str());
     if known::PATTERNS.contains(&group)
@@ -146,14 +146,14 @@ struct Walk<'v> {
     /// Paths of the hits, with the text before the image.
     seen: BTreeSet<(Vec<At<'v>>, Option<&'v str>)>,
     hits: Vec<Hit>,
-    /// Memory of a place without image and path, in bytes.
+    /// Memory of a location without image and path, in bytes.
     place: usize,
-    /// Memory for further hits, in bytes; none if it was not enough.
+    /// Remaining memory, in bytes; `None` if it was not sufficient.
     left: Option<usize>,
 }
 
 impl<'v> Walk<'v> {
-    /// A known field, by its steps.
+    /// Adds the images of a known field.
     fn known(&mut self, value: &'v Value, steps: &[&'static str]) {
         let Some((first, rest)) = steps.split_first() else {
             if let Value::String(text) = value
@@ -273,7 +273,7 @@ impl<'v> Walk<'v> {
         }
     }
 
-    /// `--image=web:1.4.0`, and `--image` followed by `web:1.4.0`.
+    /// Adds images in arguments: `--image=web:1.4.0`, and `--image` followed by `web:1.4.0`.
     fn arguments(&mut self, items: &'v [Value]) {
         let mut flag_before = None;
         for (index, item) in items.iter().enumerate() {
@@ -325,7 +325,7 @@ impl<'v> Walk<'v> {
     }
 }
 
-/// Returns `true` if the text is an image reference and not a template of one.
+/// Returns `true` if the text is an image reference and not a template.
 fn is_literal(text: &str) -> bool {
     super::ImageReference::parse(text).is_ok()
 }

@@ -11,13 +11,13 @@ const MUTABLE: &[&str] = &[
     "latest", "main", "master", "head", "trunk", "dev", "devel", "develop", "edge", "nightly",
     "canary", "snapshot", "stable", "unstable",
 ];
-/// Places that are named in one finding.
+/// Maximum number of locations that a finding names.
 const PLACES: usize = 5;
 
 /// Images for which mutable tags are allowed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Allowed {
-    /// Patterns over `registry/repository`, as signature policies have them.
+    /// Patterns for `registry/repository`, as in signature policies.
     pub patterns: Vec<String>,
 }
 
@@ -84,7 +84,7 @@ fn trouble(image: &ImageReference, written: &str) -> Option<(Code, String)> {
         })
 }
 
-/// The finding at the first place, with the other places in its words.
+/// Sets the first location on the finding, and names the other locations in the message.
 pub(super) fn placed(mut finding: Finding, places: &[Place]) -> Finding {
     let Some(first) = places.first() else {
         return finding;

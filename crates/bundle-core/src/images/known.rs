@@ -7,7 +7,7 @@ pub(super) struct Known {
     pub(super) fields: &'static [&'static str],
 }
 
-/// Lists of `containers` and the like need no entry.
+/// Known kinds. Lists of containers need no entry, because the search finds them in all kinds.
 pub(super) const KNOWN: &[Known] = &[
     // https://prometheus-operator.dev/docs/api-reference/api/
     Known {
@@ -160,7 +160,7 @@ pub(super) const KNOWN: &[Known] = &[
     },
 ];
 
-/// API groups whose objects contain images only as patterns or schemas; nothing in them is pulled.
+/// API groups whose objects contain only patterns or schemas of images. Nothing in them is pulled.
 pub(super) const PATTERNS: &[&str] = &[
     "admissionregistration.k8s.io",
     "apiextensions.k8s.io",
@@ -171,7 +171,7 @@ pub(super) const PATTERNS: &[&str] = &[
     "templates.gatekeeper.sh",
 ];
 
-/// The fields of a kind.
+/// Returns the image fields of a kind.
 pub(super) fn fields<'a>(group: &'a str, kind: &'a str) -> impl Iterator<Item = &'static str> + 'a {
     KNOWN
         .iter()

@@ -16,14 +16,14 @@ use crate::{
 
 /// Name of the lock file, in the same folder as `bundle.yaml`.
 pub const FILE: &str = "images.lock.yaml";
-/// The `kind` of a lock.
+/// `kind` of the lock file.
 const KIND: &str = "ImageLock";
 /// Comment at the top of the file.
 const HEAD: &str = "# Written by `kubectl bundle build --lock`. Commit it: each build uses these digests until the file is written again.\n";
-/// Hint of everything that writing the lock again mends.
+/// Hint for errors that a new lock file resolves.
 const AGAIN: &str = "run `kubectl bundle build --lock`, and review the changes";
 
-/// The digests of a bundle's images.
+/// Digests of the images of a bundle.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Lock {
@@ -39,24 +39,24 @@ pub struct Locked {
     pub image: String,
     /// Full reference with digest: `docker.io/library/nginx:1.25@sha256:…`.
     pub resolved: String,
-    /// The digest: that of the index where the image is one for several platforms.
+    /// Digest. For an image with several platforms it is the digest of the index.
     pub digest: Digest,
     /// Media type of the digest's target: an index or an image manifest.
     pub media_type: String,
-    /// The platforms of an index: `linux/amd64`.
+    /// Platforms of an index, such as `linux/amd64`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub platforms: Vec<String>,
-    /// Bytes of the image without its configuration, where it is for one platform.
+    /// Size of the layers in bytes, for an image with one platform.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub size: Option<u64>,
-    /// The places that were found, sorted, for readers; where an image is only probable, also the
-    /// places that get the digest.
+    /// Locations of the image, sorted. At a location that is only probable, the digest is set only
+    /// if the location is in this list.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub found_in: Vec<Spot>,
 }
 
 impl Locked {
-    /// The image as a reference; the lock has been read, so there is one.
+    /// Returns the image as a reference. Parsing the lock has validated it.
     pub fn reference(&self) -> Result<ImageReference, Finding> {
         ImageReference::parse(&self.resolved)
     }
@@ -80,7 +80,7 @@ struct Document {
 }
 
 impl Lock {
-    /// A lock of these images, each once, in the order of their names.
+    /// Creates a lock. Each image occurs once; images are sorted by name.
     pub fn new(mut images: Vec<Locked>) -> Self {
         for image in &mut images {
             image.found_in.sort();
@@ -148,7 +148,7 @@ impl Lock {
         Ok(Self::new(document.images))
     }
 
-    /// The text of the file: the same lock is the same bytes.
+    /// Returns the text of the file. Equal locks have equal texts.
     pub fn to_yaml(&self) -> String {
         let document = Document {
             api_version: API_VERSION.to_owned(),
@@ -158,7 +158,7 @@ impl Lock {
         format!("{HEAD}{}", yaml::write(&document))
     }
 
-    /// The entry of an image as it is written.
+    /// Returns the entry of an image as written in the manifests.
     pub fn get(&self, image: &str) -> Option<&Locked> {
         let found = self
             .images
@@ -224,8 +224,8 @@ impl Lock {
     }
 }
 
-/// Every image of a bundle's lock, for copying and saving them: its `resolved` is where to pull it.
-/// Empty where there is no lock.
+/// Returns all images in the lock of a bundle, for copying and saving. `resolved` is the reference
+/// to pull. Returns an empty list if there is no lock.
 pub fn locked(files: &Files) -> Result<Vec<Locked>, Findings> {
     match files.get(FILE) {
         Some(text) => Ok(Lock::parse(text)?.images),
@@ -251,6 +251,6 @@ pub fn annotation(lock: &Lock) -> BTreeMap<String, String> {
 
 /// Key of the annotation that lists the images.
 pub const ANNOTATION: &str = "io.rukpak.core.bundle.images";
-/// Largest size of the annotation in bytes: about 80 images. Longer lists are only in the lock
+/// Maximum size of the annotation in bytes: about 80 images. Longer lists are only in the lock
 /// file.
 const MAX_ANNOTATION: usize = 16 << 10;

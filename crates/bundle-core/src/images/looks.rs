@@ -3,7 +3,7 @@
 
 use super::{Evidence, ImageReference};
 
-/// Longest text that is checked, in bytes. No reference is longer.
+/// Maximum length of a checked text, in bytes. References are shorter.
 const LONGEST: usize = 512;
 
 /// Returns the evidence that the value of an environment variable is an image.
@@ -62,7 +62,7 @@ fn looks(value: &str) -> bool {
     })
 }
 
-/// A port on some host, which `host:8080` without a path is.
+/// Returns `true` for a host with port but without path, such as `host:8080`.
 fn is_address(value: &str) -> bool {
     !value.contains('/')
         && value
@@ -70,8 +70,9 @@ fn is_address(value: &str) -> bool {
             .is_some_and(|(host, port)| port.parse::<u16>().is_ok() && host.contains('.'))
 }
 
-/// `RELATED_IMAGE_PROXY`, `IMAGE`, `SIDECAR_IMAGE`: the last or first word is image, or
-/// `RELATED_IMAGE` begins it. `IMAGE_PULL_POLICY` is not.
+/// Returns `true` for names of variables such as `RELATED_IMAGE_PROXY`, `IMAGE` and
+/// `SIDECAR_IMAGE`: the first or last word is `IMAGE`, or the name begins with `RELATED_IMAGE`.
+/// Returns `false` for `IMAGE_PULL_POLICY`.
 fn names_image(name: &str, separator: char) -> bool {
     let name = name.to_ascii_lowercase();
     let mut words = name.split(separator);
@@ -79,7 +80,8 @@ fn names_image(name: &str, separator: char) -> bool {
     last == "image" || name.starts_with("related_image_")
 }
 
-/// `image`, `imageName`, `sidecarImage`, `dockerImage`.
+/// Returns `true` for names of fields such as `image`, `imageName`, `sidecarImage` and
+/// `dockerImage`.
 fn names_image_camel(name: &str) -> bool {
     name == "image" || name == "imageName" || name.ends_with("Image")
 }

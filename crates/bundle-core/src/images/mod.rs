@@ -28,7 +28,7 @@ pub use reference::ImageReference;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct FoundImage {
-    /// The text.
+    /// Reference as written.
     pub image: String,
     /// Locations of the image, ordered by object and field.
     pub places: Vec<Place>,
@@ -42,7 +42,7 @@ impl FoundImage {
             .all(|place| place.evidence != Evidence::Field)
     }
 
-    /// The finding, with where this image is.
+    /// Returns the finding with the location of the image.
     pub fn at(&self, finding: Finding) -> Finding {
         hygiene::placed(finding, &self.places)
     }
@@ -52,15 +52,15 @@ impl FoundImage {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Place {
-    /// The object, as messages name it: `Deployment.apps/team-a/web`. None for the list in
+    /// Object in the form of messages: `Deployment.apps/team-a/web`. `None` for the list in
     /// `bundle.yaml`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub object: Option<String>,
-    /// The field.
+    /// Path of the field.
     pub field: FieldPath,
-    /// The file within the bundle.
+    /// File in the bundle.
     pub file: String,
-    /// The line on which the object starts, from 1.
+    /// First line of the object, from 1.
     pub line: usize,
     /// Evidence that the location holds an image.
     pub evidence: Evidence,
@@ -76,14 +76,14 @@ impl Place {
     }
 }
 
-/// A place as a lock has it: it stays the same when files are renamed or lines move.
+/// Location as stored in a lock. It stays valid if files are renamed or lines move.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Spot {
-    /// The object; none for the list in `bundle.yaml`.
+    /// Object; `None` for the list in `bundle.yaml`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub object: Option<String>,
-    /// The field.
+    /// Path of the field.
     pub field: String,
 }
 
@@ -96,6 +96,7 @@ pub enum Evidence {
     /// The name of the variable, argument or field suggests an image: `RELATED_IMAGE_PROXY`,
     /// `--sidecar-image=`. Not certain.
     Name,
-    /// The text looks like one: it has a registry, a path, and a tag or digest. Probable.
+    /// The text has the form of an image reference: a registry, a path, and a tag or digest. Not
+    /// certain.
     Look,
 }

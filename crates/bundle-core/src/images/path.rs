@@ -8,22 +8,22 @@ use serde_json::Value;
 /// Step of a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Step {
-    /// Into a field of a map.
+    /// Field of a map.
     Key(String),
-    /// Into an item of a list.
+    /// Item of a list.
     Item(usize),
     /// Text after the first `=` of an argument: `--image=` of `--image=web:1.4.0`. Always the last
     /// step.
     After(String),
 }
 
-/// The path of a field: `spec.template.spec.containers[0].image`.
+/// Path of a field: `spec.template.spec.containers[0].image`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FieldPath(pub Vec<Step>);
 
 impl FieldPath {
-    /// The value there, to be changed; `None` if the object has no such field. Of an argument, it
-    /// is the whole argument.
+    /// Returns the value at the path, for changes; `None` if the object has no such field. For a
+    /// path to a part of an argument, it returns the whole argument.
     pub(super) fn of<'v>(&self, value: &'v mut Value) -> Option<&'v mut Value> {
         let mut value = value;
         for step in &self.0 {

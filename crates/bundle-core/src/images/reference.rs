@@ -11,7 +11,7 @@ use crate::{
 
 /// Default registry.
 const DEFAULT_REGISTRY: &str = "docker.io";
-/// The folder of images there that have no owner.
+/// Repository folder of Docker's official images.
 const OFFICIAL: &str = "library/";
 /// Default tag, if the reference has neither tag nor digest.
 const DEFAULT_TAG: &str = "latest";
@@ -23,7 +23,7 @@ pub struct ImageReference {
     explicit_registry: bool,
     tag: Option<String>,
     digest: Option<Digest>,
-    /// The whole of it, which was checked when it was made.
+    /// Full reference, validated by the parser.
     reference: Reference,
 }
 
@@ -79,12 +79,12 @@ impl ImageReference {
         })
     }
 
-    /// The tag that is written.
+    /// Returns the tag as written.
     pub fn tag(&self) -> Option<&str> {
         self.tag.as_deref()
     }
 
-    /// The digest that is written.
+    /// Returns the digest as written.
     pub fn digest(&self) -> Option<&Digest> {
         self.digest.as_ref()
     }

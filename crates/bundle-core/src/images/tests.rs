@@ -30,7 +30,7 @@ fn deploy(objects: &mut [object::Manifest], lock: &Lock) {
     super::deploy(objects, lock).unwrap();
 }
 
-/// `image field evidence`, one a line.
+/// Returns `image field evidence` of each image, one per line.
 fn found(text: &str) -> Vec<String> {
     let mut lines = Vec::new();
     for one in find(&objects(text), None) {
@@ -383,7 +383,7 @@ fn deploys_at_the_found_fields_only() {
     assert_eq!(value["metadata"]["annotations"]["note"], "nginx:1.25");
 }
 
-/// Anything, with the words in it that matter here.
+/// Returns arbitrary JSON values that contain words which matter for the search.
 fn any_value() -> impl Strategy<Value = Value> {
     let text = prop_oneof![
         Just("nginx:1.25".to_owned()),

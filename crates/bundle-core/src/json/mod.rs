@@ -14,13 +14,13 @@ use std::fmt;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-/// Most values (texts, numbers, lists, objects) in one document, which then take about 10 MB. A
-/// list of components of 700 KiB, the longest that is signed, has about 50,000.
+/// Maximum number of values (texts, numbers, lists, objects) in one document, which need about 10
+/// MB. The longest signed list of components has 700 KiB and about 50,000 values.
 pub const MOST_VALUES: usize = 262_144;
-/// Deepest nesting of lists and objects, which is the limit of the parser.
+/// Maximum nesting of lists and objects, equal to the limit of the parser.
 pub const DEEPEST: usize = 127;
 
-/// Reason for which JSON was rejected.
+/// Reason for rejecting JSON.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum JsonError {
     /// The text is not JSON, has text after the end, or is nested deeper than [`DEEPEST`]; with
@@ -30,9 +30,9 @@ pub enum JsonError {
     Repeated,
     /// The JSON is not an object.
     NotAnObject,
-    /// More values than are read: how many are.
+    /// Number of values in a document that exceeds the limit.
     TooManyValues(usize),
-    /// An object of another shape than is expected: which field, and why.
+    /// The object does not match the type, with field and reason.
     Shape(String),
 }
 
@@ -50,8 +50,8 @@ impl fmt::Display for JsonError {
 
 impl std::error::Error for JsonError {}
 
-/// Reads a typed object. Types that are read here have no `flatten` and no `untagged`: serde reads
-/// what is inside of those by its own rules.
+/// Parses a typed object. The type must not use `flatten` or `untagged`, because serde parses the
+/// content of those by its own rules.
 pub fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, JsonError> {
     read_bounded(bytes, MOST_VALUES)
 }
@@ -61,7 +61,7 @@ pub fn read_bounded<T: DeserializeOwned>(bytes: &[u8], most: usize) -> Result<T,
     typed(Value::Object(object_bounded(bytes, most)?))
 }
 
-/// Reads an object of any shape.
+/// Parses an object with any fields.
 pub fn object(bytes: &[u8]) -> Result<Map<String, Value>, JsonError> {
     object_bounded(bytes, MOST_VALUES)
 }
@@ -73,7 +73,7 @@ fn object_bounded(bytes: &[u8], most: usize) -> Result<Map<String, Value>, JsonE
     }
 }
 
-/// The typed object that a value is, by the same rules as [`read`].
+/// Converts a value to a type, by the rules of [`read`].
 pub fn typed<T: DeserializeOwned>(value: Value) -> Result<T, JsonError> {
     T::deserialize(typed::Strict(value)).map_err(|error| JsonError::Shape(error.to_string()))
 }

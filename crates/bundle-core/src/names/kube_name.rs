@@ -1,23 +1,23 @@
-//! The parsed name, and why a text is none.
+//! Validated name, and the reason why a text is not a name.
 
 use std::{borrow::Borrow, fmt, ops::Deref, str::FromStr};
 
 use super::rules::{MAX_LABEL, MAX_SUBDOMAIN, is_dns_label, is_dns_subdomain, is_path_segment};
 
-/// The rule that the names of a kind follow.
+/// Rule for the names of a kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NameKind {
-    /// A DNS-1123 subdomain, as most kinds have it: `IsDNS1123Subdomain`.
+    /// DNS-1123 subdomain (`IsDNS1123Subdomain`), the rule of most kinds.
     Subdomain,
-    /// A DNS-1123 label, of namespaces and classes: `IsDNS1123Label`.
+    /// DNS-1123 label (`IsDNS1123Label`), for namespaces and classes.
     Label,
-    /// A path segment, as RBAC and `IPAddress` have it: `IsValidPathSegmentName`, without
-    /// characters that mean something in a URL, a selector or a shell.
+    /// Path segment (`IsValidPathSegmentName`), for RBAC and `IPAddress`. Characters with a meaning
+    /// in a URL, a selector or a shell are forbidden.
     PathSegment,
 }
 
 impl NameKind {
-    /// The rule for the objects of a kind; `group` is empty for the core group.
+    /// Returns the rule for objects of a kind. `group` is empty for the core group.
     pub fn of(group: &str, kind: &str) -> Self {
         match (group, kind) {
             ("rbac.authorization.k8s.io", _) | ("networking.k8s.io", "IPAddress") => {
@@ -28,7 +28,7 @@ impl NameKind {
         }
     }
 
-    /// The longest name, in bytes.
+    /// Returns the maximum length of a name, in bytes.
     pub fn limit(self) -> usize {
         match self {
             Self::Label => MAX_LABEL,
@@ -52,16 +52,16 @@ impl NameKind {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct KubeName(String);
 
-/// Reason for which a text is not a name.
+/// Reason why a text is not a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum NameError {
-    /// There is no text.
+    /// The text is empty.
     #[error("a name cannot be empty")]
     Empty,
     /// The text is too long.
     #[error("a name has at most {limit} characters")]
     TooLong {
-        /// The most, in bytes.
+        /// Maximum length in bytes.
         limit: usize,
     },
     /// The text has characters that the rule forbids.
@@ -98,12 +98,12 @@ impl KubeName {
         Ok(Self(text.to_owned()))
     }
 
-    /// The name as text.
+    /// Returns the name as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// A field selector that only the object of this name meets.
+    /// Returns a field selector that matches only the object with this name.
     pub fn field_selector(&self) -> String {
         format!("metadata.name={self}")
     }

@@ -1,9 +1,9 @@
 //! Names that the API server accepts: the rules of `k8s.io/apimachinery`, package
 //! `pkg/util/validation`.
 
-/// The longest name of an object, in bytes (`DNS1123SubdomainMaxLength`).
+/// Maximum length of an object name, in bytes (`DNS1123SubdomainMaxLength`).
 pub(super) const MAX_SUBDOMAIN: usize = 253;
-/// The longest DNS label, in bytes (`DNS1123LabelMaxLength`).
+/// Maximum length of a DNS label, in bytes (`DNS1123LabelMaxLength`).
 pub(super) const MAX_LABEL: usize = 63;
 
 /// Returns `true` for a DNS label of RFC 1123 (`IsDNS1123Label`): 1 to 63 of `a-z`, `0-9` and `-`,

@@ -13,11 +13,10 @@ use crate::{
     yaml::Document,
 };
 
-/// Greatest length of an object's name in its findings, in bytes. It is cut once, and not for each
-/// finding.
+/// Maximum length of an object name in findings, in bytes. The name is cut once for all findings.
 const SUBJECT: usize = 1 << 10;
 
-/// Reads one document as an object. All errors are added to `findings`. Returns `None` if the
+/// Parses one document as an object. All errors are added to `findings`. Returns `None` if the
 /// identity of the object is incomplete.
 pub fn read(document: Document, file: &str, findings: &mut Findings) -> Option<Manifest> {
     let Document { mut value, line } = document;
@@ -64,7 +63,7 @@ pub fn distinct(objects: &[Manifest], findings: &mut Findings) {
 struct Check<'a> {
     file: &'a str,
     line: usize,
-    /// The object, as far as it was read.
+    /// Name of the object; `None` until it is parsed.
     subject: Option<String>,
     findings: &'a mut Findings,
 }
@@ -222,7 +221,7 @@ impl Check<'_> {
         }
     }
 
-    /// Reports fields that the API server sets, and rejects in an apply request.
+    /// Reports fields that the API server sets. It rejects them in an apply request.
     fn of_a_cluster(&mut self, metadata: &Map<String, Value>) {
         for key in ["uid", "resourceVersion", "managedFields"] {
             let set = match metadata.get(key) {
@@ -243,8 +242,8 @@ impl Check<'_> {
         }
     }
 
-    /// Rejects owner references. The garbage collector deletes an object whose owner does not
-    /// exist, after each installation. If the owner exists, a user who may delete it may delete the
+    /// Rejects owner references. If the owner does not exist, the garbage collector deletes the
+    /// object after each installation. If it exists, a user who can delete the owner can delete the
     /// object.
     fn owned(&mut self, metadata: &Map<String, Value>) {
         let owners = metadata.get("ownerReferences");

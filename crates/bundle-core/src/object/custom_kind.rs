@@ -4,8 +4,7 @@ use serde_json::Value;
 
 use super::{Manifest, ObjectId};
 
-/// Kind that a CustomResourceDefinition of the content defines, known before the API server serves
-/// it.
+/// Kind that a CRD of the content defines. It is known before the API server serves it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct CustomKind {
     /// API group.
@@ -21,8 +20,7 @@ pub struct CustomKind {
 }
 
 impl CustomKind {
-    /// Reads a CustomResourceDefinition of apiextensions.k8s.io/v1; `None` if a required field is
-    /// missing.
+    /// Parses a CRD of apiextensions.k8s.io/v1. Returns `None` if a required field is missing.
     pub fn of(value: &Value) -> Option<Self> {
         let spec = value.get("spec")?;
         let text = |pointer: &str| spec.pointer(pointer)?.as_str().map(str::to_owned);

@@ -14,8 +14,8 @@ use serde_json::Value;
 
 use crate::version::apis;
 
-/// Maps of Kubernetes' own kinds in which each key is the author's. A null in them is an empty
-/// value, and not an absent field.
+/// Maps of built-in kinds whose keys the author chooses. A null in them is an empty value, not an
+/// absent field.
 pub const MAPS: &[&str] = &[
     "annotations",
     "attributes",

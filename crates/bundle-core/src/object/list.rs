@@ -7,17 +7,16 @@ use crate::{
     yaml::Document,
 };
 
-/// Greatest depth of nested lists.
+/// Maximum depth of nested lists.
 const DEPTH: usize = 16;
-/// Greatest length of an API version, in bytes: a group, `/` and a version.
+/// Maximum length of an API version, in bytes: a group, `/` and a version.
 const LONGEST_API_VERSION: usize = 253 + 1 + 63;
-/// Greatest length of a kind, in bytes.
+/// Maximum length of a kind, in bytes.
 const LONGEST_KIND: usize = 63;
 
-/// Returns the documents with objects: the items of a `List` or a `ConfigMapList`, each at the line
-/// of its list, or the document itself.
-///
-/// An item without `kind` has the item kind and the API version of the list.
+/// Returns the documents with objects. For a `List` or a list of one kind (`ConfigMapList`) these
+/// are its items, each with the line of the list. An item without `kind` gets the kind and API
+/// version of the list.
 pub fn unrolled(document: Document, file: &str, findings: &mut Findings) -> Vec<Document> {
     let mut found = Vec::new();
     unroll(document, 0, file, findings, &mut found);
@@ -89,7 +88,8 @@ fn is_short(api: &Value) -> bool {
     }
 }
 
-/// Returns the kind of a list: `List`, or a typed list that `kubectl get` wrote (`ConfigMapList`).
+/// Returns the kind of a list: `List`, or a list of one kind as printed by `kubectl get`
+/// (`ConfigMapList`).
 fn list_kind(value: &Value) -> Option<String> {
     let kind = value.get("kind")?.as_str()?;
     let is_list = match kind {

@@ -1,4 +1,4 @@
-//! Objects of a bundle: identity, and the rules that each must satisfy before it is used.
+//! Objects of a bundle: identity, and the rules for each object.
 
 mod check;
 mod custom_kind;
@@ -21,9 +21,8 @@ pub use group_kind::GroupKind;
 pub use list::unrolled;
 pub use scope::drop_namespaces;
 
-/// Identity of an object in a cluster.
-///
-/// Two of them mean the same object if all but the version agree: see [`ObjectId::identity`].
+/// Identity of an object in a cluster. Two IDs that differ only in the version name the same
+/// object: see [`ObjectId::identity`].
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct ObjectId {
     /// API group; empty for the core group.
@@ -33,7 +32,7 @@ pub struct ObjectId {
     pub version: String,
     /// Kind: `Deployment`.
     pub kind: String,
-    /// Namespace as written; none for cluster-scoped objects.
+    /// Namespace as written; `None` for cluster-scoped objects.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
     /// Name.
@@ -61,7 +60,7 @@ impl ObjectId {
         )
     }
 
-    /// Group, version and kind.
+    /// Returns group, version and kind.
     pub fn gvk(&self) -> (&str, &str, &str) {
         (&self.group, &self.version, &self.kind)
     }
@@ -85,16 +84,16 @@ impl fmt::Display for ObjectId {
 pub struct Manifest {
     /// Identity of the object.
     pub id: ObjectId,
-    /// The whole object.
+    /// Complete object.
     pub value: Value,
-    /// Path of the file within the bundle.
+    /// Path of the file in the bundle.
     pub file: String,
-    /// Line on which it starts, from 1.
+    /// First line of the object, from 1.
     pub line: usize,
 }
 
 impl Manifest {
-    /// Group, version and kind.
+    /// Returns group, version and kind.
     pub fn gvk(&self) -> (&str, &str, &str) {
         self.id.gvk()
     }

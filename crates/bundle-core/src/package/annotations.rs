@@ -36,7 +36,7 @@ pub mod keys {
     pub const DESCRIPTION: &str = "org.opencontainers.image.description";
     /// URL of the source code.
     pub const SOURCE: &str = "org.opencontainers.image.source";
-    /// Revision of the source.
+    /// Commit of the source code.
     pub const REVISION: &str = "org.opencontainers.image.revision";
     /// Licences.
     pub const LICENSES: &str = "org.opencontainers.image.licenses";
@@ -49,7 +49,7 @@ pub mod keys {
     pub const RESOURCE_TYPE: &str = "io.rukpak.core.bundle.resource.type";
 }
 
-/// The annotations of the OCI manifest of a package. A function of the package alone.
+/// Returns the annotations of the OCI manifest of a package. They depend only on the package.
 pub fn annotations(package: &Package) -> BTreeMap<String, String> {
     let texts = [
         (keys::TITLE, Some(package.name.clone())),
@@ -76,8 +76,8 @@ pub fn annotations(package: &Package) -> BTreeMap<String, String> {
         .collect()
 }
 
-/// The largest sum of all annotations, in bytes: registries take manifests of 4 MiB, and admission
-/// carries them on objects.
+/// Maximum size of all annotations, in bytes. Registries accept manifests of 4 MiB, and a proof
+/// stores them on the object.
 pub(super) const MAX_BYTES: usize = 128 << 10;
 
 /// Returns the size of the package's annotations in bytes.
@@ -141,8 +141,8 @@ pub struct Facts {
 }
 
 impl Facts {
-    /// Reads annotations. An image without [`keys::FORMAT`] has no facts: its title and version may
-    /// mean anything.
+    /// Parses annotations. An image without [`keys::FORMAT`] has no facts, because its title and
+    /// version can have any meaning.
     pub fn from_annotations(annotations: &BTreeMap<String, String>) -> Result<Self, Finding> {
         let Some(format) = annotations.get(keys::FORMAT) else {
             return Ok(Self::default());

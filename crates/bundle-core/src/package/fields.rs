@@ -20,13 +20,13 @@ pub(super) struct Fields<'a> {
     file: &'a File<'a>,
 }
 
-/// The file that is read: for places.
+/// File that is parsed.
 pub(super) struct File<'a> {
     /// Name of the file in findings.
     pub(super) name: &'a str,
     /// Text of the file, to find lines.
     pub(super) text: &'a [u8],
-    /// Findings so far.
+    /// Findings of the file.
     pub(super) findings: std::cell::RefCell<Findings>,
 }
 
@@ -52,7 +52,7 @@ impl File<'_> {
         self.findings.borrow_mut().push(finding);
     }
 
-    /// The text, unless it is longer than any text here can sensibly be.
+    /// Returns the text, or an error if it exceeds the length limit.
     fn bounded<'t>(&self, path: &str, text: &'t str) -> Option<&'t str> {
         let length = text.chars().count();
         if length <= MAX_TEXT {
@@ -123,7 +123,7 @@ impl<'a> Fields<'a> {
         Some(fields)
     }
 
-    /// The path of a field.
+    /// Returns the path of a field.
     pub(super) fn at(&self, key: &str) -> String {
         if self.path.is_empty() {
             key.to_owned()
@@ -132,12 +132,12 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// The value of a field; null is as good as absent.
+    /// Returns the value of a field. Null counts as absent.
     pub(super) fn value(&self, key: &str) -> Option<&'a Value> {
         self.map.get(key).filter(|value| !value.is_null())
     }
 
-    /// A field of text that may be absent.
+    /// Returns an optional text field.
     pub(super) fn text(&self, key: &str) -> Option<&'a str> {
         match self.value(key)? {
             Value::String(text) => self.file.bounded(&self.at(key), text),
@@ -181,7 +181,7 @@ impl<'a> Fields<'a> {
         self.read(key, self.text(key)?, parse)
     }
 
-    /// Reads the text of a field further.
+    /// Parses the value of a text field.
     pub(super) fn read<T>(
         &self,
         key: &str,
@@ -202,7 +202,7 @@ impl<'a> Fields<'a> {
         self.read(key, self.required(key)?, parse)
     }
 
-    /// A field that is a map.
+    /// Returns a field that is a map.
     pub(super) fn fields(&self, key: &str) -> Option<Fields<'a>> {
         let Holds::Map(shape) = self.shape.field(key)?.holds else {
             return None;
@@ -210,7 +210,7 @@ impl<'a> Fields<'a> {
         Fields::new(self.value(key)?, &self.at(key), self.file, shape)
     }
 
-    /// A field that is a list of maps.
+    /// Returns a field that is a list of maps.
     pub(super) fn list<T>(&self, key: &str, read: impl Fn(&Fields<'a>) -> Option<T>) -> Vec<T> {
         let Some(Holds::Maps(shape)) = self.shape.field(key).map(|field| &field.holds) else {
             return Vec::new();
@@ -220,7 +220,7 @@ impl<'a> Fields<'a> {
             .collect()
     }
 
-    /// A field that is a list of texts, each read further.
+    /// Returns a field that is a list of texts, each parsed with `parse`.
     pub(super) fn texts_as<T>(
         &self,
         key: &str,
@@ -236,7 +236,7 @@ impl<'a> Fields<'a> {
             .collect()
     }
 
-    /// A field that is a list of texts, each with its path.
+    /// Returns a field that is a list of texts, each with its path.
     fn texts(&self, key: &str) -> Vec<(String, &'a str)> {
         self.items(key)
             .filter_map(|(path, item)| match item {
@@ -292,7 +292,7 @@ impl<'a> Fields<'a> {
             .map(move |(index, item)| (format!("{path}[{index}]"), item))
     }
 
-    /// The file, to report to.
+    /// Returns the file, for findings.
     pub(super) fn file(&self) -> &'a File<'a> {
         self.file
     }

@@ -27,15 +27,15 @@ pub use parse::parse;
 pub use schema::{SCHEMA_ID, schema};
 pub(crate) use suggest::nearest;
 
-/// The `apiVersion` of a package.
+/// `apiVersion` of a package.
 pub const API_VERSION: &str = "bundle.core.rukpak.io/v1alpha1";
-/// The `kind` of a package.
+/// `kind` of a package.
 pub const KIND: &str = "Package";
 
 /// Name of the file at the root of a bundle's folder.
 pub const FILE: &str = "bundle.yaml";
 
-/// The longest name of a package, in bytes: that of a BundleDeployment.
+/// Maximum length of a package name, in bytes. It equals that of a BundleDeployment.
 pub const MAX_NAME: usize = 45;
 
 /// Format of the content of a bundle.
@@ -50,7 +50,7 @@ pub enum Format {
     HelmV3,
 }
 
-/// The names of all formats.
+/// Names of all formats.
 const FORMATS: &[&str] = &["plain+v0", "registry+v1", "helm+v3"];
 
 impl Format {
@@ -121,13 +121,13 @@ pub struct Package {
     /// Installed versions that this version can replace.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub upgrades: Option<Upgrades>,
-    /// Images that no manifest shows.
+    /// Images that the manifests do not contain.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub images: Vec<Image>,
     /// Schema and default of the configuration, as paths within the bundle.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub config: Option<Config>,
-    /// Further content that is not for Kubernetes.
+    /// Additional content that is not installed.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub resources: Vec<Resource>,
     /// Information for users and tools.
@@ -156,7 +156,7 @@ pub struct About {
     /// URL of the source code.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
-    /// Revision of the source.
+    /// Commit of the source code.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub revision: Option<String>,
     /// Licences, as an SPDX expression.
@@ -180,7 +180,7 @@ pub struct Maintainer {
     pub url: Option<String>,
 }
 
-/// A place to read more.
+/// Link to more information.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Link {
     /// Title of the link.
@@ -205,16 +205,16 @@ pub enum Scan {
 pub struct Security {
     /// Setting for security scanners.
     pub scan: Scan,
-    /// Languages of the source.
+    /// Programming languages of the source code.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub languages: Vec<String>,
-    /// Paths of the source that are left out.
+    /// Paths of the source code that are excluded.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub exclude: Vec<String>,
     /// Images that are scanned. Default: all images of the bundle.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub images: Vec<String>,
-    /// Branch that is scanned while it is developed.
+    /// Branch that is scanned during development.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub branch: Option<String>,
     /// Tag that is scanned before a release.
@@ -264,7 +264,7 @@ pub struct Requirement {
     pub name: String,
     /// Range of its accepted versions.
     pub version: Range,
-    /// The only accepted content.
+    /// Required digest of the content.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub digest: Option<Digest>,
 }
@@ -273,15 +273,15 @@ pub struct Requirement {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Upgrades {
-    /// The range of them.
+    /// Range of the installed versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<Range>,
-    /// The lowest of them.
+    /// Lowest installed version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub minimum: Option<semver::Version>,
 }
 
-/// An image that no manifest shows.
+/// Image that the manifests do not contain.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Image {
@@ -303,13 +303,13 @@ pub struct Config {
     pub default: Option<String>,
 }
 
-/// Further content of a bundle.
+/// Additional content of a bundle.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Resource {
     /// Name within the bundle.
     pub name: String,
-    /// Kind of the resource, as the tool that reads it names it.
+    /// Type of the resource, as named by its consumer.
     #[serde(rename = "type")]
     pub kind: String,
     /// Path within the bundle; a folder ends in `/`.

@@ -16,7 +16,7 @@ use crate::{
     yaml,
 };
 
-/// Reads the text of a `bundle.yaml`.
+/// Parses the text of a `bundle.yaml`.
 pub fn parse(text: &[u8]) -> Result<Package, Findings> {
     let documents = yaml::documents(text, FILE)?;
     let [document] = &documents[..] else {
@@ -344,7 +344,7 @@ fn email(text: &str) -> Result<String, Finding> {
     }
 }
 
-/// An address that a browser opens.
+/// Validates a URL for browsers.
 fn url(text: &str) -> Result<String, Finding> {
     let rest = text
         .strip_prefix("https://")
@@ -373,7 +373,7 @@ fn icon(text: &str) -> Result<String, Finding> {
     path(text)
 }
 
-/// A path within the bundle.
+/// Validates a path in the bundle.
 fn path(text: &str) -> Result<String, Finding> {
     let within = !text.starts_with('/')
         && !text.contains(['\\', '\0'])

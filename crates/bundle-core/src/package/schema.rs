@@ -9,7 +9,7 @@ use super::shape::{Field, Holds, MAX_ITEMS, MAX_TEXT, PACKAGE, Shape, Text};
 /// `$id` of the schema.
 pub const SCHEMA_ID: &str = "https://bundle.core.rukpak.io/v1alpha1/package.schema.json";
 
-/// The schema.
+/// Returns the schema.
 pub fn schema() -> Value {
     let mut schema = map(&PACKAGE, "A package of Kubernetes content: bundle.yaml.");
     schema["$schema"] = json!("https://json-schema.org/draft/2020-12/schema");
@@ -68,7 +68,7 @@ fn property(field: &Field) -> Value {
     }
 }
 
-/// Control characters, as the parser sees them.
+/// Pattern of one line without control characters, equal to the rule of the parser.
 const LINE: &str = r"^[^\u0000-\u001f\u007f-\u009f]*$";
 const TITLE: &str = r"^[^\u0000-\u001f\u007f-\u009f]*[^\s\u0000-\u001f\u007f-\u009f][^\u0000-\u001f\u007f-\u009f]*$";
 const VERSION: &str = r"^(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)(-(0|[1-9][0-9]*|[0-9]*[A-Za-z-][0-9A-Za-z-]*)(\.(0|[1-9][0-9]*|[0-9]*[A-Za-z-][0-9A-Za-z-]*))*)?(\+[0-9A-Za-z-]+(\.[0-9A-Za-z-]+)*)?$";

@@ -5,7 +5,7 @@
 pub(super) struct Shape {
     /// Fields, in the usual order of a file.
     pub(super) fields: &'static [Field],
-    /// Least number of fields that must be set.
+    /// Minimum number of fields that must be set.
     pub(super) least: usize,
 }
 
@@ -35,10 +35,10 @@ pub(super) enum Holds {
     Maps(&'static Shape),
 }
 
-/// A kind of text.
+/// Type of a text.
 #[derive(Clone, Copy)]
 pub(super) enum Text {
-    /// Exactly this.
+    /// Exactly this text.
     Only(&'static str),
     /// One of these values.
     OneOf(&'static [&'static str]),
@@ -52,7 +52,7 @@ pub(super) enum Text {
     Version,
     /// A minor version of Kubernetes.
     Minor,
-    /// A range of versions.
+    /// Range of versions.
     Range,
     /// `group/version/Kind` or `version/Kind`.
     Api,
@@ -60,17 +60,17 @@ pub(super) enum Text {
     Digest,
     /// A path within the bundle.
     Path,
-    /// An address that begins with https: or http:.
+    /// URL that begins with `https:` or `http:`.
     Url,
-    /// A path within the bundle, or an address that begins with https:.
+    /// Path in the bundle, or URL that begins with `https:`.
     PathOrUrl,
-    /// An address of mail.
+    /// Email address.
     Email,
 }
 
-/// The longest text, in characters.
+/// Maximum length of a text, in characters.
 pub(super) const MAX_TEXT: usize = 2048;
-/// The longest list.
+/// Maximum length of a list.
 pub(super) const MAX_ITEMS: usize = 500;
 
 impl Shape {
@@ -79,7 +79,7 @@ impl Shape {
         self.fields.iter().find(|field| field.name == name)
     }
 
-    /// The names of all fields.
+    /// Returns the names of all fields.
     pub(super) fn names(&self) -> Vec<&'static str> {
         self.fields.iter().map(|field| field.name).collect()
     }
@@ -111,7 +111,7 @@ const fn shape(fields: &'static [Field]) -> Shape {
     Shape { fields, least: 0 }
 }
 
-/// The whole file.
+/// Fields of the whole file.
 pub(super) static PACKAGE: Shape = shape(&[
     needed(
         "apiVersion",

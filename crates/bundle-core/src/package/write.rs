@@ -7,8 +7,8 @@ use super::{API_VERSION, About, Format, KIND, Package, SCHEMA_ID, parse};
 use crate::{diagnostic::Finding, yaml};
 
 impl Package {
-    /// A package of which only the least is known. Name and version are checked as those in a file
-    /// are.
+    /// Returns a package with only the required fields. Name and version are validated as in a
+    /// file.
     pub fn new(name: &str, version: &str, format: Format) -> Result<Self, Finding> {
         Ok(Self {
             name: parse::name(name)?,
@@ -25,7 +25,7 @@ impl Package {
         })
     }
 
-    /// The text of its `bundle.yaml`, with a line by which editors find the schema.
+    /// Returns the text of `bundle.yaml`, with a comment that names the schema for editors.
     pub fn to_yaml(&self) -> String {
         let mut text = format!(
             "# yaml-language-server: $schema={SCHEMA_ID}\napiVersion: {API_VERSION}\nkind: {KIND}\n"

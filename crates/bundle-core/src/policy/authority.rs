@@ -10,11 +10,11 @@ use super::reader::Reader;
 use crate::diagnostic::Finding;
 use crate::names::KubeName;
 
-/// Most identities, and most required attestations, of one authority.
+/// Maximum number of identities, and of required attestations, of one authority.
 const MOST: usize = 64;
-/// Longest predicate type, in bytes.
+/// Maximum length of a predicate type, in bytes.
 const LONGEST_PREDICATE: usize = 512;
-/// The predicate that means "I sign this", which is no attestation.
+/// Predicate type of signatures. It cannot be required as an attestation.
 const SIGNED: &str = "https://sigstore.dev/cosign/sign/v1";
 
 /// Authority of a policy.
@@ -22,9 +22,9 @@ const SIGNED: &str = "https://sigstore.dev/cosign/sign/v1";
 pub struct Authority {
     /// Name; default `authority-N`.
     pub name: String,
-    /// Key or identities; `None` if they are invalid, which is one of the policy's problems.
+    /// Key or identities; `None` if they are invalid, which is a problem of the policy.
     pub kind: Option<AuthorityKind>,
-    /// Predicate types of the attestations that it must have made as well.
+    /// Predicate types of the required attestations.
     pub attestations: Vec<String>,
 }
 
@@ -51,25 +51,25 @@ pub struct Keyless {
 pub enum RootSource {
     /// Built-in root of the public Sigstore instance.
     Public,
-    /// Here: the JSON text of a `trusted_root.json`.
+    /// JSON text of a `trusted_root.json`, in the policy.
     Inline(String),
-    /// In the ConfigMap of this name, in the namespace of the pod.
+    /// ConfigMap of this name in the system namespace.
     ConfigMap(KubeName),
 }
 
 /// Source of a public key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum KeySource {
-    /// In the policy: PEM text.
+    /// PEM text in the policy.
     Inline(String),
-    /// In the Secret of this name, in the namespace of the pod.
+    /// Secret of this name in the system namespace.
     Secret(KubeName),
 }
 
-/// Result of reading a Secret or ConfigMap that a policy refers to.
+/// Result of reading a Secret or ConfigMap of a policy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Named {
-    /// The text in it: PEM of a public key, or JSON of a trust root.
+    /// Text in it: PEM of a public key, or JSON of a trust root.
     Found(String),
     /// The object or entry does not exist, with the reason:
     /// `Secret bundle-system/release-key does not exist`.
@@ -78,7 +78,7 @@ pub enum Named {
     Unavailable(Finding),
 }
 
-/// Returns the public key in a Secret: `cosign.pub` (which cosign writes), else the only
+/// Returns the public key in a Secret: the entry `cosign.pub`, which cosign writes, or the only
 /// entry.
 pub fn key_of_secret(name: &str, data: &BTreeMap<String, Vec<u8>>) -> Named {
     let entry = data
@@ -96,7 +96,7 @@ pub fn key_of_secret(name: &str, data: &BTreeMap<String, Vec<u8>>) -> Named {
     }
 }
 
-/// Returns the trust root in a ConfigMap: `trusted_root.json`, else the only entry.
+/// Returns the trust root in a ConfigMap: the entry `trusted_root.json`, or the only entry.
 pub fn root_of_config_map(name: &str, data: &BTreeMap<String, String>) -> Named {
     let entry = data
         .get("trusted_root.json")
@@ -275,7 +275,7 @@ fn read_root(reader: &mut Reader, path: &str, value: &Value) -> Option<RootSourc
     Some(RootSource::ConfigMap(read_name(reader, &path, name)?))
 }
 
-/// The name of a Secret or ConfigMap at `path`.
+/// Returns the validated name of a Secret or ConfigMap at `path`.
 fn read_name(reader: &mut Reader, path: &str, name: &str) -> Option<KubeName> {
     match name.parse() {
         Ok(name) => Some(name),

@@ -16,35 +16,35 @@ use crate::diagnostic::Finding;
 /// Signature as read from the registry, not verified.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RawSignature {
-    /// The bytes of the layer.
+    /// Content of the layer.
     pub bytes: Vec<u8>,
-    /// Media type of the layer. Only signatures of cosign's older form are identified by it; a
-    /// Sigstore bundle contains its own media type.
+    /// Media type of the layer. It identifies signatures of cosign 2; a Sigstore bundle contains
+    /// its own media type.
     pub artifact_type: String,
-    /// Annotations of the layer, where cosign's older form has the signature and its evidence.
+    /// Annotations of the layer. cosign 2 stores the signature and its evidence in them.
     pub annotations: BTreeMap<String, String>,
-    /// Reason for which the bytes were not read; `None` if they were read.
+    /// Reason why the content was not read; `None` if it was read.
     pub unread: Option<Unread>,
 }
 
-/// Reason for which a signature was not read.
+/// Reason why a signature was not read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unread {
-    /// The declared size is larger than that of any signature.
+    /// The declared size exceeds the limit of one signature.
     TooLarge {
         /// Declared size in bytes.
         bytes: u64,
         /// Largest size of a signature in bytes.
         limit: u64,
     },
-    /// The total size of the signatures before it has reached the limit.
+    /// The signatures before this one have reached the limit of the total size.
     Crowded {
-        /// Total limit of bytes of all signatures.
+        /// Maximum total size of all signatures, in bytes.
         limit: u64,
     },
-    /// The number of signatures before it has reached the limit.
+    /// The signatures before this one have reached the limit of the number.
     Beyond {
-        /// Limit of the number of signatures.
+        /// Maximum number of signatures.
         limit: usize,
     },
 }
@@ -59,7 +59,7 @@ impl From<Finding> for Unavailable {
     }
 }
 
-/// The identity of a trust root: the sha256 of its text.
+/// ID of a trust root: the sha256 of its text.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(transparent)]
 pub struct RootId(String);
@@ -84,7 +84,7 @@ pub enum Signer {
     Key(KeyId),
     /// Identity in a certificate.
     Identity {
-        /// The name.
+        /// Identity.
         name: IdentityName,
         /// Trust roots under which the signature is valid.
         roots: BTreeSet<RootId>,
@@ -108,16 +108,16 @@ impl fmt::Display for Signer {
 /// Meaning of a valid signature.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Meaning {
-    /// "I sign this."
+    /// Signature: it approves the digest.
     Signed,
-    /// Something else: the predicate type of an attestation.
+    /// Attestation, with its predicate type.
     Attested(String),
 }
 
 /// Signing time, confirmed by a log or timestamp authority.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct SignedAt {
-    /// The time, as RFC 3339 has it.
+    /// Time in RFC 3339.
     pub at: String,
     /// Source of the time.
     pub source: TimeSource,
@@ -127,7 +127,7 @@ pub struct SignedAt {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum TimeSource {
-    /// The transparency log, when it took it in.
+    /// The transparency log, at the integration of the entry.
     Log,
     /// A timestamp authority.
     TimestampAuthority,
@@ -154,7 +154,7 @@ pub struct Accepted {
     pub annotations: BTreeMap<String, String>,
     /// Signing time; `None` if no trusted log or timestamp authority confirms it.
     pub signed_at: Option<SignedAt>,
-    /// The form that it was written in.
+    /// Storage form of the signature.
     pub form: &'static str,
     /// Checks that succeeded.
     pub checked: Vec<&'static str>,
@@ -177,10 +177,9 @@ impl SignatureFound {
     }
 }
 
-/// Returns a summary of the signatures in the registry:
-/// `the registry has 2 signatures: one by another key (hint …), one for another digest (sha256:…)`.
-///
-/// Valid signatures for which `wanted` returns `false` are listed as signatures by another signer.
+/// Returns a summary of the signatures in the registry: `the registry has 2 signatures: one by
+/// another key (hint …), one for another digest (sha256:…)`. Valid signatures for which `wanted`
+/// returns `false` are counted as signatures by another signer.
 pub fn summary(found: &[SignatureFound], wanted: impl Fn(&Accepted) -> bool) -> String {
     summarize(found, |accepted| match &accepted.meaning {
         Meaning::Attested(predicate) => format!(

@@ -1,27 +1,26 @@
-//! Identities of certificates, and matchers for them: exact text or a regular expression.
+//! Identities of certificates, and matchers for them: exact text or regular expression.
 
 use std::fmt;
 
 use regex::{Regex, RegexBuilder};
 use serde::Serialize;
 
-/// Longest pattern, in bytes.
+/// Maximum length of a pattern, in bytes.
 const LONGEST_PATTERN: usize = 1024;
-/// Memory limit of a compiled pattern in bytes: sufficient for patterns on identities, and small
-/// enough to protect the pod.
+/// Maximum memory of a compiled pattern, in bytes. It is sufficient for patterns of identities.
 const PATTERN_MEMORY: usize = 256 * 1024;
 
-/// An issuer or a subject as a policy writes it.
+/// Matcher for an issuer or a subject.
 #[derive(Debug, Clone)]
 pub enum Matcher {
-    /// Byte for byte this text. No character in it has a meaning of its own.
+    /// Exact text. No character has a special meaning.
     Exact(String),
     /// A regular expression that must match the whole text.
     Pattern(Regex),
 }
 
 impl Matcher {
-    /// Text that must be the same, byte for byte.
+    /// Returns a matcher for exact text.
     pub fn exact(text: &str) -> Result<Self, String> {
         if text.is_empty() {
             return Err("it is empty".to_owned());
@@ -29,7 +28,8 @@ impl Matcher {
         Ok(Self::Exact(text.to_owned()))
     }
 
-    /// Creates a matcher for the whole text; `Err` is the error in the pattern.
+    /// Returns a matcher for a regular expression, which must match the whole text. Returns the
+    /// error if the expression is invalid.
     pub fn pattern(text: &str) -> Result<Self, String> {
         if text.is_empty() {
             return Err("it is empty".to_owned());
@@ -106,7 +106,7 @@ impl fmt::Display for Identity {
     }
 }
 
-/// An identity as a certificate has it.
+/// Identity in a certificate.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub struct IdentityName {
     /// OpenID Connect issuer.

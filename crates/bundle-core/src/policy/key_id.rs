@@ -4,8 +4,8 @@ use std::fmt;
 
 use serde::Serialize;
 
-/// The identity of a public key: base64 of the sha256 of its DER form, which is what sigstore
-/// bundles call the hint.
+/// ID of a public key: Base64 of the sha256 of its DER encoding. Sigstore bundles contain it as the
+/// hint.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(transparent)]
 pub struct KeyId(String);
@@ -16,7 +16,7 @@ impl KeyId {
         Self(hint.into())
     }
 
-    /// The whole text.
+    /// Returns the text of the ID.
     pub fn as_str(&self) -> &str {
         &self.0
     }

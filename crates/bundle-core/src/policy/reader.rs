@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 
 use crate::diagnostic::{Finding, Findings, codes};
 
-/// Reads values and collects what is wrong with them, each with its field.
+/// Reads values and collects their errors, each with its field.
 pub(super) struct Reader {
     name: String,
     pub(super) problems: Findings,

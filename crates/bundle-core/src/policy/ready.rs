@@ -11,9 +11,9 @@ use super::{
 };
 use crate::diagnostic::{Finding, Findings};
 
-/// Reads the texts of keys and trust roots.
+/// Parses the texts of keys and trust roots.
 pub trait Material {
-    /// The key in this PEM text.
+    /// Parses the key in PEM text.
     fn key(&mut self, pem: &str) -> Result<KeyId, Finding>;
     /// Parses the trust root in this JSON text, or returns the public one. Returns an error if it
     /// is invalid or expired.
@@ -23,13 +23,13 @@ pub trait Material {
 /// Parsed key or identities of an authority.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Who {
-    /// This key.
+    /// Key.
     Key(KeyId),
-    /// Certificate for one of these identities, valid under this root.
+    /// Certificate for one of these identities, valid under the trust root.
     Identities {
         /// Identities; one match is enough.
         identities: Vec<Identity>,
-        /// The trust root.
+        /// Trust root.
         root: RootId,
     },
 }
@@ -47,14 +47,14 @@ impl Who {
     }
 }
 
-/// An authority, ready to be looked for.
+/// Authority with its parsed key or identities.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReadyAuthority {
     /// Name of the authority.
     pub name: String,
     /// Key or identities.
     pub who: Who,
-    /// Predicate types that it must attest as well.
+    /// Predicate types of the required attestations.
     pub attestations: Vec<String>,
 }
 
@@ -64,7 +64,7 @@ impl ReadyAuthority {
         accepted.meaning == Meaning::Signed && self.who.is(accepted)
     }
 
-    /// The attestations that it has not made.
+    /// Returns the required attestations that the signer has not made.
     pub(super) fn unattested<'a>(&'a self, found: &[&Accepted]) -> Vec<&'a str> {
         let made = |wanted: &str| {
             found.iter().any(|accepted| {
@@ -77,7 +77,7 @@ impl ReadyAuthority {
     }
 }
 
-/// Policy with parsed keys and roots.
+/// Policy with parsed keys and trust roots.
 #[derive(Debug, Clone)]
 pub struct ReadyPolicy<'a> {
     /// Policy as parsed from the object.
@@ -170,8 +170,7 @@ impl Policy {
 }
 
 impl ReadyPolicy<'_> {
-    /// Returns the number of authorities that are certainly different, independently of their
-    /// names.
+    /// Returns a lower bound for the number of different authorities. Names are ignored.
     pub fn distinct(&self) -> usize {
         let mut seen: Vec<&Who> = Vec::new();
         for authority in &self.authorities {

@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::key_id::KeyId;
 
-/// Most certificates, log entries and timestamps together in one signature.
+/// Maximum number of certificates, log entries and timestamps of one signature in total.
 pub const MOST_EVIDENCE: usize = 16;
 
 /// Invalid part of a signature that was made with a certificate.
@@ -20,7 +20,7 @@ pub enum Fault {
     Sct,
     /// The log is not in the trust root.
     UnknownLog,
-    /// There is no log entry.
+    /// The log entry is missing.
     NoLog,
     /// The inclusion proof of the log entry is invalid.
     InclusionProof,
@@ -73,71 +73,72 @@ impl fmt::Display for Fault {
     }
 }
 
-/// Reason for rejecting a signature of a digest. The messages follow "one …" or "2 …".
+/// Reason for rejecting a signature of a digest. In messages the text follows "one …" or "2 …".
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Rejection {
-    /// More bytes than a signature may have.
+    /// The signature exceeds the size limit.
     TooLarge {
         /// Size in bytes.
         bytes: u64,
         /// Limit in bytes.
         limit: u64,
     },
-    /// More signatures than the limit.
+    /// The number of signatures exceeds the limit.
     NotExamined {
         /// Number of signatures that are verified.
         limit: usize,
     },
     /// Duplicate of another signature.
     Repeated,
-    /// More public-key operations than the budget allows.
+    /// Verifying it requires more public-key operations than allowed.
     TooCostly {
         /// Public-key operations that verifying it requires.
         operations: usize,
     },
-    /// The total size of the signatures before it has reached the limit.
+    /// The signatures before this one have reached the limit of the total size.
     Crowded {
-        /// Total limit of bytes of all signatures.
+        /// Maximum total size of all signatures, in bytes.
         limit: u64,
     },
-    /// Not JSON of the expected format.
+    /// The content is not JSON in the expected format.
     Unreadable(String),
-    /// JSON of another kind or version.
+    /// The content is JSON of another kind or version.
     OtherForm(String),
-    /// Made with a certificate (keyless), but no identities are accepted.
+    /// The signature has a certificate (keyless), but no identities are accepted.
     Keyless,
-    /// More log entries, timestamps or certificates than the limit.
+    /// The number of log entries, timestamps or certificates exceeds the limit.
     TooMuchEvidence(usize),
-    /// Made with a certificate, and a part of it is invalid.
+    /// The signature has a certificate, and a part of it is invalid.
     Certificate {
         /// Invalid part.
         fault: Fault,
         /// Message of the verifier.
         why: String,
     },
-    /// A DSSE envelope with none or several signatures.
+    /// The DSSE envelope has no signature or several signatures.
     SignatureCount(usize),
-    /// An envelope around something else than an in-toto statement.
+    /// The payload of the envelope is not an in-toto statement.
     PayloadType(String),
-    /// Made by a key that is not accepted.
+    /// The key of the signature is not accepted.
     OtherKey(KeyId),
-    /// Does not verify with any accepted key, and has no key hint.
+    /// The signature is not valid with any accepted key, and has no key hint.
     NoSuchKey,
-    /// Does not verify with the accepted key that its hint names: altered or forged.
+    /// The signature is not valid with the accepted key that its hint names: it was altered or
+    /// forged.
     Forged(KeyId),
-    /// A statement of another version.
+    /// The statement has another version.
     StatementType(String),
-    /// Payload of cosign 2 with another type than image signature.
+    /// The payload of cosign 2 has another type than image signature.
     PayloadKind(String),
-    /// A statement about none or several subjects.
+    /// The statement has no subject or several subjects.
     SubjectCount(usize),
-    /// A statement about another digest.
+    /// The statement is for another digest.
     OtherDigest(String),
 }
 
 impl Rejection {
-    /// Returns the rejection with truncated foreign text, because rejections are cached and a
-    /// signature may have 1 MiB of text.
+    /// Returns the rejection with truncated texts of the signature. Rejections are cached, and a
+    /// signature can have 1 MiB of text.
     #[must_use]
     pub fn shortened(self) -> Self {
         const KEPT: usize = 200;
@@ -224,7 +225,7 @@ impl fmt::Display for Rejection {
     }
 }
 
-/// Foreign text in a message: short, on one line, without control characters.
+/// Shortens a text of a signature for a message: on one line, without control characters.
 pub(super) fn shown(text: &str) -> String {
     const LONGEST: usize = 96;
     let mut shown: String = text

@@ -22,13 +22,13 @@ const SERVER_METADATA: [&str; 5] = [
 #[derive(Debug, Clone, PartialEq)]
 pub struct DryRunObject {
     pub(super) metadata: Map<String, Value>,
-    /// The other fields.
+    /// All fields except `metadata`.
     pub(super) fields: Map<String, Value>,
     version: Option<String>,
 }
 
 impl DryRunObject {
-    /// Reads the JSON text of an object.
+    /// Parses the JSON text of an object.
     pub fn parse(text: &[u8]) -> Result<Self, serde_json::Error> {
         let Object { metadata, fields } = serde_json::from_slice(text)?;
         Ok(Self {
@@ -58,7 +58,7 @@ impl DryRunObject {
     }
 }
 
-/// Collects the fields of a map, one by one.
+/// Collects the fields of a map.
 trait Gather: Default {
     type Field: DeserializeOwned;
 
@@ -73,7 +73,7 @@ impl Gather for Map<String, Value> {
     }
 }
 
-/// The memory of a map.
+/// Memory of a map.
 #[derive(Default)]
 struct Weight {
     entries: u64,

@@ -7,10 +7,10 @@ use std::{
 
 use super::{Question, Rule};
 
-/// A rule and where it has to be given.
+/// Rule with the namespace in which it must be granted.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
 pub struct ScopedRule {
-    /// The namespace of the Role; none for a ClusterRole.
+    /// Namespace of the Role; `None` for a ClusterRole.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
     /// The rule.
@@ -46,9 +46,8 @@ impl fmt::Display for ScopedRule {
     }
 }
 
-/// The least number of rules that this grouping finds: first the verbs of a resource and the same
-/// names are put together, then the names of the same verbs, then the resources and groups that
-/// have the same of both.
+/// Merges permissions into few rules. It merges verbs of the same resource and names first, then
+/// names of the same verbs, then resources and groups of the same verbs and names.
 pub fn compact<'a>(missing: impl IntoIterator<Item = &'a Question>) -> Vec<ScopedRule> {
     type Set = BTreeSet<String>;
     let mut verbs = BTreeMap::<(String, String, String, Option<String>), Set>::new();

@@ -2,14 +2,14 @@
 
 use crate::object::rejection;
 
-/// The result of one dry run.
+/// Result of a dry run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DryRunVerdict {
-    /// The API server allows it to the requester.
+    /// The API server allows the request.
     Allowed,
     /// The API server rejects the request.
     Refused {
-        /// The message of the API server, a policy or an admission webhook.
+        /// Message of the API server, a policy or an admission webhook.
         message: String,
         /// `true` if RBAC denied the request. The access reviews should have denied it too.
         by_rbac: bool,
@@ -17,7 +17,7 @@ pub enum DryRunVerdict {
     /// The API server rejects the object for every user because of a value. The message names the
     /// field.
     Invalid(String),
-    /// The object needs something that does not exist yet: its namespace, its kind or a role.
+    /// The object requires something that does not exist yet: its namespace, its kind or a role.
     Missing(String),
     /// An admission webhook does not support dry runs.
     Unsupported(String),
@@ -28,7 +28,7 @@ pub enum DryRunVerdict {
 }
 
 impl DryRunVerdict {
-    /// `true` if RBAC denied the request.
+    /// Returns `true` if RBAC denied the request.
     pub fn is_by_rbac(&self) -> bool {
         matches!(self, Self::Refused { by_rbac: true, .. })
     }
@@ -100,7 +100,7 @@ const FOR_EVERYBODY: [&str; 5] = [
     "because it is being terminated",
 ];
 
-/// Parts of the messages of RBAC.
+/// Substrings of messages of RBAC.
 const RBAC: [&str; 5] = [
     "cannot create resource",
     "cannot patch resource",

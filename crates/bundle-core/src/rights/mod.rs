@@ -22,30 +22,30 @@ pub use roles::{Grant, RoleRef, Rule, can_be_asked, grant, made_as, rules_after}
 /// SubjectAccessReview to send.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Question {
-    /// May something be done to objects?
+    /// Permission for objects.
     Resource {
         /// `create`, `patch`, `bind`, or `*` for all.
         verb: String,
         /// API group; empty for the core group, `*` for all.
         group: String,
-        /// Plural, with a subresource after a slash: `pods/log`.
+        /// Plural name; a subresource follows a slash: `pods/log`.
         resource: String,
         /// Namespace; empty for cluster-scoped objects and for all namespaces.
         namespace: String,
         /// Name of the object; `None` for any.
         name: Option<String>,
     },
-    /// May a path of the API server be used that is no object?
+    /// Permission for a path of the API server that is not a resource.
     Path {
         /// `get`, or `*` for all.
         verb: String,
-        /// `/metrics`, `/healthz/*`.
+        /// Path, such as `/metrics` or `/healthz/*`.
         path: String,
     },
 }
 
 impl Question {
-    /// A question about objects.
+    /// Returns an access review for objects.
     pub fn resource(
         verb: &str,
         group: &str,

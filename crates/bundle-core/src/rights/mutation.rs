@@ -9,17 +9,17 @@ use super::answer::DryRunObject;
 use crate::object::ObjectId;
 use crate::version::apis;
 
-/// The most fields that one comparison collects.
+/// Maximum number of fields that one comparison returns.
 const MAX_FIELDS: usize = 1_000;
-/// The most bytes that the paths of these fields have, but for the last one.
+/// Maximum total length of the paths of these fields without the last one, in bytes.
 const MAX_PATHS: usize = 256 << 10;
 
 /// Difference of one field between two objects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Difference {
-    /// Both have it, with different values.
+    /// Both objects have the field, with different values.
     Value,
-    /// Only one of them has it.
+    /// Only one of the objects has the field.
     Presence,
 }
 
@@ -152,8 +152,8 @@ impl MutatedKinds {
         }
     }
 
-    /// Adds a `MutatingWebhookConfiguration` or a `MutatingAdmissionPolicy`. One without rules adds
-    /// every kind.
+    /// Adds a `MutatingWebhookConfiguration` or a `MutatingAdmissionPolicy`. A configuration
+    /// without rules adds every kind.
     pub fn add(&mut self, registration: &Value) {
         let strings = |list: &Value| -> Vec<String> {
             let list = list.as_array().into_iter().flatten();

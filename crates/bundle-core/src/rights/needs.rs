@@ -10,25 +10,25 @@ use super::Question;
 /// Verbs on the objects of a bundle during its lifetime.
 pub const VERBS: [&str; 3] = ["create", "patch", "delete"];
 
-/// Object, with the resource name of its kind in URL paths.
+/// Object with the resource name of its kind.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Target {
-    /// The object.
+    /// ID of the object.
     pub id: ObjectId,
-    /// Plural of its kind.
+    /// Plural name of the kind.
     pub resource: String,
 }
 
-/// Access review for all objects of a kind, and those by name.
+/// Access reviews for all objects of a kind in a namespace.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Need {
-    /// The question for any object of the kind in the namespace.
+    /// Access review for any object of the kind in the namespace.
     pub general: Question,
     /// Access reviews for the single objects of the bundle, used if the general one is denied.
     pub by_name: Vec<Question>,
 }
 
-/// The questions for these objects, in a stable order.
+/// Returns the access reviews for these objects, in a stable order.
 pub fn needs(targets: &[Target]) -> Vec<Need> {
     let mut groups = BTreeMap::<(&str, &str, Option<&str>), Vec<&str>>::new();
     for target in targets {

@@ -1,5 +1,4 @@
-//! Finds the objects of a content that the API server can judge only after other objects of the
-//! same content exist.
+//! Finds objects that the API server can check only after other objects of the same content exist.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +10,7 @@ use crate::object::ObjectId;
 const RBAC: &str = "rbac.authorization.k8s.io";
 const ADMISSION: &str = "admissionregistration.k8s.io";
 
-/// Objects of the content that other objects of it may depend on.
+/// Objects of the content that others can depend on.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Provided {
     kinds: BTreeSet<(String, String)>,
@@ -20,7 +19,7 @@ pub struct Provided {
 }
 
 impl Provided {
-    /// Collects them from the objects of a content.
+    /// Collects the objects of a content that others can depend on.
     pub fn by<'a>(objects: impl IntoIterator<Item = (&'a ObjectId, &'a Value)>) -> Self {
         let mut provided = Self::default();
         for (id, value) in objects {

@@ -9,11 +9,11 @@ use super::{Grant, Question, ScopedRule, Target, can_be_asked, compact, grant, n
 use crate::object::Manifest;
 use crate::version::apis;
 
-/// The rules, and what in them had to be guessed.
+/// Required permissions, with the kinds whose plural is a guess.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Required {
-    /// In few words.
+    /// Merged rules.
     pub rules: Vec<ScopedRule>,
     /// Kinds with a guessed plural: they are neither built-in nor defined in the bundle.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -90,7 +90,7 @@ pub fn required(objects: &[Manifest]) -> Required {
     }
 }
 
-/// The plurals of the kinds that the bundle itself defines.
+/// Returns the plural names of the kinds that the bundle defines.
 fn defined(objects: &[Manifest]) -> BTreeMap<(&str, &str), &str> {
     objects
         .iter()

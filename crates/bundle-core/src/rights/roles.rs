@@ -26,9 +26,8 @@ pub struct Rule {
     pub paths: Vec<String>,
 }
 
-/// Largest number of access reviews for one role. A rule of 1 KiB can expand to millions of
-/// permissions. A role beyond this limit can only be granted by a requester with verb `escalate` or
-/// `bind`.
+/// Maximum number of access reviews for one role. A rule of 1 KiB can expand to millions of
+/// permissions. A role beyond this limit requires verb `escalate` or `bind`.
 const MOST_QUESTIONS: usize = 10_000;
 
 /// Returns `true` if the rules expand to at most 10 000 access reviews.
@@ -140,9 +139,9 @@ pub fn rules_after(stated: Option<&Value>, live: Option<&Value>) -> Vec<Rule> {
     rules
 }
 
-/// Returns the permission that the requester needs for objects that record their creator and act in
-/// its name: impersonating the ServiceAccount `account` (namespace and name), which applies them.
-/// `None` if there are no such objects.
+/// Returns the permission that the requester needs for objects that record their creator and act
+/// with its permissions: verb `impersonate` on the ServiceAccount `account` (namespace and name),
+/// which applies them. Returns `None` if there are no such objects.
 pub fn made_as<'a>(
     objects: impl IntoIterator<Item = &'a ObjectId>,
     account: (&str, &str),
@@ -167,7 +166,7 @@ pub fn made_as<'a>(
     })
 }
 
-/// The role that a binding names.
+/// Role of a binding.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct RoleRef {
     /// `Role` or `ClusterRole`.

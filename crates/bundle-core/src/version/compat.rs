@@ -11,13 +11,13 @@ use crate::diagnostic::{Finding, codes};
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Kubernetes {
-    /// The minor version that it was made and tested with: every patch of it is fine.
+    /// Minor version with which the bundle was developed and tested. All its patches are supported.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub baseline: Option<Minor>,
-    /// The versions on which it is supported.
+    /// Supported versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub supported: Option<Range>,
-    /// Handling of other versions.
+    /// Handling of unsupported versions.
     #[serde(default)]
     pub unsupported: Unsupported,
 }
@@ -47,8 +47,9 @@ impl Kubernetes {
         }
     }
 
-    /// The version to render templates for: the baseline, else the newest minor that is supported,
-    /// at the first patch that is. `None` if no minor between `oldest` and `newest` is supported.
+    /// Returns the version for rendering templates: the baseline, or the newest supported minor
+    /// version with its first supported patch. Returns `None` if no minor version between `oldest`
+    /// and `newest` is supported.
     pub fn render_version(&self, oldest: Minor, newest: Minor) -> Option<[u64; 3]> {
         if let Some(Minor(major, minor)) = self.baseline {
             return Some([major, minor, 0]);

@@ -14,12 +14,12 @@ pub fn range(constraint: &str) -> Result<Range, Finding> {
     Range::parse(&alternatives.join(" || "))
 }
 
-/// Range text that no version meets, and one that each version meets.
+/// Range that no version satisfies, and range that every version satisfies.
 const NONE: &str = "<0";
 const ALL: &str = ">=0";
 
-/// Comparisons that must all be satisfied. What is not understood stays as it is, so that
-/// [`Range::parse`] names it.
+/// Parses comparisons that must all be satisfied. Unknown text is kept, so that [`Range::parse`]
+/// reports it.
 fn conjunction(text: &str) -> String {
     let words: Vec<&str> = text
         .split([' ', '\t', '\n', '\r', ','])
@@ -124,7 +124,7 @@ mod tests {
         }
     }
 
-    /// `github.com/Masterminds/semver/v3` reads these constraints so.
+    /// Cases from the documentation and tests of `github.com/Masterminds/semver/v3`.
     #[test]
     fn constraints_with_suffixes_and_hyphens_admit_versions_that_helm_admits() {
         for (constraint, inside, outside) in [

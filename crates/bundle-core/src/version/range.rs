@@ -8,23 +8,23 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use super::server::number;
 use crate::diagnostic::{Finding, codes};
 
-/// Longest text of a range, in bytes. It may come from an untrusted manifest.
+/// Maximum length of a range, in bytes. The text can come from an untrusted manifest.
 const MAX_TEXT: usize = 256;
 
 type Numbers = [u64; 3];
 
 const LOWEST: Numbers = [0; 3];
-/// Above every version that can be written.
+/// Version above every valid version.
 const HIGHEST: Numbers = [u64::MAX; 3];
 
-/// Half-open interval: first version included, second excluded.
+/// Half-open interval: the first version is included, the second is excluded.
 type Span = (Numbers, Numbers);
 
 /// Set of versions. Only major, minor and patch are compared.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Range {
     text: String,
-    /// Sorted, apart from each other, none empty.
+    /// Sorted and disjoint intervals that are not empty.
     spans: Vec<Span>,
 }
 
@@ -64,7 +64,7 @@ impl Range {
             .any(|(from, to)| *from <= version && version < *to)
     }
 
-    /// The lowest version of `[from, to)` that is in it.
+    /// Returns the lowest version in `[from, to)` that the range contains.
     pub fn first_within(&self, from: [u64; 3], to: [u64; 3]) -> Option<[u64; 3]> {
         self.spans
             .iter()
@@ -88,7 +88,7 @@ impl Range {
     }
 }
 
-/// Sorts, joins what touches, drops what is empty.
+/// Sorts intervals, merges adjacent ones, and removes empty ones.
 fn normalize(mut spans: Vec<Span>) -> Vec<Span> {
     spans.retain(|(from, to)| from < to);
     spans.sort_unstable();
@@ -109,7 +109,7 @@ fn intersect(left: &[Span], right: &[Span]) -> Vec<Span> {
     normalize(pairs.collect())
 }
 
-/// `>=1.31 <1.38`, `1.29 - 1.31`, `~1.31`.
+/// Parses `>=1.31 <1.38`, `1.29 - 1.31` or `~1.31`.
 fn conjunction(text: &str) -> Result<Vec<Span>, String> {
     let words: Vec<&str> = text
         .split([' ', '\t', '\n', '\r', ','])
@@ -158,10 +158,10 @@ fn comparison(operator: &str, version: &Partial) -> Result<Vec<Span>, String> {
     })
 }
 
-/// A version of which the end may be left open: `1`, `1.31`, `1.31.x`, `1.31.4`, `*`.
+/// Partial version: `1`, `1.31`, `1.31.x`, `1.31.4`, `*`.
 struct Partial {
     numbers: Numbers,
-    /// Number of components that are written.
+    /// Number of components.
     given: usize,
 }
 
@@ -201,7 +201,7 @@ impl Partial {
         (self.numbers, self.next(self.given))
     }
 
-    /// The first version that differs in its first `keep` numbers.
+    /// Returns the lowest version above all versions with the same first `keep` components.
     fn next(&self, keep: usize) -> Numbers {
         let mut next = LOWEST;
         for index in (0..keep).rev() {

@@ -7,8 +7,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::diagnostic::{Finding, codes};
 
-/// Version of a server. Only major, minor and patch are compared; the vendor's suffix is kept for
-/// display.
+/// Version of a server. Only major, minor and patch are compared; the suffix of the vendor is kept
+/// for display.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerVersion {
     text: String,
@@ -16,7 +16,7 @@ pub struct ServerVersion {
 }
 
 impl ServerVersion {
-    /// Reads what `/version` has in `gitVersion`.
+    /// Parses `gitVersion` of `/version`.
     pub fn parse(text: &str) -> Result<Self, Finding> {
         let cannot = || {
             Finding::error(
@@ -50,17 +50,17 @@ impl ServerVersion {
         })
     }
 
-    /// The text as the server reported it.
+    /// Returns the text that the server reported.
     pub fn as_reported(&self) -> &str {
         &self.text
     }
 
-    /// Major, minor and patch.
+    /// Returns major, minor and patch.
     pub fn numbers(&self) -> [u64; 3] {
         self.numbers
     }
 
-    /// The minor version that it is a patch of.
+    /// Returns the minor version.
     pub fn minor(&self) -> Minor {
         Minor(self.numbers[0], self.numbers[1])
     }
@@ -72,14 +72,14 @@ impl fmt::Display for ServerVersion {
     }
 }
 
-/// Reads a number without sign or white space.
+/// Parses a number without sign or white space.
 pub(super) fn number(text: &str) -> Option<u64> {
     (!text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()))
         .then(|| text.parse().ok())
         .flatten()
 }
 
-/// A minor version, `1.33`: all of its patches.
+/// Minor version with all of its patches: `1.33`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Minor(pub u64, pub u64);
 

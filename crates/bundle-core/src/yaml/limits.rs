@@ -17,7 +17,7 @@ pub(super) const MERGE_KEY: &str = "<<";
 /// to 1.5 MiB.
 pub const MAX_FILE_BYTES: usize = 10 * 1024 * 1024;
 
-/// Nodes (scalars, lists, maps) of one document. Large CRDs have about 50,000.
+/// Maximum number of nodes (scalars, lists, maps) in one document. Large CRDs have about 50,000.
 pub(super) const MAX_NODES: usize = 500_000;
 
 /// Nodes of a document with merge keys (`<<`). The parser stores the keys and events of such a
@@ -31,15 +31,15 @@ pub(super) const MAX_DEPTH: usize = 128;
 /// events of anchors, and those of an alias that is a key, up to 460 bytes for each.
 pub(super) const MAX_UNFOLDED: usize = 24_000;
 
-/// Text that the parser stores for all anchors of one document, in bytes. Nested anchors store their
-/// common text several times.
+/// Maximum text that the parser stores for all anchors of one document, in bytes. Nested anchors
+/// store their common text several times.
 pub(super) const MAX_ANCHOR_BYTES: usize = 1 << 20;
 
 /// Limit for the expansion of aliases in several files together, so that many small files cannot
 /// exceed the limit of one large file. Carries the cancellation of parsing.
 #[derive(Debug)]
 pub struct Allowance {
-    /// Nodes that may still come.
+    /// Remaining number of nodes.
     pub(super) nodes: usize,
     pub(super) cancellation: Cancellation,
 }
@@ -101,7 +101,7 @@ impl<'a> NodeCount<'a> {
     }
 }
 
-/// The text of a file, if it is one and not too large.
+/// Returns the text of a file, or an error if it is too large or not text.
 pub(super) fn text<'a>(bytes: &'a [u8], file: &str) -> Result<&'a str, Finding> {
     if bytes.len() > MAX_FILE_BYTES {
         return Err(Finding::error(

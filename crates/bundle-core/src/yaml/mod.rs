@@ -25,18 +25,18 @@ pub use weigh::{Weight, weigh};
 pub struct Document {
     /// Content, as JSON.
     pub value: Value,
-    /// The line on which its content starts, from 1.
+    /// First line of the content, from 1.
     pub line: usize,
 }
 
-/// Reads all documents of a file. Documents without content (only white space and comments) are
-/// left out, as kubectl leaves them out; a file in which nothing else is has a finding, and so has
-/// everything that cannot be read, with `file` and the line.
+/// Parses all documents of a file. Documents without content (only white space and comments) are
+/// skipped, as by kubectl. Returns an error with file and line for invalid content, and for a file
+/// without any content.
 pub fn documents(text: &[u8], file: &str) -> Result<Vec<Document>, Findings> {
     documents_within(text, file, &mut Allowance::default())
 }
 
-/// Like [`documents`], for one of several files with a common allowance.
+/// Like [`documents`], for one of several files with a common limit.
 pub fn documents_within(
     text: &[u8],
     file: &str,
@@ -66,7 +66,7 @@ pub fn documents_within(
     Ok(found)
 }
 
-/// Writes a value as YAML that every reader reads back as the same value, YAML 1.1 readers too.
+/// Serializes a value as YAML that YAML 1.1 and 1.2 parsers read as the same value.
 pub fn to_string(value: &Value) -> String {
     // Serialising a JSON value cannot fail: its keys are text and its numbers finite. JSON is YAML as well, should it ever.
     // Folded lines (`>-`) would be valid, but are unusual for references and messages.

@@ -5,7 +5,7 @@ use serde_saphyr::{Error, budget::BudgetBreach};
 use super::limits;
 use crate::diagnostic::{Code, Finding, codes};
 
-/// The finding for an error of the parser in a document that starts at line `first` of the file.
+/// Returns the finding for a parser error in a document that starts at line `first` of the file.
 pub(super) fn finding(error: &Error, first: usize, file: &str) -> Finding {
     let line = error
         .location()
@@ -103,7 +103,7 @@ pub(super) const COMPLEX_KEY: &str = "a key is a list or map, but keys must be s
 const PARSED_AS: &str = "manifests are YAML or JSON; `kubectl apply --dry-run=client -f` parses the file in the same way";
 /// Starts the message of the internal error for keys that are equal once they are text; the key follows.
 pub(super) const TWICE: &str = "key twice: ";
-/// Starts the message of the internal error for a spent allowance.
+/// Prefix of the internal error message for an exceeded limit.
 pub(super) const TOO_MANY: &str = "allowance spent";
 /// Starts the message of the internal error for cancelled parsing.
 pub(super) const CANCELLED: &str = "parsing cancelled";

@@ -1,16 +1,16 @@
 //! Splits a file into documents at lines that start with `---`, as kubectl does.
 
-/// The text of one document and where it starts.
+/// Text of one document with its first line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Part<'a> {
     /// Text between two separators. A separator line belongs to the part after it only if it has
     /// content other than a comment.
     pub(super) text: &'a str,
-    /// Line of its first character, from 1.
+    /// Line of the first character, from 1.
     pub(super) line: usize,
 }
 
-/// The documents of a file, also those without content.
+/// Splits a file into documents, including those without content.
 pub(super) fn parts(text: &str) -> Vec<Part<'_>> {
     let mut parts = Vec::new();
     let (mut start, mut first) = (0, 1);
@@ -40,7 +40,7 @@ pub(super) fn parts(text: &str) -> Vec<Part<'_>> {
 }
 
 impl Part<'_> {
-    /// The line of the first character that is neither white space nor comment, if there is one.
+    /// Returns the line of the first character that is neither white space nor part of a comment.
     pub(super) fn content_line(&self) -> Option<usize> {
         self.text
             .lines()

@@ -41,13 +41,13 @@ pub(super) fn read(
     }
 }
 
-/// Stack that one level of nesting may use, in bytes. An unoptimised build uses about 40 KiB.
+/// Free stack that one level of nesting requires, in bytes. A debug build uses about 40 KiB.
 pub(super) const RED_ZONE: usize = 256 * 1024;
-/// Growth of the stack, in bytes.
+/// Size of a new stack segment, in bytes.
 pub(super) const STACK: usize = 4 * 1024 * 1024;
 
-/// Whole floats up to here are whole numbers in JSON too, as kubectl writes them: `1.0` and `1e3`
-/// become `1` and `1000`.
+/// Largest integer that a float represents exactly. Floats without fraction up to this value become
+/// integers, as in kubectl: `1.0` and `1e3` become `1` and `1000`.
 const MAX_WHOLE: f64 = 9_007_199_254_740_992.0;
 
 /// Builds a JSON value with the key rules of kubectl: whole numbers as keys become text.

@@ -14,7 +14,7 @@ use crate::{diagnostic::Finding, footprint::Footprint};
 /// Memory estimate of a file.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Weight {
-    /// The parsed documents.
+    /// Memory of the parsed documents.
     pub tree: Footprint,
     /// Number of objects: documents, and the items of documents that are lists of objects.
     pub objects: u64,
@@ -76,9 +76,9 @@ pub fn weigh(text: &[u8], file: &str, allowance: &mut Allowance) -> Result<Weigh
 /// Role of a value in its document.
 #[derive(Clone, Copy)]
 enum Role {
-    /// An object, or a list of objects.
+    /// Object, or list of objects.
     Object,
-    /// The items of an object that may be a list of objects.
+    /// Items of an object that can be a list of objects.
     Items,
     /// A list of an operator from which its conversion creates objects.
     OperatorEntries,
@@ -97,10 +97,10 @@ enum Word {
     Other,
 }
 
-/// Estimate of one value.
+/// Estimate for one value.
 struct Counted {
     tree: Footprint,
-    /// Number of objects; zero for a value within an object.
+    /// Number of objects; zero for a value in an object.
     objects: u64,
     word: Word,
 }

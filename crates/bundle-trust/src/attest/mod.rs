@@ -9,17 +9,17 @@ use serde_json::{Map, Value, json};
 use crate::statement::LONGEST_TYPE;
 use crate::{dsse, json};
 
-/// Largest predicate that is attested, in bytes: with its envelope and evidence it stays under what
-/// is read of one signature.
+/// Maximum size of a predicate, in bytes. With its envelope and evidence, it must not exceed the
+/// limit for reading one signature.
 pub const MAX_PREDICATE: usize = 700 * 1024;
-/// cosign's predicate type for predicates without a type of their own: the content is wrapped.
+/// Predicate type of cosign for predicates without a type. The content is wrapped in a field.
 const CUSTOM: &str = "https://cosign.sigstore.dev/attestation/v1";
 
 /// Required fields of a predicate type, each with an optional prefix that its text must have. Other
 /// fields are not checked.
 type Shape = &'static [(&'static str, Option<&'static str>)];
 
-/// The kinds that have names, which are cosign's.
+/// Predicate types that have a short name, with the names of cosign.
 const KINDS: &[(&str, &str, Shape)] = &[
     ("custom", CUSTOM, &[]),
     ("slsaprovenance", SLSA_02, SLSA_02_SHAPE),
@@ -96,7 +96,7 @@ impl PredicateType {
         Ok(Self(text.to_owned()))
     }
 
-    /// The URI.
+    /// Returns the URI.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -119,7 +119,7 @@ pub struct Predicate {
 }
 
 impl Predicate {
-    /// Reads one. `now` is written where cosign writes it: into predicates of the kind `custom`.
+    /// Parses a predicate. `now` is written into predicates of type `custom`, as by cosign.
     pub fn read(kind: PredicateType, bytes: &[u8], now: &str) -> Result<Self, Findings> {
         let refused = |why: String| {
             let message = format!("invalid predicate for type {}: {why}", kind.as_str());

@@ -1,4 +1,4 @@
-//! Kinds of predicate and their shapes.
+//! Predicate types and their required fields.
 
 use bundle_core::reference::Reference;
 

@@ -76,7 +76,7 @@ struct Timestamp {
     signed_timestamp: String,
 }
 
-/// A number of 64 bits, which protobuf's JSON writes as a text and reads as a number too.
+/// 64-bit number. The JSON form of protobuf writes it as a string, and also accepts a number.
 #[derive(Debug, Serialize)]
 #[serde(transparent)]
 struct Integer(String);

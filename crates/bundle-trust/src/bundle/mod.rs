@@ -48,7 +48,7 @@ pub(crate) struct Bundle {
     pub(crate) message_signature: Option<MessageSignature>,
 }
 
-/// A signature over the content itself, without an envelope.
+/// Signature over the content, without an envelope.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct MessageSignature {
@@ -91,7 +91,7 @@ pub(crate) struct KeyHint {
     pub(crate) hint: String,
 }
 
-/// A certificate in DER and base64.
+/// Certificate: DER in Base64.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct Certificate {
@@ -106,7 +106,7 @@ pub(crate) struct CertificateChain {
 }
 
 impl Material {
-    /// A key and nothing else.
+    /// Returns material that contains only the hint of a key.
     pub(crate) fn by_key(hint: impl Into<String>) -> Self {
         Self {
             public_key: Some(KeyHint { hint: hint.into() }),

@@ -14,10 +14,11 @@ use sigstore_verify::types::{Bundle, KindVersion, TransparencyLogEntry};
 use super::fault;
 use crate::root::{Log, Root};
 
-/// Most signatures of a checkpoint: the log's own, and those of witnesses.
+/// Maximum number of signatures of a checkpoint: those of the log and of witnesses.
 const MOST_WITNESSES: usize = 32;
 
-/// Each entry is of a log of the root, has evidence, and its checkpoint is signed by that very log.
+/// Checks that each entry belongs to a log of the root and has evidence, and that this log signed
+/// its checkpoint.
 pub(super) fn check(bundle: &Bundle, root: &Root) -> Result<(), Rejection> {
     let entries = &bundle.verification_material.tlog_entries;
     if entries.is_empty() {

@@ -19,7 +19,7 @@ use crate::bundle::Bundle as Form;
 use crate::keys::PublicKey;
 use crate::root::Root;
 
-/// Longest subject and longest issuer of a certificate, in bytes.
+/// Maximum length of the subject and of the issuer of a certificate, in bytes.
 const LONGEST_NAME: usize = 2048;
 
 /// Result of verifying a signature with one trust root.
@@ -29,8 +29,8 @@ pub(crate) struct Held {
     pub(crate) checked: Vec<&'static str>,
 }
 
-/// The bundle as the verifier has it, written from what was read here, so that both read the same.
-/// Certificate and evidence must be few.
+/// Converts the parsed bundle to the type of sigstore-verify, so that both read the same fields.
+/// Returns an error if the certificate or the evidence exceeds its limit.
 pub(crate) fn read(form: &Form) -> Result<Bundle, Rejection> {
     let text = serde_json::to_string(form).map_err(|error| fault(Fault::Unreadable, &error))?;
     #[expect(
@@ -55,7 +55,8 @@ fn evidence(bundle: &Bundle) -> usize {
     certificates + material.tlog_entries.len() + timestamps.len()
 }
 
-/// Verifies everything about `bundle` but the meaning of its payload.
+/// Verifies certificate, evidence and signature of `bundle`. The meaning of the payload is not
+/// checked.
 pub(crate) fn verify<'a>(
     bundle: &Bundle,
     artifact: impl Into<Artifact<'a>>,

@@ -12,12 +12,12 @@ use super::{Signed, What, hexadecimal, pem_of, unusable};
 use crate::verify::Content;
 use crate::{dsse, legacy};
 
-/// Kind and version of all entries of Rekor v2.
+/// Kind and version of entries of Rekor v2.
 const TILED: (&str, &str) = ("hashedrekord", "0.0.2");
 /// Rekor's name for the algorithm of ephemeral keys.
 const KEY_DETAILS: &str = "PKIX_ECDSA_P256_SHA_256";
-/// Most hashes of a proof, and longest checkpoint and entry that are kept. A log of 2⁶³ entries has
-/// 63 hashes.
+/// Maximum number of hashes of a proof, and maximum length of a checkpoint and of an entry. A log
+/// of 2⁶³ entries has 63 hashes.
 const MOST_HASHES: usize = 64;
 const LONGEST: usize = 256 * 1024;
 
@@ -30,7 +30,7 @@ pub enum LogVersion {
     Two,
 }
 
-/// The log's entry of a signature.
+/// Log entry of a signature.
 pub struct Entry(Answer);
 
 enum Answer {
@@ -109,7 +109,7 @@ struct Checkpoint {
     envelope: String,
 }
 
-/// Protobuf's JSON may leave out what is zero.
+/// Returns the default of a number. The JSON form of protobuf can omit zeros.
 fn zero() -> String {
     "0".to_owned()
 }
@@ -122,7 +122,7 @@ struct Body {
 }
 
 impl LogVersion {
-    /// The version as signing configs have it.
+    /// Parses the version number of a signing config.
     pub fn of(number: u32) -> Option<Self> {
         match number {
             1 => Some(Self::One),
@@ -131,7 +131,7 @@ impl LogVersion {
         }
     }
 
-    /// The reverse of [`Self::of`].
+    /// Returns the version number of a signing config.
     pub fn number(self) -> u32 {
         match self {
             Self::One => 1,
@@ -185,7 +185,7 @@ impl Signed {
         }
     }
 
-    /// The sha256 of what the signature is over.
+    /// Returns the sha256 of the signed bytes.
     pub(super) fn digest(&self) -> Vec<u8> {
         match &self.what {
             What::Statement(payload) => Sha256::digest(dsse::pre_authentication(payload)).to_vec(),

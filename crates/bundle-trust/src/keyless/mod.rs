@@ -57,7 +57,7 @@ pub struct Token {
 }
 
 impl Token {
-    /// Reads a token. `now` is in seconds since 1970, and `audience` is who it has to be for.
+    /// Parses a token. `now` is in seconds since 1970. `audience` is the required audience.
     pub fn parse(text: &str, audience: &str, now: i64) -> Result<Self, Finding> {
         let text = text.trim();
         let unreadable = |why: &str| {
@@ -115,16 +115,16 @@ impl Token {
         self.nonce.as_deref()
     }
 
-    /// The token itself.
+    /// Returns the text of the token.
     pub fn as_str(&self) -> &str {
         &self.text
     }
 }
 
-/// A key that lives for one signature.
+/// Key that makes one signature.
 pub struct Ephemeral(PrivateKey);
 
-/// Certificates for an [`Ephemeral`] key, its own first.
+/// Certificates for an [`Ephemeral`] key. The certificate of the key is first.
 struct Certificates(Vec<Vec<u8>>, IdentityName);
 
 #[derive(Deserialize)]
@@ -144,7 +144,7 @@ struct Chain {
 }
 
 impl Ephemeral {
-    /// A new one.
+    /// Generates a key.
     pub fn new() -> Result<Self, Finding> {
         PrivateKey::ephemeral(KeyKind::EcdsaP256).map(Self)
     }
@@ -222,9 +222,9 @@ impl Ephemeral {
 pub enum What {
     /// An in-toto statement, in an envelope.
     Statement(Vec<u8>),
-    /// Bytes as they are: cosign 2's payload, or a file.
+    /// Bytes without an envelope: the payload of cosign 2, or a file.
     Bytes(Vec<u8>),
-    /// Content of which only the digest is at hand, as it is.
+    /// Content without an envelope, of which only the digest is known.
     Digest(Digest),
 }
 
@@ -239,9 +239,9 @@ pub struct Signed {
 /// existed.
 #[derive(Default)]
 pub struct Evidence {
-    /// Entries of logs.
+    /// Log entries.
     pub entries: Vec<Entry>,
-    /// Responses of timestamp authorities.
+    /// Timestamp responses.
     pub timestamps: Vec<Vec<u8>>,
 }
 
@@ -259,7 +259,7 @@ impl Signed {
         })
     }
 
-    /// Returns the DER of the request to a timestamp authority (RFC 3161). `nonce` may be any
+    /// Returns the DER of the request to a timestamp authority (RFC 3161). `nonce` can be any
     /// number.
     pub fn timestamp_request(&self, nonce: u64) -> Vec<u8> {
         let mut request = TIMESTAMP_PREFIX.to_vec();
@@ -273,7 +273,7 @@ impl Signed {
         request
     }
 
-    /// A Sigstore bundle v0.3 with all the evidence.
+    /// Returns a Sigstore bundle v0.3 with all evidence.
     pub fn bundle(&self, evidence: &Evidence) -> Result<Vec<u8>, Finding> {
         let timestamps: Vec<Value> = evidence
             .timestamps

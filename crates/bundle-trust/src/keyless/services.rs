@@ -8,7 +8,7 @@ use super::LogVersion;
 
 /// Media type of a signing config, without the version suffix.
 pub(super) const MEDIA_TYPE: &str = "application/vnd.dev.sigstore.signingconfig.v0.2";
-/// Most services of a kind that are used for one signature. Verifiers reject bundles with more
+/// Maximum number of services of a kind for one signature. Verifiers reject bundles with more
 /// evidence.
 const MOST: usize = 4;
 
@@ -60,7 +60,7 @@ struct Selection {
 #[derive(Debug, Default, Clone, Copy, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 enum Selector {
-    /// One service.
+    /// One of the services.
     #[default]
     Any,
     /// All services.
@@ -70,7 +70,7 @@ enum Selector {
 }
 
 impl SigningConfig {
-    /// Reads one.
+    /// Parses a signing config.
     pub fn parse(text: &[u8]) -> Result<Self, Finding> {
         let config: Self = bundle_core::json::read(text)
             .map_err(|error| unusable(&format!("invalid JSON: {error}")))?;
@@ -81,7 +81,7 @@ impl SigningConfig {
         }
     }
 
-    /// The certificate authority.
+    /// Returns the URL of the certificate authority.
     pub fn authority(&self, now: Timestamp) -> Result<&str, Finding> {
         let what = "certificate authority";
         let found = choose(&self.ca_urls, &Selection::default(), &[1], what, now)?;
@@ -98,7 +98,7 @@ impl SigningConfig {
         one(&found, what).map(Some)
     }
 
-    /// The logs, all of the newest version among `versions` of which one is in use.
+    /// Returns the logs of the newest version among `versions` that has a valid log.
     pub fn logs(
         &self,
         versions: &[LogVersion],
@@ -118,7 +118,7 @@ impl SigningConfig {
             .collect())
     }
 
-    /// The timestamp authorities; none where it names none.
+    /// Returns the timestamp authorities; empty if the config names none.
     pub fn timestamps(&self, now: Timestamp) -> Result<Vec<&str>, Finding> {
         if self.tsa_urls.is_empty() {
             return Ok(Vec::new());

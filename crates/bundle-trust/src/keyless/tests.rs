@@ -117,7 +117,7 @@ fn rejects_invalid_responses_of_services() {
     }
 }
 
-/// Signature with a certificate that no authority issued.
+/// Returns a signature with a certificate that no authority issued.
 fn signed() -> Signed {
     let name = IdentityName {
         subject: "ana@example.com".to_owned(),
@@ -130,7 +130,7 @@ fn signed() -> Signed {
     }
 }
 
-/// Response of a Rekor v2 log for [`signed`].
+/// Returns the response of a Rekor v2 log for [`signed`].
 fn answer() -> Value {
     let request = signed().entry_request(LogVersion::Two);
     let request: Value = serde_json::from_slice(&request).unwrap();

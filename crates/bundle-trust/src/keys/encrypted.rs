@@ -9,10 +9,10 @@ use zeroize::Zeroizing;
 use super::text::Password;
 use crate::dsse;
 
-/// Accepted scrypt costs: `(N, log2 N)`, with r = 8 and p = 1, as existing writers use them. Others
-/// are rejected, because a foreign file could otherwise require any amount of memory and time.
+/// Accepted scrypt costs: `(N, log2 N)`, with r = 8 and p = 1, as in existing files. Other costs
+/// are rejected, because a file of an attacker could require any amount of memory and time.
 const COSTS: &[(u64, u8)] = &[(32_768, 15), (65_536, 16), (131_072, 17)];
-/// The cost of files that are written here, as cosign has it.
+/// Scrypt cost of new files, equal to that of cosign.
 const COST: (u64, u8) = (65_536, 16);
 
 #[derive(Serialize, Deserialize)]
@@ -43,16 +43,16 @@ struct Cipher {
     nonce: String,
 }
 
-/// Reason for which an encrypted key file was not opened.
+/// Reason why an encrypted key file was not decrypted.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Unopened {
-    /// Not an encrypted key file, with the reason.
+    /// The text is not an encrypted key file, with the reason.
     Unreadable(&'static str),
     /// The password is wrong.
     WrongPassword,
 }
 
-/// The decrypted bytes.
+/// Decrypts a key file.
 pub(super) fn open(json: &[u8], password: &Password) -> Result<Zeroizing<Vec<u8>>, Unopened> {
     use Unopened::Unreadable;
     let file: File = bundle_core::json::read(json)

@@ -14,14 +14,11 @@ pub use public::PublicKey;
 pub use text::Password;
 pub(crate) use text::pem_text;
 
-/// Longest key file that is read, in bytes.
+/// Maximum length of a key file, in bytes.
 const LONGEST_FILE: usize = 64 * 1024;
 
-/// The algorithm of a DER key that is not supported, and why; `None` if it is not recognised at
-/// all.
-///
-/// `der` may be a SubjectPublicKeyInfo or a PKCS#8 key: both name their algorithm near the
-/// beginning.
+/// Returns the name of the unsupported algorithm of a DER key, with the reason; `None` if the
+/// algorithm is unknown. `der` is a SubjectPublicKeyInfo or a PKCS#8 key.
 fn unsupported(der: &[u8]) -> Option<&'static str> {
     const KNOWN: &[(&[u8], &str)] = &[
         (

@@ -17,7 +17,8 @@ const SEC1_PARAMETERS: &str = "EC PARAMETERS";
 /// Message for a trial signature with an imported key.
 const TRIAL: &[u8] = b"trial";
 
-/// Reads a private key as PKCS#8 or SEC 1 have it, and encrypts it with `password` as cosign does.
+/// Parses a private key in PKCS#8 or SEC 1, and encrypts it with `password` in the format of
+/// cosign.
 pub fn import(text: &str, password: &Password) -> Result<KeyPairFiles, Finding> {
     let key = PrivateKey::new(read(text)?)?;
     // With the public part of another key, no signature would verify.

@@ -25,7 +25,7 @@ const TAG: &str = "ENCRYPTED SIGSTORE PRIVATE KEY";
 const OLD_TAG: &str = "ENCRYPTED COSIGN PRIVATE KEY";
 const ED25519_OID: &[u8] = &[0x06, 0x03, 0x2b, 0x65, 0x70];
 
-/// The kinds of key that can be generated.
+/// Type of a new key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum KeyKind {
     /// ECDSA on P-256 with SHA-256: cosign's default.
@@ -37,11 +37,11 @@ pub enum KeyKind {
 
 /// Generated key pair, as the files `cosign.key` and `cosign.pub`.
 pub struct KeyPairFiles {
-    /// The encrypted private key: PEM text.
+    /// Encrypted private key: PEM text.
     pub private_pem: Zeroizing<String>,
-    /// The public key: PEM text.
+    /// Public key: PEM text.
     pub public_pem: String,
-    /// The public key itself.
+    /// Public key.
     pub public: PublicKey,
 }
 
@@ -73,12 +73,12 @@ impl fmt::Debug for PrivateKey {
 }
 
 impl PrivateKey {
-    /// The public half.
+    /// Returns the public key.
     pub fn public(&self) -> &PublicKey {
         &self.public
     }
 
-    /// Signs `message`, hashing it where the algorithm does.
+    /// Signs `message`. The key hashes it if the algorithm requires that.
     pub(crate) fn sign(&self, message: &[u8]) -> Option<Vec<u8>> {
         let signature = match &self.pair {
             Pair::EcdsaP256(pair) => pair.sign(&SystemRandom::new(), message),
@@ -87,7 +87,8 @@ impl PrivateKey {
         signature.ok().map(|signature| signature.as_ref().to_vec())
     }
 
-    /// Signs what has this sha256. `None` for Ed25519, which signs the content itself.
+    /// Signs content with this sha256. Returns `None` for Ed25519, which signs the content instead
+    /// of its digest.
     pub(crate) fn sign_digest(&self, sha256: &[u8]) -> Option<Vec<u8>> {
         let Pair::EcdsaP256(pair) = &self.pair else {
             return None;
@@ -97,7 +98,7 @@ impl PrivateKey {
         Some(signature.as_ref().to_vec())
     }
 
-    /// A new key that is never in a file.
+    /// Generates a key that is never written to a file.
     pub(crate) fn ephemeral(kind: KeyKind) -> Result<Self, Finding> {
         Self::new(new_pair(kind)?)
     }
@@ -141,7 +142,7 @@ pub fn generate(kind: KeyKind, password: &Password) -> Result<KeyPairFiles, Find
     sealed(PrivateKey::ephemeral(kind)?, password)
 }
 
-/// The pair as cosign keeps it.
+/// Returns the key pair as files in the format of cosign.
 pub(super) fn sealed(key: PrivateKey, password: &Password) -> Result<KeyPairFiles, Finding> {
     let PrivateKey { pair, public } = key;
     let pkcs8 = pkcs8_of(&pair)?;
@@ -162,7 +163,7 @@ pub(super) fn pkcs8_of(pair: &Pair) -> Result<aws_lc_rs::pkcs8::Document, Findin
     written.map_err(|_| failed("cannot encode the key"))
 }
 
-/// Opens an encrypted private key, as [`generate`] or cosign wrote it.
+/// Decrypts a private key file of [`generate`] or cosign.
 pub fn load_private(pem: &str, password: &Password) -> Result<PrivateKey, Finding> {
     if pem.len() > LONGEST_FILE {
         return Err(unreadable("it is longer than 64 KiB"));

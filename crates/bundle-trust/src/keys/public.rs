@@ -47,7 +47,7 @@ impl PartialEq for PublicKey {
 impl Eq for PublicKey {}
 
 impl PublicKey {
-    /// Reads PEM text with exactly one public key.
+    /// Parses PEM text with exactly one public key.
     pub fn parse(pem: &str) -> Result<Self, Finding> {
         if pem.len() > LONGEST_FILE {
             return Err(unreadable("it is longer than 64 KiB"));
@@ -81,7 +81,7 @@ impl PublicKey {
         }
     }
 
-    /// Reads the DER form (SubjectPublicKeyInfo).
+    /// Parses the DER encoding (SubjectPublicKeyInfo).
     pub(crate) fn from_der(der: &[u8]) -> Result<Self, Finding> {
         let parsed = |algorithm: &'static dyn VerificationAlgorithm, key: &[u8]| {
             ParsedPublicKey::new(algorithm, key)
@@ -131,17 +131,17 @@ impl PublicKey {
         &self.id
     }
 
-    /// `ECDSA P-256`, `Ed25519` or `RSA`.
+    /// Returns the name of the algorithm: `ECDSA P-256`, `Ed25519` or `RSA`.
     pub fn algorithm(&self) -> &'static str {
         self.algorithm
     }
 
-    /// PEM text with plain line ends.
+    /// Returns the PEM text with LF line ends.
     pub fn to_pem(&self) -> String {
         super::text::pem_text("PUBLIC KEY", &self.der)
     }
 
-    /// The DER form.
+    /// Returns the DER encoding.
     pub(crate) fn der(&self) -> &[u8] {
         &self.der
     }
@@ -164,8 +164,9 @@ impl PublicKey {
     }
 }
 
-/// Returns `true` for an Ed25519 key of small order, for which anyone can make signatures, and for
-/// a key with a non-canonical encoding, which would be a second name of the same key.
+/// Returns `true` for an Ed25519 key of small order, for which anyone can create signatures. Also
+/// returns `true` for a key with a non-canonical encoding, because one key would then have two
+/// encodings.
 fn is_weak(key: &[u8]) -> bool {
     const HALF: [u8; 31] = [
         0xe8, 0x95, 0x8f, 0xc2, 0xb2, 0x27, 0xb0, 0x45, 0xc3, 0xf4, 0x89, 0xf2, 0xef, 0x98, 0xf0,
@@ -193,7 +194,7 @@ fn is_weak(key: &[u8]) -> bool {
         || (*first == 0xc7 && rest == OTHER_HALF)
 }
 
-/// The usual form of an RSA key, if it is long enough.
+/// Returns the canonical encoding of an RSA key, or an error if the key is too short.
 fn check_rsa(der: &[u8]) -> Result<Vec<u8>, Finding> {
     let key = rsa::PublicKey::from_der(der)
         .map_err(|_| refused("it is an RSA key that is damaged, or not of 2048 to 8192 bits"))?;

@@ -1,11 +1,11 @@
-//! The texts around keys: passwords, and PEM.
+//! Passwords and PEM texts.
 
 use zeroize::Zeroizing;
 
-/// A password, wiped from memory when it is no longer needed. May be empty, as with cosign.
+/// Password, which is wiped from memory when it is dropped. It can be empty, as in cosign.
 pub type Password = Zeroizing<String>;
 
-/// PEM text with plain line ends, as OpenSSL and Go write it.
+/// Returns PEM text with LF line ends, as written by OpenSSL and Go.
 pub(crate) fn pem_text(tag: &str, contents: &[u8]) -> String {
     pem::encode_config(
         &pem::Pem::new(tag, contents),

@@ -29,18 +29,18 @@ pub use memory::Memory;
 pub struct Verified<T>(T);
 
 impl<T> Verified<T> {
-    /// The content.
+    /// Returns the content.
     pub fn get(&self) -> &T {
         &self.0
     }
 
-    /// The content, without the proof.
+    /// Returns the content without its proof.
     pub fn into_inner(self) -> T {
         self.0
     }
 }
 
-/// A decision that lets content in.
+/// Decision that admits content.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Decided<T> {
     /// Verified content.
@@ -49,17 +49,16 @@ pub struct Decided<T> {
     pub signed_by: Vec<SignedBy>,
     /// Warnings.
     pub warnings: Findings,
-    /// `false` if a lookup failed on which only a warning depends. The decision must then not be
-    /// cached.
+    /// `false` if only a warning depends on a failed lookup. The decision must not be cached then.
     pub rememberable: bool,
-    /// The policies that forbid to go back to a lower version.
+    /// Policies that forbid downgrades.
     pub no_downgrade: Vec<String>,
 }
 
-/// A decision that does not let content in.
+/// Decision that rejects content.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refusal {
-    /// Every reason.
+    /// All reasons.
     pub findings: Findings,
     /// `true` if a dependency did not respond: the caller may retry, and must not cache the result.
     pub cannot_tell: bool,
@@ -93,7 +92,7 @@ fn conclude_examined(
 /// Examined signatures of an image, as input of the rules in `bundle_core::policy`.
 #[derive(Debug, Clone)]
 pub struct Examined<'a> {
-    /// The policies that are about the image, with their keys.
+    /// Policies that match the image, with their keys.
     pub policies: Vec<ReadyPolicy<'a>>,
     /// Result of each signature, or the reason for which signatures are unavailable.
     pub found: Result<Vec<SignatureFound>, Unavailable>,
@@ -122,12 +121,12 @@ pub fn unexamined<'a>(
         .collect()
 }
 
-/// A policy with its keys and trust roots read.
+/// Returns a policy with its parsed keys and trust roots.
 pub fn ready(policy: &Policy, now: Timestamp) -> ReadyPolicy<'_> {
     policy.ready(&mut Loader::new(now))
 }
 
-/// Reads keys and trust roots, and keeps them for the examination.
+/// Parses keys and trust roots, and caches them during the examination.
 struct Loader {
     keys: BTreeMap<KeyId, PublicKey>,
     roots: BTreeMap<RootId, Arc<Root>>,

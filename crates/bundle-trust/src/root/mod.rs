@@ -17,14 +17,14 @@ use sigstore_verify::trust_root::{
     SIGSTORE_PRODUCTION_TRUSTED_ROOT, SIGSTORE_STAGING_TRUSTED_ROOT,
 };
 
-/// Longest text of a root, in bytes.
+/// Maximum length of a trust root, in bytes.
 pub const LONGEST: usize = 1024 * 1024;
-/// Most certificates and logs of a root.
+/// Maximum number of certificates and logs of a trust root.
 const MOST_PARTS: usize = 256;
-/// Roots that are kept parsed.
+/// Number of parsed trust roots in the cache.
 const KEPT: usize = 32;
 
-/// A trust root, ready to verify under.
+/// Parsed trust root.
 pub struct Root {
     id: RootId,
     pub(crate) verifier: Verifier,
@@ -34,7 +34,7 @@ pub struct Root {
 
 /// A transparency log of a root.
 pub(crate) struct Log {
-    /// The hash by which entries and checkpoints name it.
+    /// Key hash by which entries and checkpoints identify the log.
     pub(crate) id: Vec<u8>,
     /// Key that verifies the signatures of the log.
     pub(crate) key: VerificationKey,
@@ -82,7 +82,7 @@ impl Root {
         Self::from_text(SIGSTORE_PRODUCTION_TRUSTED_ROOT)
     }
 
-    /// The text of [`Self::public`].
+    /// Returns the text of [`Self::public`].
     pub fn public_text() -> &'static str {
         SIGSTORE_PRODUCTION_TRUSTED_ROOT
     }
@@ -92,7 +92,7 @@ impl Root {
         Self::from_text(SIGSTORE_STAGING_TRUSTED_ROOT)
     }
 
-    /// The root in this text, or the public one without.
+    /// Returns the trust root in this text, or the public one if there is no text.
     pub(crate) fn named(text: Option<&str>) -> Result<Arc<Self>, Finding> {
         text.map_or_else(Self::public, Self::from_text)
     }
@@ -183,7 +183,8 @@ impl Root {
         &self.id
     }
 
-    /// Until when something could be signed under it; `None` without end.
+    /// Returns the end of the time in which the services of the root can sign; `None` if there is
+    /// no end.
     pub fn valid_until(&self) -> Option<Timestamp> {
         let until = self.authorities.iter().map(|window| window.until).max()?;
         let until = until.min(self.log_windows().map(|window| window.until).max()?);
@@ -202,7 +203,8 @@ impl Root {
             .min()
     }
 
-    /// An error if nothing could be signed under it now: it has expired, or is not valid yet.
+    /// Returns an error if no service of the root can sign now: the root has expired, or is not
+    /// valid yet.
     pub fn check(&self, now: Timestamp) -> Result<(), Finding> {
         let authority = self.authorities.iter().any(|window| window.holds(now));
         if authority && self.log_windows().any(|window| window.holds(now)) {

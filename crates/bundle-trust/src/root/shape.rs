@@ -6,8 +6,8 @@ use sigstore_verify::trust_root::TrustedRoot;
 
 use crate::json::printable;
 
-/// The root in a text. sigstore-verify's own form of it is written from what was read, so that both
-/// read the same.
+/// Parses a trust root. The input of sigstore-verify is serialized from the parsed root, so that
+/// both read the same fields.
 pub(super) fn read(text: &str) -> Result<TrustedRoot, String> {
     let shape: Shape = bundle_core::json::read(text.as_bytes()).map_err(printable)?;
     let value = serde_json::to_value(shape).map_err(printable)?;

@@ -16,13 +16,13 @@ use crate::verify::{self, Against, Content};
 
 /// Identity that verifiers attribute new signatures to.
 pub enum Maker {
-    /// Holder of the private half of this key.
+    /// Owner of the private key of this public key.
     Key(PublicKey),
     /// Identity in a certificate.
     Certificate {
-        /// The name.
+        /// Identity.
         name: IdentityName,
-        /// The trust root of the services that signed.
+        /// Trust root of the signing services.
         root: Arc<Root>,
         /// Time of the verification.
         now: Timestamp,

@@ -23,11 +23,10 @@ use crate::{
 pub use maker::Maker;
 pub use mistaken::{mistaken, mistaken_attested};
 
-/// The media type of a signature: of its layer, and the artifact type of the manifest that carries
-/// it.
+/// Media type of a signature: that of its layer, and the artifact type of its manifest.
 pub const BUNDLE_MEDIA_TYPE: &str = dsse::BUNDLE;
-/// The predicate type of a signature, for the annotation `dev.sigstore.bundle.predicateType` of the
-/// manifest that carries it.
+/// Predicate type of a signature, for the annotation `dev.sigstore.bundle.predicateType` of its
+/// manifest.
 pub const PREDICATE_TYPE: &str = dsse::SIGNED;
 
 const MOST_ANNOTATIONS: usize = 32;
@@ -38,17 +37,17 @@ pub type Annotations = BTreeMap<String, String>;
 
 /// Signer: a key in a file, a plugin for a KMS or hardware token, or an ephemeral key.
 pub trait Signer {
-    /// The public half.
+    /// Returns the public key.
     fn public(&self) -> &PublicKey;
-    /// A signature over `message`, which is hashed where the algorithm does so. What comes out is
-    /// verified by the caller.
+    /// Signs `message`. The signer hashes it if the algorithm requires that. The caller verifies
+    /// the result.
     fn sign(&self, message: &[u8]) -> Result<Vec<u8>, Finding>;
     /// Returns `true` if [`Signer::sign_digest`] works. Ed25519 signs the content itself and
     /// returns `false`.
     fn signs_digests(&self) -> bool {
         false
     }
-    /// A signature over the content that has this sha256.
+    /// Signs content with this sha256.
     fn sign_digest(&self, _sha256: &[u8]) -> Result<Vec<u8>, Finding> {
         Err(failed())
     }
@@ -72,7 +71,7 @@ impl Signer for PrivateKey {
     }
 }
 
-/// A statement that means "I sign this".
+/// Returns a statement that approves the digest: its predicate is a signature.
 pub fn signed(reference: &PinnedReference, annotations: &Annotations) -> Result<Vec<u8>, Finding> {
     few(reference, annotations)?;
     let mut subject = json!({"digest": {"sha256": reference.digest().hex()}});
@@ -154,8 +153,8 @@ fn at_fault() -> Finding {
     .hint("nothing was stored; the signing device or plugin returned a wrong signature")
 }
 
-/// A Sigstore bundle v0.3 around a signature over a file, as `cosign sign-blob` writes it. A signer
-/// that needs the content itself has to be given it.
+/// Returns a Sigstore bundle v0.3 with a signature over a file, as written by `cosign sign-blob`. A
+/// signer that cannot sign digests requires the bytes of the file.
 pub fn blob(signer: &dyn Signer, content: &Content<'_>) -> Result<Vec<u8>, Finding> {
     let sha256 = content.sha256();
     let signature = match (signer.signs_digests(), content.bytes) {
@@ -179,7 +178,7 @@ pub fn blob(signer: &dyn Signer, content: &Content<'_>) -> Result<Vec<u8>, Findi
     }))
 }
 
-/// A Sigstore bundle v0.3 around a statement.
+/// Returns a Sigstore bundle v0.3 with a statement.
 pub fn bundle(signer: &dyn Signer, payload: &[u8]) -> Result<Vec<u8>, Finding> {
     let signature = held(signer, &dsse::pre_authentication(payload))?;
     serde_json::to_vec(&Bundle {
@@ -195,13 +194,13 @@ pub fn bundle(signer: &dyn Signer, payload: &[u8]) -> Result<Vec<u8>, Finding> {
     .map_err(|_| failed())
 }
 
-/// The annotations that carry a signature over [`simple`]'s payload.
+/// Returns the annotations of a signature over the payload of [`simple`].
 pub fn annotations(signer: &dyn Signer, payload: &[u8]) -> Result<Annotations, Finding> {
     let signature = held(signer, payload)?;
     Ok([(legacy::SIGNATURE.to_owned(), dsse::encode(&signature))].into())
 }
 
-/// A bundle that signs a digest, for tests.
+/// Returns a bundle that signs a digest, for tests.
 #[cfg(test)]
 pub(crate) fn sign_digest(
     key: &PrivateKey,

@@ -11,10 +11,10 @@ use serde::de::IgnoredAny;
 use super::{Against, MAX_SIGNATURES};
 use crate::{dsse, json, legacy};
 
-/// Public-key operations that one signature may cost with one trust root. A signature with entries
-/// of both versions of the log and two timestamps, which is more than clients write, costs 26.
+/// Maximum number of public-key operations for one signature and one trust root. A signature with
+/// entries of both log versions and two timestamps costs 26; clients write fewer.
 pub const SHARE: usize = 32;
-/// Most signatures under a checkpoint that claim to be by the same key: an honest log signs once.
+/// Maximum number of signatures of a checkpoint that claim the same key. An honest log signs once.
 const MOST_BY_ONE: usize = 8;
 /// Bytes of a timestamp that count as one more operation, because it contains certificates.
 const TIMESTAMP_BYTES: usize = 4096;

@@ -19,9 +19,9 @@ use budget::Budget;
 
 use crate::{keys::PublicKey, root::Root};
 
-/// Most bytes of one signature that are read.
+/// Maximum size of one signature, in bytes.
 pub const MAX_BYTES: usize = 1024 * 1024;
-/// Most signatures of one digest that are examined. Further ones are reported and not accepted.
+/// Maximum number of examined signatures of one digest. Further ones are reported and not accepted.
 pub const MAX_SIGNATURES: usize = 256;
 
 pub(crate) use attested::all_attested;
@@ -42,7 +42,7 @@ pub struct Against {
     pub keys: Vec<PublicKey>,
     /// Trust roots for certificates. For signatures by keys they only confirm the time.
     pub roots: Vec<Arc<Root>>,
-    /// The time.
+    /// Time of the examination.
     pub now: Timestamp,
 }
 

@@ -117,8 +117,8 @@ impl Against {
         Ok(Opened { accepted, payload })
     }
 
-    /// Returns the first key for which `check` succeeds, beginning with the one that `hint` names,
-    /// or the most informative error.
+    /// Returns the first key for which `check` succeeds, or the most informative error. The key
+    /// that `hint` names is tried first.
     fn fitting(
         &self,
         hint: &KeyId,
@@ -325,13 +325,13 @@ fn certified_by(
     }
 }
 
-/// The digest in the type of the verifier.
+/// Converts the digest to the type of sigstore-verify.
 fn artifact_of(digest: &Digest) -> Option<Artifact<'static>> {
     let hash = Sha256Hash::from_hex(digest.hex()).ok()?;
     Some(Artifact::from_digest(hash))
 }
 
-/// Payload and signature of an envelope.
+/// Returns payload and signature of an envelope.
 fn open(envelope: &dsse::Envelope) -> Result<(Vec<u8>, Vec<u8>), Rejection> {
     let unreadable = |why: &str| Rejection::Unreadable(why.to_owned());
     if envelope.payload_type != dsse::PAYLOAD {

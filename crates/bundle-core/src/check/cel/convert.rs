@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::super::structural::{flag, of_field, text};
 
-/// Words of the language, which are written with `__` around them as fields.
+/// Reserved words. As field names they are written with `__` on both sides.
 const RESERVED: &[&str] = &[
     "true",
     "false",
@@ -48,7 +48,7 @@ pub(in super::super) fn escaped(field: &str) -> String {
         .replace('/', "__slash__")
 }
 
-/// A value as rules see it.
+/// Converts a value to the type that rules use.
 pub(super) fn value(schema: &Value, value: &Value) -> Cel {
     match value {
         Value::Null => Cel::Null,
@@ -105,12 +105,12 @@ fn string(schema: &Value, value: &str) -> Cel {
     }
 }
 
-/// An old value that is not there.
+/// Returns the old value of an object that is created.
 pub(super) fn nothing() -> Option<Cel> {
     made("optional.none()", Cel::Null)
 }
 
-/// Evaluates `expression` with `value` as `v`; `None` if that fails.
+/// Evaluates `expression` with `value` as `v`. Returns `None` if that fails.
 fn made(expression: &str, value: Cel) -> Option<Cel> {
     let program = Program::compile(expression).ok()?;
     let mut context = Context::default();

@@ -15,17 +15,17 @@ use serde_json::Value;
 
 use super::structural::{Problem, child, flag, item, of_field, text};
 
-/// Longest rule that is compiled, in bytes.
+/// Maximum length of a rule, in bytes.
 const LENGTH: usize = 8 * 1024;
-/// Deepest nesting of brackets in a rule. The parser is recursive.
+/// Maximum nesting of brackets in a rule. The parser is recursive.
 const BRACKETS: usize = 64;
-/// Stack of the parser, in bytes.
+/// Stack size of the parser, in bytes.
 const STACK: usize = 64 << 20;
 /// Limit of the estimated number of evaluations of a rule's innermost expression. The API server
 /// has its own cost limit.
 const COST: u128 = 20_000_000;
 
-/// Functions that read text, and fail everywhere where it is not what they read.
+/// Functions that parse text, and fail for invalid text.
 const READERS: &[&str] = &[
     "cidr",
     "double",
@@ -49,7 +49,7 @@ pub(super) enum Compiled {
     Unknown(String),
 }
 
-/// Rules that were read once, by their text.
+/// Cache of compiled rules, by their text.
 pub(super) struct Rules {
     context: Context<'static>,
     compiled: HashMap<String, Compiled>,
@@ -63,7 +63,7 @@ impl Rules {
         }
     }
 
-    /// Reads a rule, or another expression of one.
+    /// Compiles a rule, or its message expression.
     pub(super) fn compile(&mut self, rule: &str) -> &Compiled {
         self.compiled
             .entry(rule.to_owned())

@@ -15,7 +15,7 @@ const UNSUPPORTED: &[&str] = &[
     "authorizer",
 ];
 
-/// Functions that the server has, by name without what is before the last dot.
+/// Functions of the API server, by name without the operand.
 const FUNCTIONS: &[&str] = &[
     "add",
     "all",
@@ -141,7 +141,7 @@ const FUNCTIONS: &[&str] = &[
     "value",
 ];
 
-/// Names that are no variables: namespaces of functions, and types.
+/// Names that are not variables: namespaces of functions, and types.
 const NAMES: &[&str] = &[
     "bool",
     "bytes",
@@ -177,13 +177,13 @@ pub(in super::super) struct Facts {
     pub(in super::super) old_self: bool,
     /// Nesting depth of loops.
     pub(in super::super) loops: usize,
-    /// A macro that only the server has.
+    /// Macro that only the API server has.
     pub(in super::super) unsupported: Option<String>,
-    /// A variable that no rule has.
+    /// Variable that is not defined.
     pub(in super::super) undeclared: Option<String>,
     /// Unknown function.
     pub(in super::super) no_function: Option<String>,
-    /// Paths of fields below `self` and `oldSelf`, as rules write them.
+    /// Paths of fields below `self` and `oldSelf`, as written in the rule.
     pub(in super::super) paths: Vec<Vec<String>>,
 }
 
@@ -199,7 +199,7 @@ pub(super) fn facts(expression: &Expr) -> Facts {
 
 struct Scan {
     facts: Facts,
-    /// Variables of the loops that we are in.
+    /// Variables of the enclosing loops.
     bound: Vec<String>,
     loops: usize,
 }

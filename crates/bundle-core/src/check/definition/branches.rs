@@ -52,8 +52,8 @@ impl Walk<'_> {
         }
     }
 
-    /// A schema in allOf, anyOf, oneOf or not: it limits what is described outside, and describes
-    /// nothing.
+    /// Checks a schema in `allOf`, `anyOf`, `oneOf` or `not`. It can only restrict fields that the
+    /// enclosing schema specifies.
     fn branch(&mut self, branch: &Value, outer: Option<&Value>, path: &str, at_outer: &str) {
         if !self.shape(branch, path) {
             return;
@@ -115,7 +115,8 @@ impl Walk<'_> {
         }
     }
 
-    /// A part of a branch, and whether what describes it is lacking.
+    /// Checks a part of a branch. `is_missing` is `true` if the enclosing schema does not specify
+    /// it.
     fn part(
         &mut self,
         branch: &Value,

@@ -9,7 +9,7 @@ use crate::{
     object::{is_dns_label, is_dns_subdomain},
 };
 
-/// Most selectable fields of a version.
+/// Maximum number of selectable fields of a version.
 const SELECTABLE: usize = 8;
 
 impl Check<'_> {

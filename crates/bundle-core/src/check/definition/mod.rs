@@ -44,7 +44,7 @@ pub(super) fn check(object: &Manifest, rules: &mut Rules) -> Vec<Problem> {
     check.problems
 }
 
-/// A check of one definition.
+/// State of the check of one CRD.
 struct Check<'a> {
     problems: Vec<Problem>,
     rules: &'a mut Rules,
@@ -117,7 +117,7 @@ impl Check<'_> {
         }
     }
 
-    /// Groups of the Kubernetes community need its word.
+    /// Checks the approval annotation that groups of the Kubernetes community require.
     fn approval(&mut self, object: &Manifest, group: &str) {
         let protected = ["k8s.io", "kubernetes.io"]
             .iter()
@@ -256,7 +256,7 @@ impl Check<'_> {
     }
 }
 
-/// A DNS label as RFC 1035 has it: it starts with a letter.
+/// Returns `true` for a DNS label by RFC 1035, which starts with a letter.
 fn is_label(text: &str) -> bool {
     crate::object::is_dns_label(text)
         && text.starts_with(|letter: char| letter.is_ascii_lowercase())

@@ -9,7 +9,7 @@ use crate::check::{
     structural::{Problem, child, flag, item, text},
 };
 
-/// Reasons that a rule may give.
+/// Allowed values of `reason` in a rule.
 const REASONS: &[&str] = &[
     "FieldValueDuplicate",
     "FieldValueForbidden",
@@ -61,7 +61,7 @@ impl Walk<'_> {
         }
     }
 
-    /// `.spec.replicas`; paths with brackets are left to the server.
+    /// Checks a field path such as `.spec.replicas`. Paths with brackets are not checked.
     fn field_path(&mut self, schema: &Value, field: &str, at: &str) {
         if field.contains(['[', '\'', '"']) {
             return;

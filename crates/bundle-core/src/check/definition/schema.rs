@@ -81,9 +81,9 @@ enum Level {
 #[derive(Debug, Clone, Copy, Default)]
 struct Place {
     level: Level,
-    /// Within apiVersion, kind or metadata of an object.
+    /// `true` within apiVersion, kind or metadata of an object.
     meta: bool,
-    /// Reason for which a default is forbidden here.
+    /// Reason why a default is forbidden here.
     no_default: Option<&'static str>,
 }
 

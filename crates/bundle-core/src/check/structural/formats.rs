@@ -11,7 +11,7 @@ use regex::Regex;
 
 use crate::object::{is_dns_label, is_dns_subdomain};
 
-/// Formats that are a pattern.
+/// Formats that are checked by a pattern.
 const PATTERNS: &[(&str, &str)] = &[
     ("bsonobjectid", "^[0-9a-fA-F]{24}$"),
     ("hexcolor", "^#?([0-9a-fA-F]{3}|[0-9a-fA-F]{6})$"),
@@ -121,7 +121,7 @@ pub(super) fn is_quantity(text: &str) -> bool {
             ))
 }
 
-/// Returns `true` if a text is base64 as Go's decoder reads it: line breaks are allowed.
+/// Returns `true` if the decoder of Go accepts a Base64 text. Line breaks are allowed.
 pub(super) fn is_base64(text: &str) -> bool {
     let text: String = text
         .chars()
@@ -144,7 +144,7 @@ fn is_network(text: &str) -> bool {
         || (address.parse::<Ipv6Addr>().is_ok() && bits <= 128)
 }
 
-/// `2024-02-30` is none.
+/// Returns `true` for an existing date; `2024-02-30` does not exist.
 fn is_day(text: &str) -> bool {
     let mut parts = text.split('-').map(|part| part.parse::<u32>().unwrap_or(0));
     let (Some(year), Some(month), Some(day)) = (parts.next(), parts.next(), parts.next()) else {

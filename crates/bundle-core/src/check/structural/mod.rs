@@ -14,13 +14,14 @@ pub(super) use defaults::fill;
 pub(super) use pattern::{Pattern, Trouble as PatternTrouble};
 pub(super) use unknown::{find as unknown_fields, prune};
 
-/// Steps that a comparison may take: schemas with alternatives multiply, and files may be made to.
+/// Maximum number of steps of a comparison. Schemas with alternatives multiply the steps, and an
+/// attacker could write such files.
 const STEPS: usize = 1_000_000;
 
 /// Problem with a field of an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Problem {
-    /// Path of the field, as Kubernetes writes it.
+    /// Path of the field, in the form of Kubernetes messages.
     pub(super) path: String,
     /// Message, without the path.
     pub(super) message: String,
@@ -54,12 +55,12 @@ pub(super) fn compare(schema: &Value, value: &Value, path: &str) -> Vec<Problem>
     problems
 }
 
-/// A text field of a schema.
+/// Returns a text field of a schema.
 pub(super) fn text<'a>(schema: &'a Value, key: &str) -> Option<&'a str> {
     schema.get(key).and_then(Value::as_str)
 }
 
-/// A switch of a schema.
+/// Returns a boolean field of a schema; `false` if it is absent.
 pub(super) fn flag(schema: &Value, key: &str) -> bool {
     schema.get(key).and_then(Value::as_bool).unwrap_or_default()
 }
@@ -74,7 +75,7 @@ pub(super) fn of_field<'a>(schema: &'a Value, key: &str) -> Option<&'a Value> {
     })
 }
 
-/// The path of a field within a map.
+/// Returns the path of a field in a map.
 pub(super) fn child(path: &str, key: &str) -> String {
     let plain = !key.is_empty()
         && key
@@ -87,12 +88,12 @@ pub(super) fn child(path: &str, key: &str) -> String {
     }
 }
 
-/// The path of an item within a list.
+/// Returns the path of an item in a list.
 pub(super) fn item(path: &str, index: usize) -> String {
     format!("{path}[{index}]")
 }
 
-/// A value in a few words.
+/// Describes a value in a few words.
 pub(super) fn brief(value: &Value) -> String {
     let text = value.to_string();
     if text.chars().count() <= 60 {

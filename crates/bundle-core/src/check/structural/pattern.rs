@@ -2,20 +2,20 @@
 
 use regex::{Regex, RegexBuilder};
 
-/// Largest compiled pattern, in bytes.
+/// Maximum size of a compiled pattern, in bytes.
 const SIZE: usize = 4 << 20;
-/// Greatest repetition count that Go accepts.
+/// Maximum repetition count that Go accepts.
 const REPEATS: u32 = 1000;
 
-/// A pattern that was understood.
+/// Translated pattern.
 pub(in super::super) struct Pattern(Regex);
 
-/// Reason for which a pattern is not usable.
+/// Reason why a pattern cannot be translated.
 #[derive(Debug, PartialEq, Eq)]
 pub(in super::super) enum Trouble {
     /// Go rejects the pattern too.
     Bad(String),
-    /// Go may take it.
+    /// Go may accept the pattern.
     Unknown(String),
 }
 
@@ -44,8 +44,8 @@ impl Pattern {
     }
 }
 
-/// Go's classes are of ASCII alone, `[` and `&&` mean nothing within brackets, and a `{` that
-/// starts no repetition is itself.
+/// Translates a pattern. Classes of Go contain only ASCII. Within brackets, `[` and `&&` have no
+/// meaning, and a `{` that starts no repetition is a literal.
 fn translate(text: &str) -> Result<String, Trouble> {
     let mut out = String::with_capacity(text.len());
     let mut rest = text.chars().peekable();

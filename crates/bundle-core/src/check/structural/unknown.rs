@@ -1,11 +1,11 @@
-//! Unknown fields: the API server drops them silently, unless field validation is strict.
+//! Unknown fields. The API server drops them silently, unless field validation is strict.
 
 use serde_json::Value;
 
 use super::{Problem, child, flag, item};
 use crate::package::nearest;
 
-/// The fields of an object's metadata.
+/// Fields of `metadata`.
 const META: &[&str] = &[
     "annotations",
     "creationTimestamp",
@@ -24,7 +24,7 @@ const META: &[&str] = &[
     "uid",
 ];
 
-/// Fields that every object has, also without being in the schema.
+/// Fields that every object has, even if the schema does not specify them.
 const IMPLIED: &[&str] = &["apiVersion", "kind", "metadata"];
 
 /// Returns the unknown fields of an object (`whole`) or of a nested value.
@@ -92,7 +92,7 @@ fn unknown(path: &str, key: &str, known: &[&str]) -> Problem {
     Problem::new(path, format!("unknown field{meant}"))
 }
 
-/// Drops what the schema does not have.
+/// Removes fields that the schema does not specify.
 pub(in super::super) fn prune(schema: &Value, value: &mut Value, whole: bool) {
     let whole = whole || flag(schema, "x-kubernetes-embedded-resource");
     match value {

@@ -6,8 +6,8 @@ use serde_json::{Number, Value};
 
 use super::{Pattern, PatternTrouble, Problem, brief, child, flag, formats, item, of_field, text};
 
-/// Formats of built-in kinds that the API server holds to when it decodes an object: `quantity`,
-/// `base64`. Schemas in definitions do not have it.
+/// Keyword for formats of built-in kinds that the API server checks when it decodes an object:
+/// `quantity`, `base64`. Schemas in CRDs do not have it.
 const FORMAT: &str = "x-bundle-format";
 
 /// State of one validation.
@@ -40,7 +40,7 @@ impl Walk {
         self.problems.push(Problem::new(path, message));
     }
 
-    /// Compares a value with a schema, or with a branch of one that has no types of its own.
+    /// Validates a value with a schema, or with a branch of a schema.
     pub(super) fn value(&mut self, schema: &Value, value: &Value, path: &str) {
         if self.left == 0 {
             return;
@@ -298,7 +298,7 @@ fn is_whole(number: &Number) -> bool {
     number.is_i64() || number.is_u64()
 }
 
-/// Equality of JSON: `1` and `1.0` are one number.
+/// Returns `true` if two JSON values are equal. `1` and `1.0` are equal.
 fn same(left: &Value, right: &Value) -> bool {
     match (left, right) {
         (Value::Number(left), Value::Number(right)) => left.as_f64() == right.as_f64(),

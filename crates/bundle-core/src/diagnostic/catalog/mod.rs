@@ -6,9 +6,9 @@ use std::fmt;
 /// Category of a code. It determines the exit status of the CLI and the response of the webhook.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Outcome {
-    /// Something went wrong (exit 1).
+    /// The command failed (exit 1).
     Failed,
-    /// The command was used wrongly (exit 2).
+    /// Usage error (exit 2).
     Usage,
     /// A rule rejected the input (exit 3).
     Refused,
@@ -78,7 +78,7 @@ macro_rules! area {
     };
 }
 
-/// The codes by area: `codes::format::NO_MANIFESTS`.
+/// Codes by area, such as `codes::format::NO_MANIFESTS`.
 pub mod codes {
     pub mod check;
     pub mod cluster;
@@ -105,7 +105,7 @@ pub mod codes {
     ];
 }
 
-/// Every code of the catalogue, by area, in the order of the documentation.
+/// Returns all codes by area, in the order of the documentation.
 pub fn all_codes() -> impl Iterator<Item = &'static Code> {
     codes::AREAS.iter().flat_map(|area| area.iter())
 }

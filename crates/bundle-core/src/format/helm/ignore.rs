@@ -1,4 +1,4 @@
-//! `.helmignore`: patterns of files that helm leaves out of a chart.
+//! `.helmignore`: patterns of files that helm excludes from a chart.
 
 use super::bad;
 use crate::diagnostic::Findings;

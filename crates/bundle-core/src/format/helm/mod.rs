@@ -38,7 +38,7 @@ const REMOVED_VARIABLES: [&str; 5] = [
 /// Environment variables that name folders with the user's settings of helm.
 const FOLDER_VARIABLES: [&str; 3] = ["HELM_CONFIG_HOME", "HELM_CACHE_HOME", "HELM_DATA_HOME"];
 
-/// Fields of `Chart.yaml` that are used here.
+/// Fields of `Chart.yaml`. Unused fields are ignored.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Chart {
@@ -51,7 +51,7 @@ pub struct Chart {
     pub kind: String,
     /// Description, in one line.
     pub description: String,
-    /// The Kubernetes versions that it runs on.
+    /// Supported Kubernetes versions.
     pub kube_version: String,
     /// URL of the home page.
     pub home: String,
@@ -67,7 +67,7 @@ pub struct Chart {
     pub dependencies: Vec<Dependency>,
 }
 
-/// A maintainer of a chart.
+/// Maintainer of a chart.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct Person {
@@ -76,7 +76,7 @@ pub struct Person {
     url: String,
 }
 
-/// A chart within a chart.
+/// Chart that another chart depends on.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct Dependency {
@@ -161,7 +161,7 @@ fn folder(files: &Files) -> Option<String> {
         .then(|| format!("{only}/"))
 }
 
-/// The format helm+v3.
+/// Format helm+v3.
 pub(super) struct HelmV3;
 
 impl ContentFormat for HelmV3 {
@@ -188,8 +188,8 @@ impl ContentFormat for HelmV3 {
         Ok(Some(package.map_err(|finding| finding.in_file(CHART))?))
     }
 
-    /// `helm template`, with the chart's own values, the package's default configuration and the
-    /// configuration of the installation, each over the one before.
+    /// Returns the command `helm template`. Values come from the chart, the default configuration
+    /// of the package, and the configuration of the installation; later ones override earlier ones.
     fn command(
         &self,
         files: &Files,
@@ -308,7 +308,7 @@ impl Chart {
         })
     }
 
-    /// The version without the `v` that Helm permits before it.
+    /// Returns the version without the leading `v` that Helm permits.
     fn bare_version(&self) -> &str {
         match self.version.strip_prefix(['v', 'V']) {
             Some(bare) if bare.starts_with(|c: char| c.is_ascii_digit()) => bare,

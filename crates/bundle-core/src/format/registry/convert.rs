@@ -19,18 +19,18 @@ use crate::{
 
 /// Annotation with the suggested namespace of an operator.
 const SUGGESTED_NAMESPACE: &str = "operatorframework.io/suggested-namespace";
-/// The annotation by which an operator learns which namespaces it serves; empty: all.
+/// Annotation that lists the namespaces of an operator. An empty value means all namespaces.
 const TARGET_NAMESPACES: &str = "olm.targetNamespaces";
-/// The account that every namespace has.
+/// ServiceAccount that exists in every namespace.
 const DEFAULT: &str = "default";
-/// The longest generated name.
+/// Maximum length of a generated name.
 const MAX_NAME: usize = 63;
-/// The longest name of a namespace.
+/// Maximum length of a namespace name.
 const MAX_NAMESPACE: usize = 63;
-/// Greatest total size of the ClusterServiceVersion's annotations on all deployments, in bytes. The
+/// Maximum total size of the ClusterServiceVersion's annotations on all deployments, in bytes. The
 /// API server accepts 256 KiB on one object.
 const MAX_COPIED_ANNOTATIONS: usize = 4 << 20;
-/// Memory of an annotation in addition to its texts, in bytes.
+/// Memory of an annotation without its texts, in bytes.
 const ANNOTATION: usize = 100;
 
 /// Memory of the objects that one permission or deployment creates, in bytes: an account, a role, a
@@ -350,7 +350,7 @@ fn deployments(
         .collect()
 }
 
-/// Merges the maps of `from` into those of `into`. Other values are replaced.
+/// Merges maps of `from` into those of `into`. Other values are replaced.
 fn merge(into: &mut Value, from: Value) {
     match (into, from) {
         (Value::Object(into), Value::Object(from)) => {

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::{diagnostic::Finding, object::Manifest};
 
-/// A ClusterServiceVersion.
+/// Parsed ClusterServiceVersion.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Csv {
     /// Name, such as `memcached-operator.v0.1.0`.
@@ -21,15 +21,15 @@ pub struct Csv {
     pub(super) spec: Spec,
 }
 
-/// Something with a name and an address: a link or a maintainer.
+/// Link or maintainer, with a name and an address.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct Named {
-    /// The name.
+    /// Name.
     pub name: String,
-    /// Address of a page.
+    /// URL.
     pub url: String,
-    /// Address of mail.
+    /// Email address.
     pub email: String,
 }
 
@@ -128,7 +128,7 @@ impl Csv {
         })
     }
 
-    /// The version of the operator, as it is written.
+    /// Returns the version of the operator, as written.
     pub fn version(&self) -> &str {
         &self.spec.version
     }
@@ -143,7 +143,7 @@ impl Csv {
         &self.spec.min_kube_version
     }
 
-    /// Keywords for searches.
+    /// Returns the keywords for searches.
     pub fn keywords(&self) -> &[String] {
         &self.spec.keywords
     }

@@ -27,9 +27,9 @@ pub use csv::{Csv, Named};
 /// File with format and package name of the bundle.
 pub const ANNOTATIONS: &str = "metadata/annotations.yaml";
 
-/// The annotation with the layout's name.
+/// Annotation with the name of the layout.
 const MEDIA_TYPE: &str = "operators.operatorframework.io.bundle.mediatype.v1";
-/// The annotation with the package's name.
+/// Annotation with the name of the package.
 const PACKAGE: &str = "operators.operatorframework.io.bundle.package.v1";
 
 /// ClusterServiceVersion and annotations of a bundle.
@@ -95,7 +95,7 @@ pub fn operator(files: &Files) -> Result<Operator, Findings> {
     }
 }
 
-/// The format registry+v1.
+/// Format registry+v1.
 pub(super) struct RegistryV1;
 
 impl ContentFormat for RegistryV1 {
@@ -123,7 +123,7 @@ impl ContentFormat for RegistryV1 {
         parsed.saturating_mul(2).saturating_add(created)
     }
 
-    /// It is installed into one namespace as a whole.
+    /// All objects depend on the namespace.
     fn dependencies(&self) -> RenderDependencies {
         RenderDependencies(&[RenderPart::Namespace])
     }
@@ -132,7 +132,7 @@ impl ContentFormat for RegistryV1 {
         Ok(Some(operator(files)?.describe()?))
     }
 
-    /// Without a namespace, the one that the bundle suggests is used.
+    /// Without a namespace, the suggested namespace of the bundle is used.
     fn render(
         &self,
         input: &RenderInput<'_>,
@@ -200,7 +200,7 @@ fn parts(
     ))
 }
 
-/// The name of the package, from the annotations.
+/// Returns the name of the package from the annotations.
 fn package_name(files: &Files, findings: &mut Findings) -> Option<String> {
     let Some(text) = files.get(ANNOTATIONS) else {
         findings.push(

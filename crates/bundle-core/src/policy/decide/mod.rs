@@ -22,19 +22,19 @@ use crate::{
 /// Signature policy of a class where no policy matches (`ProvisionerClass.spec.signatures`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ClassSignatures {
-    /// A signature that some policy accepts is needed in any case.
+    /// Every image requires a signature that a policy accepts.
     Required,
     /// Signatures are only required by policies. Content that no policy matches is admitted with a
     /// warning.
     IfPolicy,
 }
 
-/// A signature that counted.
+/// Signature that satisfied a policy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SignedBy {
-    /// The policy that it satisfied.
+    /// Policy that the signature satisfied.
     pub policy: String,
-    /// The authority of that policy.
+    /// Authority of the policy.
     pub authority: String,
     /// Signer.
     pub signer: Signer,
@@ -49,14 +49,13 @@ pub struct SignedBy {
 /// Result for content that is admitted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Satisfied {
-    /// Signers for each policy that matched; empty if none matched.
+    /// Signers for each matching policy; empty if no policy matched.
     pub by: Vec<SignedBy>,
     /// Warnings.
     pub warnings: Findings,
-    /// `false` if a lookup failed on which only warnings depend. The result must then not be
-    /// cached.
+    /// `false` if only warnings depend on a failed lookup. The result must not be cached then.
     pub rememberable: bool,
-    /// The policies that forbid to go back to a lower version.
+    /// Policies that forbid downgrades.
     pub no_downgrade: Vec<String>,
 }
 
@@ -65,7 +64,7 @@ pub struct Satisfied {
 pub enum PolicyDecision {
     /// Admitted.
     Satisfied(Satisfied),
-    /// Rejected, with every reason.
+    /// Rejected, with all reasons.
     Refused(Findings),
     /// The result is unknown because a dependency did not respond. The content is rejected for now;
     /// the result must not be cached.
@@ -152,8 +151,8 @@ pub fn decide(
     }
 }
 
-/// Decides on content that has no reference and so cannot carry signatures: git, http, configMaps,
-/// upload. `source` is its type.
+/// Decides on content without a reference, which cannot have signatures: git, http, configMaps,
+/// upload. `source` is the source type.
 pub fn decide_unsignable(source: &str, class: ClassSignatures) -> PolicyDecision {
     match class {
         ClassSignatures::Required => PolicyDecision::Refused(

@@ -28,7 +28,7 @@ fn accepted(signer: Signer, meaning: Meaning) -> Accepted {
     }
 }
 
-/// `issuer/subject` under `root`.
+/// Returns a signer from `issuer/subject`, under `root`.
 fn certified(name: &str, root: &str, meaning: Meaning) -> SignatureFound {
     let (issuer, subject) = name.split_once('/').unwrap();
     let name = IdentityName {
@@ -39,7 +39,7 @@ fn certified(name: &str, root: &str, meaning: Meaning) -> SignatureFound {
     SignatureFound(Ok(accepted(Signer::Identity { name, roots }, meaning)))
 }
 
-/// Material whose keys and roots have their text as identity; `?` is invalid.
+/// Parser for tests: the text of a key or root is its identity; `?` is invalid.
 struct AsWritten;
 
 impl Material for AsWritten {
@@ -58,7 +58,7 @@ impl Material for AsWritten {
     }
 }
 
-/// `name[!]:threshold:keys`, a `!` for warn mode; a key `?` cannot be read.
+/// Returns a policy from `name[!]:threshold:keys`. `!` means warn mode; the key `?` is invalid.
 fn policy(text: &str) -> Policy {
     let mut parts = text.split(':');
     let name = parts.next().unwrap();

@@ -16,16 +16,16 @@ use crate::{
     reference::Reference,
 };
 
-/// Most authorities of one policy.
+/// Maximum number of authorities of one policy.
 const MOST_AUTHORITIES: usize = 64;
 
 /// Effect of an unsatisfied policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Mode {
-    /// Rejects.
+    /// Reject.
     #[default]
     Enforce,
-    /// Warns and admits.
+    /// Warn, and admit.
     Warn,
 }
 
@@ -82,7 +82,7 @@ impl Policy {
         }
     }
 
-    /// The name of the object.
+    /// Returns the name of the object.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -102,8 +102,8 @@ impl Policy {
         &self.authorities
     }
 
-    /// Returns `true` if a BundleDeployment may go back to a lower version than the last installed
-    /// one. `true` without `versions`.
+    /// Returns `true` if a BundleDeployment can install a lower version than the last one. Also
+    /// returns `true` if the policy has no `versions`.
     pub fn allows_downgrade(&self) -> bool {
         self.allow_downgrade
     }
@@ -200,8 +200,8 @@ impl Policy {
         self
     }
 
-    /// Every authority without a trust root of its own gets this one instead of the public one
-    /// (`--trusted-root`).
+    /// Sets the trust root of authorities without one (`--trusted-root`). The default is the public
+    /// root.
     #[must_use]
     pub fn with_default_root(mut self, text: &str) -> Self {
         for authority in &mut self.authorities {
@@ -214,7 +214,7 @@ impl Policy {
         self
     }
 
-    /// The text, or a note of why it is not there.
+    /// Returns the text, or adds the reason why it is missing.
     fn take(&mut self, path: &str, what: &str, named: Option<&Named>) -> Option<String> {
         match named {
             Some(Named::Found(text)) => return Some(text.clone()),

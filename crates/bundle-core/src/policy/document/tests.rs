@@ -265,7 +265,7 @@ fn set(spec: &mut Value, pointer: &str, value: Value) {
     }
 }
 
-/// Material whose keys and roots have their text as identity.
+/// Parser for tests: the text of a key or root is its identity.
 struct AsWritten;
 
 impl Material for AsWritten {

@@ -68,7 +68,7 @@ fn spellings(name: &str) -> Vec<String> {
         .collect()
 }
 
-/// `registry/repository` with the registry in its one spelling.
+/// Returns `registry/repository` with the registry in its canonical spelling.
 fn canonical_name(name: &str) -> String {
     match name.split_once('/') {
         None => name.to_owned(),
@@ -101,15 +101,15 @@ fn canonical_pattern(pattern: &str) -> String {
 }
 
 const DOCKER_HUB: &str = "docker.io";
-/// Other names of Docker Hub.
+/// Aliases of Docker Hub.
 const DOCKER_HUB_ALIASES: [&str; 3] = [
     "index.docker.io",
     "registry-1.docker.io",
     "registry.hub.docker.com",
 ];
 
-/// A registry with stars: in lower case, and with an IPv6 address, which has to be without stars,
-/// in its one spelling.
+/// Returns the canonical spelling of a registry with stars, in lower case. An IPv6 address must not
+/// have stars.
 fn canonical_starred(registry: &str) -> String {
     let lower = registry.to_ascii_lowercase();
     match lower.split_once(']') {

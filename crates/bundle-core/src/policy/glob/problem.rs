@@ -2,7 +2,7 @@
 
 use super::{DOCKER_HUB, canonical_pattern, canonical_registry, example};
 
-/// Longest pattern, in characters.
+/// Maximum length of a pattern, in characters.
 const LONGEST: usize = 512;
 /// Registries that are often written without their last component.
 const SHORT: [&str; 3] = ["ghcr", "quay", "gcr"];
@@ -57,7 +57,7 @@ fn fault(pattern: &str) -> Option<String> {
         .or_else(|| example(pattern).is_none().then(|| no_reference(registry)))
 }
 
-/// Characters that neither of both may have.
+/// Returns an error for characters that neither registries nor repositories can contain.
 fn letters(registry: &str, repository: &str) -> Option<String> {
     let stray = |text: &str, allowed: fn(u8) -> bool| {
         text.chars()

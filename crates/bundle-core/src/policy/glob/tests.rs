@@ -265,8 +265,8 @@ fn stars_in_the_registry_cover_every_spelling_of_it() {
     ));
 }
 
-/// Names as they are written in references: of labels, addresses, ports and components at the edges
-/// of the grammar.
+/// Generates names as in references, with labels, addresses, ports and components at the limits of
+/// the grammar.
 fn names() -> impl Strategy<Value = String> {
     let registry = prop_oneof![
         "[a-z0-9]([a-z0-9-]{0,2}[a-z0-9])?(\\.[a-z0-9]([a-z0-9-]{0,2}[a-z0-9])?){1,3}",
@@ -299,7 +299,7 @@ fn starred() -> impl Strategy<Value = (String, String)> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(500))]
 
-    /// Every pattern that is accepted matches a reference that exists, namely its example.
+    /// Every valid pattern matches an existing reference: its example.
     #[test]
     fn accepted_patterns_match_their_witness(
         pattern in prop_oneof![
@@ -316,8 +316,8 @@ proptest! {
         }
     }
 
-    /// Every pattern that matches a reference has a witness, so no valid pattern is rejected. Stars
-    /// in the address of an IPv6 registry are invalid.
+    /// Every pattern that matches a reference has an example, so no valid pattern is rejected.
+    /// Stars in the address of an IPv6 registry are invalid.
     #[test]
     fn patterns_that_match_a_reference_have_a_witness((pattern, name) in starred()) {
         let stars_in_address = name.starts_with('[') && !pattern.starts_with("[fd00::1]");

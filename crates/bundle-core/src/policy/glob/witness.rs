@@ -15,10 +15,10 @@ const WORDS: [&[u8]; 5] = [
     b"registry-1.docker.io",
     b"registry.hub.docker.com",
 ];
-/// The words that are Docker Hub, as bits.
+/// Words that mean Docker Hub, as bits.
 const HUB: u8 = 0b1_1110;
 
-/// The shortest `registry/repository` that the canonical `pattern` matches.
+/// Returns the shortest `registry/repository` that the canonical `pattern` matches.
 pub(super) fn shortest(pattern: &str) -> Option<String> {
     let (prefix, rest, start) = match pattern.strip_prefix('[') {
         None => ("", pattern, Name::START),
@@ -34,16 +34,16 @@ pub(super) fn shortest(pattern: &str) -> Option<String> {
     Some(format!("{prefix}{found}"))
 }
 
-/// A place in the pattern and in the grammar, and how it was reached.
+/// Position in the pattern and in the grammar, with its predecessor.
 struct Node {
     at: usize,
     name: Name,
-    /// The node before it, and the character that led here, if one did.
+    /// Previous node, and the character between both; `None` for the first node.
     from: Option<(usize, Option<u8>)>,
 }
 
-/// Breadth first, so that the shortest comes first. Each pair of places is visited once, so that
-/// the work is bounded by the pattern's length.
+/// Breadth-first search, which finds the shortest name first. Each pair of positions is visited
+/// once, so the length of the pattern bounds the work.
 fn search(pattern: &[u8], start: Name) -> Option<Vec<u8>> {
     let mut nodes: Vec<Node> = Vec::new();
     let mut queue = VecDeque::new();
@@ -116,8 +116,8 @@ fn spelled(nodes: &[Node], last: usize) -> Vec<u8> {
     text
 }
 
-/// A place in the grammar of names, `registry/repository`, as [`crate::reference::Reference`] reads
-/// them, in lower case and with ports without leading zeros.
+/// Position in the grammar of names, `registry/repository`, which are parsed by
+/// [`crate::reference::Reference`]. Names are in lower case, and ports have no leading zeros.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Name {
     Host(Host),
@@ -141,12 +141,13 @@ struct Host {
     /// State of an IPv4 address: number of complete octets, current octet, and `true` if it has a
     /// digit.
     v4: Option<(u8, u16, bool)>,
-    /// Reserved words that the host may still become, as bits, and the length of the host.
+    /// Reserved words that begin with the characters of the host, as bits, and the length of the
+    /// host.
     words: u8,
     length: usize,
 }
 
-/// The last label of a host.
+/// Last label of a host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Label {
     Empty,
@@ -256,7 +257,7 @@ impl Host {
         })
     }
 
-    /// The words that it is, if it is a host at all.
+    /// Returns the reserved words that equal the host, as bits; `None` if it is not a valid host.
     fn finished(self) -> Option<u8> {
         let is_host = match self.label {
             Label::Empty | Label::Dash | Label::Hexadecimal => false,

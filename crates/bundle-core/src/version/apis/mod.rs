@@ -4,19 +4,19 @@ use std::{collections::BTreeMap, sync::LazyLock};
 
 use super::Minor;
 
-/// Written by `cargo xtask apis`.
+/// Generated table of APIs (`cargo xtask apis`).
 const SERVED: &str = include_str!("served.tsv");
-/// Manually maintained table of APIs that current Kubernetes sources do not contain any more.
+/// Manually maintained table of APIs that were removed from the sources of Kubernetes.
 const GONE: &str = include_str!("gone.tsv");
 
 /// Built-in API of Kubernetes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Api {
-    /// First minor version that serves it, if the sources contain it.
+    /// First minor version that serves the API, if the sources contain it.
     pub introduced: Option<Minor>,
-    /// The minor version in which it became deprecated, or will.
+    /// Minor version in which the API was or will be deprecated.
     pub deprecated: Option<Minor>,
-    /// The first minor version that does not serve it any more.
+    /// First minor version that does not serve the API.
     pub removed: Option<Minor>,
     /// Replacement: `apps/v1/Deployment`.
     pub replacement: Option<&'static str>,
@@ -24,7 +24,7 @@ pub struct Api {
     pub namespaced: bool,
 }
 
-/// An API with its version and kind.
+/// Version, kind and API.
 type Entry = (&'static str, &'static str, Api);
 
 /// Table by group; the core group is `core`.

@@ -16,11 +16,11 @@ use sha2::{Digest as _, Sha256};
 use super::{Decided, Examined, Loader, Refusal, conclude_examined};
 use crate::verify::{self, Against};
 
-/// Most cached examinations.
+/// Maximum number of cached examinations.
 const MOST: usize = 4096;
-/// Most bytes that they may take, estimated from above.
+/// Maximum size of all cached examinations, in bytes. The size is an upper estimate.
 const WEIGHT: usize = 8 << 20;
-/// Bytes that are counted for each signature in addition to its texts.
+/// Estimated size of a signature without its texts, in bytes.
 const EACH: usize = 512;
 /// Lifetime of results with an invalid certificate. Some become valid later, for example when a log
 /// key becomes valid.

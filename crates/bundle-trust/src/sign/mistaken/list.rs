@@ -37,7 +37,7 @@ struct Scan {
     key: Key,
 }
 
-/// The key of an element that is an object.
+/// Key of an element that is an object.
 #[derive(Default, PartialEq)]
 enum Key {
     #[default]
@@ -90,7 +90,7 @@ impl Scan {
     }
 }
 
-/// The place behind a text that begins at `at`.
+/// Returns the index after the string that begins at `at`.
 fn string_end(content: &[u8], at: usize) -> usize {
     let mut end = at + 1;
     while let Some(byte) = content.get(end) {

@@ -15,9 +15,9 @@ use bundle_core::json::folded;
 use serde::Deserialize;
 use serde::de::{self, Deserializer, IgnoredAny, MapAccess, Visitor};
 
-/// Prefix of everything that is signed in a DSSE envelope.
+/// Prefix of all signed bytes of a DSSE envelope.
 const ENVELOPE: &[u8] = b"DSSEv1 ";
-/// The byte order mark of UTF-8.
+/// Byte order mark of UTF-8.
 const MARK: &[u8] = b"\xef\xbb\xbf";
 /// Field names, normalized by [`Name`], that make a JSON object an image manifest or a payload.
 const NAMES: [&str; 8] = [
@@ -82,7 +82,7 @@ pub fn mistaken_attested(content: &[u8]) -> Result<(), Finding> {
 #[derive(Default)]
 struct Top {
     names: BTreeSet<&'static str>,
-    /// `true` if its media type is that of an image, or is unreadable.
+    /// `true` if the media type is that of an image, or invalid.
     is_image: bool,
     /// `true` if the content is a list whose elements could be read as fields.
     is_list: bool,

@@ -11,7 +11,7 @@ use serde_json::Value;
 /// Returns `true` if the reader accepts the bytes as a payload or a manifest.
 pub(super) type Reader = fn(&[u8]) -> bool;
 
-/// Every reader, by name.
+/// All readers, by name.
 pub(super) const READERS: [(&str, Reader); 6] = [
     ("a value as payload", |bytes| {
         let value: Option<Value> = serde_json::from_slice(bytes).ok();

@@ -10,7 +10,7 @@ use crate::statement;
 
 const DIGEST: &str = "sha256:43b5773065685e5f2bbb174c527c60aa28e180ceba4801fa2e56c990c1a4f073";
 
-/// Draws of how a document is written.
+/// Random choices for the encoding of a document.
 struct Draws(u64);
 
 impl Draws {
@@ -31,7 +31,7 @@ impl Draws {
         }
     }
 
-    /// A struct as an object, sometimes with a key twice or more of them, or as a list.
+    /// Returns a struct as an object or as a list. Some keys of the object occur several times.
     fn structure(&mut self, fields: &[(&str, String)]) -> String {
         let values: Vec<&str> = fields.iter().map(|(_, value)| value.as_str()).collect();
         match self.next(3) {

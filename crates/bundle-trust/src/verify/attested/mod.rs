@@ -19,7 +19,7 @@ pub struct Attestation {
     pub accepted: Accepted,
     /// URI of the predicate type.
     pub predicate_type: String,
-    /// Predicate, as JSON.
+    /// Predicate: JSON text.
     pub predicate: Value,
 }
 

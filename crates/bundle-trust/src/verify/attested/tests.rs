@@ -1,4 +1,4 @@
-//! Attestations in cosign 2's form by key, and what passes for one and is none.
+//! Attestations of cosign 2 by key, and content that must not count as an attestation.
 
 use bundle_core::policy::Rejection;
 use bundle_core::reference::Reference;

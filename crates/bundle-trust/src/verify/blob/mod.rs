@@ -21,7 +21,7 @@ pub struct Content<'a> {
 }
 
 impl<'a> Content<'a> {
-    /// Content of which only the digest is known.
+    /// Returns content of which only the digest is known.
     pub fn named(digest: &'a Digest) -> Self {
         Self {
             digest,
@@ -29,7 +29,7 @@ impl<'a> Content<'a> {
         }
     }
 
-    /// The bytes of its digest.
+    /// Returns the bytes of the digest.
     pub(crate) fn sha256(&self) -> Vec<u8> {
         legacy::bytes_of(self.digest.hex()).unwrap_or_default()
     }
@@ -76,7 +76,7 @@ pub fn blob_of_any_kind(
     }
 }
 
-/// Verifies one signature over this content.
+/// Verifies one signature over the content.
 pub(crate) fn examine_one(
     raw: &RawSignature,
     content: &Content<'_>,

@@ -57,8 +57,7 @@ fn flooded(good: &Value, number: usize) -> RawSignature {
     raw(&bundle)
 }
 
-/// The most that may be tried for a bundle, since it has a single entry: 7 wrong signatures under
-/// its checkpoint.
+/// Maximum number of attempts for a bundle with one entry: 7 invalid signatures of its checkpoint.
 fn costly(good: &Value, number: usize) -> RawSignature {
     let mut bundle = good.clone();
     flood_checkpoint(&mut entries(&mut bundle)[0], 7, number);

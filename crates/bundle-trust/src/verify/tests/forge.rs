@@ -22,12 +22,12 @@ pub(super) const ISSUER: &str = "https://accounts.example.com";
 const ISSUER_OID: &[u64] = &[1, 3, 6, 1, 4, 1, 57264, 1, 8];
 const PROMISES_OID: &[u64] = &[1, 3, 6, 1, 4, 1, 11129, 2, 4, 2];
 
-/// Keys of an authority, a certificate log and a transparency log.
+/// Keys of a certificate authority, a certificate log and a transparency log.
 pub(super) struct Sigstore {
     authority: KeyPair,
     params: CertificateParams,
     certificate: Vec<u8>,
-    /// The certificate of the authority, where it is not the root's.
+    /// Intermediate certificate; `None` if the root issues the certificates.
     intermediate: Vec<u8>,
     promises: KeyPair,
     log: KeyPair,
@@ -85,7 +85,7 @@ pub(super) fn subject() -> Digest {
         .unwrap()
 }
 
-/// A statement that signs [`subject`].
+/// Returns a statement that signs [`subject`].
 pub(super) fn statement() -> Vec<u8> {
     include_bytes!("../../../testdata/weak/statement.json").to_vec()
 }
@@ -111,7 +111,7 @@ fn public(key: &impl PublicKeyData) -> Value {
     })
 }
 
-/// The first element of a certificate: what is signed.
+/// Returns the signed part of a certificate: its first element.
 fn to_be_signed(certificate: &[u8]) -> Vec<u8> {
     let length = |at: usize| match certificate[at + 1] {
         0x82 => (
@@ -171,7 +171,7 @@ impl Sigstore {
         }
     }
 
-    /// The certificate between the root and those that are issued.
+    /// Returns the intermediate certificate.
     pub(super) fn intermediate(&self) -> &[u8] {
         &self.intermediate
     }
@@ -269,7 +269,7 @@ impl Sigstore {
         .concat()
     }
 
-    /// A certificate for this key.
+    /// Issues a certificate for this key.
     pub(super) fn certificate(&self, to: &impl PublicKeyData, wanted: &Wanted) -> Vec<u8> {
         let bare = self.issue(to, wanted, None);
         let ours = id(&self.promises);
@@ -305,13 +305,13 @@ impl Sigstore {
         self.issue(to, wanted, Some(&list))
     }
 
-    /// A bundle around a statement that the log took in at [`AT`], with a proof of its own tree of
-    /// one.
+    /// Returns a bundle with a statement that the log integrated at [`AT`]. The inclusion proof is
+    /// for a tree with one entry.
     pub(super) fn bundle(&self, certificate: &[u8], payload: &[u8], signature: &[u8]) -> Value {
         self.bundle_of(certificate, payload, signature, &|_| {})
     }
 
-    /// Returns a bundle whose log entry has another body than it should.
+    /// Returns a bundle whose log entry has this body instead of the correct one.
     fn bundle_of(
         &self,
         certificate: &[u8],
@@ -383,7 +383,7 @@ impl Sigstore {
         })
     }
 
-    /// Signs with a new key, with another body of the log entry than it should have.
+    /// Signs with a new key. The log entry has this body instead of the correct one.
     pub(super) fn entered(
         &self,
         wanted: &Wanted,

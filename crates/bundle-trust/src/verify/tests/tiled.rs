@@ -1,5 +1,5 @@
 //! Keyless signatures of real cosign 3 with a real Rekor v2 log, and forgeries of each of their
-//! parts. Such a log gives neither an SET nor a time.
+//! parts. Such a log returns neither an SET nor a time.
 
 use bundle_core::policy::{Fault, TimeSource};
 use serde_json::{Value, json};
@@ -29,7 +29,7 @@ fn key() -> PublicKey {
     PublicKey::parse(include_str!("../../../testdata/keyless/tiled/key.pub")).unwrap()
 }
 
-/// Long after the fixtures were made: their certificates have ended.
+/// Returns the input of a verification long after the certificates of the fixtures expired.
 fn against(root: &Value) -> Against {
     Against {
         keys: vec![key()],

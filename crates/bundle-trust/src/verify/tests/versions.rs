@@ -1,5 +1,5 @@
-//! Bundles of the versions 0.1 and 0.2, by the rules of the format: what cosign 3 signed, in the
-//! form that earlier clients wrote, and what an authority with an intermediate issued.
+//! Bundles of the versions 0.1 and 0.2: signatures of cosign 3, converted to the form of earlier
+//! clients, and signatures with an intermediate certificate.
 
 use bundle_core::policy::Fault;
 use serde_json::{Value, json};

@@ -31,7 +31,7 @@ fn key() -> PublicKey {
     PublicKey::parse(include_str!("../../../../testdata/keyless/key.pub")).unwrap()
 }
 
-/// A day after the fixtures were made: their certificates have long ended.
+/// Returns a time one day after the fixtures were signed, when their certificates have expired.
 fn later() -> Timestamp {
     let made: Value = serde_json::from_str(UNTIMED).unwrap();
     let at = &made["verificationMaterial"]["tlogEntries"][0]["integratedTime"];
@@ -54,7 +54,7 @@ fn bundle(text: impl Into<String>) -> RawSignature {
     }
 }
 
-/// A layer of cosign 2's tag.
+/// Returns a layer of a `.sig` tag of cosign 2.
 fn legacy(manifest: &str, payload: &str) -> RawSignature {
     let manifest: Value = serde_json::from_str(manifest).unwrap();
     let layer = &manifest["layers"][0];
@@ -153,7 +153,7 @@ fn rejects_other_identities_and_other_roots() {
     }
 }
 
-/// A bundle with one value changed.
+/// Returns a bundle in which `change` changed one value.
 fn altered(text: &str, change: impl Fn(&mut Value)) -> RawSignature {
     let mut value: Value = serde_json::from_str(text).unwrap();
     change(&mut value);
@@ -172,7 +172,7 @@ fn flip(value: &mut Value) {
     *value = json!(dsse::encode(&bytes));
 }
 
-/// Changes the JSON inside of base64 text.
+/// Changes the JSON text in a Base64 value.
 fn inside(value: &mut Value, change: impl Fn(&mut Value)) {
     let bytes = dsse::decode(value.as_str().unwrap()).unwrap();
     let mut inner: Value = serde_json::from_slice(&bytes).unwrap();

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// r and s of a DER signature, without leading zeros.
+/// Returns r and s of a DER signature, without leading zeros.
 fn halves(der: &[u8]) -> (Vec<u8>, Vec<u8>) {
     let r = usize::from(der[3]);
     let number = |bytes: &[u8]| -> Vec<u8> {
@@ -112,7 +112,7 @@ fn rejects_malleable_ed25519_signature() {
     assert_eq!(found, Err(Rejection::Forged(key.public().id().clone())));
 }
 
-/// The other signature that ECDSA allows for the same: s from the other end of the group.
+/// Returns the second valid ECDSA signature for the same content: with `n - s` instead of `s`.
 pub(in crate::verify::tests) fn mirrored(der: &[u8]) -> Vec<u8> {
     const ORDER: [u8; 32] = [
         0xff, 0xff, 0xff, 0xff, 0x00, 0x00, 0x00, 0x00, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff,

@@ -43,7 +43,7 @@ pub(super) fn judge(bytes: &[u8], key: &PrivateKey) -> Result<Accepted, Rejectio
     found.remove(0).0
 }
 
-/// These keys, and no certificates.
+/// Returns the input of a verification with these keys and no trust root.
 pub(super) fn against(keys: &[PublicKey]) -> Against {
     Against {
         keys: keys.to_vec(),
@@ -98,7 +98,7 @@ fn verifies_cosign_signature_and_rejects_cosign_attestation() {
     );
 }
 
-/// A statement that is right in everything, for a forger to change.
+/// Returns a valid statement, which forgeries change.
 fn statement() -> Value {
     json!({
         "_type": dsse::STATEMENT,
@@ -108,14 +108,14 @@ fn statement() -> Value {
     })
 }
 
-/// A bundle that the right key made over a changed statement.
+/// Returns a bundle in which the correct key signed a changed statement.
 pub(super) fn signed(key: &PrivateKey, change: impl Fn(&mut Value)) -> Vec<u8> {
     let mut statement = statement();
     change(&mut statement);
     sign::bundle(key, &serde_json::to_vec(&statement).unwrap()).unwrap()
 }
 
-/// A good bundle, changed afterwards.
+/// Returns a valid bundle that was changed after signing.
 pub(super) fn altered(key: &PrivateKey, change: impl Fn(&mut Value)) -> Vec<u8> {
     let mut bundle: Value = serde_json::from_slice(&signed(key, |_| {})).unwrap();
     change(&mut bundle);
