@@ -8,7 +8,7 @@ pub use crate::text::{bounded, some_of};
 /// Longest stored message in bytes. The API server rejects more than 32,768 bytes.
 pub const MESSAGE_LIMIT: usize = 16_384;
 
-/// The value of a condition.
+/// Status of a condition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
     /// `True`.

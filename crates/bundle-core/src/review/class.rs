@@ -12,7 +12,7 @@ use crate::{
     service_account::ServiceAccount,
 };
 
-/// A class that can be acted on, with defaults filled in.
+/// Validated class, with defaults.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Class {
     /// Name of the class.
@@ -88,7 +88,7 @@ pub enum Approval {
 }
 
 impl Class {
-    /// Reads `spec` of the ProvisionerClass `name`.
+    /// Parses `spec` of the ProvisionerClass `name`.
     pub fn parse(name: &str, spec: &Value) -> Result<Self, Findings> {
         let mut findings = Findings::default();
         let f = &mut findings;
@@ -247,7 +247,7 @@ impl Class {
     }
 }
 
-/// Host without port, and the port.
+/// Splits a host into name and port.
 fn split_port(host: &str) -> (&str, Option<&str>) {
     match host.rsplit_once(':') {
         Some((name, port)) if !name.contains(':') || name.ends_with(']') => (name, Some(port)),

@@ -13,7 +13,7 @@ use crate::{
     names::{KubeName, NameKind},
 };
 
-/// The most items of a list of settings, such as the rules of `drift.ignore`.
+/// Maximum number of items in a list of settings, such as the rules of `drift.ignore`.
 const ITEMS: usize = 1024;
 /// The longest message of a finding, in bytes: the value that it shows can be as long as the
 /// object.
@@ -34,7 +34,7 @@ fn shorten(text: &mut String) {
     }
 }
 
-/// The text of `message`, which ends after [`MESSAGE`] bytes.
+/// Cuts `message` after [`MESSAGE`] bytes.
 fn start_of(message: impl fmt::Display) -> String {
     struct Start(String);
     impl fmt::Write for Start {
@@ -55,7 +55,7 @@ fn start_of(message: impl fmt::Display) -> String {
     start.0
 }
 
-/// A field that may be absent.
+/// Optional field.
 #[derive(Clone)]
 pub(super) struct Field<'v> {
     value: Option<&'v Value>,
@@ -78,7 +78,7 @@ impl<'v> Field<'v> {
         }
     }
 
-    /// A member.
+    /// Returns a field of the object.
     pub(super) fn get(&self, name: &str) -> Self {
         let value = self.value.and_then(|value| value.get(name));
         let path = format!("{}.{name}", self.path);
@@ -116,7 +116,7 @@ impl<'v> Field<'v> {
         is
     }
 
-    /// Text; empty text is the same as none.
+    /// Parses an optional text. An empty text counts as absent.
     pub(super) fn text(&self, findings: &mut Findings) -> Option<&'v str> {
         let text = self.value?.as_str();
         if text.is_none() {
@@ -135,7 +135,7 @@ impl<'v> Field<'v> {
         text
     }
 
-    /// The name of an object of the cluster; empty text is the same as none.
+    /// Parses an optional name of an object. An empty text counts as absent.
     pub(super) fn name(&self, kind: NameKind, findings: &mut Findings) -> Option<KubeName> {
         let text = self.text(findings)?;
         match KubeName::parse(kind, text) {
@@ -171,7 +171,7 @@ impl<'v> Field<'v> {
         }
     }
 
-    /// A generation of an object.
+    /// Parses a generation.
     pub(super) fn generation(&self, findings: &mut Findings) -> Option<i64> {
         let generation = self.value?.as_i64().filter(|generation| *generation >= 1);
         if generation.is_none() {
@@ -180,7 +180,7 @@ impl<'v> Field<'v> {
         generation
     }
 
-    /// Parses one of several values; the first if absent.
+    /// Parses one of several values. The first value is the default.
     pub(super) fn choice<T: Copy>(
         &self,
         findings: &mut Findings,
@@ -253,7 +253,7 @@ impl<'v> Field<'v> {
         })
     }
 
-    /// A map of texts.
+    /// Parses a map of texts.
     pub(super) fn map(&self, findings: &mut Findings) -> BTreeMap<String, String> {
         self.members(findings)
             .map(|(key, value)| (key.to_owned(), value.to_owned()))

@@ -41,7 +41,7 @@ pub struct Image {
     pub pull_secret: Option<KubeName>,
 }
 
-/// A spec that was read, of any kind.
+/// Parsed spec of any kind.
 #[derive(Debug, Clone)]
 pub(super) enum Spec {
     Bundle(CheckedBundleSpec),
@@ -49,7 +49,7 @@ pub(super) enum Spec {
     Approval(CheckedApprovalSpec),
 }
 
-/// A BundleApproval's spec that can be acted on.
+/// Validated spec of a BundleApproval.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CheckedApprovalSpec {
     /// Name of the BundleDeployment.
@@ -58,14 +58,14 @@ pub struct CheckedApprovalSpec {
     pub uid: String,
     /// Generation of the BundleDeployment that the author of the approval reviewed.
     pub generation: Option<i64>,
-    /// The content.
+    /// Digest of the content.
     pub digest: Digest,
     /// Reason of the approval.
     pub reason: Option<String>,
 }
 
 impl CheckedApprovalSpec {
-    /// Reads `spec` of a BundleApproval.
+    /// Parses `spec` of a BundleApproval.
     pub fn parse(spec: &serde_json::Value) -> Result<Self, Findings> {
         let mut findings = Findings::default();
         let field = Field::new(spec, "spec");

@@ -1,5 +1,5 @@
-//! Owner references of the reviewed objects. The garbage collector deletes an object once its owners are
-//! gone, even if the object has got another requester since.
+//! Owner references of the reviewed objects. The garbage collector deletes an object when its
+//! owners are deleted, even if the object has another requester since.
 
 use std::collections::BTreeSet;
 

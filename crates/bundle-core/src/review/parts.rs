@@ -102,8 +102,8 @@ pub struct ChangedParts {
 }
 
 impl ChangedParts {
-    /// Compares the specs of a BundleDeployment. A part is unchanged if it means the same and is
-    /// read as the same too.
+    /// Compares the specs of a BundleDeployment. A part is unchanged if both specs have the same
+    /// meaning and parse to equal values.
     pub fn between(old: &Value, new: &Value) -> Self {
         let read = (
             CheckedDeploymentSpec::parse(old).ok(),
@@ -152,7 +152,7 @@ impl ChangedParts {
     }
 }
 
-/// Serialized form: each requester once, and an index for each part.
+/// Serialized form: the list of requesters, and an index for each part.
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct PartRequestersText {
@@ -161,7 +161,8 @@ struct PartRequestersText {
     template: usize,
     config: usize,
     service_account: usize,
-    /// Stamps and seals of earlier versions have none: then the requester of the template.
+    /// Stamps and seals of earlier versions do not have this field. The requester of the template
+    /// is used then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     settings: Option<usize>,
 }

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// Requester, as the API server authenticated it.
+/// Requester, as authenticated by the API server.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Requester {
     /// User name.
     pub user: String,
-    /// Uid, where there is one.
+    /// Uid; empty if the authenticator sets none.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub uid: String,
     /// Groups.
@@ -22,7 +22,7 @@ pub struct Requester {
 }
 
 impl Requester {
-    /// Namespace and name, if it is a ServiceAccount.
+    /// Returns namespace and name of a ServiceAccount; `None` for other users.
     pub fn service_account(&self) -> Option<(&str, &str)> {
         self.user
             .strip_prefix("system:serviceaccount:")?

@@ -11,8 +11,7 @@ use super::{
 };
 use crate::diagnostic::{Code, Finding, Findings, codes};
 
-/// A class that a spec names at `field`: there must be one, and the requester must be allowed to
-/// use it.
+/// Checks that the class at `field` exists and that the requester has verb `use` on it.
 pub(super) fn class(name: &str, field: &'static str, facts: &Facts<'_>, findings: &mut Findings) {
     match facts.classes.get(name) {
         Some(ClassFact::Known(class)) if !class.is_ours() => {
@@ -57,8 +56,8 @@ pub(super) fn class(name: &str, field: &'static str, facts: &Facts<'_>, findings
     .put(facts, findings);
 }
 
-/// Checks the permission for the ServiceAccount of a BundleDeployment. `asks` is `true` if the
-/// write changes content that is installed as it, or the ServiceAccount itself.
+/// Checks the permission to impersonate the ServiceAccount of a BundleDeployment. `asks` is `true`
+/// if the write changes the ServiceAccount, or content that is installed as it.
 pub(super) fn act_as(
     spec: &CheckedDeploymentSpec,
     asks: bool,
@@ -100,8 +99,8 @@ pub(super) fn act_as(
     .put(facts, findings);
 }
 
-/// The BundleDeployment of an approval must be that one, and the requester must be allowed to
-/// approve for its class.
+/// Checks that the BundleDeployment of an approval exists, and that the requester has verb
+/// `approve` on its class.
 pub(super) fn approve(spec: &CheckedApprovalSpec, facts: &Facts<'_>, findings: &mut Findings) {
     let field = "spec.bundleDeployment";
     let name = &spec.deployment;
@@ -186,8 +185,8 @@ fn unread_generation(
     )))
 }
 
-/// A ConfigMap of the system namespace that a source names: its data reaches the requester through
-/// the content.
+/// Checks the permission to read a ConfigMap of the system namespace. The content shows its data to
+/// the requester.
 pub(super) fn read_config_map(name: &str, field: &str, facts: &Facts<'_>, findings: &mut Findings) {
     Question {
         answer: facts.may_read.get(name),
@@ -211,7 +210,7 @@ struct Question<'a> {
     answer: Option<&'a Answer>,
     /// Diagnostic code of the rejection.
     code: Code,
-    /// Text after "may" in the message.
+    /// Text after "has no permission to" in the message.
     act: String,
     /// Required permission.
     right: Right<'a>,

@@ -1,28 +1,28 @@
-//! Limits on the size of the reviewed objects, so that the webhook can read every object that a write
+//! Limits for the size of reviewed objects, so that the webhook can read every object that a write
 //! stores.
 
 use serde_json::Value;
 
 use crate::diagnostic::{Finding, Findings, codes};
 
-/// The most finalizers of one object.
+/// Maximum number of finalizers of one object.
 pub const FINALIZERS_LIMIT: usize = 32;
-/// The most owner references of one object.
+/// Maximum number of owner references of one object.
 pub const OWNERS_LIMIT: usize = 64;
-/// The most that keys and values of labels and annotations take together, in bytes. API servers
-/// allow 256 KiB of annotations, and any number of labels.
+/// Maximum length of all keys and values of labels and annotations, in bytes. API servers allow 256
+/// KiB of annotations, and any number of labels.
 pub const TEXT_LIMIT: usize = 320 << 10;
-/// The most that keys and values of annotations take together, in bytes, without the stamp. The
-/// stamp needs the rest of what API servers allow (`TotalAnnotationSizeLimitB` of apimachinery):
-/// without room for it the object could not be written.
+/// Maximum length of all keys and values of annotations without the stamp, in bytes. The rest of
+/// the limit of API servers (`TotalAnnotationSizeLimitB` of apimachinery) is for the stamp. Without
+/// it, the object could not be written.
 pub const ANNOTATIONS_LIMIT: usize = 192 << 10;
-/// The weight that a write may add to an object that is too large, in bytes: an entry of
-/// `managedFields`, and the stamp.
+/// Maximum growth of an object that exceeds a limit, in bytes: an entry of `managedFields`, and the
+/// stamp.
 const GROWTH: usize = 16 << 10;
-/// The annotation that the webhook adds to a write.
+/// Annotation that the webhook adds to a write.
 const STAMP: &str = "core.rukpak.io/stamp";
 
-/// Weights of the parts of an object, in bytes, by the same estimate with which the webhook limits
+/// Weights of the parts of an object, in bytes. The webhook uses the same estimate to limit
 /// responses of the API server.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ObjectWeight {
@@ -34,19 +34,20 @@ pub struct ObjectWeight {
     pub is_too_deep: bool,
 }
 
-/// The most that a write may store, in bytes. Less than what is read: the status comes on top.
+/// Maximum weights after a write, in bytes. They are lower than the limits for reading, because the
+/// status is not included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WeightLimits {
     /// Weight of `metadata`.
     pub metadata: usize,
-    /// Weight of everything but `status`.
+    /// Weight of everything except `status`.
     pub whole: usize,
 }
 
-/// An object and its weight.
+/// Object with its weight.
 #[derive(Debug, Clone, Copy)]
 pub struct MeasuredObject<'a> {
-    /// The object.
+    /// Object.
     pub object: &'a Value,
     /// Weight of the object.
     pub weight: ObjectWeight,
@@ -146,12 +147,12 @@ fn entries(object: &Value, field: &str) -> usize {
     object["metadata"][field].as_array().map_or(0, Vec::len)
 }
 
-/// The bytes of labels and annotations, without the stamp, which a write gets.
+/// Returns the length of labels and annotations without the stamp.
 fn text(object: &Value) -> usize {
     map_bytes(object, "labels") + annotations(object)
 }
 
-/// The bytes of annotations, without the stamp.
+/// Returns the length of annotations without the stamp.
 fn annotations(object: &Value) -> usize {
     map_bytes(object, "annotations")
 }

@@ -10,21 +10,21 @@ use super::{canonical, parts::PartRequesters};
 use crate::footprint::{self, Footprint};
 use crate::reference::Digest;
 
-/// The stored object that a write changes.
+/// Stored object that a write changes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StampTarget {
     /// Uid of the object.
     pub uid: String,
-    /// The generation that the write leads to.
+    /// Generation after the write.
     pub generation: i64,
 }
 
-/// The BundleDeployment that a Bundle was made for.
+/// BundleDeployment of a generated Bundle.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GeneratedFor {
     /// Uid of the BundleDeployment.
     pub uid: String,
-    /// The hash of its template.
+    /// Hash of the template.
     pub hash: String,
 }
 
@@ -40,7 +40,7 @@ pub struct Stamp {
     /// Object that an UPDATE changes; `None` for a CREATE, because the object has no uid yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target: Option<StampTarget>,
-    /// Digest of the spec as it is written ([`canonical::written_digest`]).
+    /// Digest of the spec as written ([`canonical::written_digest`]).
     pub spec: Digest,
     /// Requester of each part.
     pub parts: PartRequesters,
@@ -61,10 +61,10 @@ pub struct Stamp {
     pub admitted_at: Option<i64>,
 }
 
-/// Reason for which a stamp or seal is invalid.
+/// Reason why a stamp or seal is invalid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum StampError {
-    /// There is no stamp.
+    /// The object has no stamp.
     #[error("the object has no admission stamp: it was written while admission was disabled")]
     Missing,
     /// The stamp cannot be parsed.
@@ -83,7 +83,7 @@ pub enum StampError {
         "the admission stamp is for another write: this generation of the object was written while admission was disabled"
     )]
     OtherWrite,
-    /// The object was not written when the stamp was made.
+    /// The object was not written at the time of the stamp.
     #[error(
         "the admission stamp and the write have different times: the stamp is from another request, or the clocks of the API server and the webhook differ"
     )]
@@ -91,7 +91,7 @@ pub enum StampError {
     /// The stamp expired before it was used for sealing.
     #[error("the admission stamp is older than 5 minutes and not sealed")]
     Expired,
-    /// The registrations were missing or altered since.
+    /// The registrations were missing or altered since the stamp.
     #[error(
         "the webhook configurations were missing or changed after the admission stamp was created"
     )]
@@ -99,18 +99,18 @@ pub enum StampError {
 }
 
 const VERSION: u8 = 2;
-/// The most memory that a stamp or seal may take once it is parsed.
+/// Maximum memory of a parsed stamp or seal.
 const MOST: Footprint = Footprint(2 << 20);
 const STAMP: &str = "core.rukpak.io/stamp";
 
 impl Stamp {
-    /// The text of the annotation.
+    /// Returns the text of the annotation.
     pub fn text(&self, key: &[u8]) -> String {
         sign(key, STAMP, self)
     }
 
-    /// Reads an annotation, if it was made with `key`. What it is for is not compared with
-    /// anything.
+    /// Parses an annotation and verifies its MAC with `key`. The caller compares the object and the
+    /// write.
     pub fn read(key: &[u8], annotation: Option<&str>) -> Result<Self, StampError> {
         verify(key, STAMP, annotation.ok_or(StampError::Missing)?)
     }
@@ -141,7 +141,7 @@ pub(super) fn sign<T: Serialize>(key: &[u8], domain: &str, body: &T) -> String {
     canonical::bytes(&value)
 }
 
-/// Reads what [`sign`] wrote.
+/// Verifies and parses the output of [`sign`].
 pub(super) fn verify<T: DeserializeOwned>(
     key: &[u8],
     domain: &str,

@@ -2,13 +2,13 @@
 
 use crate::object::ObjectId;
 
-/// A target namespace that is one of the webhook's own.
+/// Target namespace that belongs to the webhook.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("content cannot be installed in namespace {0} of bundle-webhook")]
 pub struct ReservedNamespace(String);
 
-/// Checks that `target` is neither the `system` nor the `state` namespace of the webhook: a Pod
-/// there could mount its keys and the pull secrets of all.
+/// Checks that `target` is neither the `system` nor the `state` namespace of the webhook. A Pod
+/// there could mount the keys and all pull secrets.
 pub fn check_target(
     target: Option<&str>,
     system: &str,
@@ -51,7 +51,7 @@ fn affected_namespace(id: &ObjectId) -> Option<&String> {
         .or_else(|| is_namespace.then_some(&id.name))
 }
 
-/// Returns the state namespace of a webhook that was not given one.
+/// Returns the default state namespace of a webhook.
 pub fn default_state_namespace(system: &str) -> String {
     format!("{system}-state")
 }

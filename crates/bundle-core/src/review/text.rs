@@ -3,19 +3,19 @@
 use super::judge::Verdict;
 use crate::diagnostic::{Code, Finding, codes};
 
-/// The longest warning, in characters. If all warnings of a request together have more than 4096,
-/// the API server cuts each after 256, and drops those past 4096.
+/// Maximum length of a warning, in characters. If all warnings of a request together exceed 4096
+/// characters, the API server cuts each after 256, and drops those after 4096.
 ///
 /// Source: `k8s.io/apiserver` `pkg/endpoints/filters/warning.go`, `truncateItemRunes` and
 /// `truncateAtTotalRunes`.
 const WARNING_LIMIT: usize = 256;
-/// Most warnings that are shown: other webhooks have warnings too.
+/// Maximum number of warnings in a response, because other webhooks return warnings too.
 const WARNINGS_SHOWN: usize = 12;
 
 /// `status` of the response to a rejected write.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refusal {
-    /// `status.reason`: kubectl shows it in brackets.
+    /// `status.reason`, which kubectl prints in brackets.
     pub reason: String,
     /// `status.message`
     pub message: String,
@@ -28,11 +28,11 @@ pub struct Refusal {
 /// Error in machine-readable form.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cause {
-    /// The diagnostic code.
+    /// Diagnostic code.
     pub code: Code,
-    /// The field.
+    /// Path of the field.
     pub field: Option<String>,
-    /// The message.
+    /// Message.
     pub message: String,
 }
 

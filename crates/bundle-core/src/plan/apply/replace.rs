@@ -9,7 +9,7 @@ use crate::plan::conditions::some_of;
 use crate::plan::jobs::is_job;
 pub use crate::review::deployment::ReplacePolicy;
 
-/// The annotation of an object in the content that overrides `spec.rollout.replace`.
+/// Annotation of an object in the content that overrides `spec.rollout.replace`.
 pub const ANNOTATION: &str = "core.rukpak.io/replace";
 /// Largest number of fields in a message.
 const FIELDS: usize = 5;
@@ -33,7 +33,7 @@ impl ReplacePolicy {
             .any(|is_finished| self.decide(id, is_finished) == Replacement::Replace)
     }
 
-    /// Decides about one object of which an immutable field changes.
+    /// Decides if an object with a changed immutable field is replaced.
     pub fn decide(self, id: &ObjectId, is_finished: bool) -> Replacement {
         let is_job = is_job(&id.group, &id.kind);
         match self {

@@ -36,7 +36,7 @@ pub enum ActingAccount {
 /// Required authorization of an [`ObjectAction`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Consent {
-    /// No permission of a requester: the class delegates its own.
+    /// The permissions of the class; requesters need none.
     Delegated,
     /// Permissions of all requesters of the content, checked in this way.
     Requesters(RequesterCheck),

@@ -1,4 +1,4 @@
-//! Truth tables: what is known of a Bundle, the steps that follow, and the status.
+//! Truth tables: facts about a Bundle, the steps that follow, and the status.
 
 use super::BundleStep::*;
 use super::*;
@@ -8,7 +8,8 @@ use crate::reference::Digest;
 
 const CHECKS: [BundleStep; 3] = [CheckAdmission, CheckProvisioner, CheckSourceKind];
 
-/// Facts in short: `d`eleted, fixed source (`x`), and the record of its content: `n`one, of the `s`ame or a `c`hanged spec.
+/// Returns facts from letters: `d`eleted, fixed source (`x`), and the record of its content:
+/// `n`one, of the `s`ame or a `c`hanged spec.
 fn observed(facts: &str) -> ObservedBundle {
     let is = |fact| facts.contains(fact);
     ObservedBundle {
@@ -77,7 +78,8 @@ fn failure(code: crate::diagnostic::Code, is_unpacked: bool) -> BundleFailure<'s
     }
 }
 
-/// Conditions in short: type, status, reason, and `?` for one that is set only where nothing is said yet.
+/// Returns conditions as text: type, status, reason, and `?` for a condition that is set only if it
+/// has no value yet.
 fn told(plan: &StatusPlan) -> Vec<String> {
     plan.conditions
         .iter()

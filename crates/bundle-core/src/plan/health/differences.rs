@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-/// The project whose health rules are compared.
+/// Project whose health rules are compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum HealthTool {
     /// kstatus of `sigs.k8s.io/cli-utils`, which Flux and kpt use.
@@ -29,20 +29,20 @@ pub enum Verdict {
     Unknown,
 }
 
-/// One row: objects that the other project judges otherwise.
+/// Objects that the other project judges differently.
 #[derive(Debug, Clone, Copy)]
 pub struct Difference {
     /// Name of the row; the scenarios have a condition of the same name.
     pub name: &'static str,
-    /// The other project.
+    /// Other project.
     pub tool: HealthTool,
-    /// The kinds, each with its group; for the documentation.
+    /// Kinds with their groups, for the documentation.
     pub kinds: &'static str,
-    /// The state of the objects.
+    /// State of the objects.
     pub state: &'static str,
-    /// Verdicts of this project on such objects.
+    /// Verdicts of this project.
     pub here: &'static [Verdict],
-    /// Verdicts of the other project on such objects.
+    /// Verdicts of the other project.
     pub there: &'static [Verdict],
     /// Reason for the verdict of this project.
     pub reason: &'static str,

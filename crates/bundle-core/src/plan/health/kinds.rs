@@ -1,20 +1,21 @@
-//! The built-in kinds and the rule of each, as a table: the judgement and its documentation come from the same rows.
+//! Table of built-in kinds with their health rules. The documentation is generated from the same
+//! table.
 
 use serde_json::Value;
 
 use super::{Health, pod, rules, workload};
 
-/// Judges one object, of which the generic properties have been checked already.
+/// Returns the health of an object. The generic rules were applied before.
 pub type Rule = fn(&Value) -> Health;
 
 /// Health rule for objects of one built-in kind.
 #[derive(Debug, Clone, Copy)]
 pub struct KindRule {
-    /// The API group; empty for the core group.
+    /// API group; empty for the core group.
     pub group: &'static str,
-    /// The kind.
+    /// Kind.
     pub kind: &'static str,
-    /// The rule; `None` if an object of this kind is ready as soon as it exists.
+    /// Rule; `None` if an object of this kind is ready once it exists.
     pub rule: Option<Rule>,
     /// Condition under which an object is ready.
     pub ready: &'static str,
@@ -39,7 +40,7 @@ const fn always(group: &'static str, kind: &'static str) -> KindRule {
     }
 }
 
-/// The built-in kinds with a rule of their own, and those that tools of the field judge.
+/// Built-in kinds that have a health rule here, in kstatus or in Argo CD.
 pub const KINDS: &[KindRule] = &[
     KindRule {
         group: "apps",

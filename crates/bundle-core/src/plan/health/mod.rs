@@ -1,7 +1,7 @@
-//! The health of installed objects: kstatus's rules for the built-in kinds, its conventions for custom resources.
-//!
-//! The rules are those of kstatus (`sigs.k8s.io/cli-utils/pkg/kstatus/status`), which Flux and kpt use too. Where a kind is judged
-//! otherwise, its entry in [`kinds::KINDS`] says so and why; `docs/reference/health.md` is generated from that table.
+//! Health of installed objects. The rules are those of kstatus
+//! (`sigs.k8s.io/cli-utils/pkg/kstatus/status`), which Flux and kpt use too. [`kinds::KINDS`] has
+//! the rules of built-in kinds, and [`differences::DIFFERENCES`] the differences from other
+//! projects. `docs/reference/health.md` is generated from both tables.
 
 pub mod differences;
 pub mod kinds;
@@ -13,14 +13,14 @@ use serde_json::Value;
 
 use crate::version::apis;
 
-/// The health of one object.
+/// Health of one object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Health {
-    /// The object is up, or its kind has nothing to wait for.
+    /// The object is ready, or its kind has no health.
     Ready,
-    /// The object is not up yet; the text says what is missing.
+    /// The object is not ready yet. The text names what is missing.
     Waiting(String),
-    /// The object's controller has given up; the text is the controller's own where it gives one.
+    /// The object has failed. The text is the message of its controller, if it has one.
     Failed(String),
 }
 
@@ -30,7 +30,8 @@ impl Health {
     }
 }
 
-/// Returns whether objects of this kind can be anything but ready. Only those are read when they change.
+/// Returns `true` if objects of this kind can be unready. Only such objects are read when they
+/// change.
 pub fn has_health(group: &str, kind: &str) -> bool {
     match kinds::find(group, kind) {
         Some(known) => known.rule.is_some(),

@@ -1,4 +1,4 @@
-//! Pods: their phase, and what keeps their containers from starting.
+//! Health of Pods: phase, and containers that cannot start.
 
 use serde_json::Value;
 

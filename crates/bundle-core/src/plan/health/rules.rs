@@ -1,10 +1,10 @@
-//! The properties that all objects share, and the rules of kinds other than workloads.
+//! Generic health rules, and the rules of kinds that are not workloads.
 
 use serde_json::Value;
 
 use super::Health;
 
-/// The condition of that type in `status.conditions`.
+/// Returns the condition of this type in `status.conditions`.
 pub(super) fn condition<'a>(object: &'a Value, kind: &str) -> Option<&'a Value> {
     object["status"]["conditions"]
         .as_array()?
@@ -17,7 +17,7 @@ pub(super) fn condition_is(object: &Value, kind: &str, status: &str) -> bool {
     condition(object, kind).is_some_and(|condition| condition["status"] == status)
 }
 
-/// Reason and message of a condition, as far as it has them.
+/// Joins reason and message of a condition. Both are optional.
 pub(super) fn reason_and_message(condition: &Value) -> String {
     let text = |key: &str| condition[key].as_str().unwrap_or_default();
     match (text("reason"), text("message")) {
@@ -27,7 +27,8 @@ pub(super) fn reason_and_message(condition: &Value) -> String {
     }
 }
 
-/// The properties of every object: its latest generation is observed, and neither `Reconciling` nor `Stalled` is `True`.
+/// Generic rules for every object: the latest generation is observed, and neither `Reconciling` nor
+/// `Stalled` is `True`.
 pub(super) fn generic(object: &Value) -> Health {
     let generation = object
         .pointer("/metadata/generation")
@@ -54,7 +55,7 @@ pub(super) fn generic(object: &Value) -> Health {
     Health::Ready
 }
 
-/// The convention for custom resources: `Ready`, if there is one, is `True`.
+/// Rule for custom resources: condition `Ready` is absent or `True`.
 pub(super) fn ready_condition(object: &Value) -> Health {
     match condition(object, "Ready") {
         Some(_) => must_be_true(object, "Ready"),
@@ -62,7 +63,7 @@ pub(super) fn ready_condition(object: &Value) -> Health {
     }
 }
 
-/// The condition of that type must exist and be `True`.
+/// Requires that the condition of this type exists and is `True`.
 pub(super) fn must_be_true(object: &Value, kind: &str) -> Health {
     match condition(object, kind) {
         Some(condition) if condition["status"] == "True" => Health::Ready,
@@ -73,7 +74,7 @@ pub(super) fn must_be_true(object: &Value, kind: &str) -> Health {
     }
 }
 
-/// The controller must have seen the object: the generic check is lenient where `observedGeneration` is missing.
+/// Requires `observedGeneration`. The generic rules accept an object without it.
 pub(super) fn observed(object: &Value) -> Health {
     if object["status"]["observedGeneration"].is_null() {
         Health::waiting("its controller has not seen it yet")

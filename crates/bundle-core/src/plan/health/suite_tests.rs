@@ -1,4 +1,4 @@
-//! Cases that the comparison with the suites of kstatus and Argo CD found.
+//! Objects for which the comparison with the test suites of kstatus and Argo CD found a difference.
 
 use serde_json::json;
 

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::*;
 
-/// Group, kind, object, and `ready` or the text that the message contains; `failed: …` where the object must count as failed.
+/// Group, kind, object, and `ready` or a part of the message; `failed: …` for a failed object.
 type Row = (&'static str, &'static str, Value, &'static str);
 
 fn assert_rows(rows: &[Row]) {
@@ -31,14 +31,14 @@ fn condition(kind: &str, status: &str, reason: &str) -> Value {
     json!({ "type": kind, "status": status, "reason": reason, "message": "words" })
 }
 
-/// An object of generation 1 whose controller has seen it.
+/// Returns an object of generation 1 that its controller has observed.
 fn observed(spec: &Value, status: Value) -> Value {
     let mut status = status;
     status["observedGeneration"] = 1.into();
     json!({ "metadata": { "generation": 1 }, "spec": spec, "status": status })
 }
 
-/// A Deployment of two replicas that is up, with changes to its status.
+/// Returns a ready Deployment of two replicas, with changes to its status.
 fn deployment(changes: &Value) -> Value {
     let mut status = json!({
         "replicas": 2, "updatedReplicas": 2, "readyReplicas": 2, "availableReplicas": 2,

@@ -1,4 +1,4 @@
-//! Workloads: the counts and conditions that their controllers report.
+//! Health of workloads: the counts and conditions that their controllers report.
 
 use serde_json::Value;
 
@@ -12,7 +12,7 @@ fn count(object: &Value, field: &str) -> i64 {
     object["status"][field].as_i64().unwrap_or(0)
 }
 
-/// `spec.replicas`, which defaults to 1.
+/// Returns `spec.replicas`, which defaults to 1.
 fn wanted_replicas(object: &Value) -> i64 {
     object["spec"]["replicas"].as_i64().unwrap_or(1)
 }
@@ -25,7 +25,7 @@ fn at_least(have: i64, wanted: i64, what: &str) -> Health {
     }
 }
 
-/// Replicas beyond the wanted number are on their way out.
+/// Requires that no replicas above the desired number exist.
 fn none_left_over(object: &Value, wanted: i64) -> Health {
     let extra = count(object, "replicas") - wanted;
     if extra > 0 {
@@ -35,7 +35,7 @@ fn none_left_over(object: &Value, wanted: i64) -> Health {
     }
 }
 
-/// The first check that is not ready.
+/// Returns the result of the first check that is not ready.
 fn all_of(checks: impl IntoIterator<Item = Health>) -> Health {
     checks
         .into_iter()
@@ -175,7 +175,7 @@ pub(super) fn replica_set(object: &Value) -> Health {
     ])
 }
 
-/// A Job that has started is not waited for: it may run for days.
+/// A running Job counts as ready, because it can run for days.
 pub(super) fn job(object: &Value) -> Health {
     if let Some(failed) = condition(object, "Failed").filter(|failed| failed["status"] == "True") {
         return Health::Failed(reason_and_message(failed));

@@ -142,7 +142,7 @@ pub enum InventoryError {
     /// More objects or namespaces than an inventory may have.
     #[error("{count} {what} are more than an inventory records ({most})")]
     TooMany {
-        /// Number found.
+        /// Number of objects or namespaces.
         count: usize,
         /// `objects` or `namespaces`.
         what: &'static str,
@@ -152,7 +152,7 @@ pub enum InventoryError {
     /// The encoding exceeds the limit.
     #[error("the inventory has {bytes} bytes, {most} at most are recorded")]
     TooLarge {
-        /// Number found.
+        /// Size in bytes.
         bytes: usize,
         /// Limit.
         most: usize,

@@ -1,4 +1,4 @@
-//! Whose objects are, and how inventories are written.
+//! Ownership of objects, and the encoding of inventories.
 
 use proptest::prelude::*;
 
@@ -16,7 +16,7 @@ fn live(uid: &str, created: i64, applied_by_us: bool) -> LiveObject<'_> {
     }
 }
 
-/// One whose marks are those of [`live`].
+/// Returns an inventory with the creation marks of [`live`].
 fn inventory() -> Inventory {
     let mut inventory = Inventory::new("web");
     inventory.ensure_creation_key(|| [7; 32]);

@@ -22,7 +22,7 @@ fn id((group, kind): (&str, &str), namespace: Option<&str>, name: &str) -> Objec
     }
 }
 
-/// A content with something of everything, in no order.
+/// Returns objects of each phase, in no order.
 fn content() -> Vec<ObjectId> {
     vec![
         id(("", "Namespace"), None, "team-a"),

@@ -9,10 +9,10 @@ use crate::review::{CheckedApprovalSpec, CheckedBundleSpec, CheckedDeploymentSpe
 
 const DIGEST: &str = "sha256:0000000000000000000000000000000000000000000000000000000000000000";
 
-/// Reads a spec; the text shows everything that was read.
+/// Parses a spec. The text contains all parsed values.
 type Read<'a> = &'a dyn Fn(&Value) -> Option<String>;
 
-/// The forms of nothing; `None`: the member is absent.
+/// Empty values. `None` means that the field is absent.
 fn nothing() -> impl Strategy<Value = Option<Value>> {
     prop::sample::select(vec![
         None,
@@ -76,7 +76,7 @@ fn class() -> Value {
     })
 }
 
-/// JSON pointers to everything inside of `value`, of members and items.
+/// Returns JSON pointers to all fields and items in `value`.
 fn pointers(value: &Value, at: &str, found: &mut Vec<String>) {
     let mut each = |key: &str, value: &Value| {
         let path = format!("{at}/{key}");
@@ -94,7 +94,7 @@ fn pointers(value: &Value, at: &str, found: &mut Vec<String>) {
     }
 }
 
-/// Sets the value at `pointer`, if it exists, to `nothing`, or removes it.
+/// Sets the value at `pointer` to `nothing`, or removes it.
 fn put(spec: &mut Value, pointer: &str, nothing: Option<Value>) {
     let Some((parent, key)) = pointer.rsplit_once('/') else {
         return;

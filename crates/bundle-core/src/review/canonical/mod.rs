@@ -11,23 +11,23 @@ use sha2::{Digest as _, Sha256};
 
 use crate::reference::Digest;
 
-/// Members with user-defined values, in which an empty text or list is not equal to absent.
+/// Fields with user-defined values, in which an empty text or list is not equal to absent.
 const OPAQUE: [&str; 3] = ["annotations", "config", "labels"];
 
-/// Members that have a meaning even if they are empty: an empty allowlist allows nothing.
+/// Fields whose empty value has a meaning: an empty allowlist allows nothing.
 const PRESENT: [&str; 3] = ["hosts", "namespaces", "types"];
 
-/// Members for which `false` equals absent. An approval covers this member, so that writing its
-/// default does not require another approval. Other booleans are not listed, because stamps and
-/// names of Bundles contain digests of specs with them written out, which must not change.
+/// Fields for which `false` equals absent. An approval covers this field; writing its default must
+/// not require another approval. Other booleans are not in the list, because stamps and names of
+/// Bundles contain digests of specs with them, which must not change.
 const OFF: [&str; 1] = ["createNamespace"];
 
-/// Rule for comparing the value of a member.
+/// Rule for comparing the value of a field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum MemberRule {
     /// Without empty values.
     Reduced,
-    /// The user's own, as it is.
+    /// Unchanged: the value is user-defined.
     Opaque,
     /// Like `Reduced`, and `false` equals absent.
     Off,
@@ -36,7 +36,7 @@ pub(super) enum MemberRule {
 }
 
 impl MemberRule {
-    /// The rule for members of this name.
+    /// Returns the rule for fields with this name.
     pub(super) fn of(name: &str) -> Self {
         if OPAQUE.contains(&name) {
             Self::Opaque
@@ -107,21 +107,21 @@ pub fn same(left: &Value, right: &Value) -> bool {
     MemberRule::Reduced.same(left, right)
 }
 
-/// The digest of what a spec means. Specs that mean the same have the same digest.
+/// Returns the digest of the meaning of a spec. Equal meanings have equal digests.
 pub fn spec_digest(spec: &Value) -> Digest {
     node_digest(Node::Value(spec))
 }
 
-/// A value that is digested: one that exists, or an object that is put together from such.
+/// Input of a digest: an existing value, or an object that consists of several values.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Node<'v> {
-    /// A value.
+    /// Existing value.
     Value(&'v Value),
-    /// The members of an object, sorted by name.
+    /// Fields of an object, sorted by name.
     Members(&'v [(&'v str, Node<'v>)]),
 }
 
-/// The digest of what a value means.
+/// Returns the digest of the meaning of a value.
 pub(super) fn node_digest(node: Node<'_>) -> Digest {
     let mut hash = HashWriter(Sha256::new());
     let mut writer = MeaningWriter {
@@ -146,8 +146,9 @@ pub(super) fn same_member(name: &str, left: &Value, right: &Value) -> bool {
     MemberRule::of(name).same(left, right)
 }
 
-/// Names the Bundle of a template: six hexadecimal digits over what `spec.template` means.
-/// Templates that mean the same have the same hash, in every version of this program.
+/// Returns the hash for the name of the Bundle of a template: six hexadecimal digits over the
+/// meaning of `spec.template`. Templates with the same meaning have the same hash in every version
+/// of this program.
 pub fn template_hash(template: &Value) -> String {
     spec_digest(template).hex()[..6].to_owned()
 }
@@ -159,7 +160,7 @@ pub(super) fn bytes(value: &Value) -> String {
     String::from_utf8(text).unwrap_or_default()
 }
 
-/// Writes compact JSON with sorted keys to `out`, which must not fail.
+/// Writes compact JSON with sorted keys to `out`. Writing to `out` must not fail.
 pub(super) fn write(out: &mut impl Write, value: &Value) {
     match value {
         Value::Object(members) => {
@@ -184,7 +185,7 @@ pub(super) fn write(out: &mut impl Write, value: &Value) {
     }
 }
 
-/// A writer that computes the digest of what is written to it.
+/// Writer that computes the digest of its input.
 pub(super) struct HashWriter<H>(pub(super) H);
 
 impl<H: Update> Write for HashWriter<H> {
@@ -262,8 +263,8 @@ impl<W: Write> MeaningWriter<'_, W> {
         }
     }
 
-    /// Writes an object with these members, sorted by name; returns `false` and writes nothing if
-    /// none has a meaning.
+    /// Writes an object with these fields, sorted by name. Returns `false` and writes nothing if no
+    /// field has a meaning.
     fn members<'v>(&mut self, members: impl Iterator<Item = (&'v str, Node<'v>)>) -> bool {
         let before = self.pending.len();
         self.pending.push(b'{');

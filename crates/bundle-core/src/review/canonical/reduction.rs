@@ -1,4 +1,4 @@
-//! Reference implementation of the rules, as a copy of a spec without empty values. Digests and
+//! Reference implementation of the rules, which copies a spec without empty values. Digests and
 //! comparisons agree with it for every value. Digests in existing objects were computed in this
 //! way.
 
@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use super::{Node, OFF, OPAQUE, PRESENT, bytes, node_digest, same, same_member, spec_digest};
 use crate::reference::Digest;
 
-/// Returns the value without empty parts; `None` if nothing is left.
+/// Returns the value without empty parts; `None` if the result is empty.
 pub(super) fn reduced(value: &Value) -> Option<Value> {
     match value {
         Value::Null => None,
@@ -73,7 +73,8 @@ fn sorted_text(value: &Value) -> String {
     }
 }
 
-/// Values of few names and many forms of nothing, so that the rules meet in every combination.
+/// Generates values with few names and many empty values, so that all combinations of the rules
+/// occur.
 fn values() -> impl Strategy<Value = Value> {
     let leaf = prop::sample::select(vec![
         json!(null),

@@ -21,22 +21,22 @@ use super::{
 };
 use crate::diagnostic::{Finding, Findings, codes};
 
-/// The garbage collector, with a ServiceAccount of its own or without.
+/// User names of the garbage collector, with and without its own ServiceAccount.
 const GARBAGE_COLLECTORS: [&str; 2] = [
     "system:serviceaccount:kube-system:generic-garbage-collector",
     "system:kube-controller-manager",
 ];
-/// Removes what is in a namespace that is being deleted.
+/// User name of the controller that deletes the objects in a deleted namespace.
 const NAMESPACE_CONTROLLER: &str = "system:serviceaccount:kube-system:namespace-controller";
 
-/// Deletion to be judged.
+/// Deletion to judge.
 #[derive(Debug, Clone, Copy)]
 pub struct Deletion<'a> {
     /// Kind of the object.
     pub kind: Kind,
     /// Name of the object.
     pub name: &'a str,
-    /// The object as it is stored.
+    /// Stored object.
     pub object: &'a Value,
     /// Requester of the deletion.
     pub requester: &'a Requester,
@@ -46,7 +46,7 @@ pub struct Deletion<'a> {
     pub is_finalized: bool,
 }
 
-/// The BundleDeployment that a Bundle was made for.
+/// State of the BundleDeployment of a generated Bundle.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum OwnerFact {
     /// It exists and is not being deleted.
@@ -70,7 +70,7 @@ pub struct DeletionFacts {
     pub may_use: BTreeMap<String, Answer>,
     /// Result of the access review for verb `manage` on the object.
     pub may_manage: Option<Answer>,
-    /// The BundleDeployment of [`Deletion::owner`].
+    /// State of the BundleDeployment of [`Deletion::owner`].
     pub owner: Option<OwnerFact>,
     /// `true` if the owner references are covered by stamp or seal; `None` without a valid stamp or
     /// seal.
@@ -174,7 +174,7 @@ pub fn is_guarded_update(
     owners(old) != owners(new) || (guards(old) && !guards(new)) || is_admitted || is_changed
 }
 
-/// Judges a deletion. Every error is a reason against it.
+/// Judges a deletion. Every error is a reason to reject it.
 pub fn judge_deletion(deletion: &Deletion<'_>, facts: &DeletionFacts) -> Findings {
     let mut findings = Findings::default();
     if deletion.own {
@@ -203,9 +203,9 @@ pub fn judge_deletion(deletion: &Deletion<'_>, facts: &DeletionFacts) -> Finding
     findings
 }
 
-/// Rules for Kubernetes controllers: they may only delete objects without owner. An owner that was
-/// set while the registrations were missing does not count, because its author would decide about
-/// the deletion.
+/// Rules for Kubernetes controllers: they can only delete objects whose owner was deleted. An owner
+/// reference that was set while the registrations were missing does not count, because its author
+/// would decide about the deletion.
 fn controller(deletion: &Deletion<'_>, facts: &DeletionFacts, findings: &mut Findings) {
     let has_owners = owners_digest(deletion.object).is_some();
     // An object without a valid stamp was not reconciled, unless it has the finalizer.

@@ -1,4 +1,4 @@
-//! Permissions for deletions, as a table.
+//! Permissions for deletions, as a truth table.
 
 use serde_json::json;
 
@@ -35,8 +35,8 @@ fn class(name: &str, provisioner: &str) -> ClassFact {
     ClassFact::Known(Box::new(Class::parse(name, &spec).unwrap()))
 }
 
-/// Facts: the object's requester is Ana. Both classes exist. The requester of the deletion has verb
-/// `use` on them, and not verb `manage`.
+/// Returns facts: the requester of the object is Ana. Both classes exist. The requester of the
+/// deletion has verb `use` on them, but not verb `manage`.
 fn facts() -> DeletionFacts {
     DeletionFacts {
         recorded: vec![requester("ana")],

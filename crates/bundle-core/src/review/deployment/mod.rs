@@ -1,5 +1,4 @@
-//! Parser of `spec` of a BundleDeployment; the only one. `source` parses the Bundle in its
-//! template.
+//! Parser of `spec` of a BundleDeployment. `source` parses the Bundle in its template.
 
 mod settings;
 
@@ -22,7 +21,7 @@ use crate::{
     service_account::ServiceAccount,
 };
 
-/// A BundleDeployment's spec that can be acted on, with defaults filled in.
+/// Validated spec of a BundleDeployment, with defaults.
 #[derive(Debug, Clone, PartialEq)]
 #[expect(
     clippy::struct_excessive_bools,
@@ -31,35 +30,35 @@ use crate::{
 pub struct CheckedDeploymentSpec {
     /// Name of the ProvisionerClass that installs.
     pub class: KubeName,
-    /// The Bundle to make.
+    /// Template of the Bundle.
     pub template: Template,
-    /// Install as this one instead of the class's.
+    /// ServiceAccount that replaces that of the class.
     pub service_account: Option<ServiceAccount>,
-    /// Namespace of the objects that name none.
+    /// Namespace for objects without a namespace.
     pub target_namespace: Option<KubeName>,
-    /// Create that namespace if it is missing.
+    /// `true` if that namespace is created if it is missing.
     pub create_namespace: bool,
-    /// Change nothing.
+    /// `true` if nothing is changed.
     pub paused: bool,
     /// `true` if existing objects without owner are adopted.
     pub adopt: bool,
-    /// Restore drifted objects, instead of only reporting them.
+    /// `true` if drifted objects are restored; `false` if they are only reported.
     pub correct_drift: bool,
-    /// Fields that other actors own.
+    /// Fields that other managers own.
     pub drift_ignore: Vec<IgnoreRule>,
     /// Replacement of installed content by new content.
     pub rollout: Rollout,
     /// Handling of installed objects on deletion.
     pub deletion: Deletion,
-    /// Install although the content's Kubernetes range leaves this server out.
+    /// `true` if content is installed although its Kubernetes range excludes this server.
     pub accept_unsupported: bool,
-    /// Checks on CRD upgrades that are set aside.
+    /// Checks of CRD upgrades that are skipped.
     pub crd_exceptions: Vec<CrdException>,
-    /// Digest of what the spec means.
+    /// Digest of the meaning of the spec.
     pub digest: Digest,
 }
 
-/// The Bundle to make.
+/// Template of the Bundle.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Template {
     /// Parsed spec of the Bundle.
@@ -95,7 +94,7 @@ pub struct Deletion {
 /// Handling of CRDs that still have resources.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum CustomResources {
-    /// Deletion waits.
+    /// The deletion waits.
     Refuse,
     /// The CRD is kept.
     Orphan,
@@ -108,13 +107,13 @@ pub enum CustomResources {
 pub struct CrdException {
     /// Name of the CRD.
     pub crd: String,
-    /// The check.
+    /// Name of the check.
     pub check: String,
     /// Reason for the exception.
     pub reason: String,
 }
 
-/// The most fields that all rules of `drift.ignore` name together.
+/// Maximum number of fields in all rules of `drift.ignore` together.
 const IGNORED_FIELDS: usize = 4096;
 
 impl Template {
@@ -128,7 +127,7 @@ impl Template {
 }
 
 impl CheckedDeploymentSpec {
-    /// Reads `spec` of a BundleDeployment.
+    /// Parses `spec` of a BundleDeployment.
     pub fn parse(spec: &Value) -> Result<Self, Findings> {
         let mut findings = Findings::default();
         let field = Field::new(spec, "spec");
@@ -191,7 +190,7 @@ fn template(field: &Field<'_>, written: &Value, findings: &mut Findings) -> Opti
     }
 }
 
-/// The optional fields.
+/// Optional fields.
 #[expect(
     clippy::struct_excessive_bools,
     reason = "each is a switch of its own in the API"
@@ -375,7 +374,7 @@ impl Rest<'_, '_> {
     }
 }
 
-/// A ServiceAccount; both parts are needed.
+/// Parses a ServiceAccount. Namespace and name are required.
 pub(super) fn service_account(
     field: &Field<'_>,
     findings: &mut Findings,
@@ -393,7 +392,7 @@ pub(super) fn service_account(
     })
 }
 
-/// `10m`, `1h30m`, `500ms`: as the schema has it.
+/// Parses a duration as allowed by the schema: `10m`, `1h30m`, `500ms`.
 fn duration(text: &str) -> Option<Duration> {
     let mut total = Duration::ZERO;
     let mut rest = text;

@@ -23,7 +23,7 @@ pub enum Verdict {
         /// Stamp to set on the object.
         stamp: Stamping,
     },
-    /// A rule forbids it; every reason.
+    /// A rule rejects the write, with all reasons.
     Refuse(Findings),
     /// The result is unknown because a dependency did not respond. The caller may retry, and must
     /// not cache the result.
@@ -33,13 +33,13 @@ pub enum Verdict {
 /// Stamp to set on an admitted object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Stamping {
-    /// The requester's, for every part: all of it was checked for them.
+    /// Stamp of the requester for every part. All parts were checked for the requester.
     Requester,
-    /// The requester's, for an approval under these terms of the BundleDeployment.
+    /// Stamp of the requester for an approval under these terms of the BundleDeployment.
     Approve(Digest),
     /// Stamp for this write: changed parts get the requester, other parts keep theirs.
     Carry,
-    /// The annotation that it has, byte for byte, if it has one.
+    /// The existing annotation, byte for byte, if the object has one.
     Keep,
     /// Stamp with the requesters of the BundleDeployment that the Bundle is generated for.
     Inherit,
@@ -126,7 +126,7 @@ fn kept(subject: &Subject<'_>) -> Stamping {
     }
 }
 
-/// The stamp of a write that no rule forbids.
+/// Returns the stamp for a write that no rule rejects.
 fn stamping(subject: &Subject<'_>, facts: &Facts<'_>) -> Stamping {
     if subject.standing == Standing::Inherited {
         return Stamping::Inherit;

@@ -10,15 +10,15 @@ use crate::reference::Digest;
 
 const CONTENT: &str = "core.rukpak.io/content";
 
-/// The content of one Bundle.
+/// Sealed content of one Bundle.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SealedContent {
-    /// Digest of the spec that was resolved ([`crate::review::spec_digest`]).
+    /// Digest of the resolved spec ([`crate::review::spec_digest`]).
     pub spec: Digest,
     /// Digest of the content.
     pub digest: Digest,
-    /// Version of the package, from inside the content.
+    /// Version of the package in the content.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
 }
@@ -32,7 +32,7 @@ struct ContentSealText {
     content: SealedContent,
 }
 
-/// The content seal for the Bundle `name` with this uid, as text.
+/// Returns the content seal for the Bundle `name` with this uid, as text.
 pub fn content_seal(key: &[u8], name: &str, uid: &str, content: &SealedContent) -> String {
     let text = ContentSealText {
         kind: Kind::Bundle.as_str().to_owned(),
@@ -43,7 +43,8 @@ pub fn content_seal(key: &[u8], name: &str, uid: &str, content: &SealedContent) 
     sign(key, CONTENT, &text)
 }
 
-/// Reads what [`content_seal`] made with `key` for just this Bundle; `None` for any other text.
+/// Parses a [`content_seal`] of this Bundle and verifies it with `key`. Returns `None` for any
+/// other text.
 pub fn sealed_content(key: &[u8], name: &str, uid: &str, text: &str) -> Option<SealedContent> {
     let text: ContentSealText = verify(key, CONTENT, text).ok()?;
     let same = text.kind == Kind::Bundle.as_str() && text.name == name && text.uid == uid;

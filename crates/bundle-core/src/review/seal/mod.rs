@@ -20,14 +20,13 @@ use super::{
 };
 use crate::reference::Digest;
 
-/// Longest time by which an object may have been written before its stamp, in milliseconds. The API
-/// server stores whole seconds, takes the time of an update before it calls webhooks, and has its
-/// own clock.
+/// Maximum time from a write to its stamp, in milliseconds. The API server stores whole seconds,
+/// reads the time of an update before it calls webhooks, and has its own clock.
 pub const EARLIER: i64 = 5_000;
-/// Longest time by which an object may have been written after its stamp, in milliseconds: the
-/// longest review, and other webhooks after it.
+/// Maximum time from a stamp to its write, in milliseconds: the maximum duration of a review, and
+/// of other webhooks after it.
 pub const LATER: i64 = 15_000;
-/// Greatest age of a stamp at the time of sealing, in milliseconds.
+/// Maximum age of a stamp at the time of sealing, in milliseconds.
 pub const SEALED_WITHIN: i64 = 300_000;
 
 const SEAL: &str = "core.rukpak.io/seal";
@@ -106,8 +105,8 @@ impl Vouched {
             || (self.owners.is_none() && self.is_generated_owner(object))
     }
 
-    /// The garbage collector looks for an owner by apiVersion, kind and name before it compares the
-    /// uid.
+    /// Returns `true` for the owner that the garbage collector would find. It looks up an owner by
+    /// apiVersion, kind and name before it compares the uid.
     fn is_generated_owner(&self, bundle: &Value) -> bool {
         let metadata = &bundle["metadata"];
         let name = metadata["name"].as_str().and_then(deployment_of);

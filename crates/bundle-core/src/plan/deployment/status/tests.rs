@@ -1,4 +1,4 @@
-//! Truth tables: what a reconcile found out, and the conditions that follow.
+//! Truth tables: facts of a reconcile, and the conditions that follow.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
@@ -143,7 +143,7 @@ fn facts(letters: &str) -> DeploymentFacts {
     }
 }
 
-/// Status and reason of each condition after the change, `-` where there is none.
+/// Returns status and reason of each condition after the change; `-` for a condition without value.
 fn after(facts: &DeploymentFacts, before: &[Condition]) -> Vec<String> {
     let changes = facts.conditions(before, GENERATION);
     let kinds = [

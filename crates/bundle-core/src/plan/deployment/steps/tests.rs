@@ -1,4 +1,4 @@
-//! Truth tables: what is known, and the steps that follow.
+//! Truth tables: facts of a reconcile, and the steps that follow.
 
 use super::*;
 use InstallStep::*;
@@ -10,8 +10,9 @@ const FIRST: [InstallStep; 3] = [CheckSource, Verify, Authorize];
 const DECISION: [InstallStep; 2] = [CheckBasisOfDecision, RecordDecision];
 const INSTALL: [InstallStep; 5] = [CheckBasis, Apply, Prune, RecordInstalled, WatchAll];
 
-/// Facts in short: `u`npacked, `p`aused, `c`orrects drift, `w`anted or `o`ther content in place, `i`nstalled, `d`ecided, `a`ctive, `h`eld, un`f`inished, old `t`ime of the
-/// authorization, as recorded `y`es or `n`o.
+/// Returns facts from letters: `u`npacked, `p`aused, `c`orrects drift, `w`anted or `o`ther content
+/// in place, `i`nstalled, `d`ecided, `a`ctive, `h`eld, un`f`inished, old authorization (`t`), as
+/// recorded (`y`) or not (`n`).
 fn observed(facts: &str) -> ObservedDeployment {
     let is = |fact| facts.contains(fact);
     ObservedDeployment {
@@ -292,7 +293,7 @@ fn maintenance_depends_on_the_outcome_of_the_installation() {
     }
 }
 
-/// All combinations of what can be known.
+/// Returns all combinations of facts.
 fn everything() -> impl Iterator<Item = ObservedDeployment> {
     (0..1_u32 << 9).flat_map(|bits| {
         [

@@ -1,4 +1,4 @@
-//! Each combination of facts that matters, and the conditions that follow.
+//! Combinations of facts, and the conditions that follow.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Truth tables: what is known of a deletion, and the steps that follow.
+//! Truth tables: facts about a deletion, and the steps that follow.
 
 use super::RemovalStep::*;
 use super::*;
@@ -136,7 +136,7 @@ fn completed_steps_are_not_repeated_and_the_order_is_unchanged() {
     }
 }
 
-/// All combinations of what can be known.
+/// Returns all combinations of facts.
 fn everything() -> impl Iterator<Item = ObservedRemoval> {
     let letters = [
         &["f", ""][..],
