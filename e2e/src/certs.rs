@@ -10,11 +10,11 @@ use rcgen::{
     KeyPair, KeyUsagePurpose, SanType,
 };
 
-/// The first address of the Service range, which is the API server's own Service.
+/// First address of the Service range: the Service of the API server.
 const FIRST_SERVICE_IP: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 96, 0, 1));
 
-/// X.520 organizationName once more: rcgen keeps one value per type, and a certificate with two
-/// groups needs two.
+/// X.520 organizationName under a second type, because rcgen keeps one value per type, and a
+/// certificate with two groups needs two.
 const SECOND_ORGANIZATION: [u64; 4] = [2, 5, 4, 10];
 
 /// Certificate authority whose key is only in memory.
@@ -24,12 +24,12 @@ pub struct Authority {
     addresses: Vec<IpAddr>,
 }
 
-/// A certificate and its key, both PEM files.
+/// Certificate and private key in PEM files.
 #[derive(Debug, Clone)]
 pub struct Identity {
-    /// The certificate.
+    /// Path of the certificate.
     pub certificate: PathBuf,
-    /// Private key, PKCS#8.
+    /// Path of the private key (PKCS#8).
     pub key: PathBuf,
 }
 
@@ -55,12 +55,12 @@ impl Authority {
         })
     }
 
-    /// Adds an address to the serving certificates that are issued from now on.
+    /// Adds an address to serving certificates that are issued later.
     pub(crate) fn add_address(&mut self, address: IpAddr) {
         self.addresses.push(address);
     }
 
-    /// The authority's own certificate.
+    /// Returns the certificate of the authority.
     pub fn certificate(&self) -> &Path {
         &self.certificate
     }

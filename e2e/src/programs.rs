@@ -19,7 +19,7 @@ const PACKAGES: [&str; 2] = ["kubectl-bundle", "bundle-webhook"];
 pub struct Programs {
     /// The plugin, `kubectl-bundle`.
     pub plugin: PathBuf,
-    /// The pod's process, `bundle-webhook`.
+    /// The program of the pod, `bundle-webhook`.
     pub webhook: PathBuf,
 }
 

@@ -8,10 +8,8 @@ use anyhow::{Result, bail};
 /// Time between two calls of `look`.
 const INTERVAL: Duration = Duration::from_millis(25);
 
-/// Calls `look` repeatedly until it returns `Some`, at most for `deadline`.
-///
-/// An `Err` of `look` means "not yet"; its text is part of the error after the deadline. The error
-/// begins with `what`.
+/// Calls `look` repeatedly until it returns `Some`, at most for `deadline`. An `Err` of `look` is
+/// not final; the last one is part of the error after the deadline. The error begins with `what`.
 pub async fn until<T, F, Fut>(deadline: Duration, what: &str, mut look: F) -> Result<T>
 where
     F: FnMut() -> Fut,

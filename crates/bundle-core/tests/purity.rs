@@ -3,7 +3,7 @@
 
 use std::process::Command;
 
-/// Crates, by the start of their name, of which none may be in the tree.
+/// Prefixes of the names of forbidden crates.
 const FORBIDDEN: &[&str] = &[
     "kube",
     "tokio",

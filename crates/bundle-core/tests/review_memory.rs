@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 #[global_allocator]
 static ALLOCATOR: PeakAlloc = PeakAlloc;
 
-/// The part that does not depend on the spec: findings, settings and paths of fields.
+/// Memory that does not depend on the spec: findings, settings and paths of fields.
 const CONSTANT: usize = 512 << 10;
 
 /// Returns the greatest number of bytes that `work` has allocated at one time.
@@ -51,7 +51,7 @@ fn map(count: usize, value: &Value) -> Value {
         .collect()
 }
 
-/// Specs that take much more memory than text, at every field that is read.
+/// Returns specs that need much more memory than text, at every parsed field.
 fn specs() -> Vec<(&'static str, Value)> {
     let lists = |count| json!(vec![json!([0]); count]);
     let chain = (0..100).fold(map(8_000, &Value::Null), |inner, _| json!({ "a": inner }));
@@ -126,7 +126,7 @@ fn specs() -> Vec<(&'static str, Value)> {
     ]
 }
 
-/// Runs everything that a review does with a spec, and returns the memory of each step.
+/// Runs all rules of a review on a spec, and returns the memory of each step.
 fn rules(spec: &Value, object: &Value, old: &Value) -> Vec<(&'static str, usize)> {
     let subject = |old| Subject {
         kind: Kind::BundleDeployment,

@@ -43,7 +43,7 @@ struct Sign {
     /// Use the staging instance
     #[arg(long)]
     staging: bool,
-    /// The file is an in-toto statement, to be signed in an envelope as it is
+    /// The file is an in-toto statement, which is signed in an envelope unchanged
     #[arg(long)]
     in_toto: bool,
     /// Identity token
@@ -68,7 +68,7 @@ struct Verify {
     /// Use the root of the staging instance
     #[arg(long)]
     staging: bool,
-    /// The bundle
+    /// Path of the bundle
     #[arg(long)]
     bundle: PathBuf,
     /// Expected identity, as exact text
@@ -77,13 +77,13 @@ struct Verify {
     /// Expected issuer, as exact text
     #[arg(long, requires = "certificate_identity")]
     certificate_oidc_issuer: Option<String>,
-    /// The public key that signed
+    /// Public key of the signer
     #[arg(long)]
     key: Option<PathBuf>,
     /// Trust root; default: the public instance
     #[arg(long)]
     trusted_root: Option<PathBuf>,
-    /// A file, or sha256:HEX where there is no file of that name
+    /// File, or sha256:HEX if no file with that name exists
     artifact: PathBuf,
 }
 

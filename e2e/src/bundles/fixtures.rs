@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::sigstore::{Clocks, Sigstore, person, workflow};
 use crate::{Registry, Tool, Workbench, bundles};
 
-/// An hour, which is longer than certificates live.
+/// One hour, which is longer than the validity of certificates.
 const LATE: i64 = 3600;
 
 /// Replaces the fixtures in `target`.

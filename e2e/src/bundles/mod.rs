@@ -8,7 +8,7 @@ use std::path::Path;
 
 use anyhow::Result;
 
-/// The services of the shop in version 1.0.0.
+/// Services of the shop in version 1.0.0.
 const SERVICES: [&str; 20] = [
     "account",
     "basket",
@@ -32,7 +32,7 @@ const SERVICES: [&str; 20] = [
     "tax",
 ];
 
-/// Changes after version 1.0.0: dropped services, and an added one.
+/// Services that later versions remove, and a service that they add.
 const DROPPED: [&str; 2] = ["coupons", "tax"];
 const ADDED: &str = "wishlist";
 
@@ -160,7 +160,7 @@ pub fn many_files(folder: &Path, name: &str, count: usize) -> Result<()> {
     Ok(())
 }
 
-/// Copies the project's own bundle, `webhook/deploy`: package file and manifests.
+/// Copies the bundle of this project, `webhook/deploy`: package file and manifests.
 pub fn copy_deploy(folder: &Path) -> Result<()> {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../webhook/deploy");
     fs_err::create_dir_all(folder.join("manifests"))?;

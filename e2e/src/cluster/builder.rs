@@ -155,10 +155,8 @@ impl Builder {
     }
 
     /// Uses the cluster of this context in the user's kubeconfig, as the user of the context, and
-    /// starts no control plane.
-    ///
-    /// Registries and webhook are still processes on this host, so that cluster's API server must
-    /// reach its loopback addresses. [`Cluster::leave`] removes the objects of
+    /// starts no control plane. Registries and webhook are processes on this host, so the API
+    /// server must reach its loopback addresses. [`Cluster::leave`] removes the objects of
     /// [`Cluster::start_webhook`]; the admission registrations are removed in any case.
     #[must_use]
     pub fn existing(mut self, context: impl Into<String>) -> Self {

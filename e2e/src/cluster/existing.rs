@@ -128,7 +128,7 @@ async fn check_response(admin: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The files that kubectl reads, for messages.
+/// Returns the kubeconfig files that kubectl reads, for messages.
 fn users_files() -> String {
     match std::env::var("KUBECONFIG") {
         Ok(files) if !files.is_empty() => files,

@@ -18,7 +18,7 @@ use serde_json::Value;
 
 use crate::wait;
 
-/// Field manager of everything that the harness applies.
+/// Field manager of all objects that the harness applies.
 const MANAGER: &str = "e2e";
 const ESTABLISHED: Duration = Duration::from_secs(20);
 /// Deadline for the API server to serve a kind after its CRD is established.

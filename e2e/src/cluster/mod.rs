@@ -268,7 +268,7 @@ impl Cluster {
             .collect())
     }
 
-    /// Keeps the logs although nothing panicked, and returns their folder.
+    /// Keeps the logs although no test panicked, and returns their folder.
     pub fn keep_logs(&self) -> Result<PathBuf> {
         self.janitor.keep_logs()?;
         Ok(self.logs())

@@ -19,9 +19,9 @@ const EXCERPT: [&str; 6] = [
 ];
 /// The registry in the recording, in place of a loopback address.
 const REGISTRY: &str = "registry.example.com";
-/// Most characters of a line.
+/// Maximum number of characters in a line.
 const COLUMNS: usize = 112;
-/// Hexadecimal digits of a digest that are shown.
+/// Number of hexadecimal digits that are shown of a digest.
 const DIGITS: usize = 8;
 /// Length of the hint of a key, a SHA-256 in Base64.
 const HINT: usize = 44;

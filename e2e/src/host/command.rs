@@ -10,7 +10,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use tokio::io::AsyncWriteExt;
 
-/// Long enough for a slow machine, short enough that a hanging program is seen.
+/// Time limit of a program.
 const DEADLINE: Duration = Duration::from_mins(2);
 
 /// Builder of a command line.
@@ -29,7 +29,7 @@ pub struct Command {
 /// Exit code and output of a program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Output {
-    /// The command line, for messages.
+    /// Command line, for messages.
     pub line: String,
     /// Exit code; `None` if a signal ended the program.
     pub code: Option<i32>,
@@ -68,7 +68,7 @@ impl Command {
         self
     }
 
-    /// Sets a variable; a later one of the same name wins.
+    /// Sets a variable. A later value of the same name overrides it.
     #[must_use]
     pub fn env(mut self, name: impl AsRef<OsStr>, value: impl AsRef<OsStr>) -> Self {
         self.environment
@@ -89,15 +89,15 @@ impl Command {
         self
     }
 
-    /// Sets the standard input; default: empty.
+    /// Sets the standard input. The default is empty.
     #[must_use]
     pub fn stdin(mut self, bytes: impl Into<Vec<u8>>) -> Self {
         self.input = Some(bytes.into());
         self
     }
 
-    /// Lets another program start it: these words come before the command line. The line in
-    /// messages stays the same.
+    /// Starts the program through another one, whose words are put before the command line.
+    /// Messages show the original line.
     #[must_use]
     pub(crate) fn through(mut self, words: Vec<OsString>) -> Self {
         self.through = words;
@@ -121,8 +121,8 @@ impl Command {
             .join(" ")
     }
 
-    /// Runs the program. A failed program is not an error; an error is a program that cannot be
-    /// started or does not end.
+    /// Runs the program. Returns an error if it cannot be started or does not end; a failed program
+    /// is not an error.
     pub async fn output(self) -> Result<Output> {
         let line = self.line();
         let mut words = self

@@ -6,28 +6,28 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Result, anyhow};
 
-/// A program that is neither built nor shipped by this repository.
+/// Program that this repository neither builds nor contains.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RequiredProgram {
     /// The Go toolchain, for the tools under `e2e/tools`.
     Go,
     /// git, for bundles with a git source.
     Git,
-    /// A C compiler, for the TLS library.
+    /// C compiler, for the TLS library.
     CCompiler,
-    /// curl: reference for transfer speed.
+    /// curl, the reference for transfer speed.
     Curl,
-    /// util-linux' `unshare` and `nsenter`, for network namespaces.
+    /// `unshare` and `nsenter` of util-linux, for network namespaces.
     Unshare,
-    /// Debian's skopeo: another reader and writer of registries, layouts and archives.
+    /// skopeo, another client for registries, layouts and archives.
     Skopeo,
-    /// iproute2's `ip`, which switches loopback on in such a network.
+    /// `ip` of iproute2, which enables loopback in a network namespace.
     Ip,
-    /// Node, for the sigstore of tests.
+    /// Node.js, for the Sigstore instance of tests.
     Node,
-    /// Node's package manager.
+    /// npm, the package manager of Node.js.
     Npm,
-    /// OpenSSL's command, for timestamps.
+    /// Command of OpenSSL, for timestamps.
     OpenSsl,
     /// Python with pip, for packages of other projects.
     Python,

@@ -14,7 +14,7 @@ use crate::host::janitor::Janitor;
 /// Number of lines at the end of a log that an error shows.
 const TAIL_LINES: usize = 20;
 
-/// A started program; killed and reaped when dropped.
+/// Running program, which is killed and reaped when dropped.
 pub(crate) struct Process {
     name: String,
     child: Child,

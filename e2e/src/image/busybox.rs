@@ -1,5 +1,5 @@
-//! Image with the machine's own static busybox: a shell for `helm test`, and the first container of
-//! each Pod.
+//! Image with the static busybox of this machine: a shell for `helm test`, and the first container
+//! of each Pod.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ use serde_json::json;
 use super::{ImageEntry, ImagePlan, Platform, push};
 use crate::registry::Registry;
 
-/// Programs that the image has as links to busybox.
+/// Programs in the image, as links to busybox.
 const APPLETS: [&str; 8] = ["cat", "false", "grep", "sh", "sleep", "tee", "true", "wget"];
 
 /// Pushes the image `busybox:1`, and returns its reference without the digest.

@@ -1,5 +1,5 @@
-//! Container images of static programs: one layer with the program and nothing else of a
-//! distribution. The same files produce the same bytes on every machine.
+//! Container images of static programs: one layer with the program, without a distribution. The
+//! same files give the same bytes on every machine.
 
 mod bill;
 mod busybox;
@@ -37,9 +37,9 @@ pub use webhook::{StaticBuild, WebhookImage, build_webhook};
 /// Content of one path of an image.
 #[derive(Debug, Clone)]
 pub(crate) enum ImageEntry {
-    /// Executable file with the content of this one.
+    /// Executable file with the content of this file.
     Program(PathBuf),
-    /// File with the content of this one.
+    /// File with the content of this file.
     File(PathBuf),
     /// Symbolic link.
     Link(String),
@@ -58,7 +58,7 @@ pub(crate) struct ImagePlan {
 }
 
 impl ImagePlan {
-    /// Packs the image. All files belong to root, and have no time.
+    /// Packs the image. All files belong to root and have the time 0.
     pub(crate) fn pack(&self) -> Result<PackedImage> {
         let archive = self.archive()?;
         let diff_id = bundle_core::reference::Digest::of(&archive);

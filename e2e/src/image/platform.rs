@@ -29,7 +29,7 @@ impl Platform {
         }
     }
 
-    /// Name of the architecture in image configurations.
+    /// Returns the name of the architecture in image configurations.
     pub const fn architecture(self) -> &'static str {
         match self {
             Self::Amd64 => "amd64",
@@ -37,7 +37,7 @@ impl Platform {
         }
     }
 
-    /// Name of the architecture in the names of compilers.
+    /// Returns the name of the architecture in names of compilers.
     pub(super) const fn machine(self) -> &'static str {
         match self {
             Self::Amd64 => "x86_64",
@@ -45,7 +45,7 @@ impl Platform {
         }
     }
 
-    /// Rust's name of the target with a static C library.
+    /// Returns the Rust target with a static C library.
     pub(super) fn target(self) -> String {
         format!("{}-unknown-linux-gnu", self.machine())
     }

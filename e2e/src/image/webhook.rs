@@ -1,7 +1,6 @@
-//! The image of bundle-webhook: a static program, certificate authorities, no distribution.
-//!
-//! The C library is a static glibc. Its allocator returns freed memory to the system as the
-//! variables of the chart say, and Debian has compilers for it for both platforms.
+//! Image of bundle-webhook: a static program and certificate authorities, without a distribution.
+//! The C library is static glibc, because its allocator returns freed memory to the system, and
+//! Debian has cross-compilers for both platforms.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -24,7 +24,7 @@ use crate::wait;
 
 /// User of a registry that requires a password.
 pub const USER: &str = "e2e";
-/// The password of [`USER`].
+/// Password of [`USER`].
 pub const PASSWORD: &str = "s3cret";
 /// `USER:PASSWORD` in the format of htpasswd(1) (bcrypt with the lowest cost).
 const HTPASSWD: &str = "e2e:$2b$04$Xr.j/M06a/z3g6e90FOXM.y0hBc3AdcI806stka9zkh/WKwq1gM1i\n";
@@ -65,7 +65,7 @@ pub struct TokenIssuer {
     pub issuer: String,
     /// Value of `aud` in tokens: the registry.
     pub service: String,
-    /// A file with the issuer's public keys (JWKS).
+    /// File with the public keys of the issuer (JWKS).
     pub keys: PathBuf,
 }
 
@@ -100,7 +100,7 @@ pub(crate) fn unique_name() -> String {
     format!("registry-x{}", COUNT.fetch_add(1, Ordering::Relaxed))
 }
 
-/// A running registry; ends when dropped.
+/// Running registry; it ends when dropped.
 pub struct Registry {
     address: SocketAddr,
     ca: Option<PathBuf>,

@@ -19,7 +19,7 @@ use tokio::task::JoinHandle;
 
 use crate::registry::{PASSWORD, TokenIssuer, USER};
 
-/// The identity token (OAuth's refresh token) of [`USER`].
+/// Identity token (refresh token of OAuth 2) of [`USER`].
 pub const IDENTITY_TOKEN: &str = "e2e-identity";
 const ISSUER: &str = "e2e-tokens";
 const SERVICE: &str = "e2e-registry";
@@ -27,7 +27,7 @@ const KEY_ID: &str = "e2e";
 /// Larger than any request of a client.
 const LIMIT: usize = 64 << 10;
 
-/// A running token server; it ends when dropped.
+/// Running token server; it ends when dropped.
 pub struct TokenServer {
     address: SocketAddr,
     keys: PathBuf,
@@ -44,17 +44,17 @@ struct State {
 /// Permissions of users.
 #[derive(Debug, Clone, Default)]
 struct Rights {
-    /// Greatest permissions of [`USER`] by repository (`*`: all others): `pull`, `push`.
+    /// Maximum permissions of [`USER`] by repository (`*`: all others): `pull`, `push`.
     of_user: BTreeMap<String, Vec<String>>,
     /// `true` if `POST` requests are supported.
     post: bool,
-    /// Seconds that are added to the time in tokens.
+    /// Seconds that are added to the times in tokens.
     shift: i64,
 }
 
 impl TokenServer {
-    /// Starts a token server. [`USER`] has all permissions; others may pull from repositories that
-    /// begin with `public/`.
+    /// Starts a token server. [`USER`] has all permissions; other users have permission to pull
+    /// from repositories that begin with `public/`.
     pub(crate) async fn start(root: &Path) -> Result<Self> {
         let document =
             EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &SystemRandom::new())
@@ -109,7 +109,8 @@ impl TokenServer {
         self.rights().of_user.insert(repository.to_owned(), actions);
     }
 
-    /// Enables OAuth2 token exchange by `POST`; otherwise only docker's older `GET` is supported.
+    /// Enables the OAuth 2 token exchange by `POST`. By default, only `GET` of the docker protocol
+    /// is supported.
     pub fn answer_post(&self, answer: bool) {
         self.rights().post = answer;
     }

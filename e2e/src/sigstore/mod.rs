@@ -22,12 +22,12 @@ pub use tuf::{Manner, TufRepository};
 
 const NAME: &str = "sigstore";
 const START: Duration = Duration::from_secs(20);
-/// Issuer of [`workflow`]'s tokens.
+/// Issuer of the tokens of [`workflow`].
 pub const WORKFLOW_ISSUER: &str = "https://token.actions.githubusercontent.com";
-/// Identity in the certificates of [`workflow`]'s tokens.
+/// Identity in the certificates for tokens of [`workflow`].
 pub const WORKFLOW: &str =
     "https://github.com/example/shop/.github/workflows/release.yaml@refs/tags/v1.0.0";
-/// Issuer of [`person`]'s tokens.
+/// Issuer of the tokens of [`person`].
 pub const PERSON_ISSUER: &str = "https://accounts.example.com";
 
 /// Returns the claims of a CI job: the certificate's identity is [`WORKFLOW`], an URI.
@@ -51,7 +51,7 @@ pub fn person(email: &str) -> Value {
     json!({ "iss": PERSON_ISSUER, "sub": email, "email": email, "email_verified": true })
 }
 
-/// Offsets of clocks in seconds; negative is behind.
+/// Clock offsets in seconds; a negative offset is in the past.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Clocks {
     /// Clock of the certificate authority and the CT log.

@@ -21,8 +21,8 @@ use crate::wait;
 
 const NAME: &str = "rekor-tiles";
 const START: Duration = Duration::from_secs(20);
-/// The log's name in its checkpoints. Clients expect the host of its address there, without the
-/// port.
+/// Name of the log in its checkpoints: the host of its address, without the port, as clients
+/// expect.
 const ORIGIN: &str = "127.0.0.1";
 /// Length of the DER prefix of an Ed25519 public key, in bytes; 32 bytes follow.
 const ED25519: usize = 12;

@@ -1,5 +1,5 @@
 //! TUF repository on loopback, written by go-tuf role by role, so that tests can make each role
-//! stale, old, or signed by a wrong key.
+//! expired, old, or signed with a wrong key.
 
 use std::io::Write as _;
 use std::net::SocketAddr;
@@ -27,11 +27,11 @@ pub enum Manner {
     Dead,
     /// Returns an error status.
     Broken,
-    /// Serves the files; the one with this suffix never ends.
+    /// Serves the files. The response for the file with this suffix never ends.
     Endless(&'static str),
 }
 
-/// The repository; its server ends when dropped.
+/// TUF repository, whose server ends when dropped.
 pub struct TufRepository {
     folder: PathBuf,
     program: PathBuf,

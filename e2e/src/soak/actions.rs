@@ -1,5 +1,5 @@
-//! The actors of the soak: each action changes the cluster at random as a person or another program
-//! could.
+//! Actors of the soak test. Each action is a random change of the cluster by a user or another
+//! program.
 
 use anyhow::{Context, Result};
 use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams};
@@ -23,11 +23,11 @@ pub(super) enum Change {
     ForgeManager,
     /// A deletion.
     Delete,
-    /// Other replicas, through the subresource `scale` as `kubectl scale` sets them.
+    /// Another number of replicas, set through the subresource `scale` as by `kubectl scale`.
     Scale,
-    /// The labels of the reconciler are removed or changed.
+    /// Removal or change of the reconciler's labels.
     Relabel,
-    /// A patch that adds a field that the content does not set. It stays.
+    /// Patch that adds a field that the content does not set. The field is kept.
     Extend,
 }
 
@@ -41,14 +41,14 @@ const CHANGES: &[(Change, u32)] = &[
     (Change::Extend, 2),
 ];
 
-/// Chooses a change by its weight.
+/// Selects a random change by weight.
 pub(super) fn choose(random: &mut StdRng) -> Change {
     CHANGES
         .choose_weighted(random, |(_, weight)| *weight)
         .map_or(Change::Patch, |(change, _)| *change)
 }
 
-/// Access to the objects of the kind and namespace of `key`.
+/// Returns a client for the kind and namespace of `key`.
 pub(super) fn api(client: &Client, key: &Key) -> Api<DynamicObject> {
     let (group, version) = match key.api_version.split_once('/') {
         Some((group, version)) => (group, version),

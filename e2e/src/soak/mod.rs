@@ -22,10 +22,10 @@ use serde_json::{Value, json};
 use self::model::{Key, Package};
 use crate::{Cluster, Webhook, WebhookOptions, wait};
 
-/// Time after the last action within which the cluster must equal the model: the longest backoff of
-/// a repair is 30 s.
+/// Time limit from the last action until the cluster equals the model. The maximum backoff of a
+/// restore is 30 s.
 const CONVERGENCE: Duration = Duration::from_secs(120);
-/// Longest pause between two actions, in milliseconds.
+/// Maximum pause between two actions, in milliseconds.
 const PACE: u64 = 300;
 
 /// Parameters of a soak.
@@ -33,28 +33,28 @@ const PACE: u64 = 300;
 pub struct SoakOptions {
     /// Seed of all random choices. It does not repeat the timing of the cluster.
     pub seed: u64,
-    /// Time after which no further round begins.
+    /// Time after which no further round starts.
     pub duration: Duration,
-    /// Length of the disturbances of one round.
+    /// Duration of the disturbances in one round.
     pub round: Duration,
-    /// Number of packages that are installed side by side.
+    /// Number of installed packages.
     pub packages: usize,
 }
 
 /// Report of a soak test in which all rounds converged.
 #[derive(Debug, Default, Clone)]
 pub struct SoakReport {
-    /// Rounds of disturbances with a convergence each.
+    /// Number of rounds.
     pub rounds: u32,
-    /// Changes that actors made to objects.
+    /// Number of changes of objects.
     pub changes: u32,
-    /// Upgrades and downgrades.
+    /// Number of upgrades and downgrades.
     pub upgrades: u32,
-    /// Deployments that were removed or installed again.
+    /// Number of removed or reinstalled deployments.
     pub removals: u32,
-    /// Kills of the webhook.
+    /// Number of kills of the webhook.
     pub kills: u32,
-    /// Time from the last action of a round to convergence, one for each round.
+    /// Time from the last action of each round to convergence.
     pub convergence: Vec<Duration>,
 }
 
@@ -66,8 +66,8 @@ struct Installed {
     foreign: Vec<Value>,
 }
 
-/// Runs rounds of disturbances until the time is over. The first round that does not converge is an
-/// error that names the difference.
+/// Runs rounds of disturbances until the time is over. Returns an error with the difference for the
+/// first round that does not converge.
 pub async fn run(options: SoakOptions, say: &mut dyn FnMut(&str)) -> Result<SoakReport> {
     let cluster = Cluster::builder().registries(1).start().await?;
     let mut webhook = cluster.start_webhook(WebhookOptions::default()).await?;

@@ -1,5 +1,5 @@
-//! The objects that each revision of a soak package installs: the model that the cluster is
-//! compared with once all actors have stopped.
+//! Objects of each revision of a soak package. The test compares the cluster with them once all
+//! actors have stopped.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 /// Number of revisions of each package.
 pub(super) const REVISIONS: u32 = 4;
-/// Number of ConfigMaps that a package can have; each revision leaves out some of them.
+/// Maximum number of ConfigMaps of a package. Each revision omits some of them.
 const CONFIG_MAPS: u32 = 10;
 
 /// Package of the soak test. BundleDeployment and namespace have its name.
@@ -15,11 +15,11 @@ const CONFIG_MAPS: u32 = 10;
 pub(super) struct Package {
     /// Name of the package, its BundleDeployment and its namespace.
     pub(super) name: String,
-    /// References of its revisions, pinned.
+    /// Pinned references of its revisions.
     pub(super) references: Vec<String>,
 }
 
-/// The identity of an object: API version, kind, plural, namespace and name.
+/// Identity of an object: API version, kind, plural, namespace and name.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Key {
     pub(super) api_version: String,

@@ -21,13 +21,13 @@ use crate::wait;
 const NAME: &str = "noop-webhook";
 const READY: Duration = Duration::from_secs(10);
 
-/// The running peer.
+/// Running webhook.
 pub struct Peer {
     process: Process,
 }
 
 impl Cluster {
-    /// Builds the peer with Go, starts it, and registers it for Bundles as `bundle-webhook` is:
+    /// Builds the webhook with Go, starts it, and registers it for Bundles like `bundle-webhook`:
     /// once mutating, once validating.
     pub async fn start_noop_webhook(&self) -> Result<Peer> {
         let source = Path::new(env!("CARGO_MANIFEST_DIR"))

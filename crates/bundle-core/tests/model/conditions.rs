@@ -1,4 +1,4 @@
-//! The conditions at the end of a reconcile, and what they may claim.
+//! Conditions at the end of a reconcile, and the check that facts support them.
 
 use std::collections::BTreeMap;
 
@@ -14,10 +14,10 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::state::{Answer, Content, Drift, Plans, Run, Shown, State, bits};
 
-/// The generation of the object in each state; an older one is smaller.
+/// Current generation in each state; an older generation is smaller.
 const GENERATION: i64 = 2;
 
-/// The conditions, as far as something is claimed; `None`: unknown.
+/// Values of the conditions; `None` means unknown.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Claims {
     installed: Option<bool>,
@@ -46,7 +46,7 @@ fn rights(answer: Answer) -> Option<PermissionFact> {
 }
 
 impl State {
-    /// Ends a reconcile with its conditions, which may claim nothing that was not observed.
+    /// Ends a reconcile with its conditions. A condition must only state observed facts.
     pub(crate) fn conclude(&mut self, run: &Run, is_in_place: bool, plans: &mut Plans) {
         let key = self.facts_key(run, is_in_place);
         let claims = if let Some(claims) = plans.conditions.get(&key) {
@@ -204,7 +204,7 @@ impl State {
         }
     }
 
-    /// Nothing is claimed that was not observed.
+    /// Checks that the conditions state only observed facts.
     fn check(&self, run: &Run, claims: Claims) {
         let memory = &self.memory;
         let is_known = memory.known.is_some() && !memory.is_partly_applied;

@@ -7,7 +7,7 @@ use super::state::{Drift, Objects, Reconcile, State};
 /// Change by another actor.
 type Disturbance = fn(&mut State);
 
-/// Changes that any user can undo: each is a disturbance of its own.
+/// Changes that any user can revert. Each is one disturbance.
 const DISTURBANCES: [Disturbance; 24] = [
     // A new template, or the former one again.
     |state| {
@@ -96,7 +96,7 @@ fn drift(state: &mut State, drift: Drift) {
 }
 
 impl State {
-    /// Adds the states after something else has happened to `next`.
+    /// Adds the states after each disturbance of `next`.
     pub(crate) fn disturbed(&self, next: &mut Vec<Self>) {
         if self.cluster.is_gone {
             return;
@@ -122,7 +122,7 @@ impl State {
         });
     }
 
-    /// The state once everybody agrees and nothing disturbs any more.
+    /// Returns the state in which all permissions are granted and no disturbance follows.
     pub(crate) fn calmed(&self) -> Self {
         let mut state = *self;
         let cluster = &mut state.cluster;

@@ -1,31 +1,31 @@
-//! The search: each state once, and from each state without a reconcile a path on which nothing
-//! disturbs any more.
+//! Search of the states. Each state is visited once. From each state without a reconcile, a path
+//! without disturbances must converge.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use super::state::{Drift, Objects, Plans, Reconcile, State};
 
-/// Failed reconciles without a disturbance after which nothing may be left to do.
+/// Maximum number of failed reconciles without a disturbance until convergence.
 const CONVERGENCE: usize = 4;
-/// Most steps of one reconcile.
+/// Maximum number of steps of one reconcile.
 const STEPS: usize = 60;
 
-/// The order of a search.
+/// Order of the search.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Order {
-    /// All states near the first one, then those further away.
+    /// Breadth first.
     Breadth,
-    /// Long paths first.
+    /// Depth first.
     Depth,
 }
 
 /// Bounds of a search.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Limits {
-    /// Most states.
+    /// Maximum number of states.
     pub(crate) states: usize,
-    /// Most disturbances on each path.
+    /// Maximum number of disturbances on each path.
     pub(crate) disturbances: u8,
     pub(crate) order: Order,
 }
@@ -34,8 +34,8 @@ pub(crate) struct Limits {
 #[derive(Debug)]
 pub(crate) struct Explored {
     pub(crate) states: usize,
-    /// Steps and disturbances on the longest path: in the order of breadth, to the state that is
-    /// furthest from the first one.
+    /// Number of steps and disturbances on the longest path. In breadth-first order, it is the
+    /// distance to the most distant state.
     pub(crate) depth: usize,
     /// `true` if all states within the bound of disturbances were explored.
     pub(crate) is_complete: bool,
@@ -43,7 +43,7 @@ pub(crate) struct Explored {
     pub(crate) time: Duration,
 }
 
-/// Hashes of states that were seen: open addressing, eight bytes each. Two states have the same
+/// Hashes of visited states, with open addressing and eight bytes each. Two states have the same
 /// hash with a probability of 2⁻⁶⁴.
 struct Seen {
     slots: Vec<u64>,
@@ -58,7 +58,7 @@ impl Seen {
         }
     }
 
-    /// Returns whether it was not there.
+    /// Adds a hash. Returns `true` if it is new.
     fn insert(&mut self, key: u64) -> bool {
         // Zero stands for an empty slot.
         let key = key.max(1);
@@ -134,8 +134,8 @@ pub(crate) fn explore(limits: Limits) -> Explored {
     }
 }
 
-/// Goes on from `state` without a disturbance until nothing is left to do, or a state is reached
-/// from which that was shown before.
+/// Continues from `state` without disturbances until it converges, or reaches a state that is known
+/// to converge.
 fn converges(state: &State, plans: &mut Plans, converged: &mut Seen) {
     let mut now = state.calmed();
     let mut next = Vec::new();

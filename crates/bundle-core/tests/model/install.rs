@@ -1,4 +1,4 @@
-//! The steps of an installation and of what follows it, as they change the cluster.
+//! Steps of an installation and of maintenance, with their effect on the cluster.
 
 use bundle_core::plan::phases::Phase;
 use bundle_core::plan::rounds::{ObservedRound, RoundStep};
@@ -89,7 +89,7 @@ impl State {
         }
     }
 
-    /// After the last step of the installation.
+    /// Ends an installation after its last step.
     fn end_installation(&self, run: Run) -> Self {
         self.with(Run {
             maintenance: Some(0),
@@ -97,7 +97,7 @@ impl State {
         })
     }
 
-    /// After a step of the installation that failed.
+    /// Ends an installation after a failed step.
     pub(crate) fn fail_installation(&self, run: Run) -> Self {
         self.end_installation(Run {
             has_failed: true,
@@ -206,7 +206,7 @@ impl State {
         }
     }
 
-    /// Deletes the objects of `content`, which have to be recorded.
+    /// Deletes the objects of `content`, which must be recorded.
     pub(crate) fn delete(&mut self, content: usize) {
         assert!(
             self.record.objects[content] || self.cluster.objects[content] == Objects::None,
@@ -243,8 +243,7 @@ impl State {
         self.memory.is_partly_applied = true;
     }
 
-    /// Does what the plan asks for before the objects of a round are applied. Returns whether they
-    /// may be.
+    /// Executes the steps of a round before its apply. Returns `true` if the apply is allowed.
     fn round(&self, run: &mut Run) -> bool {
         let mut round = ObservedRound {
             phase: Some(Phase::Deploy),
@@ -353,7 +352,7 @@ impl State {
         state.with(run)
     }
 
-    /// Sees drift, unless a watch was lost, and restores objects.
+    /// Restores drifted objects. Drift is not detected if a watch was lost.
     fn keep(&mut self, run: &mut Run) {
         if !self.memory.is_blind {
             self.memory.seen = self.cluster.drift;

@@ -1,4 +1,4 @@
-//! The steps of a removal, as they change the cluster.
+//! Steps of a removal, with their effect on the cluster.
 
 use bundle_core::plan::removal::steps::{Account, CustomResources, RemovalStep};
 

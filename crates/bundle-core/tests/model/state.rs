@@ -1,5 +1,5 @@
-//! One state of the model: the cluster, what is recorded, what the process knows, and a reconcile
-//! that goes on.
+//! State of the model: the cluster, the records, the memory of the process, and a reconcile in
+//! progress.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -8,12 +8,12 @@ use bundle_core::plan::removal::steps::RecordedObjects;
 use bundle_core::plan::removal::steps::{Account, CustomResources, ObservedRemoval, RemovalStep};
 use bundle_core::plan::steps::{AppliedContent, InstallStep, ObservedDeployment};
 
-/// One of two contents, each of a template of its own.
+/// One of two contents. Each has its own template.
 pub(crate) type Content = u8;
 /// One of two sets of terms of the class.
 pub(crate) type Terms = u8;
 
-/// The part of a content that is on the cluster.
+/// Part of a content that exists on the cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Objects {
     None,
@@ -21,7 +21,7 @@ pub(crate) enum Objects {
     All,
 }
 
-/// State of an installed object that others may change.
+/// Drift of an installed object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Drift {
     None,
@@ -29,13 +29,13 @@ pub(crate) enum Drift {
     Missing,
 }
 
-/// The answer to a question, as a condition shows it.
+/// Result of a check, as shown by a condition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Answer {
     None,
     Yes,
     No,
-    /// A no about content that was allowed before.
+    /// Denied for content that was allowed before.
     Withdrawn,
 }
 
@@ -68,17 +68,17 @@ pub(crate) struct Cluster {
     pub(crate) is_orphan: bool,
     pub(crate) handling: CustomResources,
     pub(crate) has_finalizer: bool,
-    /// `true` if the BundleDeployment itself is gone.
+    /// `true` if the BundleDeployment does not exist.
     pub(crate) is_gone: bool,
 }
 
 /// Content of the inventory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Record {
-    /// The contents whose objects it names.
+    /// Contents whose objects are recorded.
     pub(crate) objects: [bool; 2],
     pub(crate) installed: Option<Content>,
-    /// The templates in the history.
+    /// Templates in the history.
     pub(crate) was_installed: [bool; 2],
     pub(crate) decided: Option<(Content, Terms)>,
     pub(crate) is_unfinished: bool,
@@ -88,7 +88,7 @@ pub(crate) struct Record {
 /// Memory of the process. It is lost when the process dies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Memory {
-    /// The content that it knows to be in place.
+    /// Content that is known to be in place.
     pub(crate) known: Option<Content>,
     pub(crate) is_partly_applied: bool,
     pub(crate) seen: Drift,
@@ -96,11 +96,11 @@ pub(crate) struct Memory {
     pub(crate) is_unhealthy: bool,
     /// `true` while the retry of a failed attempt is delayed.
     pub(crate) is_held: bool,
-    /// A watch was lost, so that drift is not detected.
+    /// `true` if a watch was lost, so that drift is not detected.
     pub(crate) is_blind: bool,
 }
 
-/// Conditions that later reconciles start from.
+/// Conditions at the start of a reconcile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Shown {
     /// `true` if `Installed` is true.
@@ -137,10 +137,10 @@ pub(crate) struct Run {
     /// `true` if the first round of applies is complete.
     pub(crate) is_half_applied: bool,
     pub(crate) has_failed: bool,
-    /// Answers that the conditions will show.
+    /// Results that the conditions will show.
     pub(crate) rights: Answer,
     pub(crate) approval: Answer,
-    /// The number of maintenance steps that were done; `None` before the first.
+    /// Number of completed maintenance steps; `None` before the first one.
     pub(crate) maintenance: Option<u8>,
 }
 
@@ -171,7 +171,7 @@ pub(crate) struct State {
     pub(crate) memory: Memory,
     pub(crate) shown: Shown,
     pub(crate) reconcile: Reconcile,
-    /// Disturbances that may still happen.
+    /// Number of remaining disturbances.
     pub(crate) disturbances: u8,
     /// Results of verification, access reviews and approval within one reconcile, by content and
     /// terms.
@@ -232,7 +232,7 @@ impl State {
         }
     }
 
-    /// Hash of the state.
+    /// Returns the hash of the state.
     pub(crate) fn key(&self) -> u64 {
         use std::hash::Hash as _;
         let mut hasher = StateHasher::default();
@@ -240,7 +240,7 @@ impl State {
         hasher.finish()
     }
 
-    /// Begins a reconcile, if there is anything to reconcile.
+    /// Begins a reconcile if one is due.
     pub(crate) fn begin(&self) -> Option<Self> {
         let mut state = *self;
         if self.cluster.is_gone || self.cluster.is_class_gone && !self.cluster.is_deleted {
@@ -257,8 +257,8 @@ impl State {
         Some(state)
     }
 
-    /// Adds the states after the next step of the reconcile to `next`; the last one is that in
-    /// which nothing fails.
+    /// Adds the states after the next step of the reconcile to `next`. In the last of them, nothing
+    /// fails.
     pub(crate) fn step(&self, plans: &mut Plans, next: &mut Vec<Self>) {
         match self.reconcile {
             Reconcile::None => next.extend(self.begin()),
@@ -267,7 +267,7 @@ impl State {
         }
     }
 
-    /// The process knows nothing any more.
+    /// Clears the memory of the process.
     pub(crate) fn forget(&mut self) {
         self.memory = Memory {
             known: None,
@@ -280,7 +280,7 @@ impl State {
     }
 }
 
-/// Plans that were made before, by the facts that they follow from.
+/// Cache of plans, by their facts.
 #[derive(Default)]
 pub(crate) struct Plans {
     install: HashMap<u64, Option<InstallStep>, BuildHasherDefault<StateHasher>>,
@@ -288,7 +288,7 @@ pub(crate) struct Plans {
     pub(crate) conditions: HashMap<u64, super::conditions::Claims, BuildHasherDefault<StateHasher>>,
 }
 
-/// The bits of flags, from the lowest on.
+/// Encodes flags as bits, lowest first.
 pub(crate) fn bits(flags: &[bool]) -> u64 {
     let bits = flags.iter().enumerate();
     bits.map(|(bit, flag)| u64::from(*flag) << bit).sum()
@@ -343,12 +343,12 @@ const REMOVAL_STEPS: [RemovalStep; 17] = [
 ];
 
 impl Plans {
-    /// The number of plans that were made.
+    /// Returns the number of cached plans.
     pub(crate) fn len(&self) -> usize {
         self.install.len() + self.removal.len()
     }
 
-    /// The next step of an installation.
+    /// Returns the next step of an installation.
     pub(crate) fn install(&mut self, run: &Run) -> Option<InstallStep> {
         let [is_compared, is_as_recorded] = known(run.is_as_recorded);
         let key = bits(&[
@@ -385,7 +385,7 @@ impl Plans {
         })
     }
 
-    /// The next step of a removal.
+    /// Returns the next step of a removal.
     pub(crate) fn removal(&mut self, state: &State, teardown: &Teardown) -> Option<RemovalStep> {
         let recorded = match state.record.objects {
             [false, false] => RecordedObjects::Empty,

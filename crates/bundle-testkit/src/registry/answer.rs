@@ -167,7 +167,7 @@ fn token(shared: &Shared, query: &Query, authorization: Option<&str>) -> Respons
         .into_response()
 }
 
-/// Status 401 without permission.
+/// Returns status 401.
 fn refuse(
     shared: &Shared,
     rest: &str,

@@ -103,7 +103,7 @@ fn part(headers: &HeaderMap, bytes: &Bytes, ranges: Ranges, after: Option<usize>
     }
 }
 
-/// These bytes, and then the connection ends.
+/// Returns a body with these bytes, after which the connection breaks.
 fn broken<const N: usize>(headers: [(header::HeaderName, usize); N], bytes: Bytes) -> Response {
     let pieces = [Ok(bytes), Err(std::io::Error::other("cut"))];
     // The pause between the two is the connection's own: what came before the error is sent first.
@@ -125,7 +125,7 @@ impl Drop for SlowTransfer {
     }
 }
 
-/// The bytes in pieces, with a pause before each.
+/// Returns a body that sends the bytes in pieces, with a pause before each.
 fn slowly(
     shared: &Arc<Shared>,
     bytes: Bytes,

@@ -9,24 +9,24 @@ pub enum Fault {
     LyingManifest,
     /// Blobs are altered.
     LyingBlob,
-    /// Blobs end after their first half, as if that were all.
+    /// Blobs end after their first half, without an error.
     TruncatedBlob,
-    /// The connection ends in the middle of a blob.
+    /// The connection breaks in the middle of a blob.
     CutBlob,
-    /// Blobs stop in the middle, and the connection stays.
+    /// Blobs stop in the middle, and the connection stays open.
     StallingBlob,
     /// Blobs are sent in pieces of this size, with a pause before each.
     SlowBlob {
         /// Bytes of each piece.
         piece: usize,
-        /// The pause before it.
+        /// Pause before each piece.
         pause: Duration,
     },
     /// No request gets a response.
     Silent,
     /// Every response is an HTML page, like the login page of a proxy.
     Html,
-    /// Manifests of 400 MiB, sent piece by piece without saying how long they are.
+    /// Manifests of 400 MiB, sent in pieces without a declared length.
     HugeManifest,
     /// The next requests get this status, with `Retry-After: 0`.
     Busy {
@@ -53,10 +53,10 @@ pub enum Fault {
         api: u16,
         /// Fallback tag.
         list: u16,
-        /// cosign's older tags, `.sig` and `.att`.
+        /// Tags of cosign 2, `.sig` and `.att`.
         older: u16,
     },
-    /// cosign's older tag for attestations, `.att`, returns this status.
+    /// The attestation tag of cosign 2, `.att`, returns this status.
     Attestations(u16),
     /// Tokens expire after one second, and after this many tokens the token service returns
     /// oversized ones.
@@ -67,9 +67,9 @@ pub enum Fault {
     /// Another client overwrites the list of referrers immediately after each write, this many
     /// times.
     LostUpdates(u32),
-    /// Blobs are to be found at this URL instead.
+    /// Blob requests are redirected to this URL.
     RedirectBlobs(String),
-    /// Blobs break off after this many bytes, in this many responses.
+    /// Blob responses break off after this number of bytes, for this number of responses.
     BrokenBlob {
         /// Bytes of each response.
         after: usize,
@@ -78,17 +78,15 @@ pub enum Fault {
         /// Handling of the `Range` header.
         ranges: Ranges,
     },
-    /// Blobs go on for 400 MiB after their end, without saying how long they are.
+    /// Blobs continue for 400 MiB after their end, without a declared length.
     EndlessBlob,
-    /// Manifests are sent with the digest of something else in the header, and are themselves
-    /// right.
+    /// Manifests are correct, but the header declares another digest.
     LyingHeader,
-    /// Manifests are sent as another kind than they are.
+    /// Manifests are sent with this media type instead of their own.
     Mislabelled(String),
-    /// The first page of referrers, or of tags, is also the next one.
+    /// The next page of a list of referrers or tags is its first page.
     LoopingList,
-    /// Lists of referrers and tags of 400 MiB, sent piece by piece without saying how long they
-    /// are.
+    /// Lists of referrers and tags of 400 MiB, sent in pieces without a declared length.
     HugeList,
     /// The next requests get this status and this `Retry-After`.
     BusyUntil {
@@ -118,7 +116,7 @@ pub enum Ranges {
     Refused,
 }
 
-/// The ways in which uploads can be at fault, or only peculiar.
+/// Faults and unusual behavior of uploads.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Uploads {
     /// The response to the first request has no `Location`; the name of the upload is in
@@ -127,7 +125,7 @@ pub enum Uploads {
     /// The response to the first request has neither `Location` nor name. Monolithic uploads with a
     /// digest work.
     Nameless,
-    /// The address is on another host.
+    /// The upload address is on another host.
     Elsewhere(String),
     /// Chunked uploads are rejected.
     OnlyWhole,

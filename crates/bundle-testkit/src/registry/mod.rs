@@ -27,7 +27,7 @@ use store::Store;
 pub struct Settings {
     /// `true` if the registry has the referrers API of OCI 1.1.
     pub referrers_api: bool,
-    /// Entries on one page of the referrers API.
+    /// Number of entries on one page of the referrers API.
     pub page: usize,
     /// Required login; `None` allows anonymous access.
     pub login: Option<Login>,
@@ -61,13 +61,13 @@ pub struct Seen {
     pub method: String,
     /// Path and query.
     pub path: String,
-    /// The `Authorization` header.
+    /// `Authorization` header.
     pub authorization: Option<String>,
-    /// The `Range` header.
+    /// `Range` header.
     pub range: Option<String>,
 }
 
-/// A running registry; ends when dropped.
+/// Running registry, which stops when dropped.
 #[derive(Debug)]
 pub struct Registry {
     address: SocketAddr,
@@ -83,9 +83,9 @@ struct Shared {
     fault: Mutex<Option<Fault>>,
     seen: Mutex<Vec<Seen>>,
     spared: Mutex<BTreeSet<String>>,
-    /// Bytes of what is too much that were sent.
+    /// Number of sent bytes above the correct length.
     sent: AtomicU64,
-    /// Slow transfers in progress.
+    /// Number of slow transfers in progress.
     slow: AtomicU64,
 }
 
@@ -94,12 +94,12 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Registry {
-    /// Starts one that is honest and has everything.
+    /// Starts a registry without faults, with all features.
     pub async fn honest() -> std::io::Result<Self> {
         Self::start(Settings::default()).await
     }
 
-    /// Starts one with these settings, honest for now.
+    /// Starts a registry with these settings and without faults.
     pub async fn start(settings: Settings) -> std::io::Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         let address = listener.local_addr()?;
@@ -128,17 +128,17 @@ impl Registry {
         })
     }
 
-    /// `HOST:PORT`, as references begin.
+    /// Returns `HOST:PORT`, the beginning of references.
     pub fn host(&self) -> String {
         self.address.to_string()
     }
 
-    /// A reference in this registry: `registry.reference("team/web:1.0")`.
+    /// Returns a reference in this registry: `registry.reference("team/web:1.0")`.
     pub fn reference(&self, rest: &str) -> String {
         format!("{}/{rest}", self.address)
     }
 
-    /// Begins to be at fault, or stops.
+    /// Sets or removes the fault.
     pub fn set_fault(&self, fault: Option<Fault>) {
         *lock(&self.shared.fault) = fault;
     }
@@ -148,7 +148,7 @@ impl Registry {
         lock(&self.shared.spared).insert(blob.to_string());
     }
 
-    /// The requests so far, without greetings (`GET /v2/`).
+    /// Returns the requests so far, except `GET /v2/`.
     pub fn seen(&self) -> Vec<Seen> {
         lock(&self.shared.seen).clone()
     }
@@ -177,12 +177,12 @@ impl Registry {
         lock(&self.shared.store).put_blob(repository, bytes.into())
     }
 
-    /// A blob as it is stored now.
+    /// Returns a stored blob.
     pub fn blob(&self, repository: &str, digest: &Digest) -> Option<Bytes> {
         lock(&self.shared.store).blob(repository, digest.as_str())
     }
 
-    /// Uploads that have begun and not ended.
+    /// Returns the number of uploads in progress.
     pub fn uploads(&self) -> usize {
         lock(&self.shared.store).uploads()
     }
@@ -197,7 +197,7 @@ impl Registry {
         self.shared.slow.load(Ordering::Relaxed)
     }
 
-    /// A manifest as it is stored now.
+    /// Returns a stored manifest.
     pub fn manifest(&self, repository: &str, name: &str) -> Option<Vec<u8>> {
         let store = lock(&self.shared.store);
         let (_, bytes) = store.manifest(repository, name)?;

@@ -12,7 +12,7 @@ pub(super) struct Store {
     blobs: BTreeMap<(String, String), Bytes>,
     /// Manifests by repository and tag or digest: media type and bytes.
     manifests: BTreeMap<(String, String), (String, Bytes)>,
-    /// Bytes of uploads that came in pieces.
+    /// Received bytes of uploads in progress.
     uploads: BTreeMap<u64, Vec<u8>>,
     next: u64,
 }
@@ -114,7 +114,7 @@ impl Store {
         self.uploads.remove(&upload).map(Bytes::from)
     }
 
-    /// Descriptors of what refers to `subject`, by digest.
+    /// Returns the descriptors of the referrers of `subject`, by digest.
     pub(super) fn referrers(&self, repository: &str, subject: &str) -> Vec<Value> {
         let mut found = Vec::new();
         for ((place, name), (media_type, bytes)) in &self.manifests {

@@ -1,5 +1,5 @@
-//! A node that runs Pods: containerd with runc, kubelet and kube-proxy in namespaces of their own,
-//! and the scheduler beside the control plane. Needs root and Linux.
+//! Node that runs Pods: containerd with runc, kubelet and kube-proxy in their own namespaces, and
+//! the scheduler on the host. Requires root and Linux.
 #![expect(
     clippy::disallowed_methods,
     reason = "the names are those of the harness itself"
@@ -92,13 +92,14 @@ pub(super) struct NodeContext<'a> {
     pub(super) janitor: &'a Janitor,
 }
 
-/// The link to a node. The API server listens on its address, so it exists before the node runs.
+/// Network link to a node. The API server listens on its address, so the link exists before the
+/// node runs.
 pub(super) struct NodeLink {
     pub(super) network: NodeNetwork,
     namespaces: Namespaces,
 }
 
-/// A running node; ends when dropped.
+/// Running node; it ends when dropped.
 pub(super) struct Node {
     // Before the namespaces, so that containerd does not restart what ends.
     processes: Vec<Process>,
@@ -249,9 +250,8 @@ impl Node {
     }
 }
 
-/// Sends SIGKILL to the processes of the container with this ID, and returns their number.
-///
-/// The kubelet learns of it as of any other crash.
+/// Sends SIGKILL to the processes of the container with this ID, and returns their number. The
+/// kubelet detects the crash.
 pub fn kill_container(id: &str) -> Result<usize> {
     let mut killed = 0;
     for entry in fs_err::read_dir("/proc")? {

@@ -174,7 +174,7 @@ struct SealText {
     admitted_at: Option<i64>,
 }
 
-/// The seal for `object`, as text.
+/// Returns the seal of `object`, as text.
 pub fn seal(key: &[u8], object: &StoredObject<'_>, vouched: &Vouched) -> String {
     let text = SealText {
         time: vouched.time,
@@ -224,7 +224,7 @@ fn is_replaced(key: &[u8], object: &StoredObject<'_>, seal: &Vouched, age: Age) 
     stamp_of(key, object, behind).is_ok_and(|(stamp, _)| stamp.time > seal.time)
 }
 
-/// Generation of a seal, relative to the object.
+/// Generation of a seal, compared with that of the object.
 #[derive(Clone, Copy)]
 enum Age {
     Current,
@@ -282,8 +282,7 @@ fn read_fresh(
     })
 }
 
-/// The times, in milliseconds since 1970, at which the write can have been made that `stamp` was
-/// made for.
+/// Returns the period, in milliseconds since 1970, in which the write of `stamp` can have happened.
 fn window(stamp: &Stamp) -> RangeInclusive<i64> {
     stamp.time.saturating_sub(EARLIER)..=stamp.time.saturating_add(LATER)
 }

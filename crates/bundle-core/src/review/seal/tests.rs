@@ -14,7 +14,7 @@ fn ana() -> PartRequesters {
     })
 }
 
-/// An object of generation 1 that was created at noon.
+/// Returns an object of generation 1 that was created at noon.
 fn object<'a>(spec: &'a Value, stamp: Option<&'a str>, seal: Option<&'a str>) -> StoredObject<'a> {
     StoredObject {
         kind: Kind::BundleDeployment,

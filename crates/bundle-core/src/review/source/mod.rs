@@ -1,5 +1,4 @@
-//! Parser of `spec` of a Bundle; the only one. It returns the class and one source that can be
-//! fetched.
+//! Parser of `spec` of a Bundle. It returns the class and one source that can be fetched.
 
 use serde_json::Value;
 
@@ -14,35 +13,35 @@ use crate::{
     text::some_of,
 };
 
-/// Names that a message lists.
+/// Maximum number of names in a message.
 const LISTED: usize = 3;
 
-/// A Bundle's spec that can be acted on.
+/// Validated spec of a Bundle.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CheckedBundleSpec {
     /// Name of the ProvisionerClass.
     pub class: KubeName,
     /// Source of the content.
     pub source: Source,
-    /// Digest of what the spec means; equal for specs that mean the same.
+    /// Digest of the meaning of the spec; equal for specs with the same meaning.
     pub digest: Digest,
 }
 
 /// Source of the content.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Source {
-    /// An image in a registry.
+    /// Image in a registry.
     Image {
         /// Reference of the image.
         reference: Reference,
         /// Secret with credentials, in the system namespace.
         pull_secret: Option<KubeName>,
     },
-    /// A directory of a git repository.
+    /// Directory of a git repository.
     Git {
         /// URL.
         repository: String,
-        /// Directory inside, relative and without `..`.
+        /// Directory in the repository, relative and without `..`.
         directory: String,
         /// Revision to check out.
         checkout: GitRef,
@@ -51,7 +50,7 @@ pub enum Source {
     },
     /// Files from ConfigMaps of the system namespace.
     ConfigMaps(Vec<ConfigMapFiles>),
-    /// An archive behind a URL.
+    /// Archive at a URL.
     Http {
         /// URL, http or https.
         url: String,
@@ -65,11 +64,11 @@ pub enum Source {
 /// Revision to check out.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum GitRef {
-    /// A branch.
+    /// Branch.
     Branch(String),
-    /// A tag.
+    /// Tag.
     Tag(String),
-    /// A commit.
+    /// Commit.
     Commit(String),
 }
 
@@ -82,7 +81,7 @@ pub struct Auth {
     pub insecure_skip_verify: bool,
 }
 
-/// The entries of one ConfigMap, as files in one directory.
+/// Entries of one ConfigMap, as files in one directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConfigMapFiles {
     /// Name of the ConfigMap, in the system namespace.
@@ -92,7 +91,7 @@ pub struct ConfigMapFiles {
 }
 
 impl Source {
-    /// `spec.source.type`
+    /// Returns the value of `spec.source.type`.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Image { .. } => "image",
@@ -103,8 +102,8 @@ impl Source {
         }
     }
 
-    /// Host it is fetched from, with the port where one is named. Sources inside the cluster have
-    /// none.
+    /// Returns the host of the source, with the port if the URL has one. Sources in the cluster
+    /// have none.
     pub fn host(&self) -> Option<&str> {
         match self {
             Self::Image { reference, .. } => Some(reference.registry()),
@@ -140,12 +139,12 @@ impl Source {
 }
 
 impl CheckedBundleSpec {
-    /// Reads `spec` of a Bundle. Messages begin `bundle.spec…`, as RukPak's do.
+    /// Parses `spec` of a Bundle. Messages begin with `bundle.spec…`, as in RukPak.
     pub fn parse(spec: &Value) -> Result<Self, Findings> {
         Self::parse_at(spec, "bundle", "spec")
     }
 
-    /// Reads a Bundle's spec at `path` of a `kind`: messages begin `<kind>.<path>`.
+    /// Parses the spec of a Bundle at `path` of a `kind`. Messages begin with `<kind>.<path>`.
     pub(super) fn parse_at(spec: &Value, kind: &str, path: &str) -> Result<Self, Findings> {
         let mut findings = Findings::default();
         let field = Field::new(spec, path);
@@ -169,7 +168,7 @@ impl CheckedBundleSpec {
     }
 }
 
-/// The name of a class: a DNS label, as the schema has it.
+/// Parses the name of a class: a DNS label, as in the schema.
 pub(super) fn class_name(field: &Field<'_>, findings: &mut Findings) -> Option<KubeName> {
     field.required_name(NameKind::Label, findings)
 }
@@ -229,8 +228,8 @@ impl SourceReader<'_> {
         }
     }
 
-    /// Checks that exactly one of `members` is set. The schema has the same rule; this one also
-    /// works without a server.
+    /// Checks that exactly one of `members` is set. The schema has the same rule; this check works
+    /// without an API server.
     fn one_of(&mut self, field: &Field<'_>, members: &[&str], none_is_fine: bool) {
         let set: Vec<_> = members
             .iter()
@@ -380,7 +379,7 @@ enum Outside {
     Above,
 }
 
-/// The path without `.` and `..`, if it stays inside.
+/// Returns the path without `.` and `..`; `None` if it leaves the root.
 fn inside(path: &str) -> Result<String, Outside> {
     if path.starts_with('/') {
         return Err(Outside::Absolute);
@@ -398,7 +397,7 @@ fn inside(path: &str) -> Result<String, Outside> {
     Ok(parts.join("/"))
 }
 
-/// Host and port of `https://user@host:port/path` and of `git@host:path`.
+/// Returns host and port of `https://user@host:port/path` and of `git@host:path`.
 fn url_host(url: &str) -> Option<&str> {
     let authority = if let Some((_, rest)) = url.split_once("://") {
         rest.split(['/', '?', '#']).next()?
