@@ -208,7 +208,7 @@ fn kinds(types: &str) -> BTreeMap<String, Life> {
     found
 }
 
-/// Parses `func (in *Kind) APILifecycleRemoved() (major, minor int) {` and the line after it.
+/// Parses `func (in *Kind) APILifecycleRemoved() (major, minor int) {` and the next line.
 fn lifecycles(text: &str, lives: &mut BTreeMap<String, Life>) -> Result<()> {
     let mut source = text.lines();
     while let Some(line) = source.next() {

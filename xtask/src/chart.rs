@@ -95,7 +95,7 @@ fn check_versions(root: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Splits the output of `helm template` by the template that each document is from.
+/// Splits the output of `helm template` into one text for each template.
 fn split(rendered: &str) -> Result<BTreeMap<PathBuf, String>> {
     let mut files: BTreeMap<PathBuf, String> = BTreeMap::new();
     for document in rendered.split("---\n# Source: ").skip(1) {

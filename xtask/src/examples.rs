@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 
-/// Folders whose tests assert complete messages, and the ends of the names of the files with them.
+/// Folders with tests of complete messages, and the suffixes of the files with messages.
 const FOLDERS: [(&str, &str); 2] = [
     ("kubectl-bundle/tests/cli", ".rs"),
     ("crates/bundle-core/src", "messages.txt"),

@@ -11,17 +11,17 @@ use flate2::read::GzDecoder;
 use serde::Deserialize;
 use serde_json::Value;
 
-/// Written by `cargo xtask schemas`; `zcat` shows it.
+/// Generated table (`cargo xtask schemas`), compressed with gzip.
 const TABLE: &[u8] = include_bytes!("table.json.gz");
 
-/// The table as it is stored.
+/// Decompressed table.
 #[derive(Debug, Default, Deserialize)]
 struct Stored {
-    /// Releases, oldest first: `1.36.3`.
+    /// Kubernetes releases, oldest first: `1.36.3`.
     versions: Vec<String>,
-    /// By `GROUP/VERSION/KIND`: the number of the definition in each release.
+    /// Number of the definition in each release, by `GROUP/VERSION/KIND`.
     kinds: HashMap<String, Vec<Option<usize>>>,
-    /// Schemas, in which `$ref` is the number of another; a default may stand beside it.
+    /// Schemas. `$ref` is the number of another schema, and can have a default.
     definitions: Vec<Value>,
 }
 
@@ -50,18 +50,18 @@ static LOADED: LazyLock<Table> = LazyLock::new(|| {
     }
 });
 
-/// `1.36` of `1.36.3`.
+/// Returns the minor version of a release: `1.36` for `1.36.3`.
 fn minor(version: &str) -> Minor {
     let mut parts = version.split('.').map(|part| part.parse().unwrap_or(0));
     Minor(parts.next().unwrap_or(0), parts.next().unwrap_or(0))
 }
 
-/// The newest Kubernetes release in the table: `1.36.3`.
+/// Returns the newest Kubernetes release in the table: `1.36.3`.
 pub fn newest_release() -> &'static str {
     LOADED.stored.versions.last().map_or("", String::as_str)
 }
 
-/// The schemas in the table.
+/// Schemas of the table.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct BuiltinSchemas;
 
@@ -84,7 +84,7 @@ impl KubernetesSchemas for BuiltinSchemas {
 }
 
 impl Table {
-    /// A definition with everything that it refers to in place.
+    /// Returns a definition with resolved references.
     fn expand(&self, number: usize) -> Value {
         let definition = self.stored.definitions.get(number);
         definition.map_or(Value::Null, |schema| self.inline(schema))

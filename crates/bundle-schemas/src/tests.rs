@@ -1,4 +1,4 @@
-//! The table as a whole.
+//! Checks of the whole table.
 
 use super::*;
 
@@ -57,7 +57,7 @@ fn has_enumerations_keys_and_only_what_the_server_requires() {
     );
 }
 
-/// Maps that only a status has.
+/// Maps that only a status contains.
 const OF_STATUS: &[&str] = &[
     "allocatable",
     "allocatedResourceStatuses",

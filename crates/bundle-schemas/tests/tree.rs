@@ -1,4 +1,4 @@
-//! Proves from the dependency tree that the pod does not carry the table of schemas.
+//! Checks from the dependency tree that the pod does not contain the table of schemas.
 
 use std::process::Command;
 

@@ -4,16 +4,17 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// A program that is built from a Go module under `e2e/tools`.
+/// Program that is built from a Go module in `e2e/tools`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Tool {
-    /// The Kubernetes API server.
+    /// Kubernetes API server.
     KubeApiserver,
-    /// Kubernetes' controllers: ServiceAccounts, garbage collection, namespaces, Deployments …
+    /// Kubernetes controller manager: ServiceAccounts, garbage collection, namespaces, Deployments,
+    /// and others.
     KubeControllerManager,
-    /// The API server of the oldest release that the project supports.
+    /// API server of the oldest supported release.
     OldestKubeApiserver,
-    /// The controllers of the oldest release that the project supports.
+    /// Controller manager of the oldest supported release.
     OldestKubeControllerManager,
     /// Scheduler; only needed for running Pods.
     KubeScheduler,
@@ -23,7 +24,7 @@ pub enum Tool {
     KubeProxy,
     /// Container runtime of a node.
     Containerd,
-    /// Process of containerd beside each Pod. containerd starts it.
+    /// Process of containerd for each Pod, which containerd starts.
     ContainerdShim,
     /// Network plugin: a pair of interfaces for each Pod.
     CniPtp,
@@ -31,15 +32,15 @@ pub enum Tool {
     CniHostLocal,
     /// Network plugin: loopback of Pods.
     CniLoopback,
-    /// The client.
+    /// kubectl.
     Kubectl,
-    /// The API server's store.
+    /// etcd.
     Etcd,
-    /// The CNCF distribution registry. It has no referrers API.
+    /// Registry of CNCF distribution. It has no referrers API.
     Registry,
-    /// go-containerregistry's client; its `registry serve` has no referrers API.
+    /// Client of go-containerregistry; its `registry serve` has no referrers API.
     Crane,
-    /// go-containerregistry's registry with the referrers API: `referrers-registry HOST:PORT`.
+    /// Registry of go-containerregistry with the referrers API: `referrers-registry HOST:PORT`.
     ReferrersRegistry,
     /// Helm 4.
     Helm,
@@ -249,7 +250,7 @@ impl Tool {
         }
     }
 
-    /// The usual name of the program.
+    /// Returns the name of the program.
     pub const fn name(self) -> &'static str {
         self.entry().name
     }
@@ -271,7 +272,7 @@ impl Tool {
         self.family().starts_with("kubernetes")
     }
 
-    /// Returns `true` if the program belongs to envtest's folder of assets.
+    /// Returns `true` if the program is in the asset folder of envtest.
     pub(super) const fn in_assets(self) -> bool {
         matches!(self, Self::KubeApiserver | Self::Etcd | Self::Kubectl)
     }

@@ -1,5 +1,6 @@
-//! External programs for tests and demo (API server, etcd, registry, cosign, …), built once into
-//! the user's cache folder. `cache` has the path of that folder, `build` calls `go`.
+//! External programs for tests and demo (API server, etcd, registry, cosign, and others), which are
+//! built once into the cache folder of the user. `cache` has the path of that folder, `build` runs
+//! `go`.
 
 mod build;
 mod cache;
@@ -20,9 +21,11 @@ pub use version::ServerVersion;
 
 /// Returns the path of `tool`, and builds it if it is not in the cache.
 ///
-/// `version` is the Kubernetes version that the program reports; only Kubernetes' own tools use it.
-/// `None` means the version of the sources. If `KUBEBUILDER_ASSETS` is set to a folder with the
-/// tool and `version` is `None`, the tool in that folder is used.
+/// `version` is the Kubernetes version that the program reports; only the tools of Kubernetes use
+/// it. `None` means the version of the sources.
+///
+/// If `KUBEBUILDER_ASSETS` is set to a folder with the tool and `version` is `None`, the tool in
+/// that folder is used.
 pub fn path(tool: Tool, version: Option<&ServerVersion>) -> Result<PathBuf> {
     if version.is_none()
         && let Some(ready) = from_assets(tool)

@@ -14,12 +14,12 @@ use super::build::family_folder;
 use super::{Tool, cache};
 use crate::host::prerequisites::{self, RequiredProgram};
 
-/// Deadline of one download.
+/// Time limit of one download.
 const DEADLINE: Duration = Duration::from_mins(4);
 const KUBERNETES: &str = "k8s.io/kubernetes";
 
-/// Returns the folder of the addons that Kubernetes itself publishes. The module that the API
-/// server is built from holds them.
+/// Returns the folder of the addons that Kubernetes publishes. They are in the Go module of the API
+/// server.
 pub async fn kubernetes_addons() -> Result<PathBuf> {
     let folder = module(Tool::KubeApiserver, KUBERNETES).await?;
     Ok(folder.join("cluster/addons"))

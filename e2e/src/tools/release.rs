@@ -1,4 +1,4 @@
-//! The two Kubernetes releases that the control plane of a scenario can be built from.
+//! Kubernetes releases from which the control plane of a scenario can be built.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,12 +10,12 @@ use super::Tool;
 /// Variable with the default release of clusters.
 pub const RELEASE_VARIABLE: &str = "E2E_KUBERNETES";
 
-/// A minor release of Kubernetes whose API server and controller manager the harness can build.
+/// Minor release of Kubernetes whose API server and controller manager the harness can build.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum KubernetesRelease {
-    /// The oldest release that the project supports.
+    /// Oldest supported release.
     Oldest,
-    /// The newest release that the project supports.
+    /// Newest supported release.
     #[default]
     Newest,
 }

@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use anyhow::{Context, Result, bail};
 
-/// A `gitVersion` to link into a program.
+/// `gitVersion` that is linked into a program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerVersion {
     text: String,
@@ -15,12 +15,12 @@ pub struct ServerVersion {
 }
 
 impl ServerVersion {
-    /// The number before the first dot.
+    /// Returns the major version.
     pub const fn major(&self) -> u32 {
         self.major
     }
 
-    /// The number before the second dot.
+    /// Returns the minor version.
     pub const fn minor(&self) -> u32 {
         self.minor
     }

@@ -1,4 +1,5 @@
-//! The subjects. A scenario fails by panicking, so that its cluster's logs are kept.
+//! All scenarios, one file for each subject. A scenario fails by panicking, so that the logs of its
+//! cluster are kept.
 
 mod admission;
 mod cli;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use e2e::{Cluster, Output, Tool, wait};
 use serde_json::Value;
 
-/// Deadline of [`until`].
+/// Time limit of [`until`].
 const LONG: Duration = Duration::from_secs(90);
 
 /// Runs kubectl as the administrator with the arguments of `line`, and returns its output even if
@@ -60,7 +60,7 @@ pub(super) fn condition<'a>(object: &'a Value, kind: &str) -> &'a Value {
         .unwrap_or(&Value::Null)
 }
 
-/// Waits until a condition of the object `what` has this status for its present generation, and
+/// Waits until a condition of the object `what` has this status for its current generation, and
 /// returns the condition.
 pub(super) async fn until_condition(
     cluster: &Cluster,

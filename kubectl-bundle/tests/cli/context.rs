@@ -25,7 +25,7 @@ description: A small web page
 kubernetes: {supported: \">=1.31 <1.38\"}
 ";
 
-/// An object of the bundle.
+/// Manifest of the bundle: a ConfigMap.
 pub(crate) const CONFIG_MAP: &str = "\
 apiVersion: v1
 kind: ConfigMap
@@ -135,8 +135,7 @@ impl Context {
             .to_owned()
     }
 
-    /// Shortens digests, replaces hints of keys by their names, and applies
-    /// [`replace`](Self::replace).
+    /// Shortens digests, and applies [`replace`](Self::replace).
     fn calm(&self, text: &str) -> String {
         let mut text = text.to_owned();
         for (from, to) in &self.replaced {

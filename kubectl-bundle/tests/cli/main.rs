@@ -1,5 +1,4 @@
-//! The program in an environment without anything else. A snapshot has exit code, stdout and
-//! stderr.
+//! The program in an empty environment. A snapshot has exit code, stdout and stderr.
 
 #![expect(
     clippy::unwrap_used,

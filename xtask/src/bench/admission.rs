@@ -23,8 +23,8 @@ enum Setting {
     Ours,
 }
 
-/// Creates are dry runs: admission is called, and the stored objects do not grow from round to
-/// round.
+/// Sends creates as dry runs: the API server calls admission, and the number of stored objects is
+/// constant.
 pub(super) async fn measure(cluster: &Cluster) -> Result<Table> {
     // The product's manifests contain the CRDs; each case registers and removes its own webhooks.
     let webhook = cluster.start_webhook(WebhookOptions::default()).await?;

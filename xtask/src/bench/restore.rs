@@ -1,6 +1,5 @@
-//! Restoring one changed object, of bundles with 10, 1,000 and 10,000 ConfigMaps: the time until it is as its content says again, and the requests of
-//! the pod meanwhile.
-//! How the programs are started is in `e2e`.
+//! Duration and requests of restoring one changed object, for bundles with 10, 1,000 and 10,000
+//! ConfigMaps. `e2e` starts the programs.
 #![expect(
     clippy::disallowed_methods,
     reason = "the names are those of the harness itself"
@@ -21,16 +20,16 @@ use super::install;
 use super::table::Table;
 
 const OBJECTS: [usize; 3] = [10, 1_000, 10_000];
-/// Objects that are changed in each bundle, one after the other.
+/// Number of objects that are changed in each bundle, one after the other.
 const ROUNDS: u32 = 5;
 const DEADLINE: Duration = Duration::from_secs(60);
-/// After so long without a request, the pod has done all that a restore takes.
+/// Time without requests after which a restore counts as complete.
 const QUIET: Duration = Duration::from_secs(3);
-/// The bundle with 10,000 objects takes more memory than the default allows.
+/// Memory limit for the bundle with 10,000 objects, which exceeds the default.
 const MEMORY: &str = "512Mi";
 const POD: &str = "system:serviceaccount:bundle-system:bundle-webhook";
 
-/// Requests of the pod, by what they are for.
+/// Requests of the pod, by purpose.
 #[derive(Default)]
 struct Requests {
     /// Reads of objects of the bundle.
@@ -97,7 +96,7 @@ pub(super) async fn measure() -> Result<Table> {
     Ok(table)
 }
 
-/// Changes an object. Returns the seconds until it is as it was.
+/// Changes an object. Returns the time until it is restored, in seconds.
 async fn restore(api: &Api<ConfigMap>, name: &str) -> Result<f64> {
     let installed = api.get(name).await?.data;
     let patch = Patch::Merge(json!({"data": {"text": "changed"}}));
@@ -116,7 +115,7 @@ async fn restore(api: &Api<ConfigMap>, name: &str) -> Result<f64> {
     bail!("the watch of {name} ended")
 }
 
-/// Waits until the pod sends no requests any more, other than those that it always sends.
+/// Waits until the pod sends only its periodic requests.
 async fn quiet(cluster: &Cluster) -> Result<()> {
     let mut ticks = tokio::time::interval(QUIET);
     let mut before = usize::MAX;

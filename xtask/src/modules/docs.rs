@@ -1,4 +1,5 @@
-//! Pages of `docs` name only what exists: files and folders, and in tables the tests and modules that show a statement.
+//! Checks that pages of `docs` name only existing files and folders, and in tables only existing
+//! tests and modules.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -7,13 +8,14 @@ use anyhow::Result;
 
 use super::headers::{FOLDERS, words};
 
-/// Names with fewer underscores are too often something else than tests.
+/// Minimum number of underscores in names of tests. Names with fewer underscores often have another
+/// meaning.
 const UNDERSCORES: usize = 3;
-/// The page whose tables name modules as `folder/module`.
+/// Page whose tables name modules as `folder/module`.
 const MODULES: &str = "threat-model.md";
-/// Sources whose own tests name what does not exist.
+/// Sources of this check, whose tests use names that do not exist.
 const OWN: &str = "xtask/src/modules";
-/// Tests of other projects: those of the conformance suite of sigstore clients.
+/// Tests of another project: the conformance suite of Sigstore clients.
 const FOREIGN: [&str; 4] = [
     "test_sign_does_not_produce_root",
     "test_sign_verify_rekor2",
@@ -47,7 +49,7 @@ pub(super) fn check(root: &Path, sources: &[PathBuf]) -> Result<Vec<String>> {
     Ok(wrong)
 }
 
-/// All pages of a folder and those below it.
+/// Returns all pages of a folder and its subfolders.
 pub(super) fn pages(folder: &Path) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     for entry in fs_err::read_dir(folder)? {
@@ -67,7 +69,7 @@ pub(super) fn pages(folder: &Path) -> Result<Vec<PathBuf>> {
 struct Known {
     /// Paths of modules, such as `webhook/src/cluster`.
     modules: BTreeSet<String>,
-    /// All words outside of comments.
+    /// All words of the code except comments.
     words: BTreeSet<String>,
 }
 
@@ -82,7 +84,7 @@ impl Known {
         self.words.extend(code.flat_map(words).map(str::to_owned));
     }
 
-    /// Names in a line of a page that do not exist.
+    /// Returns the names in a line of a page that do not exist.
     fn missing(&self, line: &str, has_modules: bool, root: &Path) -> Vec<String> {
         let is_row = line.starts_with('|');
         let mut missing = Vec::new();
@@ -124,7 +126,8 @@ impl Known {
     }
 }
 
-/// The last part of `module::name_of_a_test`, also if the name ends with an ellipsis; `None` if the text is something else.
+/// Returns the last part of `module::name_of_a_test`, also if the name ends with an ellipsis;
+/// `None` for other texts.
 fn test(quoted: &str) -> Option<&str> {
     let name = quoted.rsplit("::").next()?;
     let word = name.strip_suffix('…').unwrap_or(name);

@@ -54,7 +54,7 @@ pub(super) fn check(
 struct Known {
     /// Words of each module by its path, crate first.
     modules: BTreeMap<String, BTreeSet<String>>,
-    /// All words outside of comments.
+    /// All words of the code except comments.
     words: BTreeSet<String>,
     /// Crates in the lock file.
     external: BTreeSet<String>,

@@ -1,12 +1,12 @@
-//! Relative links in pages lead to files and headings that exist, and those of the book stay within
-//! `docs`.
+//! Checks that relative links in pages lead to existing files and headings, and that links of the
+//! book stay in `docs`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Component, Path, PathBuf};
 
 use anyhow::Result;
 
-/// Pages outside of the book whose links are checked as well.
+/// Pages outside of the book whose links are checked.
 const OTHERS: [&str; 4] = [
     "README.md",
     "CONTRIBUTING.md",

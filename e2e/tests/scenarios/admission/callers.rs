@@ -45,7 +45,7 @@ fn bundle(name: &str) -> Value {
     })
 }
 
-/// AdmissionReview as an API server posts it for the creation of a Bundle by an administrator.
+/// Returns an AdmissionReview as posted by an API server when an administrator creates a Bundle.
 fn review() -> Value {
     json!({
         "apiVersion": "admission.k8s.io/v1",
@@ -71,7 +71,7 @@ async fn post(client: &reqwest::Client, address: SocketAddr, path: &str) -> (u16
     (status, response.text().await.unwrap())
 }
 
-/// The paths of a registration, each once.
+/// Returns the distinct paths of a registration.
 async fn paths(cluster: &Cluster, registration: &str) -> BTreeSet<String> {
     let line = format!("get {registration} bundle-webhook -o json");
     let object: Value = serde_json::from_str(&kubectl(cluster, &line).await).unwrap();

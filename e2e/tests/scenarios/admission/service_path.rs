@@ -1,5 +1,5 @@
-//! Registrations that name a Service, as the chart and the plain manifests have them. The other
-//! scenarios register a URL, whose path may have any character.
+//! Registrations that name a Service, as in the chart and the plain manifests. The other scenarios
+//! register a URL, whose path can have any character.
 
 use std::time::Duration;
 

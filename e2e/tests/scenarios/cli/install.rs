@@ -363,7 +363,7 @@ async fn install_waits_until_all_pods_are_ready() {
     installed.success().unwrap();
 }
 
-/// Objects of manifests or of a list, by kind, namespace and name.
+/// Returns the objects of manifests or of a list, by kind, namespace and name.
 fn by_key(text: &str) -> BTreeMap<String, Value> {
     let mut objects = BTreeMap::new();
     for document in e2e::cluster::manifests::parse(text.as_bytes(), "rendered").unwrap() {

@@ -23,7 +23,7 @@ fn verbs(help: &str) -> Vec<&str> {
     verbs
 }
 
-/// README first, then the pages of docs/ and its folders by name, without the how-to guides.
+/// Returns README.md, and the pages of docs/ by name without the how-to guides.
 fn pages() -> Vec<PathBuf> {
     let mut pages = vec![root().join("README.md")];
     let mut folders = vec![root().join("docs")];

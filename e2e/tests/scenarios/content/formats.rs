@@ -67,7 +67,7 @@ pub(in crate::scenarios) fn write(folder: &Path, files: &[(&str, &str)]) {
     }
 }
 
-/// The plugin and helm in a folder of their own, with helm and kubectl on PATH.
+/// The plugin and helm in their own folder, with helm and kubectl on PATH.
 struct Desk {
     folder: tempfile::TempDir,
     path: PathBuf,

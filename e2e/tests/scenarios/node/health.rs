@@ -1,4 +1,4 @@
-//! Health of Pods that a real scheduler and a real kubelet report on.
+//! Health of Pods with a real scheduler and a real kubelet.
 
 use std::time::Duration;
 
@@ -85,7 +85,7 @@ spec:
     );
 }
 
-/// Like [`verdict`], for an unhealthy object once the message has this word.
+/// Like [`verdict`], for an unhealthy object whose message contains this word.
 async fn until_reason(node: &NodeCluster, name: &str, object: &str, word: &str) -> String {
     verdict(node, name, object, "False").await;
     let what = format!("bundledeployment {name}");

@@ -18,14 +18,14 @@ mod release;
 mod replicas;
 
 const RELEASE: &str = "bundle-webhook";
-/// The release's own namespace. The chart creates the system namespace, with pod security.
+/// Namespace of the release. The chart creates the system namespace, with pod security labels.
 const RELEASE_NAMESPACE: &str = "default";
 const NAMESPACE: &str = "bundle-system";
 const CLASS: &str = "core-rukpak-io-plain";
-/// Above the time of `helm --wait`.
+/// Time limit, above that of `helm --wait`.
 const HELM: Duration = Duration::from_secs(300);
 
-/// A cluster with a node, and the image and the chart of this project in its registry.
+/// Cluster with a node, and with the image and the chart of this project in its registry.
 struct NodeCluster {
     cluster: Cluster,
     /// Values of the chart.
@@ -143,7 +143,7 @@ impl NodeCluster {
     }
 }
 
-/// Returns a cluster in which the chart is installed. Its scenarios leave the release as it is.
+/// Returns a cluster in which the chart is installed. Scenarios must not change the release.
 async fn installed() -> &'static NodeCluster {
     static NODE: OnceCell<NodeCluster> = OnceCell::const_new();
     NODE.get_or_init(|| async {

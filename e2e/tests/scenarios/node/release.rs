@@ -1,5 +1,5 @@
-//! The life of a release on a node: `helm install` from the registry, a bundle that the pods install,
-//! `helm test`, `helm upgrade`, and `helm uninstall` without a trace.
+//! Lifecycle of a release on a node: `helm install` from the registry, a bundle that the pods
+//! install, `helm test`, `helm upgrade`, and `helm uninstall`, which removes all objects.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,7 +11,8 @@ use super::super::cli::install::dump;
 use super::super::objects::{apply_with, get, kubectl};
 use super::{CLASS, NAMESPACE, NodeCluster, RELEASE, RELEASE_NAMESPACE};
 
-/// The namespace controller pauses for minutes where kinds vanish while it lists them.
+/// Time limit of a removal. The namespace controller pauses for minutes if kinds disappear while it
+/// lists them.
 const GONE: Duration = Duration::from_secs(300);
 const GREETING: &str = "apiVersion: v1
 kind: Namespace
@@ -23,8 +24,8 @@ metadata: {name: greeting, namespace: node-greeting}
 data: {text: hello}
 ";
 
-/// All objects of the cluster, without those that the kubelet changes all the time: its Node and its
-/// lease.
+/// Returns all objects of the cluster, except the Node and its lease, which the kubelet changes
+/// continuously.
 async fn objects(cluster: &Cluster) -> anyhow::Result<BTreeMap<String, Value>> {
     let mut objects = dump(cluster).await?;
     objects
@@ -38,7 +39,7 @@ async fn pods(cluster: &Cluster) -> Vec<Value> {
     list["items"].as_array().unwrap().clone()
 }
 
-/// Checks that the pods are two, ready, never restarted, and of this image.
+/// Checks that two pods are ready, were never restarted, and have this image.
 async fn assert_two_ready_pods(cluster: &Cluster, digest: &Value) {
     let pods = pods(cluster).await;
     let live: Vec<&Value> = pods

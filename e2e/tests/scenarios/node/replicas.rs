@@ -14,13 +14,13 @@ use super::super::objects::{get, kubectl};
 use super::{CLASS, NAMESPACE, NodeCluster, RELEASE, installed};
 
 const LONG: Duration = Duration::from_secs(120);
-/// Default of `--lease-duration`, and the time that the next holder needs to begin.
+/// Default of `--lease-duration`, and the time until the next holder starts.
 const FAILOVER: Duration = Duration::from_secs(17);
 
-/// Time in which the API server learns that a replica is gone.
+/// Time until the API server detects a missing replica.
 const GAP: Duration = Duration::from_secs(5);
 
-/// Reviews that were requested one after the other.
+/// Results of consecutive reviews.
 #[derive(Default)]
 struct Reviews {
     admitted: usize,
@@ -62,7 +62,7 @@ async fn review(client: Client, reference: String, stop: Arc<AtomicBool>) -> Rev
     reviews
 }
 
-/// The ID of the container of a pod.
+/// Returns the ID of the container of a pod.
 async fn container(cluster: &Cluster, pod: &str) -> String {
     let pod = get(cluster, &format!("pod {pod} -n {NAMESPACE}"))
         .await
@@ -73,7 +73,7 @@ async fn container(cluster: &Cluster, pod: &str) -> String {
     id.trim_start_matches("containerd://").to_owned()
 }
 
-/// The pod that holds the lease. After a restart the lease has no holder for a moment.
+/// Returns the pod that holds the lease. The lease has no holder for a short time after a restart.
 async fn holder(cluster: &Cluster) -> String {
     wait::until(LONG, "a pod holds the lease", || async {
         let lease = get(cluster, &format!("lease {RELEASE} -n {NAMESPACE}")).await;
@@ -101,7 +101,7 @@ async fn until_ready(cluster: &Cluster) {
     .unwrap();
 }
 
-/// Reviews while `disturb` runs and until both replicas are ready again.
+/// Requests reviews while `disturb` runs and until both replicas are ready again.
 async fn reviews_during<F: Future<Output = ()>>(
     node: &NodeCluster,
     reference: &str,

@@ -7,12 +7,12 @@ use serde_json::{Value, json};
 use super::chart::{HELMS, helm};
 use crate::scenarios::objects::{apply, kubectl};
 
-/// Values that every installation needs.
+/// Returns the values that every installation requires.
 fn image() -> Value {
     json!({"repository": "registry.example.com/bundle-webhook", "digest": format!("sha256:{}", "a".repeat(64))})
 }
 
-/// `helm template` with these values.
+/// Runs `helm template` with these values.
 async fn template(cluster: &Cluster, tool: Tool, values: &Value) -> Output {
     let line = "template bundle-webhook CHART --namespace default --kube-version 1.33.0 \
         --api-versions core.rukpak.io/v1alpha1/ProvisionerClass --values -";
@@ -20,7 +20,8 @@ async fn template(cluster: &Cluster, tool: Tool, values: &Value) -> Output {
     command.stdin(values.to_string()).output().await.unwrap()
 }
 
-/// `rendered` with the kinds of CRDs alone: their descriptions name what objects may have.
+/// Returns `rendered` with only the kinds of CRDs, because descriptions in CRDs contain words that
+/// the tests search for.
 fn without_schemas(rendered: &str) -> String {
     const CRD: &str = "kind: CustomResourceDefinition\n";
     let documents = rendered.split("\n---\n");

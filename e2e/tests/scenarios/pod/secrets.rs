@@ -1,5 +1,5 @@
-//! Names from users are always a single segment of a URL, and no secret of a run occurs in a log.
-//! `names` in `bundle-core` has the rules.
+//! Names from users are always one segment of a URL, and logs contain no secret of a run. `names`
+//! in `bundle-core` has the rules.
 
 use std::time::Duration;
 
@@ -92,7 +92,7 @@ async fn secrets_of(cluster: &Cluster) -> Vec<String> {
         .collect()
 }
 
-/// The logs in which a secret of this run occurs, each with the beginning of its line.
+/// Returns the logs that contain a secret of this run, each with the beginning of its line.
 async fn leaks(cluster: &Cluster) -> Vec<String> {
     let secrets = secrets_of(cluster).await;
     assert!(secrets.len() > 12, "{}", secrets.len());
@@ -110,7 +110,7 @@ async fn leaks(cluster: &Cluster) -> Vec<String> {
     found
 }
 
-/// The requests on Secrets that the pod has sent with more than a name, as `verb URI`.
+/// Returns the requests of the pod on Secrets with more than a name in the path, as `verb URI`.
 fn queries_on_secrets(cluster: &Cluster) -> Vec<String> {
     let events = cluster.audit().unwrap();
     let sent = events.iter().filter(|event| {

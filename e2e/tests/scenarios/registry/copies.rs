@@ -54,7 +54,7 @@ impl Scene {
             .unwrap()
     }
 
-    /// A bundle in the first registry; its reference and its digest.
+    /// Pushes a bundle to the first registry, and returns its reference and digest.
     async fn pushed(&self) -> (String, String) {
         let reference = self.cncf.reference("team/greeting:1.0.0");
         let pinned = self.run_plugin(&format!("push bundle {reference}")).await;

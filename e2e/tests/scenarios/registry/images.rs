@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 const CLASS: &str = "core-rukpak-io-plain";
 
-/// Runs crane; what it printed.
+/// Runs crane, and returns its output.
 async fn crane(cluster: &Cluster, arguments: &[&str]) -> String {
     let crane = cluster.tool(Tool::Crane).await.unwrap();
     let output = crane.args(arguments).output().await.unwrap();

@@ -31,7 +31,7 @@ fn client() -> Client {
     .unwrap()
 }
 
-/// 64 MiB that do not compress, in a file.
+/// Writes a file of 64 MiB that is not compressible.
 fn large(path: &Path) -> Blob {
     let mut hasher = Hasher::new();
     let mut content = Vec::with_capacity(usize::try_from(SIZE).unwrap());
@@ -171,7 +171,7 @@ async fn lists_documents_of_their_subject() {
 /// A connection to a registry that can be interrupted.
 struct Line {
     address: SocketAddr,
-    /// Bytes in both directions.
+    /// Number of bytes in both directions.
     carried: Arc<AtomicU64>,
     /// Bytes until the connection is closed, once.
     fuse: Arc<AtomicU64>,

@@ -30,7 +30,7 @@ async fn put(cluster: &Cluster, objects: &[Value]) {
     }
 }
 
-/// Waits until a condition of the BundleDeployment has this status for its present generation, and
+/// Waits until a condition of the BundleDeployment has this status for its current generation, and
 /// returns it.
 async fn until(cluster: &Cluster, name: &str, kind: &str, status: &str) -> Value {
     until_condition(cluster, &format!("bundledeployment {name}"), kind, status).await
@@ -114,7 +114,7 @@ fn cluster_role(name: &str, rules: &Value) -> Value {
     json!({"apiVersion": format!("{RBAC}/v1"), "kind": "ClusterRole", "metadata": {"name": name}, "rules": rules})
 }
 
-/// A binding of a ClusterRole to `user`; for the whole cluster, or in one namespace.
+/// Returns a binding of a ClusterRole to `user`, in one namespace or for the whole cluster.
 fn binding(name: &str, namespace: Option<&str>, role: &str, user: &str) -> Value {
     json!({
         "apiVersion": format!("{RBAC}/v1"),

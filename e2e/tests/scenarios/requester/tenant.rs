@@ -1,5 +1,5 @@
-//! Attempts of a tenant to gain permissions through the pod. The tenant may write Bundles and
-//! BundleDeployments and push any image.
+//! Attempts of a tenant to gain permissions through the pod. The tenant has permission to write
+//! Bundles and BundleDeployments, and can push any image.
 
 use e2e::webhook::shared;
 use e2e::{Cluster, WebhookOptions, bundles};

@@ -1,4 +1,4 @@
-//! Conformance executable and real cosign 3: each verifies the other's file signatures.
+//! Conformance executable and real cosign 3: each verifies the file signatures of the other.
 //! `docs/explanation/signatures.md` describes how to run the conformance suite itself.
 
 use base64::Engine as _;

@@ -1,4 +1,4 @@
-//! Compatibility with real cosign 3: each reads the other's keys and verifies the other's
+//! Compatibility with real cosign 3: each program reads the keys of the other and verifies its
 //! signatures, and neither accepts an attestation as a signature.
 
 use std::path::PathBuf;
@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use e2e::webhook::SharedCluster;
 use e2e::{Output, Tool, bundles};
 
-/// Both programs at one registry, in one folder, with one password.
+/// Both programs with the same registry, folder and password.
 struct Bench {
     cluster: SharedCluster,
     folder: PathBuf,
@@ -65,7 +65,7 @@ impl Bench {
         .unwrap();
     }
 
-    /// A bundle in the registry, and its pinned reference.
+    /// Pushes a bundle, and returns its pinned reference.
     async fn pushed(&self, version: &str) -> String {
         bundles::greeting(&self.folder.join(version), version, None).unwrap();
         let name = self.folder.file_name().unwrap().to_string_lossy();

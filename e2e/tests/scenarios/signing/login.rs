@@ -1,4 +1,4 @@
-//! OpenID Connect login in a browser or with a device code, and signing: real cosign verifies the
+//! OpenID Connect login in a browser or with a device code, and signing. Real cosign verifies the
 //! signature, and logs in at the same issuer.
 
 use std::os::unix::fs::PermissionsExt as _;
@@ -60,7 +60,7 @@ impl Scene {
     }
 }
 
-/// A program that signs, in the background.
+/// Starts a program that signs, in the background.
 fn start(command: Command, line: &str) -> tokio::task::JoinHandle<Output> {
     let command = command.args(line.split(' '));
     tokio::spawn(async move { command.output().await.unwrap() })

@@ -76,7 +76,7 @@ impl Scene {
         self.log.trusted_root().display().to_string()
     }
 
-    /// The report of `verify`.
+    /// Returns the report of `verify`.
     async fn report(&self, identity: &str, issuer: &str) -> Value {
         let arguments = format!(
             "verify {} --certificate-identity {identity} --certificate-oidc-issuer {issuer} --trusted-root {} -o json",

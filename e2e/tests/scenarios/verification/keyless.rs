@@ -9,9 +9,9 @@ use serde_json::Value;
 /// Version of cosign, and the format that it writes.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Cosign {
-    /// The layer of an image, with its evidence in annotations.
+    /// cosign 2: a layer of an image, with evidence in annotations.
     Two,
-    /// A Sigstore bundle.
+    /// cosign 3: a Sigstore bundle.
     Three,
 }
 
@@ -135,8 +135,8 @@ impl Scene {
         .await;
     }
 
-    /// Returns `true` if the content has referrers in the API, and returns the tags that begin with
-    /// its digest.
+    /// Returns `true` if the content has referrers in the API, and the tags that begin with its
+    /// digest.
     async fn places(&self, pinned: &str) -> (bool, Vec<String>) {
         let (name, digest) = pinned.split_once('@').unwrap();
         let (host, repository) = name.split_once('/').unwrap();

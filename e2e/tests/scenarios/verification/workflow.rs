@@ -8,8 +8,8 @@ use e2e::{Cluster, Output, Tool, WebhookOptions, bundles, wait};
 use serde_json::{Value, json};
 
 const LONG: Duration = Duration::from_secs(60);
-/// Deadline for changes that watches report; shorter than the periodic read of Secrets and
-/// ConfigMaps.
+/// Time limit for changes that watches report. It is shorter than the interval of reading Secrets
+/// and ConfigMaps.
 const BY_WATCH: Duration = Duration::from_secs(10);
 
 struct Scene {

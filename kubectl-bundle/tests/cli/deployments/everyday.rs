@@ -10,8 +10,8 @@ use crate::package::init::{ANNOTATIONS, CSV};
 
 const PATH: &str = "/bundledeployments/web";
 
-/// A deployment that this program applied with `--class production`, and with further settings of
-/// this and other field managers.
+/// Returns a deployment that this program applied with `--class production`, and with further
+/// settings of this and other field managers.
 fn deployed(conditions: &Value) -> Value {
     json!({
         "apiVersion": "core.rukpak.io/v1alpha1", "kind": "BundleDeployment",
@@ -38,7 +38,7 @@ fn deployed(conditions: &Value) -> Value {
     })
 }
 
-/// The deployment after the apply.
+/// Returns the deployment after the apply.
 fn with_new_content(conditions: &Value) -> Value {
     let mut object = deployed(conditions);
     object["spec"]["template"]["spec"]["source"]["image"]["ref"] = PINNED.into();

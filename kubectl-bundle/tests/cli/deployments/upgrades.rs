@@ -12,7 +12,7 @@ const PATH: &str = "/bundledeployments/web";
 const LIST: &str = "/bundledeployments";
 const DIGEST: &str = "sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08";
 
-/// A deployment of which version 1.4.0 is installed.
+/// Returns a deployment with installed version 1.4.0.
 fn deployed(ready: &str, reason: &str, message: &str) -> Value {
     json!({
         "apiVersion": "core.rukpak.io/v1alpha1", "kind": "BundleDeployment",
@@ -187,7 +187,7 @@ fn version_of_the_webhook_is_that_of_its_image() {
     assert!(!printed.contains("Webhook Version"), "{printed}");
 }
 
-/// A deployment whose content has this kind, which the server does not have.
+/// Returns a deployment whose content has a kind that the server does not serve.
 fn without_kind(kind: &str, version: &str) -> (Value, Value) {
     let message =
         format!("required resource not found: no matches for kind {kind:?} in version {version:?}");

@@ -21,7 +21,8 @@ fn deployment(images: &[String]) -> String {
     )
 }
 
-/// Publishes an index for two platforms, and an attestation as some builders store it.
+/// Publishes an index for two platforms, with an attestation as a third manifest, as some builders
+/// do.
 fn publish_index(registry: &Registry, repository: &str, tag: &str) {
     let entry = |os: &str, arch: &str| {
         format!(
@@ -219,7 +220,7 @@ fn builds_from_the_lock_file_without_a_registry() {
     ");
 }
 
-/// An artifact in a registry is read with few requests, and layers without content are not read.
+/// `inspect` reads an artifact in a registry with few requests, and skips layers without content.
 #[test]
 fn inspect_sends_few_requests() {
     let mut context = Context::new().with_bundle();

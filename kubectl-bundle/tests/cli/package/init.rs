@@ -1,4 +1,4 @@
-//! `init`, and that everything it writes can be built.
+//! `init`: all files that it writes can be built.
 
 use crate::context::{CONFIG_MAP, Context, PACKAGE};
 use crate::kb_snapshot;

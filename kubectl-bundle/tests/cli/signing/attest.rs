@@ -1,4 +1,4 @@
-//! Rejected attestations: before a key is opened or a registry is used.
+//! Attestations that are rejected before a key is opened or a request is sent.
 
 use crate::context::Context;
 use crate::kb_snapshot;

@@ -93,7 +93,7 @@ fn rejects_input_that_is_not_a_regular_file() {
     ");
 }
 
-/// cosign reads payloads up to 128 MiB, which is more than is held in memory of other files.
+/// cosign reads payloads up to 128 MiB, which is more than the limit for other files in memory.
 #[test]
 fn rejects_signature_payloads_of_any_size_as_files() {
     let context = Context::new().with("BUNDLE_PASSWORD", "secret");

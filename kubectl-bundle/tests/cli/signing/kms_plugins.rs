@@ -9,7 +9,7 @@ use base64::engine::general_purpose::STANDARD;
 use crate::context::Context;
 use crate::kb_snapshot;
 
-/// A context with a folder `bin` first on PATH.
+/// Returns a context with a folder `bin` first on PATH.
 fn context() -> Context {
     let context = Context::new();
     let path = format!("{}/bin:/usr/bin:/bin", context.path().display());

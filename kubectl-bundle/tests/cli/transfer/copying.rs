@@ -4,7 +4,7 @@ use bundle_testkit::registry::Registry;
 
 use crate::context::{CONFIG_MAP, Context, PACKAGE};
 
-/// A signed package with one image, both in the registry.
+/// Pushes a signed package with one image.
 fn shop() -> (Context, Registry) {
     let mut context = Context::new().with("BUNDLE_PASSWORD", "secret");
     let registry = context.registry();

@@ -15,7 +15,7 @@ fn signer() -> Context {
     context
 }
 
-/// Hints of keys are random: they are replaced by the name of the file.
+/// Replaces the random hint of a key by the name of its file.
 fn name_key(context: &mut Context, reference: &str, name: &str) {
     let printed = context.stdout(&["verify", reference, "--key", "bundle.pub", "-o", "json"]);
     let report: serde_json::Value = serde_json::from_str(&printed).unwrap();

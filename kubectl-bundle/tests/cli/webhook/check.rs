@@ -31,7 +31,7 @@ metadata: {name: web, namespace: default}
 spec: {maxReplicas: 3, scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: web}}
 ";
 
-/// The same ConfigMap as in other tests, without a namespace.
+/// ConfigMap without a namespace.
 const HOMELESS: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: web}\n";
 
 /// Pushes a package without any check, and returns its reference.
@@ -53,7 +53,7 @@ fn publish(registry: &Registry, manifests: &str) -> String {
     registry.reference(&format!("team/web@{}", packed.digest))
 }
 
-/// Writes `web.yaml`: a BundleDeployment of that content.
+/// Writes `web.yaml`: a BundleDeployment of this content.
 fn deployment(context: &Context, reference: &str, more: &str) {
     context.write(
         "web.yaml",
@@ -254,7 +254,7 @@ fn check_skips_content_of_other_provisioners_and_lists_what_is_not_checked() {
     );
 }
 
-/// A policy about everything, with its key in a Secret.
+/// Returns a policy for all images, with its key in a Secret.
 fn policy() -> Value {
     json!({
         "apiVersion": "core.rukpak.io/v1alpha1", "kind": "SignaturePolicy", "metadata": {"name": "releases"},

@@ -54,7 +54,7 @@ pub(super) async fn measure(sizes: Sizes) -> Result<Vec<(&'static str, Table)>> 
     ])
 }
 
-/// An artifact signed by a key and one signed with a certificate, in a registry.
+/// Two artifacts in a registry: one is signed with a key, the other one with a certificate.
 struct Scene {
     bench: Workbench,
     sigstore: Sigstore,

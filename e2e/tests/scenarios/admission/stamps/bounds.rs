@@ -12,7 +12,7 @@ const FINALIZER: &str = "core.rukpak.io/delete-installed-objects";
 /// Bytes of one finalizer, as text and as a field of its manager.
 const FINALIZER_BYTES: usize = 8;
 const FIELD_BYTES: usize = 18;
-/// Below the 1.5 MiB that API servers store.
+/// Maximum size of an object, below the 1.5 MiB that API servers store.
 const OBJECT_BYTES: usize = 1_380_000;
 /// Larger than the largest object that the webhook reads.
 const FINALIZERS: usize = 158_000;
@@ -58,7 +58,7 @@ fn finalizers(count: usize) -> Vec<String> {
 }
 
 /// Adds more finalizers to the deployment than the webhook reads, in several writes. The API server
-/// also stores each as a field of its manager.
+/// also stores each of them as a field of its manager.
 async fn add_finalizers(cluster: &Cluster, name: &str) {
     let mut count = 1;
     while count < FINALIZERS {

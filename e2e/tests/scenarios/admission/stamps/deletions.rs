@@ -208,7 +208,7 @@ async fn removal_of_unsealed_content_waits_until_a_user_admits_it() {
     until_removed(&cluster).await;
 }
 
-/// The garbage collector of Kubernetes.
+/// User name of the garbage collector of Kubernetes.
 const COLLECTOR: &str = "system:serviceaccount:kube-system:generic-garbage-collector";
 
 /// Creates a ClusterRole, and returns a patch that makes it the owner of an object.

@@ -1,5 +1,5 @@
 //! Stamps and seals: requesters after gaps of admission, copies, backups, edits by other users, and
-//! restarts. The rules are in `bundle_core::review` (`stamp`, `seal`).
+//! restarts. `bundle_core::review` (`stamp`, `seal`) has the rules.
 
 use std::time::Duration;
 
@@ -151,7 +151,7 @@ async fn admission_on(webhook: &Webhook) {
     webhook.wait_for_admission().await.unwrap();
 }
 
-/// Waits until no stamp that was made before now can be for a write of that time.
+/// Waits until all stamps that exist now are too old for a write.
 async fn let_stamps_age() {
     let end = jiff::Timestamp::now().as_second() + STALE;
     wait::until_true(LONG, "stamps are stale", || async move {
@@ -161,7 +161,7 @@ async fn let_stamps_age() {
     .unwrap();
 }
 
-/// The value of the annotation `core.rukpak.io/admit` that a message names.
+/// Returns the value of the annotation `core.rukpak.io/admit` in a message.
 fn admit_token(message: &str) -> String {
     let (_, rest) = message
         .split_once("core.rukpak.io/admit=")

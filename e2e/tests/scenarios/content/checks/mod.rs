@@ -1,5 +1,6 @@
 //! Build-time checks of CRDs, custom resources and built-in kinds, compared with a real API server:
-//! each case is given to both. Unit tests of `bundle_core::check` test the messages.
+//! `build` and the API server check each case. Unit tests of `bundle_core::check` test the
+//! messages.
 
 use bundle_core::check;
 use bundle_core::diagnostic::{Findings, Severity};
@@ -130,7 +131,7 @@ async fn compare(client: &Client, path: &str, base: &Value, table: &[Case], besi
     );
 }
 
-/// Applies the object as a server-side dry run; the error is the server's message.
+/// Applies the object as a server-side dry run. The error is the message of the server.
 async fn applied(client: &Client, path: &str, object: &Value) -> Result<(), String> {
     let name = object["metadata"]["name"].as_str().unwrap();
     let query = "dryRun=All&fieldManager=checks&fieldValidation=Strict";

@@ -18,13 +18,13 @@ const ARGO: (&str, &str) = (
     "github.com/argoproj/argo-cd/gitops-engine",
     "pkg/health/testdata",
 );
-/// Module and file with the objects of kstatus' tests, which are strings of Go.
+/// Module and file with the objects of the tests of kstatus, which are string literals of Go.
 const KSTATUS: (&str, &str) = (
     "sigs.k8s.io/cli-utils",
     "pkg/kstatus/status/status_compute_test.go",
 );
 
-/// The verdict that the pod and `kubectl bundle status` act on.
+/// Returns the verdict of the pod and of `kubectl bundle status`.
 fn verdict_here(object: &Value) -> Verdict {
     let (group, kind) = group_kind(object);
     if !has_health(group, kind) {
@@ -49,7 +49,8 @@ fn verdict_there(answer: &Value) -> Verdict {
     }
 }
 
-/// Test objects as an API server stores them; `None` if no API server has such an object.
+/// Returns test objects in the form that an API server stores; `None` for objects that it would
+/// reject.
 fn stored(mut object: Value) -> Option<Value> {
     let (group, kind) = group_kind(&object);
     match (group, kind) {
@@ -68,7 +69,7 @@ fn stored(mut object: Value) -> Option<Value> {
     }
 }
 
-/// The objects in `texts`, without those that have a key twice, which this project does not read.
+/// Returns the objects in `texts`, except those with duplicate keys, which this project rejects.
 fn readable(texts: impl Iterator<Item = String>) -> Vec<Value> {
     let read = |text: String| manifests::parse(text.as_bytes(), "test data");
     texts
@@ -83,7 +84,7 @@ fn readable(texts: impl Iterator<Item = String>) -> Vec<Value> {
         .collect()
 }
 
-/// The objects of Argo CD's own tests.
+/// Returns the objects in the tests of Argo CD.
 async fn objects_of_argo() -> Vec<Value> {
     let folder = published::module(Tool::ArgoHealth, ARGO.0).await.unwrap();
     let files: Result<Vec<_>, _> = fs_err::read_dir(folder.join(ARGO.1)).unwrap().collect();
@@ -96,7 +97,7 @@ async fn objects_of_argo() -> Vec<Value> {
     objects
 }
 
-/// The objects of kstatus' own tests.
+/// Returns the objects in the tests of kstatus.
 async fn objects_of_kstatus() -> Vec<Value> {
     let folder = published::module(Tool::Kstatus, KSTATUS.0).await.unwrap();
     let source = fs_err::read_to_string(folder.join(KSTATUS.1)).unwrap();

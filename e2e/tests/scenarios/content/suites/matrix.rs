@@ -6,7 +6,7 @@ use super::exceptions::has;
 
 const TIME: &str = "2026-01-01T00:00:00Z";
 
-/// Objects of one kind. Each `with` multiplies them by the values of one field.
+/// Objects of one kind. Each `with` multiplies their number by the number of values of one field.
 pub(super) struct Matrix(Vec<Value>);
 
 impl Matrix {
@@ -56,7 +56,7 @@ impl Matrix {
         Self(products.collect())
     }
 
-    /// Removes the objects that no controller writes.
+    /// Removes objects that no controller would write.
     fn only(mut self, possible: impl Fn(&Value) -> bool) -> Self {
         self.0.retain(|object| possible(object));
         self
@@ -80,7 +80,7 @@ impl Leaves for (&str, &str) {
     }
 }
 
-/// All objects.
+/// Returns all objects.
 pub(super) fn objects() -> Vec<Value> {
     let kinds = [
         workloads(),
@@ -400,7 +400,7 @@ fn generic() -> Vec<Matrix> {
     .into()
 }
 
-/// Kinds that are ready as soon as they exist.
+/// Returns kinds that are ready once they exist.
 fn unread() -> Vec<Matrix> {
     [
         ("v1", "ConfigMap"),

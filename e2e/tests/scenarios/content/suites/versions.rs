@@ -14,7 +14,7 @@ use super::verdicts;
 const LIBRARY: (&str, &str) = ("github.com/Masterminds/semver/v3", "constraints_test.go");
 const DOCS: &str = include_str!("../../../../../docs/reference/file-formats.md");
 
-/// Versions of API servers. Kubernetes has no versions of other major numbers; the library has.
+/// Versions of API servers. Kubernetes has only major version 1; the library also tests others.
 const VERSIONS: [&str; 19] = [
     "v0.0.0",
     "v0.0.3",
@@ -48,7 +48,7 @@ enum Verdict {
 
 /// Constraints, with versions, that this project reads differently.
 struct Exception {
-    /// Words of `docs/reference/file-formats.md`.
+    /// Quotation from `docs/reference/file-formats.md`.
     documented: &'static str,
     here: &'static [Verdict],
     there: &'static [Verdict],
@@ -148,7 +148,7 @@ async fn constraints_of_library() -> BTreeSet<String> {
     constraints
 }
 
-/// Each operator with each form of a version, alone, in pairs and as alternatives.
+/// Returns each operator with each form of a version, alone, in pairs and as alternatives.
 fn matrix() -> Vec<String> {
     let operators = [
         "", "=", "!=", ">", ">=", "=>", "<", "<=", "=<", "~", "~>", "^", "==",

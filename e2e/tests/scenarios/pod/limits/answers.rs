@@ -12,11 +12,11 @@ use serde_json::{Map, Value, json};
 use super::*;
 
 const NAMESPACE: &str = "answers-crowd";
-/// More than one page of a list.
+/// Number of objects, more than one page of a list.
 const FOREIGN_OBJECTS: usize = 110;
 
-/// A ConfigMap with the label that the watches select and about 0.9 MiB of `managedFields`: one
-/// field for each key of its data.
+/// Returns a ConfigMap with the label that the watches select and about 0.9 MiB of `managedFields`:
+/// one field for each key of its data.
 fn many_fields(number: usize) -> ConfigMap {
     let data: Map<String, Value> = (0..36_000)
         .map(|key| (format!("key-{key:05}"), json!("")))
@@ -24,7 +24,7 @@ fn many_fields(number: usize) -> ConfigMap {
     config_map_with(number, json!({}), &Value::Object(data))
 }
 
-/// A ConfigMap with that label and about 0.9 MiB of other labels.
+/// Returns a ConfigMap with that label and about 0.9 MiB of other labels.
 fn many_labels(number: usize) -> ConfigMap {
     let labels: Map<String, Value> = (0..50_000)
         .map(|key| (format!("label-{key:05}"), json!("")))

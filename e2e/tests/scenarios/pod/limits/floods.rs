@@ -1,4 +1,4 @@
-//! Memory that an attacker can take: with unfinished requests on the two ports of the pod, and as a
+//! Memory that an attacker can use: with unfinished requests on the two ports of the pod, and as a
 //! tenant with dry runs that cause image lookups.
 
 use std::io::{Read, Write};
@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use super::*;
 
-/// Bytes of the head that each connection of a flood sends, unless it is closed before.
+/// Bytes of the request header that each connection sends, unless it is closed before.
 const HEAD: usize = 380 << 10;
 /// Deadline for the process to close a connection with an incomplete request header, with a margin
 /// for a busy machine.
@@ -47,7 +47,7 @@ fn unfinished(mut stream: Box<dyn Stream>) -> Option<Box<dyn Stream>> {
     Some(stream)
 }
 
-/// True once the other side has closed the stream; false where it is still open after
+/// Returns `true` once the pod has closed the stream; `false` if it is open after
 /// [`CLOSED_WITHIN`].
 fn is_closed(mut stream: Box<dyn Stream>) -> bool {
     let mut bytes = [0; 4096];

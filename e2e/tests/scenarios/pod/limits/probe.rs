@@ -1,4 +1,4 @@
-//! Liveness probe that runs beside an attack.
+//! Liveness probe that runs during an attack.
 
 use std::io::{self, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -27,8 +27,8 @@ pub(super) struct Observed {
 }
 
 impl LivenessProbe {
-    /// Starts the probe on a thread of its own: registries and clients of the test keep the threads
-    /// of its runtime busy.
+    /// Starts the probe on its own thread, because registries and clients of the test use the
+    /// threads of its runtime.
     pub(super) fn start(webhook: &Webhook) -> Self {
         let address = webhook.health_address();
         let (stop, stopped) = mpsc::channel();

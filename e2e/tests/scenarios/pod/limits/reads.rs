@@ -10,7 +10,7 @@ use super::*;
 /// Tenants, each with its own registry: the number of concurrent transfers with this memory limit.
 /// One requester has a quarter of them.
 const TENANTS: usize = 4;
-/// Bundles of each.
+/// Number of Bundles of each tenant.
 const BUNDLES: usize = 3;
 /// Text in a manifest: with the rest it stays just below the largest that is read
 /// (`bundle_oci::limits::MANIFEST_BYTES`).

@@ -2,10 +2,11 @@
 
 use super::*;
 
-/// Deployments of one requester that are deleted at once.
+/// Number of deployments of one requester that are deleted at the same time.
 const DEPLOYMENTS: usize = 4;
 
-/// Objects of each deployment. An unoptimised webhook takes minutes for as many as an attack has.
+/// Number of objects of each deployment. A debug build would need minutes for the number of a real
+/// attack.
 fn objects() -> usize {
     if e2e::programs::profile().unwrap() == "release" {
         7000

@@ -1,9 +1,9 @@
-//! Memory of a webhook that starts while much is installed.
+//! Memory of a webhook that starts with many installed objects.
 
 use super::*;
 
 const DEPLOYMENTS: usize = 3;
-/// Objects of one content. Together they take about 32 MiB of the 41 MiB for content.
+/// Number of objects of one content. Together they use about 32 MiB of the 41 MiB for content.
 const POLICIES: usize = 6;
 /// Entries of one object, whose memory is much larger than their text.
 const ENTRIES: usize = 1900;

@@ -11,12 +11,13 @@ use crate::scenarios::objects::{apply_as, get};
 
 /// More than the number of concurrent reconciles.
 const HELD: usize = 12;
-/// Reconciles of one requester at a time: `SLOTS_PER_REQUESTER` in webhook/src/reconcile/slots.rs.
+/// Maximum number of concurrent reconciles of one requester: `SLOTS_PER_REQUESTER` in
+/// webhook/src/reconcile/slots.rs.
 const PER_REQUESTER: usize = 6;
 /// Well below the 30 s after which the first of the waiting installations releases its slot.
 const SOON: Duration = Duration::from_secs(20);
 
-/// A definition of its own plural that claims the kind `Slot`.
+/// Returns a CRD with this plural name and the kind `Slot`, which another CRD already defines.
 fn definition(plural: &str) -> Value {
     json!({
         "apiVersion": "apiextensions.k8s.io/v1",

@@ -12,11 +12,11 @@ use crate::scenarios::reconcile::{
     apply, bundle_of, deployment, get, kubectl, publish, stage, until,
 };
 
-/// More changes than are restored at once.
+/// Number of changes, more than are restored without a delay.
 const CHANGES: u32 = 16;
-/// Deadline for restoring a single change, including the time for polling.
+/// Time limit for restoring a single change, including polling.
 const SOON: Duration = Duration::from_secs(6);
-/// The longest pause before an object is restored, and the time for restoring it.
+/// Maximum delay before an object is restored, and the time for restoring it.
 const LONGEST: Duration = Duration::from_secs(40);
 
 fn content() -> String {

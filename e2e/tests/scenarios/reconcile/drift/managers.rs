@@ -70,7 +70,7 @@ async fn send(cluster: &Cluster, line: &str, object: &Value) {
     output.success().unwrap();
 }
 
-/// Server-side apply as `manager`, with force.
+/// Applies an object server-side as `manager`, with force.
 async fn apply_as(cluster: &Cluster, manager: &str, object: &Value) {
     let line =
         format!("apply --server-side --force-conflicts --field-manager {manager} -f - -o name");

@@ -1,4 +1,4 @@
-//! Fields with another owner before: of adopted objects, of Secrets that an earlier version
+//! Fields that another manager owned before: of adopted objects, of Secrets that an earlier version
 //! applied, and of lists that another user changed. `inventory` tests owners of objects; `managers`
 //! tests changes by other field managers.
 
@@ -16,7 +16,7 @@ async fn put(cluster: &Cluster, line: &str, object: &Value) {
     tool.output().await.unwrap().success().unwrap();
 }
 
-/// Publishes `objects` and deploys them, taking over what exists.
+/// Publishes and deploys `objects`, and adopts existing ones.
 async fn adopt(cluster: &Cluster, name: &str, version: &str, objects: &[Value]) {
     let manifests: Vec<String> = objects.iter().map(ToString::to_string).collect();
     let manifests = manifests.join("\n---\n");
@@ -106,7 +106,7 @@ fn workload(namespace: &str, env: &[&str]) -> Value {
     })
 }
 
-/// Installs a chart of one ConfigMap with real helm.
+/// Installs a chart with one ConfigMap with real helm.
 async fn by_helm(cluster: &Cluster, helm: Tool, release: &str, object: &Value) {
     let folder = cluster.folder().join("data").join(release);
     fs_err::create_dir_all(folder.join("templates")).unwrap();

@@ -1,5 +1,5 @@
-//! Restoring one object of a content: without the rest of the content, and with as few requests for
-//! a large content as for a small one.
+//! Restoring one object of a content: without the rest of the content, and with the same number of
+//! requests for large and small content.
 
 use std::path::PathBuf;
 
@@ -31,7 +31,7 @@ async fn until_text(cluster: &Cluster, namespace: &str, name: &str, text: &str) 
     .unwrap();
 }
 
-/// Files of the cache with this extension.
+/// Returns the files of the cache with this extension.
 fn cached(cluster: &Cluster, webhook: &e2e::Webhook, extension: &str) -> Vec<PathBuf> {
     let cache = format!("webhook-{}", webhook.address().port());
     let folder = cluster.folder().join("data").join(cache).join("content");
@@ -42,7 +42,7 @@ fn cached(cluster: &Cluster, webhook: &e2e::Webhook, extension: &str) -> Vec<Pat
         .collect()
 }
 
-/// Content from a ConfigMap, so that it is lost with that ConfigMap and the cache.
+/// Returns content from a ConfigMap. It is lost with that ConfigMap and the cache.
 fn source() -> Value {
     let object = |name: &str| {
         format!(

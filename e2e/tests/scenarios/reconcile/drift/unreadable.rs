@@ -8,11 +8,10 @@ use crate::scenarios::reconcile::{
     LONG, apply, bundle_of, deployment, get, kubectl, publish, stage, until,
 };
 
-/// The last second that Go writes. Parsers with a smaller range reject it.
+/// Latest time that Go writes. Parsers with a smaller range reject it.
 const LAST_TIME: &str = "9999-12-31T23:59:59Z";
 
-/// Writes `managedFields` with a time that does not parse to the object `what`, and `data` if it is
-/// not empty.
+/// Writes `managedFields` with an invalid time to the object `what`, and `data` if it is not empty.
 async fn set_last_time(cluster: &Cluster, what: &str, data: &str) {
     let mut object = get(cluster, what).await.unwrap();
     object["metadata"]["managedFields"] = json!([{

@@ -12,8 +12,8 @@ use crate::scenarios::reconcile::{
 
 const SOON: Duration = Duration::from_secs(30);
 
-/// Configuration that is applied first, a definition, an object of it that is applied after it, and
-/// a Deployment of the same late phase.
+/// Returns a ConfigMap that is applied first, a CRD, a custom resource of it, and a Deployment of
+/// the same late phase.
 fn content(version: u32, litres: &str) -> String {
     format!(
         "apiVersion: v1
@@ -195,7 +195,8 @@ async fn deployment_is_not_ready_while_an_object_is_missing() {
     }
 }
 
-/// A ConfigMap of all versions, one of this version alone, and an Ingress, which is applied later.
+/// Returns a ConfigMap of all versions, one of only this version, and an Ingress, which is applied
+/// later.
 fn short_content(version: u32) -> String {
     format!(
         "apiVersion: v1

@@ -12,11 +12,11 @@ use crate::scenarios::reconcile::{
 
 /// Time for which requests are counted.
 const COUNTED: Duration = Duration::from_secs(40);
-/// Attempts in that time are at about 0, 2, 6, 14 and 30 s; each is one dry run.
+/// Maximum number of attempts in that time. They happen at about 0, 2, 6, 14 and 30 s; each is one
+/// dry run.
 const MOST: usize = 8;
 
-/// A definition that is not part of the content, so that building a bundle cannot check objects of
-/// it.
+/// CRD that is not part of the content, so that `build` cannot check its objects.
 const DEFINITION: &str = "apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
 metadata: {name: pots.invalid.example.com}
@@ -49,7 +49,7 @@ fn content(namespace: &str, spec: &str) -> String {
     )
 }
 
-/// Number of writes of the custom resource that have been sent.
+/// Returns the number of writes of the custom resource.
 fn requests(cluster: &Cluster, namespace: &str) -> usize {
     let events = cluster.audit().unwrap();
     let about = |event: &&Value| {

@@ -64,7 +64,7 @@ async fn end(cluster: &Cluster, phase: &str) {
     .unwrap();
 }
 
-/// Shows that the webhook has corrected drift since, and did not create the Job.
+/// Checks that the webhook has corrected drift, and did not create the Job.
 async fn still_gone(cluster: &Cluster) {
     gone_with_health(cluster, "True").await;
 }

@@ -10,10 +10,10 @@ use crate::scenarios::reconcile::{
     apply, bundle_of, deployment, get, installed, kubectl, publish, stage, until,
 };
 
-/// Well below the ten minutes for which the kinds of the API server are cached.
+/// Time limit, below the ten minutes for which the kinds of the API server are cached.
 const SOON: Duration = Duration::from_secs(15);
 
-/// The definition of a kind `Kettle` of one version.
+/// Returns the CRD of a kind `Kettle` with one version.
 fn definition(scope: &str, version: &str) -> String {
     format!(
         "apiVersion: apiextensions.k8s.io/v1

@@ -30,7 +30,7 @@ async fn is_in(cluster: &Cluster, namespace: &str) -> bool {
     true
 }
 
-/// The namespaces of the subjects of the operator's bindings, each once.
+/// Returns the namespaces of the subjects of the operator's bindings, without duplicates.
 async fn bound_in(cluster: &Cluster) -> Vec<String> {
     let line = "clusterrolebindings -l core.rukpak.io/owner-name=operator";
     let found = get(cluster, line).await.unwrap_or_default();

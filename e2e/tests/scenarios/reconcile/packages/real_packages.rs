@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::scenarios::reconcile::{condition, get, publish, stage};
 
-/// Files and folders of Kubernetes' addons that are one package.
+/// Files and folders of Kubernetes' addons that form one package.
 struct Addon {
     name: &'static str,
     manifests: &'static [&'static str],
@@ -54,7 +54,7 @@ const ADDONS: [Addon; 7] = [
 /// The operator of Dask, which is installed into its own namespace.
 const DASK: &str = "real-dask";
 const DASK_CHART: &str = "dask_kubernetes/operator/deployment/helm/dask-kubernetes-operator";
-/// An addon with a misspelt field.
+/// Addon with a misspelt field.
 const MISSPELT: Addon = Addon {
     name: "real-node-problem-detector",
     manifests: &["node-problem-detector"],
@@ -98,7 +98,7 @@ async fn run(cluster: &Cluster, line: &str) -> String {
     output.success().unwrap()
 }
 
-/// Names of the objects of `kind`.
+/// Returns the names of the objects of `kind`.
 async fn names(cluster: &Cluster, kind: &str) -> Vec<Value> {
     let found = get(cluster, kind).await.unwrap_or_default();
     let items = found["items"].as_array().into_iter().flatten();

@@ -11,7 +11,7 @@ use crate::scenarios::reconcile::{
     CLASS, LONG, apply, condition, get, installed, kubectl, stage, until,
 };
 
-/// A ConfigMap of the system namespace.
+/// Returns a ConfigMap of the system namespace.
 fn config_map(name: &str, immutable: bool, data: &Value) -> Value {
     json!({
         "apiVersion": "v1",
@@ -22,7 +22,7 @@ fn config_map(name: &str, immutable: bool, data: &Value) -> Value {
     })
 }
 
-/// The manifests of a bundle with one ConfigMap `name` in namespace default.
+/// Returns the manifests of a bundle with one ConfigMap `name` in namespace default.
 fn manifests(name: &str, text: &str) -> Value {
     let object = format!(
         "apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: {name}, namespace: default}}\ndata: {{text: {text}}}\n"

@@ -1,5 +1,5 @@
-//! Parts of manifests without meaning to the API server: the reconciler ignores them too, and they
-//! are owned by no field manager.
+//! Parts of manifests that have no effect in the API server: the reconciler ignores them, and no
+//! field manager owns them.
 
 use e2e::wait;
 use serde_json::{Value, json};
@@ -8,8 +8,8 @@ use crate::scenarios::reconcile::{
     LONG, apply, bundle_of, deployment, get, installed, kubectl, publish, stage,
 };
 
-/// Content as generators write it: a list, nulls, a superfluous namespace, and a certificate that
-/// another program injects.
+/// Content as written by generators: a list, nulls, an unnecessary namespace, and a certificate
+/// that another program injects.
 const GENERATED: &str = "apiVersion: v1
 kind: List
 items:

@@ -159,8 +159,8 @@ async fn previous_content_stays_while_new_content_is_unavailable() {
     until(&cluster, "bundledeployment web", "Ready", "True").await;
 }
 
-/// A registry that closes each connection after 3 s without an answer, which is longer than a
-/// reconcile waits for content. Returns its address and the number of connections so far.
+/// Starts a registry that closes each connection after 3 s without a response. A reconcile waits
+/// for a shorter time. Returns its address and the number of connections so far.
 async fn closing_registry() -> (String, Arc<AtomicUsize>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();

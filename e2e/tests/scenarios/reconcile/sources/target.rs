@@ -1,4 +1,4 @@
-//! Target namespace of objects that name no namespace.
+//! Target namespace of objects without a namespace.
 
 use serde_json::json;
 

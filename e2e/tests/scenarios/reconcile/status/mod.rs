@@ -21,7 +21,7 @@ mod older;
 
 const MALLORY: &str = "mallory";
 
-/// Lets Mallory write status, and nothing else.
+/// Gives the attacker permission to write only the status.
 pub(super) async fn status_writer(cluster: &Cluster) {
     let group = "rbac.authorization.k8s.io";
     let role = json!({
@@ -45,7 +45,7 @@ pub(super) async fn status_writer(cluster: &Cluster) {
     apply(cluster, &binding).await;
 }
 
-/// Merges `status` into the status of an object, as Mallory.
+/// Merges `status` into the status of an object, as the attacker.
 pub(super) async fn patch_status(cluster: &Cluster, what: &str, status: &Value) {
     let (kind, name) = what.split_once(' ').unwrap();
     let patch = json!({ "status": status }).to_string();
@@ -79,7 +79,7 @@ fn digest_in(pinned: &str) -> &str {
     pinned.split_once('@').unwrap().1
 }
 
-/// The text of the ConfigMap in the greeting.
+/// Returns the text of the ConfigMap in the greeting.
 async fn greeting(cluster: &Cluster) -> Value {
     let found = get(cluster, "configmap greeting -n greeting").await;
     found.unwrap_or_default()["data"]["text"].clone()

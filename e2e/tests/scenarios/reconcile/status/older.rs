@@ -1,5 +1,5 @@
-//! Rollback attacks: old signed content is offered under a newer tag, and a policy that forbids
-//! downgrades rejects it.
+//! Rollback attacks: an attacker offers old signed content under a newer tag, and a policy that
+//! forbids downgrades rejects it.
 
 use bundle_core::reference::{PinnedReference, Reference};
 use bundle_oci::manifest::RawManifest;
@@ -22,7 +22,7 @@ async fn run_plugin(cluster: &Cluster, arguments: &str) {
     output.await.unwrap().success().unwrap();
 }
 
-/// Pushes a greeting of this version under this tag, signed.
+/// Pushes and signs a greeting of this version under this tag.
 async fn signed(cluster: &Cluster, version: &str, tag: &str) -> PinnedReference {
     let reference = format!("greeting:{tag}");
     let pinned = publish(cluster, &reference, |f| bundles::greeting(f, version, None)).await;

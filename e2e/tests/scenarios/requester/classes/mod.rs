@@ -17,8 +17,8 @@ async fn delegate(cluster: &Cluster, name: &str, user: &str, namespaces: &[&str]
     .await;
 }
 
-/// Creates the class `name` that decides for its users, with more fields of its spec, and lets
-/// `user` use it.
+/// Creates the class `name` with `authorization: Class` and more fields, and gives `user` verb
+/// `use` on it.
 pub(super) async fn delegate_with(cluster: &Cluster, name: &str, user: &str, more: &Value) {
     let mut class = json!({
         "apiVersion": "core.rukpak.io/v1alpha1",
@@ -171,8 +171,8 @@ async fn class_authorization_does_not_cover_objects_outside_of_its_targets() {
     assert_eq!(get(&cluster, two).await, None);
 }
 
-/// Lets `user` impersonate ServiceAccount `deployer`, administer namespace `user`, and write
-/// ConfigMaps there.
+/// Gives `user` permission to impersonate ServiceAccount `deployer`, to administer namespace
+/// `user`, and to write ConfigMaps there.
 async fn actor(cluster: &Cluster, user: &str) {
     tenant(cluster, user, &json!([])).await;
     let act = json!([{"apiGroups": [""], "resources": ["serviceaccounts"], "resourceNames": ["deployer"], "verbs": ["impersonate"]}]);

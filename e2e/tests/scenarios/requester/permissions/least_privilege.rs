@@ -17,15 +17,15 @@ const UNUSED: &[(&str, &str)] = &[(
     "asked by the admission plugin OwnerReferencesPermissionEnforcement, which is off by default",
 )];
 
-/// One verb on one resource that the manifests grant to the pod.
+/// Permission of the pod in the manifests: one verb on one resource.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Right {
-    /// `None`: of the whole cluster.
+    /// Namespace; `None` for the whole cluster.
     namespace: Option<String>,
     group: String,
     resource: String,
     verb: String,
-    /// Names of objects; none: all.
+    /// Names of objects; empty for all.
     names: Vec<String>,
 }
 
@@ -153,8 +153,8 @@ fn uses(event: &Value) -> Vec<Use> {
     needed
 }
 
-/// Returns those of the `rights` that no request of the pod has needed. Of several that fit, the
-/// one for named objects counts.
+/// Returns the `rights` that no request of the pod required. If several match, the one for named
+/// objects counts.
 fn unused(rights: &BTreeSet<Right>, events: &[&Value]) -> BTreeSet<Right> {
     let mut left = rights.clone();
     let needed: BTreeSet<Use> = events.iter().flat_map(|event| uses(event)).collect();
@@ -174,7 +174,7 @@ fn requests(cluster: &Cluster) -> Vec<Value> {
     events
 }
 
-/// Content of images, an upgrade, a correction and a removal, as a person.
+/// Installs content of images, upgrades, corrects and removes it, as a person.
 async fn person(cluster: &Cluster) {
     let user = "least";
     tenant(cluster, user, &json!([])).await;
@@ -236,7 +236,7 @@ async fn person(cluster: &Cluster) {
     }
 }
 
-/// Content that is approved, of ConfigMaps of the system namespace.
+/// Installs approved content from ConfigMaps of the system namespace.
 async fn approved(cluster: &Cluster) {
     let class = json!({
         "apiVersion": "core.rukpak.io/v1alpha1", "kind": "ProvisionerClass", "metadata": {"name": "least-gated"},
@@ -270,7 +270,7 @@ async fn approved(cluster: &Cluster) {
     until(cluster, "least-gated", "Installed", "True").await;
 }
 
-/// Content that a ServiceAccount asks for, whose token has a uid and extra fields.
+/// Installs content as a ServiceAccount whose token has a uid and extra fields.
 async fn robot(cluster: &Cluster) {
     let user = "system:serviceaccount:least:deployer";
     let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "deployer", "namespace": "least"}});
@@ -303,8 +303,7 @@ async fn robot(cluster: &Cluster) {
     until(cluster, "least-robot", "Installed", "True").await;
 }
 
-/// A Bundle that waits for its copy on disk to be removed, and a Secret of the pod that lost its
-/// data.
+/// Removes a Bundle with cached content, and restores a Secret of the pod.
 async fn repairs(cluster: &Cluster) {
     let reference = publish(cluster, "least-single", &[note("least", "five")]).await;
     let bundle = json!({

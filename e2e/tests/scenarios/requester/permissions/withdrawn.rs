@@ -9,7 +9,7 @@ async fn delete(cluster: &Cluster, what: &str) {
         .unwrap();
 }
 
-/// Deploys content that is not in the registry yet, and returns once that has been noticed.
+/// Deploys content that is not in the registry yet, and returns once the pod has reported that.
 async fn deploy_ahead(cluster: &Cluster, user: &str, more: &Value) {
     let reference = cluster
         .registry(0)

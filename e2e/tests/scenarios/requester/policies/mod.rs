@@ -146,7 +146,7 @@ async fn policy_with_secrets_as_parameters_needs_permission_to_read_secrets() {
     }
 }
 
-/// A namespace, a kind, an object of that kind in it, and something of a later phase.
+/// Returns a namespace, a CRD, a custom resource in that namespace, and an object of a later phase.
 fn whole(name: &str) -> Vec<Value> {
     let plural = format!("{name}widgets");
     let group = "own.example.com";

@@ -52,7 +52,7 @@ async fn until_mutating(cluster: &Cluster, scenario: &str, user: &str) {
     .unwrap();
 }
 
-/// Returns the number of objects about which reviews and dry runs disagreed so far.
+/// Returns the number of objects for which access reviews and dry runs had different results.
 async fn disagreements(webhook: &e2e::Webhook) -> u64 {
     let page = webhook.metrics().await.unwrap();
     let counted = page

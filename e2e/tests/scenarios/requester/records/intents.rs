@@ -1,10 +1,11 @@
-//! Objects that an installation was about to create, but another user created first.
+//! Objects whose creation was planned, but that another user created first.
 
 use crate::scenarios::requester::*;
 
 const INSTALLER: &str = "system:serviceaccount:bundle-system:installer";
 
-/// Denies the installing ServiceAccount ServiceAccounts in the namespace of the scenario.
+/// Returns a policy that rejects ServiceAccounts by the installing ServiceAccount in the namespace
+/// of the scenario.
 fn guard(scenario: &str) -> [Value; 2] {
     let name = format!("{scenario}-guard");
     let metadata = json!({"name": name});

@@ -147,8 +147,8 @@ async fn object_of_an_installation_that_is_not_complete_is_not_adopted() {
     }
 }
 
-/// Creates, as `user`, an approval of the content of `reference` for the BundleDeployment `name`,
-/// which its author has read as `read`.
+/// Creates, as `user`, an approval of the content of `reference` for the BundleDeployment `name`.
+/// `read` is the generation that the author has read.
 async fn approve(
     cluster: &Cluster,
     (user, name): (&str, &str),

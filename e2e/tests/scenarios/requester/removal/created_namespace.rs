@@ -4,7 +4,7 @@
 use super::{remove, until_removed};
 use crate::scenarios::requester::*;
 
-/// A ConfigMap that names no namespace.
+/// Returns a ConfigMap without namespace.
 fn settings() -> Value {
     json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "settings"}, "data": {"a": "b"}})
 }
@@ -13,7 +13,8 @@ fn into(target: &str) -> Value {
     json!({"targetNamespace": target, "createNamespace": true})
 }
 
-/// Lets `user` write ConfigMaps everywhere, and create Namespaces if `creates` is `true`.
+/// Gives `user` permission to write ConfigMaps in all namespaces, and to create Namespaces if
+/// `creates` is `true`.
 async fn creator(cluster: &Cluster, user: &str, creates: bool) {
     let verbs = json!(["get", "create", "patch", "update", "delete"]);
     let namespaces = json!({"apiGroups": [""], "resources": ["namespaces"], "verbs": verbs});

@@ -26,8 +26,8 @@ pub(super) async fn until_removed(cluster: &Cluster, name: &str) {
     .unwrap();
 }
 
-/// Waits until the removal of `name` reports `object`, which must exist all the time, and returns
-/// the message.
+/// Waits until the removal of `name` reports `object`, and returns the message. The object must
+/// exist all the time.
 pub(super) async fn until_kept(cluster: &Cluster, name: &str, object: (&str, &str)) -> String {
     let (key, what) = object;
     wait::until(LONG, &format!("the removal waits for {key}"), || async {
@@ -46,7 +46,7 @@ pub(super) async fn until_kept(cluster: &Cluster, name: &str, object: (&str, &st
     .unwrap()
 }
 
-/// The value of the annotation `core.rukpak.io/admit` that a message names.
+/// Returns the value of the annotation `core.rukpak.io/admit` in a message.
 fn admit_token(message: &str) -> String {
     let (_, rest) = message
         .split_once("core.rukpak.io/admit=")
@@ -55,8 +55,8 @@ fn admit_token(message: &str) -> String {
 }
 
 /// Creates a tenant, and deploys `own` in namespace `USER` and `theirs` in `USER-shared` as that
-/// user. `theirs` existed before and is adopted. Afterwards the user may write ConfigMaps in
-/// `USER-shared`, but not delete them.
+/// user. `theirs` existed before and is adopted. Afterwards the user has permission to write
+/// ConfigMaps in `USER-shared`, but not to delete them.
 async fn adopted(cluster: &Cluster, user: &str) {
     tenant(cluster, user, &json!([])).await;
     let shared = format!("{user}-shared");

@@ -1,5 +1,5 @@
-//! Immutable objects: those that an upgrade deletes and recreates, and the required permissions.
-//! The rule is in `bundle_core::plan::replace`.
+//! Immutable objects: those that an upgrade deletes and creates again, and the required
+//! permissions. `bundle_core::plan::replace` has the rule.
 
 use crate::scenarios::requester::policies::{on, policy, until_enforced};
 use crate::scenarios::requester::*;
@@ -57,7 +57,7 @@ async fn upgrade(cluster: &Cluster, name: &str, version: &str, objects: &[Value]
     written.success().unwrap();
 }
 
-/// Waits until the condition `Installed` is not true and has all of `words`, and returns its
+/// Waits until the condition `Installed` is not true and contains all of `words`, and returns its
 /// message.
 async fn until_message(cluster: &Cluster, name: &str, words: &[&str]) -> String {
     wait::until(LONG, &format!("{name} says {words:?}"), || async {

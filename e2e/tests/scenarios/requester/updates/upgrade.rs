@@ -1,5 +1,5 @@
 //! Upgrades that fail half-way: status and output show both versions, and the objects of the new
-//! one.
+//! version.
 
 use crate::scenarios::requester::policies::{on, policy, until_enforced};
 use crate::scenarios::requester::*;

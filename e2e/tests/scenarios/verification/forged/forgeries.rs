@@ -12,9 +12,9 @@ const ENTRY: &str = "/verificationMaterial/tlogEntries/0";
 /// Forgery: the uploaded artifact and the expected message.
 pub(super) struct Forgery {
     pub(super) name: &'static str,
-    /// A bundle, or a payload in cosign 2's form.
+    /// Sigstore bundle, or payload of cosign 2.
     pub(super) bundle: Vec<u8>,
-    /// The annotations of a payload in cosign 2's form; those of a bundle are none.
+    /// Annotations of a payload of cosign 2; empty for a bundle.
     pub(super) annotations: Option<Annotations>,
     pub(super) reported: &'static str,
 }
@@ -28,7 +28,7 @@ fn bundled(name: &'static str, reported: &'static str, bundle: Vec<u8>) -> Forge
     }
 }
 
-/// The bundle as clients of an earlier version write it.
+/// Returns the bundle in the form of an earlier version.
 pub(super) fn of_version(good: &Value, version: &str) -> Value {
     let mut bundle = good.clone();
     bundle["mediaType"] = json!(format!(
@@ -60,7 +60,7 @@ fn flip(value: &mut Value) {
     *value = json!(STANDARD.encode(bytes));
 }
 
-/// JSON inside of base64 text.
+/// Changes the JSON text in a Base64 value.
 fn inside(value: &mut Value, change: impl FnOnce(&mut Value)) {
     let bytes = STANDARD.decode(value.as_str().unwrap()).unwrap();
     let mut inner: Value = serde_json::from_slice(&bytes).unwrap();
@@ -165,8 +165,8 @@ fn of_any(good: &Value, reported: &'static str, flipped: &'static str) -> Vec<Fo
     ]
 }
 
-/// Returns changes of a bundle by key, and payloads that the owner of the key could be tricked into
-/// signing.
+/// Returns changes of a bundle by key, and payloads that an attacker could make the owner of the
+/// key sign.
 pub(super) fn by_key(
     good: &Value,
     other: &Value,

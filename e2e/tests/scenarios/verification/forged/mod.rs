@@ -34,7 +34,7 @@ impl Scene {
             .unwrap()
     }
 
-    /// Pushes equal content under another name.
+    /// Pushes the same content under another name.
     async fn push(&self, folder: &str, name: &str) -> PinnedReference {
         let registry = self.cluster.registry(0).unwrap();
         let reference = registry.reference(&format!("{name}:1.0.0"));

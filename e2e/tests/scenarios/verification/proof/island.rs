@@ -1,5 +1,5 @@
-//! Cluster and webhook in a network namespace with loopback and no routes; the registry is outside.
-//! The test signs content outside, and runs itself again inside.
+//! Cluster and webhook in a network namespace with loopback and without routes; the registry is
+//! outside. The test signs content outside, and runs itself again inside.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;

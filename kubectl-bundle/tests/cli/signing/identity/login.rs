@@ -244,7 +244,7 @@ fn polls_until_the_code_is_used() {
     assert_eq!(received[2].body, received[3].body);
 }
 
-/// A browser with a user.
+/// Browser with a user.
 struct Browser {
     child: Child,
     url: Url,

@@ -1,4 +1,4 @@
-//! Identity tokens from each source and from logins, none of which is ever printed.
+//! Identity tokens from each source and from logins. No token is ever printed.
 
 mod login;
 mod service;

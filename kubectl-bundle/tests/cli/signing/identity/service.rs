@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use crate::context::Context;
 
-/// A request.
+/// Received request.
 #[derive(Clone)]
 pub(super) struct RecordedRequest {
     /// Path and query.
@@ -32,9 +32,9 @@ struct Inner {
     received: Vec<RecordedRequest>,
 }
 
-/// The service.
+/// Running service.
 pub(super) struct Service {
-    /// `http://127.0.0.1:PORT`
+    /// URL of the service: `http://127.0.0.1:PORT`.
     pub(super) url: String,
     inner: Arc<Mutex<Inner>>,
 }

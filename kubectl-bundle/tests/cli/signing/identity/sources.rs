@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 use super::service::{Service, token};
 use crate::context::Context;
 
-/// A bundle in a registry, and a service that is both CI system and certificate authority. The
-/// authority rejects every request and repeats its content.
+/// Bundle in a registry, and a service that is CI system and certificate authority. The authority
+/// rejects every request and returns its content.
 struct Scene {
     context: Context,
     service: Service,
@@ -17,7 +17,7 @@ struct Scene {
     _registry: bundle_testkit::registry::Registry,
 }
 
-/// Token that a CI system provides for requests.
+/// Token of the CI system for requests.
 const AGENT: &str = "agent-secret-0123456789";
 
 impl Scene {

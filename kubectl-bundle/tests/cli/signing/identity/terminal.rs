@@ -1,4 +1,4 @@
-//! Tests at a terminal, which util-linux' `script` provides: only there the user is prompted.
+//! Tests at a terminal, provided by `script` of util-linux. The program prompts only at a terminal.
 #![cfg(target_os = "linux")]
 
 use std::os::unix::fs::PermissionsExt as _;
@@ -19,7 +19,7 @@ fn at_terminal(
     in_shell(context, "", arguments, more, typed)
 }
 
-/// The same, with a shell command before the program.
+/// Runs a program at a terminal, after a shell command.
 fn in_shell(
     context: &Context,
     before: &str,
