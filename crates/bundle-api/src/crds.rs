@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use crate::{Bundle, BundleApproval, BundleDeployment, ProvisionerClass, SignaturePolicy, names};
 
-/// The CRDs of all kinds as objects to apply, ordered by name.
+/// Returns the CRDs of all kinds as objects to apply, sorted by name.
 pub fn all() -> Result<Vec<Value>, serde_json::Error> {
     let mut crds = vec![
         serde_json::to_value(BundleApproval::crd())?,

@@ -2,13 +2,13 @@
 
 use schemars::{Schema, SchemaGenerator};
 
-/// Schema of a free-form field.
+/// Returns the schema of a free-form field.
 pub(crate) fn free_form(_: &mut SchemaGenerator) -> Schema {
     schemars::json_schema!({"type": "object", "x-kubernetes-preserve-unknown-fields": true})
 }
 
-/// Schema of a field that allows or denies something. A derived schema would use the description of
-/// the type instead of that of the field.
+/// Returns the schema of a field that allows or denies a feature. A derived schema would use the
+/// description of the type instead of that of the field.
 pub(crate) fn allow_or_deny(_: &mut SchemaGenerator) -> Schema {
     schemars::json_schema!({"type": "string", "enum": ["Allow", "Deny"]})
 }

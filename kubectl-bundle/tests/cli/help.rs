@@ -48,7 +48,7 @@ fn help_names_every_verb_and_exit_code() {
       -V, --version
               Print version
 
-    Global options:
+    Common options:
       -q, --quiet
               Print only errors
 

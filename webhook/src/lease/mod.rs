@@ -206,7 +206,7 @@ impl Election {
     }
 }
 
-/// A conflict means that another replica was faster.
+/// Returns `None` for a conflict: another replica has acquired the lease.
 fn won(outcome: Result<Lease, kube::Error>) -> Result<Option<Lease>, kube::Error> {
     match outcome {
         Ok(lease) => Ok(Some(lease)),

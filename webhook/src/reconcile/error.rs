@@ -42,7 +42,7 @@ impl ReconcileError {
         }
     }
 
-    /// A request to the API server failed. `doing` completes "cannot …".
+    /// Returns the error of a failed request to the API server. `doing` completes "cannot …".
     pub(in crate::reconcile) fn api(
         doing: &str,
         reason: &'static str,
@@ -56,8 +56,8 @@ impl ReconcileError {
         )
     }
 
-    /// The inventory of a BundleDeployment could not be read or written. Nothing was changed on the
-    /// cluster.
+    /// Returns the error for an inventory that could not be read or written. Nothing was changed on
+    /// the cluster.
     pub(in crate::reconcile) fn inventory(
         reason: &'static str,
         error: &InventoryStoreError,

@@ -53,7 +53,7 @@ impl Identity<'_> {
     }
 }
 
-/// An entry that cannot be parsed becomes an empty certificate, which matches none.
+/// Parses certificates. An invalid entry becomes an empty certificate, which matches none.
 fn certificates(pem: &[u8]) -> Vec<CertificateDer<'static>> {
     CertificateDer::pem_slice_iter(pem)
         .map(|certificate| certificate.unwrap_or_else(|_| CertificateDer::from(Vec::new())))

@@ -93,7 +93,7 @@ pub(crate) enum EnforcementError {
 }
 
 impl Default for Integrity {
-    /// No registration was read yet.
+    /// Returns the state before any registration is read.
     fn default() -> Self {
         let state = State {
             since: None,

@@ -216,7 +216,7 @@ async fn read(
     Ok(Read::Whole(Response::from_parts(head, body), weight))
 }
 
-/// Response that holds its permit until it is read or dropped.
+/// Returns a response that holds its permit until it is read or dropped.
 fn held(bytes: Vec<u8>, turn: Option<OwnedSemaphorePermit>) -> AnswerBody {
     let frame = future::ready(Ok(Frame::data(bytes.into())));
     let frames = futures::stream::once(frame).inspect(move |_| {

@@ -193,7 +193,7 @@ async fn reads_whole_objects_with_invalid_times() {
     assert_eq!(found.data.unwrap()["time"], "9999-12-31T23:59:59Z");
 }
 
-/// An API of Bundles over the same server.
+/// Returns an API of Bundles on the same server.
 fn bundles(api: &Api<ConfigMap>) -> Api<DynamicObject> {
     let resource = ApiResource::erase::<bundle_api::Bundle>(&());
     Api::all_with(api.clone().into_client(), &resource)

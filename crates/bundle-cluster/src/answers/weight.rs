@@ -133,7 +133,7 @@ mod tests {
 
     use super::*;
 
-    /// The weight of `object` as a list of it is read.
+    /// Returns the weight of `object` as an item of a list.
     fn weight_in_list(object: &Value) -> usize {
         let rules = ObjectRules {
             keeps_fields: false,

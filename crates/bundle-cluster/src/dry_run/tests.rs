@@ -35,7 +35,8 @@ fn ana() -> Requester {
     }
 }
 
-/// A guarded client, and what it sent: every request is answered with `code` and `body`.
+/// Returns a guarded client and its sent requests. Every request gets the response `code` and
+/// `body`.
 fn client(code: u16, body: &'static str) -> (Client, tokio::sync::mpsc::UnboundedReceiver<Sent>) {
     let (service, mut server) = tower_test::mock::pair::<Request<Body>, Response<Body>>();
     let (tell, told) = tokio::sync::mpsc::unbounded_channel();

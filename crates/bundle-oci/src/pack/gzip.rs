@@ -205,7 +205,7 @@ mod tests {
 
     use super::*;
 
-    /// Text that compresses and does not repeat within a chunk.
+    /// Returns compressible text without repetitions within a chunk.
     fn content(length: usize) -> Vec<u8> {
         let mut state = 1_u64;
         std::iter::repeat_with(|| {

@@ -140,7 +140,7 @@ async fn check_release_lifecycle(tool: Tool) {
         notes.contains("The ProvisionerClasses are not created yet"),
         "{notes}"
     );
-    assert!(notes.contains("as good as cluster-admin"), "{notes}");
+    assert!(notes.contains("as powerful as cluster-admin"), "{notes}");
     assert!(
         notes.contains("The image is named by a tag, which can move"),
         "{notes}"

@@ -49,7 +49,7 @@ fn by_key(key: &PrivateKey) -> Policy {
     policy(&json!({"name": "release", "key": {"data": key.public().to_pem()}}))
 }
 
-/// The key is in a Secret, with this result of reading it.
+/// Returns a policy with its key in a Secret. `found` is the result of reading the Secret.
 fn by_secret(found: Named) -> Policy {
     policy(&json!({"name": "release", "key": {"secretRef": {"name": "release"}}}))
         .with_secrets(&BTreeMap::from([("release".to_owned(), found)]))

@@ -121,8 +121,8 @@ fn entries(folder: &Path) -> io::Result<(Vec<PathBuf>, Vec<PathBuf>)> {
     Ok(paths.into_iter().partition(|path| !path.is_dir()))
 }
 
-/// docker's rules: `*.crt` are certificate authorities, `NAME.cert` and `NAME.key` are a client
-/// certificate.
+/// Reads the files of a host by the rules of docker: `*.crt` are certificate authorities,
+/// `NAME.cert` and `NAME.key` are a client certificate.
 fn host_certificates(files: &[PathBuf]) -> Result<HostCertificates, String> {
     let mut own = HostCertificates {
         authorities: Vec::new(),

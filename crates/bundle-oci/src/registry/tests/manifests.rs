@@ -7,7 +7,7 @@ fn home(registry: &Registry) -> Repository {
     registry.reference("team/web").parse().unwrap()
 }
 
-/// An index of one image for one platform, with the fields of `extra`.
+/// Returns an index of one image for one platform, with the fields of `extra`.
 fn index(extra: &str) -> RawManifest {
     let image = Descriptor::of(media::MANIFEST, b"image");
     let text = format!(

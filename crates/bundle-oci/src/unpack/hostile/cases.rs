@@ -9,7 +9,7 @@ pub(super) fn all() -> impl Iterator<Item = AttackCase> {
     [names(), kinds(), links(), shapes()].into_iter().flatten()
 }
 
-/// Both reject it with the same reason.
+/// Returns a case that both unpackers reject with the same reason.
 fn refused(name: &'static str, entries: &[Vec<u8>], why: &'static str) -> AttackCase {
     AttackCase {
         name,
@@ -19,7 +19,7 @@ fn refused(name: &'static str, entries: &[Vec<u8>], why: &'static str) -> Attack
     }
 }
 
-/// Accepted in images of workloads only.
+/// Returns a case that only unpacking to disk accepts, for images of workloads.
 fn foreign(
     name: &'static str,
     layers: Vec<CompressedLayer>,
@@ -123,7 +123,7 @@ fn kinds() -> Vec<AttackCase> {
     ]
 }
 
-/// A GNU sparse file: 512 bytes for 1 GiB.
+/// Returns a GNU sparse file: 512 bytes for 1 GiB.
 fn sparse() -> Vec<u8> {
     let mut header = Header::new_gnu();
     header.set_path("sparse").unwrap();

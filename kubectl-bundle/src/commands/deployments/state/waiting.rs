@@ -126,7 +126,7 @@ pub(crate) async fn wait_until(
     }
 }
 
-/// The version of the API server; `None` if it is not known now.
+/// Returns the version of the API server; `None` if it is unknown.
 async fn server_version(cluster: &Cluster) -> Option<ServerVersion> {
     let info = cluster.ask(cluster.client.apiserver_version()).await.ok()?;
     ServerVersion::parse(&info.git_version).ok()

@@ -48,12 +48,12 @@ pub(crate) enum TrustVerb {
     Reset,
 }
 
-/// Trust a TUF repository from now on: `verify`, `sign` and `policy test` take their trust root
+/// Trust a TUF repository from now on: `verify`, `sign` and `policy test` read their trust root
 /// from it, unless --trusted-root is set.
 ///
 /// It is refreshed once a day and when its metadata has expired, except with --offline. Without
-/// flags, it is the repository of the public Sigstore instance. For another one, --root has to come
-/// from a trusted source, as its keys sign everything else. If the repository is invalid, nothing
+/// flags, it is the repository of the public Sigstore instance. For another one, --root must come
+/// from a trusted source, because its keys sign all other files. If the repository is invalid, nothing
 /// changes. The cluster does not use it: see `trust show --root-file`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -129,7 +129,7 @@ pub(crate) struct ShowArguments {
     /// Print the trusted_root.json itself
     #[arg(long, conflicts_with = "output")]
     pub(crate) root_file: bool,
-    /// Do not refresh the repository
+    /// Do not refresh the TUF repository of `trust init`
     #[arg(long)]
     pub(crate) offline: bool,
     /// Connection flags.
@@ -166,6 +166,7 @@ pub(crate) fn reset(environment: &Environment) -> Reset {
 
 /// Connection flags of a TUF repository.
 #[derive(Debug, Args)]
+#[command(next_help_heading = "Trust options")]
 pub(crate) struct TufFlags {
     /// File of certificate authorities to trust in addition to the system's; may be repeated
     #[arg(long, value_name = "FILE")]

@@ -164,7 +164,7 @@ impl ReviewLookups for ClusterFacts {
         }
     }
 
-    /// The requester is the user who runs the command.
+    /// Sends the access review for the user who runs the command.
     async fn may(&self, _requester: &Requester, question: &Question) -> Answer {
         let request = access::may_self(&self.cluster.client, question);
         match self.cluster.ask(request).await {
@@ -228,7 +228,7 @@ impl ImageLookups for ClusterFacts {
 
     async fn forget(&self, _image: &Image, _policies: &MatchingPolicies) {}
 
-    /// The user needs all findings at once.
+    /// Returns `true`, because the user needs all findings at once.
     fn looks_where_refused(&self) -> bool {
         true
     }

@@ -1,4 +1,4 @@
-//! Origin of an installed object: this program, a release of Helm, or something else.
+//! Origin of an installed object: this program, a Helm release, or another tool.
 
 use serde_json::Value;
 
@@ -9,14 +9,14 @@ use super::manifests::{MANAGED_BY, MANAGER};
 pub(crate) enum InstallOrigin {
     /// `install` of this program.
     Plugin,
-    /// A release of Helm.
+    /// Helm release.
     Helm {
         /// Name of the release.
         release: String,
-        /// Its namespace.
+        /// Namespace of the release.
         namespace: String,
     },
-    /// Neither.
+    /// Another tool.
     Other,
 }
 

@@ -6,7 +6,7 @@ use bundle_core::plan::decision::DecidedObjects;
 
 use super::*;
 
-/// Every object requires the consent of the requesters by dry run.
+/// Returns the requirement that the requesters consent to every object by dry run.
 pub(super) fn by_dry_run() -> RequiredConsent {
     RequiredConsent {
         rule: ConsentRule::new(None, ActingAccount::Granted, DecidedObjects::None),
