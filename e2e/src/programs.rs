@@ -35,7 +35,8 @@ pub async fn get() -> Result<&'static Programs> {
         .await
 }
 
-fn build() -> Result<Programs> {
+/// Builds both programs if the sources changed, and returns their paths.
+pub fn build() -> Result<Programs> {
     let profile = profile()?;
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);

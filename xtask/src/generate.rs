@@ -1,5 +1,6 @@
 //! `cargo xtask gen`: writes generated files, or checks that they are up to date: CRDs and the API
-//! reference from bundle-api, and diagnostics and the schema of bundle.yaml from bundle-core.
+//! reference from bundle-api, diagnostics and the schema of bundle.yaml from bundle-core, and the
+//! command reference from the plugin.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -101,6 +102,10 @@ fn files(root: &Path) -> Result<BTreeMap<PathBuf, String>> {
         diagnostics(&Examples::read(root)?),
     );
     files.insert("docs/reference/health.md".into(), health());
+    files.insert(
+        "docs/reference/commands.md".into(),
+        crate::command_reference::page(&e2e::programs::build()?.plugin)?,
+    );
     files.insert(
         "docs/reference/bundle.schema.json".into(),
         serde_json::to_string_pretty(&bundle_core::package::schema())? + "\n",

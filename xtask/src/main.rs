@@ -11,6 +11,7 @@ mod bench;
 mod book;
 mod chart;
 mod cluster;
+mod command_reference;
 mod demo;
 mod examples;
 mod fixtures;
@@ -54,7 +55,8 @@ enum Command {
     Fixtures(fixtures::Arguments),
     /// Run a fuzz target for a number of executions; fuzz/README.md lists its requirements.
     Fuzz(fuzz::Arguments),
-    /// Write generated files: CRDs, the catalogue of diagnostics, and the plain manifests of the chart.
+    /// Write generated files: CRDs, the catalogue of diagnostics, the command reference, and the
+    /// plain manifests of the chart.
     Gen(generate::Arguments),
     /// Build the container image of bundle-webhook as an OCI layout, or push it to a registry.
     Image(image::Arguments),

@@ -56,14 +56,14 @@ pub struct ProvisionerClassSpec {
     pub service_account: Option<ServiceAccountName>,
     /// Identity whose permissions are required. `Requester`: the requester must be allowed to write
     /// every object in the content. `Class`: verb `use` is enough; all other permissions are
-    /// delegated to the ServiceAccount of the class. Default: Requester.
+    /// delegated to the ServiceAccount of the class. Default: `Requester`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub authorization: Option<Authorization>,
     /// Check of the requester's permission to write the objects of the content, under
     /// `authorization: Requester`. `DryRun`: by access reviews and by a server-side dry run of each
     /// object as the requester, so that admission policies and checks of the API server apply to
     /// them. `AccessReview`: by access reviews alone, for clusters with admission webhooks that do
-    /// not support dry runs. Default: DryRun.
+    /// not support dry runs. Default: `DryRun`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requester_check: Option<RequesterCheck>,
     /// Approval of content before it is installed.
@@ -71,7 +71,7 @@ pub struct ProvisionerClassSpec {
     pub approval: Option<Approval>,
     /// Signature policy of this class for content that no SignaturePolicy matches. `IfPolicy`
     /// admits with a warning. `Required` rejects it, and rejects every source that cannot be
-    /// signed. Default: IfPolicy.
+    /// signed. Default: `IfPolicy`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signatures: Option<Signatures>,
     /// Allowed sources of content.
@@ -84,7 +84,7 @@ pub struct ProvisionerClassSpec {
 
 /// Identity whose permissions are required. `Requester`: the requester must be allowed to write
 /// every object in the content. `Class`: verb `use` is enough; all other permissions are delegated
-/// to the ServiceAccount of the class. Default: Requester.
+/// to the ServiceAccount of the class. Default: `Requester`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum Authorization {
     /// Permissions of the requester, for every object.
@@ -98,7 +98,7 @@ pub enum Authorization {
 /// `authorization: Requester`. `DryRun`: by access reviews and by a server-side dry run of each
 /// object as the requester, so that admission policies and checks of the API server apply to them.
 /// `AccessReview`: by access reviews alone, for clusters with admission webhooks that do not
-/// support dry runs. Default: DryRun.
+/// support dry runs. Default: `DryRun`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum RequesterCheck {
     /// Access reviews and dry runs.
@@ -111,7 +111,7 @@ pub enum RequesterCheck {
 /// Approval of content before it is installed.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Approval {
-    /// `Required` waits for a BundleApproval of each content digest. Default: None.
+    /// `Required` waits for a BundleApproval of each content digest. Default: `None`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mode: Option<ApprovalMode>,
     /// `AnotherPerson`: anyone with verb `approve` on the class, except the requester. Default:
@@ -120,7 +120,7 @@ pub struct Approval {
     pub by: Option<ApprovalBy>,
 }
 
-/// `Required` waits for a BundleApproval of each content digest. Default: None.
+/// `Required` waits for a BundleApproval of each content digest. Default: `None`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum ApprovalMode {
     /// No approval is required.
@@ -130,7 +130,7 @@ pub enum ApprovalMode {
     Required,
 }
 
-/// `AnotherPerson`: anyone with verb `approve` on the class, except the requester. Default: Anyone
+/// `AnotherPerson`: anyone with verb `approve` on the class, except the requester. Default: `Anyone`
 /// with verb `approve` on the class.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum ApprovalBy {
@@ -165,7 +165,7 @@ pub struct Sources {
     /// Default: `*`, every host.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hosts: Option<Vec<String>>,
-    /// Loopback, link-local and private addresses in `git` and `http` sources. Default: Deny.
+    /// Loopback, link-local and private addresses in `git` and `http` sources. Default: `Deny`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "crate::schemas::allow_or_deny")]
     pub private_addresses: Option<AllowDeny>,
@@ -178,7 +178,7 @@ pub struct Targets {
     /// Allowed namespaces; `*` matches any run of characters. Default: `*`, every namespace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespaces: Option<Vec<String>>,
-    /// Cluster-scoped objects in content. Default: Allow.
+    /// Cluster-scoped objects in content. Default: `Allow`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "crate::schemas::allow_or_deny")]
     pub cluster_scoped: Option<AllowDeny>,

@@ -93,7 +93,7 @@ pub struct BundleDeploymentSpec {
     pub paused: Option<bool>,
     /// Handling of an object of the content that already exists without an owner. `Prevent` leaves
     /// it unchanged and fails; `Adopt` takes ownership. An object with another owner is never
-    /// adopted. Default: Prevent.
+    /// adopted. Default: `Prevent`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub collision: Option<Collision>,
     /// Handling of installed objects that were changed by another actor.
@@ -152,7 +152,7 @@ impl TemplateMetadata {
 
 /// Handling of an object of the content that already exists without an owner. `Prevent` leaves it
 /// unchanged and fails; `Adopt` takes ownership. An object with another owner is never adopted.
-/// Default: Prevent.
+/// Default: `Prevent`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum Collision {
     /// Leave the object unchanged, and fail.
@@ -166,7 +166,7 @@ pub enum Collision {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Drift {
     /// `Correct` restores the object at once; `Report` only sets condition `Drifted` and
-    /// `status.drift`. Default: Correct.
+    /// `status.drift`. Default: `Correct`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mode: Option<DriftMode>,
     /// Fields that other actors own. They are neither restored nor reported.
@@ -175,7 +175,7 @@ pub struct Drift {
 }
 
 /// `Correct` restores the object at once; `Report` only sets condition `Drifted` and
-/// `status.drift`. Default: Correct.
+/// `status.drift`. Default: `Correct`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum DriftMode {
     /// Restore the object.
@@ -211,7 +211,7 @@ pub struct Rollout {
     #[schemars(regex(pattern = r"^([0-9]+(ms|s|m|h))+$"))]
     pub deadline: Option<String>,
     /// Handling of content that is not healthy by the deadline: `Hold` stops and reports it;
-    /// `RollBack` installs the previous content. Default: Hold.
+    /// `RollBack` installs the previous content. Default: `Hold`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_failure: Option<OnFailure>,
     /// Number of earlier revisions that are kept. Default: 5.
@@ -224,14 +224,14 @@ pub struct Rollout {
     /// Handling of an object with a change of an immutable field. `IfCompleted` deletes and
     /// recreates finished Jobs. `Always` deletes and recreates any object except Namespaces, CRDs
     /// and volumes. `Never` recreates none. The annotation `core.rukpak.io/replace` of an object
-    /// overrides it. Default: IfCompleted.
+    /// overrides it. Default: `IfCompleted`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replace: Option<Replace>,
 }
 
 /// Handling of an object with a change of an immutable field. `IfCompleted` deletes and recreates
 /// finished Jobs. `Always` deletes and recreates any object except Namespaces, CRDs and volumes.
-/// `Never` recreates none. Default: IfCompleted.
+/// `Never` recreates none. Default: `IfCompleted`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum Replace {
     /// Any object except Namespaces, CRDs and volumes.
@@ -244,7 +244,7 @@ pub enum Replace {
 }
 
 /// Handling of content that is not healthy by the deadline: `Hold` stops and reports it; `RollBack`
-/// installs the previous content. Default: Hold.
+/// installs the previous content. Default: `Hold`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum OnFailure {
     /// Stop, and report it.

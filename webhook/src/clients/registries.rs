@@ -58,7 +58,7 @@ impl PullSecretError {
 
 /// Returns the credentials in a pull secret, or the reason why it has none.
 fn config_of(secret: Option<Secret>) -> Result<Vec<u8>, &'static str> {
-    let secret = secret.ok_or("there is no such Secret")?;
+    let secret = secret.ok_or("the Secret does not exist")?;
     if secret.type_.as_deref() != Some(PULL_SECRET) {
         return Err("its type is not kubernetes.io/dockerconfigjson");
     }

@@ -12,7 +12,7 @@ const KEPT: usize = 100;
 /// Maximum length of each text of a finding, in bytes.
 const TEXT: usize = 4 << 10;
 /// Message of the finding that replaces the findings above the limit.
-const MORE: &str = "there are more findings, which are not listed";
+const MORE: &str = "more findings exist, which are not listed";
 
 /// Severity of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]

@@ -75,8 +75,8 @@ impl Check<'_> {
             self.report(
                 codes::format::NOT_AN_OBJECT,
                 "",
-                format!("a Kubernetes object belongs here, and this is {what}"),
-                "only manifests belong into manifests/: each document has apiVersion, kind and metadata",
+                format!("expected a Kubernetes object, found {what}"),
+                "manifests/ must contain only manifests: each document has apiVersion, kind and metadata",
             );
             return None;
         };
@@ -113,7 +113,7 @@ impl Check<'_> {
                 codes::format::BAD_NAME,
                 "metadata.name",
                 format!("`{name}` cannot be a name: {why}"),
-                "choose a name that the API server will take",
+                "choose a name that the API server accepts",
             );
         }
         Some(ObjectId {
@@ -162,7 +162,7 @@ impl Check<'_> {
             self.report(
                 codes::format::MISSING_FIELD,
                 "metadata.generateName",
-                "an object of a bundle needs a name, and a generated one would be another at each installation".to_owned(),
+                "an object of a bundle requires a name; a generated name would differ in each installation".to_owned(),
                 "give it a metadata.name instead",
             );
             return None;
@@ -234,7 +234,7 @@ impl Check<'_> {
                 self.report(
                     codes::format::FROM_A_CLUSTER,
                     &format!("metadata.{key}"),
-                    "the object was copied from a cluster, and another would not take it".to_owned(),
+                    "the object was copied from a cluster, and API servers reject this field".to_owned(),
                     "remove metadata.uid, resourceVersion, managedFields, creationTimestamp, generation, and status",
                 );
                 return;
@@ -251,9 +251,8 @@ impl Check<'_> {
             self.report(
                 codes::format::OWNED,
                 "metadata.ownerReferences",
-                "an object of a bundle belongs to what installs it, and names no other owner"
-                    .to_owned(),
-                "remove metadata.ownerReferences: owners are named by UIDs, which are others in each cluster",
+                "an object of a bundle must not have an owner".to_owned(),
+                "remove metadata.ownerReferences: they contain UIDs, which differ in each cluster",
             );
         }
     }
@@ -272,7 +271,7 @@ impl Check<'_> {
         self.report(
             codes::format::NOT_TEXT,
             field,
-            format!("text belongs here, and this reads as {what}"),
+            format!("expected text, found {what}"),
             "put the value in quotes",
         );
     }
@@ -282,7 +281,7 @@ impl Check<'_> {
         self.report(
             codes::format::NOT_AN_OBJECT,
             field,
-            format!("a map belongs here, and this is {what}"),
+            format!("expected a map, found {what}"),
             "check the indentation",
         );
     }
@@ -351,13 +350,11 @@ mod tests {
         for (text, expected) in [
             (
                 "hello",
-                &[
-                    "manifests/a.yaml:1: a Kubernetes object belongs here, and this is the text \"hello\"",
-                ][..],
+                &["manifests/a.yaml:1: expected a Kubernetes object, found the text \"hello\""][..],
             ),
             (
                 "- 1",
-                &["manifests/a.yaml:1: a Kubernetes object belongs here, and this is a list"],
+                &["manifests/a.yaml:1: expected a Kubernetes object, found a list"],
             ),
             (
                 "{}",
@@ -374,20 +371,20 @@ mod tests {
             (
                 "apiVersion: v1\nkind: ConfigMap\nmetadata: web",
                 &[
-                    "manifests/a.yaml:1: ConfigMap: metadata: a map belongs here, and this is the text \"web\"",
+                    "manifests/a.yaml:1: ConfigMap: metadata: expected a map, found the text \"web\"",
                 ],
             ),
             (
                 "apiVersion: v1\nkind: Job\nmetadata: {generateName: x-}",
                 &[
-                    "manifests/a.yaml:1: Job: metadata.generateName: an object of a bundle needs a name, and a generated one would be another at each installation",
+                    "manifests/a.yaml:1: Job: metadata.generateName: an object of a bundle requires a name; a generated name would differ in each installation",
                 ],
             ),
             (
                 "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: 12, namespace: on}",
                 &[
-                    "manifests/a.yaml:1: ConfigMap: metadata.name: text belongs here, and this reads as the number 12",
-                    "manifests/a.yaml:1: ConfigMap: metadata.namespace: text belongs here, and this reads as the boolean true",
+                    "manifests/a.yaml:1: ConfigMap: metadata.name: expected text, found the number 12",
+                    "manifests/a.yaml:1: ConfigMap: metadata.namespace: expected text, found the boolean true",
                 ],
             ),
             (
@@ -398,9 +395,9 @@ mod tests {
                 "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: Web_1, namespace: a.b, annotations: {x: true}, labels: [a], uid: x}",
                 &[
                     "manifests/a.yaml:1: ConfigMap/Web_1: metadata.namespace: `a.b` cannot be a namespace",
-                    "manifests/a.yaml:1: ConfigMap/Web_1: metadata.labels: a map belongs here, and this is a list",
-                    "manifests/a.yaml:1: ConfigMap/Web_1: metadata.annotations[x]: text belongs here, and this reads as the boolean true",
-                    "manifests/a.yaml:1: ConfigMap/Web_1: metadata.uid: the object was copied from a cluster, and another would not take it",
+                    "manifests/a.yaml:1: ConfigMap/Web_1: metadata.labels: expected a map, found a list",
+                    "manifests/a.yaml:1: ConfigMap/Web_1: metadata.annotations[x]: expected text, found the boolean true",
+                    "manifests/a.yaml:1: ConfigMap/Web_1: metadata.uid: the object was copied from a cluster, and API servers reject this field",
                     "manifests/a.yaml:1: ConfigMap/Web_1: metadata.name: `Web_1` cannot be a name: a name has lower-case letters, digits, dashes and dots; each part begins and ends with a letter or digit",
                 ],
             ),
@@ -422,7 +419,7 @@ mod tests {
             findings.iter().map(ToString::to_string).collect::<Vec<_>>()
         };
         let refused = [
-            "manifests/a.yaml:1: ConfigMap/a: metadata.ownerReferences: an object of a bundle belongs to what installs it, and names no other owner",
+            "manifests/a.yaml:1: ConfigMap/a: metadata.ownerReferences: an object of a bundle must not have an owner",
         ];
         for owners in [
             "[{apiVersion: v1, kind: Pod, name: b, uid: c}]",

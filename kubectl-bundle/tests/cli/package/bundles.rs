@@ -169,8 +169,8 @@ fn rejects_invalid_manifests() {
     exit code: 3
     ----- stdout -----
     ----- stderr -----
-    error: web/manifests/web.yaml:1: ConfigMap/a: metadata.ownerReferences: an object of a bundle belongs to what installs it, and names no other owner [BUNDLE-FORMAT-026]
-      hint: remove metadata.ownerReferences: owners are named by UIDs, which are others in each cluster
+    error: web/manifests/web.yaml:1: ConfigMap/a: metadata.ownerReferences: an object of a bundle must not have an owner [BUNDLE-FORMAT-026]
+      hint: remove metadata.ownerReferences: they contain UIDs, which differ in each cluster
     ");
     insta::assert_snapshot!(build(&vec![b'#'; (10 << 20) + 1]), @r"
     exit code: 3

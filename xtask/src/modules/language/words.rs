@@ -52,6 +52,7 @@ const PHRASES: &[&str] = &[
 /// Texts of other projects and of the operating system that contain a banned phrase.
 const QUOTED: &[&str] = &[
     "connection refused",
+    "field may not be empty",
     "may not be longer than",
     "may not be more than",
     "may not change once set",

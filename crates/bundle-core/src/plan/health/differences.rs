@@ -194,7 +194,7 @@ pub const DIFFERENCES: &[Difference] = &[
         state: "the status of `Ready` is none of `True`, `False` and `Unknown`",
         here: WAITING,
         there: READY,
-        reason: "Only `True` says that the object is ready.",
+        reason: "The object is ready only if it is `True`.",
     },
     Difference {
         name: "argo-deployment-paused",

@@ -46,7 +46,7 @@ pub const KINDS: &[KindRule] = &[
         group: "apps",
         kind: "Deployment",
         rule: Some(workload::deployment),
-        ready: "all replicas are updated, ready and available, none is left over, `Progressing` says that the new ReplicaSet is available, and `Available` is `True`",
+        ready: "all replicas are updated, ready and available, no old replicas exist, `Progressing` reports that the new ReplicaSet is available, and `Available` is `True`",
         failed: "`Progressing` has the reason `ProgressDeadlineExceeded`",
     },
     KindRule {
@@ -60,7 +60,7 @@ pub const KINDS: &[KindRule] = &[
         group: "apps",
         kind: "DaemonSet",
         rule: Some(workload::daemon_set),
-        ready: "on each node that it is meant for, a pod is scheduled, updated, ready and available",
+        ready: "on each selected node, a pod is scheduled, updated, ready and available",
         failed: "",
     },
     KindRule {

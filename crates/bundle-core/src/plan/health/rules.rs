@@ -89,7 +89,7 @@ pub(super) fn namespace(object: &Value) -> Health {
 
 pub(super) fn claim(object: &Value) -> Health {
     if object["status"]["phase"] == "Lost" {
-        return Health::Failed("its phase is Lost: the volume that it was bound to is gone".into());
+        return Health::Failed("its phase is Lost: its volume does not exist any more".into());
     }
     phase_must_be(object, "Bound")
 }

@@ -122,7 +122,7 @@ impl Uninstall {
             return Ok(());
         };
         let title = manifest.title();
-        let mut progress = ui.steps(&format!("waiting for {title} to be gone"));
+        let mut progress = ui.steps(&format!("waiting for the deletion of {title}"));
         let question = async |item: Option<&DynamicObject>| {
             if item.is_none() {
                 return Ok(WaitState::Met);
