@@ -51,8 +51,8 @@ fn limit_name(schema: &mut Value, limit: usize) {
         json!({"type": "object", "properties": {"name": {"type": "string", "maxLength": limit}}});
 }
 
-/// Requires exactly one source, and exactly one git reference. The API server rejects others with
-/// `must validate one and only one schema (oneOf)`.
+/// Requires exactly one source, and exactly one git reference. The API server rejects other specs
+/// with `must validate one and only one schema (oneOf)`.
 fn unions(bundle_spec: &mut Value) {
     let one_of = |members: &[&str]| -> Value {
         members

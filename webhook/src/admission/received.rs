@@ -183,8 +183,8 @@ impl<L: Lookups> Admission<L> {
     }
 
     /// Lets a review wait for other reviews of its requester. Returns `None` if it must not wait,
-    /// because its body uses memory that bodies of other requesters need. Small bodies can use up
-    /// to a quarter of their memory for this.
+    /// because its body uses memory that bodies of other requesters need. Small bodies of waiting
+    /// reviews can use up to a quarter of the requester's memory.
     fn wait_for_own(&self, requester: &str, body: usize) -> Option<Share> {
         if body > SMALL_BODY {
             return None;

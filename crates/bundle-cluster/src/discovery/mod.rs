@@ -48,7 +48,7 @@ struct List {
     kinds: Arc<Vec<Kind>>,
 }
 
-/// One list, which one caller at a time requests.
+/// Cached list of a group version. One caller at a time requests it.
 type ListSlot = Arc<Mutex<Option<List>>>;
 
 /// Versions of each group, the preferred version first.

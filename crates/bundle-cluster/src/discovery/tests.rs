@@ -14,7 +14,7 @@ fn apis() -> (Apis, Server) {
     (Apis::new(Client::new(service, "default")), server)
 }
 
-/// Receives a request for the list of this version. Returns what answers it.
+/// Receives a request for the list of this version. Returns the handle to respond.
 async fn asked(server: &mut Server, path: &str) -> SendResponse<Response<Body>> {
     let (request, reply) = server.next_request().await.unwrap();
     assert_eq!(request.uri().path(), path);

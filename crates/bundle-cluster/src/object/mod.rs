@@ -140,8 +140,7 @@ where
     )
 }
 
-/// Returns the metadata of one object, if it exists. A kind that the server does not have has no
-/// objects.
+/// Returns the metadata of one object; `None` if the object or its kind does not exist.
 pub async fn look(
     client: &Client,
     kind: &Kind,

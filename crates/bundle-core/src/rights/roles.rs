@@ -37,7 +37,7 @@ pub fn can_be_asked(rules: &[Rule]) -> bool {
 }
 
 impl Rule {
-    /// Returns an upper bound of the number of questions that [`Self::questions`] returns.
+    /// Returns an upper bound of the number of access reviews that [`Self::questions`] returns.
     fn question_count(&self) -> usize {
         [&self.groups, &self.resources]
             .into_iter()

@@ -200,7 +200,7 @@ impl RawManifest {
         Descriptor::of(&self.media_type, &self.bytes)
     }
 
-    /// Parses it. The error is one sentence.
+    /// Parses the manifest. The error is one sentence.
     pub fn parse(&self) -> Result<ParsedManifest, String> {
         if media::is_index(&self.media_type) {
             ImageIndex::parse(&self.bytes, Some(&self.media_type))

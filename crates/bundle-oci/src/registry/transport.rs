@@ -46,7 +46,7 @@ pub(super) struct RegistryRequest<'a> {
     pub(super) push: bool,
     /// Path of a second repository of the same registry that must be readable, for a mount.
     pub(super) mount: Option<&'a str>,
-    /// Number of known bytes: only those after them are requested.
+    /// Number of bytes that are already present. The request is for the bytes after them.
     pub(super) from: u64,
     /// Network zone of the registry that named the target, if the target is not on the registry
     /// itself.

@@ -98,7 +98,7 @@ pub enum ManifestRole {
 pub struct SkippedManifest {
     /// Its descriptor.
     pub descriptor: Descriptor,
-    /// `true` if the selection excludes it; `false` if the source does not have it.
+    /// `true` if the selection excludes the manifest; `false` if the source does not have it.
     pub chosen: bool,
 }
 

@@ -32,7 +32,7 @@ pub struct WriteResult {
     pub new: usize,
     /// Number of blobs and manifests that existed.
     pub present: usize,
-    /// Bytes of the new ones.
+    /// Size of the new blobs, in bytes.
     pub bytes: u64,
     /// `true` if the index changed: an image got a new name.
     pub named: bool,

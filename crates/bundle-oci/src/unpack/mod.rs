@@ -1,4 +1,4 @@
-//! Unpacks untrusted layers. Everything is streamed through counters and hashes: into memory here,
+//! Unpacks untrusted layers. All content is streamed through counters and hashes: into memory here,
 //! and onto disk in `disk`.
 
 pub mod disk;

@@ -51,11 +51,9 @@ pub struct SignatureStored {
 
 impl Client {
     /// Returns all signatures of the content, unverified: those of referrers before those under
-    /// cosign 2's tag.
-    ///
-    /// An empty list means that all places were read and have none; every failure is an error. At
-    /// most [`REFERRERS`] are read, fairly distributed over the places; the list has further ones
-    /// without their bytes.
+    /// cosign 2's tag. An empty list means that all locations were read and have none; every
+    /// failure is an error. At most [`REFERRERS`] are read, fairly distributed over the locations;
+    /// the list has further ones without their bytes.
     pub async fn signatures(
         &self,
         pinned: &PinnedReference,
@@ -173,9 +171,9 @@ impl Client {
         Ok(listed.entries)
     }
 
-    /// Returns the referrers of the API and of the fallback tag. Both are read: a registry may have
-    /// got the API after the list was written, and the API may know only later ones. No further
-    /// page is requested beyond `most` entries.
+    /// Returns the referrers of the API and of the fallback tag. Both are read, because a registry
+    /// can have received the API after the list was written. No further page is requested beyond
+    /// `most` entries.
     async fn list_all(
         &self,
         repository: &Repository,

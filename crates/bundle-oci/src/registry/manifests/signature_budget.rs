@@ -1,6 +1,6 @@
 //! Budget for the number and total size of signatures that are read for one digest, and its fair
-//! distribution over the places that store them. Anyone with write access to the repository could
-//! otherwise exhaust memory.
+//! distribution over the locations that store them. Anyone with write access to the repository
+//! could otherwise exhaust memory.
 
 use std::collections::BTreeMap;
 
@@ -12,8 +12,8 @@ use crate::manifest::Descriptor;
 /// Maximum number of skipped signatures that are listed individually.
 const MAX_LISTED: usize = 1_000;
 
-/// Minimum cost of a signature, in bytes, so that places share the number of signatures as well as
-/// their bytes.
+/// Minimum cost of a signature, in bytes, so that locations share the number of signatures as well
+/// as their bytes.
 const MIN_COST: u64 = SIGNATURES_BYTES / REFERRERS as u64;
 
 /// Remaining number and bytes of signatures.
@@ -34,7 +34,7 @@ pub(in crate::registry) enum SignatureSlot {
     Skipped(RawSignature),
 }
 
-/// The signatures that one place stores, in the order in which they are read.
+/// Signatures of one location, in the order in which they are read.
 #[derive(Debug, Default)]
 pub(in crate::registry) struct SignatureLocation {
     slots: Vec<SignatureSlot>,
@@ -43,7 +43,7 @@ pub(in crate::registry) struct SignatureLocation {
 }
 
 impl SignatureLocation {
-    /// Returns a place with these layers.
+    /// Returns a location with these layers.
     pub(in crate::registry) fn of(layers: impl Iterator<Item = Descriptor>) -> Self {
         Self {
             slots: layers.map(SignatureSlot::ToRead).collect(),
@@ -52,12 +52,10 @@ impl SignatureLocation {
     }
 }
 
-/// Returns the signatures to read from several places, in the order of the places, and the
-/// remaining budget.
-///
-/// The next signature is always taken from the place that has used least. A flood in one place
-/// cannot displace the others' signatures up to an equal share; unused shares are available to the
-/// others.
+/// Returns the signatures to read from several locations, in the order of the locations, and the
+/// remaining budget. The next signature always comes from the location with the least use. A flood
+/// in one location cannot displace signatures of other locations up to an equal share; unused
+/// shares are available to all.
 pub(in crate::registry) fn share<const PLACES: usize>(
     places: [SignatureLocation; PLACES],
 ) -> (Vec<SignatureSlot>, SignatureBudget) {
@@ -81,7 +79,7 @@ pub(in crate::registry) fn share<const PLACES: usize>(
 }
 
 impl SignatureSlot {
-    /// Returns what it uses of its place's share, in bytes.
+    /// Returns the used part of the location's share, in bytes.
     fn cost(&self) -> u64 {
         match self {
             Self::ToRead(layer) => {
@@ -102,7 +100,7 @@ impl SignatureBudget {
         }
     }
 
-    /// Decides about a layer. Returns `None` for one beyond the limit.
+    /// Decides about a layer. Returns `None` for a layer beyond the limit.
     pub(in crate::registry) fn decide(&mut self, layer: Descriptor) -> Option<SignatureSlot> {
         if self.signatures == 0 {
             self.add_beyond(1);
@@ -123,8 +121,8 @@ impl SignatureBudget {
         }
     }
 
-    /// Decides about a manifest of signatures over the size limit. Returns `None` for one beyond
-    /// the limit.
+    /// Decides about a manifest of signatures over the size limit. Returns `None` for a manifest
+    /// beyond the limit.
     pub(in crate::registry) fn too_large(
         &mut self,
         bytes: u64,
@@ -133,7 +131,7 @@ impl SignatureBudget {
         self.skip(skipped(Unread::TooLarge { bytes, limit }))
     }
 
-    /// Records a skipped signature. Returns `None` for one beyond the limit.
+    /// Records a skipped signature. Returns `None` for a signature beyond the limit.
     fn skip(&mut self, signature: RawSignature) -> Option<SignatureSlot> {
         if self.signatures == 0 {
             self.add_beyond(1);
@@ -143,7 +141,7 @@ impl SignatureBudget {
         Some(SignatureSlot::Skipped(signature))
     }
 
-    /// Decides again about a signature, with the budget that several places share.
+    /// Decides again about a signature, with the budget that several locations share.
     fn decide_again(&mut self, slot: SignatureSlot) -> Option<SignatureSlot> {
         match slot {
             SignatureSlot::ToRead(layer) => self.decide(layer),
@@ -151,7 +149,7 @@ impl SignatureBudget {
         }
     }
 
-    /// Returns a place that has only these signatures.
+    /// Returns a location that has only these signatures.
     pub(in crate::registry) fn into_location(self, slots: Vec<SignatureSlot>) -> SignatureLocation {
         SignatureLocation {
             slots,

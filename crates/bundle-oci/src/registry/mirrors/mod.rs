@@ -54,7 +54,7 @@ pub(super) enum AccessKind {
     Digest,
     /// Read by tag, or list of tags.
     Tag,
-    /// Location that an earlier response named: the one with this host.
+    /// Location that an earlier response named: the location with this host.
     Location(String),
 }
 

@@ -1,5 +1,5 @@
 //! Registries that hide, invent, flood or deny signatures: the number of results is bounded, and
-//! the result is "none" only if every place was read.
+//! the result is "none" only if every location was read.
 
 use bundle_core::policy::{RawSignature, Unread};
 use serde_json::json;

@@ -13,7 +13,7 @@ pub(crate) enum Goal {
     Installed,
     /// The content is installed, and every object is healthy.
     Healthy,
-    /// The object is gone.
+    /// The object was deleted.
     Gone,
 }
 
