@@ -46,8 +46,8 @@ pub enum Fault {
     ReferrersTagIsSubject,
     /// There is no referrers API, and requests for the fallback tag get this status.
     ReferrersTag(u16),
-    /// The three locations of signatures return these statuses. 200 is the correct response; 204 of
-    /// the API is an empty list.
+    /// The three locations of signatures return these statuses. With 200, the location responds
+    /// correctly. With 204, the referrers API returns an empty list.
     Places {
         /// The referrers API.
         api: u16,

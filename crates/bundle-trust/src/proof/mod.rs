@@ -221,7 +221,7 @@ pub fn changes_after(policy: &Policy, now: Timestamp) -> Option<Timestamp> {
     clock.next
 }
 
-/// Collects the next time at which a trust root changes.
+/// The time after `now` at which the next trust root becomes valid or expires.
 struct Boundaries {
     now: Timestamp,
     next: Option<Timestamp>,

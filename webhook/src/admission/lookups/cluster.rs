@@ -92,7 +92,7 @@ impl ReviewLookups for ClusterLookups {
                     codes::review::CLASSES_UNKNOWN,
                     "the ProvisionerClasses are not loaded yet",
                 )
-                .hint("try again in a moment"),
+                .hint("try again"),
             );
         }
         if let Some(known) = stored.get(name) {

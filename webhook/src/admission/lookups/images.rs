@@ -47,7 +47,7 @@ impl<L: Lookups> ImageLookups for ReviewImages<'_, L> {
         let Some((policies, generation)) = self.admission.lookups.policies() else {
             let why = "the SignaturePolicies are not loaded yet";
             return Err(
-                Finding::error(codes::trust::CANNOT_TELL, why).hint("try again in a moment")
+                Finding::error(codes::trust::CANNOT_TELL, why).hint("try again")
             );
         };
         Ok(MatchingPolicies {

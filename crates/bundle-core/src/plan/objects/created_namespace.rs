@@ -82,8 +82,9 @@ pub struct NamespaceObject<'a> {
     pub is_recorded: bool,
     /// True if the object is being deleted.
     pub is_leaving: bool,
-    /// True if an owner is of a namespaced kind, and so in the same namespace. Then that owner
-    /// counts instead, or garbage collection deletes this object.
+    /// True if an owner reference names a namespaced kind. Such an owner is in the same namespace,
+    /// and is counted in place of this object. If it does not exist, garbage collection deletes
+    /// this object.
     pub is_dependent: bool,
 }
 
