@@ -18,7 +18,10 @@ fn reports_a_cluster_that_is_too_old() {
     });
     cluster(&mut context, vec![(Method::GET, "/version", 200, version)]);
     let output = context.run(&["install", "--image", IMAGE]);
-    insta::assert_snapshot!(diagnostics(&output), @"");
+    insta::assert_snapshot!(diagnostics(&output), @r"
+    error: the API server http://[SERVER] (context `dev` of [DIR]/home/.kube/config) has version v1.30.2; bundle-webhook needs 1.33 or newer [BUNDLE-CLUSTER-011]
+      hint: upgrade the cluster first
+    ");
 }
 
 #[test]
@@ -26,12 +29,18 @@ fn reports_responses_that_are_not_of_an_api_server() {
     let mut context = Context::new();
     let answer = (Method::GET, "/bundledeployments", 200, json!("<html>"));
     cluster(&mut context, vec![answer]);
-    insta::assert_snapshot!(diagnostics(&context.run(&["get"])), @"");
+    insta::assert_snapshot!(diagnostics(&context.run(&["get"])), @r"
+    error: the API server http://[SERVER] (context `dev` of [DIR]/home/.kube/config) returned an invalid response [BUNDLE-CLUSTER-003]
+      hint: check that the server in the kubeconfig is a Kubernetes API server
+    ");
 }
 
 #[test]
 fn reports_a_missing_installation() {
     let mut context = Context::new();
     cluster(&mut context, Vec::new());
-    insta::assert_snapshot!(diagnostics(&context.run(&["uninstall"])), @"");
+    insta::assert_snapshot!(diagnostics(&context.run(&["uninstall"])), @r"
+    error: the cluster http://[SERVER] (context `dev` of [DIR]/home/.kube/config) has no installation by this program [BUNDLE-CLUSTER-012]
+      hint: check the cluster with --context, and the namespace with --system-namespace
+    ");
 }

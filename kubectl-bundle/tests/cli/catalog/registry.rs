@@ -17,7 +17,10 @@ fn reports_an_invalid_layout() {
     let context = Context::new();
     context.write("web.oci/oci-layout", "{\"imageLayoutVersion\": \"1.0.0\"}");
     context.write("web.oci/index.json", "[]");
-    insta::assert_snapshot!(run(&context, &["inspect", "web.oci"]), @"");
+    insta::assert_snapshot!(run(&context, &["inspect", "web.oci"]), @r"
+    error: `web.oci` is not a valid OCI layout: index.json is not an index: invalid length 0, expected struct RawIndex with 4 elements at line 1 column 2 [BUNDLE-REGISTRY-014]
+      hint: create one with `kubectl bundle build --to FOLDER` or `kubectl bundle pull --to FOLDER|FILE.tar`
+    ");
 }
 
 #[test]
@@ -26,11 +29,17 @@ fn reports_rejected_uploads_and_unsafe_redirects() {
     let registry = context.registry();
     let web = registry.reference("team/web:1.4.0");
     registry.set_fault(Some(Fault::Upload(Uploads::Small(10))));
-    insta::assert_snapshot!(run(&context, &["push", "web", &web]), @"");
+    insta::assert_snapshot!(run(&context, &["push", "web", &web]), @r"
+    error: cannot upload [REGISTRY]/team/web@sha256:7b4bc785...: the registry rejects the request (413: too large) [BUNDLE-REGISTRY-016]
+      hint: see the log of the registry for the reason
+    ");
     registry.set_fault(None);
     context.stdout(&["push", "web", &web]);
     registry.set_fault(Some(Fault::RedirectBlobs("ftp://files.example.com".into())));
-    insta::assert_snapshot!(run(&context, &["inspect", &web]), @"");
+    insta::assert_snapshot!(run(&context, &["inspect", &web]), @r"
+    error: cannot pull [REGISTRY]/team/web@sha256:4cc7e585...: the registry redirects to files.example.com, away from TLS [BUNDLE-REGISTRY-017]
+      hint: no request was sent to the target; correct the configuration of the registry
+    ");
 }
 
 #[test]
@@ -42,8 +51,10 @@ fn reports_a_list_of_signatures_that_another_client_overwrites() {
     let registry = context.registry();
     let web = registry.reference("team/web:1.4.0");
     context.stdout(&["push", "web", &web]);
+    context.stdout(&["sign", &web, "--key", "bundle.key", "--format", "legacy"]);
+    context.stdout(&["keys", "generate", "-q", "--output-key-prefix", "other"]);
     registry.set_fault(Some(Fault::LostUpdates(99)));
-    let sign = ["sign", &web, "--key", "bundle.key", "--format", "legacy"];
+    let sign = ["sign", &web, "--key", "other.key", "--format", "legacy"];
     insta::assert_snapshot!(run(&context, &sign), @"");
 }
 
@@ -74,7 +85,10 @@ fn reports_a_rejected_login() {
         "--registry-password-stdin",
     ]);
     inspect.stdin(Stdio::from(std::fs::File::open(password).unwrap()));
-    insta::assert_snapshot!(diagnostics(&context.finish(&mut inspect)), @"");
+    insta::assert_snapshot!(diagnostics(&context.finish(&mut inspect)), @r"
+    error: cannot read the manifest of [REGISTRY]/team/web:1.4.0: [REGISTRY] rejects the login as ana (401: authentication required) [BUNDLE-REGISTRY-025]
+      hint: check name and password, and log in again (docker login)
+    ");
 }
 
 #[test]
@@ -86,7 +100,10 @@ fn reports_a_blocked_registry() {
     );
     let web = "registry.example.com/team/web:1.4.0";
     let inspect = ["inspect", web, "--registries-conf", "registries.conf"];
-    insta::assert_snapshot!(run(&context, &inspect), @"");
+    insta::assert_snapshot!(run(&context, &inspect), @r"
+    error: cannot read the manifest of registry.example.com/team/web:1.4.0: registries.conf blocks `registry.example.com` [BUNDLE-REGISTRY-027]
+      hint: use another registry, or ask the administrator of registries.conf to unblock it
+    ");
 }
 
 #[test]
@@ -110,7 +127,10 @@ fn reports_an_index_without_the_platform() {
     let media_type = "application/vnd.oci.image.index.v1+json";
     registry.put_manifest("team/web", "all", media_type, index.to_string().as_bytes());
     let all = registry.reference("team/web:all");
-    insta::assert_snapshot!(run(&context, &["pull", &all, "--platform", "windows/amd64"]), @"");
+    insta::assert_snapshot!(run(&context, &["pull", &all, "--platform", "windows/amd64"]), @r"
+    error: sha256:88ea8979... has no image for the selected platforms; it has linux/amd64 [BUNDLE-REGISTRY-031]
+      hint: select other platforms with --platform, or omit the flag for all
+    ");
 }
 
 #[test]
@@ -124,8 +144,14 @@ fn reports_saved_content_without_reference_or_lock() {
     );
     let web = registry.reference("team/web:1.4.0");
     context.stdout(&["push", "web", &web]);
-    insta::assert_snapshot!(run(&context, &["save", &web, "--images", "--to", "web.tar"]), @"");
+    insta::assert_snapshot!(run(&context, &["save", &web, "--images", "--to", "web.tar"]), @r"
+    error: [REGISTRY]/team/web:1.4.0: the package has no images.lock.yaml, so its images are unknown [BUNDLE-REGISTRY-034]
+      hint: build it with `kubectl bundle build --lock`, or pass its images separately
+    ");
     context.stdout(&["build", "web", "--to", "web.oci"]);
     let mirror = registry.reference("mirror");
-    insta::assert_snapshot!(run(&context, &["load", "web.oci", "--to", &mirror]), @"");
+    insta::assert_snapshot!(run(&context, &["load", "web.oci", "--to", &mirror]), @r"
+    error: the original reference of `1.4.0` is unknown [BUNDLE-REGISTRY-033]
+      hint: push it separately: kubectl bundle push FILE:NAME REGISTRY/REPOSITORY:TAG
+    ");
 }

@@ -36,7 +36,10 @@ fn reports_signatures_and_attestations_that_are_not_accepted() {
             context.replace(hint, "[KEY]");
         }
     }
-    insta::assert_snapshot!(run(&context, &["verify", &web, "--key", "other.pub"]), @"");
+    insta::assert_snapshot!(run(&context, &["verify", &web, "--key", "other.pub"]), @r"
+    error: [REGISTRY]/team/web@sha256:4cc7e585...: it is not signed by the given key (hint [KEY]): the registry has 1 signature: one by another key (hint [KEY]) [BUNDLE-TRUST-002]
+      hint: pass the public key of its signer, or sign it: kubectl bundle sign --key KEY [REGISTRY]/team/web@sha256:4cc7e585...
+    ");
     let attested = [
         "verify",
         &web,
@@ -45,7 +48,10 @@ fn reports_signatures_and_attestations_that_are_not_accepted() {
         "--attestation",
         "spdxjson",
     ];
-    insta::assert_snapshot!(run(&context, &attested), @"");
+    insta::assert_snapshot!(run(&context, &attested), @r"
+    error: [REGISTRY]/team/web@sha256:4cc7e585...: no attestation with predicate type https://spdx.dev/Document by the given key (hint [KEY]): the registry has 1 signature: one that is not an attestation by key (hint [KEY]) [BUNDLE-TRUST-013]
+      hint: attest it: kubectl bundle attest [REGISTRY]/team/web@sha256:4cc7e585... --type https://spdx.dev/Document --predicate FILE
+    ");
 }
 
 #[test]
@@ -55,7 +61,10 @@ fn reports_unsupported_private_keys() {
         "rsa.pem",
         "-----BEGIN RSA PRIVATE KEY-----\nAAAA\n-----END RSA PRIVATE KEY-----\n",
     );
-    insta::assert_snapshot!(run(&context, &["keys", "import", "--key", "rsa.pem"]), @"");
+    insta::assert_snapshot!(run(&context, &["keys", "import", "--key", "rsa.pem"]), @r"
+    error: rsa.pem: the private key is not supported: signing keys are ECDSA P-256 or Ed25519 [BUNDLE-TRUST-009]
+      hint: generate one: kubectl bundle keys generate
+    ");
 }
 
 #[test]
@@ -72,13 +81,19 @@ fn reports_an_invalid_trust_root() {
         "--trusted-root",
         "root.json",
     ];
-    insta::assert_snapshot!(run(&context, &verify), @"");
+    insta::assert_snapshot!(run(&context, &verify), @r"
+    error: root.json: invalid trust root: invalid JSON: missing field `mediaType` [BUNDLE-TRUST-014]
+      hint: a trust root is the JSON of a trusted_root.json, as `cosign trusted-root create` writes it
+    ");
 }
 
 #[test]
 fn reports_signing_without_key_and_token() {
     let (context, _registry, web) = pushed();
-    insta::assert_snapshot!(run(&context, &["sign", &web]), @"");
+    insta::assert_snapshot!(run(&context, &["sign", &web]), @r"
+    error: neither a key nor an identity token is available for signing [BUNDLE-TRUST-020]
+      hint: set --key or --identity-token, or log in with --fulcio-auth-flow normal or device; in CI, set SIGSTORE_ID_TOKEN or allow the job to request a token (GitHub Actions: permissions: id-token: write)
+    ");
 }
 
 #[test]
@@ -93,7 +108,13 @@ fn reports_invalid_settings_and_metadata_of_tuf_repositories() {
         "--root",
         "root.json",
     ];
-    insta::assert_snapshot!(run(&context, &init), @"");
+    insta::assert_snapshot!(run(&context, &init), @r"
+    error: the metadata of the TUF repository at 127.0.0.1 is invalid [BUNDLE-TRUST-053]
+      hint: it is not used; check that the --root of `trust init` belongs to this repository
+    ");
     context.write("home/.config/kubectl-bundle/trust.json", "{}");
-    insta::assert_snapshot!(run(&context, &["trust", "show"]), @"");
+    insta::assert_snapshot!(run(&context, &["trust", "show"]), @r"
+    error: [DIR]/home/.config/kubectl-bundle/trust.json: the settings of `trust init` are invalid [BUNDLE-TRUST-054]
+      hint: run `kubectl bundle trust reset`, and `trust init` again
+    ");
 }

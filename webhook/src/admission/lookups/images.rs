@@ -46,9 +46,7 @@ impl<L: Lookups> ImageLookups for ReviewImages<'_, L> {
     fn policies(&self, image: &Image) -> Result<MatchingPolicies, Finding> {
         let Some((policies, generation)) = self.admission.lookups.policies() else {
             let why = "the SignaturePolicies are not loaded yet";
-            return Err(
-                Finding::error(codes::trust::CANNOT_TELL, why).hint("try again")
-            );
+            return Err(Finding::error(codes::trust::CANNOT_TELL, why).hint("try again"));
         };
         Ok(MatchingPolicies {
             policies: policy::matching(&image.reference, policies.values()),

@@ -118,6 +118,14 @@ fn waits_for<'a>(
     !next_step(rest, &stay).is_empty()
 }
 
+/// Returns the number of remaining objects as text.
+fn objects_left(left: usize) -> String {
+    match left {
+        1 => "1 object is left".to_owned(),
+        left => format!("{left} objects are left"),
+    }
+}
+
 /// Returns the message about `left` remaining objects. `obstacles` has the objects that block the
 /// others. `admit` is the command that makes its user the requester of the BundleDeployment.
 fn message(left: usize, obstacles: &BTreeMap<ObjectId, Obstacle>, admit: &str) -> String {
@@ -135,10 +143,7 @@ fn message(left: usize, obstacles: &BTreeMap<ObjectId, Obstacle>, admit: &str) -
             }
         }
     }
-    let mut parts = vec![match left {
-        1 => "1 object is left".to_owned(),
-        left => format!("{left} objects are left"),
-    }];
+    let mut parts = vec![objects_left(left)];
     if !held.is_empty() {
         parts.push(format!(
             "waiting for finalizers of other controllers: {}",

@@ -185,7 +185,7 @@ async fn objects_that_a_failed_prune_left_stay_after_use_of_the_class_was_withdr
         || async {
             let found = get(&cluster, &format!("bundledeployment {name}")).await;
             let status = found.unwrap_or_default()["status"].to_string();
-            anyhow::ensure!(status.contains("waiting for these to go"), "{status}");
+            anyhow::ensure!(status.contains("waiting for the deletion of"), "{status}");
             Ok(true)
         },
     )

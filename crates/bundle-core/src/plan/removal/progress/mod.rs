@@ -148,9 +148,9 @@ impl RemovalProgress {
             retry: RetryPolicy::Soon,
         };
         if !going.is_empty() {
-            let (left, names) = (self.left.len(), some_of(going, NAMED));
+            let (left, names) = (objects_left(self.left.len()), some_of(going, NAMED));
             return Err(goes_on(format!(
-                "{left} objects are left; waiting for these to go: {names}"
+                "{left}; waiting for the deletion of {names}"
             )));
         }
         if self.left.is_empty() {

@@ -187,7 +187,7 @@ fn prune_warns_about_remaining_objects_and_waits_only_for_deletions() {
     let waiting = progress(vec!["example.com/hold".to_owned()], vec![]);
     let message = waiting.unpruned(&[]).unwrap();
     assert!(
-        message.ends_with("to go: ConfigMap/team-a/web"),
+        message.ends_with("the deletion of ConfigMap/team-a/web"),
         "{message}"
     );
     assert!(waiting.prune_warnings(&[])[0].contains("waits for finalizers of other controllers"));
