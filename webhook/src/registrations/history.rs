@@ -238,7 +238,8 @@ mod tests {
         )
     }
 
-    /// Returns a history in which both were read as intact at second 100, and so since second 11.
+    /// Returns a history after one read of both registrations, at second 100. Both were intact. The
+    /// last write by another manager was at second 10, so both are intact since second 11.
     fn intact() -> History {
         let mut history = History::default();
         assert_eq!(history.intact_since(), None);
