@@ -177,7 +177,12 @@ fn reports_problems_of_custom_resources() {
         "{{type: object, properties: {{size: {{type: string}}, sizes: {{type: array, maxItems: 9, items: {{type: string}}}}}}, x-kubernetes-validations: [{{rule: '{sorted}'}}]}}"
     ));
     let output = build(&[("bundle.yaml", PACKAGE), ("manifests/web.yaml", &unchecked)]);
-    insta::assert_snapshot!(output, @"");
+    insta::assert_snapshot!(output, @r"
+    warning: web/manifests/web.yaml:1: CustomResourceDefinition.apiextensions.k8s.io/queues.shop.example.com: spec.versions[0].schema.openAPIV3Schema.properties.spec.x-kubernetes-validations[0].rule: not checked: the rule `!has(self.sizes) || self.sizes.sortBy(g, g).size() > 0`: it uses `sortBy` [BUNDLE-CHECK-007]
+      hint: `kubectl apply --dry-run=server` checks it
+    warning: web/manifests/web.yaml:14: Queue.shop.example.com/default/orders: spec: not checked: the rule `!has(self.sizes) || self.sizes.sortBy(g, g).size() > 0`: it uses `sortBy` [BUNDLE-CHECK-007]
+      hint: `kubectl apply --dry-run=server` checks it
+    ");
 }
 
 #[test]

@@ -55,7 +55,10 @@ fn reports_a_list_of_signatures_that_another_client_overwrites() {
     context.stdout(&["keys", "generate", "-q", "--output-key-prefix", "other"]);
     registry.set_fault(Some(Fault::LostUpdates(99)));
     let sign = ["sign", &web, "--key", "other.key", "--format", "legacy"];
-    insta::assert_snapshot!(run(&context, &sign), @"");
+    insta::assert_snapshot!(run(&context, &sign), @r"
+    error: cannot sign [REGISTRY]/team/web@sha256:4cc7e585...: other writers kept overwriting the list of referrers, sha256-4cc7e5851afb019dfaebef7e1f01d8dd6fa2bd0059836b4eef75e8ade4458e5f.sig [BUNDLE-REGISTRY-015]
+      hint: sign again
+    ");
 }
 
 #[test]
