@@ -112,7 +112,7 @@ async fn run_chapters(arguments: &Arguments, stage: &mut Stage) -> Result<()> {
     let mut terminal = Terminal {
         recording: Recording::new(cluster.registry(0)?.host()),
         lines: 0,
-        seen: 0,
+        conditions: 0,
     };
     let folder = cluster.folder().join("demo");
     {

@@ -49,7 +49,8 @@ async fn cosign_verifies_published_images_and_their_attestations() {
 
     let reference = scene.registry.reference("bundle-webhook:0.1.0");
     let signer = ["--key".to_owned(), "release.key".to_owned()];
-    let plugin = async |arguments: Vec<String>| scene.ours(&arguments.join(" ")).await.success();
+    let plugin =
+        async |arguments: Vec<String>| scene.run_plugin(&arguments.join(" ")).await.success();
     let pinned = publish(&layout, &set, &reference, &attestations, &signer, plugin)
         .await
         .unwrap();
@@ -77,7 +78,7 @@ async fn cosign_verifies_published_images_and_their_attestations() {
         let output = scene.cosign(Tool::Cosign3, &verify).await;
         output.success().unwrap();
         let report = format!("verify {repository}@{digest} --key release.pub --attestation {kind}");
-        let report = scene.ours(&format!("{report} -o json")).await;
+        let report = scene.run_plugin(&format!("{report} -o json")).await;
         let report: Value = serde_json::from_str(&report.success().unwrap()).unwrap();
         let written = fs_err::read(files.join(&file)).unwrap();
         let written: Value = serde_json::from_slice(&written).unwrap();

@@ -14,7 +14,7 @@ use kube::ResourceExt as _;
 use kube::api::DynamicObject;
 
 use crate::reconcile::bundle::compatibility::compatibility;
-use crate::reconcile::bundle::verify;
+use crate::reconcile::bundle::verify::{self, BundleToVerify};
 use crate::reconcile::content::reader::{self, ContentAttempts};
 use crate::reconcile::context::Context;
 use crate::reconcile::error::{ReconcileError, finding_text};
@@ -122,7 +122,12 @@ impl Unpack {
         let resolved = source.resolve().await;
         let resolved = resolved.map_err(|error| reader::registry_error(error, FAILED))?;
         let proof = self.bundle.proof(ctx).await?;
-        let verified = verify::verify(ctx, &self.class, &source, proof.as_deref(), resolved);
+        let bundle = BundleToVerify {
+            name: &self.bundle.name,
+            uid: self.bundle.uid.as_deref(),
+            proof: proof.as_deref(),
+        };
+        let verified = verify::verify(ctx, &self.class, &source, &bundle, resolved);
         let verified = Box::pin(verified).await.map_err(|error| {
             let state = if error.is_unknown() {
                 State::Unknown

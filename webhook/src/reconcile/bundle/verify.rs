@@ -12,9 +12,9 @@ use bundle_core::reference::{PinnedReference, Reference};
 use bundle_core::review::Class;
 use bundle_trust::proof::{self, Decided, Refusal};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use kube::ResourceExt as _;
 use kube::api::DynamicObject;
-use kube::runtime::reflector::{ObjectRef, Store};
+use kube::runtime::reflector::ObjectRef;
+use kube::{Resource as _, ResourceExt as _};
 
 use crate::heavy;
 use crate::reconcile::context::Context;
@@ -55,14 +55,34 @@ pub(in crate::reconcile) struct VerifiedContent {
     pub(in crate::reconcile) policies: Option<AppliedPolicies>,
 }
 
+/// The Bundle whose content is verified.
+pub(in crate::reconcile) struct BundleToVerify<'a> {
+    pub(in crate::reconcile) name: &'a str,
+    pub(in crate::reconcile) uid: Option<&'a str>,
+    /// Text of the proof annotation.
+    pub(in crate::reconcile) proof: Option<&'a str>,
+}
+
+impl BundleToVerify<'_> {
+    /// Returns true if the reflector has this Bundle. The verification of hundreds of signatures
+    /// ends with the Bundle, which a cancelled task alone cannot do.
+    fn exists(&self, ctx: &Context) -> bool {
+        let Some(cache) = ctx.bundle_cache.get() else {
+            return true;
+        };
+        let seen = cache.get(&ObjectRef::new_with(self.name, ctx.bundles.clone()));
+        seen.is_some_and(|seen| seen.meta().uid.as_deref() == self.uid)
+    }
+}
+
 /// Decides on `content` by the class and by the policies that exist when the signatures have
-/// arrived. Uses `proof`, the text of the annotation, if it is sufficient; otherwise reads
-/// signatures from the registry.
+/// arrived. Uses the proof on `bundle` if it is sufficient; otherwise reads signatures from the
+/// registry.
 pub(in crate::reconcile) async fn verify(
     ctx: &Context,
     class: &Class,
     source: &OpenSource,
-    proof: Option<&str>,
+    bundle: &BundleToVerify<'_>,
     content: ContentId,
 ) -> Result<VerifiedContent, ReconcileError> {
     let Some(image) = content.image() else {
@@ -83,9 +103,7 @@ pub(in crate::reconcile) async fn verify(
     }
     let reference = pinned.reference().clone();
     let (now, examinations) = (jiff::Timestamp::now(), &ctx.shared.examinations);
-    let key = ObjectRef::from_obj_with(bundle, ctx.bundles.clone());
-    let cache = ctx.bundle_cache.get();
-    let exists = || cache.is_none_or(|cache| is_in(cache, &key, bundle));
+    let exists = || bundle.exists(ctx);
     let decide = |pinned, policies: &AppliedPolicies, signatures: &_| {
         let (all, class) = (|| policies.all(), class.signatures);
         heavy::run(|| examinations.decide_while(pinned, signatures, all(), class, now, &exists))
@@ -97,7 +115,9 @@ pub(in crate::reconcile) async fn verify(
     let policies = AppliedPolicies::current(ctx, &reference);
     let needed = !policies.policies.is_empty();
     if needed
-        && let Some(carried) = proof.and_then(|proof| proof_signatures(proof, &pinned))
+        && let Some(carried) = bundle
+            .proof
+            .and_then(|proof| proof_signatures(proof, &pinned))
         && let Ok(decided) = decide(pinned.clone(), &policies, &Ok(carried))
     {
         return Ok(verified(decided, policies));
@@ -113,17 +133,6 @@ pub(in crate::reconcile) async fn verify(
         Ok(decided) => Ok(verified(decided, policies)),
         Err(refusal) => Err(refused(&refusal)),
     }
-}
-
-/// Returns true if the reflector has the Bundle with the same uid. The verification of hundreds of
-/// signatures ends with the Bundle, which a cancelled task alone cannot do.
-fn is_in(
-    cache: &Store<DynamicObject>,
-    key: &ObjectRef<DynamicObject>,
-    bundle: &DynamicObject,
-) -> bool {
-    let seen = cache.get(key);
-    seen.is_some_and(|seen| seen.metadata.uid == bundle.metadata.uid)
 }
 
 /// Neither a new signature nor a changed policy wakes the Bundle, so even a rejection is retried.

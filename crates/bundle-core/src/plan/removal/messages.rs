@@ -35,7 +35,7 @@ fn left(namespace: &str, why: Option<&str>, authorization: &str) -> RemovalFailu
     let class = Class::parse("plain", &spec).unwrap();
     let rule = ConsentRule::new(Some(&class), ActingAccount::Granted, DecidedObjects::None);
     let id = config_map(namespace);
-    let kept = why.map(|why| (id.clone(), why.to_owned()));
+    let kept = why.map(|why| (id.clone(), why.to_owned().into()));
     let progress = RemovalProgress::new([(id.clone(), Vec::new())], kept);
     let going: Vec<ObjectId> = why.is_none().then_some(id).into_iter().collect();
     let admit = "kubectl annotate bundledeployment web core.rukpak.io/admit=…";

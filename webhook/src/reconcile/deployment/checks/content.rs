@@ -11,7 +11,7 @@ use bundle_core::review::class::Approval;
 use bundle_core::review::target::{check_target, in_reserved_namespaces};
 
 use crate::reconcile::bundle::generated;
-use crate::reconcile::bundle::verify;
+use crate::reconcile::bundle::verify::{self, BundleToVerify};
 use crate::reconcile::content::items::Item;
 use crate::reconcile::content::reader;
 use crate::reconcile::deployment::checks::approvals;
@@ -156,8 +156,13 @@ impl DeploymentReconcile<'_> {
         let id = request.source()?;
         let user = &self.requester.user;
         let source = reader::open(self.ctx, id.source(), user, request.reason).await?;
-        let proof = verify::proof(&request.generated.object);
-        let verified = verify::verify(self.ctx, self.class, &source, proof, id)
+        let generated = &request.generated;
+        let bundle = BundleToVerify {
+            name: &generated.name,
+            uid: generated.object.metadata.uid.as_deref(),
+            proof: verify::proof(&generated.object),
+        };
+        let verified = verify::verify(self.ctx, self.class, &source, &bundle, id)
             .await
             .map_err(|error| ReconcileError {
                 reason: request.reason,

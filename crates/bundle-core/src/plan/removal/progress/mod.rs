@@ -4,7 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
-    KeepReason, Obstacle, REFUSED, REMOVING, RemovalFailure, message, next_step, waits_for,
+    KeepReason, Obstacle, REFUSED, REMOVING, RemovalFailure, message, next_step, objects_left,
+    waits_for,
 };
 use crate::diagnostic::codes;
 use crate::object::ObjectId;

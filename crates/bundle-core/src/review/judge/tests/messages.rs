@@ -287,7 +287,7 @@ fn deletions() -> String {
         may_manage: Some(Answer::No),
         ..DeletionFacts::default()
     };
-    let findings = judge_deletion(&deletion, &facts).0;
+    let findings = judge_deletion(&deletion, &facts);
     let denied = findings
         .iter()
         .find(|found| found.code.id == "BUNDLE-REVIEW-040");
@@ -308,7 +308,7 @@ fn metadata() -> String {
         metadata: 1 << 20,
         whole: 1 << 20,
     };
-    let mut findings = judge_size(None, new, limits).0;
+    let mut findings: Vec<Finding> = judge_size(None, new, limits).into_iter().collect();
     findings.extend(owner_of_another("web", &owned));
     rendered(&findings)
 }
