@@ -16,6 +16,6 @@ pub(super) fn read(path: &Path, kind: PredicateType) -> Outcome<Predicate> {
     let file = path.display().to_string();
     Predicate::read(kind, &bytes, &now).map_err(|findings| {
         let located = findings.into_iter().map(|one| one.in_file(&file));
-        Findings::from_iter(located).into()
+        located.collect::<Findings>().into()
     })
 }

@@ -30,7 +30,7 @@ pub(crate) fn read(paths: &[PathBuf], root: Option<&str>) -> Outcome<Vec<Policy>
                     match Policy::parse(name, spec) {
                         Ok(policy) => policies.push(policy),
                         Err(errors) => {
-                            findings.extend(errors.into_iter().map(|one| one.in_file(&file)))
+                            findings.extend(errors.into_iter().map(|one| one.in_file(&file)));
                         }
                     }
                 }

@@ -261,7 +261,7 @@ fn items_are_found_by_few_sets_of_names() {
                 &Value::Null,
                 &[owned("keda", &fields)],
                 &[&rule],
-            )
+            );
         })
     };
     assert_linear(work);
