@@ -17,6 +17,7 @@ pub mod package;
 pub mod plan;
 pub mod policy;
 pub mod reference;
+pub mod registration;
 pub mod review;
 pub mod rights;
 pub mod service_account;

@@ -1,9 +1,10 @@
-//! The required content of a registration, and the faults of an existing one. The table corresponds
-//! to webhook/deploy/admission; a test compares them.
+//! The faults of an existing registration: those of `bundle_core::registration`, and those of its
+//! address, token and authority. The table there corresponds to webhook/deploy/admission; a test
+//! compares them.
 
 use std::fmt;
 
-use bundle_api::names::{GROUP, VERSION};
+use bundle_core::registration::{MUTATING, VALIDATING, inspect};
 use serde_json::Value;
 
 use super::identity::Identity;
@@ -23,61 +24,6 @@ impl fmt::Display for Fault {
     }
 }
 
-struct ExpectedWebhook {
-    name: &'static str,
-    resource: &'static str,
-    operations: &'static [&'static str],
-}
-
-const fn expected(
-    name: &'static str,
-    resource: &'static str,
-    operations: &'static [&'static str],
-) -> ExpectedWebhook {
-    ExpectedWebhook {
-        name,
-        resource,
-        operations,
-    }
-}
-
-const WRITES: &[&str] = &["CREATE", "UPDATE"];
-const WRITES_AND_DELETE: &[&str] = &["CREATE", "UPDATE", "DELETE"];
-
-const VALIDATING: &[ExpectedWebhook] = &[
-    expected("vbundles.core.rukpak.io", "bundles", WRITES_AND_DELETE),
-    expected(
-        "vbundledeployments.core.rukpak.io",
-        "bundledeployments",
-        WRITES_AND_DELETE,
-    ),
-    expected(
-        "vprovisionerclasses.core.rukpak.io",
-        "provisionerclasses",
-        WRITES,
-    ),
-    expected(
-        "vsignaturepolicies.core.rukpak.io",
-        "signaturepolicies",
-        WRITES,
-    ),
-    expected(
-        "vbundleapprovals.core.rukpak.io",
-        "bundleapprovals",
-        WRITES_AND_DELETE,
-    ),
-];
-
-const MUTATING: &[ExpectedWebhook] = &[
-    expected("mbundles.core.rukpak.io", "bundles", WRITES),
-    expected(
-        "mbundledeployments.core.rukpak.io",
-        "bundledeployments",
-        WRITES,
-    ),
-    expected("mbundleapprovals.core.rukpak.io", "bundleapprovals", WRITES),
-];
-
 /// Returns all faults because of which the API server could skip the review of a write. Empty for
 /// an intact registration. `object` is `None` if it does not exist.
 ///
@@ -95,56 +41,25 @@ pub(crate) fn faults(
             is_repaired: false,
         }];
     };
-    let table = match registration {
+    let expected = match registration {
         Registration::Validating => VALIDATING,
         Registration::Mutating => MUTATING,
     };
     let mut faults = Vec::new();
-    for expected in table {
-        let webhooks = object["webhooks"].as_array().into_iter().flatten();
+    for webhook in inspect(expected, object) {
         let mut fault = |problem: &str, is_repaired: bool| {
-            let webhook = expected.name;
+            let webhook = webhook.name;
             faults.push(Fault {
                 message: format!("{registration} {name}: {webhook}: {problem}"),
                 is_repaired,
             });
         };
-        let Some(found) = webhooks
-            .into_iter()
-            .find(|found| found["name"] == expected.name)
-        else {
-            fault("the webhook is missing", false);
+        for problem in &webhook.faults {
+            fault(problem, false);
+        }
+        let Some(found) = webhook.found else {
             continue;
         };
-        for operation in expected.operations {
-            if !is_asked(&found["rules"], expected.resource, operation) {
-                let resource = expected.resource;
-                fault(
-                    &format!("no rule covers {operation} of {resource}.{GROUP}/{VERSION}"),
-                    false,
-                );
-            }
-        }
-        for (field, allowed) in [
-            ("failurePolicy", &["Fail"][..]),
-            ("matchPolicy", &["Equivalent"]),
-            ("sideEffects", &["None", "NoneOnDryRun"]),
-        ] {
-            // The API server sets defaults, which for the first two fields are the allowed values.
-            let value = found[field].as_str().unwrap_or(allowed[0]);
-            if !allowed.contains(&value) {
-                fault(&format!("{field} is {value}, not {}", allowed[0]), false);
-            }
-        }
-        for field in ["namespaceSelector", "objectSelector"] {
-            let selector = &found[field];
-            if !is_empty(&selector["matchLabels"]) || !is_empty(&selector["matchExpressions"]) {
-                fault(&format!("{field} excludes objects"), false);
-            }
-        }
-        if !is_empty(&found["matchConditions"]) {
-            fault("matchConditions exclude writes", false);
-        }
         let client = &found["clientConfig"];
         if !identity.is_called_by(client) {
             let (namespace, service) = (identity.namespace, identity.service);
@@ -163,36 +78,6 @@ pub(crate) fn faults(
         }
     }
     faults
-}
-
-fn is_empty(value: &Value) -> bool {
-    match value {
-        Value::Null => true,
-        Value::Array(items) => items.is_empty(),
-        Value::Object(members) => members.is_empty(),
-        _ => false,
-    }
-}
-
-/// Returns true if one of `rules` covers this operation for all objects of this resource.
-fn is_asked(rules: &Value, resource: &str, operation: &str) -> bool {
-    let names = |list: &Value, wanted: &[&str]| {
-        let listed = list.as_array().into_iter().flatten();
-        listed
-            .filter_map(Value::as_str)
-            .any(|found| wanted.contains(&found))
-    };
-    let with_subresources = format!("{resource}/*");
-    rules.as_array().into_iter().flatten().any(|rule| {
-        names(&rule["apiGroups"], &[GROUP, "*"])
-            && names(&rule["apiVersions"], &[VERSION, "*"])
-            && names(&rule["operations"], &[operation, "*"])
-            && names(
-                &rule["resources"],
-                &[resource, &with_subresources, "*", "*/*"],
-            )
-            && matches!(rule["scope"].as_str(), None | Some("*" | "Cluster"))
-    })
 }
 
 #[cfg(test)]

@@ -1,0 +1,166 @@
+//! Required content of the webhook registrations, because of which the API server requests a review
+//! of every write. Address, token and authority of an installation are not part of it.
+
+use bundle_api::names::{GROUP, VERSION};
+use serde_json::Value;
+
+/// A webhook that a registration must have.
+#[derive(Debug)]
+pub struct ExpectedWebhook {
+    /// Its name.
+    pub name: &'static str,
+    /// Plural of the resource whose writes it reviews.
+    pub resource: &'static str,
+    /// Operations that it reviews.
+    pub operations: &'static [&'static str],
+}
+
+const fn expected(
+    name: &'static str,
+    resource: &'static str,
+    operations: &'static [&'static str],
+) -> ExpectedWebhook {
+    ExpectedWebhook {
+        name,
+        resource,
+        operations,
+    }
+}
+
+const WRITES: &[&str] = &["CREATE", "UPDATE"];
+const WRITES_AND_DELETE: &[&str] = &["CREATE", "UPDATE", "DELETE"];
+
+/// The webhooks of the ValidatingWebhookConfiguration.
+pub const VALIDATING: &[ExpectedWebhook] = &[
+    expected("vbundles.core.rukpak.io", "bundles", WRITES_AND_DELETE),
+    expected(
+        "vbundledeployments.core.rukpak.io",
+        "bundledeployments",
+        WRITES_AND_DELETE,
+    ),
+    expected(
+        "vprovisionerclasses.core.rukpak.io",
+        "provisionerclasses",
+        WRITES,
+    ),
+    expected(
+        "vsignaturepolicies.core.rukpak.io",
+        "signaturepolicies",
+        WRITES,
+    ),
+    expected(
+        "vbundleapprovals.core.rukpak.io",
+        "bundleapprovals",
+        WRITES_AND_DELETE,
+    ),
+];
+
+/// The webhooks of the MutatingWebhookConfiguration.
+pub const MUTATING: &[ExpectedWebhook] = &[
+    expected("mbundles.core.rukpak.io", "bundles", WRITES),
+    expected(
+        "mbundledeployments.core.rukpak.io",
+        "bundledeployments",
+        WRITES,
+    ),
+    expected("mbundleapprovals.core.rukpak.io", "bundleapprovals", WRITES),
+];
+
+/// A webhook of a registration, with its faults.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InspectedWebhook<'a> {
+    /// Name of the expected webhook.
+    pub name: &'static str,
+    /// The webhook, if the registration has it.
+    pub found: Option<&'a Value>,
+    /// Faults because of which the API server could skip the review of a write.
+    pub faults: Vec<String>,
+}
+
+/// Compares the webhooks of `registration` with the expected ones.
+///
+/// `timeoutSeconds`, `reinvocationPolicy`, labels and annotations belong to the administrator: they
+/// let no write pass without a review.
+pub fn inspect<'a>(
+    expected: &'static [ExpectedWebhook],
+    registration: &'a Value,
+) -> Vec<InspectedWebhook<'a>> {
+    let each = expected.iter().map(|expected| {
+        let webhooks = registration["webhooks"].as_array().into_iter().flatten();
+        let found = webhooks
+            .into_iter()
+            .find(|found| found["name"] == expected.name);
+        InspectedWebhook {
+            name: expected.name,
+            found,
+            faults: match found {
+                Some(found) => faults(expected, found),
+                None => vec!["the webhook is missing".to_owned()],
+            },
+        }
+    });
+    each.collect()
+}
+
+fn faults(expected: &ExpectedWebhook, found: &Value) -> Vec<String> {
+    let mut faults = Vec::new();
+    for operation in expected.operations {
+        if !is_reviewed(&found["rules"], expected.resource, operation) {
+            let resource = expected.resource;
+            faults.push(format!(
+                "no rule covers {operation} of {resource}.{GROUP}/{VERSION}"
+            ));
+        }
+    }
+    for (field, allowed) in [
+        ("failurePolicy", &["Fail"][..]),
+        ("matchPolicy", &["Equivalent"]),
+        ("sideEffects", &["None", "NoneOnDryRun"]),
+    ] {
+        // The API server sets defaults, which for the first two fields are the allowed values.
+        let value = found[field].as_str().unwrap_or(allowed[0]);
+        if !allowed.contains(&value) {
+            faults.push(format!("{field} is {value}, not {}", allowed[0]));
+        }
+    }
+    for field in ["namespaceSelector", "objectSelector"] {
+        let selector = &found[field];
+        if !is_empty(&selector["matchLabels"]) || !is_empty(&selector["matchExpressions"]) {
+            faults.push(format!("{field} excludes objects"));
+        }
+    }
+    if !is_empty(&found["matchConditions"]) {
+        faults.push("matchConditions exclude writes".to_owned());
+    }
+    faults
+}
+
+fn is_empty(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Array(items) => items.is_empty(),
+        Value::Object(members) => members.is_empty(),
+        _ => false,
+    }
+}
+
+/// Returns true if one of `rules` covers this operation for all objects of this resource.
+fn is_reviewed(rules: &Value, resource: &str, operation: &str) -> bool {
+    let names = |list: &Value, wanted: &[&str]| {
+        let listed = list.as_array().into_iter().flatten();
+        listed
+            .filter_map(Value::as_str)
+            .any(|found| wanted.contains(&found))
+    };
+    let with_subresources = format!("{resource}/*");
+    rules.as_array().into_iter().flatten().any(|rule| {
+        names(&rule["apiGroups"], &[GROUP, "*"])
+            && names(&rule["apiVersions"], &[VERSION, "*"])
+            && names(&rule["operations"], &[operation, "*"])
+            && names(
+                &rule["resources"],
+                &[resource, &with_subresources, "*", "*/*"],
+            )
+            && matches!(rule["scope"].as_str(), None | Some("*" | "Cluster"))
+    })
+}
