@@ -9,4 +9,4 @@ mod server;
 
 pub use compat::{Kubernetes, Unsupported, fits, fits_named};
 pub use range::Range;
-pub use server::{Minor, ServerVersion};
+pub use server::{Minor, OLDEST_SERVER, ServerVersion};

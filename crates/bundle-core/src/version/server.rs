@@ -7,6 +7,9 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::diagnostic::{Finding, codes};
 
+/// The oldest minor version of Kubernetes that bundle-webhook supports.
+pub const OLDEST_SERVER: Minor = Minor(1, 33);
+
 /// Version of a server. Only major, minor and patch are compared; the suffix of the vendor is kept
 /// for display.
 #[derive(Debug, Clone, PartialEq, Eq)]

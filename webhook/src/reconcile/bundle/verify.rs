@@ -13,13 +13,14 @@ use bundle_core::review::Class;
 use bundle_trust::proof::{self, Decided, Refusal};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::api::DynamicObject;
-use kube::runtime::reflector::ObjectRef;
+use kube::runtime::reflector::{ObjectRef, Store};
 use kube::{Resource as _, ResourceExt as _};
 
 use crate::heavy;
 use crate::reconcile::context::Context;
 use crate::reconcile::error::{ReconcileError, RetryPolicy};
 use crate::reconcile::status::condition_set;
+use crate::reconcile::watched::WatchedObject;
 use crate::sources::{ContentSource as _, OpenSource};
 
 /// The policies that a decision on content used.
@@ -67,12 +68,19 @@ impl BundleToVerify<'_> {
     /// Returns true if the reflector has this Bundle. The verification of hundreds of signatures
     /// ends with the Bundle, which a cancelled task alone cannot do.
     fn exists(&self, ctx: &Context) -> bool {
-        let Some(cache) = ctx.bundle_cache.get() else {
-            return true;
-        };
-        let seen = cache.get(&ObjectRef::new_with(self.name, ctx.bundles.clone()));
-        seen.is_some_and(|seen| seen.meta().uid.as_deref() == self.uid)
+        let key = ObjectRef::new_with(self.name, ctx.bundles.clone());
+        let cache = ctx.bundle_cache.get();
+        cache.is_none_or(|cache| is_in(cache, &key, self.uid))
     }
+}
+
+fn is_in(
+    cache: &Store<WatchedObject>,
+    key: &ObjectRef<WatchedObject>,
+    uid: Option<&str>,
+) -> bool {
+    let seen = cache.get(key);
+    seen.is_some_and(|seen| seen.meta().uid.as_deref() == uid)
 }
 
 /// Decides on `content` by the class and by the policies that exist when the signatures have
@@ -211,12 +219,11 @@ mod tests {
     #[test]
     fn bundle_exists_until_the_reflector_loses_it_or_has_another_of_its_name() {
         let bundles = resource("Bundle", "bundles");
-        let of = |uid: &str| -> DynamicObject {
+        let of = |uid: &str| -> WatchedObject {
             let metadata = json!({"name": "web", "uid": uid});
             serde_json::from_value(json!({"metadata": metadata})).unwrap()
         };
-        let bundle = of("one");
-        let key = ObjectRef::from_obj_with(&bundle, bundles.clone());
+        let key = ObjectRef::new_with("web", bundles.clone());
         let mut writer = Writer::new(bundles);
         let cache = writer.as_reader();
         for (event, expected) in [
@@ -226,7 +233,7 @@ mod tests {
             (Event::Apply(of("one")), true),
         ] {
             writer.apply_watcher_event(&event);
-            assert_eq!(is_in(&cache, &key, &bundle), expected, "{event:?}");
+            assert_eq!(is_in(&cache, &key, Some("one")), expected, "{event:?}");
         }
     }
 }

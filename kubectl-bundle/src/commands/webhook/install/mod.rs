@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use bundle_core::diagnostic::{Finding, Findings, codes};
-use bundle_core::version::ServerVersion;
+use bundle_core::version::{OLDEST_SERVER, ServerVersion};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, ListParams};
@@ -32,8 +32,6 @@ use manifests::{DEPLOYMENT, EmbeddedManifest, InstallPhase};
 use target::InstallTarget;
 pub(crate) use values::ChartValues;
 
-/// Oldest minor version of Kubernetes 1 that bundle-webhook supports.
-const OLDEST_MINOR: u64 = 33;
 /// Timeout for the API server to serve a kind after its CustomResourceDefinition is stored.
 const SERVED: Duration = Duration::from_secs(30);
 
@@ -230,14 +228,13 @@ async fn check_server(cluster: &Cluster) -> Outcome {
 
 fn check_version(server: &str, reported: &str) -> Outcome {
     let version = ServerVersion::parse(reported)?;
-    let [major, minor, _] = version.numbers();
-    if (major, minor) >= (1, OLDEST_MINOR) {
+    if version.minor() >= OLDEST_SERVER {
         return Ok(());
     }
     Err(Finding::error(
         codes::cluster::SERVER_TOO_OLD,
         format!(
-            "the API server {server} has version {}; bundle-webhook requires 1.{OLDEST_MINOR} or newer",
+            "the API server {server} has version {}; bundle-webhook requires {OLDEST_SERVER} or newer",
             version.as_reported()
         ),
     )
