@@ -9,7 +9,7 @@ use crate::commands::package::{build, init, inspect, render, unpack};
 use crate::commands::program::{complete, completion, version};
 use crate::commands::signing::{attest, keys, policy, sign, trust, verify};
 use crate::commands::transfer::{copy, load, pull, push, save};
-use crate::commands::webhook::{check, install, uninstall};
+use crate::commands::webhook::{check, doctor, install, uninstall};
 use crate::commands::{ArtifactOrFile, in_runtime, interruptible};
 use crate::failure::Outcome;
 use crate::flags::{Environment, GlobalFlags};
@@ -121,10 +121,13 @@ verbs! {
     Install(install::Arguments) => |typed| in_runtime(typed.settings(environment)?.run(ui)),
     /// Remove bundle-webhook from a cluster
     Uninstall(uninstall::Arguments) => |typed| in_runtime(typed.settings(environment)?.run(ui)),
+    /// Check the plugin, the cluster and bundle-webhook
+    Doctor(doctor::Arguments) => |typed| in_runtime(typed.settings(environment)?.run(ui)),
     /// Print the versions of this program and of the cluster
     Version(version::Arguments) => |typed| in_runtime(typed.settings(environment)?.run(ui)),
-    /// Print a completion script for a shell or for kubectl
-    Completion(completion::Arguments) => |typed| typed.settings(command())?.run(ui),
+    /// Print a completion script, or install completion for kubectl
+    #[command(disable_help_subcommand = true)]
+    Completion(completion::Arguments) => |typed| typed.run(command(), environment, ui),
     /// Print completion candidates for kubectl
     #[command(name = "__complete", hide = true)]
     Complete(complete::Arguments) => |typed| in_runtime(typed.settings(environment, command())?.run(ui)),

@@ -6,6 +6,7 @@ pub mod cancellation;
 pub mod check;
 pub mod content;
 pub mod diagnostic;
+pub mod doctor;
 pub mod files;
 pub mod footprint;
 pub mod format;

@@ -43,10 +43,10 @@ pub(crate) struct BuiltBundle {
 /// Use of the existing lock file.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum LockFileUse {
-    /// Digests of images are read from it.
+    /// The search includes it.
     #[default]
     Use,
-    /// It is ignored, because it will be replaced.
+    /// It is ignored, as it will be replaced.
     Ignore,
 }
 
@@ -178,8 +178,8 @@ pub(crate) fn packed(ui: &mut Ui, location: &ArtifactLocation) -> Outcome<Packed
     build(ui, &path).map(|built| built.packed)
 }
 
-/// Returns the findings of `build` on the files of a built bundle, for a BundleDeployment with
-/// these settings; without them, for a Bundle.
+/// Returns the findings of `build` on the files of a built bundle, for a BundleDeployment with these
+/// settings; without them, for a Bundle.
 pub(crate) fn findings(files: &Files, installation: Option<&Installation<'_>>) -> Findings {
     let target = installation.and_then(|installation| installation.target_namespace);
     let rendered = format::render(&RenderInput {

@@ -16,11 +16,8 @@ const CUT: &str = " …";
 
 impl Cluster {
     /// Returns the code of the failure that a condition of the object describes as `message`.
-    /// Returns `None` if there is no such Event (yet), or if the caller lacks permission to list
+    /// Returns `None` if there is no such Event (yet), or if the user has no permission to list
     /// Events.
-    ///
-    /// Anyone who may create Events in the namespace can write such an Event: the code only
-    /// determines the exit code and hints of a command.
     pub(crate) async fn failure_code(&self, kind: &str, name: &str, message: &str) -> Option<Code> {
         let selector =
             format!("involvedObject.kind={kind},involvedObject.name={name},type=Warning");
@@ -33,8 +30,8 @@ impl Cluster {
         })
     }
 
-    /// Returns the Events about cluster-scoped objects that a field selector matches; `None`
-    /// without permission to list them.
+    /// Returns the Events about cluster-scoped objects that a field selector matches; `None` if the
+    /// user has no permission to list them.
     pub(crate) async fn events(&self, selector: &str) -> Option<Vec<Event>> {
         let api: Api<Event> = Api::namespaced(self.client.clone(), NAMESPACE);
         let parameters = ListParams::default().fields(selector).limit(LIMIT);

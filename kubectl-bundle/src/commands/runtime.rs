@@ -7,7 +7,7 @@ use crate::failure::{Failure, Outcome};
 
 /// Runs a future. Only verbs that use the network create a runtime.
 pub(crate) fn in_runtime(work: impl Future<Output = Outcome>) -> Outcome {
-    tokio::runtime::Builder::new_current_thread()
+    let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(|error| {
@@ -18,8 +18,11 @@ pub(crate) fn in_runtime(work: impl Future<Output = Outcome>) -> Outcome {
                 ),
                 &error,
             )
-        })?
-        .block_on(work)
+        })?;
+    let outcome = runtime.block_on(work);
+    // An external command for credentials can block a thread beyond the deadline of its caller.
+    runtime.shutdown_background();
+    outcome
 }
 
 /// Runs work that SIGINT or SIGTERM interrupts; temporary files are removed before the program

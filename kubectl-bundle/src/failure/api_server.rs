@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn prints_api_server_errors_like_kubectl() {
+    fn speaks_as_kubectl_does() {
         let immutable = status(
             403,
             "bundle.spec is immutable",

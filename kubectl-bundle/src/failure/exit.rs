@@ -13,7 +13,7 @@ pub(crate) enum Exit {
     Failed,
     /// The command line is invalid.
     Usage,
-    /// A rule, a signature or the API server rejected it.
+    /// A rule rejected the input.
     Refused,
     /// The result is unknown; retry later.
     CannotTell,

@@ -22,7 +22,7 @@ pub(crate) enum Failure {
     },
     /// Error status of the API server, printed like kubectl does.
     Server(Box<Status>),
-    /// The result is printed already; only the exit code is left.
+    /// The output is complete. Only the exit code is returned.
     Reported(Exit),
     /// Stdout was closed by its reader: nothing is printed.
     BrokenPipe,

@@ -37,6 +37,10 @@ pub(crate) struct Environment {
     ci: bool,
     /// Files of `KUBECONFIG`.
     pub(crate) kubeconfig: Vec<PathBuf>,
+    /// Folders of `PATH`.
+    pub(crate) path: Vec<PathBuf>,
+    /// Path of this program.
+    pub(crate) program: PathBuf,
     /// Home folder.
     pub(crate) home: Option<PathBuf>,
     /// `true` if this process runs in a pod with a ServiceAccount.
@@ -65,6 +69,14 @@ fn text(name: &str) -> Option<String> {
 
 fn non_empty(name: &str) -> Option<OsString> {
     env::var_os(name).filter(|value| !value.is_empty())
+}
+
+/// Returns the paths in a variable.
+fn paths(name: &str) -> Vec<PathBuf> {
+    let list = non_empty(name).unwrap_or_default();
+    env::split_paths(&list)
+        .filter(|path| !path.as_os_str().is_empty())
+        .collect()
 }
 
 /// Returns the identity token of this machine or its CI system.
@@ -101,11 +113,9 @@ impl Environment {
             stderr_is_terminal: std::io::stderr().is_terminal(),
             stdin_is_terminal: std::io::stdin().is_terminal(),
             ci: non_empty("CI").is_some_and(|value| value != "false" && value != "0"),
-            kubeconfig: non_empty("KUBECONFIG").map_or_else(Vec::new, |list| {
-                env::split_paths(&list)
-                    .filter(|path| !path.as_os_str().is_empty())
-                    .collect()
-            }),
+            kubeconfig: paths("KUBECONFIG"),
+            path: paths("PATH"),
+            program: env::current_exe().unwrap_or_else(|_| PathBuf::from("kubectl-bundle")),
             home: non_empty("HOME")
                 .or_else(|| non_empty("USERPROFILE"))
                 .map(PathBuf::from),

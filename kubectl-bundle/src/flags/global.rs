@@ -7,7 +7,7 @@ use crate::ui::{Style, Verbosity};
 
 /// Flags of every verb.
 #[derive(Debug, Args)]
-#[command(next_help_heading = "Global options")]
+#[command(next_help_heading = "Common options")]
 pub(crate) struct GlobalFlags {
     /// Print only errors
     #[arg(short, long, global = true, conflicts_with = "verbose")]

@@ -10,7 +10,7 @@ const CI_SECRETS: [&str; 2] = [
     "BUILDKITE_AGENT_ACCESS_TOKEN",
 ];
 
-/// Removes all of them from a command.
+/// Removes the variables with secrets from the environment of a command.
 pub(crate) fn remove_secrets(command: &mut Command) {
     remove_own_secrets(command);
     for name in CI_SECRETS {

@@ -21,8 +21,8 @@ pub(crate) fn safe(text: &str) -> String {
     shown
 }
 
-/// Returns `true` for control characters, and for Unicode characters that change the display of
-/// other characters.
+/// Returns `true` for control characters, and for Unicode characters that change the display of the
+/// following text.
 pub(crate) fn is_hidden(letter: char) -> bool {
     letter.is_control()
         || matches!(letter,

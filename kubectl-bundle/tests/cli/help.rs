@@ -37,8 +37,9 @@ fn help_names_every_verb_and_exit_code() {
       delete      Delete BundleDeployments
       install     Install bundle-webhook in a cluster
       uninstall   Remove bundle-webhook from a cluster
+      doctor      Check the plugin, the cluster and bundle-webhook
       version     Print the versions of this program and of the cluster
-      completion  Print a completion script for a shell or for kubectl
+      completion  Print a completion script, or install completion for kubectl
       help        Print this message or the help of the given subcommand(s)
 
     Options:
@@ -94,6 +95,7 @@ fn every_verb_has_examples() {
         "get",
         "status",
         "delete",
+        "doctor",
         "version",
         "completion",
     ] {
@@ -155,11 +157,11 @@ fn usage_errors_exit_with_2() {
     ] {
         let arguments = format!("{verb} -o web.oci");
         let arguments: Vec<&str> = arguments.split(' ').collect();
-        let printed = context.run(&arguments);
-        assert!(printed.starts_with("exit code: 2\n"), "{printed}");
+        let told = context.run(&arguments);
+        assert!(told.starts_with("exit code: 2\n"), "{told}");
         assert!(
-            printed.contains("hint: use --to for a path: --to web.oci"),
-            "{printed}"
+            told.contains("hint: use --to for a path: --to web.oci"),
+            "{told}"
         );
     }
     kb_snapshot!(context, ["build", "web", "-o", "wide", "--to", "web.oci"], @r"
@@ -225,13 +227,13 @@ fn closed_stdout_is_not_an_error() {
         .spawn()
         .unwrap();
     drop(child.stdout.take());
-    let mut output_text = String::new();
+    let mut said = String::new();
     child
         .stderr
         .take()
         .unwrap()
-        .read_to_string(&mut output_text)
+        .read_to_string(&mut said)
         .unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(0));
-    assert_eq!(output_text, "");
+    assert_eq!(said, "");
 }

@@ -11,6 +11,7 @@ mod catalog;
 mod deployments;
 mod help;
 mod package;
+mod program;
 mod signing;
 mod transfer;
 mod webhook;

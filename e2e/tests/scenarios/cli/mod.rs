@@ -1,6 +1,7 @@
 //! The plugin on a real API server: installation of the webhook, flags and lists, and the commands
 //! of the documentation.
 
+mod doctor;
 mod guides;
 pub(super) mod install;
 mod page;

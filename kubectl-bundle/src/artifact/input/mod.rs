@@ -74,8 +74,8 @@ pub(crate) fn read(path: &Path, known: &FallbackMetadata) -> Outcome<Input> {
     Ok(Input { files, output })
 }
 
-/// Returns the external command that renders the files, if they need one. Without a cluster, the
-/// Kubernetes version is one that the package supports.
+/// Returns the external command that renders the files; `None` if they need none. The Kubernetes
+/// version is one that the package supports, because no cluster is known.
 fn command(files: &Files, package: &Package) -> Result<Option<RenderCommand>, Findings> {
     let kubernetes = package.kubernetes.clone().unwrap_or_default();
     let target = RenderTarget {

@@ -1,5 +1,5 @@
-//! Runs the external command that renders content, on a copy of the packed files.
-//! `bundle_core::format` selects the command.
+//! The external command that renders a content, run on exactly the files that are packed: what is checked is what is shipped.
+//! Not here: which command that is (bundle_core::format).
 
 use std::path::Path;
 use std::process::Command;

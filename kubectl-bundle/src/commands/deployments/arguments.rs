@@ -64,7 +64,13 @@ pub(crate) struct WriteFlags {
     #[arg(long, value_name = "DURATION", default_value = "5m")]
     pub(crate) timeout: String,
     /// Output format of the object, instead of its result
-    #[arg(short, long, value_name = "FORMAT", value_enum)]
+    #[arg(
+        short,
+        long,
+        value_name = "FORMAT",
+        value_enum,
+        help_heading = "Output options"
+    )]
     pub(crate) output: Option<ObjectFormat>,
 }
 

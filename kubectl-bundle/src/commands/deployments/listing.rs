@@ -19,7 +19,8 @@ const CORRECTION_PERIOD: SignedDuration = SignedDuration::from_hours(1);
 /// Maximum number of corrections that are printed for a deployment.
 const MAX_CORRECTIONS: usize = 5;
 
-/// Number of corrections in the last hour by deployment; `None` without permission to list Events.
+/// Number of corrections in the last hour by deployment; `None` if the user has no permission to
+/// list Events.
 pub(super) struct Corrections(Option<BTreeMap<String, i64>>);
 
 impl Corrections {
@@ -64,7 +65,8 @@ pub(super) fn last_seen(event: &Event) -> Option<Timestamp> {
         .or_else(|| event.last_timestamp.as_ref().map(|time| time.0))
 }
 
-/// Returns the Events about corrections of a deployment; `None` without permission to list Events.
+/// Returns the Events about corrections of a deployment; `None` if the user has no permission to
+/// list Events.
 pub(super) async fn corrections(cluster: &Cluster, name: &str) -> Option<Vec<Event>> {
     let selector = format!("reason={CORRECTED},involvedObject.name={name}");
     cluster.events(&selector).await

@@ -21,7 +21,7 @@ const MAX_ATTEMPTS: u32 = 10;
 pub(crate) struct WriteSettings {
     /// Mode of a dry run.
     pub(crate) dry_run: DryRun,
-    /// `true` if fields of other field managers are overwritten.
+    /// `true` if the write also sets fields of other field managers.
     pub(crate) force: bool,
     /// Wait mode and timeout.
     pub(crate) wait: Wait,
@@ -109,7 +109,7 @@ impl WriteSettings {
                 _ => break (before, after),
             }
         };
-        // Also printed after a rejection, which they often explain.
+        // Printed after a refusal too, as they often explain it.
         let warnings = cluster.take_warnings();
         for warning in &warnings {
             ui.server_warning(warning);

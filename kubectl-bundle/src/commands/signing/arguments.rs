@@ -137,7 +137,7 @@ fn token_source(args: &KeylessFlags, environment: &Environment) -> Outcome<Token
     let there = environment.token_source();
     Ok(match (&args.identity_token, args.fulcio_auth_flow) {
         (Some(_), Some(AuthFlow::Normal | AuthFlow::Device)) => {
-            let why = "a login and an identity token exclude each other";
+            let why = "a login is not necessary with a token";
             return Err(invalid_flag("--fulcio-auth-flow", why).into());
         }
         (Some(given), _) => TokenSource::Given(given.clone().into()),
@@ -153,6 +153,7 @@ fn token_source(args: &KeylessFlags, environment: &Environment) -> Outcome<Token
 
 /// Flags for the trust root.
 #[derive(Debug, Args)]
+#[command(next_help_heading = "Trust options")]
 pub(crate) struct TrustRootFlags {
     /// File trusted_root.json of a Sigstore instance [default: that of `trust init`, else the
     /// built-in public one]

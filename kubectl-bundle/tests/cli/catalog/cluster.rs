@@ -4,8 +4,8 @@ use axum::http::Method;
 use serde_json::json;
 
 use super::diagnostics;
-use crate::deployments::cluster::cluster;
 use crate::context::Context;
+use crate::deployments::cluster::cluster;
 
 const IMAGE: &str = "registry.example.com/bundle-webhook@sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08";
 

@@ -162,7 +162,7 @@ fn error_names_the_fault_of_a_kubeconfig() {
 }
 
 #[test]
-fn prints_api_server_errors_like_kubectl() {
+fn speaks_as_kubectl_does() {
     let mut context = Context::new();
     let mut deployment: Value = serde_json::from_str(&context.stdout(&[
         "deploy",

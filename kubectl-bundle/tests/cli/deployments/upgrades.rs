@@ -1,5 +1,4 @@
-//! Upgrades as `deploy`, `get` and `version` show them, and waits for kinds that the server no
-//! longer has.
+//! Upgrades in `deploy`, `get` and `version`, and waits for kinds that the server no longer serves.
 
 use axum::http::Method;
 use serde_json::{Value, json};
@@ -205,7 +204,7 @@ fn without_kind(kind: &str, version: &str) -> (Value, Value) {
 fn wait_ends_at_kinds_that_the_version_of_the_server_no_longer_has() {
     let mut context = Context::new();
     let not_found = || (Method::GET, PATH, 404, status(404, "NotFound", "not found"));
-    let (removed, shown) = without_kind("CustomResourceDefinition", "apiextensions.k8s.io/v1beta1");
+    let (removed, told) = without_kind("CustomResourceDefinition", "apiextensions.k8s.io/v1beta1");
     let (foreign, told_foreign) = without_kind("Shop", "example.com/v1");
     cluster(
         &mut context,
@@ -213,7 +212,7 @@ fn wait_ends_at_kinds_that_the_version_of_the_server_no_longer_has() {
             not_found(),
             (Method::PATCH, PATH, 201, removed.clone()),
             (Method::GET, LIST, 200, list(&[removed])),
-            (Method::GET, "/events", 200, shown),
+            (Method::GET, "/events", 200, told),
             (Method::GET, "/version", 200, version("v1.36.0")),
             // Somebody may still install what serves the kind.
             not_found(),

@@ -96,11 +96,9 @@ fn rejects_images_with_moving_tags() {
     ");
 }
 
-/// Removes the lines whose digests and sizes depend on the port of the registry, which is in the
-/// manifests.
-fn steady(printed: &str) -> String {
-    printed
-        .lines()
+/// Removes lines with digests and sizes that depend on the port of the registry.
+fn steady(said: &str) -> String {
+    said.lines()
         .filter(|line| !line.contains(" bytes") && !line.starts_with("Digest:"))
         .filter(|line| !line.starts_with("sha256:"))
         .fold(String::new(), |text, line| text + line + "\n")
@@ -168,10 +166,10 @@ fn builds_from_the_lock_file_without_a_registry() {
         field: spec.template.spec.containers[2].image
     ");
     // The registry is not used any more, and the digest is the same; a second run changes nothing.
-    let received = registry.seen().len();
+    let asked = registry.seen().len();
     let first = context.stdout(&["build", "web", "-q", "--dry-run"]);
     assert_eq!(context.stdout(&["build", "web", "-q"]), first);
-    assert_eq!(registry.seen().len(), received);
+    assert_eq!(registry.seen().len(), asked);
     assert_eq!(context.stdout(&["build", "web", "--lock", "-q"]), first);
     insta::assert_snapshot!(steady(&context.run(&["inspect", "web-1.4.0.oci"])), @r#"
     exit code: 0
@@ -232,7 +230,7 @@ fn inspect_sends_few_requests() {
         format!("{PACKAGE}resources: [{{name: dashboards, type: grafana-dashboard, path: dashboards/}}]\n"),
     );
     context.stdout(&["push", "web", &web, "-q"]);
-    let run_and_count = |arguments: &[&str]| {
+    let asked = |arguments: &[&str]| {
         let before = registry.lines().len();
         context.stdout(arguments);
         let mut lines = registry.lines().split_off(before);
@@ -248,9 +246,9 @@ fn inspect_sends_few_requests() {
     };
     // Manifest; configuration and content; referrers; their fallback tags. Three sequential steps,
     // with concurrent requests.
-    let (counts, lines) = run_and_count(&["inspect", &web, "-q"]);
+    let (counts, lines) = asked(&["inspect", &web, "-q"]);
     assert_eq!(counts, [1, 2, 1, 2], "{lines:#?}");
-    let (counts, lines) = run_and_count(&["inspect", &web, "-q", "--manifest-only"]);
+    let (counts, lines) = asked(&["inspect", &web, "-q", "--manifest-only"]);
     assert_eq!(counts, [1, 0, 1, 2], "{lines:#?}");
 }
 
@@ -301,13 +299,13 @@ fn hostile_texts_are_escaped() {
         many.join(",")
     );
     registry.put_manifest("evil/web", "1", MANIFEST, manifest.as_bytes());
-    let printed = context.stdout(&["inspect", &registry.reference("evil/web:1")]);
+    let said = context.stdout(&["inspect", &registry.reference("evil/web:1")]);
     assert!(
-        !printed.contains(|c: char| c.is_control() && c != '\n' || c == '\u{202e}'),
-        "{printed:?}"
+        !said.contains(|c: char| c.is_control() && c != '\n' || c == '\u{202e}'),
+        "{said:?}"
     );
-    assert!(printed.contains("lies\\nDigest: lies"), "{printed}");
-    assert!(printed.contains("and 201 more"), "{printed}");
+    assert!(said.contains("lies\\nDigest: lies"), "{said}");
+    assert!(said.contains("and 201 more"), "{said}");
     let json = context.stdout(&["inspect", &registry.reference("evil/web:1"), "-o", "json"]);
     let json: serde_json::Value = serde_json::from_str(&json).unwrap();
     assert_eq!(json["annotations"].as_object().unwrap().len(), 301);

@@ -36,16 +36,16 @@ fn example_of_init_can_be_built() {
 fn writes_nothing_if_one_file_exists() {
     let context = Context::new();
     context.write("web/web.yaml", CONFIG_MAP);
-    let printed = context.run(&["init", "web", "--dry-run"]);
+    let said = context.run(&["init", "web", "--dry-run"]);
     assert!(
-        printed.contains("the manifests are not in a folder `manifests`"),
-        "{printed}"
+        said.contains("the manifests are not in a folder `manifests`"),
+        "{said}"
     );
     context.write("page/config.schema.json", "mine");
-    let printed = context.run(&["init", "page"]);
+    let said = context.run(&["init", "page"]);
     assert!(
-        printed.contains("page/config.schema.json: the file already exists"),
-        "{printed}"
+        said.contains("page/config.schema.json: the file already exists"),
+        "{said}"
     );
     assert!(!context.path().join("page/bundle.yaml").exists());
     assert!(!context.path().join("page/manifests").exists());
@@ -133,12 +133,12 @@ fn derives_the_name_from_most_objects_or_from_the_folder() {
             "---\napiVersion: v1\nkind: ConfigMap\nmetadata: {{name: {name}, namespace: a, labels: {{app.kubernetes.io/name: {name}, app.kubernetes.io/part-of: {part_of}}}}}\n"
         )
     };
-    let printed = |folder: &str, objects: &[String]| {
+    let told = |folder: &str, objects: &[String]| {
         context.write(&format!("{folder}/manifests/all.yaml"), objects.concat());
         context.run(&["init", folder, "--dry-run"])
     };
     // The first object is a dependency.
-    let most = printed(
+    let most = told(
         "manifests-of-argo",
         &[
             object("redis", "redis"),
@@ -147,12 +147,12 @@ fn derives_the_name_from_most_objects_or_from_the_folder() {
         ],
     );
     assert!(most.contains("bundle argocd 0.1.0"), "{most}");
-    let mixed = printed(
+    let mixed = told(
         "stack",
         &[object("redis", "redis"), object("server", "argocd")],
     );
     assert!(mixed.contains("bundle stack 0.1.0"), "{mixed}");
     context.write("named/kustomization.yaml", "metadata: {name: my-stack}\n");
-    let named = printed("named", &[object("server", "argocd")]);
+    let named = told("named", &[object("server", "argocd")]);
     assert!(named.contains("bundle my-stack 0.1.0"), "{named}");
 }

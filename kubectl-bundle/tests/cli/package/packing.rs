@@ -128,10 +128,10 @@ fn source_date_epoch_is_the_only_timestamp() {
     let noted = &manifest["annotations"]["org.opencontainers.image.created"];
     assert_eq!(noted, "2023-11-14T22:13:20Z");
     let context = context.with("SOURCE_DATE_EPOCH", "yesterday");
-    let rejected = context.run(&["build", "web", "--to", "never"]);
+    let refused = context.run(&["build", "web", "--to", "never"]);
     assert!(
-        rejected.starts_with("exit code: 2") && rejected.contains("SOURCE_DATE_EPOCH"),
-        "{rejected}"
+        refused.starts_with("exit code: 2") && refused.contains("SOURCE_DATE_EPOCH"),
+        "{refused}"
     );
 }
 
@@ -181,8 +181,8 @@ fn resources_are_layers_that_are_not_installed() {
         ("a b:text@chart.tgz", "not a valid name"),
         ("chart.tgz", "no `@`"),
     ] {
-        let rejected = context.run(&arguments(resource));
-        assert!(rejected.contains(why), "{resource}: {rejected}");
+        let refused = context.run(&arguments(resource));
+        assert!(refused.contains(why), "{resource}: {refused}");
     }
     assert!(!context.path().join("never").exists());
 }
@@ -214,8 +214,8 @@ fn layers_of_a_base_image_are_unchanged() {
     assert!(objects.contains("\"ConfigMap\": 2"), "{objects}");
     // Duplicates are found in both layers.
     context.write("top/manifests/again.yaml", CONFIG_MAP);
-    let rejected = context.run(&["build", "top", "--to", "never", "--base", "lower"]);
-    assert!(rejected.contains("the same object"), "{rejected}");
+    let refused = context.run(&["build", "top", "--to", "never", "--base", "lower"]);
+    assert!(refused.contains("the same object"), "{refused}");
 }
 
 #[test]
@@ -251,19 +251,19 @@ fn records_the_origin_of_a_git_checkout() {
         40
     );
     context.write("web/manifests/more.yaml", CONFIG_MAP.replace("web", "more"));
-    let printed = context.run(&["build", "web", "--to", "dirty"]);
-    assert!(printed.contains("differ from the commit"), "{printed}");
+    let said = context.run(&["build", "web", "--to", "dirty"]);
+    assert!(said.contains("differ from the commit"), "{said}");
     let dirty = annotations("dirty");
     assert!(dirty["org.opencontainers.image.source"].is_string());
     assert!(dirty["org.opencontainers.image.revision"].is_null());
     context.stdout(&["build", "web", "--to", "bare", "--no-provenance"]);
     assert!(annotations("bare")["org.opencontainers.image.source"].is_null());
-    let printed = context
+    let said = context
         .with("PATH", "/nonexistent")
         .run(&["build", "web", "--to", "no-git"]);
     assert!(
-        printed.starts_with("exit code: 0") && printed.contains("cannot run git"),
-        "{printed}"
+        said.starts_with("exit code: 0") && said.contains("cannot run git"),
+        "{said}"
     );
 }
 
@@ -333,10 +333,10 @@ fn full_disk_leaves_no_files() {
         "unpack out --to files",
         "build web --to new --resource noise@noise.bin",
     ] {
-        let printed = limited(line);
+        let said = limited(line);
         assert!(
-            printed.starts_with("exit code: 1") && printed.contains("BUNDLE-USAGE-003"),
-            "{printed}"
+            said.starts_with("exit code: 1") && said.contains("BUNDLE-USAGE-003"),
+            "{said}"
         );
     }
     let names: Vec<String> = std::fs::read_dir(context.path())

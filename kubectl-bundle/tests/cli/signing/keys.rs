@@ -100,10 +100,10 @@ fn exported_key_can_be_imported() {
         "--to",
         "release.pem",
     ];
-    let rejected = context.run(&export);
+    let refused = context.run(&export);
     assert!(
-        rejected.contains("exit code: 2") && rejected.contains("--unencrypted-private-key"),
-        "{rejected}"
+        refused.contains("exit code: 2") && refused.contains("--unencrypted-private-key"),
+        "{refused}"
     );
     let export = [&export[..], &["--unencrypted-private-key"]].concat();
     context.stdout(&export);
@@ -113,8 +113,8 @@ fn exported_key_can_be_imported() {
         let metadata = std::fs::metadata(context.path().join("release.pem")).unwrap();
         assert_eq!(metadata.permissions().mode() & 0o777, 0o600);
     }
-    let rejected = context.run(&export);
-    assert!(rejected.contains("BUNDLE-USAGE-003"), "{rejected}");
+    let refused = context.run(&export);
+    assert!(refused.contains("BUNDLE-USAGE-003"), "{refused}");
     kb_snapshot!(context, ["keys", "import", "--key", "release.pem", "--output-key-prefix", "again"], @r"
     exit code: 0
     ----- stdout -----

@@ -111,11 +111,11 @@ fn rejects_responses_of_a_plugin_to_another_request() {
         ),
     ] {
         plugin(&context, script);
-        let printed = context.run(&PUBLIC);
-        assert!(printed.starts_with("exit code: 1\n"), "{script}: {printed}");
+        let told = context.run(&PUBLIC);
+        assert!(told.starts_with("exit code: 1\n"), "{script}: {told}");
         assert!(
-            printed.contains("[BUNDLE-USAGE-009]") && printed.contains(why),
-            "{script}: {printed}"
+            told.contains("[BUNDLE-USAGE-009]") && told.contains(why),
+            "{script}: {told}"
         );
     }
     // Another protocol version is reported by the plugin. The exit status is ignored.
@@ -138,17 +138,17 @@ fn rejects_keys_of_unsupported_types() {
     // ECDSA P-384, and a private key instead of a public one.
     let other = "-----BEGIN PUBLIC KEY-----\nMHYwEAYHKoZIzj0CAQYFK4EEACIDYgAEQbjGzkV5XfGGJUGHoqXe+hcIi9z2HY+9\n-----END PUBLIC KEY-----\n";
     plugin(&context, &answers(other, ""));
-    let printed = context.run(&PUBLIC);
+    let told = context.run(&PUBLIC);
     assert!(
-        printed.contains("it is an ECDSA P-384 key") && printed.contains("test://slot/1"),
-        "{printed}"
+        told.contains("it is an ECDSA P-384 key") && told.contains("test://slot/1"),
+        "{told}"
     );
     let private = "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n";
     plugin(&context, &answers(private, ""));
-    let printed = context.run(&PUBLIC);
+    let told = context.run(&PUBLIC);
     assert!(
-        printed.contains("it is a private key, but a public key is required"),
-        "{printed}"
+        told.contains("it is a private key, but a public key is required"),
+        "{told}"
     );
 }
 
@@ -177,8 +177,8 @@ fn invalid_signature_of_a_plugin_is_not_stored_and_secrets_are_withheld() {
     error: the new signature does not verify with the public key of the signer [BUNDLE-TRUST-011]
       hint: nothing was stored; the signing device or plugin returned a wrong signature
     ");
-    let printed = context.run(&["verify", &reference, "--key", "test://slot/1"]);
-    assert!(printed.contains("has no signature for it"), "{printed}");
+    let told = context.run(&["verify", &reference, "--key", "test://slot/1"]);
+    assert!(told.contains("has no signature for it"), "{told}");
     let seen = std::fs::read_to_string(context.path().join("seen")).unwrap();
     assert!(seen.contains("PATH="), "{seen}");
     for secret in ["BUNDLE_PASSWORD", "SIGSTORE_ID_TOKEN"] {
@@ -192,12 +192,12 @@ fn invalid_signature_of_a_plugin_is_not_stored_and_secrets_are_withheld() {
             "\"errorMessage\":\"locked\"",
         ),
     );
-    let printed = context.run(&["sign", &reference, "--key", "test://slot/1"]);
+    let told = context.run(&["sign", &reference, "--key", "test://slot/1"]);
     assert!(
-        printed.contains(
+        told.contains(
             "`sigstore-kms-test` returned an error for test://slot/1: locked [BUNDLE-TRUST-040]"
         ),
-        "{printed}"
+        "{told}"
     );
 }
 

@@ -2,6 +2,6 @@
 
 mod attest;
 mod files;
-mod identity;
+pub(crate) mod identity;
 mod keys;
 mod kms_plugins;

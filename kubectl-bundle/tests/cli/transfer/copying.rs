@@ -59,8 +59,8 @@ fn pulls_copies_and_pushes_with_the_signature() {
     // Without referrers, the copy is unsigned.
     let bare = second.reference("bare/web:1.4.0");
     context.stdout(&["push", "web.tar", &bare, "--no-referrers"]);
-    let rejected = context.run(&["verify", &bare, "--key", "bundle.pub"]);
-    assert!(rejected.starts_with("exit code: 3"), "{rejected}");
+    let refused = context.run(&["verify", &bare, "--key", "bundle.pub"]);
+    assert!(refused.starts_with("exit code: 3"), "{refused}");
 }
 
 #[test]
@@ -129,7 +129,7 @@ fn rejects_unsupported_sources_and_targets() {
     context.write("thesis.tar", "years of work");
     let elsewhere = registry.reference("x/web:1");
     context.stdout(&["pull", &web, "--to", "web.oci", "-q"]);
-    for (line, code, printed) in [
+    for (line, code, said) in [
         (
             &["copy", &web, "thesis.tar"][..],
             1,
@@ -182,7 +182,7 @@ fn rejects_unsupported_sources_and_targets() {
             found.starts_with(&format!("exit code: {code}\n")),
             "{line:?}: {found}"
         );
-        assert!(found.contains(printed), "{line:?}: {found}");
+        assert!(found.contains(said), "{line:?}: {found}");
     }
     assert_eq!(entries(&context, "x.tar"), 0);
 }
@@ -255,9 +255,9 @@ fn full_disk_is_reported_and_leaves_no_files() {
             .current_dir(context.path())
             .env_clear()
             .env("HOME", context.path());
-        let printed = context.finish(&mut command);
-        assert!(printed.starts_with("exit code: 1"), "{printed}");
-        assert!(printed.contains("BUNDLE-USAGE-003"), "{printed}");
+        let said = context.finish(&mut command);
+        assert!(said.starts_with("exit code: 1"), "{said}");
+        assert!(said.contains("BUNDLE-USAGE-003"), "{said}");
         assert_eq!(entries(&context, "full"), 0);
         assert_eq!(entries(&context, ".kubectl-bundle-"), 0);
     }

@@ -1,5 +1,5 @@
-//! Registries: push, sign and verify, and signatures without read permission. Other faults are in
-//! `registry_faults`.
+//! Registries: push, sign and verify, and signatures without read permission. `registry_faults`
+//! tests other faults.
 
 use bundle_core::reference::Digest;
 use bundle_testkit::registry::Fault;
@@ -17,8 +17,8 @@ fn signer() -> Context {
 
 /// Replaces the random hint of a key by the name of its file.
 fn name_key(context: &mut Context, reference: &str, name: &str) {
-    let printed = context.stdout(&["verify", reference, "--key", "bundle.pub", "-o", "json"]);
-    let report: serde_json::Value = serde_json::from_str(&printed).unwrap();
+    let said = context.stdout(&["verify", reference, "--key", "bundle.pub", "-o", "json"]);
+    let report: serde_json::Value = serde_json::from_str(&said).unwrap();
     let hint = report["signedBy"][0]["key"].as_str().unwrap().to_owned();
     context.replace(hint, name);
 }
@@ -218,13 +218,13 @@ fn rejects_wrong_keys_and_passwords() {
       hint: a public key is PEM that begins with -----BEGIN PUBLIC KEY-----; `kubectl bundle keys generate` creates a pair
     ");
     context.stdout(&["keys", "generate", "--output-key-prefix", "other", "-q"]);
-    let rejected = context.run(&["verify", &web, "--key", "other.pub"]);
-    assert!(rejected.starts_with("exit code: 3\n"), "{rejected}");
+    let refused = context.run(&["verify", &web, "--key", "other.pub"]);
+    assert!(refused.starts_with("exit code: 3\n"), "{refused}");
     assert!(
-        rejected.contains("one by another key (hint [KEY])"),
-        "{rejected}"
+        refused.contains("one by another key (hint [KEY])"),
+        "{refused}"
     );
-    assert!(rejected.contains("[BUNDLE-TRUST-002]"), "{rejected}");
+    assert!(refused.contains("[BUNDLE-TRUST-002]"), "{refused}");
 }
 
 #[test]
@@ -357,28 +357,26 @@ fn forbidden_signatures_are_never_reported_as_missing() {
     );
     for (api, list, older) in [(403, 404, 404), (404, 401, 404), (404, 404, 403)] {
         registry.set_fault(Some(Fault::Places { api, list, older }));
-        for arguments in [
+        for asked in [
             ["verify", &web, "--policy", "policy.yaml"].as_slice(),
             &["policy", "test", "policy.yaml", "--image", &web],
             &["verify", &web, "--key", "bundle.pub"],
         ] {
-            let printed = context.run(arguments);
-            let by_policy =
-                printed.starts_with("exit code: 4\n") && printed.contains("BUNDLE-TRUST-");
-            let by_key =
-                printed.starts_with("exit code: 1\n") || printed.starts_with("exit code: 4\n");
+            let said = context.run(asked);
+            let by_policy = said.starts_with("exit code: 4\n") && said.contains("BUNDLE-TRUST-");
+            let by_key = said.starts_with("exit code: 1\n") || said.starts_with("exit code: 4\n");
             assert!(
-                if arguments.contains(&"--key") {
+                if asked.contains(&"--key") {
                     by_key
                 } else {
                     by_policy
                 },
-                "{printed}"
+                "{said}"
             );
-            assert!(printed.contains("denies access"), "{printed}");
+            assert!(said.contains("denies access"), "{said}");
             assert!(
-                !printed.contains("BUNDLE-TRUST-001") && !printed.contains("holds no"),
-                "{printed}"
+                !said.contains("BUNDLE-TRUST-001") && !said.contains("holds no"),
+                "{said}"
             );
         }
     }

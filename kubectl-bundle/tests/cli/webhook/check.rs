@@ -1,5 +1,4 @@
-//! `check` offline, and with a cluster and a registry: the content of images, and policies with
-//! unreadable Secrets. The servers respond from a list.
+//! `check` offline, and with a cluster and a registry: the content of images, and policies with unreadable Secrets. The servers respond from a list.
 
 use std::io::Read as _;
 
@@ -34,7 +33,7 @@ spec: {maxReplicas: 3, scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, n
 /// ConfigMap without a namespace.
 const HOMELESS: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: web}\n";
 
-/// Pushes a package without any check, and returns its reference.
+/// Pushes a package without the checks of `build`, and returns its reference.
 fn publish(registry: &Registry, manifests: &str) -> String {
     let files: Files = [("bundle.yaml", PACKAGE), ("manifests/web.yaml", manifests)]
         .map(|(path, text)| (path.to_owned(), text.as_bytes().to_vec()))
@@ -73,7 +72,7 @@ fn object(kind: &str, group: &str, rest: &Value) -> Value {
     object
 }
 
-/// Returns the responses to one `check` of the deployment, by a user with permission for its class.
+/// Returns the responses to one `check` of the deployment, by a user with verb `use` on its class.
 fn answers(provisioner: &str, policies: &[Value]) -> Vec<(Method, &'static str, u16, Value)> {
     let version = json!({
         "major": "1", "minor": "36", "gitVersion": "v1.36.0", "gitCommit": "", "gitTreeState": "",
@@ -112,7 +111,7 @@ fn check(context: &Context) -> String {
 }
 
 #[test]
-fn check_reports_objects_of_the_content_that_the_api_server_would_reject() {
+fn check_reports_objects_of_the_content_that_the_api_server_would_refuse() {
     let mut context = Context::new();
     let registry = context.registry();
     deployment(&context, &publish(&registry, APP), "");
@@ -143,7 +142,7 @@ fn check_reports_objects_of_the_content_that_the_api_server_would_reject() {
 }
 
 #[test]
-fn check_rejects_content_whose_objects_have_owners() {
+fn check_refuses_content_whose_objects_have_owners() {
     let mut context = Context::new();
     let registry = context.registry();
     let owned = CONFIG_MAP.replace(
@@ -191,7 +190,7 @@ fn check_settles_namespaces_of_the_content_by_target_namespace() {
 }
 
 #[test]
-fn check_result_is_unknown_while_the_registry_does_not_send_the_content() {
+fn check_cannot_tell_while_the_registry_does_not_send_the_content() {
     let mut context = Context::new();
     let registry = context.registry();
     let reference = publish(&registry, CONFIG_MAP);
@@ -244,9 +243,9 @@ fn check_skips_content_of_other_provisioners_and_lists_what_is_not_checked() {
             "apiVersion: core.rukpak.io/v1alpha1\nkind: Bundle\nmetadata: {{name: web}}\n{git}\n"
         ),
     );
-    let mut printed = answers(OURS, &[]);
-    printed[3].1 = "/bundles/web";
-    cluster(&mut context, printed);
+    let mut told = answers(OURS, &[]);
+    told[3].1 = "/bundles/web";
+    cluster(&mut context, told);
     let checked = check(&context);
     assert!(
         checked.contains("not checked: the objects in its content, which is of source type git"),
@@ -263,7 +262,7 @@ fn policy() -> Value {
 }
 
 #[test]
-fn check_result_is_unknown_without_permission_to_read_the_secret_of_a_policy() {
+fn check_cannot_tell_without_right_to_read_the_secret_of_a_policy() {
     let mut context = Context::new();
     let registry = context.registry();
     let forbidden = || {
@@ -280,9 +279,9 @@ fn check_result_is_unknown_without_permission_to_read_the_secret_of_a_policy() {
     };
     // The policy in the file.
     context.write("policy.yaml", policy().to_string());
-    let mut printed = answers(OURS, &[]);
-    printed.push(forbidden());
-    cluster(&mut context, printed);
+    let mut told = answers(OURS, &[]);
+    told.push(forbidden());
+    cluster(&mut context, told);
     let checked = context.run(&["check", "-f", "policy.yaml"]);
     assert!(
         checked.starts_with("exit code: 4\n----- stdout -----\nsignaturepolicy.core.rukpak.io/releases cannot tell\n"),
@@ -300,9 +299,9 @@ fn check_result_is_unknown_without_permission_to_read_the_secret_of_a_policy() {
 
     // A policy of the cluster that is about the content of the file.
     deployment(&context, &publish(&registry, CONFIG_MAP), "");
-    let mut printed = answers(OURS, &[policy()]);
-    printed.push(forbidden());
-    cluster(&mut context, printed);
+    let mut told = answers(OURS, &[policy()]);
+    told.push(forbidden());
+    cluster(&mut context, told);
     let checked = check(&context);
     assert!(
         checked.starts_with(

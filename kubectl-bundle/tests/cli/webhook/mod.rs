@@ -1,3 +1,4 @@
-//! Review of objects in files.
+//! Verbs for bundle-webhook and its review of objects.
 
 mod check;
+mod doctor;

@@ -82,6 +82,7 @@ macro_rules! area {
 pub mod codes {
     pub mod check;
     pub mod cluster;
+    pub mod doctor;
     pub mod format;
     pub mod images;
     pub mod install;
@@ -102,6 +103,7 @@ pub mod codes {
         review::ALL,
         cluster::ALL,
         install::ALL,
+        doctor::ALL,
     ];
 }
 

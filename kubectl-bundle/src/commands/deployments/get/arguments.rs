@@ -33,7 +33,13 @@ pub(crate) struct Arguments {
     #[arg(long)]
     pub(crate) show_managed_fields: bool,
     /// Output format
-    #[arg(short, long, value_name = "FORMAT", value_enum)]
+    #[arg(
+        short,
+        long,
+        value_name = "FORMAT",
+        value_enum,
+        help_heading = "Output options"
+    )]
     pub(crate) output: Option<TableFormat>,
     /// Cluster flags.
     #[command(flatten)]

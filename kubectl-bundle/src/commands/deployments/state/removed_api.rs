@@ -1,4 +1,4 @@
-//! Detects built-in kinds that the API server no longer serves, in the message of a condition.
+//! Built-in kinds that content has and the version of the API server no longer serves, from the message of a condition.
 
 use bundle_core::diagnostic::codes;
 use bundle_core::version::{ServerVersion, apis};
@@ -13,8 +13,7 @@ pub(crate) fn has_missing_kinds(message: &str) -> bool {
     message.contains(MISSING)
 }
 
-/// Returns the cause to stop if `message` has a built-in kind that `server` no longer serves. Other
-/// kinds are no cause, as their CustomResourceDefinition may still be installed.
+/// Returns the cause to stop for if `message` names a built-in kind that `server` no longer serves. Another program may still bring all other kinds.
 pub(crate) fn cause(message: &str, server: &ServerVersion) -> Option<StopCause> {
     let kinds = message.split(MISSING).skip(1).filter_map(kind);
     let changes: Vec<String> = kinds
@@ -27,13 +26,14 @@ pub(crate) fn cause(message: &str, server: &ServerVersion) -> Option<StopCause> 
     })
 }
 
-/// Returns kind and API version at the beginning of a text: `"Job" in version "batch/v1"`.
+/// Parses kind and API version at the beginning of a text: `"Job" in version "batch/v1"`.
 fn kind(text: &str) -> Option<(&str, &str)> {
     let mut quoted = text.split('"');
     Some((quoted.nth(1)?, quoted.nth(1)?))
 }
 
-/// Returns the change that the content needs, if the version of the server no longer has the API.
+/// Returns the change that the content needs, if the API was removed before the version of the
+/// server.
 fn change(kind: &str, api_version: &str, server: &ServerVersion) -> Option<String> {
     let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
     let api = apis::api(group, version, kind)?;

@@ -21,7 +21,13 @@ pub(crate) struct Arguments {
     pub(crate) name: String,
     /// Output format; json and yaml print the BundleDeployment with its installed objects in
     /// `objects`
-    #[arg(short, long, value_name = "FORMAT", value_enum)]
+    #[arg(
+        short,
+        long,
+        value_name = "FORMAT",
+        value_enum,
+        help_heading = "Output options"
+    )]
     pub(crate) output: Option<TableFormat>,
     /// Print metadata.managedFields with -o json and -o yaml
     #[arg(long)]

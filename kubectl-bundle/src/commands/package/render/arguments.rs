@@ -35,7 +35,13 @@ pub(crate) struct Arguments {
     #[arg(short, long, value_name = "NAME")]
     pub(crate) namespace: Option<String>,
     /// Output format; JSON is a single List [default: yaml]
-    #[arg(short, long, value_name = "FORMAT", value_enum)]
+    #[arg(
+        short,
+        long,
+        value_name = "FORMAT",
+        value_enum,
+        help_heading = "Output options"
+    )]
     pub(crate) output: Option<DataFormat>,
     /// Registry flags.
     #[command(flatten)]

@@ -2,22 +2,24 @@
 
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{Args, Subcommand};
+use clap_complete::Shell;
 
-use super::Completion;
+use super::{Install, PROGRAM, print};
 use crate::failure::Outcome;
-use crate::flags::invalid_flag;
+use crate::flags::Environment;
+use crate::ui::Ui;
 
-/// Print a completion script.
+/// Print a completion script, or install completion of `kubectl bundle` for kubectl.
 ///
-/// kubectl 1.26 and later runs the program `kubectl_complete-bundle` on PATH to complete `kubectl
-/// bundle`: `completion kubectl` prints it, and --install-to writes it. The scripts for shells are
-/// for the command `kubectl-bundle`.
+/// kubectl 1.26 and later runs the program `kubectl_complete-bundle` on PATH: `completion install`
+/// writes it, and `completion kubectl` prints it. The scripts for shells are for the command
+/// `kubectl-bundle`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   # `kubectl bundle …` in every shell that completes kubectl
-  kubectl bundle completion kubectl --install-to ~/.local/bin
+  kubectl bundle completion install
 
   # bash, for this session
   source <(kubectl bundle completion bash)
@@ -28,52 +30,71 @@ Examples:
   # fish, permanently
   kubectl bundle completion fish > ~/.config/fish/completions/kubectl-bundle.fish")]
 pub(crate) struct Arguments {
-    /// Shell, or kubectl
-    #[arg(value_name = "SHELL")]
-    pub(crate) shell: Shell,
-    /// Write the script for kubectl to this folder of PATH, instead of printing it
-    #[arg(long, value_name = "DIR")]
-    pub(crate) install_to: Option<PathBuf>,
+    /// Script, or `install`.
+    #[command(subcommand)]
+    pub(crate) target: CompletionTarget,
 }
 
 impl Arguments {
-    /// Returns the settings of `completion`.
-    pub(crate) fn settings(self, root: clap::Command) -> Outcome<Completion> {
-        let shell = self.shell.generator();
-        if shell.is_some() && self.install_to.is_some() {
-            return Err(invalid_flag("--install-to", "only the script for kubectl can be installed")
-                .hint("write `kubectl bundle completion kubectl --install-to DIR`, or save the output where your shell reads it")
-                .into());
+    /// Runs the verb for clap's command `root`.
+    pub(crate) fn run(
+        self,
+        root: clap::Command,
+        environment: &Environment,
+        ui: &mut Ui,
+    ) -> Outcome {
+        match self.target {
+            CompletionTarget::Bash => print(root, Shell::Bash, ui),
+            CompletionTarget::Zsh => print(root, Shell::Zsh, ui),
+            CompletionTarget::Fish => print(root, Shell::Fish, ui),
+            CompletionTarget::PowerShell => print(root, Shell::PowerShell, ui),
+            CompletionTarget::Kubectl => ui.text(PROGRAM),
+            CompletionTarget::Install(typed) => typed.settings(environment).run(ui),
         }
-        Ok(Completion {
-            root,
-            shell,
-            install_to: self.install_to,
-        })
     }
 }
 
-/// Targets of completion scripts.
-#[expect(clippy::enum_variant_names, reason = "PowerShell is called so")]
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum Shell {
+/// Targets of `completion`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum CompletionTarget {
+    /// Print the script for bash
     Bash,
+    /// Print the script for zsh
     Zsh,
+    /// Print the script for fish
     Fish,
-    #[value(name = "powershell")]
+    /// Print the script for PowerShell
+    #[command(name = "powershell")]
     PowerShell,
+    /// Print the program that kubectl runs
     Kubectl,
+    /// Write the program that kubectl runs to a folder of PATH
+    Install(InstallArguments),
 }
 
-impl Shell {
-    /// Returns the shell; `None` for kubectl.
-    pub(crate) fn generator(self) -> Option<clap_complete::Shell> {
-        match self {
-            Self::Bash => Some(clap_complete::Shell::Bash),
-            Self::Zsh => Some(clap_complete::Shell::Zsh),
-            Self::Fish => Some(clap_complete::Shell::Fish),
-            Self::PowerShell => Some(clap_complete::Shell::PowerShell),
-            Self::Kubectl => None,
+/// Write the program `kubectl_complete-bundle`, which kubectl runs to complete `kubectl bundle`.
+///
+/// The program goes to the folder of PATH in which kubectl finds the plugin. An existing file of
+/// another program is an error. To undo, delete the file.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  kubectl bundle completion install
+
+  # To another folder of PATH
+  kubectl bundle completion install --to ~/.local/bin")]
+pub(crate) struct InstallArguments {
+    /// Folder for the program [default: the folder of PATH that has the plugin]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) to: Option<PathBuf>,
+}
+
+impl InstallArguments {
+    /// Returns the settings of `completion install`.
+    pub(crate) fn settings(self, environment: &Environment) -> Install {
+        Install {
+            to: self.to,
+            path: environment.path.clone(),
         }
     }
 }

@@ -1,9 +1,10 @@
-//! `completion`: prints a completion script for a shell, or writes the program that kubectl runs.
+//! `completion`: prints a completion script for a shell, or installs the program that kubectl runs.
 
 mod arguments;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+use bundle_core::diagnostic::{Finding, codes};
 use clap_complete::Shell;
 
 use crate::failure::Outcome;
@@ -13,39 +14,110 @@ use crate::ui::Ui;
 pub(crate) use arguments::Arguments;
 
 /// Name of the program that kubectl runs from PATH.
-const PROGRAM: &str = "kubectl_complete-bundle";
+const NAME: &str = "kubectl_complete-bundle";
 /// It runs the plugin through kubectl, which knows its path.
-const SCRIPT: &str = "#!/bin/sh\nexec kubectl bundle __complete -- \"$@\"\n";
+pub(crate) const PROGRAM: &str = "#!/bin/sh\nexec kubectl bundle __complete -- \"$@\"\n";
 const EXECUTABLE: u32 = 0o755;
+/// Name of the plugin on PATH.
+const PLUGIN: &str = "kubectl-bundle";
 
-/// Settings of `completion`.
-pub(crate) struct Completion {
-    /// All verbs and their flags.
-    pub(crate) root: clap::Command,
-    /// Shell; `None` for kubectl.
-    pub(crate) shell: Option<Shell>,
-    /// Folder for kubectl's program.
-    pub(crate) install_to: Option<PathBuf>,
+/// Prints the script for a shell.
+pub(crate) fn print(mut root: clap::Command, shell: Shell, ui: &mut Ui) -> Outcome {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut root, PLUGIN, &mut script);
+    ui.text(&String::from_utf8_lossy(&script))
 }
 
-impl Completion {
-    /// Prints or writes the script.
-    pub(crate) fn run(mut self, ui: &mut Ui) -> Outcome {
-        let Some(shell) = self.shell else {
-            return match &self.install_to {
-                None => ui.text(SCRIPT),
-                Some(folder) => {
-                    let path = folder.join(PROGRAM);
-                    let is_there = fs_err::read(&path).is_ok_and(|old| old == SCRIPT.as_bytes());
-                    if !is_there {
-                        files::create(&path, SCRIPT.as_bytes(), EXECUTABLE)?;
-                    }
-                    ui.data(path.display())
-                }
-            };
+/// Settings of `completion install`.
+pub(crate) struct Install {
+    /// Folder of the program; `None` for the folder of the plugin.
+    pub(crate) to: Option<PathBuf>,
+    /// Folders of PATH.
+    pub(crate) path: Vec<PathBuf>,
+}
+
+impl Install {
+    /// Writes the program, unless it exists.
+    pub(crate) fn run(self, ui: &mut Ui) -> Outcome {
+        let folder = match self.to {
+            Some(folder) => folder,
+            None => folder_of_plugin(&self.path)?,
         };
-        let mut script = Vec::new();
-        clap_complete::generate(shell, &mut self.root, "kubectl-bundle", &mut script);
-        ui.text(&String::from_utf8_lossy(&script))
+        let file = folder.join(NAME);
+        match state_of(&file) {
+            FileState::Missing => files::create(&file, PROGRAM.as_bytes(), EXECUTABLE)?,
+            FileState::Same => {}
+            FileState::Other => {
+                return Err(Finding::error(
+                    codes::usage::FILE_UNWRITABLE,
+                    "the file already exists and belongs to another program",
+                )
+                .in_file(file.display().to_string())
+                .hint("nothing was written; remove the file first, or choose another folder of PATH with --to")
+                .into());
+            }
+        }
+        ui.data(file.display())?;
+        match first_on_path(&self.path) {
+            None => ui.note(format!(
+                "{} is not on PATH, so kubectl does not find the program; add it to PATH",
+                folder.display()
+            )),
+            Some(first) if !is_same_file(&first, &file) => ui.note(format!(
+                "kubectl runs {}, which comes first on PATH; remove it",
+                first.display()
+            )),
+            Some(_) => {}
+        }
+        ui.note(format!("to undo: rm {}", file.display()));
+        Ok(())
+    }
+}
+
+/// State of the file to write.
+enum FileState {
+    Missing,
+    /// It is this program.
+    Same,
+    /// It is another program, a folder or a link.
+    Other,
+}
+
+fn state_of(file: &Path) -> FileState {
+    match fs_err::symlink_metadata(file) {
+        Err(_) => FileState::Missing,
+        Ok(found) if found.len() != PROGRAM.len() as u64 || !found.is_file() => FileState::Other,
+        Ok(_) => match fs_err::read(file) {
+            Ok(content) if content == PROGRAM.as_bytes() => FileState::Same,
+            _ => FileState::Other,
+        },
+    }
+}
+
+/// Returns the folder of PATH in which kubectl finds the plugin.
+fn folder_of_plugin(path: &[PathBuf]) -> Outcome<PathBuf> {
+    let plugin = format!("{PLUGIN}{}", std::env::consts::EXE_SUFFIX);
+    let found = path.iter().find(|folder| folder.join(&plugin).is_file());
+    found.cloned().ok_or_else(|| {
+        Finding::error(
+            codes::usage::BAD_ARGUMENT,
+            format!("no folder of PATH has {plugin}, so there is no default folder"),
+        )
+        .at_field("--to")
+        .hint("name a folder of PATH: kubectl bundle completion install --to ~/.local/bin")
+        .into()
+    })
+}
+
+/// Returns the program that kubectl finds.
+fn first_on_path(path: &[PathBuf]) -> Option<PathBuf> {
+    let files = path.iter().map(|folder| folder.join(NAME));
+    files.into_iter().find(|file| file.is_file())
+}
+
+fn is_same_file(one: &Path, other: &Path) -> bool {
+    match (fs_err::canonicalize(one), fs_err::canonicalize(other)) {
+        (Ok(one), Ok(other)) => one == other,
+        _ => false,
     }
 }

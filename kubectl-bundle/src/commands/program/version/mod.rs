@@ -3,6 +3,8 @@
 mod arguments;
 
 use bundle_cluster::ByName;
+use bundle_core::diagnostic::Severity;
+use bundle_core::doctor::client::skew_finding;
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::api::Api;
 use serde::Serialize;
@@ -63,6 +65,12 @@ impl Version {
                 ui.data(format!("Webhook Version: {}", safe(webhook)))?;
             }
         }
+        let webhook = versions.webhook_version.as_deref();
+        let skew = webhook.and_then(|webhook| skew_finding(versions.client_version, webhook));
+        if let Some(mut finding) = skew {
+            finding.severity = Severity::Warning;
+            ui.finding(&finding);
+        }
         trouble.map_or(Ok(()), Err)
     }
 
@@ -79,7 +87,7 @@ impl Version {
 }
 
 /// Returns the version of an image from its tag, or else its digest.
-fn version_of(deployment: &Deployment) -> Option<String> {
+pub(crate) fn version_of(deployment: &Deployment) -> Option<String> {
     let pod = deployment.spec.as_ref()?.template.spec.as_ref()?;
     let image = pod.containers.first()?.image.as_deref()?;
     let (named, digest) = match image.split_once('@') {

@@ -45,17 +45,23 @@ pub(crate) enum PolicyVerb {
 Examples:
   kubectl bundle policy test policies.yaml --image registry.example.com/team/web:1.4.0")]
 pub(crate) struct TestArguments {
-    /// File
+    /// File with SignaturePolicies, and with their Secrets and ConfigMaps
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
     /// Bundle: REGISTRY/REPOSITORY:TAG or REGISTRY/REPOSITORY@DIGEST
     #[arg(long, value_name = "REF")]
     pub(crate) image: String,
-    /// Flags of the trust root.
+    /// Flags for the trust root.
     #[command(flatten)]
     pub(crate) root: TrustRootFlags,
     /// Output format
-    #[arg(short, long, value_name = "FORMAT", value_enum)]
+    #[arg(
+        short,
+        long,
+        value_name = "FORMAT",
+        value_enum,
+        help_heading = "Output options"
+    )]
     pub(crate) output: Option<DataFormat>,
     /// Registry flags.
     #[command(flatten)]

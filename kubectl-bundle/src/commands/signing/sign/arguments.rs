@@ -17,7 +17,7 @@ use crate::flags::{DataFormat, Environment, RegistryFlags, registry};
 ///
 /// The signature is a Sigstore bundle that refers to the content, which cosign 3 verifies too. A
 /// tag is resolved first: the digest is signed. Signing again with the same key changes nothing;
-/// other signatures are kept. The password of the key comes from $BUNDLE_PASSWORD, else
+/// signatures by other keys are kept. The password of the key comes from $BUNDLE_PASSWORD, else
 /// $COSIGN_PASSWORD, else a prompt.
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -59,7 +59,13 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "FORM", value_enum, default_value_t = SignatureForm::Bundle)]
     pub(crate) format: SignatureForm,
     /// Output format
-    #[arg(short, long, value_name = "FORMAT", value_enum)]
+    #[arg(
+        short,
+        long,
+        value_name = "FORMAT",
+        value_enum,
+        help_heading = "Output options"
+    )]
     pub(crate) output: Option<DataFormat>,
     /// Registry flags.
     #[command(flatten)]

@@ -74,7 +74,13 @@ pub(crate) struct InitArguments {
     #[command(flatten)]
     pub(crate) connection: TufFlags,
     /// Output format
-    #[arg(short, long, value_name = "FORMAT", value_enum)]
+    #[arg(
+        short,
+        long,
+        value_name = "FORMAT",
+        value_enum,
+        help_heading = "Output options"
+    )]
     pub(crate) output: Option<DataFormat>,
 }
 
@@ -102,7 +108,13 @@ pub(crate) struct UpdateArguments {
     #[command(flatten)]
     pub(crate) connection: TufFlags,
     /// Output format
-    #[arg(short, long, value_name = "FORMAT", value_enum)]
+    #[arg(
+        short,
+        long,
+        value_name = "FORMAT",
+        value_enum,
+        help_heading = "Output options"
+    )]
     pub(crate) output: Option<DataFormat>,
 }
 
@@ -136,7 +148,13 @@ pub(crate) struct ShowArguments {
     #[command(flatten)]
     pub(crate) connection: TufFlags,
     /// Output format
-    #[arg(short, long, value_name = "FORMAT", value_enum)]
+    #[arg(
+        short,
+        long,
+        value_name = "FORMAT",
+        value_enum,
+        help_heading = "Output options"
+    )]
     pub(crate) output: Option<DataFormat>,
 }
 

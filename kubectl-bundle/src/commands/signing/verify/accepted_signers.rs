@@ -74,7 +74,7 @@ impl AcceptedSigners {
 }
 
 impl LoadedSigners {
-    /// Returns the signers of the pinned content, or of attestations of all of these predicate
+    /// Returns the signers of the pinned content, or those that attested all of these predicate
     /// types.
     pub(super) fn of_digest(
         &self,
@@ -96,7 +96,7 @@ impl LoadedSigners {
             .collect())
     }
 
-    /// Returns the signers of a file, or of an attestation of this predicate type.
+    /// Returns the signers of a file, or those that attested this predicate type.
     pub(crate) fn of_file(
         &self,
         kinds: &[PredicateType],

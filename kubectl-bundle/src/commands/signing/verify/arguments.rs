@@ -21,8 +21,8 @@ use crate::signer::kms::KeyLocation;
 /// Signatures of cosign 3 (Sigstore bundles) and cosign 2 (`.sig` tags) are verified. A certificate
 /// must be issued by an authority of the trust root, be listed in its certificate log, have an
 /// entry in its transparency log, and be valid at a time that the log or a timestamp authority
-/// confirms. Exit code 0 means verified, 3 rejected (not signed, or by another signer), 4
-/// unknown (the registry did not respond).
+/// confirms. Exit code 0 means verified, 3 rejected (not signed, or by another signer), 4 unknown
+/// (the registry did not respond).
 #[derive(Debug, Args)]
 #[command(
     group = ArgGroup::new("against").required(true).multiple(false).args(["key", "policy", "certificate_identity", "certificate_identity_regexp"]),
@@ -76,11 +76,17 @@ pub(crate) struct Arguments {
     /// File of SignaturePolicies, which must be satisfied if they match; may be repeated
     #[arg(long, value_name = "FILE")]
     pub(crate) policy: Vec<PathBuf>,
-    /// Flags of the trust root.
+    /// Flags for the trust root.
     #[command(flatten)]
     pub(crate) root: TrustRootFlags,
     /// Output format
-    #[arg(short, long, value_name = "FORMAT", value_enum)]
+    #[arg(
+        short,
+        long,
+        value_name = "FORMAT",
+        value_enum,
+        help_heading = "Output options"
+    )]
     pub(crate) output: Option<DataFormat>,
     /// Registry flags.
     #[command(flatten)]

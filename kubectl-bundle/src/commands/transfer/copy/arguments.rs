@@ -53,7 +53,13 @@ pub(crate) struct Arguments {
     #[arg(long)]
     pub(crate) overwrite_tag: bool,
     /// Output format
-    #[arg(short, long, value_name = "FORMAT", value_enum)]
+    #[arg(
+        short,
+        long,
+        value_name = "FORMAT",
+        value_enum,
+        help_heading = "Output options"
+    )]
     pub(crate) output: Option<DataFormat>,
     /// Registry flags.
     #[command(flatten)]

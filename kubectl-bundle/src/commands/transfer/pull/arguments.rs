@@ -39,7 +39,7 @@ pub(crate) struct Arguments {
     #[arg(long)]
     pub(crate) overwrite_tag: bool,
     /// Output format: json or yaml
-    #[arg(short, long, value_name = "FORMAT")]
+    #[arg(short, long, value_name = "FORMAT", help_heading = "Output options")]
     pub(crate) output: Option<FormatOrPath>,
     /// Alias of --output
     #[arg(long, value_name = "FORMAT", value_enum, hide = true)]

@@ -45,7 +45,7 @@ pub(crate) struct Arguments {
     #[arg(long)]
     pub(crate) sources_only: bool,
     /// Output format: json or yaml
-    #[arg(short, long, value_name = "FORMAT")]
+    #[arg(short, long, value_name = "FORMAT", help_heading = "Output options")]
     pub(crate) output: Option<FormatOrPath>,
     /// Alias of --output
     #[arg(long, value_name = "FORMAT", value_enum, hide = true)]

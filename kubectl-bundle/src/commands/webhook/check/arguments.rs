@@ -39,7 +39,13 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "NAME", default_value = "bundle-system")]
     pub(crate) system_namespace: String,
     /// Output format
-    #[arg(short, long, value_name = "FORMAT", value_enum)]
+    #[arg(
+        short,
+        long,
+        value_name = "FORMAT",
+        value_enum,
+        help_heading = "Output options"
+    )]
     pub(crate) output: Option<DataFormat>,
     /// Cluster flags.
     #[command(flatten)]

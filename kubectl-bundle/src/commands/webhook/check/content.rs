@@ -19,26 +19,26 @@ use tokio::time::Instant;
 use super::lookup::ClusterFacts;
 use crate::artifact::folder;
 
-/// Result of looking up an image in its registry.
+/// The registry's answer to the lookup of an image.
 type ImageLookup = Result<Arc<ImageMetadata>, Finding>;
 
-/// Image lookups of one review, which record the result.
+/// The image lookups of one review, with the registry's answer.
 pub(super) struct ReviewedImage<'a> {
     lookup: &'a ClusterFacts,
     lookup_result: Mutex<Option<ImageLookup>>,
 }
 
-/// Findings on the content of an object.
+/// The findings on the content of an object.
 #[derive(Default)]
 pub(super) struct ContentFindings {
-    /// Findings.
+    /// The findings.
     pub(super) findings: Findings,
     /// Checks that were not possible, one sentence each.
     pub(super) unchecked: Vec<String>,
 }
 
 impl<'a> ReviewedImage<'a> {
-    /// Returns the lookups of `lookup`, without a result.
+    /// Returns the lookups for content, based on `lookup`.
     pub(super) fn new(lookup: &'a ClusterFacts) -> Self {
         Self {
             lookup,
@@ -46,7 +46,7 @@ impl<'a> ReviewedImage<'a> {
         }
     }
 
-    /// Reads and checks the content of `subject`, whose review returned `verdict`.
+    /// Reads and checks the content of `subject`, whose review came to `verdict`.
     pub(super) async fn content(
         &self,
         subject: &Subject<'_>,
@@ -93,8 +93,7 @@ impl<'a> ReviewedImage<'a> {
                 let findings = folder::findings(&files, installation.as_ref());
                 result.findings = located(findings, reference);
             }
-            // The proof on the object was enough for the review. An image that is not in the
-            // registry may be pushed later.
+            // The proof on the object was enough for the review. An image that is not in the registry may be pushed later.
             Err(ContentError::Image(why))
                 if why.code.outcome != Meaning::CannotTell
                     || !was_looked_up && matches!(verdict, Verdict::Admit { .. }) =>
@@ -126,8 +125,7 @@ impl<'a> ReviewedImage<'a> {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Pulls the files of the image that the review looked up, else of the current one of
-    /// `reference`.
+    /// Pulls the files of the image that the review looked up, else of the one that `reference` names now.
     async fn files(
         &self,
         reference: &Reference,
@@ -150,7 +148,8 @@ impl<'a> ReviewedImage<'a> {
     }
 }
 
-/// Returns the source of a Bundle or BundleDeployment; `None` if its spec is invalid.
+/// Returns the source of the content of a Bundle or BundleDeployment; `None` if its spec is
+/// invalid.
 fn source(subject: &Subject<'_>) -> Option<Source> {
     let spec = &subject.new["spec"];
     match subject.kind {
@@ -163,15 +162,15 @@ fn source(subject: &Subject<'_>) -> Option<Source> {
     }
 }
 
-/// Error of reading content.
+/// The reason for which content is not read.
 enum ContentError {
-    /// The manifest cannot be read.
+    /// The manifest could not be read.
     Image(Finding),
     /// The layers cannot be pulled or unpacked.
     Files(Finding),
 }
 
-/// Returns the findings with the reference before each path in the image.
+/// Adds the reference to paths in the image.
 fn located(findings: Findings, reference: &Reference) -> Findings {
     let located = findings.into_iter().map(|mut finding| {
         if let Some(file) = &mut finding.place.file {

@@ -1,5 +1,5 @@
-//! Facts for a review, looked up with the user's permissions. Facts that the user lacks permission
-//! to read are unknown. The review itself is the same as in admission (`bundle_cluster::review`).
+//! Facts for a review, looked up with the user's permissions. Facts that the user has no permission
+//! to read are unknown. The review is that of admission (`bundle_core::review`).
 
 use std::sync::Arc;
 

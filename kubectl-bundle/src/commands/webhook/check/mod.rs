@@ -124,7 +124,7 @@ impl Check {
             .existing(kind, &name)
             .await
             .unwrap_or_else(|finding| {
-                // Without permission to read the object, it is reviewed like a new one.
+                // A user who may write but not read the object gets the review of a new one.
                 unchecked.push(finding.message);
                 None
             });
@@ -145,8 +145,8 @@ impl Check {
 
 /// Returns the findings that need no lookup.
 fn offline_findings(findings: &Findings) -> Findings {
-    let is_known = |finding: &&Finding| finding.code.outcome != Meaning::CannotTell;
-    findings.iter().filter(is_known).cloned().collect()
+    let holds = |finding: &&Finding| finding.code.outcome != Meaning::CannotTell;
+    findings.iter().filter(holds).cloned().collect()
 }
 
 /// Checks the file itself. Everything else is listed as not checked, not as an error.

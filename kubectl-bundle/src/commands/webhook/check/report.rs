@@ -68,13 +68,13 @@ impl ObjectReport {
         }
     }
 
-    /// Replaces the result by that of the review.
+    /// Replaces the answer by that of the review.
     pub(super) fn with_verdict(self, verdict: ReviewResult) -> Self {
         Self { verdict, ..self }
     }
 
-    /// Adds the findings on the content of the object. An error in them overrides an
-    /// admission, and a rejection overrides an unknown result.
+    /// Adds the findings on the content of the object. Their errors take precedence over the
+    /// verdict, and a rejection over an unknown result.
     pub(super) fn with_content(mut self, findings: Findings) -> Self {
         self.verdict = match (self.verdict, findings.outcome()) {
             (ReviewResult::Refused, _) | (_, None) => self.verdict,

@@ -12,29 +12,29 @@ use crate::flags::cluster::wait;
 use crate::flags::{ClusterFlags, DataFormat, DryRunMode, Environment, invalid_flag, registry};
 use crate::system::files;
 
-/// Install bundle-webhook and its API in a cluster, from manifests that are part of this program.
+/// Install bundle-webhook and its API in a cluster, from the manifests in this program.
 ///
-/// The manifests are those of the Helm chart with its default values. The granted permissions are
-/// printed. A second installation is rejected, also next to one of Helm. Existing CRDs are
-/// upgraded; existing namespaces and ProvisionerClasses are not changed.
+/// These are the manifests of the Helm chart with its default values. The command prints the
+/// permissions that it grants. It fails if the cluster has another installation, also one by Helm.
+/// Existing CRDs are upgraded; existing namespaces and ProvisionerClasses are not changed.
 ///
 /// No image of bundle-webhook is published yet, so --image is required. --values reads a file with
-/// these keys of the chart's values: image, replicas, resources, priorityClassName, nodeSelector,
+/// these values of the chart: image, replicas, resources, priorityClassName, nodeSelector,
 /// tolerations, affinity, topologySpreadConstraints, podLabels, podAnnotations, proxy, log, cache
-/// and settings. Other values require the chart.
+/// and settings. Use the chart for other values.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   # Install, and wait until the pods are ready
   kubectl bundle install --image registry.example.com/bundle-webhook@sha256:DIGEST --wait
 
-  # Print the objects and the granted permissions
+  # Print the objects without creating them
   kubectl bundle install --image registry.example.com/bundle-webhook@sha256:DIGEST --dry-run=client -o yaml
 
-  # With a file of values
+  # With other values
   kubectl bundle install --values values.yaml")]
 pub(crate) struct Arguments {
-    /// Names, which are rejected: other tools install packages with this verb
+    /// Name of a bundle, which is an error: this verb installs only the webhook
     #[arg(value_name = "NAME", hide = true)]
     pub(crate) names: Vec<String>,
     /// Image of bundle-webhook, by digest: REGISTRY/REPOSITORY@sha256:DIGEST
@@ -43,20 +43,26 @@ pub(crate) struct Arguments {
     /// File with values, or - for standard input
     #[arg(long, value_name = "FILE")]
     pub(crate) values: Option<PathBuf>,
-    /// System namespace; keys are stored in the namespace of this name with the suffix -state
+    /// System namespace; the pod keeps its keys in the namespace NAME-state
     #[arg(long, value_name = "NAME", default_value = "bundle-system")]
     pub(crate) system_namespace: String,
-    /// Wait until the Pods are ready
+    /// Wait until the pods are ready
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_value_t = false, default_missing_value = "true", action = clap::ArgAction::Set)]
     pub(crate) wait: bool,
     /// Timeout of --wait; 0 means no limit
     #[arg(long, value_name = "DURATION", default_value = "5m")]
     pub(crate) timeout: String,
-    /// Do not change the cluster; with `server`, the API server validates the requests
+    /// Do not change the cluster; with `server`, the API server validates the request
     #[arg(long, value_name = "MODE", value_enum, num_args = 0..=1, require_equals = true, default_value_t = DryRunMode::None, default_missing_value = "client")]
     pub(crate) dry_run: DryRunMode,
     /// Output format of the objects of --dry-run
-    #[arg(short, long, value_name = "FORMAT", value_enum)]
+    #[arg(
+        short,
+        long,
+        value_name = "FORMAT",
+        value_enum,
+        help_heading = "Output options"
+    )]
     pub(crate) output: Option<DataFormat>,
     /// Cluster flags.
     #[command(flatten)]
@@ -82,7 +88,7 @@ impl Arguments {
                 "--image",
                 "no image of bundle-webhook is published yet, so --image is required",
             )
-            .hint("build an image, push it, and set its digest: --image REGISTRY/REPOSITORY@sha256:DIGEST")
+            .hint("build one, push it, and name it by its digest: --image REGISTRY/REPOSITORY@sha256:DIGEST")
         })?;
         let is_pinned = registry::reference(&image)?.digest().is_some();
         Ok(Install {

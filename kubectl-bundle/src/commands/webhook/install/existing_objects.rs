@@ -1,4 +1,5 @@
-//! Objects of an installation that exist in the cluster already: upgraded, kept, or a conflict.
+//! Objects of an installation that exist in the cluster: they are upgraded, kept, or a reason to
+//! fail.
 
 use std::collections::BTreeMap;
 
@@ -10,17 +11,17 @@ use super::origin::InstallOrigin;
 use super::target::InstallTarget;
 use crate::failure::Outcome;
 
-/// Maximum number of objects in an error message.
+/// Maximum number of objects in an error.
 const NAMED: usize = 5;
 
-/// Existing objects of an installation.
+/// Objects of an installation that exist in the cluster.
 pub(crate) struct ExistingObjects {
     found: BTreeMap<String, (InstallPhase, InstallOrigin)>,
     namespaces: Vec<String>,
 }
 
 impl ExistingObjects {
-    /// Reads each object.
+    /// Looks up each object.
     pub(crate) async fn find(
         target: &InstallTarget,
         manifests: &[EmbeddedManifest],
@@ -41,8 +42,8 @@ impl ExistingObjects {
         Ok(Self { found, namespaces })
     }
 
-    /// Returns an error if objects of another installation exist. CustomResourceDefinitions,
-    /// namespaces and ProvisionerClasses are no conflict, as they outlive an installation.
+    /// Returns an error if another installation exists. CRDs, namespaces and classes outlive an
+    /// installation, so they do not count.
     pub(crate) fn reject_second_installation(&self) -> Outcome {
         let mut by_origin: BTreeMap<&InstallOrigin, Vec<&str>> = BTreeMap::new();
         for (title, (phase, origin)) in &self.found {
@@ -54,7 +55,7 @@ impl ExistingObjects {
             return Ok(());
         }
         let all = by_origin.into_iter().map(|(origin, titles)| {
-            let (origin, hint) = origin.describe();
+            let (words, hint) = origin.describe();
             let more = titles.len().saturating_sub(NAMED);
             let mut names = titles[..titles.len() - more].join(", ");
             if more > 0 {
@@ -62,41 +63,41 @@ impl ExistingObjects {
             }
             Finding::error(
                 codes::cluster::ALREADY_INSTALLED,
-                format!("{names} exist already; {origin}"),
+                format!("the cluster has {names} already; {words}"),
             )
             .hint(hint)
         });
         Err(findings(all).into())
     }
 
-    /// Returns one note for each existing object.
+    /// Returns lines about objects that are not created.
     pub(crate) fn notes(&self) -> Vec<String> {
         self.found
             .iter()
             .map(|(title, (phase, origin))| match (phase, origin) {
                 (InstallPhase::Definitions, InstallOrigin::Plugin) => {
-                    format!("{title} exists and is upgraded")
+                    format!("{title} exists, and is upgraded")
                 }
                 (InstallPhase::Definitions, _) => {
-                    format!("{title} exists and is upgraded; uninstall keeps it")
+                    format!("{title} exists: it is upgraded, and uninstall will leave it")
                 }
                 _ => format!("{title} exists and is not changed"),
             })
             .collect()
     }
 
-    /// Returns `true` for objects that exist and are not changed.
+    /// Returns `true` for existing objects that are not changed.
     pub(crate) fn is_kept(&self, manifest: &EmbeddedManifest) -> bool {
         self.found.contains_key(&key(manifest)) && manifest.phase() != InstallPhase::Definitions
     }
 
-    /// Returns `true` for CustomResourceDefinitions that exist and are upgraded.
+    /// Returns `true` for existing CRDs that are upgraded.
     pub(crate) fn is_upgraded(&self, manifest: &EmbeddedManifest) -> bool {
         self.found.contains_key(&key(manifest)) && manifest.phase() == InstallPhase::Definitions
     }
 
-    /// Returns `true` for objects that `uninstall` removes: new ones, and those of an earlier
-    /// `install`.
+    /// Returns `true` for objects that `uninstall` will remove: those that do not exist yet, or
+    /// that an earlier `install` created.
     pub(crate) fn is_managed(&self, manifest: &EmbeddedManifest) -> bool {
         let found = self.found.get(&key(manifest));
         found.is_none_or(|(_, origin)| *origin == InstallOrigin::Plugin)
@@ -108,7 +109,7 @@ impl ExistingObjects {
     }
 }
 
-/// Returns the title with the namespace, unique among the objects of an installation.
+/// Returns the title, which is unique among the objects of an installation.
 fn key(manifest: &EmbeddedManifest) -> String {
     match manifest.namespace() {
         Some(namespace) => format!("{} in {namespace}", manifest.title()),
@@ -131,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn new_objects_and_those_of_an_earlier_install_are_managed() {
+    fn mark_is_set_on_new_objects_and_kept_on_our_own() {
         let manifests = crate::commands::webhook::install::manifests::all("bundle-system").unwrap();
         let crds: Vec<_> = manifests
             .iter()
@@ -149,12 +150,12 @@ mod tests {
                 InstallOrigin::Other,
             ),
         ]);
-        let managed: Vec<bool> = crds[..3].iter().map(|crd| found.is_managed(crd)).collect();
-        assert_eq!(managed, [true, false, true]);
+        let marked: Vec<bool> = crds[..3].iter().map(|crd| found.is_managed(crd)).collect();
+        assert_eq!(marked, [true, false, true]);
     }
 
     #[test]
-    fn objects_that_outlive_an_installation_are_no_second_one() {
+    fn leftovers_of_an_installation_are_no_second_one() {
         let left = existing(&[
             ("crd", InstallPhase::Definitions, InstallOrigin::Other),
             ("namespace", InstallPhase::Namespaces, InstallOrigin::Other),

@@ -1,12 +1,12 @@
-//! Notes about the permissions that an installation grants.
+//! Permissions that an installation grants, as lines for the user.
 
 use serde_json::Value;
 
 use super::manifests::EmbeddedManifest;
 
-/// Returns one line for each subject of a binding. The line names a role that allows impersonation.
+/// Returns one line for each binding.
 pub(super) fn of(manifests: &[EmbeddedManifest]) -> Vec<String> {
-    let mut lines = vec!["granted permissions:".to_owned()];
+    let mut lines = vec!["this grants these permissions:".to_owned()];
     for manifest in manifests {
         let object = &manifest.object;
         let scope = match manifest.kind() {
@@ -30,10 +30,10 @@ pub(super) fn of(manifests: &[EmbeddedManifest]) -> Vec<String> {
     lines
 }
 
-/// Returns the consequence of a role with unlimited permissions or impersonation.
+/// Returns the risk of a role that includes impersonation.
 fn risk(role: &Value, manifests: &[EmbeddedManifest]) -> &'static str {
     if role["kind"] == "ClusterRole" && role["name"] == "cluster-admin" {
-        return "; only bundle-webhook uses it, and only for changes that the requester is allowed to make";
+        return "; only the pod acts as it, for requests with these permissions";
     }
     let impersonates = manifests
         .iter()
@@ -44,7 +44,7 @@ fn risk(role: &Value, manifests: &[EmbeddedManifest]) -> &'static str {
                 && items(&rule["resources"]).any(|resource| resource == "users")
         });
     if impersonates {
-        ", with impersonation of users for dry runs: a holder of its token has the permissions of cluster-admin"
+        ", with impersonation of users for dry runs: a user with its token is as powerful as cluster-admin"
     } else {
         ""
     }
@@ -63,8 +63,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_cluster_admin_and_impersonation() {
-        let lines = of(&super::super::manifests::all("bundle-system").unwrap()).join("\n");
+    fn cluster_admin_and_impersonation_are_named() {
+        let lines =
+            of(&crate::commands::webhook::install::manifests::all("bundle-system").unwrap())
+                .join("\n");
         for expected in [
             "ServiceAccount bundle-system/installer: ClusterRole cluster-admin in the whole cluster",
             "ServiceAccount bundle-system/bundle-webhook: ClusterRole bundle-webhook in the whole cluster, with impersonation",

@@ -1,5 +1,5 @@
-//! Embedded manifests of bundle-webhook: those of `webhook/deploy`, which are the Helm chart
-//! rendered with default values.
+//! Manifests of the pod, included from `webhook/deploy`: the Helm chart rendered with default
+//! values.
 
 use bundle_core::diagnostic::{Finding, codes};
 use bundle_core::object::is_dns_label;
@@ -10,9 +10,9 @@ use crate::failure::Outcome;
 
 /// Name of the Deployment.
 pub(crate) const DEPLOYMENT: &str = "bundle-webhook";
-/// Label with the tool that manages an object; Helm sets it too.
+/// Label that names the tool which installed an object. Helm sets it too.
 pub(crate) const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
-/// Value of that label on objects of `install`.
+/// Value of the label on objects of `install`.
 pub(crate) const MANAGER: &str = "kubectl-bundle";
 
 /// System namespace in the manifests.
@@ -22,7 +22,7 @@ const STATE: &str = "bundle-system-state";
 
 macro_rules! files {
     ($($name:literal)*) => {
-        /// Path below `webhook/deploy`, and content.
+        /// Path below `webhook/deploy`, and text.
         const FILES: &[(&str, &str)] = &[
             $(($name, include_str!(concat!("../../../../../webhook/deploy/", $name))),)*
         ];
@@ -47,25 +47,25 @@ files! {
     "admission/validating.yaml"
 }
 
-/// Phases of an installation, in order. Removal uses the opposite order.
+/// Phase of an installation, in order. Removal uses the opposite order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum InstallPhase {
     /// Namespaces.
     Namespaces,
-    /// CustomResourceDefinitions.
+    /// CRDs of this project.
     Definitions,
-    /// ServiceAccounts, roles and bindings.
+    /// ServiceAccounts and their permissions.
     Permissions,
-    /// ProvisionerClasses, which the webhook does not review yet.
+    /// ProvisionerClasses, before the registrations that review them.
     Classes,
-    /// Deployment, Service and NetworkPolicy.
+    /// Pods and their objects.
     Workload,
-    /// Webhook configurations.
+    /// Admission registrations.
     Registrations,
 }
 
 impl InstallPhase {
-    /// All phases, in order.
+    /// All phases.
     pub(crate) const ALL: [Self; 6] = [
         Self::Namespaces,
         Self::Definitions,
@@ -75,17 +75,17 @@ impl InstallPhase {
         Self::Registrations,
     ];
 
-    /// Returns `true` for kinds of objects that `uninstall` may keep, because other objects depend
-    /// on them.
+    /// Returns `true` for phases whose objects can exist without an installation, because other
+    /// objects and records depend on them.
     pub(crate) fn outlives_installation(self) -> bool {
         matches!(self, Self::Definitions | Self::Namespaces | Self::Classes)
     }
 }
 
-/// Object of the manifests.
+/// Object of the installation.
 #[derive(Debug, Clone)]
 pub(crate) struct EmbeddedManifest {
-    /// Object as JSON.
+    /// Object.
     pub(crate) object: Value,
 }
 
@@ -105,7 +105,7 @@ impl EmbeddedManifest {
         Some(self.text("/metadata/namespace")).filter(|namespace| !namespace.is_empty())
     }
 
-    /// Returns `kind`.
+    /// Returns the kind.
     pub(crate) fn kind(&self) -> &str {
         self.text("/kind")
     }
@@ -116,7 +116,7 @@ impl EmbeddedManifest {
         text.split_once('/').unwrap_or(("", text))
     }
 
-    /// Returns kind and name like kubectl: `deployment.apps/bundle-webhook`.
+    /// Returns the name in kubectl's form: `deployment.apps/bundle-webhook`.
     pub(crate) fn title(&self) -> String {
         let kind = self.kind().to_lowercase();
         match self.group_version().0 {
@@ -125,7 +125,7 @@ impl EmbeddedManifest {
         }
     }
 
-    /// Returns the phase in which the object is applied.
+    /// Returns the phase in which it is applied.
     pub(crate) fn phase(&self) -> InstallPhase {
         match self.kind() {
             "Namespace" => InstallPhase::Namespaces,
@@ -141,20 +141,22 @@ impl EmbeddedManifest {
         }
     }
 
-    /// Sets the label of objects that `install` created.
+    /// Marks the object as created by `install`.
     pub(crate) fn set_managed(&mut self) {
         self.object["metadata"]["labels"][MANAGED_BY] = MANAGER.into();
     }
 }
 
-/// Returns all objects for the system namespace `namespace` and its state namespace. Returns an
-/// error if `namespace` is not a valid name.
+/// Returns all objects, for the system namespace `namespace` and the state namespace beside it.
+///
+/// # Errors
+/// `namespace` cannot be the name of a namespace.
 pub(crate) fn all(namespace: &str) -> Outcome<Vec<EmbeddedManifest>> {
     let state = state_namespace(namespace);
     if !is_dns_label(&state) {
         return Err(Finding::error(
             codes::usage::BAD_ARGUMENT,
-            format!("`{namespace}` or `{state}` is not a valid name of a namespace"),
+            format!("`{namespace}` or `{state}` cannot be the name of a namespace"),
         )
         .at_field("--system-namespace")
         .hint("use lowercase letters, digits and `-`, at most 57 characters")
@@ -174,7 +176,7 @@ pub(crate) fn all(namespace: &str) -> Outcome<Vec<EmbeddedManifest>> {
     Ok(manifests)
 }
 
-/// Returns the namespace for the keys and inventories of bundle-webhook.
+/// Returns the namespace of the keys and records of the pod.
 pub(crate) fn state_namespace(namespace: &str) -> String {
     format!("{namespace}-state")
 }
@@ -213,7 +215,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn embeds_every_manifest_of_the_deploy_folder() {
+    fn program_carries_every_manifest() {
         let deploy = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../webhook/deploy");
         let mut found = Vec::new();
         for folder in ["admission", "manifests"] {
@@ -229,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn replaces_the_system_namespace_in_all_objects() {
+    fn another_system_namespace_replaces_all_mentions() {
         let manifests = all("other").unwrap();
         for manifest in &manifests {
             // Descriptions of fields may name the default.
@@ -248,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn webhook_configurations_are_applied_last_and_after_the_classes() {
+    fn registrations_come_last_and_classes_before_them() {
         let manifests = all(SYSTEM).unwrap();
         let phase = |kind: &str| {
             let found = manifests.iter().find(|manifest| manifest.kind() == kind);

@@ -1,5 +1,5 @@
-//! `install`: applies bundle-webhook and its API from embedded manifests. Only the
-//! CustomResourceDefinitions may exist before. `uninstall` removes the same objects.
+//! `install`: creates the pod and its API from the manifests in this program. Of existing objects,
+//! it changes only CRDs. `uninstall` removes the same objects.
 
 mod arguments;
 mod existing_objects;
@@ -32,32 +32,31 @@ use manifests::{DEPLOYMENT, EmbeddedManifest, InstallPhase};
 use target::InstallTarget;
 pub(crate) use values::ChartValues;
 
-/// Timeout for the API server to serve a kind after its CustomResourceDefinition is stored.
+/// Time limit until the API server serves a kind after its CRD is stored.
 const SERVED: Duration = Duration::from_secs(30);
 
 /// Settings of `install`.
 pub(crate) struct Install {
-    /// Image reference from the command line or the values.
+    /// Image, as written by the user.
     pub(crate) image: String,
-    /// `true` if the image reference has a digest.
+    /// `true` if the reference of the image has a digest.
     pub(crate) is_pinned: bool,
-    /// Values of the chart that are set.
+    /// Values that differ from the defaults.
     pub(crate) values: ChartValues,
     /// System namespace.
     pub(crate) namespace: String,
-    /// Mode of a dry run.
+    /// Mode of the dry run.
     pub(crate) dry_run: DryRun,
-    /// Wait mode for the Pods.
+    /// Time limit for the pods; `None` to return without waiting.
     pub(crate) wait: Wait,
     /// Format of the objects that `--dry-run` prints.
     pub(crate) format: Option<Format>,
-    /// Cluster settings.
+    /// Connection to the cluster.
     pub(crate) cluster: KubeSettings,
 }
 
 impl Install {
-    /// Checks the cluster, prints the granted permissions, applies the objects, and waits if
-    /// requested.
+    /// Checks the cluster, prints the granted permissions, applies the objects, and waits.
     pub(crate) async fn run(self, ui: &mut Ui) -> Outcome {
         let mut manifests = manifests::all(&self.namespace)?;
         self.values.apply(&self.image, &mut manifests);
@@ -66,7 +65,7 @@ impl Install {
         }
         if !self.is_pinned {
             ui.note(format!(
-                "the image {} has a tag, which can move; set it by digest",
+                "the image {} is named by a tag, which can move; name its digest",
                 self.image
             ));
         }
@@ -103,8 +102,8 @@ impl Install {
         Ok(())
     }
 
-    /// Sends each object as a server-side dry run. Returns the titles of the skipped ones, whose
-    /// namespace or kind does not exist yet.
+    /// Sends each object as a server-side dry run. Returns the titles of objects that depend on a
+    /// missing object.
     async fn dry_run_all(
         &self,
         target: &InstallTarget,
@@ -127,7 +126,7 @@ impl Install {
         Ok(skipped)
     }
 
-    /// Prints the objects of a dry run as data, or one line each.
+    /// Prints the objects of a dry run, or a line for each.
     fn print(
         &self,
         ui: &mut Ui,
@@ -142,7 +141,7 @@ impl Install {
         for manifest in manifests {
             let title = manifest.title();
             let suffix = if skipped.contains(&title) {
-                " (dry run; not validated, as its namespace or kind does not exist yet)"
+                " (dry run; the server cannot try it before its namespace or kind exists)"
             } else {
                 self.dry_run.suffix()
             };
@@ -151,7 +150,8 @@ impl Install {
         Ok(())
     }
 
-    /// Waits until all Pods are ready. Shows their number, and a reason for those that are not.
+    /// Waits until all pods are ready. Prints the number of ready pods, and the reason why others
+    /// are not ready.
     async fn wait_ready(&self, ui: &mut Ui, cluster: &Cluster) -> Outcome {
         let api: Api<Deployment> = Api::namespaced(cluster.client.clone(), &self.namespace);
         let pods: Api<Pod> = Api::namespaced(cluster.client.clone(), &self.namespace);
@@ -173,7 +173,7 @@ impl Install {
                 return Ok(WaitState::Met);
             }
             let selector = ListParams::default().labels("app.kubernetes.io/name=bundle-webhook");
-            // Without permission to list Pods, only their number is shown.
+            // The reason is extra: a person who may not list Pods still sees the count.
             let reason = match cluster.ask(pods.list(&selector)).await {
                 Ok(found) => found.items.iter().find_map(waiting_reason),
                 Err(_) => None,
@@ -189,7 +189,7 @@ impl Install {
         let outcome = cluster
             .wait_for(&api, DEPLOYMENT, self.wait, question, |limit| {
                 timeout_error("the pods were not ready", limit).hint(
-                    "the installation continues without this command; see kubectl describe pods -l app.kubernetes.io/name=bundle-webhook",
+                    "the installation goes on without this command; kubectl describe the Pods of Deployment bundle-webhook",
                 )
             })
             .await;
@@ -220,7 +220,7 @@ fn warn(ui: &mut Ui, cluster: &Cluster) {
     }
 }
 
-/// Returns an error if the version of the API server is not supported.
+/// Returns an error for an unsupported version of Kubernetes.
 async fn check_server(cluster: &Cluster) -> Outcome {
     let info = cluster.ask(cluster.client.apiserver_version()).await?;
     check_version(&cluster.name, &info.git_version)
@@ -234,7 +234,7 @@ fn check_version(server: &str, reported: &str) -> Outcome {
     Err(Finding::error(
         codes::cluster::SERVER_TOO_OLD,
         format!(
-            "the API server {server} has version {}; bundle-webhook requires {OLDEST_SERVER} or newer",
+            "the API server {server} has version {}; bundle-webhook needs {OLDEST_SERVER} or newer",
             version.as_reported()
         ),
     )
@@ -242,7 +242,7 @@ fn check_version(server: &str, reported: &str) -> Outcome {
     .into())
 }
 
-/// Applies the objects phase by phase. An object is applied once its kind is served.
+/// Applies the objects phase by phase. Kinds are served before objects of them are applied; registrations come last.
 async fn apply_all(
     ui: &mut Ui,
     target: &InstallTarget,
@@ -263,8 +263,8 @@ async fn apply_all(
     Ok(())
 }
 
-/// Returns the reason for which a Pod is not ready, if its status has one.
-fn waiting_reason(pod: &Pod) -> Option<String> {
+/// Returns the reason why a pod is not ready, if its status contains one.
+pub(crate) fn waiting_reason(pod: &Pod) -> Option<String> {
     let name = pod.metadata.name.as_deref()?;
     let status = pod.status.as_ref()?;
     let containers = status.container_statuses.iter().flatten();
@@ -296,20 +296,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rejects_api_servers_before_the_oldest_supported_version() {
-        for (version, is_rejected) in [
+    fn servers_before_the_oldest_supported_version_are_refused() {
+        for (version, is_refused) in [
             ("v1.32.9-eks-1552ad0", true),
             ("v1.33.0", false),
             ("v1.36.3+k3s1", false),
             ("2.0", false),
         ] {
             let outcome = check_version("https://127.0.0.1", version);
-            assert_eq!(outcome.is_err(), is_rejected, "{version}");
+            assert_eq!(outcome.is_err(), is_refused, "{version}");
         }
     }
 
     #[test]
-    fn shows_the_reason_of_a_waiting_container_or_unscheduled_pod() {
+    fn reason_of_a_waiting_container_or_unscheduled_pod_is_shown() {
         let pod = |status: Value| -> Pod {
             serde_json::from_value(json!({"metadata": {"name": "a"}, "status": status})).unwrap()
         };

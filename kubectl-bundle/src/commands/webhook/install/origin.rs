@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::manifests::{MANAGED_BY, MANAGER};
 
-/// Origin of an installed object, read from its metadata.
+/// Origin of an installed object, by its metadata.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum InstallOrigin {
     /// `install` of this program.
@@ -21,7 +21,7 @@ pub(crate) enum InstallOrigin {
 }
 
 impl InstallOrigin {
-    /// Returns the origin of an object.
+    /// Reads the metadata of an object.
     pub(crate) fn of(object: &Value) -> Self {
         let metadata = &object["metadata"];
         let annotation = |name: &str| metadata["annotations"][name].as_str();
@@ -39,7 +39,7 @@ impl InstallOrigin {
         }
     }
 
-    /// Returns the origin as text, and the next step.
+    /// Returns a description of the origin, and the next step.
     pub(super) fn describe(&self) -> (String, String) {
         match self {
             Self::Plugin => (
@@ -54,7 +54,8 @@ impl InstallOrigin {
             ),
             Self::Other => (
                 "neither Helm nor this program created it".to_owned(),
-                "remove the other installation first: a cluster can have only one".to_owned(),
+                "remove the other installation first; a cluster can have one installation"
+                    .to_owned(),
             ),
         }
     }
@@ -67,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_the_origin_from_labels_and_annotations() {
+    fn origin_is_read_from_metadata() {
         let helm = json!({"metadata": {
             "labels": {MANAGED_BY: "Helm"},
             "annotations": {"meta.helm.sh/release-name": "pod", "meta.helm.sh/release-namespace": "ns"},

@@ -1,5 +1,4 @@
-//! Reads, applies and deletes the objects of an installation by the kinds that the API server
-//! serves.
+//! Finds, applies and deletes objects of an installation, by the kinds that the API server serves.
 
 use std::time::{Duration, Instant};
 
@@ -13,18 +12,18 @@ use crate::cluster::apply::{DryRun, FIELD_MANAGER};
 use crate::cluster::{Cluster, KubeSettings};
 use crate::failure::{Failure, Outcome};
 
-/// Interval between attempts to apply an object whose kind is not served yet.
+/// Pause between two attempts to use a kind that is not served yet.
 const PAUSE: Duration = Duration::from_millis(200);
 
 /// Cluster of an installation.
 pub(crate) struct InstallTarget {
-    /// Connection.
+    /// Connection to the cluster.
     pub(crate) cluster: Cluster,
     apis: Apis,
 }
 
 impl InstallTarget {
-    /// Connects to the cluster.
+    /// Prepares a connection.
     pub(crate) async fn connect(settings: &KubeSettings) -> Outcome<Self> {
         let cluster = Cluster::connect(settings).await?;
         let apis = Apis::new(cluster.client.clone());
@@ -37,7 +36,7 @@ impl InstallTarget {
         self.served(group, version, manifest.kind()).await
     }
 
-    /// Returns a kind; `None` if the API server does not serve it.
+    /// Returns the kind; `None` if the API server does not serve it.
     pub(crate) async fn served(
         &self,
         group: &str,
@@ -49,7 +48,7 @@ impl InstallTarget {
             .await
     }
 
-    /// Returns the stored object; `None` if it, its namespace or its kind does not exist.
+    /// Returns the object on the cluster; `None` if it, its namespace or its kind does not exist.
     pub(crate) async fn get(&self, manifest: &EmbeddedManifest) -> Outcome<Option<Value>> {
         let Some(api) = self.api(manifest).await? else {
             return Ok(None);
@@ -61,7 +60,7 @@ impl InstallTarget {
         Ok(found.map(|object| serde_json::to_value(object).unwrap_or_default()))
     }
 
-    /// Returns the API of an object; `None` if its kind is not served.
+    /// Returns the client for an object; `None` if its kind is not served.
     pub(crate) async fn api(
         &self,
         manifest: &EmbeddedManifest,
@@ -73,8 +72,8 @@ impl InstallTarget {
         self.cluster.ask(std::future::ready(api)).await.map(Some)
     }
 
-    /// Applies the object. Unknown fields are an error. With `force`, fields of other field
-    /// managers are overwritten. Returns `false` if its kind is not served.
+    /// Applies the object. Unknown fields are errors. With `force`, the apply also sets fields of
+    /// other managers.
     pub(crate) async fn apply(
         &self,
         manifest: &EmbeddedManifest,
@@ -95,22 +94,22 @@ impl InstallTarget {
         Ok(true)
     }
 
-    /// Applies the object, and retries for `limit` while the API server does not serve its kind.
+    /// Applies the object. Retries for at most `limit` while the API server does not serve its
+    /// kind.
     pub(crate) async fn apply_when_served(
         &self,
         manifest: &EmbeddedManifest,
         force: bool,
         limit: Duration,
     ) -> Outcome {
-        let start = Instant::now();
+        let began = Instant::now();
         loop {
             let outcome = self.apply(manifest, DryRun::None, force).await;
             match outcome {
                 Ok(true) => return Ok(()),
-                Ok(false) if start.elapsed() < limit => {}
-                // A CustomResourceDefinition is established shortly before objects of its kind can
-                // be written.
-                Err(Failure::Server(status)) if status.code == 404 && start.elapsed() < limit => {}
+                Ok(false) if began.elapsed() < limit => {}
+                // A definition is established a moment before objects of its kind can be written.
+                Err(Failure::Server(status)) if status.code == 404 && began.elapsed() < limit => {}
                 Ok(false) => {
                     return Err(crate::cluster::wait::timeout_error(
                         &format!("the kind of {} was not served", manifest.title()),
@@ -124,7 +123,7 @@ impl InstallTarget {
         }
     }
 
-    /// Deletes the object. A missing object is no error.
+    /// Deletes the object. A missing object is not an error.
     pub(crate) async fn delete(
         &self,
         manifest: &EmbeddedManifest,

@@ -1,4 +1,4 @@
-//! Values of `install`: a subset of those of the Helm chart, with the same names, defaults and
+//! Values of `install`: a part of the values of the Helm chart, with the same names, defaults and
 //! effect.
 
 use std::collections::BTreeMap;
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::manifests::{DEPLOYMENT, EmbeddedManifest};
 use crate::failure::Outcome;
 
-/// Values that are set. An unknown key is an error.
+/// Values that differ from the defaults. Unknown keys are errors.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub(crate) struct ChartValues {
@@ -76,7 +76,7 @@ struct SettingsValues {
 }
 
 impl SettingsValues {
-    /// Returns each flag with its value, sorted by name.
+    /// Returns flags with their values, sorted by name.
     fn all(&self) -> [(&str, &str); 7] {
         [
             ("drain-delay", &self.drain_delay),
@@ -91,8 +91,8 @@ impl SettingsValues {
 }
 
 impl ChartValues {
-    /// Parses a file of values. Returns an error unless it is one YAML document with known keys and
-    /// types.
+    /// Parses a file of values. Returns an error if it is not a single YAML document, or has an
+    /// unknown key or a wrong type.
     pub(crate) fn parse(text: &[u8], file: &str) -> Outcome<Self> {
         let mut documents = yaml::documents(text, file)?;
         let unusable = |message: String| {
@@ -101,13 +101,13 @@ impl ChartValues {
                 .hint("kubectl bundle install --help lists the keys; for the others use the Helm chart")
         };
         if documents.len() != 1 {
-            return Err(unusable("the file must be one YAML document".to_owned()).into());
+            return Err(unusable("values are one YAML document".to_owned()).into());
         }
         serde_json::from_value(documents.remove(0).value)
-            .map_err(|error| unusable(format!("invalid values: {error}")).into())
+            .map_err(|error| unusable(format!("these values cannot be used: {error}")).into())
     }
 
-    /// Returns the image reference of the values, if it is set.
+    /// Returns the image in the values.
     pub(crate) fn image(&self) -> Option<String> {
         let ImageValues {
             repository,
@@ -128,7 +128,7 @@ impl ChartValues {
         Some(image)
     }
 
-    /// Sets the values in the manifests like the chart.
+    /// Changes the manifests in the same way as the chart for these values.
     pub(crate) fn apply(&self, image: &str, manifests: &mut [EmbeddedManifest]) {
         for manifest in manifests {
             if manifest.kind() == "Deployment" && manifest.name() == DEPLOYMENT {
@@ -196,7 +196,7 @@ impl ChartValues {
         }
     }
 
-    /// Returns the flags of bundle-webhook that differ from their defaults.
+    /// Flags of bundle-webhook that differ from its defaults.
     fn arguments(&self) -> Vec<String> {
         let mut arguments = Vec::new();
         for (flag, value, default) in [
@@ -235,7 +235,7 @@ fn set_or_remove(object: &mut Value, name: &str, value: Value) {
     }
 }
 
-/// Merges values like Helm: null removes a key, maps are merged, other values are replaced.
+/// Merges maps like values of Helm: null removes a key, and other values than maps are replaced.
 fn merge(target: &mut Value, values: &Value) {
     match (target.as_object_mut(), values) {
         (Some(target), Value::Object(values)) => {

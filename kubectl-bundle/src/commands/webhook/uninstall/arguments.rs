@@ -8,41 +8,42 @@ use crate::failure::Outcome;
 use crate::flags::cluster::wait;
 use crate::flags::{ClusterFlags, DryRunMode, Environment};
 
-/// Remove the objects that `install` created: webhook configurations, Pods, permissions, CRDs with
-/// all of their objects, and namespaces.
+/// Remove the objects that `install` created: registrations, pods, permissions, CRDs with all of
+/// their objects, and namespaces.
 ///
-/// The cluster is then as before the installation. While BundleDeployments exist, the command fails
-/// unless --bundle-deployments is set. CRDs, namespaces and ProvisionerClasses that existed before
-/// the installation are kept. An installation of Helm is not removed.
+/// The cluster is then as it was before the installation. If BundleDeployments exist, the command
+/// fails unless --bundle-deployments sets the handling of their installed objects. Objects that
+/// existed before the installation are kept: CRDs, namespaces and ProvisionerClasses. Installations
+/// by Helm are not removed.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  # Remove an installation without BundleDeployments
+  # Remove an installation without DeploymentsMode
   kubectl bundle uninstall
 
-  # Also remove the objects of all bundles
+  # Also delete the objects that bundles installed
   kubectl bundle uninstall --bundle-deployments=delete
 
-  # Keep the objects of all bundles
+  # Keep the objects that bundles installed
   kubectl bundle uninstall --bundle-deployments=orphan
 
-  # Print the objects that would be removed
+  # Print the objects without removing them
   kubectl bundle uninstall --dry-run=client")]
 pub(crate) struct Arguments {
-    /// Names, which are rejected: other tools remove packages with this verb
+    /// Name of a bundle, which is an error: this verb removes only the webhook
     #[arg(value_name = "NAME", hide = true)]
     pub(crate) names: Vec<String>,
-    /// Treatment of BundleDeployments and their installed objects
+    /// Handling of BundleDeployments and their installed objects
     #[arg(long, value_name = "MODE", value_enum)]
     pub(crate) bundle_deployments: Option<DeploymentsMode>,
-    /// System namespace of the installation [default: that of the ClusterRoleBinding
-    /// bundle-webhook, else bundle-system]
+    /// System namespace of the installation [default: that of the pod's ClusterRoleBinding, else
+    /// bundle-system]
     #[arg(long, value_name = "NAME")]
     pub(crate) system_namespace: Option<String>,
     /// Timeout of each step; 0 means no limit
     #[arg(long, value_name = "DURATION", default_value = "5m")]
     pub(crate) timeout: String,
-    /// Do not change the cluster; with `server`, the API server validates the requests
+    /// Do not change the cluster; with `server`, the API server validates the request
     #[arg(long, value_name = "MODE", value_enum, num_args = 0..=1, require_equals = true, default_value_t = DryRunMode::None, default_missing_value = "client")]
     pub(crate) dry_run: DryRunMode,
     /// Cluster flags.
@@ -64,7 +65,7 @@ impl Arguments {
     }
 }
 
-/// Treatment of BundleDeployments.
+/// Handling of BundleDeployments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum DeploymentsMode {
     /// Delete them and their installed objects

@@ -1,5 +1,5 @@
-//! Deletes BundleDeployments and Bundles before their CustomResourceDefinitions, and lists the
-//! other custom resources.
+//! Objects of this project's kinds, which are removed before the kinds: BundleDeployments as
+//! requested, Bundles, and a list of the others.
 
 use bundle_api::{Bundle, BundleApproval, BundleDeployment, ProvisionerClass, SignaturePolicy};
 use bundle_cluster::ByName;
@@ -20,11 +20,11 @@ use crate::ui::Ui;
 
 /// Maximum number of names in one line.
 const NAMED: usize = 5;
-/// Page size of lists.
+/// Number of objects on one page of a list.
 const PAGE: u32 = 500;
 
-/// Deletes BundleDeployments and Bundles, and lists the custom resources that are deleted with
-/// their CustomResourceDefinition. Without `removes_kinds`, only BundleDeployments are deleted.
+/// Removes BundleDeployments and Bundles, and lists all objects that are deleted with their kind.
+/// Without `removes_kinds` it reads only BundleDeployments, because the others are kept.
 pub(super) async fn remove(
     ui: &mut Ui,
     target: &InstallTarget,
@@ -48,16 +48,13 @@ pub(super) async fn remove(
         ("ProvisionerClass", names::<ProvisionerClass>(target).await?),
     ] {
         if !found.is_empty() {
-            ui.note(format!(
-                "deleted with its CRD: {kind} {}",
-                shortened(&found)
-            ));
+            ui.note(format!("goes with its kind: {kind} {}", shortened(&found)));
         }
     }
     Ok(())
 }
 
-/// Returns the names of all objects of a kind; none if the API server does not serve it.
+/// Returns the names of all objects of a kind; empty if the API server does not serve it.
 async fn names<K>(target: &InstallTarget) -> Outcome<Vec<String>>
 where
     K: Resource<DynamicType = ()> + Clone + DeserializeOwned + std::fmt::Debug,
@@ -99,7 +96,7 @@ fn still_in_use(names: &[String]) -> Finding {
             shortened(names)
         ),
     )
-    .hint("to delete their installed objects too, set --bundle-deployments=delete; to keep them, set --bundle-deployments=orphan")
+    .hint("set the handling of their installed objects: --bundle-deployments=delete or --bundle-deployments=orphan")
 }
 
 async fn remove_deployments(
@@ -116,7 +113,7 @@ async fn remove_deployments(
         if mode == DeploymentsMode::Orphan && uninstall.dry_run != DryRun::Client {
             let mut parameters = PatchParams::apply(FIELD_MANAGER);
             parameters.dry_run = is_dry_run;
-            // A merge patch, because an apply would remove the other fields that `deploy` set.
+            // A merge patch: an apply would drop the other fields that `deploy` has set.
             let patch = json!({"spec": {"deletion": {"objects": "Orphan"}}});
             cluster
                 .ask(ByName(&api).patch(name, &parameters, &Patch::Merge(&patch)))
@@ -145,7 +142,7 @@ async fn remove_deployments(
     Ok(())
 }
 
-/// Deletes all Bundles, whose finalizers bundle-webhook removes.
+/// Removes Bundles. The pod removes their finalizers.
 async fn remove_bundles(ui: &mut Ui, target: &InstallTarget, uninstall: &Uninstall) -> Outcome {
     let cluster = &target.cluster;
     let api: Api<Bundle> = Api::all(cluster.client.clone());
@@ -165,8 +162,8 @@ async fn remove_bundles(ui: &mut Ui, target: &InstallTarget, uninstall: &Uninsta
             };
             cluster
                 .wait_for(&api, &name, uninstall.wait, question, |limit| {
-                    timeout_error(&format!("bundle {name} was not gone"), limit)
-                        .hint("bundle-webhook removes its finalizer: check that its Pods run, then run the command again")
+                    timeout_error(&format!("bundle {name} was not deleted"), limit)
+                        .hint("the pod removes its finalizer; see that it runs, and run the command again")
                 })
                 .await?;
         }
@@ -190,7 +187,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shortens_lists_of_more_than_five_names() {
+    fn long_lists_of_names_are_shortened() {
         let names: Vec<String> = (0..7).map(|number| format!("n{number}")).collect();
         assert_eq!(shortened(&names), "n0, n1, n2, n3, n4 and 2 more");
         assert_eq!(shortened(&names[..2]), "n0, n1");

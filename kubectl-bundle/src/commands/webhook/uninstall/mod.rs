@@ -1,7 +1,6 @@
-//! `uninstall`: removes the objects that `install` created. BundleDeployments are deleted first, as
-//! bundle-webhook removes their finalizers. Then follow the webhook configurations, so that no
-//! request waits for a missing webhook, and all other objects in the opposite order of the
-//! installation.
+//! `uninstall`: removes the objects that `install` created. BundleDeployments are removed first,
+//! while the pod runs, then registrations, so that no request waits for a missing pod, and then all
+//! others in the opposite order of the installation.
 
 mod arguments;
 mod custom_resources;
@@ -23,20 +22,20 @@ pub(crate) use arguments::{Arguments, DeploymentsMode};
 
 /// Settings of `uninstall`.
 pub(crate) struct Uninstall {
-    /// Treatment of BundleDeployments.
+    /// Handling of BundleDeployments.
     pub(crate) deployments: Option<DeploymentsMode>,
-    /// System namespace, if it is set.
+    /// System namespace from the flag.
     pub(crate) namespace: Option<String>,
-    /// Timeout of each step.
+    /// Time limit of each step.
     pub(crate) wait: Wait,
-    /// Mode of a dry run.
+    /// Mode of the dry run.
     pub(crate) dry_run: DryRun,
-    /// Cluster settings.
+    /// Connection to the cluster.
     pub(crate) cluster: KubeSettings,
 }
 
 impl Uninstall {
-    /// Checks the installation, deletes its objects, and waits until they are gone.
+    /// Checks the cluster, removes the objects, and waits until they are deleted.
     pub(crate) async fn run(self, ui: &mut Ui) -> Outcome {
         let target = InstallTarget::connect(&self.cluster).await?;
         let namespace = self.system_namespace(&target).await?;
@@ -74,8 +73,8 @@ impl Uninstall {
         Ok(())
     }
 
-    /// Returns the system namespace of the installation, read from its ClusterRoleBinding, which
-    /// only administrators can write.
+    /// Returns the system namespace of the installation, from the ClusterRoleBinding of the pod.
+    /// Only administrators can write it.
     async fn system_namespace(&self, target: &InstallTarget) -> Outcome<String> {
         let mut bound = None;
         for manifest in manifests::all(manifests::SYSTEM)? {
@@ -101,8 +100,8 @@ impl Uninstall {
         }
     }
 
-    /// Returns the parameters of a deletion. The Pods are deleted with their Deployment, before
-    /// their permissions.
+    /// Returns the parameters of deletions. Pods are deleted with their Deployment, before their
+    /// permissions.
     fn parameters(&self, phase: InstallPhase) -> DeleteParams {
         let mut parameters = DeleteParams::background();
         if phase == InstallPhase::Workload {
@@ -127,22 +126,21 @@ impl Uninstall {
             if item.is_none() {
                 return Ok(WaitState::Met);
             }
-            progress.now(ui, &format!("waiting for {title} to be gone"));
+            progress.now(ui, &format!("waiting for the deletion of {title}"));
             Ok(WaitState::Pending)
         };
         target
             .cluster
             .wait_for(&api, manifest.name(), self.wait, question, |limit| {
-                timeout_error(&format!("{title} was not gone"), limit).hint(
-                    "see its finalizers and conditions for the reason, then run the command again",
-                )
+                timeout_error(&format!("{title} was not deleted"), limit)
+                    .hint("its finalizers and conditions name the reason; run the command again afterwards")
             })
             .await
     }
 }
 
-/// Returns the objects that `install` created. Webhook configurations are included also if another
-/// program recreated them: without the webhook, they would block all writes of BundleDeployments.
+/// Returns the objects that `install` created. Registrations are included even if another user
+/// created them again: without the pod, they would block every write of this project's kinds.
 async fn find(target: &InstallTarget, all: &[EmbeddedManifest]) -> Outcome<Vec<EmbeddedManifest>> {
     let mut installed = Vec::new();
     let mut others = Vec::new();
@@ -170,9 +168,11 @@ async fn find(target: &InstallTarget, all: &[EmbeddedManifest]) -> Outcome<Vec<E
         .hint(format!("helm uninstall {release} --namespace {namespace}")),
         Some(_) => Finding::error(
             codes::cluster::NOT_INSTALLED,
-            "another tool created the installation in this cluster",
+            "this program did not create the installation in this cluster",
         )
-        .hint("delete it with the tool that applied it, such as kubectl delete -f webhook/deploy"),
+        .hint(
+            "delete it with the tool that applied it, for example kubectl delete -f webhook/deploy",
+        ),
         None => Finding::error(
             codes::cluster::NOT_INSTALLED,
             format!(

@@ -1,5 +1,5 @@
-//! Deletes the state that bundle-webhook stored, for namespaces that existed before the
-//! installation and are kept.
+//! Objects that the pod has stored in namespaces that are kept, because they existed before the
+//! installation.
 
 use bundle_cluster::ByName;
 use k8s_openapi::api::coordination::v1::Lease;
@@ -13,7 +13,7 @@ use crate::commands::webhook::install::target::InstallTarget;
 use crate::failure::{Failure, Outcome};
 use crate::ui::Ui;
 
-/// Secrets with the keys of bundle-webhook.
+/// Secrets with the keys of the pod.
 const SECRETS: [&str; 3] = [
     "bundle-webhook-tls",
     "bundle-webhook-stamp",
@@ -22,7 +22,7 @@ const SECRETS: [&str; 3] = [
 /// Prefix of the names of inventories.
 const INVENTORY: &str = "inventory-";
 
-/// Deletes lease, keys and inventories.
+/// Removes the lease, keys and inventories.
 pub(super) async fn remove(ui: &mut Ui, target: &InstallTarget, namespace: &str) -> Outcome {
     let state = state_namespace(namespace);
     let client = &target.cluster.client;

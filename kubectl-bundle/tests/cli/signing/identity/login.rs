@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use url::Url;
 
-use super::service::{RecordedRequest, Service, field, token};
+use super::service::{Asked, Service, field, token};
 use crate::context::Context;
 
 /// The error occurs before any request to the registry.
@@ -35,15 +35,12 @@ fn sign(context: &Context, service: &Service, flow: &str) -> std::process::Comma
     ])
 }
 
-/// A valid issuer, with the responses in `changes` instead.
-fn issuer(
-    service: &Service,
-    changes: impl Fn(&RecordedRequest) -> Option<(u16, Value)> + Send + 'static,
-) {
+/// Starts a valid issuer, with the responses in `changes` instead of its own.
+fn issuer(service: &Service, changes: impl Fn(&Asked) -> Option<(u16, Value)> + Send + 'static) {
     let discovery = service.discovery();
     let url = service.url.clone();
-    service.answer(move |received| {
-        changes(received).unwrap_or_else(|| match received.path.as_str() {
+    service.answer(move |asked| {
+        changes(asked).unwrap_or_else(|| match asked.path.as_str() {
             "/.well-known/openid-configuration" => (200, discovery.clone()),
             "/device" => (200, begun(&url)),
             "/token" => (200, json!({ "id_token": token(&url, &Value::Null) })),
@@ -67,13 +64,13 @@ fn begun(url: &str) -> Value {
 fn each_fault_of_an_issuer_has_its_own_error() {
     let mut context = Context::new();
     let service = Service::start(&mut context);
-    let rejected = |path: &'static str, answer: (u16, Value)| {
-        issuer(&service, move |received| {
-            (received.path == path).then(|| answer.clone())
+    let refused = |path: &'static str, answer: (u16, Value)| {
+        issuer(&service, move |asked| {
+            (asked.path == path).then(|| answer.clone())
         });
-        let printed = context.finish(&mut sign(&context, &service, "device"));
-        assert!(!printed.contains("device-secret"), "{printed}");
-        printed
+        let told = context.finish(&mut sign(&context, &service, "device"));
+        assert!(!told.contains("device-secret"), "{told}");
+        told
     };
     let change = |whole: &Value, change: Value| {
         let mut whole = whole.clone();
@@ -187,8 +184,8 @@ fn each_fault_of_an_issuer_has_its_own_error() {
             "it has expired",
         ),
     ] {
-        let printed = rejected(path, answer.clone());
-        assert!(printed.contains(why), "{path} {answer:?}: {printed}");
+        let told = refused(path, answer.clone());
+        assert!(told.contains(why), "{path} {answer:?}: {told}");
     }
 }
 
@@ -198,8 +195,8 @@ fn polls_until_the_code_is_used() {
     let service = Service::start(&mut context);
     let answers = Mutex::new(vec!["authorization_pending"]);
     let url = service.url.clone();
-    issuer(&service, move |received| {
-        let left = (received.path == "/token").then(|| answers.lock().unwrap().pop())?;
+    issuer(&service, move |asked| {
+        let left = (asked.path == "/token").then(|| answers.lock().unwrap().pop())?;
         Some(match left {
             Some(error) => (400, json!({ "error": error })),
             // A token of another issuer, which ends the login here.
@@ -209,20 +206,17 @@ fn polls_until_the_code_is_used() {
             ),
         })
     });
-    let printed = context.finish(&mut sign(&context, &service, "device"));
+    let told = context.finish(&mut sign(&context, &service, "device"));
     // Printed despite -q, as the login depends on it.
     assert!(
-        printed.contains(
+        told.contains(
             "log in at http://[SERVICE]/device/verify?user_code=ABCD-EFGH\nwith the code ABCD-EFGH"
         ),
-        "{printed}"
+        "{told}"
     );
-    assert!(printed.contains("it has no subject or email"), "{printed}");
-    let received = service.received();
-    let paths: Vec<_> = received
-        .iter()
-        .map(|received| received.path.as_str())
-        .collect();
+    assert!(told.contains("it has no subject or email"), "{told}");
+    let asked = service.asked();
+    let paths: Vec<_> = asked.iter().map(|asked| asked.path.as_str()).collect();
     assert_eq!(
         paths,
         [
@@ -232,16 +226,16 @@ fn polls_until_the_code_is_used() {
             "/token"
         ]
     );
-    assert_eq!(field(&received[1].body, "scope").unwrap(), "openid email");
+    assert_eq!(field(&asked[1].body, "scope").unwrap(), "openid email");
     assert_eq!(
-        field(&received[2].body, "device_code").unwrap(),
+        field(&asked[2].body, "device_code").unwrap(),
         "device-secret"
     );
     assert_eq!(
-        field(&received[2].body, "grant_type").unwrap(),
+        field(&asked[2].body, "grant_type").unwrap(),
         "urn:ietf:params:oauth:grant-type:device_code"
     );
-    assert_eq!(received[2].body, received[3].body);
+    assert_eq!(asked[2].body, asked[3].body);
 }
 
 /// Browser with a user.
@@ -296,7 +290,7 @@ impl Browser {
         page
     }
 
-    fn printed(self) -> String {
+    fn told(self) -> String {
         let output = self.child.wait_with_output().unwrap();
         String::from_utf8(output.stderr).unwrap()
     }
@@ -319,10 +313,10 @@ fn accepts_the_redirect_with_the_right_state_and_exchanges_the_code() {
     let service = Service::start(&mut context);
     let url = service.url.clone();
     let nonce = Arc::new(Mutex::new(String::new()));
-    let expected_nonce = Arc::clone(&nonce);
-    issuer(&service, move |received| {
-        (received.path == "/token").then(|| {
-            let nonce = expected_nonce.lock().unwrap().clone();
+    let said = Arc::clone(&nonce);
+    issuer(&service, move |asked| {
+        (asked.path == "/token").then(|| {
+            let nonce = said.lock().unwrap().clone();
             (
                 200,
                 json!({"id_token": token(&url, &json!({ "nonce": nonce }))}),
@@ -348,8 +342,8 @@ fn accepts_the_redirect_with_the_right_state_and_exchanges_the_code() {
             .port()
             .unwrap(),
     ));
-    let rejected = browser.back("code=evil&state=guessed");
-    assert!(rejected.starts_with("HTTP/1.1 400"), "{rejected}");
+    let refused = browser.back("code=evil&state=guessed");
+    assert!(refused.starts_with("HTTP/1.1 400"), "{refused}");
     let page = browser.back(&format!("code=secret-code&state={state}"));
     drop(idle);
     assert!(
@@ -358,18 +352,18 @@ fn accepts_the_redirect_with_the_right_state_and_exchanges_the_code() {
     );
     let redirect = browser.parameter("redirect_uri");
     let challenge = browser.parameter("code_challenge");
-    let printed = browser.printed();
+    let told = browser.told();
     assert!(
-        printed.contains("log in in the browser that opens now"),
-        "{printed}"
+        told.contains("log in in the browser that opens now"),
+        "{told}"
     );
     // The command fails after the login: there is no such registry.
-    assert!(printed.contains("127.0.0.1:1"), "{printed}");
+    assert!(told.contains("127.0.0.1:1"), "{told}");
     assert!(
-        !printed.contains("secret-code") && !printed.contains("BUNDLE-TRUST"),
-        "{printed}"
+        !told.contains("secret-code") && !told.contains("BUNDLE-TRUST"),
+        "{told}"
     );
-    let redeemed = service.received().pop().unwrap().body;
+    let redeemed = service.asked().pop().unwrap().body;
     let redeemed = |name| field(&redeemed, name).unwrap();
     assert_eq!(redeemed("code"), "secret-code");
     assert_eq!(redeemed("redirect_uri"), redirect);
@@ -406,13 +400,13 @@ fn failed_login_is_an_error() {
         } else {
             200
         };
-        issuer(&service, move |received| {
-            (received.path == "/token").then(|| (status, answer.clone()))
+        issuer(&service, move |asked| {
+            (asked.path == "/token").then(|| (status, answer.clone()))
         });
         let browser = Browser::open(&context, &service);
         let state = browser.parameter("state");
         browser.back(&format!("{query}&state={state}"));
-        let printed = browser.printed();
-        assert!(printed.contains(why), "{query}: {printed}");
+        let told = browser.told();
+        assert!(told.contains(why), "{query}: {told}");
     }
 }

@@ -28,16 +28,16 @@ impl Scene {
         context.stdout(&["push", "web", &reference]);
         let service = Service::start(&mut context);
         let there = token("https://issuer.example.com", &Value::Null);
-        service.answer(move |received| match received.path.as_str() {
+        service.answer(move |asked| match asked.path.as_str() {
             "/api/v2/signingCert" => {
-                let why = format!("no: {} {} {AGENT}", received.body, received.authorization);
+                let why = format!("no: {} {} {AGENT}", asked.body, asked.authorization);
                 (403, json!({ "message": why }))
             }
             "/github?api=1&audience=sigstore" => (200, json!({ "value": there })),
             "/v3/jobs/job%2F1/oidc/tokens" => (200, json!({ "token": there })),
             _ => (
                 401,
-                json!({ "message": format!("{} is wrong", received.authorization) }),
+                json!({ "message": format!("{} is wrong", asked.authorization) }),
             ),
         });
         Self {
@@ -65,25 +65,25 @@ impl Scene {
 
     /// Asserts that the certificate authority received this token, and that no other service and no
     /// output contain any of it.
-    fn saw(&self, printed: &str, token: &str) {
-        let received = self.service.received();
-        let last = received.last().unwrap();
-        assert_eq!(last.path, "/api/v2/signingCert", "{printed}");
+    fn saw(&self, told: &str, token: &str) {
+        let asked = self.service.asked();
+        let last = asked.last().unwrap();
+        assert_eq!(last.path, "/api/v2/signingCert", "{told}");
         let body: Value = serde_json::from_str(&last.body).unwrap();
-        assert_eq!(body["credentials"]["oidcIdentityToken"], token, "{printed}");
-        assert!(printed.starts_with("exit code: 1\n"), "{printed}");
+        assert_eq!(body["credentials"]["oidcIdentityToken"], token, "{told}");
+        assert!(told.starts_with("exit code: 1\n"), "{told}");
         assert!(
-            printed.contains("the certificate authority at 127.0.0.1 rejects the request: 403"),
-            "{printed}"
+            told.contains("the certificate authority at 127.0.0.1 rejects the request: 403"),
+            "{told}"
         );
-        hidden(printed, token);
+        hidden(told, token);
     }
 }
 
 /// Asserts that no part of a token is printed.
-fn hidden(printed: &str, token: &str) {
+fn hidden(told: &str, token: &str) {
     for part in token.split('.').chain([AGENT]) {
-        assert!(!printed.contains(part), "{printed}");
+        assert!(!told.contains(part), "{told}");
     }
 }
 
@@ -123,20 +123,18 @@ fn uses_the_token_of_each_source_and_never_prints_it() {
     );
     scene.saw(&scene.sign(&[], &github, None), &there);
     let shown = |path: &str| {
-        let received = scene.service.received();
-        let found = received
-            .iter()
-            .rfind(|received| received.path.starts_with(path));
+        let asked = scene.service.asked();
+        let found = asked.iter().rfind(|asked| asked.path.starts_with(path));
         let found = found.unwrap().clone();
         (found.authorization, found.body)
     };
     assert_eq!(shown("/github"), (format!("Bearer {AGENT}"), String::new()));
     scene.saw(&scene.sign(&[], &buildkite, None), &there);
-    let received = (
+    let asked = (
         format!("Token {AGENT}"),
         json!({"audience": "sigstore"}).to_string(),
     );
-    assert_eq!(shown("/v3"), received);
+    assert_eq!(shown("/v3"), asked);
 }
 
 #[test]
@@ -148,26 +146,26 @@ fn errors_of_token_services_are_reported_without_secrets() {
             ("ACTIONS_ID_TOKEN_REQUEST_URL", url),
             ("ACTIONS_ID_TOKEN_REQUEST_TOKEN", token),
         ];
-        let printed = scene.sign(&[], &variables, None);
-        hidden(&printed, AGENT);
-        printed
+        let told = scene.sign(&[], &variables, None);
+        hidden(&told, AGENT);
+        told
     };
-    let printed = github(&wrong, AGENT);
+    let told = github(&wrong, AGENT);
     assert!(
-        printed.contains(
+        told.contains(
             "GitHub Actions at 127.0.0.1 rejects the request: 401 Unauthorized: Bearer (token) is wrong"
         ),
-        "{printed}"
+        "{told}"
     );
-    let printed = github("http://issuer.example.com/", AGENT);
-    assert!(printed.contains("must use TLS"), "{printed}");
-    let printed = github("http://127.0.0.1:1/", AGENT);
+    let told = github("http://issuer.example.com/", AGENT);
+    assert!(told.contains("must use TLS"), "{told}");
+    let told = github("http://127.0.0.1:1/", AGENT);
     assert!(
-        printed.starts_with("exit code: 4\n") && printed.contains("is unreachable"),
-        "{printed}"
+        told.starts_with("exit code: 4\n") && told.contains("is unreachable"),
+        "{told}"
     );
-    let printed = github(&wrong, "agent\nsecret");
-    assert!(printed.contains("contain invalid characters"), "{printed}");
+    let told = github(&wrong, "agent\nsecret");
+    assert!(told.contains("contain invalid characters"), "{told}");
 
     for (change, why) in [
         (json!({"aud": "other"}), "audience is not `sigstore`"),
@@ -179,12 +177,12 @@ fn errors_of_token_services_are_reported_without_secrets() {
         (json!({"iss": null}), "its claims are malformed"),
     ] {
         let token = token("https://issuer.example.com", &change);
-        let printed = scene.sign(&[], &[("SIGSTORE_ID_TOKEN", &token)], None);
+        let told = scene.sign(&[], &[("SIGSTORE_ID_TOKEN", &token)], None);
         assert!(
-            printed.contains("[BUNDLE-TRUST-020]") && printed.contains(why),
-            "{printed}"
+            told.contains("[BUNDLE-TRUST-020]") && told.contains(why),
+            "{told}"
         );
-        hidden(&printed, &token);
+        hidden(&told, &token);
     }
     // A token for another client is rejected.
     let other = token(
@@ -192,39 +190,39 @@ fn errors_of_token_services_are_reported_without_secrets() {
         &json!({"aud": ["a", "other"]}),
     );
     let variables = [("SIGSTORE_ID_TOKEN", other.as_str())];
-    let printed = scene.sign(&["--oidc-client-id", "other"], &variables, None);
-    scene.saw(&printed, &other);
+    let told = scene.sign(&["--oidc-client-id", "other"], &variables, None);
+    scene.saw(&told, &other);
 }
 
 #[test]
 fn login_for_a_private_authority_requires_an_issuer() {
     let scene = Scene::new();
-    let printed = scene.sign(&["--fulcio-auth-flow", "device"], &[], None);
+    let told = scene.sign(&["--fulcio-auth-flow", "device"], &[], None);
     assert!(
-        printed.contains("the issuer for this certificate authority is unknown"),
-        "{printed}"
+        told.contains("the issuer for this certificate authority is unknown"),
+        "{told}"
     );
-    assert!(scene.service.received().is_empty());
+    assert!(scene.service.asked().is_empty());
 }
 
 #[test]
 fn login_requires_a_terminal() {
     let scene = Scene::new();
     for more in [&[][..], &["--fulcio-auth-flow", "token"]] {
-        let printed = scene.sign(more, &[], None);
+        let told = scene.sign(more, &[], None);
         assert!(
-            printed.contains("neither a key nor an identity token is available for signing"),
-            "{printed}"
+            told.contains("neither a key nor an identity token is available for signing"),
+            "{told}"
         );
     }
-    let printed = scene.sign(
+    let told = scene.sign(
         &["--fulcio-auth-flow", "device", "--identity-token", "a.b.c"],
         &[],
         None,
     );
-    assert!(printed.starts_with("exit code: 2\n"), "{printed}");
+    assert!(told.starts_with("exit code: 2\n"), "{told}");
     assert!(
-        printed.contains("a login and an identity token exclude each other"),
-        "{printed}"
+        told.contains("a login is not necessary with a token"),
+        "{told}"
     );
 }

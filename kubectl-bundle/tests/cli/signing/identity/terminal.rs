@@ -55,26 +55,26 @@ fn login_starts_at_a_terminal_but_not_in_ci() {
     let mut context = Context::new();
     let service = Service::start(&mut context);
     let (discovery, url) = (service.discovery(), service.url.clone());
-    service.answer(move |received| match received.path.as_str() {
+    service.answer(move |asked| match asked.path.as_str() {
         "/.well-known/openid-configuration" => (200, discovery.clone()),
         _ => (400, Value::Null),
     });
     let digest = "0".repeat(64);
     let reference = format!("127.0.0.1:1/team/web@sha256:{digest}");
     let line = ["sign", &reference, "--oidc-issuer", &url];
-    let printed = at_terminal(&context, &line, &[("CI", "true")], "");
+    let told = at_terminal(&context, &line, &[("CI", "true")], "");
     assert!(
-        printed.contains("neither a key nor an identity token is available"),
-        "{printed}"
+        told.contains("neither a key nor an identity token is available"),
+        "{told}"
     );
-    assert!(service.received().is_empty());
+    assert!(service.asked().is_empty());
     // Without a display, the login uses a code.
-    let printed = at_terminal(&context, &line, &[], "");
+    let told = at_terminal(&context, &line, &[], "");
     assert!(
-        printed.contains("the issuer of identity tokens at 127.0.0.1 rejects the request: 400"),
-        "{printed}"
+        told.contains("the issuer of identity tokens at 127.0.0.1 rejects the request: 400"),
+        "{told}"
     );
-    assert_eq!(service.received().last().unwrap().path, "/device");
+    assert_eq!(service.asked().last().unwrap().path, "/device");
 }
 
 #[test]
@@ -84,10 +84,10 @@ fn plugin_can_prompt_for_a_pin_at_a_terminal() {
     let path = context.write("bin/sigstore-kms-test", script);
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
     let line = ["keys", "public", "--key", "test://slot/1"];
-    let printed = at_terminal(&context, &line, &[], "1234\n");
+    let told = at_terminal(&context, &line, &[], "1234\n");
     assert!(
-        printed.contains("returned an error for test://slot/1: 1234 is wrong"),
-        "{printed}"
+        told.contains("returned an error for test://slot/1: 1234 is wrong"),
+        "{told}"
     );
 }
 
@@ -113,7 +113,7 @@ fn prompts_for_a_password_at_the_terminal_while_stdin_provides_the_key() {
         "--output-key-prefix",
         "again",
     ];
-    let printed = in_shell(
+    let told = in_shell(
         &context,
         "cat release.pem |",
         &import,
@@ -121,9 +121,9 @@ fn prompts_for_a_password_at_the_terminal_while_stdin_provides_the_key() {
         "typed\ntyped\n",
     );
     assert!(
-        printed.contains("Password for the private key: ")
-            && printed.contains("private key written to again.key"),
-        "{printed}"
+        told.contains("Password for the private key: ")
+            && told.contains("private key written to again.key"),
+        "{told}"
     );
     let typed = context.with("BUNDLE_PASSWORD", "typed");
     let public = typed.stdout(&["keys", "public", "--key", "again.key"]);

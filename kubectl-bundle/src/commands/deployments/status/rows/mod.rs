@@ -1,5 +1,5 @@
 //! Table of installed objects: version, last correction and health. `-` is an unknown value, `?` a
-//! value that the caller lacks permission to read.
+//! value that the user has no permission to read.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +22,7 @@ const MAX_APPLIED: usize = 20;
 const MAX_CAUSES: usize = 8;
 /// Cell of an unknown value.
 const UNKNOWN: &str = "-";
-/// Cell of a value that the caller lacks permission to read.
+/// Cell of a value that the user has no permission to read.
 const UNREAD: &str = "?";
 
 /// A row.
@@ -168,7 +168,7 @@ fn version(status: &BundleDeploymentStatus, key: &str) -> Option<String> {
         .flatten()
 }
 
-/// Returns the table. `corrections` is `false` without permission to list Events.
+/// Returns the table. `corrections` is `false` if the user has no permission to list Events.
 pub(super) fn table(rows: &[ObjectRow], corrections: bool, wide: bool, now: Timestamp) -> String {
     let mut table = if wide {
         Table::new([

@@ -1,0 +1,147 @@
+//! Requests with a deadline, whose results say why there is none.
+
+use std::time::Duration;
+
+use bundle_core::diagnostic::codes;
+use bundle_core::doctor::{CheckResult, Observed};
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use kube::Client;
+use serde_json::Value;
+
+use crate::cluster::KubeSettings;
+use crate::commands::webhook::install::manifests::EmbeddedManifest;
+use crate::commands::webhook::install::target::InstallTarget;
+use crate::failure::{Failure, Outcome, api_server};
+
+/// A connected cluster, and the deadline of each check.
+pub(super) struct Observer {
+    pub(super) target: InstallTarget,
+    pub(super) deadline: Duration,
+}
+
+impl Observer {
+    /// Prepares a connection. The credentials can come from an external command that blocks, so it
+    /// runs in a thread of its own, which is abandoned after the deadline.
+    pub(super) async fn connect(
+        settings: KubeSettings,
+        deadline: Duration,
+    ) -> Result<Self, CheckResult> {
+        let runtime = tokio::runtime::Handle::current();
+        let connect = move || runtime.block_on(InstallTarget::connect(&settings));
+        match abandoned_after(deadline, connect).await {
+            Some(Ok(target)) => Ok(Self { target, deadline }),
+            Some(Err(failure)) => Err(result_of("connection", failure)),
+            None => Err(CheckResult::no_response(
+                "connection",
+                "kubeconfig",
+                format!("the command for the credentials did not end within {deadline:?}"),
+            )),
+        }
+    }
+
+    /// Returns the client.
+    pub(super) fn client(&self) -> Client {
+        self.target.cluster.client.clone()
+    }
+
+    /// Waits for a request.
+    pub(super) fn ask<'a, T: Send + 'a>(
+        &'a self,
+        request: impl Future<Output = kube::Result<T>> + Send + 'a,
+    ) -> BoxFuture<'a, Observed<T>> {
+        let request = self.target.cluster.ask(request);
+        self.limited(async { request.await.map(Some) })
+    }
+
+    /// Reads the object of a manifest.
+    pub(super) fn read<'a>(&'a self, manifest: &'a EmbeddedManifest) -> BoxFuture<'a, Observed<Value>> {
+        self.limited(self.target.get(manifest))
+    }
+
+    /// On the heap: the future of a request is large, and checks hold many.
+    fn limited<'a, T: Send + 'a>(
+        &'a self,
+        work: impl Future<Output = Outcome<Option<T>>> + Send + 'a,
+    ) -> BoxFuture<'a, Observed<T>> {
+        let limited = tokio::time::timeout(self.deadline, work);
+        let observed = limited.map(|result| match result {
+            Ok(Ok(Some(value))) => Observed::Found(value),
+            Ok(Ok(None)) => Observed::Missing,
+            Ok(Err(failure)) => without_result(failure),
+            Err(_) => Observed::Failed(late(self.deadline)),
+        });
+        observed.boxed()
+    }
+
+    /// Waits for a check with several requests, at most until the deadline.
+    pub(super) fn check<'a>(
+        &'a self,
+        name: &'static str,
+        subject: &'a str,
+        work: impl Future<Output = Vec<CheckResult>> + Send + 'a,
+    ) -> BoxFuture<'a, Vec<CheckResult>> {
+        let limited = tokio::time::timeout(self.deadline, work);
+        let results = limited.map(move |result| match result {
+            Ok(results) => results,
+            Err(_) => vec![CheckResult::no_response(name, subject, late(self.deadline))],
+        });
+        results.boxed()
+    }
+}
+
+/// Returns the text for a deadline that has passed.
+pub(super) fn late(deadline: Duration) -> String {
+    format!("no response within {deadline:?}")
+}
+
+/// Runs blocking work in a thread, and abandons it after the deadline.
+pub(super) async fn abandoned_after<T: Send + 'static>(
+    deadline: Duration,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Option<T> {
+    let (sender, receiver) = tokio::sync::oneshot::channel();
+    std::thread::spawn(move || {
+        // Fails only after the deadline.
+        let _ = sender.send(work());
+    });
+    let result = tokio::time::timeout(deadline, receiver).await;
+    result.ok()?.ok()
+}
+
+/// Returns the result of a check that ended with a failure.
+pub(super) fn result_of(check: &'static str, failure: Failure) -> CheckResult {
+    let (findings, causes) = match failure {
+        Failure::Findings { findings, causes } => (findings, causes),
+        Failure::Server(status) => {
+            return CheckResult::no_response(check, "API server", api_server::message(&status));
+        }
+        Failure::Reported(_) | Failure::BrokenPipe => {
+            return CheckResult::no_response(check, "API server", "the request ended early");
+        }
+    };
+    let Some(mut finding) = findings.0.into_iter().next() else {
+        return CheckResult::no_response(check, "API server", causes.join(": "));
+    };
+    for cause in causes {
+        finding.message = format!("{}: {cause}", finding.message);
+    }
+    CheckResult::of(check, finding)
+}
+
+fn without_result<T>(failure: Failure) -> Observed<T> {
+    match failure {
+        Failure::Server(status) if status.code == 404 => Observed::Missing,
+        Failure::Server(status) if matches!(status.code, 401 | 403) => {
+            Observed::Forbidden(status.message)
+        }
+        Failure::Findings { findings, .. }
+            if findings
+                .errors()
+                .any(|one| one.code == codes::cluster::NO_API) =>
+        {
+            Observed::Missing
+        }
+        other => Observed::Failed(result_of("", other).message),
+    }
+}

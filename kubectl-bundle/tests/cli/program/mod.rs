@@ -1,0 +1,3 @@
+//! Verbs for this program.
+
+mod completion;
