@@ -46,6 +46,9 @@ const PACKAGES: &[RequiredProgram] = &[
     RequiredProgram::Runc,
     RequiredProgram::Iptables,
     RequiredProgram::Busybox,
+    RequiredProgram::Zsh,
+    RequiredProgram::Fish,
+    RequiredProgram::BashCompletion,
 ];
 
 /// Checks to run.

@@ -2,6 +2,7 @@
 //! `tools` and `programs` build all others.
 
 use std::io;
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use anyhow::{Result, anyhow};
@@ -41,7 +42,16 @@ pub enum RequiredProgram {
     Arm64Compiler,
     /// A C compiler for 64-bit x86 on another machine.
     Amd64Compiler,
+    /// zsh, in which completion is tried, and which types into the other shells.
+    Zsh,
+    /// fish, in which completion is tried.
+    Fish,
+    /// The functions that kubectl's completion for bash requires.
+    BashCompletion,
 }
+
+/// File of bash-completion that sessions read.
+pub const BASH_COMPLETION: &str = "/usr/share/bash-completion/bash_completion";
 
 impl RequiredProgram {
     const fn facts(self) -> (&'static str, &'static str, &'static str) {
@@ -121,6 +131,17 @@ impl RequiredProgram {
                 "compiles the TLS library for linux/amd64",
                 "install the packages `gcc-x86-64-linux-gnu` and `libc6-dev-amd64-cross`",
             ),
+            Self::Zsh => (
+                "zsh",
+                "completes commands, and types into other shells",
+                "install the package `zsh`",
+            ),
+            Self::Fish => ("fish", "completes commands", "install the package `fish`"),
+            Self::BashCompletion => (
+                BASH_COMPLETION,
+                "has the functions of completion in bash",
+                "install the package `bash-completion`",
+            ),
             Self::Python => (
                 "python3",
                 "fetches packages that other projects published",
@@ -152,6 +173,9 @@ impl RequiredProgram {
             Self::Busybox => Some("busybox-static"),
             Self::Arm64Compiler => Some("gcc-aarch64-linux-gnu libc6-dev-arm64-cross"),
             Self::Amd64Compiler => Some("gcc-x86-64-linux-gnu libc6-dev-amd64-cross"),
+            Self::Zsh => Some("zsh"),
+            Self::Fish => Some("fish"),
+            Self::BashCompletion => Some("bash-completion"),
             Self::Go | Self::Git | Self::CCompiler => None,
         }
     }
@@ -163,6 +187,11 @@ pub fn check(programs: &[RequiredProgram]) -> Result<()> {
         .iter()
         .filter_map(|program| {
             let (name, _, _) = program.facts();
+            if let RequiredProgram::BashCompletion = program {
+                let missing = io::Error::from(io::ErrorKind::NotFound);
+                return (!Path::new(name).is_file())
+                    .then(|| explain(*program, &missing).to_string());
+            }
             // The exit code does not matter: the program only has to start.
             let tried = Command::new(name)
                 .arg(match program {

@@ -6,4 +6,5 @@ mod guides;
 pub(super) mod install;
 mod page;
 mod readme;
+mod shells;
 mod usage;

@@ -356,8 +356,9 @@ async fn kubectl_completes_names_and_lists_show_what_was_created_and_corrected()
 
     // kubectl itself requests the candidates.
     let bin = scene.cluster.folder().join("bin");
-    let install = format!("completion kubectl --install-to {}", bin.display());
-    scene.plugin(&install).await.success().unwrap();
+    let installed = scene.plugin("completion install").await.success().unwrap();
+    let file = bin.join("kubectl_complete-bundle");
+    assert_eq!(installed.trim(), file.display().to_string());
     let names = scene.complete(&["status", ""]).await;
     assert!(names.lines().any(|line| line == "hello"), "{names}");
     let classes = scene.complete(&["deploy", "web", "--class", "core"]).await;
