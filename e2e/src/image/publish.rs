@@ -106,13 +106,13 @@ pub async fn publish(
         "the registry has {digest} and not {}",
         set.digest()
     );
-    let signed = |mut arguments: Vec<String>| {
+    let with_signer = |mut arguments: Vec<String>| {
         arguments.extend_from_slice(signer);
         arguments
     };
     for digest in set.digests() {
         let subject = format!("{repository}@{digest}");
-        plugin(signed(words(&["sign", &subject]))).await?;
+        plugin(with_signer(words(&["sign", &subject]))).await?;
     }
     for statement in &attestations.statements {
         let subject = format!("{repository}@{}", statement.subject);
@@ -125,7 +125,7 @@ pub async fn publish(
             "--predicate",
             &file,
         ]);
-        plugin(signed(attest)).await?;
+        plugin(with_signer(attest)).await?;
     }
     Ok(pinned)
 }

@@ -9,7 +9,7 @@ use base64::engine::general_purpose::STANDARD;
 use e2e::{Cluster, WebhookOptions, wait};
 use serde_json::{Value, json};
 
-use super::objects::{apply_as, get, kubectl, try_kubectl};
+use crate::scenarios::objects::{apply_as, get, kubectl, try_kubectl};
 
 const SOON: Duration = Duration::from_secs(60);
 const KINDS: [&str; 2] = [

@@ -74,11 +74,7 @@ impl BundleToVerify<'_> {
     }
 }
 
-fn is_in(
-    cache: &Store<WatchedObject>,
-    key: &ObjectRef<WatchedObject>,
-    uid: Option<&str>,
-) -> bool {
+fn is_in(cache: &Store<WatchedObject>, key: &ObjectRef<WatchedObject>, uid: Option<&str>) -> bool {
     let seen = cache.get(key);
     seen.is_some_and(|seen| seen.meta().uid.as_deref() == uid)
 }

@@ -310,10 +310,12 @@ fn not_asked(what: &str) -> Finding {
 }
 
 /// Returns `true` if two requesters have the same user name and no different uids. An authenticator
-/// may omit the uid.
+/// may omit the uid. API servers omit it only for ServiceAccounts that somebody impersonates, who
+/// can be the new owner of the name: such a requester is not the one that was recorded with a uid.
 fn is_same(recorded: &Requester, requester: &Requester) -> bool {
-    let unknown = recorded.uid.is_empty() || requester.uid.is_empty();
-    recorded.user == requester.user && (unknown || recorded.uid == requester.uid)
+    let omits = requester.uid.is_empty() && requester.service_account().is_none();
+    recorded.user == requester.user
+        && (recorded.uid.is_empty() || omits || recorded.uid == requester.uid)
 }
 
 #[cfg(test)]

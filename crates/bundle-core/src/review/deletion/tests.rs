@@ -125,22 +125,34 @@ fn only_requester_and_manager_with_use_may_delete() {
 
 #[test]
 fn user_with_another_uid_is_another_requester() {
-    let with_uid = |uid: &str| Requester {
+    let with_uid = |user: &str, uid: &str| Requester {
         uid: uid.to_owned(),
-        ..requester("ana")
+        ..requester(user)
     };
-    for (uid, expected) in [("", None), ("1", None), ("2", Some(Outcome::Refused))] {
+    let account = "system:serviceaccount:team-a:deployer";
+    let refused = Some(Outcome::Refused);
+    for (user, recorded, uid, expected) in [
+        ("ana", "1", "", None),
+        ("ana", "1", "1", None),
+        ("ana", "1", "2", refused),
+        (account, "1", "1", None),
+        (account, "1", "2", refused),
+        // Somebody who impersonates the account.
+        (account, "1", "", refused),
+        (account, "", "", None),
+        (account, "", "1", None),
+    ] {
         let facts = DeletionFacts {
-            recorded: vec![with_uid("1")],
+            recorded: vec![with_uid(user, recorded)],
             ..facts()
         };
         let found = judged(
             Kind::BundleDeployment,
             &deployment(),
-            &with_uid(uid),
+            &with_uid(user, uid),
             &facts,
         );
-        assert_eq!(found, expected, "{uid}");
+        assert_eq!(found, expected, "{user} {recorded} {uid}");
     }
 }
 

@@ -150,18 +150,18 @@ impl HttpClients {
         })
     }
 
-    /// Returns the client of `pool`, which `make` creates if there is none.
+    /// Returns the client of `pool`, which `create` creates if there is none.
     fn pooled(
         &self,
         pool: Pool,
         url: &Url,
-        make: impl FnOnce() -> Result<reqwest::Client, Reason>,
+        create: impl FnOnce() -> Result<reqwest::Client, Reason>,
     ) -> Result<reqwest::Client, Reason> {
         let host = authority(url);
         if let Some(client) = lock(&self.pools).client(pool, &host) {
             return Ok(client.clone());
         }
-        let made = make()?;
+        let made = create()?;
         let mut pools = lock(&self.pools);
         Ok(pools.client(pool, &host).get_or_insert(made).clone())
     }

@@ -4,10 +4,11 @@
 
 use std::time::Duration;
 
-use e2e::cluster::shared;
-use e2e::command::Command;
-use e2e::prerequisites::{BASH_COMPLETION, Program};
-use e2e::{Tool, packages};
+use e2e::Tool;
+use e2e::host::command::Command;
+use e2e::host::packages;
+use e2e::host::prerequisites::{BASH_COMPLETION, RequiredProgram};
+use e2e::webhook::shared;
 
 /// Types into a shell.
 const DRIVER: &str = include_str!("type.zsh");
@@ -16,7 +17,12 @@ const SESSION: Duration = Duration::from_secs(60);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn kubectl_completes_the_plugin_in_bash_zsh_and_fish() {
-    packages::ensure(&[Program::Zsh, Program::Fish, Program::BashCompletion]).unwrap();
+    packages::ensure(&[
+        RequiredProgram::Zsh,
+        RequiredProgram::Fish,
+        RequiredProgram::BashCompletion,
+    ])
+    .unwrap();
     let cluster = shared().await.unwrap();
     cluster.webhook().await.unwrap();
     cluster.tool(Tool::Kubectl).await.unwrap();

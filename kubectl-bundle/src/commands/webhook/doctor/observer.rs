@@ -55,7 +55,10 @@ impl Observer {
     }
 
     /// Reads the object of a manifest.
-    pub(super) fn read<'a>(&'a self, manifest: &'a EmbeddedManifest) -> BoxFuture<'a, Observed<Value>> {
+    pub(super) fn read<'a>(
+        &'a self,
+        manifest: &'a EmbeddedManifest,
+    ) -> BoxFuture<'a, Observed<Value>> {
         self.limited(self.target.get(manifest))
     }
 
@@ -120,7 +123,7 @@ pub(super) fn result_of(check: &'static str, failure: Failure) -> CheckResult {
             return CheckResult::no_response(check, "API server", "the request ended early");
         }
     };
-    let Some(mut finding) = findings.0.into_iter().next() else {
+    let Some(mut finding) = findings.into_iter().next() else {
         return CheckResult::no_response(check, "API server", causes.join(": "));
     };
     for cause in causes {

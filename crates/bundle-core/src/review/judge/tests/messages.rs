@@ -297,8 +297,8 @@ fn deletions() -> String {
 
 /// Returns the messages about owner references and size.
 fn metadata() -> String {
-    let owner = json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": "u2"});
-    let owned = json!({"metadata": {"name": "web", "ownerReferences": [owner]}});
+    let reference = json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": "u2"});
+    let object = json!({"metadata": {"name": "web", "ownerReferences": [reference]}});
     let crowded = json!({"metadata": {"name": "web", "finalizers": vec!["example.com/hold"; 33]}});
     let new = MeasuredObject {
         object: &crowded,
@@ -309,6 +309,6 @@ fn metadata() -> String {
         whole: 1 << 20,
     };
     let mut findings: Vec<Finding> = judge_size(None, new, limits).into_iter().collect();
-    findings.extend(owner_of_another("web", &owned));
+    findings.extend(owner_of_another("web", &object));
     rendered(&findings)
 }
