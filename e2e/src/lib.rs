@@ -20,6 +20,7 @@ pub mod prerequisites;
 pub mod programs;
 pub mod proxy;
 pub mod registry;
+pub mod release;
 pub mod sigstore;
 pub mod soak;
 pub mod story;
