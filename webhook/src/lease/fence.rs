@@ -37,7 +37,7 @@ enum Term {
     Unlimited,
 }
 
-/// Whether this replica is the leader. Clones share the state.
+/// The term of this replica as the leader. Clones share the state.
 #[derive(Debug, Clone)]
 pub struct Fence(Arc<ArcSwap<Term>>);
 

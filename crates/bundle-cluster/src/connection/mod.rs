@@ -96,6 +96,7 @@ impl Clients {
     }
 
     /// Returns clients that send their requests through `wrap` of these clients.
+    #[must_use]
     pub fn through(&self, wrap: impl FnOnce(Client) -> Client) -> Self {
         Self {
             own: wrap(self.own.clone()),
