@@ -55,7 +55,7 @@ pub(super) struct LoggedApply {
     pub(super) object: String,
 }
 
-/// What happened during a load.
+/// The result of a load.
 #[derive(Debug)]
 pub(super) struct Outcome {
     pub(super) reviews: Reviews,

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use e2e::release::{NAMESPACE, NodeRelease, RELEASE};
 use e2e::{Cluster, wait};
+use jiff::Timestamp;
 use serde_json::Value;
 
 use super::super::objects::{get, kubectl, until};
@@ -17,22 +18,18 @@ mod load;
 mod releases;
 
 const LONG: Duration = Duration::from_secs(120);
-/// Default of `--lease-duration`, and the time that the next leader needs to begin.
+/// Default of `--lease-duration`, and the time that the next leader needs to acquire the lease.
 const FAILOVER: Duration = Duration::from_secs(17);
+/// Time until an object is restored, on a machine with other work.
+const RESUMED: Duration = Duration::from_secs(60);
 /// Name of the BundleDeployment whose objects the leader restores.
 const KEPT: &str = "kept";
 
-/// Returns the pod that holds the lease, unless it is `former`.
-async fn holder_after(node: &NodeRelease, former: &str) -> String {
-    wait::until(LONG, "another pod holds the lease", || async {
-        Ok(node.holder().await?.filter(|holder| holder != former))
-    })
-    .await
-    .unwrap()
-}
-
+/// Returns the pod that holds the lease.
 async fn holder(node: &NodeRelease) -> String {
-    holder_after(node, "").await
+    wait::until(LONG, "a pod holds the lease", || node.holder())
+        .await
+        .unwrap()
 }
 
 /// Returns the names of the pods of the release.
@@ -72,19 +69,37 @@ async fn loaded(node: &NodeRelease, name: &'static str) -> load::Load {
         "True",
     )
     .await;
-    restored(cluster).await;
+    assert_restored(cluster).await;
     load::Load::start(cluster, name).await
 }
 
-/// Deletes an object of an installed bundle, and returns the time after which it is restored.
-async fn restored(cluster: &Cluster) -> Duration {
+/// Deletes an object of an installed bundle, and waits until it is restored.
+async fn assert_restored(cluster: &Cluster) {
     let object = format!("configmap {KEPT}-0 -n {}", load::TARGET);
+    let exists = || async { Ok(get(cluster, &object).await.is_some()) };
+    wait::until_true(RESUMED, "the ConfigMap exists", exists)
+        .await
+        .unwrap();
     kubectl(cluster, &format!("delete {object}")).await;
     let began = Instant::now();
-    wait::until_true(LONG, "the ConfigMap is restored", || async {
-        Ok(get(cluster, &object).await.is_some())
+    wait::until_true(RESUMED, "the ConfigMap is restored", exists)
+        .await
+        .unwrap();
+    eprintln!("restored after {:?}", began.elapsed());
+}
+
+/// Returns the time at which a replica acquired the lease after a disturbance. Checks that it was in
+/// time.
+async fn acquired_after(node: &NodeRelease, disturbed: Timestamp) -> Timestamp {
+    let acquired = wait::until(LONG, "a replica acquires the lease", || async {
+        let lease = node.lease().await?.and_then(|lease| lease.spec);
+        let at = lease.and_then(|spec| spec.acquire_time).map(|at| at.0);
+        Ok(at.filter(|at| *at > disturbed))
     })
     .await
     .unwrap();
-    began.elapsed()
+    let time = acquired.duration_since(disturbed).unsigned_abs();
+    eprintln!("lease acquired after {time:?}");
+    assert!(time < FAILOVER, "{time:?}");
+    acquired
 }
