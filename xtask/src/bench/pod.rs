@@ -1,5 +1,9 @@
 //! The chart on a node: time to ready, memory of leader and follower, time without a leader, and
 //! reviews per second. `e2e::release` installs it.
+#![expect(
+    clippy::disallowed_methods,
+    reason = "the names are those of the benchmark itself"
+)]
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;

@@ -1,6 +1,10 @@
 //! Two replicas on a node under continuous reviews and installations, while one of them, the
 //! control plane or the release is disturbed. `load` requests and counts, `leader` disturbs the
 //! leader, `control_plane` the cluster, `releases` the pods' certificates and version.
+#![expect(
+    clippy::print_stderr,
+    reason = "times and counts are for the person who runs the scenarios"
+)]
 
 use std::time::{Duration, Instant};
 
