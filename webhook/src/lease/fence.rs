@@ -182,7 +182,8 @@ mod tests {
     async fn patch(client: &Client, name: &str) -> Result<(), kube::Error> {
         let api: Api<ConfigMap> = Api::namespaced(client.clone(), "a");
         let patch = Patch::Merge(serde_json::json!({}));
-        api.patch(name, &PatchParams::default(), &patch)
+        bundle_cluster::ByName(&api)
+            .patch(name, &PatchParams::default(), &patch)
             .await
             .map(drop)
     }

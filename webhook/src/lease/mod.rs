@@ -409,9 +409,9 @@ mod tests {
         let fence = election.fence.clone();
         let held = tokio::join!(election.acquire(), take(&mut server)).0;
         fence.open_until(election.end_of_term(&held));
-        tokio::time::advance(rules::give_up(DURATION) - Duration::from_millis(1)).await;
+        tokio::time::advance(rules::renew(DURATION)).await;
         assert!(fence.is_open());
-        tokio::time::advance(Duration::from_millis(1)).await;
+        tokio::time::advance(rules::give_up(DURATION)).await;
         assert!(!fence.is_open());
     }
 
