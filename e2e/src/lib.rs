@@ -13,6 +13,7 @@ pub mod host;
 pub mod image;
 pub mod programs;
 pub mod registry;
+pub mod release;
 pub mod sigstore;
 pub mod soak;
 pub mod tools;

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::certs::Resolver;
-use crate::clients::cluster::Clients;
+use crate::clients::cluster::ReplicaClients;
 use crate::clients::registries::Registries;
 use crate::config::settings::Settings;
 use crate::lease::Election;
@@ -88,7 +88,7 @@ where
 /// Runs until `shutdown` or until a task ends, then ends all other tasks in order.
 pub async fn run(
     settings: Settings,
-    clients: Clients,
+    clients: ReplicaClients,
     registries: Registries,
     shutdown: CancellationToken,
 ) -> Result<(), RunError> {
@@ -130,13 +130,13 @@ pub async fn run(
 /// Creates the shared state. Waits until the API server is reachable.
 async fn prepare(
     settings: Settings,
-    clients: Clients,
+    clients: ReplicaClients,
     registries: Registries,
     metrics: Metrics,
     readiness: Arc<Readiness>,
 ) -> Arc<Shared> {
     let key = crate::retry("read or create the stamp key", || {
-        certs::stamp_key(clients.own(), &settings.state_namespace)
+        certs::stamp_key(clients.own.own(), &settings.state_namespace)
     })
     .await;
     Arc::new(Shared::new(
@@ -202,12 +202,14 @@ fn admission(shared: &Arc<Shared>) -> Router {
 async fn lead(shared: Arc<Shared>, shutdown: CancellationToken) -> Result<(), BoxError> {
     let settings = &shared.settings;
     let Some(duration) = settings.lease_duration else {
+        shared.fence().open();
         shared.metrics.leading(true);
         return Box::pin(run_leader_tasks(shared.clone(), shutdown)).await;
     };
     let leases: Api<Lease> = Api::namespaced(shared.client(), &settings.namespace);
     let identity = settings.identity.clone();
-    Election::new(leases, identity, duration, shared.metrics.clone())
+    let (fence, metrics) = (shared.fence().clone(), shared.metrics.clone());
+    Election::new(leases, identity, duration, fence, metrics)
         .lead(shutdown, |stop| run_leader_tasks(shared.clone(), stop))
         .await
 }

@@ -16,10 +16,11 @@ use kube::{Api, Client};
 use crate::attempts::Attempts;
 use crate::budget::Budget;
 use crate::caller::Paths;
-use crate::clients::cluster::{Clients, ClusterError, ServiceAccount};
+use crate::clients::cluster::{ClusterError, ReplicaClients, ServiceAccount};
 use crate::clients::registries::{PullSecretError, Registries};
 use crate::config::settings::Settings;
 use crate::dry_run::{IdentityError, RequesterDryRun};
+use crate::lease::Fence;
 use crate::object_cache::ObjectCache;
 use crate::readiness::Readiness;
 use crate::registrations::Integrity;
@@ -63,7 +64,7 @@ pub struct Shared {
     pub budget: Arc<Budget>,
     /// The records of attempts to parse content.
     pub attempts: Arc<Attempts>,
-    clients: Clients,
+    clients: ReplicaClients,
     registries: Registries,
     stamp_key: ArcSwap<StampKey>,
     server_version: ArcSwapOption<ServerVersion>,
@@ -73,7 +74,7 @@ impl Shared {
     /// Creates the state. The caches are empty until their watches run.
     pub fn new(
         settings: Settings,
-        clients: Clients,
+        clients: ReplicaClients,
         registries: Registries,
         metrics: Metrics,
         readiness: Arc<Readiness>,
@@ -97,14 +98,27 @@ impl Shared {
         }
     }
 
-    /// Returns the client of the pod. It has no permissions on the objects of bundles.
+    /// Returns the client of the pod, for tasks of every replica. It has no permissions on the
+    /// objects of bundles.
     pub fn client(&self) -> Client {
-        self.clients.own()
+        self.clients.own.own()
     }
 
-    /// Returns a client that impersonates a ServiceAccount. All clients share one connection pool.
-    pub fn client_as(&self, account: &ServiceAccount) -> Result<Client, ClusterError> {
-        self.clients.acting_as(account)
+    /// Returns the client of the pod for tasks of the leader. Its writes fail if this replica is
+    /// not the leader.
+    pub fn leader_client(&self) -> Client {
+        self.clients.leader.own()
+    }
+
+    /// Returns a client of the leader that impersonates a ServiceAccount. All clients share one
+    /// connection pool.
+    pub fn leader_client_as(&self, account: &ServiceAccount) -> Result<Client, ClusterError> {
+        self.clients.leader.acting_as(account)
+    }
+
+    /// Returns the fence of the leader's writes.
+    pub(crate) fn fence(&self) -> &Fence {
+        &self.clients.fence
     }
 
     /// Returns a client that sends only dry runs, as a requester.

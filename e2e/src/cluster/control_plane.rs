@@ -29,6 +29,9 @@ use crate::wait;
 /// Usually five seconds; longer with two busy cores and a cold disk.
 const READY: Duration = Duration::from_secs(90);
 
+/// Name of the API server's process.
+pub(super) const API_SERVER: &str = "kube-apiserver";
+
 /// Audit policy: metadata of each completed request, never bodies.
 const AUDIT_POLICY: &str = r#"{
   "apiVersion": "audit.k8s.io/v1", "kind": "Policy",
@@ -153,12 +156,14 @@ impl<'a> ControlPlane<'a> {
             fs_err::write(&policy, AUDIT_POLICY)?;
             flags.push(flag("audit-policy-file", policy));
             flags.push(flag("audit-log-path", audit_log(self.root)));
+            // In MiB. A rotated file would be missing in what scenarios count.
+            flags.push(flag("audit-log-maxsize", "4096"));
         }
         if webhook_client_certificate {
             let configuration = self.admission_configuration()?;
             flags.push(flag("admission-control-config-file", configuration));
         }
-        self.start("kube-apiserver", program, &flags)
+        self.start(API_SERVER, program, &flags)
     }
 
     /// Writes the AdmissionConfiguration with a client certificate for every webhook.
@@ -226,19 +231,7 @@ impl<'a> ControlPlane<'a> {
 
     /// Waits until the API server is ready.
     pub(super) async fn wait_ready(&mut self) -> Result<()> {
-        let client = self.client().await?;
-        wait::until_true(READY, "the API server is ready", || {
-            let alive = self.check_alive();
-            let client = client.clone();
-            async move {
-                alive?;
-                let request = http::Request::get("/readyz")
-                    .body(Vec::new())
-                    .context("cannot ask /readyz")?;
-                Ok(client.request_text(request).await? == "ok")
-            }
-        })
-        .await
+        wait_ready(&self.client().await?, &mut self.processes).await
     }
 
     /// Waits until the controllers have created the first ServiceAccount. Pods in `default` need
@@ -284,6 +277,22 @@ impl<'a> ControlPlane<'a> {
     fn check_alive(&mut self) -> Result<()> {
         self.processes.iter_mut().try_for_each(Process::check_alive)
     }
+}
+
+/// Waits until the API server is ready. Fails if one of `processes` ends.
+pub(super) async fn wait_ready(client: &Client, processes: &mut [Process]) -> Result<()> {
+    wait::until_true(READY, "the API server is ready", || {
+        let alive = processes.iter_mut().try_for_each(Process::check_alive);
+        let client = client.clone();
+        async move {
+            alive?;
+            let request = http::Request::get("/readyz")
+                .body(Vec::new())
+                .context("cannot ask /readyz")?;
+            Ok(client.request_text(request).await? == "ok")
+        }
+    })
+    .await
 }
 
 fn flag(name: &str, value: impl Into<OsString>) -> OsString {

@@ -10,6 +10,7 @@ pub mod node;
 mod store;
 
 use std::ffi::OsStr;
+use std::io::{BufRead as _, BufReader, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
@@ -260,12 +261,58 @@ impl Cluster {
     /// `responseStatus.code` …). Requires [`Builder::audit`]. Watches are listed once they have
     /// ended.
     pub fn audit(&self) -> Result<Vec<Value>> {
-        let text = fs_err::read_to_string(control_plane::audit_log(&self.root))?;
+        self.audit_since(0)
+    }
+
+    /// Like [`Cluster::audit`], without the requests before [`Cluster::audit_position`] had this
+    /// value.
+    pub fn audit_since(&self, position: u64) -> Result<Vec<Value>> {
+        let mut file = fs_err::File::open(control_plane::audit_log(&self.root))?;
+        file.seek(SeekFrom::Start(position))?;
         // The last line may be incomplete.
-        Ok(text
+        BufReader::new(file)
             .lines()
-            .filter_map(|line| serde_json::from_str(line).ok())
-            .collect())
+            .filter_map(|line| {
+                line.map(|line| serde_json::from_str(&line).ok())
+                    .map_err(Into::into)
+                    .transpose()
+            })
+            .collect()
+    }
+
+    /// Returns the length of the audit log.
+    pub fn audit_position(&self) -> Result<u64> {
+        Ok(fs_err::metadata(control_plane::audit_log(&self.root))?.len())
+    }
+
+    /// Kills the API server, starts it again, and waits until it is ready.
+    pub async fn restart_api_server(&mut self) -> Result<()> {
+        for process in &mut self.processes {
+            if process.name() == control_plane::API_SERVER {
+                process.kill()?;
+                process.start_again()?;
+            }
+        }
+        self.wait_ready().await
+    }
+
+    /// Kills etcd, the API server and the controllers. The data of etcd stays.
+    pub fn stop_control_plane(&mut self) -> Result<()> {
+        self.processes.iter_mut().rev().try_for_each(Process::kill)
+    }
+
+    /// Starts the programs of [`Cluster::stop_control_plane`] again, and waits until the API server
+    /// is ready.
+    pub async fn start_control_plane(&mut self) -> Result<()> {
+        for process in &mut self.processes {
+            process.start_again()?;
+        }
+        self.wait_ready().await
+    }
+
+    async fn wait_ready(&mut self) -> Result<()> {
+        let client = self.client().await?;
+        control_plane::wait_ready(&client, &mut self.processes).await
     }
 
     /// Keeps the logs although no test panicked, and returns their folder.

@@ -17,6 +17,7 @@ const TAIL_LINES: usize = 20;
 /// Running program, which is killed and reaped when dropped.
 pub(crate) struct Process {
     name: String,
+    command: Command,
     child: Child,
     log: PathBuf,
     janitor: Janitor,
@@ -38,25 +39,34 @@ impl Process {
         let twin = file
             .try_clone()
             .with_context(|| format!("cannot share {}", log.display()))?;
-        let child = command
+        command
             .stdin(Stdio::null())
             .stdout(file)
             .stderr(twin)
             // Ctrl-C must reach only this process, which ends its programs in order. A group ends
             // with all of its processes.
-            .process_group(0)
-            .spawn()
-            .with_context(|| {
-                format!("cannot start {name} ({})", command.get_program().display())
-            })?;
+            .process_group(0);
+        let child = spawn(name, &mut command)?;
         let process = Self {
             name: name.to_owned(),
+            command,
             child,
             log: log.to_owned(),
             janitor: janitor.clone(),
         };
         process.janitor.watch(process.pid())?;
         Ok(process)
+    }
+
+    /// Starts the program again, with the same command line. It must have ended.
+    pub(crate) fn start_again(&mut self) -> Result<()> {
+        self.janitor.forget(self.pid())?;
+        self.child = spawn(&self.name, &mut self.command)?;
+        self.janitor.watch(self.pid())
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.name
     }
 
     pub(crate) fn pid(&self) -> u32 {
@@ -126,6 +136,12 @@ impl Process {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     }
+}
+
+fn spawn(name: &str, command: &mut Command) -> Result<Child> {
+    command
+        .spawn()
+        .with_context(|| format!("cannot start {name} ({})", command.get_program().display()))
 }
 
 impl Drop for Process {

@@ -114,6 +114,23 @@ pub(super) fn create(names: &[String], now: Timestamp) -> Result<Material, Mater
     })
 }
 
+/// Creates the certificates again after their Secret was deleted or damaged. The `known` serving
+/// certificate stays in use until API servers trust the new authority, as in a planned renewal.
+pub(super) fn create_again(
+    known: Option<&Material>,
+    names: &[String],
+    now: Timestamp,
+) -> Result<Material, MaterialError> {
+    let Some(known) = known else {
+        return create(names, now);
+    };
+    match due(known, names, now) {
+        Ok(RenewalDue::Everything) => renew(known, RenewalDue::Everything, names, now),
+        Ok(_) => renew(known, RenewalDue::Authority, names, now),
+        Err(_) => create(names, now),
+    }
+}
+
 /// Renews the parts in `due`.
 pub(super) fn renew(
     old: &Material,
@@ -351,6 +368,26 @@ mod tests {
             renew_all(&mut material, &names(), later),
             [RenewalDue::Serving]
         );
+        assert_eq!(trusted(&material), 1);
+    }
+
+    #[test]
+    fn deleted_certificates_are_replaced_in_two_steps() {
+        let known = create(&names(), NOW).unwrap();
+        let mut material = create_again(Some(&known), &names(), NOW).unwrap();
+        assert_ne!(material.authority, known.authority);
+        assert_eq!(material.certificate, known.certificate);
+        assert!(material.trusted.contains(known.authority.trim()));
+        assert!(material.trusted.contains(material.authority.trim()));
+        assert_eq!(renew_all(&mut material, &names(), NOW), []);
+        assert_eq!(
+            renew_all(&mut material, &names(), NOW + OVERLAP),
+            [RenewalDue::Serving]
+        );
+
+        let late = NOW + DAY * 365 * 4;
+        let material = create_again(Some(&known), &names(), late).unwrap();
+        assert_ne!(material.certificate, known.certificate);
         assert_eq!(trusted(&material), 1);
     }
 

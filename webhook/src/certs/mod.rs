@@ -11,7 +11,6 @@ mod x509;
 use std::sync::Arc;
 use std::time::Duration;
 
-use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, Client};
 use tokio::time::Instant;
@@ -104,10 +103,10 @@ async fn check(
 ) -> Result<(), KeeperError> {
     let settings = &shared.settings;
     let secrets: Api<Secret> = Api::namespaced(shared.client(), &settings.state_namespace);
-    let material = secret::tls(&secrets, &settings.names, Timestamp::now()).await?;
+    let material = registrar.read_material(shared, &secrets).await?;
     // The authority is registered before its certificate is served. Only the first certificate is
     // served in any case.
-    let registered = registrar.check(shared, &secrets, &material.trusted).await;
+    let registered = registrar.check(shared, &secrets).await;
     if registered.is_ok() || !shared.readiness.is_open(Gate::Certificate) {
         resolver.serve(&material)?;
         shared
@@ -136,7 +135,7 @@ pub(crate) fn serving(names: &[&str]) -> (Arc<Resolver>, String) {
 #[cfg(test)]
 pub(crate) fn serve_anew(resolver: &Resolver, names: &[&str]) -> String {
     let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
-    let material = material::create(&names, Timestamp::now()).unwrap();
+    let material = material::create(&names, jiff::Timestamp::now()).unwrap();
     resolver.serve(&material).unwrap();
     material.trusted
 }

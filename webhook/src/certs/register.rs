@@ -8,6 +8,7 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
 use tokio::time::Instant;
 
+use super::material::Material;
 use super::path::{self, Rotation};
 use super::{KeeperError, secret};
 use crate::caller::Tokens;
@@ -18,8 +19,8 @@ use crate::shared::Shared;
 /// Registration maintenance of one process.
 pub(super) struct Registrar {
     keeper: Keeper,
-    /// The trusted authorities (PEM).
-    trusted: String,
+    /// The certificates of the last read.
+    material: Option<Material>,
     /// True until this process has rotated a path.
     at_start: bool,
 }
@@ -29,7 +30,7 @@ impl Registrar {
         let (name, integrity) = (&shared.settings.registration, shared.registrations.clone());
         Self {
             keeper: Keeper::new(shared.client(), name, integrity),
-            trusted: String::new(),
+            material: None,
             at_start: true,
         }
     }
@@ -45,7 +46,7 @@ impl Registrar {
         let Some(tokens) = shared.paths.tokens() else {
             return true;
         };
-        let identity = identity(settings, &self.trusted, &tokens);
+        let identity = identity(settings, trusted(self.material.as_ref()), &tokens);
         if !change.may_be_ours(&settings.registration, &identity) {
             return self.keeper.observe(&change, &identity, Timestamp::now());
         }
@@ -55,15 +56,26 @@ impl Registrar {
             tracing::warn!(error, "cannot read the Secrets of tokens and certificates");
         }
         let tokens = shared.paths.tokens().unwrap_or(tokens);
-        let identity = self::identity(settings, &self.trusted, &tokens);
+        let identity = self::identity(settings, trusted(self.material.as_ref()), &tokens);
         self.keeper.observe(&change, &identity, Timestamp::now())
+    }
+
+    /// Reads the certificates, and renews them if they are due.
+    pub(super) async fn read_material(
+        &mut self,
+        shared: &Shared,
+        secrets: &Api<Secret>,
+    ) -> Result<Material, KeeperError> {
+        let (names, now) = (&shared.settings.names, Timestamp::now());
+        let material = secret::tls(secrets, names, now, self.material.as_ref()).await?;
+        self.material = Some(material.clone());
+        Ok(material)
     }
 
     async fn refresh(&mut self, shared: &Shared) -> Result<(), KeeperError> {
         let settings = &shared.settings;
         let secrets: Api<Secret> = Api::namespaced(shared.client(), &settings.state_namespace);
-        let material = secret::tls(&secrets, &settings.names, Timestamp::now()).await?;
-        self.trusted = material.trusted;
+        self.read_material(shared, &secrets).await?;
         let tokens = path::tokens(&secrets, Rotation::default()).await?;
         shared.paths.set(tokens);
         Ok(())
@@ -75,10 +87,8 @@ impl Registrar {
         &mut self,
         shared: &Shared,
         secrets: &Api<Secret>,
-        trusted: &str,
     ) -> Result<(), KeeperError> {
         let settings = &shared.settings;
-        trusted.clone_into(&mut self.trusted);
         let tokens = path::tokens(secrets, Rotation::default()).await?;
         shared.paths.set(tokens.clone());
         for change in self.keeper.read().await? {
@@ -98,7 +108,7 @@ impl Registrar {
             shared.paths.set(tokens.clone());
             tracing::info!("rotated the path of the registrations");
         }
-        let identity = identity(settings, &self.trusted, &tokens);
+        let identity = identity(settings, trusted(self.material.as_ref()), &tokens);
         self.keeper.repair(&identity).await?;
         shared.paths.set_in_use(Instant::now());
         self.keeper.end_gap();
@@ -115,6 +125,11 @@ impl Registrar {
         let age = Duration::try_from(Timestamp::now().duration_since(rotated)).unwrap_or_default();
         Some(interval.saturating_sub(age))
     }
+}
+
+/// Returns the trusted authorities (PEM).
+fn trusted(material: Option<&Material>) -> &str {
+    material.map_or("", |material| &material.trusted)
 }
 
 fn identity<'a>(settings: &'a Settings, trusted: &'a str, tokens: &'a Tokens) -> Identity<'a> {

@@ -12,7 +12,7 @@ use kube::Api;
 use kube::api::PostParams;
 use rand::RngCore as _;
 
-use super::material::{Material, MaterialError, RenewalDue, create, due, renew};
+use super::material::{Material, MaterialError, RenewalDue, create_again, due, renew};
 use crate::shared::StampKey;
 
 /// Name of the Secret with authority and serving certificate.
@@ -62,15 +62,17 @@ pub(super) enum SecretDecision<T> {
 }
 
 /// Returns the certificates that all replicas share. Creates or renews them if they are due at
-/// `now`.
+/// `now`. `known` are those of the last call.
 pub(super) async fn tls(
     secrets: &Api<Secret>,
     names: &[String],
     now: Timestamp,
+    known: Option<&Material>,
 ) -> Result<Material, SecretError> {
+    let create = || create_again(known, names, now).map(write);
     read_or_write(secrets, TLS, |data| {
         let Some(old) = data.map(read) else {
-            return Ok(SecretDecision::Write(write(create(names, now)?)));
+            return Ok(SecretDecision::Write(create()?));
         };
         // An invalid Secret is replaced, because the listener needs a certificate.
         let step = old.as_ref().map(|old| due(old, names, now));
@@ -82,7 +84,7 @@ pub(super) async fn tls(
             }
             _ => {
                 tracing::warn!("Secret {TLS} is incomplete or invalid; it is created again");
-                Ok(SecretDecision::Write(write(create(names, now)?)))
+                Ok(SecretDecision::Write(create()?))
             }
         }
     })
@@ -200,6 +202,7 @@ mod tests {
     use kube::client::Body;
     use serde_json::{Value, json};
 
+    use super::super::material::create;
     use super::*;
 
     /// Returns an API server that expects these requests in this order, and sends these responses.
@@ -295,7 +298,7 @@ mod tests {
                 secret(TLS, "2", &good),
             ),
         ]);
-        let material = tls(&secrets, &names, now).await.unwrap();
+        let material = tls(&secrets, &names, now, None).await.unwrap();
         assert!(write(material) == good);
         serving.await.unwrap();
     }

@@ -4,16 +4,36 @@ use bundle_cluster::connection;
 
 use crate::budget::requests::RequestMemory;
 use crate::config::settings::Settings;
+use crate::lease::{Fence, of_leader};
 
 pub(crate) use bundle_cluster::answers::{KeepFields, TOO_LARGE, WEIGHT_LIMITS, weigh};
 pub(crate) use bundle_cluster::connection::with_missing_right;
 pub use bundle_cluster::connection::{Clients, ClusterError, ServiceAccount};
 pub(crate) use bundle_cluster::watch::watch_events;
 
+/// The clients of this replica. They share one connection pool.
+pub struct ReplicaClients {
+    /// For tasks that every replica runs.
+    pub(crate) own: Clients,
+    /// For tasks of the leader. Their writes fail while `fence` is closed.
+    pub(crate) leader: Clients,
+    /// Open while this replica is the leader.
+    pub(crate) fence: Fence,
+}
+
 /// Connects to the cluster of the kubeconfig or of this pod. Large requests share a memory budget.
-pub async fn connect(settings: &Settings) -> Result<Clients, ClusterError> {
+pub async fn connect(settings: &Settings) -> Result<ReplicaClients, ClusterError> {
     let builder = connection::builder(settings.kubeconfig.as_deref()).await?;
-    Ok(Clients::new(
-        builder.with_layer(&RequestMemory::default()).build(),
-    ))
+    let fence = Fence::default();
+    // The fence is the last layer that a request passes: other layers delay requests.
+    let base = builder
+        .with_layer(&fence)
+        .with_layer(&RequestMemory::default())
+        .build();
+    let own = Clients::new(base);
+    Ok(ReplicaClients {
+        leader: own.through(of_leader),
+        own,
+        fence,
+    })
 }

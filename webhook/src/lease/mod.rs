@@ -1,6 +1,7 @@
 //! Leader election with a Lease of coordination.k8s.io. The reconciler runs only on the leader.
-//! `rules` has the rules.
+//! `rules` has the rules, and `fence` rejects writes of a replica that is not the leader any more.
 
+mod fence;
 mod rules;
 
 use std::future::Future;
@@ -15,6 +16,8 @@ use kube::api::PostParams;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
+pub(crate) use self::fence::of_leader;
+pub use self::fence::{Fence, FencedService, NotLeader};
 use self::rules::{Candidate, INSTANCE, ObservedLease, Step};
 use crate::BoxError;
 use crate::telemetry::metrics::Metrics;
@@ -29,16 +32,33 @@ pub struct Election {
     leases: Api<Lease>,
     candidate: Candidate,
     duration: Duration,
+    fence: Fence,
     metrics: Metrics,
 }
 
+/// A lease that this replica has acquired or renewed.
+struct HeldLease {
+    lease: Lease,
+    /// Start of the request. Other replicas can have observed the lease from then on.
+    since: Instant,
+}
+
 impl Election {
-    /// Creates a candidate. The identity must differ between replicas.
-    pub fn new(leases: Api<Lease>, identity: String, duration: Duration, metrics: Metrics) -> Self {
+    /// Creates a candidate. The identity must differ between replicas. `fence` is open while this
+    /// replica is the leader.
+    pub fn new(
+        leases: Api<Lease>,
+        identity: String,
+        duration: Duration,
+        fence: Fence,
+        metrics: Metrics,
+    ) -> Self {
+        let instance = format!("{:016x}", rand::random::<u64>());
         Self {
             leases,
-            candidate: Candidate::new(identity, format!("{:016x}", rand::random::<u64>())),
+            candidate: Candidate::new(identity, instance, duration),
             duration,
+            fence,
             metrics,
         }
     }
@@ -51,10 +71,11 @@ impl Election {
         F: Future<Output = Result<(), BoxError>>,
     {
         loop {
-            let lease = tokio::select! {
-                lease = self.acquire() => lease,
+            let held = tokio::select! {
+                held = self.acquire() => held,
                 () = shutdown.cancelled() => return Ok(()),
             };
+            self.fence.open_until(self.end_of_term(&held));
             tracing::info!(
                 identity = self.candidate.identity(),
                 "acquired the lease: this replica is the leader"
@@ -64,8 +85,9 @@ impl Election {
             let mut running = Box::pin(work(stop.clone()));
             let ended = tokio::select! {
                 ended = &mut running => Some(ended),
-                () = self.keep(lease) => None,
+                () = self.keep(held) => None,
             };
+            self.fence.close();
             self.metrics.leading(false);
             if let Some(ended) = ended {
                 self.release().await;
@@ -81,62 +103,75 @@ impl Election {
     }
 
     /// Waits until this replica holds the lease.
-    async fn acquire(&mut self) -> Lease {
+    async fn acquire(&mut self) -> HeldLease {
         let mut seen: Option<ObservedLease> = None;
         loop {
             match self.try_acquire(&mut seen).await {
-                Ok(Some(lease)) => return lease,
-                Ok(None) => {}
-                Err(error) => tracing::warn!(
-                    error = crate::chain(&error),
-                    "cannot read the lease; the request is retried"
-                ),
+                Ok(Some(held)) => return held,
+                Ok(None) => sleep(rules::poll(self.duration)).await,
+                Err(error) => {
+                    tracing::warn!(
+                        error = crate::chain(&error),
+                        "cannot read the lease; the request is retried"
+                    );
+                    sleep(rules::retry(self.duration)).await;
+                }
             }
-            sleep(rules::retry(self.duration)).await;
         }
     }
 
     async fn try_acquire(
         &mut self,
         seen: &mut Option<ObservedLease>,
-    ) -> Result<Option<Lease>, kube::Error> {
-        let Some(mut lease) = ByName(&self.leases).get_opt(LEASE_NAME).await? else {
-            let mut lease = Lease {
-                metadata: ObjectMeta {
-                    name: Some(LEASE_NAME.to_owned()),
-                    ..ObjectMeta::default()
-                },
-                ..Lease::default()
-            };
-            self.candidate.set_holder(&mut lease, self.duration, now());
-            return won(self.leases.create(&PostParams::default(), &lease).await);
-        };
-        match self.candidate.decide(&lease, seen, Instant::now()) {
+    ) -> Result<Option<HeldLease>, kube::Error> {
+        let found = ByName(&self.leases).get_opt(LEASE_NAME).await?;
+        match self.candidate.decide(found.as_ref(), seen, Instant::now()) {
             Step::Wait => Ok(None),
-            Step::Take => {
-                self.candidate.set_holder(&mut lease, self.duration, now());
-                won(ByName(&self.leases).replace(LEASE_NAME, &lease).await)
-            }
+            Step::Take => self.take(found).await,
         }
+    }
+
+    /// Replaces the lease that was found, or creates it. Returns `None` if another replica was
+    /// faster.
+    async fn take(&self, found: Option<Lease>) -> Result<Option<HeldLease>, kube::Error> {
+        let since = Instant::now();
+        let exists = found.is_some();
+        let mut lease = found.unwrap_or_else(|| Lease {
+            metadata: ObjectMeta {
+                name: Some(LEASE_NAME.to_owned()),
+                ..ObjectMeta::default()
+            },
+            ..Lease::default()
+        });
+        self.candidate.set_holder(&mut lease, now());
+        let outcome = if exists {
+            ByName(&self.leases).replace(LEASE_NAME, &lease).await
+        } else {
+            self.leases.create(&PostParams::default(), &lease).await
+        };
+        Ok(won(outcome)?.map(|lease| HeldLease { lease, since }))
+    }
+
+    /// Returns the time at which this replica must stop if the lease is not renewed.
+    fn end_of_term(&self, held: &HeldLease) -> Instant {
+        held.since + rules::give_up(self.duration)
     }
 
     /// Renews the lease until it is lost: another replica holds it, or the API server was
     /// unreachable for so long that another replica can acquire it.
-    async fn keep(&self, mut lease: Lease) {
-        let mut renewed = Instant::now();
+    async fn keep(&self, mut held: HeldLease) {
         loop {
-            let until = renewed + rules::give_up(self.duration);
+            let until = self.end_of_term(&held);
             sleep(rules::renew(self.duration)).await;
             loop {
-                let began = Instant::now();
                 let attempt = tokio::select! {
-                    attempt = self.renew(&lease) => attempt,
+                    attempt = self.renew(&held.lease) => attempt,
                     () = sleep_until(until) => return,
                 };
                 match attempt {
                     Ok(Some(fresh)) => {
-                        lease = fresh;
-                        renewed = began;
+                        held = fresh;
+                        self.fence.open_until(self.end_of_term(&held));
                         break;
                     }
                     Ok(None) => return,
@@ -153,24 +188,30 @@ impl Election {
         }
     }
 
-    /// Renews the lease once. Returns `None` if another replica holds it.
-    async fn renew(&self, lease: &Lease) -> Result<Option<Lease>, kube::Error> {
+    /// Renews the lease once. Returns `None` if another replica holds it. A lease that was deleted
+    /// is created again: other replicas wait as long as for an unchanged one.
+    async fn renew(&self, lease: &Lease) -> Result<Option<HeldLease>, kube::Error> {
+        let since = Instant::now();
         let mut lease = lease.clone();
         rules::renew_time(&mut lease, now());
-        match ByName(&self.leases).replace(LEASE_NAME, &lease).await {
-            Ok(lease) => Ok(Some(lease)),
-            // Another client changed the object, possibly only a label.
-            Err(kube::Error::Api(status)) if status.code == 409 => {
-                let found = ByName(&self.leases).get(LEASE_NAME).await?;
-                if !self.candidate.holds(&found) {
-                    return Ok(None);
-                }
-                let mut lease = found;
-                rules::renew_time(&mut lease, now());
-                won(ByName(&self.leases).replace(LEASE_NAME, &lease).await)
+        let found = match ByName(&self.leases).replace(LEASE_NAME, &lease).await {
+            Ok(lease) => return Ok(Some(HeldLease { lease, since })),
+            // Another client changed the object, possibly only a label, or deleted it.
+            Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => {
+                ByName(&self.leases).get_opt(LEASE_NAME).await?
             }
-            Err(error) => Err(error),
+            Err(error) => return Err(error),
+        };
+        let Some(mut lease) = found else {
+            tracing::warn!("the lease was deleted; this replica creates it again");
+            return self.take(None).await;
+        };
+        if !self.candidate.holds(&lease) {
+            return Ok(None);
         }
+        rules::renew_time(&mut lease, now());
+        let renewed = won(ByName(&self.leases).replace(LEASE_NAME, &lease).await)?;
+        Ok(renewed.map(|lease| HeldLease { lease, since }))
     }
 
     /// Releases the lease, so that another replica can acquire it immediately. If that fails, the
@@ -238,7 +279,8 @@ mod tests {
     fn election() -> (Election, Server) {
         let (service, server) = tower_test::mock::pair::<Request<Body>, Response<Body>>();
         let leases = Api::namespaced(Client::new(service, "sys"), "sys");
-        let election = Election::new(leases, "me".into(), DURATION, Metrics::default());
+        let fence = Fence::default();
+        let election = Election::new(leases, "me".into(), DURATION, fence, Metrics::default());
         (election, server)
     }
 
@@ -332,6 +374,45 @@ mod tests {
         assert_eq!(running.load(Ordering::SeqCst), 0);
         shutdown.cancel();
         leading.await.unwrap().unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn leader_creates_a_deleted_lease_again_and_keeps_working() {
+        let (election, mut server) = election();
+        let fence = election.fence.clone();
+        let shutdown = CancellationToken::new();
+        let leading = tokio::spawn(election.lead(shutdown.clone(), |stop| async move {
+            stop.cancelled().await;
+            Ok(())
+        }));
+        let first = take(&mut server).await;
+        let missing = || failure(StatusCode::NOT_FOUND);
+        exchange(&mut server, Method::PUT, StatusCode::NOT_FOUND, missing()).await;
+        exchange(&mut server, Method::GET, StatusCode::NOT_FOUND, missing()).await;
+        let created = stored(first.clone(), "9");
+        let sent = exchange(&mut server, Method::POST, StatusCode::CREATED, created).await;
+        assert_eq!(sent["spec"]["holderIdentity"], "me");
+        assert_eq!(
+            sent["metadata"]["annotations"],
+            first["metadata"]["annotations"]
+        );
+        // The next request is a renewal of this leader.
+        let renewed = stored(first, "10");
+        exchange(&mut server, Method::PUT, StatusCode::OK, renewed).await;
+        assert!(fence.is_open());
+        leading.abort();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn writes_of_a_leader_that_was_paused_are_rejected_before_any_task_runs() {
+        let (mut election, mut server) = election();
+        let fence = election.fence.clone();
+        let held = tokio::join!(election.acquire(), take(&mut server)).0;
+        fence.open_until(election.end_of_term(&held));
+        tokio::time::advance(rules::renew(DURATION)).await;
+        assert!(fence.is_open());
+        tokio::time::advance(rules::give_up(DURATION)).await;
+        assert!(!fence.is_open());
     }
 
     #[tokio::test(start_paused = true)]

@@ -18,14 +18,16 @@ pub(super) const INSTANCE: &str = "core.rukpak.io/holder-instance";
 pub(super) struct Candidate {
     identity: String,
     instance: String,
+    duration: Duration,
     /// True until the first check. Only a new process can assume that a holder with its own
-    /// identity has ended.
+    /// identity has ended, and that a missing lease never existed.
     is_new: bool,
 }
 
 /// The last observed version of the lease, with the time of its first observation.
 #[derive(Debug, Clone)]
 pub(super) struct ObservedLease {
+    /// `None`: the lease does not exist.
     version: Option<String>,
     since: Instant,
 }
@@ -38,10 +40,11 @@ pub(super) enum Step {
 }
 
 impl Candidate {
-    pub(super) fn new(identity: String, instance: String) -> Self {
+    pub(super) fn new(identity: String, instance: String, duration: Duration) -> Self {
         Self {
             identity,
             instance,
+            duration,
             is_new: true,
         }
     }
@@ -51,19 +54,30 @@ impl Candidate {
     }
 
     /// Decides whether to acquire the lease. `seen` keeps the last observation between calls.
+    ///
+    /// The holder of a lease that another client deleted, cleared or shortened learns of it at its
+    /// next renewal. Until then it is the leader, so such a lease is not acquired earlier than one
+    /// that is unchanged.
     pub(super) fn decide(
         &mut self,
-        lease: &Lease,
+        lease: Option<&Lease>,
         seen: &mut Option<ObservedLease>,
         now: Instant,
     ) -> Step {
         let is_new = std::mem::take(&mut self.is_new);
-        let spec = lease.spec.clone().unwrap_or_default();
-        let holder = spec.holder_identity.unwrap_or_default();
-        if holder.is_empty() || (is_new && holder == self.identity) {
+        let may_take = match lease {
+            None => is_new,
+            Some(lease) => {
+                let holder = holder(lease).unwrap_or_default();
+                // The instance remains in a lease that its holder has not released itself.
+                let is_released = holder.is_empty() && instance(lease).is_none();
+                is_released || self.holds(lease) || (is_new && holder == self.identity)
+            }
+        };
+        if may_take {
             return Step::Take;
         }
-        let version = lease.metadata.resource_version.clone();
+        let version = lease.and_then(|lease| lease.metadata.resource_version.clone());
         let since = match seen {
             Some(sighting) if sighting.version == version => sighting.since,
             _ => {
@@ -74,8 +88,9 @@ impl Candidate {
                 now
             }
         };
-        let seconds = u64::try_from(spec.lease_duration_seconds.unwrap_or(0)).unwrap_or(0);
-        if now.duration_since(since) >= Duration::from_secs(seconds) {
+        let seconds = lease.and_then(|lease| lease.spec.as_ref()?.lease_duration_seconds);
+        let stored = Duration::from_secs(seconds.and_then(|s| s.try_into().ok()).unwrap_or(0));
+        if now.duration_since(since) >= stored.max(self.duration) {
             Step::Take
         } else {
             Step::Wait
@@ -83,12 +98,13 @@ impl Candidate {
     }
 
     /// Sets this candidate as the new holder.
-    pub(super) fn set_holder(&mut self, lease: &mut Lease, duration: Duration, now: MicroTime) {
-        self.is_new = false;
+    pub(super) fn set_holder(&self, lease: &mut Lease, now: MicroTime) {
         let before = lease.spec.take().unwrap_or_default();
         lease.spec = Some(LeaseSpec {
             holder_identity: Some(self.identity.clone()),
-            lease_duration_seconds: Some(i32::try_from(duration.as_secs()).unwrap_or(i32::MAX)),
+            lease_duration_seconds: Some(
+                i32::try_from(self.duration.as_secs()).unwrap_or(i32::MAX),
+            ),
             acquire_time: Some(now.clone()),
             renew_time: Some(now),
             lease_transitions: Some(before.lease_transitions.unwrap_or(0).saturating_add(1)),
@@ -103,17 +119,22 @@ impl Candidate {
 
     /// Returns true if this process is the holder.
     pub(super) fn holds(&self, lease: &Lease) -> bool {
-        let holder = lease
-            .spec
-            .as_ref()
-            .and_then(|spec| spec.holder_identity.as_ref());
-        let instance = lease
-            .metadata
-            .annotations
-            .as_ref()
-            .and_then(|annotations| annotations.get(INSTANCE));
-        holder == Some(&self.identity) && instance == Some(&self.instance)
+        holder(lease) == Some(self.identity.as_str())
+            && instance(lease) == Some(self.instance.as_str())
     }
+}
+
+fn holder(lease: &Lease) -> Option<&str> {
+    lease.spec.as_ref()?.holder_identity.as_deref()
+}
+
+fn instance(lease: &Lease) -> Option<&str> {
+    lease
+        .metadata
+        .annotations
+        .as_ref()?
+        .get(INSTANCE)
+        .map(String::as_str)
 }
 
 /// Updates the renew time.
@@ -126,7 +147,13 @@ pub(super) fn renew(duration: Duration) -> Duration {
     duration / 3
 }
 
-/// Returns the retry interval of candidates, and after failed requests.
+/// Returns the interval in which candidates read the lease. A replica that ends releases it, so this
+/// is the time without a leader during an upgrade.
+pub(super) fn poll(duration: Duration) -> Duration {
+    (duration / 7).min(Duration::from_millis(500))
+}
+
+/// Returns the retry interval after failed requests.
 pub(super) fn retry(duration: Duration) -> Duration {
     (duration / 7).min(Duration::from_secs(2))
 }
@@ -146,58 +173,120 @@ mod tests {
     const DURATION: Duration = Duration::from_secs(15);
 
     fn candidate(identity: &str, instance: &str) -> Candidate {
-        Candidate::new(identity.to_owned(), instance.to_owned())
+        Candidate::new(identity.to_owned(), instance.to_owned(), DURATION)
     }
 
-    fn held_by(holder: &mut Candidate, version: &str) -> Lease {
+    /// Returns a candidate that has read a lease of another replica before.
+    fn follower() -> Candidate {
+        let mut me = candidate("b", "2");
+        let lease = held_by(&candidate("a", "1"), "0");
+        assert_eq!(
+            me.decide(Some(&lease), &mut None, Instant::now()),
+            Step::Wait
+        );
+        me
+    }
+
+    fn held_by(holder: &Candidate, version: &str) -> Lease {
         let mut lease = Lease::default();
-        holder.set_holder(&mut lease, DURATION, MicroTime(Timestamp::UNIX_EPOCH));
+        holder.set_holder(&mut lease, MicroTime(Timestamp::UNIX_EPOCH));
         lease.metadata.resource_version = Some(version.to_owned());
         lease
     }
 
     #[test]
     fn lease_of_another_replica_is_acquired_after_it_was_unchanged_for_its_duration() {
-        let mut other = candidate("a", "1");
+        let other = candidate("a", "1");
         let mut me = candidate("b", "2");
         let (mut seen, start) = (None, Instant::now());
-        let lease = held_by(&mut other, "1");
-        assert_eq!(me.decide(&lease, &mut seen, start), Step::Wait);
-        let renewed = held_by(&mut other, "2");
+        let lease = held_by(&other, "1");
+        assert_eq!(me.decide(Some(&lease), &mut seen, start), Step::Wait);
+        let renewed = held_by(&other, "2");
         let second = start + DURATION - Duration::from_secs(1);
-        assert_eq!(me.decide(&renewed, &mut seen, second), Step::Wait);
+        assert_eq!(me.decide(Some(&renewed), &mut seen, second), Step::Wait);
         let third = start + DURATION;
-        assert_eq!(me.decide(&renewed, &mut seen, third), Step::Wait);
+        assert_eq!(me.decide(Some(&renewed), &mut seen, third), Step::Wait);
         assert_eq!(
-            me.decide(&renewed, &mut seen, second + DURATION),
+            me.decide(Some(&renewed), &mut seen, second + DURATION),
             Step::Take
         );
     }
 
     #[test]
     fn released_lease_is_acquired_immediately() {
-        let mut lease = held_by(&mut candidate("a", "1"), "1");
+        let mut lease = held_by(&candidate("a", "1"), "1");
         lease.spec.get_or_insert_default().holder_identity = None;
-        let step = candidate("b", "2").decide(&lease, &mut None, Instant::now());
+        lease.metadata.annotations = None;
+        let step = follower().decide(Some(&lease), &mut None, Instant::now());
         assert_eq!(step, Step::Take);
     }
 
     #[test]
+    fn lease_that_another_client_deleted_cleared_or_shortened_is_not_acquired_earlier() {
+        let held = held_by(&candidate("a", "1"), "1");
+        let mut cleared = held.clone();
+        cleared.spec.get_or_insert_default().holder_identity = None;
+        let mut empty = held.clone();
+        empty.spec = None;
+        let mut short = held;
+        short.spec.get_or_insert_default().lease_duration_seconds = Some(1);
+        for lease in [None, Some(&cleared), Some(&empty), Some(&short)] {
+            let (mut me, mut seen, start) = (follower(), None, Instant::now());
+            assert_eq!(me.decide(lease, &mut seen, start), Step::Wait, "{lease:?}");
+            let later = start + DURATION - Duration::from_millis(1);
+            assert_eq!(me.decide(lease, &mut seen, later), Step::Wait, "{lease:?}");
+            let expired = start + DURATION;
+            assert_eq!(
+                me.decide(lease, &mut seen, expired),
+                Step::Take,
+                "{lease:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn longer_duration_of_the_holder_counts() {
+        let mut lease = held_by(&candidate("a", "1"), "1");
+        lease.spec.get_or_insert_default().lease_duration_seconds = Some(60);
+        let (mut me, mut seen, start) = (follower(), None, Instant::now());
+        for (after, expected) in [(0, Step::Wait), (59, Step::Wait), (60, Step::Take)] {
+            let now = start + Duration::from_secs(after);
+            assert_eq!(me.decide(Some(&lease), &mut seen, now), expected, "{after}");
+        }
+    }
+
+    #[test]
+    fn new_process_creates_a_missing_lease_immediately() {
+        let step = candidate("a", "1").decide(None, &mut None, Instant::now());
+        assert_eq!(step, Step::Take);
+    }
+
+    #[test]
+    fn process_that_gave_up_acquires_its_own_lease_again() {
+        let mut me = follower();
+        let lease = held_by(&me, "7");
+        assert_eq!(
+            me.decide(Some(&lease), &mut None, Instant::now()),
+            Step::Take
+        );
+    }
+
+    #[test]
     fn process_acquires_the_lease_of_its_predecessor_only_at_its_start() {
-        let lease = held_by(&mut candidate("a", "1"), "1");
+        let lease = held_by(&candidate("a", "1"), "1");
         let mut restarted = candidate("a", "2");
         let (mut seen, now) = (None, Instant::now());
-        assert_eq!(restarted.decide(&lease, &mut seen, now), Step::Take);
+        assert_eq!(restarted.decide(Some(&lease), &mut seen, now), Step::Take);
         // Two running processes with one identity must not alternate as holders.
-        assert_eq!(restarted.decide(&lease, &mut seen, now), Step::Wait);
+        assert_eq!(restarted.decide(Some(&lease), &mut seen, now), Step::Wait);
     }
 
     #[test]
     fn another_process_with_the_same_identity_is_another_holder() {
-        let (mut old, mut new) = (candidate("a", "1"), candidate("a", "2"));
-        let mut lease = held_by(&mut old, "1");
+        let (old, new) = (candidate("a", "1"), candidate("a", "2"));
+        let mut lease = held_by(&old, "1");
         assert!(old.holds(&lease));
-        new.set_holder(&mut lease, DURATION, MicroTime(Timestamp::UNIX_EPOCH));
+        new.set_holder(&mut lease, MicroTime(Timestamp::UNIX_EPOCH));
         assert!(!old.holds(&lease) && new.holds(&lease));
         let spec = lease.spec.unwrap();
         assert_eq!(spec.lease_transitions, Some(2));

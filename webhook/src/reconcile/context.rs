@@ -124,7 +124,7 @@ impl Context {
         wake_bundle: mpsc::UnboundedSender<String>,
         wake_deployment: mpsc::UnboundedSender<String>,
     ) -> Self {
-        let own = shared.client();
+        let own = shared.leader_client();
         let bundles = resource("Bundle", "bundles");
         let deployments = resource(crate::reconcile::DEPLOYMENT, "bundledeployments");
         let approvals = resource("BundleApproval", "bundleapprovals");

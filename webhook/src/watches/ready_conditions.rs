@@ -75,7 +75,7 @@ async fn update_all(
 ) {
     let gvk = GroupVersionKind::gvk(GROUP, VERSION, kind);
     let resource = ApiResource::from_gvk_with_plural(&gvk, plural);
-    let api: Api<DynamicObject> = Api::all_with(shared.client(), &resource);
+    let api: Api<DynamicObject> = Api::all_with(shared.leader_client(), &resource);
     for name in names {
         // The API server accepted the name of a listed object.
         let Ok(name) = name.parse::<KubeName>() else {

@@ -6,6 +6,7 @@ mod checks;
 mod footprint;
 mod install;
 mod oci;
+mod pod;
 mod restore;
 mod run;
 mod storm;
@@ -32,8 +33,8 @@ pub(crate) struct Arguments {
     /// Replace the tables in docs/explanation/benchmarks.md by those of this run.
     #[arg(long)]
     write: bool,
-    /// Run a part of `trust` with unoptimized programs, to test the benchmark itself; its results
-    /// are not meaningful.
+    /// Run a part of `trust`, and `pod`, with unoptimized programs, to test the benchmarks
+    /// themselves; the results are not meaningful.
     #[arg(long, conflicts_with = "write")]
     small: bool,
 }
@@ -54,6 +55,8 @@ enum Subject {
     Footprint,
     /// Packing and copying, up to 1 GiB.
     Oci,
+    /// The chart on a node: start, memory, failover, reviews per second. Needs root and Linux.
+    Pod,
     /// Decisions from proofs, `verify` compared with cosign, a thousand signed references and
     /// referrers.
     Trust,
@@ -97,6 +100,10 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<()> {
             .await
             .context("cannot start registries to measure on")?;
         tables.extend(oci::measure(&cluster).await?);
+    }
+    if wanted(Subject::Pod) {
+        let profile = if arguments.small { "dev" } else { "release" };
+        tables.push(("pod", pod::measure(profile).await?));
     }
     if wanted(Subject::Trust) {
         tables.extend(trust::measure(trust::Sizes::new(arguments.small)).await?);

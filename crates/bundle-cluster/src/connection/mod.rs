@@ -95,6 +95,15 @@ impl Clients {
         }
     }
 
+    /// Returns clients that send their requests through `wrap` of these clients.
+    #[must_use]
+    pub fn through(&self, wrap: impl FnOnce(Client) -> Client) -> Self {
+        Self {
+            own: wrap(self.own.clone()),
+            by_account: Mutex::default(),
+        }
+    }
+
     /// Returns the client with the pod's own identity. It can read this project's kinds and cannot
     /// write objects of bundles.
     pub fn own(&self) -> Client {

@@ -5,6 +5,7 @@
     reason = "the names are those of the harness itself"
 )]
 
+mod container;
 mod files;
 mod namespaces;
 mod network;
@@ -16,7 +17,6 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use k8s_openapi::api::core::v1 as core;
 use kube::{Api, Client};
-use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use crate::certs::Authority;
@@ -30,6 +30,7 @@ use crate::registry::Registry;
 use crate::tools::{self, Tool};
 use crate::wait;
 
+pub use container::{Container, NetworkCut};
 use namespaces::Namespaces;
 pub(super) use network::NodeNetwork;
 
@@ -248,28 +249,6 @@ impl Node {
         self.link.namespaces.check_alive()?;
         self.processes.iter_mut().try_for_each(Process::check_alive)
     }
-}
-
-/// Sends SIGKILL to the processes of the container with this ID, and returns their number. The
-/// kubelet detects the crash.
-pub fn kill_container(id: &str) -> Result<usize> {
-    let mut killed = 0;
-    for entry in fs_err::read_dir("/proc")? {
-        let path = entry?.path();
-        let pid = path
-            .file_name()
-            .and_then(|name| name.to_str()?.parse().ok());
-        let Some(pid) = pid.and_then(Pid::from_raw) else {
-            continue;
-        };
-        // A process that has ended in the meantime has no file.
-        let groups = fs_err::read_to_string(path.join("cgroup")).unwrap_or_default();
-        if groups.lines().any(|line| line.ends_with(&format!("/{id}"))) {
-            kill_process(pid, Signal::KILL).context("cannot kill a container")?;
-            killed += 1;
-        }
-    }
-    Ok(killed)
 }
 
 fn kubeconfig(

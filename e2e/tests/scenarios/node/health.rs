@@ -2,20 +2,21 @@
 
 use std::time::Duration;
 
+use e2e::release::NodeRelease;
 use e2e::{Cluster, wait};
 
 use super::super::objects::{condition, get, until};
-use super::{CLASS, NodeCluster, installed};
+use super::{CLASS, installed, plugin, publish};
 
 /// Installs a bundle with one object in namespace `name`, and returns the message of `Healthy` once
 /// it has this status.
-async fn verdict(node: &NodeCluster, name: &str, object: &str, status: &str) -> String {
+async fn verdict(node: &NodeRelease, name: &str, object: &str, status: &str) -> String {
     let cluster: &Cluster = &node.cluster;
     let manifests =
         format!("apiVersion: v1\nkind: Namespace\nmetadata: {{name: {name}}}\n---\n{object}");
-    let reference = node.publish(name, &manifests).await;
+    let reference = publish(node, name, &manifests).await;
     let line = format!("deploy {name} {reference} --class {CLASS} --wait");
-    node.plugin(&line).await.success().unwrap();
+    plugin(node, &line).await;
     until(
         cluster,
         &format!("bundledeployment {name}"),
@@ -41,7 +42,7 @@ spec:
 
 #[tokio::test(flavor = "multi_thread")]
 async fn node_pods_have_the_health_that_scheduler_and_kubelet_report() {
-    let node = installed().await;
+    let node = &*installed().await;
     let image = node.cluster.registry(0).unwrap().reference("busybox:1");
 
     let name = "node-available";
@@ -86,7 +87,7 @@ spec:
 }
 
 /// Like [`verdict`], for an unhealthy object whose message contains this word.
-async fn until_reason(node: &NodeCluster, name: &str, object: &str, word: &str) -> String {
+async fn until_reason(node: &NodeRelease, name: &str, object: &str, word: &str) -> String {
     verdict(node, name, object, "False").await;
     let what = format!("bundledeployment {name}");
     wait::until(Duration::from_secs(60), &what, || async {

@@ -61,7 +61,7 @@ async fn pod_restores_its_certificates_and_registrations() {
     .await
     .unwrap();
 
-    // The old authority is gone; the next client must trust the new one.
+    // Its successor is announced beside the former authority, which is still served.
     kubectl(
         &cluster,
         "delete secret bundle-webhook-tls -n bundle-system-state",

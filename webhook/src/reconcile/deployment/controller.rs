@@ -52,7 +52,7 @@ impl DeploymentReconcile<'_> {
     }
 
     fn client(&self, account: &ServiceAccount) -> Result<Client, ReconcileError> {
-        self.ctx.shared.client_as(account).map_err(|error| {
+        self.ctx.shared.leader_client_as(account).map_err(|error| {
             ReconcileError::new(
                 codes::install::NO_ACCOUNT,
                 reason::ERROR_GETTING_CLIENT,

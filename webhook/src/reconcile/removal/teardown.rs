@@ -248,7 +248,7 @@ impl<'a> Teardown<'a> {
         let Some((account, acting)) = found else {
             return Ok(Account::None);
         };
-        let client = ctx.shared.client_as(&account).map_err(|error| {
+        let client = ctx.shared.leader_client_as(&account).map_err(|error| {
             RemovalFailure::refused(codes::install::NO_ACCOUNT, crate::chain(&error))
         })?;
         let decided = class.as_ref().map_or(DecidedObjects::None, |class| {

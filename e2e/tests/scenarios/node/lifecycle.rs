@@ -4,12 +4,13 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use e2e::release::{NAMESPACE, RELEASE, RELEASE_NAMESPACE};
 use e2e::{Cluster, wait};
 use serde_json::{Value, json};
 
 use super::super::cli::install::dump;
 use super::super::objects::{apply_with, get, kubectl};
-use super::{CLASS, NAMESPACE, NodeCluster, RELEASE, RELEASE_NAMESPACE};
+use super::{CLASS, plugin, publish, start};
 
 /// Time limit of a removal. The namespace controller pauses for minutes if kinds disappear while it
 /// lists them.
@@ -58,12 +59,12 @@ async fn assert_two_ready_pods(cluster: &Cluster, digest: &Value) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn node_release_is_installed_upgraded_and_removed_without_trace() {
-    let node = NodeCluster::start().await;
+    let node = &start().await;
     let cluster = &node.cluster;
     let before = objects(cluster).await.unwrap();
     let digest = &node.values["image"]["digest"];
 
-    let notes = node.release("install", &node.values).await;
+    let notes = node.release("install", &node.values).await.unwrap();
     assert!(notes.contains("STATUS: deployed"), "{notes}");
     assert_two_ready_pods(cluster, digest).await;
     let namespace = get(cluster, &format!("namespace {NAMESPACE}"))
@@ -73,12 +74,12 @@ async fn node_release_is_installed_upgraded_and_removed_without_trace() {
         namespace["metadata"]["labels"]["pod-security.kubernetes.io/enforce"],
         "restricted"
     );
-    node.release("upgrade", &node.values).await;
+    node.release("upgrade", &node.values).await.unwrap();
 
     // The review, the pull from the registry with its own authority, and the objects are those of the pods.
-    let reference = node.publish("node-greeting", GREETING).await;
+    let reference = publish(node, "node-greeting", GREETING).await;
     let line = format!("deploy node-greeting {reference} --class {CLASS} --wait=healthy");
-    node.plugin(&line).await.success().unwrap();
+    plugin(node, &line).await;
     let text = "get configmap greeting -n node-greeting -o jsonpath={.data.text}";
     assert_eq!(kubectl(cluster, text).await, "hello");
     let outside = json!({
@@ -98,13 +99,13 @@ async fn node_release_is_installed_upgraded_and_removed_without_trace() {
             None,
         )
         .await;
-    let tested = tested.success().unwrap();
+    let tested = tested.unwrap().success().unwrap();
     assert!(tested.contains("Phase:          Succeeded"), "{tested}");
 
     // Other arguments: the pods are replaced one after the other, and the new ones keep what is installed.
     let mut values = node.values.clone();
     values["log"]["level"] = "info,bundle_webhook=debug".into();
-    node.release("upgrade", &values).await;
+    node.release("upgrade", &values).await.unwrap();
     wait::until_true(Duration::from_secs(60), "two pods are left", || async {
         Ok(pods(cluster).await.len() == 2)
     })
@@ -124,11 +125,12 @@ async fn node_release_is_installed_upgraded_and_removed_without_trace() {
     .await
     .unwrap();
 
-    node.plugin("delete node-greeting").await.success().unwrap();
+    plugin(node, "delete node-greeting").await;
     let line = format!(
         "uninstall {RELEASE} --namespace {RELEASE_NAMESPACE} --cascade foreground --wait --timeout 4m"
     );
-    node.helm(&line, None).await.success().unwrap();
+    let removed = node.helm(&line, None).await.unwrap();
+    removed.success().unwrap();
     wait::until_true(GONE, "the cluster is as before", || async {
         let now = objects(cluster).await?;
         let different: Vec<&String> = before
