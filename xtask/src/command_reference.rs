@@ -141,11 +141,12 @@ impl HelpText {
             let _ = write!(text, "\nAlso: {}.\n", links.join(", "));
         }
         if let Some(examples) = examples {
-            let lines = examples
+            let unindented: Vec<&str> = examples
                 .lines()
-                .map(|line| line.strip_prefix("  ").unwrap_or(line));
-            let lines: Vec<&str> = lines.collect();
-            let _ = write!(text, "\nExamples:\n\n```sh\n{}\n```\n", lines.join("\n"));
+                .map(|line| line.strip_prefix("  ").unwrap_or(line))
+                .collect();
+            let block = unindented.join("\n");
+            let _ = write!(text, "\nExamples:\n\n```sh\n{block}\n```\n");
         }
         text
     }

@@ -241,7 +241,7 @@ async fn install(node: &NodeRelease) -> Result<()> {
         }}},
     });
     let client = node.cluster.client().await?;
-    e2e::manifests::apply(&client, &[content, deployment]).await?;
+    e2e::cluster::manifests::apply(&client, &[content, deployment]).await?;
     until_restored(node).await
 }
 

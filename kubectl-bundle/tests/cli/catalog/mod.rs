@@ -9,8 +9,8 @@ mod signing;
 /// Returns the diagnostics in the output of a command, each with its hint.
 fn diagnostics(output: &str) -> String {
     let starts = ["error: ", "warning: ", "  hint: "];
-    let lines = output
-        .lines()
-        .filter(|line| starts.iter().any(|start| line.starts_with(start)));
-    lines.map(|line| format!("{line}\n")).collect()
+    output
+        .split_inclusive('\n')
+        .filter(|line| starts.iter().any(|start| line.starts_with(start)))
+        .collect()
 }
