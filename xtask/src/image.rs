@@ -46,7 +46,7 @@ pub(crate) struct Arguments {
     /// Repository of the sources, for the provenance: a URI. No file may differ from its commit
     #[arg(long, value_name = "URI", requires = "attestations")]
     source: Option<String>,
-    /// Who builds, for the provenance: a URI [default: SOURCE#local]
+    /// Builder, for the provenance: a URI [default: SOURCE#local]
     #[arg(long, value_name = "URI", requires = "source")]
     builder: Option<String>,
     /// Copy the images to this reference, sign each, and attest --attestations

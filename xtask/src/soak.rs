@@ -1,8 +1,9 @@
 //! `cargo xtask soak`: long randomized tests on a real cluster.
 
+use std::process;
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 use clap::{Args, Subcommand};
 use e2e::soak::{self, SoakOptions};
 use rand::Rng;
@@ -12,6 +13,8 @@ pub(crate) enum Command {
     /// Let actors change, delete, upgrade and kill at random, and compare the cluster with a model
     /// each time they stop.
     Drift(Drift),
+    /// Run the scenarios of availability on a node, with two replicas under load.
+    Availability(Availability),
 }
 
 #[derive(Debug, Args)]
@@ -27,8 +30,18 @@ pub(crate) struct Drift {
     packages: usize,
 }
 
+#[derive(Debug, Args)]
+pub(crate) struct Availability {
+    /// Times that all scenarios run, one after the other. The first failure ends the command.
+    #[arg(long, default_value_t = 3)]
+    rounds: u32,
+}
+
 pub(crate) async fn run(command: Command) -> Result<()> {
-    let Command::Drift(drift) = command;
+    let drift = match command {
+        Command::Drift(drift) => drift,
+        Command::Availability(availability) => return run_availability(&availability),
+    };
     ensure!(drift.packages > 0, "--packages must be at least 1");
     let seed = drift.seed.unwrap_or_else(|| rand::rng().random());
     eprintln!("soak: seed {seed}");
@@ -49,5 +62,28 @@ pub(crate) async fn run(command: Command) -> Result<()> {
         report.removals,
         report.kills,
     );
+    Ok(())
+}
+
+fn run_availability(availability: &Availability) -> Result<()> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    for round in 1..=availability.rounds {
+        eprintln!("soak: round {round} of {}", availability.rounds);
+        let status = process::Command::new(&cargo)
+            .args(["test", "--package", "e2e", "--test", "e2e", "--"])
+            .args([
+                "node::availability",
+                "--include-ignored",
+                "--test-threads",
+                "1",
+            ])
+            .status()
+            .context("cannot start cargo, which runs the scenarios")?;
+        ensure!(
+            status.success(),
+            "a scenario of availability failed in round {round}: see the message above"
+        );
+    }
+    println!("{} rounds passed", availability.rounds);
     Ok(())
 }

@@ -19,7 +19,7 @@ pub struct Provenance {
     pub platforms: Vec<Platform>,
     /// Version of the compiler, as `rustc --version` prints it.
     pub compiler: String,
-    /// Who built it: a URI. `None`: somebody's machine.
+    /// URI of the builder. `None` for a build on a developer's machine.
     pub builder: Option<String>,
 }
 

@@ -14,7 +14,7 @@ pub struct Attestations {
     statements: Vec<Statement>,
 }
 
-/// A predicate in a file and the image that it is about.
+/// A predicate in a file, and its image.
 #[derive(Debug, Clone)]
 struct Statement {
     subject: Digest,

@@ -183,7 +183,7 @@ fn add_target(target: &str) -> Result<()> {
     if !status.success() {
         bail!(
             "rustup could not install the standard library for {target}\n\
-             hint: `rustup target add {target}` tells why"
+             hint: run `rustup target add {target}` for the reason"
         );
     }
     Ok(())

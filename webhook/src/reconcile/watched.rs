@@ -17,7 +17,7 @@ const NAME_LIMIT: usize = 253;
 /// Keys of `spec` that are kept.
 const KEPT: [&str; 3] = ["bundleDeployment", "name", "provisionerClassName"];
 
-/// What the controllers keep of an object.
+/// The part of an object that the controllers keep.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(from = "Fields")]
 pub(in crate::reconcile) struct WatchedObject {

@@ -1,13 +1,8 @@
 //! Limits for YAML input: bytes, nodes, depth and expansion of aliases.
 
-use std::cell::Cell;
-
-use serde::de::Error;
 use serde_saphyr::Options;
 use serde_saphyr::options::{DuplicateKeyPolicy, MergeKeyPolicy};
 
-use super::problem;
-use crate::cancellation::Cancellation;
 use crate::diagnostic::{Finding, codes};
 
 /// Key whose value is merged into its map.
@@ -34,72 +29,6 @@ pub(super) const MAX_UNFOLDED: usize = 24_000;
 /// Maximum text that the parser stores for all anchors of one document, in bytes. Nested anchors
 /// store their common text several times.
 pub(super) const MAX_ANCHOR_BYTES: usize = 1 << 20;
-
-/// Limit for the expansion of aliases in several files together, so that many small files cannot
-/// exceed the limit of one large file. Carries the cancellation of parsing.
-#[derive(Debug)]
-pub struct Allowance {
-    /// Remaining number of nodes.
-    pub(super) nodes: usize,
-    pub(super) cancellation: Cancellation,
-}
-
-impl Default for Allowance {
-    fn default() -> Self {
-        Self::new(&Cancellation::default())
-    }
-}
-
-impl Allowance {
-    /// Returns the allowance of one bundle. Parsing within it ends at the next node after
-    /// `cancellation`.
-    pub fn new(cancellation: &Cancellation) -> Self {
-        Self {
-            nodes: MAX_NODES * 4,
-            cancellation: cancellation.clone(),
-        }
-    }
-
-    /// Returns an error if parsing was cancelled.
-    pub(crate) fn check(&self) -> Result<(), Finding> {
-        if self.cancellation.is_cancelled() {
-            return Err(problem::cancelled());
-        }
-        Ok(())
-    }
-}
-
-/// The nodes of one document, counted while it is parsed.
-pub(super) struct NodeCount<'a> {
-    left: Cell<usize>,
-    cancellation: &'a Cancellation,
-}
-
-impl<'a> NodeCount<'a> {
-    pub(super) fn new(allowance: &'a Allowance) -> Self {
-        Self {
-            left: Cell::new(allowance.nodes),
-            cancellation: &allowance.cancellation,
-        }
-    }
-
-    /// Counts one node before it is parsed. Fails if the allowance is spent or parsing was
-    /// cancelled.
-    pub(super) fn add<E: Error>(&self) -> Result<(), E> {
-        if self.cancellation.is_cancelled() {
-            return Err(E::custom(problem::CANCELLED));
-        }
-        let left = self.left.get().checked_sub(1);
-        self.left
-            .set(left.ok_or_else(|| E::custom(problem::TOO_MANY))?);
-        Ok(())
-    }
-
-    /// Returns the nodes that may still come.
-    pub(super) fn left(&self) -> usize {
-        self.left.get()
-    }
-}
 
 /// Returns the text of a file, or an error if it is too large or not text.
 pub(super) fn text<'a>(bytes: &'a [u8], file: &str) -> Result<&'a str, Finding> {

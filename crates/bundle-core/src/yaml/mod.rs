@@ -1,6 +1,7 @@
 //! YAML and JSON parser of the project: accepts the same input as kubectl, within limits, and
 //! reports errors with their line.
 
+mod allowance;
 mod keys;
 mod limits;
 mod problem;
@@ -17,7 +18,8 @@ use serde_json::Value;
 
 use crate::diagnostic::{Finding, Findings, codes};
 
-pub use limits::{Allowance, MAX_FILE_BYTES};
+pub use allowance::Allowance;
+pub use limits::MAX_FILE_BYTES;
 pub use weigh::{Weight, weigh};
 
 /// Document of a file.

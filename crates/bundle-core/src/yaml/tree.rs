@@ -5,12 +5,7 @@ use std::fmt;
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 
-use super::{
-    Allowance, Document, keys,
-    limits::{self, NodeCount},
-    problem,
-    split::Part,
-};
+use super::{Allowance, Document, allowance::NodeCount, keys, limits, problem, split::Part};
 use crate::diagnostic::Finding;
 
 /// Parses one document; returns `None` if the part has only white space and comments.

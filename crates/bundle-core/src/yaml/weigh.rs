@@ -4,11 +4,7 @@ use std::{cell::Cell, fmt};
 
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 
-use super::{
-    Allowance, keys,
-    limits::{self, NodeCount},
-    problem, split, tree,
-};
+use super::{Allowance, allowance::NodeCount, keys, limits, problem, split, tree};
 use crate::{diagnostic::Finding, footprint::Footprint};
 
 /// Memory estimate of a file.

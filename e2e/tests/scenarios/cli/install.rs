@@ -104,7 +104,7 @@ async fn uninstall_leaves_the_cluster_as_before_install() {
     let installed = plugin(cluster, &format!("install --image {IMAGE}")).await;
     for granted in [
         "ServiceAccount bundle-system/installer: ClusterRole cluster-admin in the whole cluster",
-        "a holder of its token has the permissions of cluster-admin",
+        "a user with its token is as powerful as cluster-admin",
     ] {
         assert!(installed.stderr.contains(granted), "{installed}");
     }

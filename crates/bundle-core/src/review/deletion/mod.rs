@@ -310,8 +310,8 @@ fn not_asked(what: &str) -> Finding {
 }
 
 /// Returns `true` if two requesters have the same user name and no different uids. An authenticator
-/// may omit the uid. API servers omit it only for ServiceAccounts that somebody impersonates, who
-/// can be the new owner of the name: such a requester is not the one that was recorded with a uid.
+/// may omit the uid. API servers omit it only for a ServiceAccount that another user
+/// impersonates, for example the new owner of its name: such a requester is not the recorded one.
 fn is_same(recorded: &Requester, requester: &Requester) -> bool {
     let omits = requester.uid.is_empty() && requester.service_account().is_none();
     recorded.user == requester.user

@@ -7,7 +7,7 @@ use bundle_core::review::template_hash;
 use e2e::{Cluster, Webhook, WebhookOptions, bundles, wait};
 use serde_json::{Value, json};
 
-use crate::scenarios::objects::{apply_with, get, kubectl, try_kubectl, until};
+use crate::scenarios::objects::{apply_with, condition, get, kubectl, try_kubectl, until};
 
 mod bounds;
 mod deletions;
@@ -437,8 +437,16 @@ async fn approval_counts_only_for_the_account_and_configuration_that_were_approv
             object["spec"][key] = value.clone();
         }
         apply(&cluster, &object).await;
-        let why = until(&cluster, &what, "Approved", "False").await;
-        assert!(why.contains("changed after"), "{why}");
+        // The condition was false before the approval, with another message.
+        wait::until_true(LONG, "the approval is invalid", || async {
+            let object = get(&cluster, &what).await.unwrap_or_default();
+            let approved = condition(&object, "Approved");
+            let message = approved["message"].as_str().unwrap_or_default();
+            anyhow::ensure!(message.contains("changed after"), "{approved}");
+            Ok(approved["status"] == "False")
+        })
+        .await
+        .unwrap();
         assert_eq!(get(&cluster, "configmap terms -n team-a").await, None);
     }
 }

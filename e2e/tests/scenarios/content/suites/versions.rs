@@ -73,7 +73,7 @@ const EXCEPTIONS: [Exception; 7] = [
         applies: |constraint, _| is_empty(constraint),
     },
     Exception {
-        documented: "`*` after `!=`, `^`, `>`, `<` and `<=` stands for each version",
+        documented: "`*` after `!=`, `^`, `>`, `<` and `<=` means any version",
         here: &[Admitted, Excluded, Invalid],
         there: &[Admitted, Excluded],
         applies: |constraint, _| {

@@ -15,6 +15,7 @@ const LONG: Duration = Duration::from_secs(120);
 const COLD_START: Duration = Duration::from_secs(90);
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "runs for minutes: cargo xtask soak availability runs it"]
 async fn node_restart_of_the_api_server_fails_no_review() {
     let node = &mut *installed().await;
     let load = loaded(node, "restarted").await;
@@ -45,6 +46,7 @@ async fn evict(cluster: &Cluster, pod: &str) {
 /// The replacement of an evicted pod has no other node here. So the drain evicts one pod, the
 /// budget protects the other, and that one is evicted when the first is replaced.
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "runs for minutes: cargo xtask soak availability runs it"]
 async fn node_drain_evicts_one_replica_after_the_other_and_fails_no_review() {
     let node = &*installed().await;
     let cluster = &node.cluster;
@@ -75,6 +77,7 @@ async fn node_drain_evicts_one_replica_after_the_other_and_fails_no_review() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "runs for minutes: cargo xtask soak availability runs it"]
 async fn node_cluster_starts_with_registered_webhooks_and_without_pods() {
     let node = &mut *installed().await;
     load::install_one(&node.cluster, KEPT).await;

@@ -24,6 +24,7 @@ const TLS: &str = "bundle-webhook-tls";
 const AUTHORITY: &str = "bundle-webhook-ca ";
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "runs for minutes: cargo xtask soak availability runs it"]
 async fn node_upgrade_of_the_release_fails_no_review() {
     let node = &*installed().await;
     let cluster = &node.cluster;
@@ -146,6 +147,7 @@ fn older(authority: &str, authority_key: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "runs for minutes: cargo xtask soak availability runs it"]
 async fn node_rotation_of_the_serving_certificate_fails_no_review() {
     let node = &*installed().await;
     let cluster = &node.cluster;
@@ -178,6 +180,7 @@ async fn registered(cluster: &Cluster) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "runs for minutes: cargo xtask soak availability runs it"]
 async fn node_rotation_of_the_certificate_authority_fails_no_review() {
     let node = &*installed().await;
     let cluster = &node.cluster;

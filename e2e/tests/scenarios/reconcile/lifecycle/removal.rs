@@ -139,7 +139,7 @@ async fn upgrade_prunes_controller_and_definition_only_after_their_resources() {
     apply(&cluster, &deployment("web", &two, &json!({}))).await;
     let reported = until(&cluster, "bundledeployment web", "Installed", "False").await;
     assert!(
-        reported.contains("waiting for these to go: Queue.shop.example.com/orders"),
+        reported.contains("waiting for the deletion of Queue.shop.example.com/orders"),
         "{reported}"
     );
     for what in [

@@ -223,7 +223,7 @@ impl RemovalProgress {
         }
         let going: Vec<&ObjectId> = self.left.iter().filter(|id| is_going(id)).collect();
         Some(format!(
-            "{} objects that are no longer part of the content are left; waiting for these to go: {}",
+            "{} objects that are no longer part of the content are left; waiting for the deletion of {}",
             self.left.len(),
             some_of(&going, NAMED)
         ))
