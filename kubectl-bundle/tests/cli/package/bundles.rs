@@ -189,7 +189,7 @@ fn rejects_invalid_manifests() {
     exit code: 3
     ----- stdout -----
     ----- stderr -----
-    error: web/manifests/web.yaml:6: the document has anchors and aliases that expand to more than 100000 values [BUNDLE-FORMAT-004]
+    error: web/manifests/web.yaml:5: the document has anchors and aliases that expand to more than 24000 values (8000 with a merge key) [BUNDLE-FORMAT-004]
       hint: write the values without aliases, or split the document
     ");
 }

@@ -96,16 +96,3 @@ async fn content_during_which_the_process_ends_twice_is_not_parsed_again() {
         "{too_large}"
     );
 }
-
-#[tokio::test(flavor = "multi_thread")]
-async fn content_that_is_not_the_cause_of_the_end_is_unpacked_alone() {
-    let (cluster, mut webhook) = stage().await;
-    let registry = Registry::honest().await.unwrap();
-    let files = [comments(), large("innocent")];
-    let (reference, _) = publish(&registry, "innocent", &tar(files));
-    apply(&cluster, &bundle("innocent", &reference)).await;
-    kill_during_attempt(&mut webhook, 1).await;
-    webhook.start().await.unwrap();
-    until_phase(&cluster, "innocent", "Unpacked", LONG).await;
-    assert_eq!(records(webhook.cache_folder()), [""; 0]);
-}
