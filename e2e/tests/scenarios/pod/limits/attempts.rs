@@ -1,5 +1,4 @@
-//! Content during which the process ends: it is tried once more without other content, and then not
-//! again.
+//! Content during which the process ends twice is not parsed again.
 
 use std::path::Path;
 
@@ -7,8 +6,6 @@ use super::*;
 
 /// Values of one file: parsing them takes long enough to be killed, and the limit is 500,000.
 const VALUES: usize = 400_000;
-/// Bytes of comments, which take time and no memory for values.
-const COMMENTS: usize = 8 << 20;
 
 fn large(name: &str) -> (String, Vec<u8>) {
     let object = format!(
@@ -16,16 +13,6 @@ fn large(name: &str) -> (String, Vec<u8>) {
         "0,".repeat(VALUES)
     );
     (format!("manifests/{name}.yaml"), object.into_bytes())
-}
-
-fn comments() -> (String, Vec<u8>) {
-    let line = format!("# {}\n", "c".repeat(61));
-    let text = format!(
-        "{}{}",
-        config_map("comments", "a"),
-        line.repeat(COMMENTS / line.len())
-    );
-    ("manifests/comments.yaml".to_owned(), text.into_bytes())
 }
 
 /// Returns the names of the records of attempts.
