@@ -20,6 +20,7 @@ const NOT_EXECUTED: &[(&str, &str)] = &[
         "mirror-registries.md",
         "`registries` runs its steps with several mirrors",
     ),
+    ("troubleshoot.md", "its steps start from a failure"),
 ];
 
 /// Images that the manifests of the guides name.

@@ -45,8 +45,11 @@ async fn many_deployments_with_many_small_values_do_not_exhaust_memory() {
             create_as(&cluster, user, some).await;
         }
     }
+    let attack = format!("creation of {DEPLOYMENTS} BundleDeployments with {MAPS} small maps each");
+    survived(&attack, &mut webhook, probe).await;
     // Now all of them are listed.
     webhook.restart().await.unwrap();
+    let probe = LivenessProbe::start(&webhook);
     apply(&cluster, &deployment("own-objects", &reference)).await;
     wait::until_true(LONG, "the content of another user is installed", || async {
         let line = "get namespace own-objects --ignore-not-found -o name";
@@ -54,6 +57,7 @@ async fn many_deployments_with_many_small_values_do_not_exhaust_memory() {
     })
     .await
     .unwrap();
-    let attack = format!("{DEPLOYMENTS} BundleDeployments with {MAPS} small maps each");
+    let attack =
+        format!("a restart beside {DEPLOYMENTS} BundleDeployments with {MAPS} small maps each");
     survived(&attack, &mut webhook, probe).await;
 }
