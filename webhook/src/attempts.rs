@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
-use bundle_core::plan::bundle::attempts::{self, AttemptDecision, AttemptKey};
+use bundle_core::plan::bundle::attempts::{self, AttemptDecision, AttemptKey, ProcessEnds};
 
 /// Maximum number of records of earlier processes. The oldest ones beyond it are removed.
 const MAX_RECORDS: usize = 1024;
@@ -22,8 +22,8 @@ pub struct Attempts {
 
 #[derive(Debug)]
 struct State {
-    /// Number of ends of the process, by attempt.
-    ends: BTreeMap<AttemptKey, u32>,
+    /// Ends of the process, by attempt.
+    ends: BTreeMap<AttemptKey, ProcessEnds>,
     /// Records of attempts that have not ended.
     running: BTreeSet<PathBuf>,
     /// True if the process stops, so that no further attempt begins.
@@ -53,7 +53,8 @@ impl Attempts {
         for (_, name) in records.drain(..oldest) {
             fs_err::remove_file(folder.join(name)).ok();
         }
-        let names = records.iter().map(|(_, name)| name.as_str());
+        let records = records.iter();
+        let names = records.map(|(written, name)| (name.as_str(), *written));
         Self {
             state: Mutex::new(State {
                 ends: attempts::ends(names),
@@ -70,9 +71,8 @@ impl Attempts {
     }
 
     /// Decides on the next attempt.
-    pub fn decide(&self, key: &AttemptKey) -> AttemptDecision {
-        let ends = self.lock().ends.get(key).copied();
-        attempts::decide(ends.unwrap_or_default())
+    pub fn decide(&self, key: &AttemptKey, now: SystemTime) -> AttemptDecision {
+        attempts::decide(self.lock().ends.get(key).copied(), now)
     }
 
     /// Records that an attempt begins. Without a record it must not begin.
@@ -81,7 +81,7 @@ impl Attempts {
         if state.is_closed {
             return Err(io::Error::other("the webhook stops"));
         }
-        let ends = state.ends.get(&key).copied().unwrap_or_default();
+        let ends = state.ends.get(&key).map_or(0, |ends| ends.count);
         let number = ends.saturating_add(1);
         let record = self.folder.join(key.record(number));
         fs_err::create_dir_all(&self.folder)?;
@@ -121,6 +121,8 @@ impl Drop for RunningAttempt {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use bundle_core::content::ContentId;
     use bundle_core::plan::bundle::attempts::ParseStep;
     use bundle_core::reference::{Digest, Reference};
@@ -148,15 +150,20 @@ mod tests {
     }
 
     #[test]
-    fn content_that_ends_the_process_twice_is_rejected_and_other_content_is_not() {
+    fn content_that_ends_the_process_twice_waits_and_other_content_does_not() {
         let folder = tempfile::tempdir().unwrap();
-        let decide = |name| read(&folder).decide(&key(name));
+        let started = SystemTime::now();
+        let decide_after = |name, pause| read(&folder).decide(&key(name), started + pause);
+        let decide = |name| decide_after(name, Duration::ZERO);
         assert_eq!(decide("a"), AttemptDecision::Try);
         end_during_attempt(&folder, "a");
         assert_eq!(decide("a"), AttemptDecision::TryAlone);
         end_during_attempt(&folder, "a");
-        assert_eq!(decide("a"), AttemptDecision::Reject);
+        assert!(matches!(decide("a"), AttemptDecision::Wait(_)));
         assert_eq!(decide("b"), AttemptDecision::Try);
+        // The records have the time of the file system, which can be later than `started`.
+        let later = decide_after("a", attempts::FIRST_PAUSE + Duration::from_mins(1));
+        assert_eq!(later, AttemptDecision::TryAlone);
     }
 
     #[test]
@@ -164,9 +171,10 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         end_during_attempt(&folder, "a");
         let attempts = read(&folder);
-        assert_eq!(attempts.decide(&key("a")), AttemptDecision::TryAlone);
+        let decide = || attempts.decide(&key("a"), SystemTime::now());
+        assert_eq!(decide(), AttemptDecision::TryAlone);
         drop(attempts.begin(key("a")).unwrap());
-        assert_eq!(attempts.decide(&key("a")), AttemptDecision::Try);
+        assert_eq!(decide(), AttemptDecision::Try);
         assert_eq!(fs_err::read_dir(&attempts.folder).unwrap().count(), 0);
     }
 
@@ -177,7 +185,8 @@ mod tests {
         let running = attempts.begin(key("a")).unwrap();
         attempts.close();
         std::mem::forget(running);
-        assert_eq!(read(&folder).decide(&key("a")), AttemptDecision::Try);
+        let decided = read(&folder).decide(&key("a"), SystemTime::now());
+        assert_eq!(decided, AttemptDecision::Try);
         assert!(attempts.begin(key("a")).is_err());
     }
 

@@ -1,6 +1,7 @@
 //! Receives a review: its body is read, weighed and parsed only with a share of the memory for
 //! reviews. `review` defines its content.
 
+use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,6 +20,7 @@ use tokio::time::Instant;
 use super::review::{self, Envelope, Request, RequestEnvelope};
 use super::{Admission, Lookups};
 use crate::budget::{self, Budget, SMALL_BODY, Share, WorkerThread};
+use crate::server::connections::Client;
 use crate::telemetry::metrics::ReviewOutcome;
 
 /// Maximum size of a body, in bytes. The review of an update has two objects of up to 3 MiB each,
@@ -70,15 +72,23 @@ impl<L: Lookups> Admission<L> {
             let message = format!("the review is larger than the limit of {BODY_LIMIT} bytes");
             return Err(self.invalid(StatusCode::PAYLOAD_TOO_LARGE, message, received));
         }
-        let pool = if length <= SMALL_BODY {
-            &self.budget.small_bodies
+        let (arrivals, pool) = if length <= SMALL_BODY {
+            (&self.budget.small_arrivals, &self.budget.small_bodies)
         } else {
-            &self.budget.bodies
+            (&self.budget.large_arrivals, &self.budget.bodies)
         };
-        let share = pool.take(length as u64, Vec::new());
+        let client = request.extensions().get::<Arc<Client>>();
+        let address = client.map_or(Ipv4Addr::UNSPECIFIED.into(), |client| client.address());
+        let too_many = || {
+            let message = "too many reviews arrive at once".to_owned();
+            self.invalid(StatusCode::TOO_MANY_REQUESTS, message, received)
+        };
+        // A review beyond the number that can wait does not wait.
+        let arrival = arrivals.try_take(1, Budget::by_address(arrivals, address));
+        let arrival = arrival.ok_or_else(too_many)?;
+        let share = pool.take(length as u64, Budget::by_address(pool, address));
         let Some(Ok(body_share)) = budget::wait_for_share(self.patience(), share).await else {
-            let message = "too many large reviews arrive at once".to_owned();
-            return Err(self.invalid(StatusCode::TOO_MANY_REQUESTS, message, received));
+            return Err(too_many());
         };
         let allowed = BODY_TIMEOUT + Duration::from_secs(length as u64 / MIN_BODY_RATE);
         let room = Vec::with_capacity(announced.unwrap_or_default());
@@ -93,6 +103,7 @@ impl<L: Lookups> Admission<L> {
                 return Err(self.invalid(StatusCode::REQUEST_TIMEOUT, message, received));
             }
         };
+        drop(arrival);
         let started = Instant::now();
         let body = HeldBody {
             bytes: body,

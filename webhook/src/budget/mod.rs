@@ -6,6 +6,7 @@ pub mod lookups;
 pub mod pool;
 pub mod requests;
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -30,6 +31,11 @@ const LARGE_BODIES: u64 = 9 * MIB;
 const SMALL_BODIES: u64 = MIB;
 /// Maximum size of a small body, in bytes.
 pub const SMALL_BODY: usize = 64 << 10;
+/// Reviews whose small bodies wait for memory or arrive. The buffers of a connection hold up to 10
+/// KiB of each.
+const SMALL_ARRIVALS: u64 = 256;
+/// The same for large bodies.
+const LARGE_ARRIVALS: u64 = 64;
 /// Memory of one transfer, in bytes: received data before it is unpacked, buffers, and the list of
 /// files (`bundle_oci::limits::NAMES`).
 pub const TRANSFER: u64 = 3 * MIB;
@@ -44,14 +50,28 @@ pub const SMALLEST_LIMIT: u64 = PROCESS_RESERVE + MIN_SHARED;
 /// Default memory limit, in bytes: that of the shipped Deployment.
 pub const DEFAULT_LIMIT: u64 = 128 * MIB;
 
+/// Returns the key under which shares of a requester are counted. The ServiceAccounts of a namespace
+/// have one key, because a user who can create ServiceAccounts there could multiply the shares.
+pub fn requester_key(requester: &str) -> String {
+    let account = requester.strip_prefix("system:serviceaccount:");
+    match account.and_then(|account| account.split_once(':')) {
+        Some((namespace, _)) => format!("requester system:serviceaccounts:{namespace}"),
+        None => format!("requester {requester}"),
+    }
+}
+
 /// The limits of one process.
 #[derive(Debug)]
 pub struct Budget {
-    /// Large bodies of reviews, in bytes, until they are parsed. Reserved before [`Budget::trees`],
-    /// never after it.
+    /// Large bodies of reviews, in bytes, until they are parsed, by client address. Reserved before
+    /// [`Budget::trees`], never after it.
     pub bodies: Pool,
-    /// Small bodies of reviews, in bytes.
+    /// Small bodies of reviews, in bytes, by client address.
     pub small_bodies: Pool,
+    /// Reviews with large bodies that were not received to their end, by client address.
+    pub large_arrivals: Pool,
+    /// Reviews with small bodies that were not received to their end, by client address.
+    pub small_arrivals: Pool,
     /// Small bodies that wait for other reviews of their requester, in bytes, by requester.
     pub waiting_bodies: Pool,
     /// Parsed objects of reviews, and registry responses about their images (`looks`), in bytes, by
@@ -87,6 +107,8 @@ impl Budget {
         Self {
             bodies: Pool::new(LARGE_BODIES),
             small_bodies: Pool::new(SMALL_BODIES),
+            large_arrivals: Pool::new(LARGE_ARRIVALS),
+            small_arrivals: Pool::new(SMALL_ARRIVALS),
             waiting_bodies: Pool::new(SMALL_BODIES),
             trees: Pool::new(trees),
             content: Pool::new(shared - trees - transfers * TRANSFER),
@@ -104,8 +126,31 @@ impl Budget {
     /// Returns the limit of a requester: the pool divided by `parts`.
     pub fn part(pool: &Pool, requester: &str, parts: u64) -> Vec<Cap> {
         vec![Cap {
-            key: format!("requester {requester}"),
+            key: requester_key(requester),
             most: pool.capacity() / parts,
+        }]
+    }
+
+    /// Returns the limit of an impersonated user: half of the pool.
+    pub fn half_of_user(pool: &Pool, user: &str) -> Vec<Cap> {
+        vec![Cap {
+            key: format!("user {user}"),
+            most: pool.capacity() / 2,
+        }]
+    }
+
+    /// Returns the memory that one content can need, in bytes: seven eighths of the pool. It can be
+    /// held as long as the content is installed, and smaller content of others fits beside it.
+    pub fn largest_content(&self) -> u64 {
+        self.content.capacity() / 8 * 7
+    }
+
+    /// Returns the limit of a client address: three quarters of the pool, because one API server
+    /// sends the reviews of all users.
+    pub fn by_address(pool: &Pool, client: IpAddr) -> Vec<Cap> {
+        vec![Cap {
+            key: format!("address {client}"),
+            most: pool.capacity() / 4 * 3,
         }]
     }
 
@@ -114,7 +159,7 @@ impl Budget {
     pub fn transfer_caps(&self, requester: &str, registry: &str) -> Vec<Cap> {
         vec![
             Cap {
-                key: format!("requester {requester}"),
+                key: requester_key(requester),
                 most: (self.transfers.capacity() / 4).max(1),
             },
             Cap {
@@ -197,6 +242,19 @@ mod tests {
         assert!(budget.trees.capacity() >= 30 * MIB);
         assert!(budget.content.capacity() >= 40 * MIB);
         assert!(budget.transfers.capacity() >= 4);
+    }
+
+    #[test]
+    fn service_accounts_of_a_namespace_share_one_limit() {
+        let key = requester_key("system:serviceaccount:team-a:one");
+        assert_eq!(key, requester_key("system:serviceaccount:team-a:two"));
+        for other in [
+            "system:serviceaccount:team-b:one",
+            "ana",
+            "system:serviceaccount:team-a",
+        ] {
+            assert_ne!(key, requester_key(other));
+        }
     }
 
     #[tokio::test]

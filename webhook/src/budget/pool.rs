@@ -113,6 +113,16 @@ impl Pool {
         !lock(&self.state).fits(weight, caps)
     }
 
+    /// Returns a share of this weight under these limits, or `None` if it would have to wait.
+    pub fn try_take(&self, weight: u64, caps: Vec<Cap>) -> Option<Share> {
+        let mut state = lock(&self.state);
+        let is_free = state.used.saturating_add(weight) <= self.capacity;
+        if !is_free || !state.waiting.is_empty() || !state.fits(weight, &caps) {
+            return None;
+        }
+        Some(state.hold(weight, caps, &self.state, self.capacity))
+    }
+
     /// Waits for a share of this weight under these limits. Waiters are served in this order: the
     /// first key with the smallest share, then the one that was served longest ago, then the oldest
     /// waiter. Dropping the future leaves the queue.
@@ -155,6 +165,31 @@ impl State {
             let held = self.held.get(&cap.key).copied().unwrap_or_default();
             held == 0 || held.saturating_add(weight) <= cap.most
         })
+    }
+
+    /// Counts and returns a share.
+    fn hold(
+        &mut self,
+        weight: u64,
+        caps: Vec<Cap>,
+        shared: &Arc<Mutex<Self>>,
+        capacity: u64,
+    ) -> Share {
+        self.used += weight;
+        self.grants += 1;
+        if let Some(cap) = caps.first() {
+            self.served.insert(cap.key.clone(), self.grants);
+        }
+        let keys: Vec<String> = caps.into_iter().map(|cap| cap.key).collect();
+        for key in &keys {
+            *self.held.entry(key.clone()).or_default() += weight;
+        }
+        Share {
+            weight,
+            capacity,
+            keys,
+            state: Arc::clone(shared),
+        }
     }
 
     fn held_by_first_key(&self, waiter: &Waiter) -> u64 {
@@ -214,21 +249,7 @@ impl State {
             let Some(waiter) = self.waiting.remove(index) else {
                 return granted;
             };
-            self.used += waiter.weight;
-            self.grants += 1;
-            if let Some(cap) = waiter.caps.first() {
-                self.served.insert(cap.key.clone(), self.grants);
-            }
-            let keys: Vec<String> = waiter.caps.into_iter().map(|cap| cap.key).collect();
-            for key in &keys {
-                *self.held.entry(key.clone()).or_default() += waiter.weight;
-            }
-            let share = Share {
-                weight: waiter.weight,
-                capacity,
-                keys,
-                state: Arc::clone(shared),
-            };
+            let share = self.hold(waiter.weight, waiter.caps, shared, capacity);
             granted.push((waiter.granted, share));
         }
     }
@@ -299,6 +320,21 @@ mod tests {
         assert!(second.as_mut().now_or_never().is_none());
         drop(first);
         assert_eq!(second.await.unwrap().weight(), 8);
+        assert_eq!(pool.used(), 0);
+    }
+
+    #[tokio::test]
+    async fn share_without_a_wait_is_granted_only_if_it_is_free_and_nobody_waits() {
+        let pool = Pool::new(10);
+        let one = pool.try_take(4, by("a", 6)).unwrap();
+        assert!(pool.try_take(3, by("a", 6)).is_none());
+        let two = pool.try_take(2, by("a", 6)).unwrap();
+        assert!(pool.try_take(5, by("b", 6)).is_none());
+        let mut large = Box::pin(pool.take(5, by("b", 6)));
+        assert!(large.as_mut().now_or_never().is_none());
+        assert!(pool.try_take(1, by("c", 6)).is_none());
+        drop((large, one, two));
+        assert!(pool.try_take(10, by("c", 6)).is_some());
         assert_eq!(pool.used(), 0);
     }
 

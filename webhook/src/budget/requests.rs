@@ -83,7 +83,7 @@ where
     fn call(&mut self, request: Request<Body>) -> Self::Future {
         let bytes = request.body().size_hint().lower();
         let user = request.headers().get(IMPERSONATE_USER);
-        let caps = Budget::half(
+        let caps = Budget::half_of_user(
             &self.pool,
             user.map_or("", |user| user.to_str().unwrap_or_default()),
         );

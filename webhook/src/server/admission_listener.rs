@@ -37,19 +37,20 @@ const HEAD_BYTES: u16 = 32 << 10;
 /// Connection limits. Unauthenticated clients have not sent a valid path yet; each can hold
 /// [`HEAD_BYTES`], and the same amount in TLS.
 const CONNECTIONS: Limits = Limits {
-    unauthenticated: 128,
+    unauthenticated: 64,
     max_age: Duration::from_secs(5),
-    authenticated: 512,
+    authenticated: 128,
+    authenticated_by_address: 16,
     waiting: 4,
+    rejected: 4,
 };
-/// Concurrent requests of one connection.
-const STREAMS: u32 = 100;
-/// HTTP/2 flow-control window of a connection, in bytes. Bodies wait there for their share of
-/// memory.
-const CONNECTION_WINDOW: u32 = 1 << 20;
-/// HTTP/2 flow-control window of a request, in bytes. An API server uses one connection for the
-/// reviews of all users, so waiting bodies must not fill the window of the connection.
-const STREAM_WINDOW: u32 = CONNECTION_WINDOW / STREAMS;
+/// Concurrent requests of one connection. API servers open more connections if they need them.
+const STREAMS: u32 = 32;
+/// HTTP/2 flow-control window of a request, in bytes. Bodies wait there for their share of memory.
+const STREAM_WINDOW: u32 = 10 << 10;
+/// HTTP/2 flow-control window of a connection, in bytes. An API server uses one connection for the
+/// reviews of many users, so waiting bodies must not fill the window of the connection.
+const CONNECTION_WINDOW: u32 = STREAM_WINDOW * STREAMS;
 /// Interval of keep-alive pings.
 const KEEP_ALIVE: Duration = Duration::from_secs(30);
 

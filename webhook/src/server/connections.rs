@@ -1,11 +1,12 @@
 //! Limits for connections of unauthenticated clients: their number and age. A new connection closes
 //! the oldest one. `guard` authenticates clients.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::future::Ready;
 use std::io;
 use std::net::IpAddr;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -38,9 +39,13 @@ pub struct Limits {
     /// Authenticated connections at the same time. Further clients are served, but stay subject to
     /// the limits of unauthenticated ones.
     pub authenticated: usize,
+    /// Authenticated connections of one address at the same time.
+    pub authenticated_by_address: usize,
     /// Requests of an unauthenticated connection that can wait for their authentication at the same
     /// time.
     pub waiting: usize,
+    /// Rejected requests after which an unauthenticated connection is closed by the next one.
+    pub rejected: u32,
 }
 
 #[derive(Debug, Default)]
@@ -48,7 +53,8 @@ struct State {
     next: u64,
     /// Ordered by number, so the oldest comes first.
     unauthenticated: BTreeMap<u64, UnauthenticatedConnection>,
-    authenticated: BTreeSet<u64>,
+    /// The addresses of the authenticated connections.
+    authenticated: BTreeMap<u64, IpAddr>,
 }
 
 #[derive(Debug)]
@@ -93,9 +99,10 @@ impl Connections {
         let mut state = lock(&self.state);
         let number = state.next;
         state.next += 1;
+        // The same address for IPv4 and IPv4-mapped IPv6.
+        let from = from.to_canonical();
         let connection = UnauthenticatedConnection {
-            // The same address for IPv4 and IPv4-mapped IPv6.
-            from: from.to_canonical(),
+            from,
             close: close.clone(),
         };
         state.unauthenticated.insert(number, connection);
@@ -107,9 +114,12 @@ impl Connections {
         drop(state);
         let client = Client {
             number,
+            from,
             limits: self.limits,
             state: self.state.clone(),
             waiting: Semaphore::new(self.limits.waiting),
+            rejected: AtomicU32::new(0),
+            close: close.clone(),
         };
         Connection {
             stream,
@@ -125,9 +135,12 @@ impl Connections {
 #[derive(Debug)]
 pub struct Client {
     number: u64,
+    from: IpAddr,
     limits: Limits,
     state: Arc<Mutex<State>>,
     waiting: Semaphore,
+    rejected: AtomicU32,
+    close: CancellationToken,
 }
 
 /// A request that waits for its authentication, until this is dropped.
@@ -137,6 +150,11 @@ pub struct Waiting<'a> {
 }
 
 impl Client {
+    /// Returns the address of the client; of an IPv4-mapped IPv6 address, the IPv4 address.
+    pub fn address(&self) -> IpAddr {
+        self.from
+    }
+
     /// Lets a request wait for its authentication. Returns `None` if too many requests of this
     /// unauthenticated client wait already; the request must be rejected then.
     pub fn wait(&self) -> Option<Waiting<'_>> {
@@ -152,10 +170,22 @@ impl Client {
     /// of other connections.
     pub fn set_authenticated(&self) {
         let mut state = lock(&self.state);
+        let addresses = state.authenticated.values();
+        let same = addresses.filter(|address| **address == self.from).count();
         if state.authenticated.len() < self.limits.authenticated
+            && same < self.limits.authenticated_by_address
             && state.unauthenticated.remove(&self.number).is_some()
         {
-            state.authenticated.insert(self.number);
+            state.authenticated.insert(self.number, self.from);
+        }
+    }
+
+    /// Counts a rejected request. Closes the connection of an unauthenticated client with too many,
+    /// because each request uses memory until its response is sent.
+    pub fn reject(&self) {
+        let before = self.rejected.fetch_add(1, Ordering::Relaxed);
+        if before >= self.limits.rejected && self.is_unauthenticated() {
+            self.close.cancel();
         }
     }
 
@@ -267,8 +297,10 @@ mod tests {
     const LIMITS: Limits = Limits {
         unauthenticated: 3,
         max_age: Duration::from_secs(5),
-        authenticated: 1,
+        authenticated: 2,
+        authenticated_by_address: 1,
         waiting: 2,
+        rejected: 2,
     };
 
     struct Peer {
@@ -323,6 +355,21 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn only_unauthenticated_connections_are_closed_for_their_rejected_requests() {
+        let connections = Connections::new(LIMITS);
+        let (mut unknown, mut known) = (Peer::from(&connections, 1), Peer::from(&connections, 2));
+        known.connection.client().set_authenticated();
+        for _ in 0..LIMITS.rejected {
+            unknown.connection.client().reject();
+            known.connection.client().reject();
+        }
+        assert!(unknown.is_open() && known.is_open());
+        unknown.connection.client().reject();
+        known.connection.client().reject();
+        assert!(!unknown.is_open() && known.is_open());
+    }
+
+    #[tokio::test]
     async fn ended_connections_are_not_counted() {
         let connections = Connections::new(LIMITS);
         let mut first = Peer::from(&connections, 1);
@@ -340,7 +387,7 @@ mod tests {
         let mut second = Peer::from(&connections, 1);
         let mut connection = Peer::from(&connections, 1);
         authenticated.connection.client().set_authenticated();
-        // One more than the limit of authenticated clients.
+        // One more than the limit of authenticated clients of one address.
         second.connection.client().set_authenticated();
         let error = connection.connection.read_u8().await.unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
@@ -349,9 +396,15 @@ mod tests {
         // Authenticated connections are not closed for new ones.
         let _others: Vec<_> = (0..9).map(|_| Peer::from(&connections, 1)).collect();
         assert!(authenticated.is_open());
-        drop(authenticated);
+        let is_authenticated = |peer: &Peer| {
+            peer.connection.client().set_authenticated();
+            !peer.connection.client.is_unauthenticated()
+        };
         let third = Peer::from(&connections, 1);
-        third.connection.client().set_authenticated();
-        assert!(!third.connection.client.is_unauthenticated());
+        let (other, one_more) = (Peer::from(&connections, 2), Peer::from(&connections, 3));
+        assert!(is_authenticated(&other));
+        assert!(!is_authenticated(&one_more) && !is_authenticated(&third));
+        drop(authenticated);
+        assert!(is_authenticated(&third));
     }
 }

@@ -77,14 +77,15 @@ fn strip(request: &mut Request, route: &'static str) {
 impl Guard {
     async fn answer(&self, mut request: Request) -> Response {
         let shared = &self.shared;
+        let client = request.extensions().get::<Arc<Client>>().cloned();
+        let client = client.as_deref();
         let Some((route, token)) = called(&request) else {
-            return self.unknown();
+            return self.unknown(client);
         };
         // Unauthenticated headers are dropped, because the request can wait.
         strip(&mut request, route);
-        let client = request.extensions().get::<Arc<Client>>();
-        if !self.knows(&token, client.map(Arc::as_ref)).await {
-            return self.unknown();
+        if !self.knows(&token, client).await {
+            return self.unknown(client);
         }
         if let Some(client) = client {
             client.set_authenticated();
@@ -133,7 +134,10 @@ impl Guard {
         paths.accepts(token, Instant::now())
     }
 
-    fn unknown(&self) -> Response {
+    fn unknown(&self, client: Option<&Client>) -> Response {
+        if let Some(client) = client {
+            client.reject();
+        }
         self.shared.metrics.unknown_caller();
         StatusCode::NOT_FOUND.into_response()
     }

@@ -32,6 +32,8 @@ const CONNECTIONS: Limits = Limits {
     unauthenticated: 32,
     max_age: Duration::from_secs(10),
     authenticated: 0,
+    authenticated_by_address: 0,
+    rejected: 0,
     waiting: 0,
 };
 /// Delay after a connection could not be accepted. The process can have too many open files.

@@ -14,6 +14,7 @@ use crate::{
     images::{self, FoundImage, Lock},
     object::{self, Manifest},
     package::{self, Format, Package},
+    reference::Digest,
     yaml::{Allowance, Weight},
 };
 
@@ -51,6 +52,13 @@ pub fn rendering_memory(has_file: impl Fn(&str) -> bool, parsed: u64, weight: &W
 /// Returns the parts of a [`RenderTarget`] that the objects of a format depend on.
 pub fn dependencies(format: Format) -> RenderDependencies {
     renderer(format).dependencies()
+}
+
+/// Returns the keys under which rendered objects can be cached for `target`, of all formats.
+pub fn cache_keys(target: &RenderTarget) -> impl Iterator<Item = Digest> + use<> {
+    FORMATS
+        .map(|format| dependencies(format).key(target))
+        .into_iter()
 }
 
 /// Returns the external command that renders the content of `package`, or `None` if it needs none.

@@ -16,7 +16,8 @@ const VALIDATING: &str = "validatingwebhookconfiguration";
 const MUTATING: &str = "mutatingwebhookconfiguration";
 
 /// Returns a client that trusts the webhook's certificate authority, which every reader of a
-/// registration knows.
+/// registration knows. Each request has its own connection, because the webhook closes the
+/// connections of unknown callers after a few requests.
 async fn another_user(cluster: &Cluster) -> reqwest::Client {
     let encoded = kubectl(
         cluster,
@@ -28,6 +29,7 @@ async fn another_user(cluster: &Cluster) -> reqwest::Client {
     reqwest::Client::builder()
         .tls_certs_only([authority])
         .no_proxy()
+        .pool_max_idle_per_host(0)
         .timeout(SOON)
         .build()
         .unwrap()

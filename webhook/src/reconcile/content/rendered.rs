@@ -114,6 +114,11 @@ fn seal<'a>(name: &'a str, key: &'a [u8]) -> Seal<'a> {
     }
 }
 
+/// Returns `true` if the file has a valid seal.
+pub(super) fn is_sealed(path: &Path, name: &str, key: &[u8]) -> bool {
+    SealedFile::open(path, seal(name, key), MAX_INDEX_BYTES).is_ok()
+}
+
 /// The objects of content and their encoded index.
 pub(super) struct RenderedContent<'c> {
     content: &'c Content,

@@ -1,15 +1,21 @@
 //! Attempts to parse content. Each is recorded from its start to its end, under a name that this
 //! module makes. A record of an earlier process means that the process ended during the attempt.
-//! Such content is tried once more without other content, and then not again.
+//! Such content is tried once more without other content, and after another end only after a pause:
+//! an end can have another cause, so no content is given up for ever.
 
 use std::collections::BTreeMap;
+use std::time::{Duration, SystemTime};
 
 use sha2::{Digest as _, Sha256};
 
 use crate::content::ContentId;
 
-/// Number of ends of the process after which content is not tried again.
-pub const MAX_ENDS: u32 = 2;
+/// Number of ends of the process after which a pause comes before the next attempt.
+pub const ENDS_BEFORE_PAUSE: u32 = 2;
+/// The first pause. It doubles with each further end.
+pub const FIRST_PAUSE: Duration = Duration::from_hours(1);
+/// The longest pause.
+pub const MAX_PAUSE: Duration = Duration::from_hours(24);
 
 /// Step in which content is read as a whole. The end of one step proves nothing about the other,
 /// so each has records of its own.
@@ -29,16 +35,35 @@ pub enum AttemptDecision {
     /// No other content must be in memory. Content that is not the cause then reaches the end of
     /// the attempt, and its record is removed.
     TryAlone,
-    /// The content is not tried again.
-    Reject,
+    /// The content is not tried before this time has passed.
+    Wait(Duration),
 }
 
-/// Returns the decision on content during whose attempts the process ended `ends` times.
-pub fn decide(ends: u32) -> AttemptDecision {
-    match ends {
-        0 => AttemptDecision::Try,
-        1..MAX_ENDS => AttemptDecision::TryAlone,
-        MAX_ENDS.. => AttemptDecision::Reject,
+/// The ends of the process during the attempts of one step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ProcessEnds {
+    /// Number of ends.
+    pub count: u32,
+    /// Start of the last attempt.
+    pub last: SystemTime,
+}
+
+/// Returns the decision on content during whose attempts the process ended so often. If the clock
+/// was set back, the pause starts at `now`.
+pub fn decide(ends: Option<ProcessEnds>, now: SystemTime) -> AttemptDecision {
+    let Some(ends) = ends else {
+        return AttemptDecision::Try;
+    };
+    let Some(further) = ends.count.checked_sub(ENDS_BEFORE_PAUSE) else {
+        return AttemptDecision::TryAlone;
+    };
+    let factor = 2_u32.checked_pow(further);
+    let pause = factor.and_then(|factor| FIRST_PAUSE.checked_mul(factor));
+    let pause = pause.map_or(MAX_PAUSE, |pause| pause.min(MAX_PAUSE));
+    let passed = now.duration_since(ends.last).unwrap_or_default();
+    match pause.checked_sub(passed) {
+        None | Some(Duration::ZERO) => AttemptDecision::TryAlone,
+        Some(left) => AttemptDecision::Wait(left),
     }
 }
 
@@ -61,18 +86,25 @@ impl AttemptKey {
     }
 }
 
-/// Returns the number of ends of the process for each key, from the names of the records that
-/// earlier processes left. Other names are ignored.
-pub fn ends<'a>(records: impl IntoIterator<Item = &'a str>) -> BTreeMap<AttemptKey, u32> {
+/// Returns the ends of the process for each key, from names and times of the records that earlier
+/// processes left. Other names are ignored.
+pub fn ends<'a>(
+    records: impl IntoIterator<Item = (&'a str, SystemTime)>,
+) -> BTreeMap<AttemptKey, ProcessEnds> {
     let mut ends = BTreeMap::new();
-    for name in records {
+    for (name, written) in records {
         let parts = name.split_once('.');
         let Some((key, Ok(number))) = parts.map(|(key, number)| (key, number.parse::<u32>()))
         else {
             continue;
         };
-        let last = ends.entry(AttemptKey(key.to_owned())).or_default();
-        *last = number.max(*last);
+        let first = ProcessEnds {
+            count: 0,
+            last: written,
+        };
+        let found = ends.entry(AttemptKey(key.to_owned())).or_insert(first);
+        found.count = found.count.max(number);
+        found.last = found.last.max(written);
     }
     ends
 }
@@ -92,18 +124,39 @@ mod tests {
         ContentId::new(&source, Digest::of(bytes))
     }
 
+    fn at(seconds: u64) -> SystemTime {
+        SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)
+    }
+
     #[test]
-    fn content_is_tried_then_tried_alone_then_rejected() {
+    fn content_is_tried_then_tried_alone_then_paused() {
         use AttemptDecision::*;
-        for (ends, expected) in [
-            (0, Try),
-            (1, TryAlone),
-            (2, Reject),
-            (3, Reject),
-            (u32::MAX, Reject),
+        let hours = |hours| Duration::from_hours(hours);
+        let start = 1_000_000;
+        for (count, passed, expected) in [
+            (1, 0, TryAlone),
+            (2, 0, Wait(hours(1))),
+            (2, 3_599, Wait(Duration::from_secs(1))),
+            (2, 3_600, TryAlone),
+            (3, 3_600, Wait(hours(1))),
+            (3, 7_200, TryAlone),
+            (6, 0, Wait(hours(16))),
+            (7, 0, Wait(hours(24))),
+            (u32::MAX, 0, Wait(hours(24))),
+            (u32::MAX, 86_400, TryAlone),
         ] {
-            assert_eq!(decide(ends), expected, "{ends}");
+            let last = at(start);
+            let decided = decide(Some(ProcessEnds { count, last }), at(start + passed));
+            assert_eq!(decided, expected, "{count} ends, {passed} s");
         }
+        assert_eq!(decide(None, at(start)), Try);
+    }
+
+    #[test]
+    fn clock_that_was_set_back_extends_the_pause_by_no_more_than_its_length() {
+        let last = at(1_000_000);
+        let decided = decide(Some(ProcessEnds { count: 2, last }), at(0));
+        assert_eq!(decided, AttemptDecision::Wait(FIRST_PAUSE));
     }
 
     #[test]
@@ -111,15 +164,19 @@ mod tests {
         let weigh = AttemptKey::new("1.0.0", "uid 1", &content(b"a"), ParseStep::Weigh);
         let parse = AttemptKey::new("1.0.0", "uid 1", &content(b"a"), ParseStep::Parse);
         let names = [
-            weigh.record(1),
-            weigh.record(2),
-            parse.record(1),
-            "README".to_owned(),
-            "a.txt".to_owned(),
-            ".".to_owned(),
+            (weigh.record(2), at(20)),
+            (weigh.record(1), at(10)),
+            (parse.record(1), at(15)),
+            ("README".to_owned(), at(1)),
+            ("a.txt".to_owned(), at(1)),
+            (".".to_owned(), at(1)),
         ];
-        let found = ends(names.iter().map(String::as_str));
-        assert_eq!(found, [(weigh, 2), (parse, 1)].into());
+        let found = ends(names.iter().map(|(name, time)| (name.as_str(), *time)));
+        let of = |count, last| ProcessEnds { count, last };
+        assert_eq!(
+            found,
+            [(weigh, of(2, at(20))), (parse, of(1, at(15)))].into()
+        );
     }
 
     #[test]

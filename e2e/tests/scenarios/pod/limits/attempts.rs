@@ -1,4 +1,4 @@
-//! Content during which the process ends twice is not parsed again.
+//! Content during which the process ends twice is not parsed again for an hour.
 
 use std::path::Path;
 
@@ -47,7 +47,7 @@ async fn unpacks(cluster: &Cluster, registry: &Registry, name: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn content_during_which_the_process_ends_twice_is_not_parsed_again() {
+async fn content_during_which_the_process_ends_twice_is_paused() {
     let (cluster, mut webhook) = stage().await;
     let registry = Registry::honest().await.unwrap();
     let files = (0..4).map(|number| large(&format!("ends-{number}")));
@@ -59,7 +59,7 @@ async fn content_during_which_the_process_ends_twice_is_not_parsed_again() {
     }
     let refused = until_phase(&cluster, "ends", "Failing", LONG).await;
     assert!(
-        refused.contains("ended 2 times while it parsed"),
+        refused.contains("ended at least 2 times while it parsed"),
         "{refused}"
     );
     unpacks(&cluster, &registry, "ends-beside").await;

@@ -4,6 +4,7 @@
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -22,12 +23,27 @@ const HEAD: usize = 380 << 10;
 /// for a busy machine.
 const CLOSED_WITHIN: Duration = Duration::from_secs(25);
 
+/// Connections that send requests without their bodies.
+const BODILESS: usize = 64;
+
 trait Stream: Read + Write + Send {}
 
 impl<T: Read + Write + Send> Stream for T {}
 
 fn connected(address: SocketAddr) -> TcpStream {
-    let stream = TcpStream::connect(address).unwrap();
+    with_timeouts(TcpStream::connect(address).unwrap())
+}
+
+/// Connects from another address than that of the API server.
+fn connected_from_elsewhere(address: SocketAddr) -> TcpStream {
+    let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+    let elsewhere = SocketAddr::from(([127, 0, 0, 2], 0));
+    socket.bind(&elsewhere.into()).unwrap();
+    socket.connect(&address.into()).unwrap();
+    with_timeouts(socket.into())
+}
+
+fn with_timeouts(stream: TcpStream) -> TcpStream {
     stream.set_write_timeout(Some(CLOSED_WITHIN)).unwrap();
     stream.set_read_timeout(Some(CLOSED_WITHIN)).unwrap();
     stream
@@ -88,6 +104,7 @@ async fn flood<S: Stream + 'static>(
 /// Opens TLS connections to the address to which the API server posts its reviews.
 async fn tls(
     cluster: &Cluster,
+    connect: fn(SocketAddr) -> TcpStream,
 ) -> impl Fn() -> StreamOwned<ClientConnection, TcpStream> + Clone + Send + 'static {
     let path = "{.webhooks[0].clientConfig.caBundle}";
     let bundle = kubectl(
@@ -111,7 +128,7 @@ async fn tls(
         let name = ServerName::try_from(host.clone()).unwrap();
         let client = ClientConnection::new(config.clone(), name).unwrap();
         let address = SocketAddr::from(([127, 0, 0, 1], port));
-        StreamOwned::new(client, connected(address))
+        StreamOwned::new(client, connect(address))
     }
 }
 
@@ -119,7 +136,7 @@ async fn tls(
 async fn unfinished_request_headers_on_the_admission_port_use_no_memory_and_reviews_continue() {
     let (cluster, mut webhook) = stage().await;
     let client = cluster.client().await.unwrap();
-    let open = tls(&cluster).await;
+    let open = tls(&cluster, connected).await;
     let probe = LivenessProbe::start(&webhook);
     let flooding = tokio::spawn(flood(300, open));
     let reference = "registry.example.com/floods@sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
@@ -138,6 +155,61 @@ async fn unfinished_request_headers_on_the_admission_port_use_no_memory_and_revi
     assert_eq!(flooding.await.unwrap(), 0, "connections are still open");
     survived(
         "300 unfinished heads on the admission port",
+        &mut webhook,
+        probe,
+    )
+    .await;
+}
+
+/// Error messages of the API server contain the path, so that a client in the cluster can know it.
+#[tokio::test(flavor = "multi_thread")]
+async fn missing_bodies_of_a_client_that_knows_the_path_delay_no_review_of_the_api_server() {
+    let (cluster, mut webhook) = stage().await;
+    let client = cluster.client().await.unwrap();
+    let url: http::Uri = review_url(&cluster).await.parse().unwrap();
+    let head = format!(
+        "POST {} HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: 65536\r\n\r\n",
+        url.path()
+    );
+    let open = tls(&cluster, connected_from_elsewhere).await;
+    let probe = LivenessProbe::start(&webhook);
+    let stop = Arc::new(AtomicBool::new(false));
+    let sent = Arc::new(AtomicUsize::new(0));
+    let attacks: Vec<_> = (0..BODILESS)
+        .map(|_| {
+            let (open, head, stop, sent) = (open.clone(), head.clone(), stop.clone(), sent.clone());
+            std::thread::spawn(move || {
+                while !stop.load(Ordering::Relaxed) {
+                    let mut stream = open();
+                    if stream.write_all(head.as_bytes()).is_ok() && stream.flush().is_ok() {
+                        sent.fetch_add(1, Ordering::Relaxed);
+                        // The response, or the end of the connection.
+                        stream.read(&mut [0; 4096]).ok();
+                    }
+                }
+            })
+        })
+        .collect();
+    wait::until_true(LONG, "each connection has sent a request", || {
+        std::future::ready(Ok(sent.load(Ordering::Relaxed) >= BODILESS))
+    })
+    .await
+    .unwrap();
+    let reference = "registry.example.com/floods@sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
+    for number in 0..10 {
+        let object = bundle(&format!("floods-{number}"), reference);
+        let (status, message) = create_dry(&client, "bundles", &object).await;
+        assert!(
+            status == 201 || message.contains("BUNDLE-"),
+            "{status} {message}"
+        );
+    }
+    stop.store(true, Ordering::Relaxed);
+    for attack in attacks {
+        attack.join().unwrap();
+    }
+    survived(
+        "64 connections with requests without bodies",
         &mut webhook,
         probe,
     )

@@ -123,21 +123,44 @@ pub(in crate::reconcile) async fn memory(
     weight: u64,
     reason: &'static str,
 ) -> Result<Share, ReconcileError> {
-    let pool = &ctx.shared.budget.content;
-    let share = pool.take(weight, Budget::half(pool, requester));
-    match budget::wait_for_share(MEMORY_WAIT_LIMIT, share).await {
-        Some(Ok(share)) => Ok(share),
-        Some(Err(never)) => Err(ReconcileError::new(
+    let most = ctx.shared.budget.largest_content();
+    if weight > most {
+        return Err(ReconcileError::new(
             codes::install::CONTENT_TOO_LARGE,
             reason,
             format!(
-                "the content needs {} MiB of memory once it is parsed, and at most {} MiB are available for content",
-                never.wanted.div_ceil(1 << 20),
-                never.capacity >> 20
+                "the content needs {} MiB of memory once it is parsed, and at most {} MiB are available for one content",
+                weight.div_ceil(1 << 20),
+                most >> 20
             ),
             RetryPolicy::OnChange,
-        )),
-        None => Err(ReconcileError::new(
+        ));
+    }
+    reserve(ctx, requester, weight, reason).await
+}
+
+/// Reserves all memory for content, so that no other content is in memory.
+async fn all_memory(
+    ctx: &Context,
+    requester: &str,
+    reason: &'static str,
+) -> Result<Share, ReconcileError> {
+    let capacity = ctx.shared.budget.content.capacity();
+    reserve(ctx, requester, capacity, reason).await
+}
+
+async fn reserve(
+    ctx: &Context,
+    requester: &str,
+    weight: u64,
+    reason: &'static str,
+) -> Result<Share, ReconcileError> {
+    let pool = &ctx.shared.budget.content;
+    let share = pool.take(weight, Budget::half(pool, requester));
+    // A share that never fits has been rejected before.
+    match budget::wait_for_share(MEMORY_WAIT_LIMIT, share).await {
+        Some(Ok(share)) => Ok(share),
+        Some(Err(_)) | None => Err(ReconcileError::new(
             codes::install::MEMORY_BUSY,
             reason,
             "the content waits for memory that other content uses; the reconcile is retried",
@@ -171,8 +194,12 @@ pub(in crate::reconcile) async fn load(
     wanted: &LoadRequest<'_>,
 ) -> Result<(Content, Share), ReconcileError> {
     let reason = wanted.reason;
-    let owner = (wanted.version, wanted.requester);
-    let attempts = ContentAttempts::new(ctx, owner, wanted.content, reason)?;
+    let attempts = if was_rendered(ctx, wanted).await {
+        ContentAttempts::without_records(wanted.requester, reason)
+    } else {
+        let owner = (wanted.version, wanted.requester);
+        ContentAttempts::new(ctx, owner, wanted.content, reason)?
+    };
     let stored = stored(ctx, wanted, &attempts).await?;
     let objects = stored.summary().weight.saturating_mul(wanted.copies);
     // Pruning never makes content too large that fits without it.
@@ -210,6 +237,22 @@ pub(in crate::reconcile) async fn load(
     // The objects of an attempt without other content need no more than others.
     share.reduce(weight);
     Ok((content, share))
+}
+
+/// Returns `true` if the cache has the rendered objects of the content for this target: this version
+/// of the program has parsed it to its end.
+async fn was_rendered(ctx: &Arc<Context>, wanted: &LoadRequest<'_>) -> bool {
+    let find = {
+        let (ctx, content) = (ctx.clone(), wanted.content.clone());
+        let mut keys = format::cache_keys(wanted.target);
+        move |_: &Cancellation| {
+            let key = ctx.shared.stamp_key();
+            keys.any(|rendered_for| ctx.store.is_rendered(&content, &rendered_for, key.bytes()))
+        }
+    };
+    let budget = &ctx.shared.budget;
+    let found = budget.blocking(WorkerThread::Objects, find).await;
+    found.unwrap_or_default()
 }
 
 /// Stores the rendered objects of parsed content, so that single objects can be read later.

@@ -13,7 +13,8 @@ use bundle_core::content::ContentId;
 use bundle_core::format::Content;
 use bundle_core::reference::Digest;
 
-use crate::reconcile::content::rendered::{RenderedContent, SelectedObjects};
+use crate::budget::requester_key;
+use crate::reconcile::content::rendered::{self, RenderedContent, SelectedObjects};
 use crate::reconcile::content::sealed_file::SealedFileWriter;
 use crate::reconcile::content::stored::{self, StoredContent, StoredFile, Summary};
 
@@ -167,11 +168,25 @@ impl Store {
         if rendering.is_at(&path, &name, key) {
             return Ok(());
         }
+        let owner = &requester_key(owner);
         let finished = rendering.write(self.begin()?, &name, key)?;
         self.free_space(finished.bytes()?, owner, &path)?;
         finished.rename(&path)?;
         lock(&self.owners).insert(path, owner.to_owned());
         Ok(())
+    }
+
+    /// Returns `true` if there is a rendered copy of `content` with this cache key. Its objects are
+    /// not read.
+    pub(in crate::reconcile) fn is_rendered(
+        &self,
+        content: &ContentId,
+        rendered_for: &Digest,
+        key: &[u8],
+    ) -> bool {
+        let path = self.rendered_path(content, rendered_for);
+        let name = rendered_seal_name(content, rendered_for);
+        rendered::is_sealed(&path, &name, key)
     }
 
     /// Removes the rendered copy of `content` with this cache key.
@@ -199,7 +214,7 @@ impl Store {
         key: &[u8],
         owner: &str,
     ) -> io::Result<()> {
-        let path = self.path(content);
+        let (path, owner) = (self.path(content), &requester_key(owner));
         let finished = stored::finish(writer, files, summary, (&seal_name(content), key))?;
         self.free_space(finished.bytes()?, owner, &path)?;
         finished.rename(&path)?;

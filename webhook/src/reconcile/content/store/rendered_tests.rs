@@ -70,6 +70,21 @@ fn texts(store: &Store, origin: &ContentId, wanted: &[&str]) -> Option<Vec<Value
 }
 
 #[test]
+fn only_content_with_a_sealed_copy_of_its_objects_was_rendered() {
+    let folder = tempfile::tempdir().unwrap();
+    let origin = image("a:1", b"1", None);
+    let store = Store::new(folder.path().to_owned(), LARGE);
+    let is_rendered = |target: &[u8], key| store.is_rendered(&origin, &Digest::of(target), key);
+    assert!(!is_rendered(b"web", b"key"));
+    keep_rendered(&store, &origin, OBJECTS).unwrap();
+    assert!(is_rendered(b"web", b"key"));
+    assert!(!is_rendered(b"other", b"key"));
+    assert!(!is_rendered(b"web", b"other key"));
+    let other = image("a:1", b"2", None);
+    assert!(!store.is_rendered(&other, &web(), b"key"));
+}
+
+#[test]
 fn single_rendered_objects_are_read_also_after_a_restart() {
     let folder = tempfile::tempdir().unwrap();
     let origin = image("a:1", b"1", None);
