@@ -26,6 +26,8 @@ pub struct Pool {
 #[derive(Debug, Default)]
 struct State {
     used: u64,
+    /// The capacity, if [`Pool::divided`] limits each key by the units that are free.
+    divided: Option<u64>,
     held: HashMap<String, u64>,
     waiting: VecDeque<Waiter>,
     next: u64,
@@ -97,6 +99,20 @@ impl Pool {
         }
     }
 
+    /// Creates a pool in which a key gets a further share only while at least as many units remain
+    /// free as the key then has. One key can have half of the units, a second one half of the
+    /// rest, and so on, so that no few keys use all of them.
+    pub fn divided(capacity: u64) -> Self {
+        let state = State {
+            divided: Some(capacity),
+            ..State::default()
+        };
+        Self {
+            capacity,
+            state: Arc::new(Mutex::new(state)),
+        }
+    }
+
     /// Returns the capacity.
     pub fn capacity(&self) -> u64 {
         self.capacity
@@ -123,7 +139,26 @@ impl Pool {
                 capacity: self.capacity,
             });
         }
-        let (granted, mut share) = oneshot::channel();
+        let (place, share) = self.enqueue(weight, caps);
+        let share = share.await;
+        drop(place);
+        // The sender is dropped only after a send, or with its place in the queue, which this
+        // function holds.
+        share.map_err(|_| ShareTooLarge {
+            wanted: weight,
+            capacity: self.capacity,
+        })
+    }
+
+    /// Returns a share of this weight under these limits if [`Self::take`] would not wait for it.
+    pub fn try_take(&self, weight: u64, caps: Vec<Cap>) -> Option<Share> {
+        let (_place, mut share) = self.enqueue(weight, caps);
+        share.try_recv().ok()
+    }
+
+    /// Adds a waiter, and grants shares.
+    fn enqueue(&self, weight: u64, caps: Vec<Cap>) -> (QueuePlace<'_>, oneshot::Receiver<Share>) {
+        let (granted, share) = oneshot::channel();
         let (place, ready) = {
             let mut state = lock(&self.state);
             let number = state.next;
@@ -138,22 +173,19 @@ impl Pool {
             (QueuePlace { pool: self, number }, ready)
         };
         deliver(ready);
-        let share = (&mut share).await;
-        drop(place);
-        // The sender is dropped only after a send, or with its place in the queue, which this
-        // function holds.
-        share.map_err(|_| ShareTooLarge {
-            wanted: weight,
-            capacity: self.capacity,
-        })
+        (place, share)
     }
 }
 
 impl State {
     fn fits(&self, weight: u64, caps: &[Cap]) -> bool {
+        let free = self
+            .divided
+            .map(|capacity| capacity.saturating_sub(self.used));
         caps.iter().all(|cap| {
             let held = self.held.get(&cap.key).copied().unwrap_or_default();
-            held == 0 || held.saturating_add(weight) <= cap.most
+            let most = free.map_or(cap.most, |free| cap.most.min(free.saturating_sub(weight)));
+            held == 0 || held.saturating_add(weight) <= most
         })
     }
 
@@ -337,6 +369,32 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn divided_pool_leaves_units_to_further_keys() {
+        let pool = Pool::divided(8);
+        let mut held = Vec::new();
+        for (key, most) in [("a", 4), ("b", 2), ("c", 1), ("d", 1), ("e", 0)] {
+            let taken = (0..8).map_while(|_| pool.take(1, by(key, 8)).now_or_never());
+            let taken: Vec<_> = taken.collect();
+            assert_eq!(taken.len(), most, "{key}");
+            held.push(taken);
+        }
+        assert_eq!(pool.used(), 8);
+        // A waiter of a key with the fewest units comes first.
+        let mut more = Box::pin(pool.take(1, by("a", 8)));
+        let mut first = Box::pin(pool.take(1, by("e", 8)));
+        assert!(more.as_mut().now_or_never().is_none());
+        assert!(first.as_mut().now_or_never().is_none());
+        held[1].clear();
+        let first = first.now_or_never();
+        assert!(first.is_some());
+        assert!(more.as_mut().now_or_never().is_none());
+        held.clear();
+        assert!(more.now_or_never().is_some());
+        drop(first);
+        assert_eq!(pool.used(), 0);
+    }
+
+    #[tokio::test]
     async fn key_with_the_smallest_share_is_served_first() {
         let pool = Pool::new(4);
         let held = [
@@ -353,6 +411,21 @@ mod tests {
         assert!(modest.now_or_never().is_some());
         drop(first);
         assert!(greedy.now_or_never().is_some());
+    }
+
+    #[tokio::test]
+    async fn share_is_tried_without_waiting() {
+        // More than the operations after which tokio interrupts a task.
+        let pool = Pool::new(1_000);
+        let shares: Vec<_> = (0..1_001)
+            .map(|_| pool.try_take(1, by("a", 1_000)))
+            .collect();
+        let granted = shares.iter().filter(|share| share.is_some()).count();
+        assert_eq!((granted, pool.used()), (1_000, 1_000));
+        drop(shares);
+        assert!(pool.try_take(1_001, by("a", 1_000)).is_none());
+        assert!(pool.try_take(1_000, by("a", 1_000)).is_some());
+        assert_eq!(pool.used(), 0);
     }
 
     #[tokio::test]
