@@ -37,6 +37,9 @@ pub const TRANSFER: u64 = 3 * MIB;
 const SMALL_LOOKUP_PARTS: u64 = 16;
 /// Concurrent transfers from one registry.
 const PER_REGISTRY: u64 = 2;
+/// Memory limit of the process for each watch of installed objects, in bytes. A watch needs a tenth
+/// of it, mostly for its connection.
+const WATCH_PART: u64 = 512 << 10;
 /// Concurrent threads of one [`WorkerThread`]. One, so that a core remains for reviews and the
 /// reconciler on the usual two cores while content is parsed.
 const BLOCKING_THREADS: usize = 1;
@@ -65,6 +68,8 @@ pub struct Budget {
     pub content: Pool,
     /// Transfers from registries, by requester and by registry.
     pub transfers: Pool,
+    /// Watches of installed objects, by requester.
+    pub watches: Pool,
     content_thread: Arc<Semaphore>,
     object_thread: Arc<Semaphore>,
 }
@@ -97,6 +102,7 @@ impl Budget {
             small_lookups: Pool::new(small_lookups),
             content: Pool::new(shared - reviews - transfers * TRANSFER),
             transfers: Pool::new(transfers),
+            watches: Pool::new(limit.min(MAX_SHARED) / WATCH_PART),
             content_thread: Arc::new(Semaphore::new(BLOCKING_THREADS)),
             object_thread: Arc::new(Semaphore::new(BLOCKING_THREADS)),
         }

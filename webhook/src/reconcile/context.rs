@@ -131,7 +131,7 @@ impl Context {
         Self {
             apis: Apis::new(own.clone()),
             scopes: WatchPermissions::default(),
-            watches: Watches::new(states.clone()),
+            watches: Watches::new(states.clone(), shared.budget.watches.clone()),
             inventories: Inventories::new(own.clone(), &shared.settings.state_namespace),
             states,
             store: Store::new(
