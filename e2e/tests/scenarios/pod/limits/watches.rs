@@ -99,7 +99,7 @@ async fn watches_of_one_tenant_are_limited_and_leave_watches_to_another() {
     ] {
         kubectl(&cluster, &line).await;
     }
-    let namespaces: Vec<_> = (0..2 * NAMESPACES + 1)
+    let namespaces: Vec<_> = (0..=2 * NAMESPACES)
         .map(|number| format!("watches-{number}"))
         .collect();
     prepare(&cluster, &namespaces).await;
