@@ -13,7 +13,7 @@ use axum::response::{IntoResponse as _, Response};
 use bundle_core::cancellation::Cancellation;
 use bundle_core::diagnostic::{Code, Finding, codes};
 use bundle_core::review::{Verdict, text};
-use futures::{FutureExt as _, StreamExt as _};
+use futures::StreamExt as _;
 use kube::core::admission::AdmissionResponse;
 use tokio::time::Instant;
 
@@ -201,8 +201,7 @@ impl<L: Lookups> Admission<L> {
             return None;
         }
         let pool = &self.budget.waiting_bodies;
-        let share = pool.take(body as u64, Budget::part(pool, requester, 4));
-        share.now_or_never()?.ok()
+        pool.try_take(body as u64, Budget::part(pool, requester, 4))
     }
 
     /// Returns the response to a review that was not parsed.

@@ -1,5 +1,6 @@
-//! Memory of registry responses in image lookups of reviews. A requester can name any image, so its
-//! size is untrusted. `bundle_oci::registry` reserves the memory.
+//! Memory of registry responses in image lookups of reviews and reconciles. A requester can name any
+//! image, so its size and the time of each response are untrusted. `bundle_oci::registry` reserves
+//! the memory.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -9,15 +10,25 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use tokio::sync::Mutex;
 
-use super::{Cap, Pool, Share, wait_for_share};
+use super::{Budget, Cap, Pool, Share, wait_for_share};
 
-/// Size of a lookup that needs no share, in bytes: manifest and signatures of an ordinary image.
-const SMALL_LOOKUP: u64 = 256 << 10;
+/// Memory of a lookup in addition to documents and signatures, in bytes: its connection, and
+/// responses about tokens and errors.
+const OVERHEAD: u64 = 128 << 10;
+/// Maximum size of a lookup in the pool for small lookups, in bytes: [`OVERHEAD`], manifest and
+/// signatures of an ordinary image.
+const SMALL_LOOKUP: u64 = OVERHEAD + (256 << 10);
+/// Parts of the pool for small lookups. A requester can use one.
+const SMALL_PARTS: u64 = 4;
 
-/// The memory of one image lookup, in the pool of reviews. It is released on drop.
+/// The memory of one image lookup. It is released on drop.
 #[derive(Debug)]
 pub struct LookupMemory {
-    pool: Pool,
+    /// Memory that ordinary images need, so that large or stalled lookups of others do not delay
+    /// them.
+    small: Pool,
+    /// Memory of reviews.
+    trees: Pool,
     requester: String,
     timeout: Duration,
     held: Mutex<Held>,
@@ -32,9 +43,10 @@ struct Held {
 
 impl LookupMemory {
     /// Creates the memory of a lookup of `requester`. Each share is awaited for at most `timeout`.
-    pub fn new(pool: &Pool, requester: &str, timeout: Duration) -> Self {
+    pub fn new(budget: &Budget, requester: &str, timeout: Duration) -> Self {
         Self {
-            pool: pool.clone(),
+            small: budget.small_lookups.clone(),
+            trees: budget.trees.clone(),
             requester: requester.to_owned(),
             timeout,
             held: Mutex::default(),
@@ -42,20 +54,33 @@ impl LookupMemory {
         }
     }
 
-    /// Returns true after a response was rejected for lack of memory.
+    /// Reserves the memory that a lookup needs before its first response, if this was not done
+    /// before. Returns `false` if it exceeds the limit.
+    pub async fn begin(&self) -> bool {
+        let is_begun = self.held.lock().await.bytes > 0;
+        is_begun || self.grow(OVERHEAD).await
+    }
+
+    /// Returns true after memory was refused.
     pub fn is_refused(&self) -> bool {
         self.refused.load(Ordering::Relaxed)
     }
 
-    /// Returns the limits of a lookup: half of the pool for one requester, and three quarters for
-    /// all lookups, so that a quarter remains for the objects of reviews.
+    /// Returns the limits of a lookup in the memory of reviews: half of the pool for one requester,
+    /// and three quarters for all lookups, so that a quarter remains for the objects of reviews.
     fn caps(&self) -> Vec<Cap> {
-        let mut caps = super::Budget::half(&self.pool, &self.requester);
+        let mut caps = Budget::half(&self.trees, &self.requester);
         caps.push(Cap {
             key: "looks at images".to_owned(),
-            most: self.pool.capacity() / 4 * 3,
+            most: self.trees.capacity() / 4 * 3,
         });
         caps
+    }
+
+    /// Returns a share of the pool for small lookups if one is free now.
+    fn small_share(&self, bytes: u64) -> Option<Share> {
+        let caps = Budget::part(&self.small, &self.requester, SMALL_PARTS);
+        self.small.try_take(bytes, caps)
     }
 }
 
@@ -64,10 +89,13 @@ impl MemoryReservation for LookupMemory {
         async move {
             let mut held = self.held.lock().await;
             held.bytes = held.bytes.saturating_add(bytes);
-            if held.bytes <= SMALL_LOOKUP {
+            if held.bytes <= SMALL_LOOKUP
+                && let Some(share) = self.small_share(bytes)
+            {
+                held.shares.push(share);
                 return true;
             }
-            let share = self.pool.take(bytes, self.caps());
+            let share = self.trees.take(bytes, self.caps());
             if let Some(Ok(share)) = wait_for_share(self.timeout, share).await {
                 held.shares.push(share);
                 return true;
@@ -81,37 +109,104 @@ impl MemoryReservation for LookupMemory {
 
 #[cfg(test)]
 mod tests {
+    use tokio::task::unconstrained;
+
     use super::*;
 
     const MIB: u64 = 1 << 20;
+    /// Documents of an ordinary image, as received and as parsed.
+    const ORDINARY: u64 = 20 << 10;
+    /// Documents of a small lookup, just below the maximum.
+    const STALLED: u64 = 250 << 10;
 
-    fn look(pool: &Pool, requester: &str) -> LookupMemory {
-        LookupMemory::new(pool, requester, Duration::from_secs(2))
+    fn budget(trees: u64) -> Budget {
+        Budget {
+            trees: Pool::new(trees),
+            ..Budget::new(super::super::DEFAULT_LIMIT)
+        }
+    }
+
+    fn look(budget: &Budget, requester: &str) -> LookupMemory {
+        LookupMemory::new(budget, requester, Duration::from_secs(2))
+    }
+
+    /// Begins a lookup whose response has `bytes`. Returns it if nothing of it must wait.
+    fn begun(budget: &Budget, requester: &str, bytes: u64) -> Option<LookupMemory> {
+        let lookup = look(budget, requester);
+        // Otherwise tokio would interrupt a test with many lookups.
+        let is_begun = unconstrained(lookup.begin()).now_or_never()?;
+        let has_grown = unconstrained(lookup.grow(bytes)).now_or_never()?;
+        (is_begun && has_grown).then_some(lookup)
     }
 
     #[tokio::test(start_paused = true)]
     async fn large_responses_of_one_requester_wait_and_those_of_others_do_not() {
-        let pool = Pool::new(16 * MIB);
-        let first = look(&pool, "ana");
+        let budget = budget(16 * MIB);
+        let first = look(&budget, "ana");
         assert!(first.grow(8 * MIB).await);
-        let second = look(&pool, "ana");
+        let second = look(&budget, "ana");
         assert!(!second.grow(8 * MIB).await);
         assert!(second.is_refused() && !first.is_refused());
-        // Ordinary images need no share.
-        assert!(look(&pool, "ana").grow(SMALL_LOOKUP).await);
-        assert!(look(&pool, "bob").grow(4 * MIB).await);
+        // Ordinary images have memory of their own.
+        assert!(begun(&budget, "ana", ORDINARY).is_some());
+        assert!(look(&budget, "bob").grow(4 * MIB).await);
         drop(first);
-        assert_eq!(pool.used(), 0);
+        assert_eq!(budget.trees.used(), 0);
         assert!(second.grow(8 * MIB).await);
     }
 
     #[tokio::test(start_paused = true)]
     async fn lookups_leave_memory_for_the_objects_of_reviews() {
-        let pool = Pool::new(16 * MIB);
-        let looks = ["ana", "bob"].map(|name| look(&pool, name));
+        let budget = budget(16 * MIB);
+        let looks = ["ana", "bob"].map(|name| look(&budget, name));
         assert!(looks[0].grow(6 * MIB).await);
         assert!(looks[1].grow(6 * MIB).await);
-        assert!(!look(&pool, "eve").grow(MIB).await);
-        assert!(pool.take(4 * MIB, Vec::new()).now_or_never().is_some());
+        assert!(!look(&budget, "eve").grow(MIB).await);
+        let objects = budget.trees.take(4 * MIB, Vec::new());
+        assert!(objects.now_or_never().is_some());
+    }
+
+    #[tokio::test]
+    async fn stalled_lookups_of_any_number_of_requesters_use_bounded_memory() {
+        for requesters in [1, 2, 100] {
+            let budget = budget(16 * MIB);
+            let held: Vec<_> = (0..1_000)
+                .filter_map(|number| {
+                    let requester = format!("mallory-{}", number % requesters);
+                    begun(&budget, &requester, STALLED)
+                })
+                .collect();
+            assert!(!held.is_empty());
+            let used = (budget.small_lookups.used(), budget.trees.used());
+            let most = if requesters == 1 {
+                (budget.small_lookups.capacity() / SMALL_PARTS, 8 * MIB)
+            } else {
+                (budget.small_lookups.capacity(), 12 * MIB)
+            };
+            assert!(used.0 <= most.0 && used.1 <= most.1, "{used:?}, {most:?}");
+            // Every lookup counts, also one that waits for its first response.
+            assert!(used.0 + used.1 >= held.len() as u64 * (OVERHEAD + STALLED));
+            drop(held);
+            assert_eq!((budget.small_lookups.used(), budget.trees.used()), (0, 0));
+        }
+    }
+
+    #[tokio::test]
+    async fn stalled_lookups_leave_ordinary_images_to_other_requesters() {
+        let budget = budget(16 * MIB);
+        let stalled: Vec<_> = (0..1_000)
+            .map(|number| begun(&budget, ["mallory", "eve"][number % 2], STALLED))
+            .collect();
+        assert!(stalled.iter().any(Option::is_none));
+        let ordinary = [(); 3].map(|()| begun(&budget, "ana", ORDINARY));
+        assert!(ordinary.iter().all(Option::is_some));
+    }
+
+    #[tokio::test]
+    async fn overhead_is_reserved_once() {
+        let budget = budget(16 * MIB);
+        let lookup = look(&budget, "ana");
+        assert!(lookup.begin().await && lookup.begin().await);
+        assert_eq!(budget.small_lookups.used(), OVERHEAD);
     }
 }

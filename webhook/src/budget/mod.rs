@@ -39,8 +39,13 @@ const LARGE_ARRIVALS: u64 = 64;
 /// Memory of one transfer, in bytes: received data before it is unpacked, buffers, and the list of
 /// files (`bundle_oci::limits::NAMES`).
 pub const TRANSFER: u64 = 3 * MIB;
+/// Divisor of the memory of reviews. One part is for small image lookups (`lookups`).
+const SMALL_LOOKUP_PARTS: u64 = 16;
 /// Concurrent transfers from one registry.
 const PER_REGISTRY: u64 = 2;
+/// Memory limit of the process for each watch of installed objects, in bytes. A watch needs a tenth
+/// of it, mostly for its connection.
+const WATCH_PART: u64 = 512 << 10;
 /// Concurrent threads of one [`WorkerThread`]. One, so that a core remains for reviews and the
 /// reconciler on the usual two cores while content is parsed.
 const BLOCKING_THREADS: usize = 1;
@@ -74,13 +79,17 @@ pub struct Budget {
     pub small_arrivals: Pool,
     /// Small bodies that wait for other reviews of their requester, in bytes, by requester.
     pub waiting_bodies: Pool,
-    /// Parsed objects of reviews, and registry responses about their images (`looks`), in bytes, by
-    /// requester.
+    /// Parsed objects of reviews, and registry responses about their images (`lookups`), in bytes,
+    /// by requester.
     pub trees: Pool,
+    /// Registry responses about ordinary images, in bytes, by requester.
+    pub small_lookups: Pool,
     /// Parsed content of bundles and its files, in bytes, by requester.
     pub content: Pool,
     /// Transfers from registries, by requester and by registry.
     pub transfers: Pool,
+    /// Watches of installed objects, by requester.
+    pub watches: Pool,
     content_thread: Arc<Semaphore>,
     object_thread: Arc<Semaphore>,
 }
@@ -103,16 +112,19 @@ impl Budget {
             - LARGE_BODIES
             - SMALL_BODIES;
         let transfers = shared / 6 / TRANSFER;
-        let trees = shared * 3 / 8;
+        let reviews = shared * 3 / 8;
+        let small_lookups = reviews / SMALL_LOOKUP_PARTS;
         Self {
             bodies: Pool::new(LARGE_BODIES),
             small_bodies: Pool::new(SMALL_BODIES),
             large_arrivals: Pool::new(LARGE_ARRIVALS),
             small_arrivals: Pool::new(SMALL_ARRIVALS),
             waiting_bodies: Pool::new(SMALL_BODIES),
-            trees: Pool::new(trees),
-            content: Pool::new(shared - trees - transfers * TRANSFER),
+            trees: Pool::new(reviews - small_lookups),
+            small_lookups: Pool::new(small_lookups),
+            content: Pool::new(shared - reviews - transfers * TRANSFER),
             transfers: Pool::new(transfers),
+            watches: Pool::new(limit.min(MAX_SHARED) / WATCH_PART),
             content_thread: Arc::new(Semaphore::new(BLOCKING_THREADS)),
             object_thread: Arc::new(Semaphore::new(BLOCKING_THREADS)),
         }
@@ -228,7 +240,8 @@ mod tests {
         for limit in [SMALLEST_LIMIT, DEFAULT_LIMIT, 512 * MIB] {
             let budget = Budget::new(limit);
             let bodies = [&budget.bodies, &budget.small_bodies];
-            let pools = bodies.into_iter().chain([&budget.trees, &budget.content]);
+            let reviews = [&budget.trees, &budget.small_lookups];
+            let pools = bodies.into_iter().chain(reviews).chain([&budget.content]);
             let shares: u64 = pools.map(Pool::capacity).sum();
             let shares = shares + budget.transfers.capacity() * TRANSFER;
             assert_eq!(shares + PROCESS_RESERVE, limit);

@@ -26,6 +26,8 @@ pub struct Pool {
 #[derive(Debug, Default)]
 struct State {
     used: u64,
+    /// The capacity, if [`Pool::divided`] limits each key by the units that are free.
+    divided: Option<u64>,
     held: HashMap<String, u64>,
     waiting: VecDeque<Waiter>,
     next: u64,
@@ -97,6 +99,20 @@ impl Pool {
         }
     }
 
+    /// Creates a pool in which a key gets a further share only while at least as many units remain
+    /// free as the key then has. One key can have half of the units, a second one half of the
+    /// rest, and so on, so that no few keys use all of them.
+    pub fn divided(capacity: u64) -> Self {
+        let state = State {
+            divided: Some(capacity),
+            ..State::default()
+        };
+        Self {
+            capacity,
+            state: Arc::new(Mutex::new(state)),
+        }
+    }
+
     /// Returns the capacity.
     pub fn capacity(&self) -> u64 {
         self.capacity
@@ -113,16 +129,6 @@ impl Pool {
         !lock(&self.state).fits(weight, caps)
     }
 
-    /// Returns a share of this weight under these limits, or `None` if it would have to wait.
-    pub fn try_take(&self, weight: u64, caps: Vec<Cap>) -> Option<Share> {
-        let mut state = lock(&self.state);
-        let is_free = state.used.saturating_add(weight) <= self.capacity;
-        if !is_free || !state.waiting.is_empty() || !state.fits(weight, &caps) {
-            return None;
-        }
-        Some(state.hold(weight, caps, &self.state, self.capacity))
-    }
-
     /// Waits for a share of this weight under these limits. Waiters are served in this order: the
     /// first key with the smallest share, then the one that was served longest ago, then the oldest
     /// waiter. Dropping the future leaves the queue.
@@ -133,7 +139,26 @@ impl Pool {
                 capacity: self.capacity,
             });
         }
-        let (granted, mut share) = oneshot::channel();
+        let (place, share) = self.enqueue(weight, caps);
+        let share = share.await;
+        drop(place);
+        // The sender is dropped only after a send, or with its place in the queue, which this
+        // function holds.
+        share.map_err(|_| ShareTooLarge {
+            wanted: weight,
+            capacity: self.capacity,
+        })
+    }
+
+    /// Returns a share of this weight under these limits if [`Self::take`] would not wait for it.
+    pub fn try_take(&self, weight: u64, caps: Vec<Cap>) -> Option<Share> {
+        let (_place, mut share) = self.enqueue(weight, caps);
+        share.try_recv().ok()
+    }
+
+    /// Adds a waiter, and grants shares.
+    fn enqueue(&self, weight: u64, caps: Vec<Cap>) -> (QueuePlace<'_>, oneshot::Receiver<Share>) {
+        let (granted, share) = oneshot::channel();
         let (place, ready) = {
             let mut state = lock(&self.state);
             let number = state.next;
@@ -148,48 +173,20 @@ impl Pool {
             (QueuePlace { pool: self, number }, ready)
         };
         deliver(ready);
-        let share = (&mut share).await;
-        drop(place);
-        // The sender is dropped only after a send, or with its place in the queue, which this
-        // function holds.
-        share.map_err(|_| ShareTooLarge {
-            wanted: weight,
-            capacity: self.capacity,
-        })
+        (place, share)
     }
 }
 
 impl State {
     fn fits(&self, weight: u64, caps: &[Cap]) -> bool {
+        let free = self
+            .divided
+            .map(|capacity| capacity.saturating_sub(self.used));
         caps.iter().all(|cap| {
             let held = self.held.get(&cap.key).copied().unwrap_or_default();
-            held == 0 || held.saturating_add(weight) <= cap.most
+            let most = free.map_or(cap.most, |free| cap.most.min(free.saturating_sub(weight)));
+            held == 0 || held.saturating_add(weight) <= most
         })
-    }
-
-    /// Counts and returns a share.
-    fn hold(
-        &mut self,
-        weight: u64,
-        caps: Vec<Cap>,
-        shared: &Arc<Mutex<Self>>,
-        capacity: u64,
-    ) -> Share {
-        self.used += weight;
-        self.grants += 1;
-        if let Some(cap) = caps.first() {
-            self.served.insert(cap.key.clone(), self.grants);
-        }
-        let keys: Vec<String> = caps.into_iter().map(|cap| cap.key).collect();
-        for key in &keys {
-            *self.held.entry(key.clone()).or_default() += weight;
-        }
-        Share {
-            weight,
-            capacity,
-            keys,
-            state: Arc::clone(shared),
-        }
     }
 
     fn held_by_first_key(&self, waiter: &Waiter) -> u64 {
@@ -249,7 +246,21 @@ impl State {
             let Some(waiter) = self.waiting.remove(index) else {
                 return granted;
             };
-            let share = self.hold(waiter.weight, waiter.caps, shared, capacity);
+            self.used += waiter.weight;
+            self.grants += 1;
+            if let Some(cap) = waiter.caps.first() {
+                self.served.insert(cap.key.clone(), self.grants);
+            }
+            let keys: Vec<String> = waiter.caps.into_iter().map(|cap| cap.key).collect();
+            for key in &keys {
+                *self.held.entry(key.clone()).or_default() += waiter.weight;
+            }
+            let share = Share {
+                weight: waiter.weight,
+                capacity,
+                keys,
+                state: Arc::clone(shared),
+            };
             granted.push((waiter.granted, share));
         }
     }
@@ -324,21 +335,6 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn share_without_a_wait_is_granted_only_if_it_is_free_and_nobody_waits() {
-        let pool = Pool::new(10);
-        let one = pool.try_take(4, by("a", 6)).unwrap();
-        assert!(pool.try_take(3, by("a", 6)).is_none());
-        let two = pool.try_take(2, by("a", 6)).unwrap();
-        assert!(pool.try_take(5, by("b", 6)).is_none());
-        let mut large = Box::pin(pool.take(5, by("b", 6)));
-        assert!(large.as_mut().now_or_never().is_none());
-        assert!(pool.try_take(1, by("c", 6)).is_none());
-        drop((large, one, two));
-        assert!(pool.try_take(10, by("c", 6)).is_some());
-        assert_eq!(pool.used(), 0);
-    }
-
-    #[tokio::test]
     async fn reduced_share_returns_the_rest_once() {
         let pool = Pool::new(10);
         let mut first = pool.take(10, by("a", 4)).await.unwrap();
@@ -373,6 +369,32 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn divided_pool_leaves_units_to_further_keys() {
+        let pool = Pool::divided(8);
+        let mut held = Vec::new();
+        for (key, most) in [("a", 4), ("b", 2), ("c", 1), ("d", 1), ("e", 0)] {
+            let taken = (0..8).map_while(|_| pool.take(1, by(key, 8)).now_or_never());
+            let taken: Vec<_> = taken.collect();
+            assert_eq!(taken.len(), most, "{key}");
+            held.push(taken);
+        }
+        assert_eq!(pool.used(), 8);
+        // A waiter of a key with the fewest units comes first.
+        let mut more = Box::pin(pool.take(1, by("a", 8)));
+        let mut first = Box::pin(pool.take(1, by("e", 8)));
+        assert!(more.as_mut().now_or_never().is_none());
+        assert!(first.as_mut().now_or_never().is_none());
+        held[1].clear();
+        let first = first.now_or_never();
+        assert!(first.is_some());
+        assert!(more.as_mut().now_or_never().is_none());
+        held.clear();
+        assert!(more.now_or_never().is_some());
+        drop(first);
+        assert_eq!(pool.used(), 0);
+    }
+
+    #[tokio::test]
     async fn key_with_the_smallest_share_is_served_first() {
         let pool = Pool::new(4);
         let held = [
@@ -389,6 +411,21 @@ mod tests {
         assert!(modest.now_or_never().is_some());
         drop(first);
         assert!(greedy.now_or_never().is_some());
+    }
+
+    #[tokio::test]
+    async fn share_is_tried_without_waiting() {
+        // More than the operations after which tokio interrupts a task.
+        let pool = Pool::new(1_000);
+        let shares: Vec<_> = (0..1_001)
+            .map(|_| pool.try_take(1, by("a", 1_000)))
+            .collect();
+        let granted = shares.iter().filter(|share| share.is_some()).count();
+        assert_eq!((granted, pool.used()), (1_000, 1_000));
+        drop(shares);
+        assert!(pool.try_take(1_001, by("a", 1_000)).is_none());
+        assert!(pool.try_take(1_000, by("a", 1_000)).is_some());
+        assert_eq!(pool.used(), 0);
     }
 
     #[tokio::test]

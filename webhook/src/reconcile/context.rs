@@ -28,7 +28,7 @@ use crate::reconcile::drift::watch::Watches;
 use crate::reconcile::error::{ReconcileError, RetryPolicy};
 use crate::reconcile::rights::dry_runs::cache::AllowedDryRuns;
 use crate::reconcile::rights::schedule::RightsSchedule;
-use crate::reconcile::slots::Slots;
+use crate::reconcile::slots::{ApplySlots, Slots};
 use crate::reconcile::status::unreadable::ReportedObjects;
 use crate::reconcile::status::writer::EventRecorder;
 use crate::reconcile::watched::WatchedObject;
@@ -64,6 +64,8 @@ pub(in crate::reconcile) struct Context {
     pub(in crate::reconcile) slots: Slots,
     /// Slots for reconciles of Bundles.
     pub(in crate::reconcile) bundle_slots: Slots,
+    /// Slots for parts of installations that hold large objects.
+    pub(in crate::reconcile) apply_slots: ApplySlots,
     /// The identities of all Bundles, from the reflector of their controller.
     pub(in crate::reconcile) bundle_cache: OnceLock<reflector::Store<WatchedObject>>,
     pub(in crate::reconcile) bundle_events: EventRecorder,
@@ -131,7 +133,7 @@ impl Context {
         Self {
             apis: Apis::new(own.clone()),
             scopes: WatchPermissions::default(),
-            watches: Watches::new(states.clone()),
+            watches: Watches::new(states.clone(), shared.budget.watches.clone()),
             inventories: Inventories::new(own.clone(), &shared.settings.state_namespace),
             states,
             store: Store::new(
@@ -148,6 +150,7 @@ impl Context {
             rights_schedule: RightsSchedule::default(),
             slots: Slots::default(),
             bundle_slots: Slots::default(),
+            apply_slots: ApplySlots::default(),
             approval_events: EventRecorder::new(own.clone(), approvals.clone()),
             unreadable: ReportedObjects::default(),
             classes: resource("ProvisionerClass", "provisionerclasses"),

@@ -1,16 +1,21 @@
-//! Limits for concurrent reconciles. A reconcile can wait for objects that its requester blocks, so
-//! no requester can hold all slots.
+//! Limits for concurrent reconciles and comparisons. Both can wait for objects, webhooks or registries
+//! that their requester blocks, so few requesters together cannot hold all slots.
 
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::budget::{Cap, Pool, Share};
 
-/// Concurrent reconciles of one kind.
+/// Concurrent reconciles of one kind. One requester can use half, two of them three quarters.
 const RECONCILE_SLOTS: u64 = 8;
-/// Concurrent reconciles of one kind for one requester.
-const SLOTS_PER_REQUESTER: u64 = 6;
-/// Objects of one kind that are read and sealed at the same time. Each needs two requests.
+/// Objects of one kind that are read and sealed at the same time. Each needs two requests to the API
+/// server, which converts no object of these kinds: they have one version.
 const CONCURRENT_READS: usize = 8;
+/// Concurrent comparisons by dry run. Each holds the JSON of up to three objects. One requester can
+/// use half.
+const COMPARISON_SLOTS: u64 = 4;
+/// Objects whose complete managed fields are held at the same time. Each can need megabytes. One
+/// requester can use half.
+const ENTRY_SLOTS: u64 = 4;
 
 /// The slots of one process for one kind of object.
 #[derive(Debug)]
@@ -22,7 +27,7 @@ pub(in crate::reconcile) struct Slots {
 impl Default for Slots {
     fn default() -> Self {
         Self {
-            reconciles: Pool::new(RECONCILE_SLOTS),
+            reconciles: Pool::divided(RECONCILE_SLOTS),
             reads: Semaphore::new(CONCURRENT_READS),
         }
     }
@@ -31,12 +36,7 @@ impl Default for Slots {
 impl Slots {
     /// Waits for a slot for an object of `requester`. Requesters with the fewest slots come first.
     pub(in crate::reconcile) async fn acquire(&self, requester: &str) -> Option<Share> {
-        let cap = Cap {
-            key: requester.to_owned(),
-            most: SLOTS_PER_REQUESTER,
-        };
-        // The request for one slot never exceeds the capacity.
-        self.reconciles.take(1, vec![cap]).await.ok()
+        slot(&self.reconciles, requester).await
     }
 
     /// Waits until another object can be read.
@@ -46,6 +46,44 @@ impl Slots {
     }
 }
 
+/// The slots of one process for parts of installations that hold large objects. Clones share them.
+#[derive(Debug, Clone)]
+pub(in crate::reconcile) struct ApplySlots {
+    comparisons: Pool,
+    entries: Pool,
+}
+
+impl Default for ApplySlots {
+    fn default() -> Self {
+        Self {
+            comparisons: Pool::divided(COMPARISON_SLOTS),
+            entries: Pool::divided(ENTRY_SLOTS),
+        }
+    }
+}
+
+impl ApplySlots {
+    /// Waits until results of dry runs can be compared for `requester`.
+    pub(in crate::reconcile) async fn acquire_comparison(&self, requester: &str) -> Option<Share> {
+        slot(&self.comparisons, requester).await
+    }
+
+    /// Waits until complete managed fields can be read for `requester`.
+    pub(in crate::reconcile) async fn acquire_entries(&self, requester: &str) -> Option<Share> {
+        slot(&self.entries, requester).await
+    }
+}
+
+/// Waits for a slot of `requester`. Requesters with the fewest slots come first.
+async fn slot(pool: &Pool, requester: &str) -> Option<Share> {
+    let cap = Cap {
+        key: requester.to_owned(),
+        most: pool.capacity(),
+    };
+    // One slot never exceeds the capacity.
+    pool.take(1, vec![cap]).await.ok()
+}
+
 #[cfg(test)]
 mod tests {
     use futures::FutureExt as _;
@@ -53,15 +91,36 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_requester_leaves_places_to_others() {
+    fn three_requesters_leave_slots_to_a_fourth() {
         let slots = Slots::default();
-        let of_ana: Vec<_> = (0..RECONCILE_SLOTS)
-            .map(|_| slots.acquire("ana").now_or_never().flatten())
+        let acquire = |requester: &str| slots.acquire(requester).now_or_never().flatten();
+        let mut held = Vec::new();
+        for (requester, most) in [("ana", 4), ("ben", 2), ("eve", 1)] {
+            let of_requester: Vec<_> = (0..RECONCILE_SLOTS)
+                .map_while(|_| acquire(requester))
+                .collect();
+            assert_eq!(of_requester.len(), most, "{requester}");
+            held.push(of_requester);
+        }
+        assert!(acquire("mia").is_some());
+        held.remove(0);
+        assert!(acquire("ana").is_some());
+    }
+
+    #[test]
+    fn two_requesters_leave_comparisons_and_entries_to_a_third() {
+        let slots = ApplySlots::default();
+        let compare = |name: &str| slots.acquire_comparison(name).now_or_never().flatten();
+        let read = |name: &str| slots.acquire_entries(name).now_or_never().flatten();
+        let held: Vec<_> = ["ana", "ana", "ana", "ben", "ben"]
+            .map(|name| (compare(name), read(name)))
+            .into();
+        let granted: Vec<_> = held
+            .iter()
+            .map(|(comparison, entries)| (comparison.is_some(), entries.is_some()))
             .collect();
-        let held = of_ana.iter().filter(|slot| slot.is_some()).count();
-        assert_eq!(held as u64, SLOTS_PER_REQUESTER);
-        assert!(slots.acquire("ben").now_or_never().flatten().is_some());
-        drop(of_ana);
-        assert!(slots.acquire("ana").now_or_never().flatten().is_some());
+        let expected = [true, true, false, true, false].map(|granted| (granted, granted));
+        assert_eq!(granted, expected);
+        assert!(compare("eve").is_some() && read("eve").is_some());
     }
 }

@@ -13,7 +13,8 @@ use std::time::Duration;
 
 use bundle_api::names::GROUP;
 use bytes::Bytes;
-use futures::{StreamExt as _, future};
+use futures::future::Either;
+use futures::{Stream, StreamExt as _, future, stream};
 use http::{HeaderMap, Method, Request, Response, StatusCode, Uri};
 use http_body::Frame;
 use http_body_util::combinators::UnsyncBoxBody;
@@ -46,8 +47,11 @@ const FAILURE_LIMIT: u64 = 1 << 20;
 const ENVELOPE_LIMIT: usize = 1 << 20;
 /// Memory in bytes above which responses are read one at a time.
 const SMALL: usize = 1 << 20;
-/// Timeout for a response with metadata or a list.
+/// Timeout for the body of a response that is no watch.
 const READ_TIMEOUT: Duration = Duration::from_secs(65);
+/// Timeout for the rest of a response that holds a permit which other responses wait for. The API
+/// server has converted the objects before it sends the first byte.
+pub(crate) const PERMIT_TIMEOUT: Duration = Duration::from_secs(15);
 /// Largest number of lists with a recorded page size.
 const REMEMBERED: usize = 256;
 /// Factor by which the page size is reduced after a page that does not fit.
@@ -188,24 +192,18 @@ async fn read(
     let (head, mut body) = answer.into_parts();
     let mut reducer = Reducer::new(kind, rules.objects);
     let mut turn = None;
-    let reading = async {
-        while let Some(frame) = body.frame().await {
-            let Ok(data) = frame?.into_data() else {
-                continue;
-            };
-            reducer.push(&data)?;
-            if reducer.weight() > rules.objects.limit + ENVELOPE_LIMIT {
-                return Ok(false);
-            }
-            if reducer.weight() > SMALL && turn.is_none() {
-                turn = Arc::clone(&memory.turn).acquire_owned().await.ok();
-            }
+    let small = receive(&mut body, &mut reducer, SMALL);
+    if !tokio::time::timeout(READ_TIMEOUT, small).await?? {
+        let most = rules.objects.limit + ENVELOPE_LIMIT;
+        if reducer.weight() > most {
+            return Ok(Read::TooLarge);
         }
-        Ok::<_, BoxError>(true)
-    };
-    let fits = tokio::time::timeout(READ_TIMEOUT, reading).await??;
-    if !fits {
-        return Ok(Read::TooLarge);
+        let permit = Arc::clone(&memory.turn).acquire_owned();
+        turn = tokio::time::timeout(READ_TIMEOUT, permit).await?.ok();
+        let rest = receive(&mut body, &mut reducer, most);
+        if !tokio::time::timeout(PERMIT_TIMEOUT, rest).await?? {
+            return Ok(Read::TooLarge);
+        }
     }
     let is_complete = report(&mut reducer, path);
     if rules.is_complete && !is_complete {
@@ -216,10 +214,24 @@ async fn read(
     Ok(Read::Whole(Response::from_parts(head, body), weight))
 }
 
+/// Reads until the weight exceeds `most`. Returns true at the end of the response.
+async fn receive(body: &mut Body, reducer: &mut Reducer, most: usize) -> Result<bool, BoxError> {
+    while let Some(frame) = body.frame().await {
+        let Ok(data) = frame?.into_data() else {
+            continue;
+        };
+        reducer.push(&data)?;
+        if reducer.weight() > most {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
 /// Returns a response that holds its permit until it is read or dropped.
 fn held(bytes: Vec<u8>, turn: Option<OwnedSemaphorePermit>) -> AnswerBody {
     let frame = future::ready(Ok(Frame::data(bytes.into())));
-    let frames = futures::stream::once(frame).inspect(move |_| {
+    let frames = stream::once(frame).inspect(move |_| {
         let _held = &turn;
     });
     StreamBody::new(frames).boxed_unsync()
@@ -240,6 +252,27 @@ fn lines(body: Body, mut reducer: Reducer, path: String) -> AnswerBody {
     StreamBody::new(frames).boxed_unsync()
 }
 
+/// Returns the data of a body, which fails if it is not complete within [`READ_TIMEOUT`].
+fn timely(body: Body) -> impl Stream<Item = Result<Bytes, BoxError>> + Send {
+    let data = Box::pin(body.into_data_stream());
+    let expired = Box::pin(tokio::time::sleep(READ_TIMEOUT));
+    stream::unfold(Some((data, expired)), |reading| async move {
+        let (mut data, expired) = reading?;
+        match future::select(data.next(), expired).await {
+            Either::Left((None, _)) => None,
+            Either::Left((Some(piece), expired)) => {
+                let piece = piece.map_err(Into::into);
+                Some((piece, Some((data, expired))))
+            }
+            Either::Right(_) => {
+                let seconds = READ_TIMEOUT.as_secs();
+                let why = format!("the answer of the API server did not end within {seconds} s");
+                Some((Err(why.into()), None))
+            }
+        }
+    })
+}
+
 /// Returns a response that fails after more than `limit` bytes.
 fn limited(body: Body, limit: u64) -> AnswerBody {
     limited_and_reduced(body, limit, None)
@@ -247,7 +280,7 @@ fn limited(body: Body, limit: u64) -> AnswerBody {
 
 fn limited_and_reduced(body: Body, limit: u64, mut reducer: Option<Reducer>) -> AnswerBody {
     let mut length = 0;
-    let frames = body.into_data_stream().map(move |data| {
+    let frames = timely(body).map(move |data| {
         let data = data?;
         length += data.len() as u64;
         if length > limit {

@@ -223,3 +223,35 @@ async fn own_object_that_is_too_large_fails_with_413_and_is_an_identity_in_lists
     assert_eq!(metadata.uid.as_deref(), Some("u-1"));
     assert_eq!(metadata.generation, None);
 }
+
+/// Returns the result of a request whose response begins with `begin` and does not end.
+async fn stalled(begin: String, uri: &str) -> Result<Vec<u8>, BoxError> {
+    let service = service_fn(move |_: Request<Body>| {
+        let begin = Bytes::from(begin.clone());
+        let pieces = stream::once(future::ready(Ok::<_, BoxError>(Frame::data(begin))));
+        let body = StreamBody::new(pieces.chain(stream::pending()));
+        future::ready(Ok::<_, BoxError>(Response::new(body)))
+    });
+    let client = bounded(Client::new(service, "team-a"));
+    let answer = client.send(Request::get(uri).body(Body::empty())?).await?;
+    Ok(answer.into_body().collect().await?.to_bytes().to_vec())
+}
+
+#[tokio::test(start_paused = true)]
+async fn responses_that_stall_fail() {
+    let list = json!({"apiVersion": "v1", "kind": "List", "items": [config_map(1, 75_000)]});
+    let cut = |text: String| text[..text.len() - 10].to_owned();
+    for (begin, uri, most) in [
+        // Other responses, small lists, and lists that hold a permit.
+        ("{".to_owned(), "/api/v1", READ_TIMEOUT),
+        ("{".to_owned(), "/api/v1/configmaps?limit=8", READ_TIMEOUT),
+        (
+            cut(list.to_string()),
+            "/api/v1/configmaps?limit=8",
+            PERMIT_TIMEOUT,
+        ),
+    ] {
+        let result = tokio::time::timeout(most * 2, stalled(begin, uri)).await;
+        assert!(result.unwrap().is_err(), "{uri}");
+    }
+}

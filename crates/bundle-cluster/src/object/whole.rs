@@ -4,6 +4,7 @@
 
 use bundle_core::footprint::Footprint;
 use bundle_core::rights::DryRunObject;
+use bytes::Bytes;
 use http::Response;
 use http_body_util::BodyExt as _;
 use kube::api::DynamicObject;
@@ -11,6 +12,7 @@ use kube::client::Body;
 use kube::core::response::Status;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
+use crate::answers::PERMIT_TIMEOUT;
 use crate::heavy;
 
 /// Size in bytes up to which objects need no permit.
@@ -50,25 +52,49 @@ pub async fn receive(answer: Response<Body>) -> Result<Option<DynamicObject>, ku
 
 /// Reads a response. Returns the permit if the response is not small.
 async fn read(mut body: Body) -> Result<(Vec<u8>, Option<SemaphorePermit<'static>>), kube::Error> {
+    let too_large = || too_large(&format!("has more than {} MiB", MOST_BYTES >> 20));
     let mut bytes = Vec::new();
-    let mut turn = None;
+    let Some(piece) = append(&mut body, &mut bytes, SMALL).await? else {
+        return Ok((bytes, None));
+    };
+    let turn = TURN.acquire().await.ok();
+    if bytes.len() + piece.len() > MOST_BYTES {
+        return Err(too_large());
+    }
+    bytes.extend_from_slice(&piece);
+    let rest = append(&mut body, &mut bytes, MOST_BYTES);
+    match tokio::time::timeout(PERMIT_TIMEOUT, rest).await {
+        Ok(Ok(None)) => Ok((bytes, turn)),
+        Ok(Ok(Some(_))) => Err(too_large()),
+        Ok(Err(error)) => Err(error),
+        Err(_) => Err(kube::Error::Api(Box::new(Status {
+            code: http::StatusCode::GATEWAY_TIMEOUT.as_u16(),
+            message: format!(
+                "a large response of the API server did not end within {} s",
+                PERMIT_TIMEOUT.as_secs()
+            ),
+            ..Status::default()
+        }))),
+    }
+}
+
+/// Appends up to `most` bytes of a response. Returns the piece that exceeds them, or `None` at the
+/// end of the response.
+async fn append(
+    body: &mut Body,
+    bytes: &mut Vec<u8>,
+    most: usize,
+) -> Result<Option<Bytes>, kube::Error> {
     while let Some(frame) = body.frame().await {
         let Ok(data) = frame?.into_data() else {
             continue;
         };
-        let length = bytes.len() + data.len();
-        if length > SMALL && turn.is_none() {
-            turn = TURN.acquire().await.ok();
-        }
-        if length > MOST_BYTES {
-            return Err(too_large(&format!(
-                "has more than {} MiB",
-                MOST_BYTES >> 20
-            )));
+        if bytes.len() + data.len() > most {
+            return Ok(Some(data));
         }
         bytes.extend_from_slice(&data);
     }
-    Ok((bytes, turn))
+    Ok(None)
 }
 
 /// Text of an object that can be parsed as [`DryRunObject`] under a permit.
@@ -136,7 +162,13 @@ fn too_large(why: &str) -> kube::Error {
 
 #[cfg(test)]
 mod tests {
+    use futures::{StreamExt as _, future, stream};
+    use http::Request;
+    use http_body::Frame;
+    use http_body_util::StreamBody;
+    use kube::Client;
     use serde_json::json;
+    use tower::{BoxError, service_fn};
 
     use super::*;
 
@@ -173,6 +205,22 @@ mod tests {
             let error = receive_text(200, text).await.unwrap_err();
             assert!(crate::chain(&error).contains(told), "{error}");
         }
+        assert_eq!(TURN.available_permits(), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn response_that_stalls_releases_its_permit() {
+        let service = service_fn(|_: Request<Body>| {
+            let data = Bytes::from(vec![b' '; 2 * SMALL]);
+            let pieces = stream::once(future::ready(Ok::<_, BoxError>(Frame::data(data))));
+            let body = StreamBody::new(pieces.chain(stream::pending()));
+            future::ready(Ok::<_, BoxError>(Response::new(body)))
+        });
+        let client = Client::new(service, "default");
+        let request = Request::get("/").body(Body::empty()).unwrap();
+        let answer = client.send(request).await.unwrap();
+        let error = receive(answer).await.unwrap_err();
+        assert!(crate::object::is_passing(&error), "{error}");
         assert_eq!(TURN.available_permits(), 1);
     }
 

@@ -30,10 +30,12 @@ pub(in crate::admission) struct ReviewCache {
     images: Cache<ImageKey, Arc<ImageMetadata>>,
 }
 
-/// An image by digest, read with a pull secret, for a generation of the policies.
+/// An image by digest, read for a requester with a pull secret, for a generation of the policies.
+/// Requesters share no read: it can fail because the memory of one requester is used up.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(in crate::admission) struct ImageKey {
     reference: String,
+    requester: String,
     pull_secret: Option<KubeName>,
     policies: u64,
 }
@@ -41,10 +43,11 @@ pub(in crate::admission) struct ImageKey {
 impl ImageKey {
     /// Returns the key of an image that is referenced by digest. A tag can move, so an image by tag
     /// has no key.
-    pub(in crate::admission) fn of(image: &Image, policies: u64) -> Option<Self> {
+    pub(in crate::admission) fn of(image: &Image, requester: &str, policies: u64) -> Option<Self> {
         let pinned = image.reference.pinned()?;
         Some(Self {
             reference: pinned.without_tag(),
+            requester: requester.to_owned(),
             pull_secret: image.pull_secret.clone(),
             policies,
         })

@@ -202,6 +202,13 @@ impl Lookups for ClusterLookups {
         signatures: bool,
         memory: Arc<LookupMemory>,
     ) -> Result<ImageMetadata, Finding> {
+        let busy = || {
+            let why = "not enough memory for the response of the registry about the image";
+            Finding::error(codes::review::BUSY, why).hint("try again; no decision was made")
+        };
+        if !memory.begin().await {
+            return Err(busy());
+        }
         let registry = self
             .shared
             .registry_for(image.pull_secret.as_ref())
@@ -211,10 +218,7 @@ impl Lookups for ClusterLookups {
             .with_memory(memory.clone());
         let looked = registry.look(&image.reference, signatures).await;
         if memory.is_refused() {
-            let why = "not enough memory for the response of the registry about the image";
-            return Err(
-                Finding::error(codes::review::BUSY, why).hint("try again; no decision was made")
-            );
+            return Err(busy());
         }
         looked.map_err(|error| error.finding())
     }

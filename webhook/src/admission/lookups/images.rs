@@ -17,6 +17,7 @@ use crate::budget::lookups::LookupMemory;
 /// Image lookups of one review, with its deadline.
 pub(in crate::admission) struct ReviewImages<'a, L> {
     admission: &'a Admission<L>,
+    requester: &'a str,
     until: Instant,
     /// Memory of the registry responses. Dropping this value releases it after the review.
     memory: Arc<LookupMemory>,
@@ -26,16 +27,14 @@ impl<'a, L> ReviewImages<'a, L> {
     /// Creates the lookups for a review of `requester`.
     pub(in crate::admission) fn new(
         admission: &'a Admission<L>,
-        requester: &Requester,
+        requester: &'a Requester,
         until: Instant,
     ) -> Self {
-        let memory = LookupMemory::new(
-            &admission.budget.trees,
-            &requester.user,
-            admission.deadline / 4,
-        );
+        let requester = requester.user.as_str();
+        let memory = LookupMemory::new(&admission.budget, requester, admission.deadline / 4);
         Self {
             admission,
+            requester,
             until,
             memory: Arc::new(memory),
         }
@@ -62,14 +61,14 @@ impl<L: Lookups> ImageLookups for ReviewImages<'_, L> {
         let Admission {
             lookups, memory, ..
         } = self.admission;
-        let key = ImageKey::of(image, policies.generation);
+        let key = ImageKey::of(image, self.requester, policies.generation);
         let signatures = !policies.policies.is_empty();
         let asking = lookups.look(image, signatures, self.memory.clone());
         memory.look(key.as_ref(), asking).await
     }
 
     async fn forget(&self, image: &Image, policies: &MatchingPolicies) {
-        if let Some(key) = ImageKey::of(image, policies.generation) {
+        if let Some(key) = ImageKey::of(image, self.requester, policies.generation) {
             self.admission.memory.forget(&key).await;
         }
     }

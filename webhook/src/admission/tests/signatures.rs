@@ -223,6 +223,28 @@ async fn hundred_reviews_of_one_digest_cause_one_lookup_and_one_examination() {
     assert_eq!((server.looks(), server.fake.examinations.made()), (1, 1));
 }
 
+#[tokio::test(start_paused = true)]
+async fn stalled_lookup_of_one_requester_does_not_delay_another_requester_of_the_image() {
+    let server = Arc::new(server(Fake::default()));
+    let key = key();
+    server.set_policies([by_key(&key)]);
+    server.set_signatures(Ok(vec![signed(&key)]));
+    let write = |user: &'static str| {
+        let server = Arc::clone(&server);
+        let object = bundle_of(&content(), "strict");
+        async move { server.write(user, None, &object).await.0 }
+    };
+    server.fake.stalled.store(true, Ordering::SeqCst);
+    let stalled = tokio::spawn(write("ana"));
+    while server.looks() == 0 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    server.fake.stalled.store(false, Ordering::SeqCst);
+    let answer = tokio::time::timeout(Duration::from_secs(1), write("eve"));
+    assert_eq!(answer.await.unwrap()["allowed"], true);
+    assert!(!stalled.is_finished());
+}
+
 #[tokio::test]
 async fn sufficient_proof_saves_the_lookup_and_an_insufficient_one_repeats_no_access_review() {
     const PROOF: &str = bundle_api::names::ANNOTATION_PROOF;

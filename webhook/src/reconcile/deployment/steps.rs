@@ -19,7 +19,8 @@ use crate::reconcile::context::Context;
 use crate::reconcile::deployment::state::{DeploymentReconcile, InstallRequest};
 use crate::reconcile::drift::keep;
 use crate::reconcile::drift::states::{self, AppliedState};
-use crate::reconcile::error::{ReconcileError, RetryPolicy};
+use crate::reconcile::drift::watch::WatchUser;
+use crate::reconcile::error::ReconcileError;
 use crate::reconcile::install::executor::Install;
 use crate::reconcile::removal::remove::removal_weight;
 use crate::reconcile::rights::authorized::AuthorizedInstall;
@@ -347,16 +348,20 @@ impl<'a> DeploymentReconcile<'a> {
             .subjects(request.client, request.account, watched)
             .await
             .map_err(failed)?;
+        let user = WatchUser {
+            deployment: &self.name,
+            requester: &self.requester.user,
+        };
         self.ctx
             .watches
-            .keep(&self.name, &subjects, only, request.client)
+            .keep(user, &subjects, only, request.client)
             .await
             .map_err(|error| {
                 ReconcileError::new(
-                    codes::install::NOT_WATCHED,
+                    error.code(),
                     reason::CREATE_DYNAMIC_WATCH_FAILED,
                     error.to_string(),
-                    RetryPolicy::Soon,
+                    error.retry(),
                 )
             })?;
         Ok(complete)

@@ -2,12 +2,12 @@
 //! has the permission, otherwise one for each namespace.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
-use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bundle_cluster::access;
 use bundle_core::rights::Question;
 use kube::Client;
+use moka::future::Cache;
 
 use crate::clients::cluster::{ServiceAccount, with_missing_right};
 use crate::reconcile::api::discovery::Kind;
@@ -16,11 +16,23 @@ use crate::reconcile::drift::watch::WatchKey;
 
 /// Time for which an access review is cached. Permissions can change.
 const ANSWER_TTL: Duration = Duration::from_secs(300);
+/// Maximum number of cached access reviews, about a MiB.
+const MAX_ANSWERS: u64 = 4096;
 
 /// Cached access reviews: true if the ServiceAccount can list and watch the kind in all namespaces.
-#[derive(Default)]
 pub(in crate::reconcile) struct WatchPermissions {
-    answers: Mutex<HashMap<(ServiceAccount, Kind), (Instant, bool)>>,
+    answers: Cache<(ServiceAccount, Kind), bool>,
+}
+
+impl Default for WatchPermissions {
+    fn default() -> Self {
+        Self {
+            answers: Cache::builder()
+                .max_capacity(MAX_ANSWERS)
+                .time_to_live(ANSWER_TTL)
+                .build(),
+        }
+    }
 }
 
 impl WatchPermissions {
@@ -75,14 +87,7 @@ impl WatchPermissions {
         kind: &Kind,
     ) -> Result<bool, kube::Error> {
         let key = (account.clone(), kind.clone());
-        let known = self
-            .answers
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .get(&key)
-            .filter(|(asked, _)| asked.elapsed() < ANSWER_TTL)
-            .map(|(_, answer)| *answer);
-        if let Some(answer) = known {
+        if let Some(answer) = self.answers.get(&key).await {
             return Ok(answer);
         }
         let mut allowed = true;
@@ -97,10 +102,7 @@ impl WatchPermissions {
             let answer = access::may_self(client, &question).await;
             allowed &= answer.map_err(|error| with_missing_right(error, account))?;
         }
-        self.answers
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .insert(key, (Instant::now(), allowed));
+        self.answers.insert(key, allowed).await;
         Ok(allowed)
     }
 }

@@ -1,11 +1,14 @@
 //! Metadata watches on the kinds that are in use. Each belongs to one installing ServiceAccount,
-//! kind and scope, and deployments share it. `drift::states` evaluates the events.
+//! kind and scope, and deployments share it. Their number is limited by requester, because each has
+//! a connection. `drift::states` evaluates the events.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bundle_api::names;
+use bundle_core::diagnostic::{Code, codes};
+use bundle_core::plan::retry::RetryPolicy;
 use futures::StreamExt as _;
 use kube::Client;
 use kube::api::DynamicObject;
@@ -14,6 +17,7 @@ use kube::runtime::watcher::{self, Event};
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
+use crate::budget::{Budget, Pool, Share};
 use crate::clients::cluster::{ServiceAccount, watch_events};
 use crate::reconcile::api::discovery::Kind;
 use crate::reconcile::api::object::{self, ObservedObject};
@@ -53,6 +57,8 @@ struct Watch {
     table: ObservedTable,
     progress: watch::Receiver<WatchProgress>,
     task: AbortHandle,
+    /// Counts for the requester of the deployment that opened it.
+    _slot: Share,
 }
 
 impl Drop for Watch {
@@ -64,36 +70,74 @@ impl Drop for Watch {
 /// All watches of the process.
 pub(in crate::reconcile) struct Watches {
     states: Arc<InstalledStates>,
+    slots: Pool,
     open: Mutex<HashMap<WatchKey, Watch>>,
+}
+
+/// The deployment that uses a watch, and the requester of its content.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::reconcile) struct WatchUser<'a> {
+    pub(in crate::reconcile) deployment: &'a str,
+    pub(in crate::reconcile) requester: &'a str,
 }
 
 /// A watch that could not be opened.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot watch {kind}{place} as {}: {why}", account.user_name())]
-pub(in crate::reconcile) struct WatchError {
-    kind: String,
-    place: String,
-    account: ServiceAccount,
-    why: String,
+pub(in crate::reconcile) enum WatchError {
+    #[error("cannot watch {kind}{place} as {}: {why}", account.user_name())]
+    Failed {
+        kind: String,
+        place: String,
+        account: ServiceAccount,
+        why: String,
+    },
+    #[error(
+        "the objects need {wanted} more watches, and requester {requester:?} can have {most} (the process {capacity}): let the ServiceAccount list and watch the kinds in all namespaces, which needs one watch for each kind, or use fewer namespaces and ServiceAccounts"
+    )]
+    TooMany {
+        wanted: usize,
+        requester: String,
+        most: u64,
+        capacity: u64,
+    },
+}
+
+impl WatchError {
+    pub(in crate::reconcile) fn code(&self) -> Code {
+        match self {
+            Self::Failed { .. } => codes::install::NOT_WATCHED,
+            Self::TooMany { .. } => codes::install::TOO_MANY_WATCHES,
+        }
+    }
+
+    pub(in crate::reconcile) fn retry(&self) -> RetryPolicy {
+        match self {
+            Self::Failed { .. } => RetryPolicy::Soon,
+            Self::TooMany { .. } => RetryPolicy::Slowly,
+        }
+    }
 }
 
 impl Watches {
-    pub(in crate::reconcile) fn new(states: Arc<InstalledStates>) -> Self {
+    /// `slots` limits the number of watches.
+    pub(in crate::reconcile) fn new(states: Arc<InstalledStates>, slots: Pool) -> Self {
         Self {
             states,
+            slots,
             open: Mutex::default(),
         }
     }
 
-    /// Opens these watches for `deployment`, and closes its others if `only` is true. Waits until
-    /// each watch has listed its objects.
+    /// Opens these watches for `user`, and closes its others if `only` is true. Waits until each
+    /// watch has listed its objects. If the requester cannot have all of them, none is opened.
     pub(in crate::reconcile) async fn keep(
         &self,
-        deployment: &str,
+        user: WatchUser<'_>,
         wanted: &HashSet<WatchKey>,
         only: bool,
         client: &Client,
     ) -> Result<(), WatchError> {
+        let deployment = user.deployment;
         let mut waiting = Vec::new();
         {
             let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
@@ -104,10 +148,14 @@ impl Watches {
                 }
                 !users.is_empty() || wanted.contains(subject)
             });
-            for subject in wanted {
-                let watch = open
-                    .entry(subject.clone())
-                    .or_insert_with(|| self.start(subject, client));
+            let missing = wanted.iter().filter(|subject| !open.contains_key(subject));
+            let missing: Vec<_> = missing.cloned().collect();
+            let slots = self.slots(user.requester, missing.len())?;
+            for (subject, slot) in missing.into_iter().zip(slots) {
+                let watch = self.start(&subject, client, slot);
+                open.insert(subject, watch);
+            }
+            for (subject, watch) in open.iter().filter(|(subject, _)| wanted.contains(subject)) {
                 watch
                     .users
                     .lock()
@@ -131,7 +179,7 @@ impl Watches {
                 Err(_) => format!("no answer within {} s", FIRST_LIST_TIMEOUT.as_secs()),
             };
             self.close(&subject);
-            return Err(WatchError {
+            return Err(WatchError::Failed {
                 kind: subject.kind.resource.plural.clone(),
                 place: subject
                     .namespace
@@ -208,7 +256,22 @@ impl Watches {
             .remove(subject);
     }
 
-    fn start(&self, subject: &WatchKey, client: &Client) -> Watch {
+    /// Returns slots for `count` further watches of `requester`, without waiting.
+    fn slots(&self, requester: &str, count: usize) -> Result<Vec<Share>, WatchError> {
+        let caps = Budget::half(&self.slots, requester);
+        let most = caps.first().map_or(0, |cap| cap.most);
+        let slots: Option<Vec<_>> = (0..count)
+            .map(|_| self.slots.try_take(1, caps.clone()))
+            .collect();
+        slots.ok_or_else(|| WatchError::TooMany {
+            wanted: count,
+            requester: requester.to_owned(),
+            most,
+            capacity: self.slots.capacity(),
+        })
+    }
+
+    fn start(&self, subject: &WatchKey, client: &Client, slot: Share) -> Watch {
         let users = Arc::<Mutex<HashSet<String>>>::default();
         let table = ObservedTable::default();
         let (told, progress) = watch::channel(WatchProgress::Listing);
@@ -226,6 +289,7 @@ impl Watches {
             table,
             progress,
             task,
+            _slot: slot,
         }
     }
 }
@@ -367,3 +431,6 @@ fn entry(kind: &Kind, object: &PartialObjectMeta<DynamicObject>) -> (String, Obs
     let id = object::id_of(kind, object);
     (id.to_string(), ObservedObject::of(kind, object))
 }
+
+#[cfg(test)]
+mod tests;

@@ -39,9 +39,13 @@ fn put(registry: &Registry) -> (Reference, u64) {
 }
 
 /// Opens an image as the reconciler does for `requester`.
-fn open(pool: &Pool, requester: &str, reference: &Reference) -> (ImageSource, Arc<LookupMemory>) {
+fn open(
+    budget: &Budget,
+    requester: &str,
+    reference: &Reference,
+) -> (ImageSource, Arc<LookupMemory>) {
     let memory = Arc::new(LookupMemory::new(
-        pool,
+        budget,
         requester,
         Duration::from_millis(50),
     ));
@@ -59,11 +63,12 @@ async fn fetch(source: &ImageSource) -> Result<(), SourceError> {
 async fn largest_manifests_of_one_requester_use_at_most_half_of_the_memory() {
     let registry = Registry::honest().await.unwrap();
     let (reference, length) = put(&registry);
-    let pool = Budget::new(DEFAULT_LIMIT).trees;
+    let budget = Budget::new(DEFAULT_LIMIT);
+    let pool = &budget.trees;
     let half = pool.capacity() / 2;
     let mut held = Vec::new();
     loop {
-        let (source, memory) = open(&pool, "ana", &reference);
+        let (source, memory) = open(&budget, "ana", &reference);
         fetch(&source).await.unwrap_err();
         if memory.is_refused() {
             break;
@@ -75,7 +80,7 @@ async fn largest_manifests_of_one_requester_use_at_most_half_of_the_memory() {
     let manifests = held.len() as u64 * 2 * length;
     assert_eq!(held.len() as u64, half / (2 * length));
     assert!((manifests..manifests + (64 << 10)).contains(&pool.used()));
-    let (other, memory) = open(&pool, "bob", &reference);
+    let (other, memory) = open(&budget, "bob", &reference);
     fetch(&other).await.unwrap_err();
     assert!(!memory.is_refused());
     drop((held, other, memory));
@@ -87,8 +92,9 @@ async fn manifest_of_unknown_length_reserves_at_most_the_largest_size() {
     let registry = Registry::honest().await.unwrap();
     let (reference, _) = put(&registry);
     registry.set_fault(Some(Fault::HugeManifest));
-    let pool = Budget::new(DEFAULT_LIMIT).trees;
-    let (source, memory) = open(&pool, "ana", &reference);
+    let budget = Budget::new(DEFAULT_LIMIT);
+    let pool = &budget.trees;
+    let (source, memory) = open(&budget, "ana", &reference);
     let error = fetch(&source).await.unwrap_err();
     assert!(!memory.is_refused(), "{error}");
     assert!(pool.used() <= 2 * MANIFEST_BYTES, "{} bytes", pool.used());
@@ -115,8 +121,10 @@ async fn rejects_signatures_above_the_memory_of_their_requester() {
     );
     registry.put_manifest("web", &tag, MANIFEST, document(&layers, 0).as_bytes());
     for (capacity, is_read) in [(64 << 20, true), (8 << 20, false)] {
-        let pool = Pool::new(capacity);
-        let (source, memory) = open(&pool, "ana", &reference);
+        let mut budget = Budget::new(DEFAULT_LIMIT);
+        budget.trees = Pool::new(capacity);
+        let pool = &budget.trees;
+        let (source, memory) = open(&budget, "ana", &reference);
         let content = source.resolve().await.unwrap();
         let read = source.signatures(&content).await;
         assert_eq!(read.is_ok(), is_read, "{read:?}");

@@ -399,7 +399,9 @@ impl HttpClients {
         }
         let mut taken = announced.unwrap_or(SHORT).min(limit);
         reserve(memory, taken * FORMS).await?;
-        let mut body = BytesMut::new();
+        // A body that grows would need up to twice its length.
+        let length = usize::try_from(announced.unwrap_or_default()).unwrap_or_default();
+        let mut body = BytesMut::with_capacity(length);
         while let Some(piece) = self.piece(&mut response).await? {
             let length = (body.len() + piece.len()) as u64;
             if length > limit {

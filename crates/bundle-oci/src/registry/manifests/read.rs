@@ -103,7 +103,7 @@ impl Client {
         }
         reserve(&*self.memory, blob.size).await?;
         let mut transfer = self.download(repository, blob, 0, Some(Hasher::new()));
-        let mut all = BytesMut::new();
+        let mut all = BytesMut::with_capacity(usize::try_from(blob.size).unwrap_or_default());
         while let Some(piece) = transfer.piece().await? {
             all.extend_from_slice(&piece);
         }

@@ -15,8 +15,18 @@ use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use serde_json::{Value, json};
 
+use super::registry_texts::HostileServer;
 use super::*;
 
+/// Number of dry runs whose registry stalls: the attack that was measured. API servers allow 200
+/// writes at the same time.
+const STALLED: usize = 128;
+/// Bytes of a manifest whose last byte never arrives. With its parsed form it would stay within the
+/// memory for small lookups.
+const STALLED_MANIFEST: usize = 127 << 10;
+/// Memory that stalled reviews of one requester may add, in KiB: half of the memory for reviews,
+/// and the reviews themselves.
+const STALLED_GROWTH: u64 = 48 << 10;
 /// Bytes of the request header that each connection sends, unless it is closed before.
 const HEAD: usize = 380 << 10;
 /// Deadline for the process to close a connection with an incomplete request header, with a margin
@@ -273,4 +283,65 @@ async fn parallel_dry_runs_whose_manifests_have_four_mebibytes_wait_for_memory()
         assert!(good.iter().any(|good| text.contains(good)), "{text}");
     }
     survived("80 dry runs with manifests of 4 MiB", &mut webhook, probe).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn stalled_dry_runs_of_one_tenant_have_bounded_memory_and_leave_reviews_to_another() {
+    let (cluster, mut webhook) = stage().await;
+    let client = cluster.client().await.unwrap();
+    let server = HostileServer::new(|head| {
+        if !head.contains("/manifests/") {
+            return "HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n".to_owned();
+        }
+        let kind = "application/vnd.oci.image.manifest.v1+json";
+        let text = "a".repeat(STALLED_MANIFEST - 1);
+        format!(
+            "HTTP/1.1 200 OK\r\ncontent-type: {kind}\r\ncontent-length: {STALLED_MANIFEST}\r\n\r\n{text}"
+        )
+    });
+    let port = server.listen().await;
+    let digest = bundle_core::reference::Digest::of(b"stalls");
+    let stalled: Vec<Value> = (0..STALLED)
+        .map(|number| {
+            let reference = format!("127.0.0.1:{port}/stalls-{number}@{digest}");
+            bundle(&format!("stalls-{number}"), &reference)
+        })
+        .collect();
+    let honest = Registry::honest().await.unwrap();
+    let file = config_map("stalls", "a").into_bytes();
+    let image = tar([("manifests/a.yaml".to_owned(), file)]);
+    let (reference, _) = publish(&honest, "stalls", &image);
+
+    let idle = anonymous_kib(webhook.pid().unwrap());
+    let probe = LivenessProbe::start(&webhook);
+    let user = Some("stalls-mallory");
+    let dry_runs = stalled
+        .iter()
+        .map(|object| create_dry_as(&client, user, "bundles", object));
+    let ordinary = async {
+        wait::until_true(LONG, "lookups are stalled", || async {
+            Ok(server.answered() >= STALLED / 8)
+        })
+        .await
+        .unwrap();
+        let asked = Instant::now();
+        let object = bundle("stalls-ordinary", &reference);
+        let answer = create_dry_as(&client, Some("stalls-ana"), "bundles", &object).await;
+        (answer, asked.elapsed())
+    };
+    let (answers, (ordinary, took)) = tokio::join!(join_all(dry_runs), ordinary);
+    assert_eq!(ordinary, (201, String::new()));
+    record(&format!("the dry run of another tenant took {took:?}"));
+    for (status, message) in &answers {
+        // Admitted without the image, because no policy requires its signatures; without memory; or
+        // at the deadline of the review or the API server.
+        let good = ["BUNDLE-", "deadline exceeded"];
+        assert!(
+            *status == 201 || good.iter().any(|good| message.contains(good)),
+            "{status}: {message}"
+        );
+    }
+    let attack = format!("{STALLED} dry runs whose registry stalls");
+    let peak = survived(&attack, &mut webhook, probe).await;
+    assert!(peak < idle + STALLED_GROWTH, "{idle} KiB, then {peak} KiB");
 }

@@ -17,14 +17,14 @@ const GROWTH_LIMIT: u64 = 24 << 10;
 
 /// A server that answers each request with a response of its author, and keeps connections open.
 #[derive(Clone)]
-struct HostileServer {
+pub(super) struct HostileServer {
     /// Returns the response to a request with this head.
     answer: Arc<dyn Fn(&str) -> String + Send + Sync>,
     answered: Arc<AtomicUsize>,
 }
 
 impl HostileServer {
-    fn new(answer: impl Fn(&str) -> String + Send + Sync + 'static) -> Self {
+    pub(super) fn new(answer: impl Fn(&str) -> String + Send + Sync + 'static) -> Self {
         Self {
             answer: Arc::new(answer),
             answered: Arc::default(),
@@ -32,7 +32,7 @@ impl HostileServer {
     }
 
     /// Listens on a new port, and returns it.
-    async fn listen(&self) -> u16 {
+    pub(super) async fn listen(&self) -> u16 {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let server = self.clone();
@@ -62,7 +62,7 @@ impl HostileServer {
         }
     }
 
-    fn answered(&self) -> usize {
+    pub(super) fn answered(&self) -> usize {
         self.answered.load(Ordering::Relaxed)
     }
 }

@@ -1,4 +1,4 @@
-//! Reconciles that a tenant delays: a definition with names of another one is never established,
+//! Reconciles that tenants delay: a definition with names of another one is never established,
 //! and its installation waits for 30 s.
 
 use serde_json::{Value, json};
@@ -9,11 +9,11 @@ use e2e::wait;
 use super::*;
 use crate::scenarios::objects::{apply_as, get};
 
-/// More than the number of concurrent reconciles.
+/// Installations of each tenant: more than the number of concurrent reconciles.
 const HELD: usize = 12;
-/// Maximum number of concurrent reconciles of one requester: `SLOTS_PER_REQUESTER` in
-/// webhook/src/reconcile/slots.rs.
-const PER_REQUESTER: usize = 6;
+/// Maximum number of concurrent reconciles of the first and of the second requester: half of the
+/// slots, and half of the rest (`RECONCILE_SLOTS` in webhook/src/reconcile/slots.rs).
+const PER_REQUESTER: [usize; 2] = [4, 2];
 /// Well below the 30 s after which the first of the waiting installations releases its slot.
 const SOON: Duration = Duration::from_secs(20);
 
@@ -41,16 +41,16 @@ fn publish_object(registry: &Registry, name: &str, object: &Value) -> String {
 }
 
 /// Returns the number of existing CRDs that are never established.
-async fn begun(cluster: &Cluster) -> usize {
+async fn begun(cluster: &Cluster, user: &str) -> usize {
     let found = kubectl(cluster, "get crd -o name").await;
-    found.matches("/held").count()
+    found.matches(&format!("/{user}held")).count()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn waiting_installations_of_one_tenant_leave_reconciles_to_another() {
+async fn waiting_installations_of_two_tenants_leave_reconciles_to_another() {
     let (cluster, mut webhook) = stage().await;
     let registry = Registry::honest().await.unwrap();
-    for user in ["slots-ana", "slots-ben"] {
+    for user in ["slots-ana", "slots-eve", "slots-ben"] {
         let line =
             format!("create clusterrolebinding {user} --clusterrole=cluster-admin --user={user}");
         kubectl(&cluster, &line).await;
@@ -65,19 +65,22 @@ async fn waiting_installations_of_one_tenant_leave_reconciles_to_another() {
     .unwrap();
 
     let probe = LivenessProbe::start(&webhook);
-    let held = (0..HELD).map(|number| {
-        let plural = format!("held{number}");
-        let reference = publish_object(&registry, &plural, &definition(&plural));
-        deployment(&plural, &reference)
-    });
-    let held = json!({"apiVersion": "v1", "kind": "List", "items": held.collect::<Vec<_>>()});
-    let written = apply_as(&cluster, &held, Some("slots-ana")).await;
-    written.success().unwrap();
-    wait::until_true(LONG, "the first of them are held", || async {
-        Ok(begun(&cluster).await >= PER_REQUESTER)
-    })
-    .await
-    .unwrap();
+    for (user, most) in ["ana", "eve"].into_iter().zip(PER_REQUESTER) {
+        let held = (0..HELD).map(|number| {
+            let plural = format!("{user}held{number}");
+            let reference = publish_object(&registry, &plural, &definition(&plural));
+            deployment(&plural, &reference)
+        });
+        let held = json!({"apiVersion": "v1", "kind": "List", "items": held.collect::<Vec<_>>()});
+        let requester = format!("slots-{user}");
+        let written = apply_as(&cluster, &held, Some(&requester)).await;
+        written.success().unwrap();
+        wait::until_true(LONG, "the first of them are held", || async {
+            Ok(begun(&cluster, user).await >= most)
+        })
+        .await
+        .unwrap();
+    }
 
     let config = json!({
         "apiVersion": "v1", "kind": "ConfigMap",
@@ -95,9 +98,15 @@ async fn waiting_installations_of_one_tenant_leave_reconciles_to_another() {
     .await
     .unwrap();
     record(&format!(
-        "installed after {:?} beside {} held installations",
+        "installed after {:?} beside {} and {} held installations",
         asked.elapsed(),
-        begun(&cluster).await
+        begun(&cluster, "ana").await,
+        begun(&cluster, "eve").await
     ));
-    survived("12 held installations", &mut webhook, probe).await;
+    survived(
+        "12 held installations of each of two tenants",
+        &mut webhook,
+        probe,
+    )
+    .await;
 }

@@ -40,7 +40,15 @@ pub(in crate::reconcile) async fn open(
     requester: &str,
     reason: &'static str,
 ) -> Result<OpenSource, ReconcileError> {
-    let memory = LookupMemory::new(&ctx.shared.budget.trees, requester, MEMORY_WAIT_LIMIT);
+    let memory = LookupMemory::new(&ctx.shared.budget, requester, MEMORY_WAIT_LIMIT);
+    if matches!(source, Source::Image { .. }) && !memory.begin().await {
+        return Err(ReconcileError::new(
+            codes::install::MEMORY_BUSY,
+            reason,
+            "reads of other images for this requester use all memory for them; the reconcile is retried",
+            RetryPolicy::Soon,
+        ));
+    }
     let opened = sources::open(&ctx.shared, source, Arc::new(memory)).await;
     opened.map_err(|error| registry_error(error, reason))
 }

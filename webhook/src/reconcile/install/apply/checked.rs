@@ -12,9 +12,9 @@ use bundle_core::rights::{
     DryRunObject, DryRunVerdict, MutatedKinds, records_requester, user_dependent_fields,
 };
 use kube::Client;
-use tokio::sync::Semaphore;
 
 use super::{Applied, ApplyError, PreparedApply, Target, request};
+use crate::budget::Share;
 use crate::clients::cluster::ServiceAccount;
 use crate::dry_run::{Detail, RequesterDryRun, unread};
 use crate::reconcile::api::object;
@@ -22,9 +22,8 @@ use crate::reconcile::api::whole::ObjectText;
 use crate::reconcile::content::items::Item;
 use crate::reconcile::rights::authorized::CHECK_VALIDITY;
 use crate::reconcile::rights::dry_runs::cache::{AllowedDryRuns, DryRunKey};
+use crate::reconcile::slots::ApplySlots;
 
-/// Limits concurrent comparisons in the process. Each holds the JSON of up to three objects.
-static COMPARISON_SEMAPHORE: Semaphore = Semaphore::const_new(2);
 /// Maximum number of differing fields in a message.
 const MAX_FIELDS: usize = 10;
 
@@ -195,6 +194,7 @@ pub(in crate::reconcile) struct DryRuns<'a> {
     pub(in crate::reconcile) runs: Vec<(Requester, RequesterDryRun)>,
     pub(in crate::reconcile) class: String,
     pub(in crate::reconcile) memory: &'a AllowedDryRuns,
+    pub(in crate::reconcile) slots: ApplySlots,
     /// True if cached results are used.
     pub(in crate::reconcile) remembers: bool,
     /// The kinds for which the results for requester and installer are compared.
@@ -253,7 +253,7 @@ impl DryRuns<'_> {
                 continue;
             }
             let asked = if compares {
-                self.compare(run, &prepared).await
+                self.compare(requester, run, &prepared).await
             } else {
                 ask(run, &prepared, Detail::Metadata).await.map(drop)
             };
@@ -269,6 +269,15 @@ impl DryRuns<'_> {
             Some(refusal) => Err((prepared, refusal)),
             None => Ok(CheckedApply::new(prepared)),
         }
+    }
+
+    /// Waits until the complete managed fields of an object can be read for the first requester, or
+    /// for the installer if no requester is asked.
+    pub(super) async fn entries_slot(&self) -> Option<Share> {
+        let requester = self.runs.first().map(|(requester, _)| &requester.user);
+        let installer = self.account.user_name();
+        let user = requester.unwrap_or(&installer);
+        self.slots.acquire_entries(user).await
     }
 
     /// Sends a JSON patch as a dry run as each requester, if the object requires dry runs.
@@ -295,12 +304,12 @@ impl DryRuns<'_> {
     /// as the requester finds the fields that the API server sets to new values on each request.
     async fn compare(
         &self,
+        requester: &Requester,
         run: &RequesterDryRun,
         prepared: &PreparedApply<'_>,
     ) -> Result<(), ApplyRejection> {
         let unknown = |words: String| ApplyRejection::Verdict(DryRunVerdict::Unknown(words));
-        let permit = COMPARISON_SEMAPHORE.acquire().await;
-        let _permit = permit.map_err(|error| unknown(crate::chain(&error)))?;
+        let _slot = self.slots.acquire_comparison(&requester.user).await;
         let requester = ask_object(run, prepared).await?;
         let installer = match request::dry_run_object(&self.installer, prepared).await {
             Ok(body) => body,

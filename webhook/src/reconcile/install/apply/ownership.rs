@@ -12,7 +12,6 @@ use kube::Client;
 use kube::api::{DynamicObject, GetParams, Patch, PatchParams};
 use kube::core::PartialObjectMeta;
 use serde_json::{Value, json};
-use tokio::sync::Semaphore;
 
 use super::client::{Attempts, RETRY_LIMIT};
 use super::{ApplyClient, ApplyError, ApplyRejection, CheckedApply, PreparedApply, Target};
@@ -20,10 +19,6 @@ use crate::clients::cluster::KeepFields;
 use crate::dry_run::causes;
 use crate::reconcile::api::object;
 use crate::reconcile::content::items::Item;
-
-/// Limits the objects whose complete managed fields are held at the same time. Each can need
-/// megabytes.
-static ENTRIES_SEMAPHORE: Semaphore = Semaphore::const_new(2);
 
 impl ApplyClient<'_> {
     /// Changes the field ownership that an apply requires, and checks the apply again if anything
@@ -95,7 +90,8 @@ impl ApplyClient<'_> {
         let Target::Uid(uid) = prepared.target() else {
             return false;
         };
-        let found = patch(&self.preparer.client, prepared.item(), uid, change).await;
+        let item = prepared.item();
+        let found = self.patch(&self.preparer.client, item, uid, change).await;
         matches!(found, Ok(Some(_)))
     }
 
@@ -111,7 +107,7 @@ impl ApplyClient<'_> {
         };
         let mut attempts = Attempts::new(Instant::now() + RETRY_LIMIT);
         loop {
-            let Some(patch) = patch(client, item, uid, change).await? else {
+            let Some(patch) = self.patch(client, item, uid, change).await? else {
                 return Ok(false);
             };
             let refusal = match self.dry_runs.check_patch(item, &patch).await {
@@ -130,6 +126,45 @@ impl ApplyClient<'_> {
             }
         }
     }
+
+    /// Returns the patch for the current object with this uid, or `None` if nothing has to change.
+    async fn patch(
+        &self,
+        client: &Client,
+        item: &Item,
+        uid: &str,
+        change: &OwnershipChange,
+    ) -> Result<Option<json_patch::Patch>, ApplyError> {
+        let _slot = self.dry_runs.entries_slot().await;
+        let live = match read_entries(client, item).await {
+            Err(error) if object::is_not_found(&error) => None,
+            live => Some(live.map_err(ApplyError::Api)?),
+        };
+        let live = live.filter(|live| live.metadata.uid.as_deref() == Some(uid));
+        let metadata = live.ok_or(ApplyError::Moved)?.metadata;
+        let unreadable = |error| ApplyError::Api(kube::Error::SerdeError(error));
+        let entries: Vec<Value> = metadata
+            .managed_fields
+            .iter()
+            .flatten()
+            .map(serde_json::to_value)
+            .collect::<Result<_, _>>()
+            .map_err(unreadable)?;
+        let version = item.id.api_version();
+        let Some(changed) = change.applied(&entries, names::FIELD_MANAGER, &version) else {
+            return Ok(None);
+        };
+        // With the resourceVersion, the API server rejects a patch of an outdated state with a
+        // conflict (409).
+        let operations = json!([
+            {"op": "test", "path": "/metadata/uid", "value": uid},
+            {"op": "replace", "path": "/metadata/managedFields", "value": changed},
+            {"op": "replace", "path": "/metadata/resourceVersion", "value": metadata.resource_version},
+        ]);
+        serde_json::from_value(operations)
+            .map(Some)
+            .map_err(unreadable)
+    }
 }
 
 impl From<ApplyRejection> for ApplyError {
@@ -139,44 +174,6 @@ impl From<ApplyRejection> for ApplyError {
             refusal => Self::NotAllowed(refusal),
         }
     }
-}
-
-/// Returns the patch for the current object with this uid, or `None` if nothing has to change.
-async fn patch(
-    client: &Client,
-    item: &Item,
-    uid: &str,
-    change: &OwnershipChange,
-) -> Result<Option<json_patch::Patch>, ApplyError> {
-    let _turn = ENTRIES_SEMAPHORE.acquire().await;
-    let live = match read_entries(client, item).await {
-        Err(error) if object::is_not_found(&error) => None,
-        live => Some(live.map_err(ApplyError::Api)?),
-    };
-    let live = live.filter(|live| live.metadata.uid.as_deref() == Some(uid));
-    let metadata = live.ok_or(ApplyError::Moved)?.metadata;
-    let unreadable = |error| ApplyError::Api(kube::Error::SerdeError(error));
-    let entries: Vec<Value> = metadata
-        .managed_fields
-        .iter()
-        .flatten()
-        .map(serde_json::to_value)
-        .collect::<Result<_, _>>()
-        .map_err(unreadable)?;
-    let version = item.id.api_version();
-    let Some(changed) = change.applied(&entries, names::FIELD_MANAGER, &version) else {
-        return Ok(None);
-    };
-    // With the resourceVersion, the API server rejects a patch of an outdated state with a conflict
-    // (409).
-    let operations = json!([
-        {"op": "test", "path": "/metadata/uid", "value": uid},
-        {"op": "replace", "path": "/metadata/managedFields", "value": changed},
-        {"op": "replace", "path": "/metadata/resourceVersion", "value": metadata.resource_version},
-    ]);
-    serde_json::from_value(operations)
-        .map(Some)
-        .map_err(unreadable)
 }
 
 /// Reads the metadata of an object with the complete managed fields of all managers.

@@ -66,6 +66,7 @@ impl<'a> DryRunCheck<'a> {
             runs: runs(ctx, input.requesters, input.reason)?,
             class: input.class.to_owned(),
             memory: &ctx.allowed_dry_runs,
+            slots: ctx.apply_slots.clone(),
             remembers: input.remembers,
             mutated,
             installer: input.preparer.client.clone(),

@@ -18,6 +18,7 @@ use crate::clients::cluster::ServiceAccount;
 use crate::dry_run::RequesterDryRun;
 use crate::reconcile::content::items::Item;
 use crate::reconcile::rights::dry_runs::cache::AllowedDryRuns;
+use crate::reconcile::slots::ApplySlots;
 
 mod comparisons;
 mod ownership;
@@ -101,6 +102,7 @@ fn checking<'a>(
             runs: vec![(ana, run)],
             class: "plain".to_owned(),
             memory,
+            slots: ApplySlots::default(),
             remembers: true,
             mutated: if compares {
                 MutatedKinds::unknown()
