@@ -15,8 +15,8 @@ use crate::reconcile::ApiFailure;
 use crate::reconcile::bundle::steps::BundleReconcile;
 use crate::reconcile::context::{ClassLookup, Context};
 use crate::reconcile::finalizers::FinalizerChange;
-use crate::reconcile::status::seal;
-use crate::reconcile::status::sealed::SealedKind;
+use crate::reconcile::seal;
+use crate::reconcile::seal::sealed::SealedKind;
 
 /// Reconciles one Bundle.
 pub(in crate::reconcile) async fn reconcile(

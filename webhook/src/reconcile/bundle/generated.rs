@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 
 use crate::reconcile::context::Context;
 use crate::reconcile::error::{ReconcileError, RetryPolicy};
-use crate::reconcile::status::seal;
+use crate::reconcile::seal;
 use crate::reconcile::watched::WatchedObject;
 
 /// A Bundle of a template, with its status.

@@ -15,8 +15,7 @@ use serde_json::Value;
 
 use crate::budget::Share;
 use crate::reconcile::api::discovery::{Apis, Kind};
-use crate::reconcile::deployment::state::MAX_LISTED;
-use crate::reconcile::error::{self, ReconcileError, RetryPolicy};
+use crate::reconcile::error::{self, MAX_LISTED, ReconcileError, RetryPolicy};
 
 /// One object that is ready to be applied.
 #[derive(Debug, Clone)]
@@ -29,6 +28,17 @@ pub(in crate::reconcile) struct Item {
     pub(in crate::reconcile) value: Value,
     /// True if the content defines the kind and the API server does not serve it yet.
     pub(in crate::reconcile) custom: bool,
+}
+
+impl Item {
+    /// Returns true if applying the object changes the served kinds.
+    pub(in crate::reconcile) fn defines_kinds(&self) -> bool {
+        matches!(
+            (self.id.group.as_str(), self.id.kind.as_str()),
+            ("apiextensions.k8s.io", "CustomResourceDefinition")
+                | ("apiregistration.k8s.io", "APIService")
+        )
+    }
 }
 
 #[cfg(test)]

@@ -20,10 +20,10 @@ const NUMBER_BYTES: usize = 8;
 /// Location of a part in its file, and the hash of its bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::reconcile) struct FileLocation {
-    pub(super) offset: u64,
+    pub(in crate::reconcile) offset: u64,
     /// In bytes.
     pub(in crate::reconcile) length: u64,
-    pub(super) hash: [u8; 32],
+    pub(in crate::reconcile) hash: [u8; 32],
 }
 
 impl FileLocation {

@@ -14,12 +14,12 @@ use kube::Client;
 use crate::clients::cluster::ServiceAccount;
 use crate::reconcile::bundle::generated::{self, GeneratedBundle};
 use crate::reconcile::deployment::conditions;
-use crate::reconcile::deployment::state::{
+use crate::reconcile::deployment_state::{
     DeploymentReconcile, HEALTH_CHECK_INTERVAL, InstallRequest,
 };
-use crate::reconcile::drift::health;
 use crate::reconcile::drift::restored::Scope;
 use crate::reconcile::error::{ReconcileError, RetryPolicy};
+use crate::reconcile::maintenance::health;
 
 impl DeploymentReconcile<'_> {
     /// Returns the reason for a failed installation.

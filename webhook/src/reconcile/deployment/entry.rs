@@ -18,13 +18,13 @@ use kube::runtime::controller::Action;
 
 use crate::reconcile::ApiFailure;
 use crate::reconcile::context::{ClassLookup, Context};
-use crate::reconcile::deployment::state::DeploymentReconcile;
+use crate::reconcile::deployment_state::{DeploymentReconcile, has_finalizer, status_of};
 use crate::reconcile::error::{ReconcileError, RetryPolicy};
 use crate::reconcile::finalizers::FinalizerChange;
 use crate::reconcile::removal::teardown;
+use crate::reconcile::seal;
+use crate::reconcile::seal::sealed::SealedKind;
 use crate::reconcile::status::condition_set::{self, ConditionSet};
-use crate::reconcile::status::seal;
-use crate::reconcile::status::sealed::SealedKind;
 use crate::reconcile::status::writer;
 use crate::telemetry::spans;
 
@@ -152,17 +152,6 @@ async fn reconcile_object(
     let result = Box::pin(reconcile.run()).await;
     ctx.states.end_reconcile(&reconcile.name);
     reconcile.finish(result).await
-}
-
-pub(in crate::reconcile) fn status_of(object: &DynamicObject) -> BundleDeploymentStatus {
-    serde_json::from_value(object.data["status"].clone()).unwrap_or_default()
-}
-
-pub(in crate::reconcile) fn has_finalizer(object: &DynamicObject) -> bool {
-    object
-        .finalizers()
-        .iter()
-        .any(|name| name == names::FINALIZER_INSTALLED)
 }
 
 /// Reports why the class cannot be used, and changes nothing else.

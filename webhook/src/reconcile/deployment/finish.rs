@@ -11,9 +11,9 @@ use kube::ResourceExt as _;
 use kube::runtime::controller::Action;
 
 use crate::reconcile::ApiFailure;
-use crate::reconcile::deployment::failures::Work;
-use crate::reconcile::deployment::state::{DeploymentReconcile, MAX_LISTED};
-use crate::reconcile::error::ReconcileError;
+use crate::reconcile::context::failures::Work;
+use crate::reconcile::deployment_state::DeploymentReconcile;
+use crate::reconcile::error::{MAX_LISTED, ReconcileError};
 use crate::reconcile::status::writer;
 use crate::telemetry::spans;
 

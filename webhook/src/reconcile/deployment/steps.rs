@@ -14,15 +14,15 @@ use kube::api::DynamicObject;
 
 use crate::reconcile::api::object::ObservedObject;
 use crate::reconcile::content::items::{HeldItems, Item};
-use crate::reconcile::content::reader;
 use crate::reconcile::context::Context;
-use crate::reconcile::deployment::state::{DeploymentReconcile, InstallRequest};
-use crate::reconcile::drift::keep;
+use crate::reconcile::deployment_state::{DeploymentReconcile, InstallRequest};
 use crate::reconcile::drift::states::{self, AppliedState};
 use crate::reconcile::error::{ReconcileError, RetryPolicy};
+use crate::reconcile::install::authorized::AuthorizedInstall;
 use crate::reconcile::install::executor::Install;
+use crate::reconcile::maintenance::restore;
+use crate::reconcile::reader;
 use crate::reconcile::removal::remove::removal_weight;
-use crate::reconcile::rights::authorized::AuthorizedInstall;
 
 impl<'a> DeploymentReconcile<'a> {
     /// Returns the objects of the content, prepared for applying.
@@ -189,7 +189,7 @@ impl<'a> DeploymentReconcile<'a> {
                         deployment = self.name,
                         "all objects are unchanged: nothing is applied"
                     );
-                    let left = keep::observed_as_applied(items(), &seen).unwrap_or_default();
+                    let left = restore::observed_as_applied(items(), &seen).unwrap_or_default();
                     self.ctx.states.finish_apply(&self.name, key, left, &seen);
                 }
                 InstallStep::Apply => {
@@ -241,7 +241,7 @@ impl<'a> DeploymentReconcile<'a> {
         let changed = if in_place {
             BTreeSet::new()
         } else {
-            keep::find_changed(request.client, items, &seen).await
+            restore::find_changed(request.client, items, &seen).await
         };
         let left: HashMap<String, AppliedState> = items
             .iter()
@@ -396,7 +396,7 @@ impl<'a> DeploymentReconcile<'a> {
         if installed.installation != self.content_key(request) || !self.is_installed(request) {
             return false;
         }
-        let Some(left) = keep::observed_as_applied(items, seen) else {
+        let Some(left) = restore::observed_as_applied(items, seen) else {
             return false;
         };
         states::digest_of(&left)

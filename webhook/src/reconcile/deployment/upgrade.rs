@@ -5,7 +5,8 @@ use bundle_api::deployment_status::Upgrade;
 
 use crate::reconcile::bundle::generated::GeneratedBundle;
 use crate::reconcile::content::items::Item;
-use crate::reconcile::deployment::state::{DeploymentReconcile, MAX_LISTED};
+use crate::reconcile::deployment_state::DeploymentReconcile;
+use crate::reconcile::error::MAX_LISTED;
 use crate::reconcile::install::executor::ApplyResults;
 
 impl DeploymentReconcile<'_> {

@@ -10,11 +10,10 @@ use bundle_core::plan::phases::Phase;
 
 use crate::clients::cluster::with_missing_right;
 use crate::reconcile::api::object::{self, ObservedObject};
+use crate::reconcile::apply::{ApplyPlan, Preparer, Target, Targets};
 use crate::reconcile::content::items::Item;
-use crate::reconcile::deployment::state::DeploymentReconcile;
-use crate::reconcile::deployment::state::InstallRequest;
+use crate::reconcile::deployment_state::{DeploymentReconcile, InstallRequest};
 use crate::reconcile::error::{self, ReconcileError, RetryPolicy};
-use crate::reconcile::install::apply::{ApplyPlan, Preparer, Target, Targets};
 use crate::reconcile::install::executor::{Install, MAX_COMPLAINTS};
 use crate::reconcile::rights::dry_runs::check::DryRunCheck;
 

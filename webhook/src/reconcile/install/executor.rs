@@ -11,21 +11,16 @@ use kube::Client;
 
 use crate::clients::cluster::ServiceAccount;
 use crate::reconcile::api::object::{self, ObservedObject};
+use crate::reconcile::apply::{Applied, ApplyClient, ApplyError, ApplyRejection, CheckedApply};
 use crate::reconcile::content::items::Item;
-use crate::reconcile::deployment::inventory::store::Inventories;
 use crate::reconcile::drift::states::AppliedState;
 use crate::reconcile::error::{self, ReconcileError, RetryPolicy};
-use crate::reconcile::install::apply::{
-    Applied, ApplyClient, ApplyError, ApplyRejection, CheckedApply,
-};
+use crate::reconcile::inventory::store::Inventories;
 use crate::reconcile::rights::dry_runs::check::DryRunCheck;
-use crate::reconcile::rights::dry_runs::failures::DryRunFailures;
+use crate::reconcile::rights::dry_runs::failures::{CANNOT_STORE, DryRunFailures};
 
 /// Maximum number of complaints in a message.
 pub(in crate::reconcile) const MAX_COMPLAINTS: usize = 20;
-
-/// Prefix of messages about objects that the API server cannot store.
-pub(in crate::reconcile) const CANNOT_STORE: &str = "the API server cannot store: ";
 
 /// Values that all steps of one installation share.
 pub(in crate::reconcile) struct Install<'a> {

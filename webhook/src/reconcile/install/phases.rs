@@ -12,14 +12,12 @@ use kube::api::DynamicObject;
 
 use crate::reconcile::content::items::Item;
 use crate::reconcile::context::ClassLookup;
-use crate::reconcile::deployment::inventory::record::Intents;
-use crate::reconcile::deployment::state::DeploymentReconcile;
-use crate::reconcile::deployment::state::InstallRequest;
-use crate::reconcile::drift::keep;
+use crate::reconcile::deployment_state::{DeploymentReconcile, InstallRequest};
 use crate::reconcile::drift::states::AppliedState;
 use crate::reconcile::error::{ReconcileError, RetryPolicy};
+use crate::reconcile::install::authorized::AuthorizedInstall;
 use crate::reconcile::install::executor::ApplyResults;
-use crate::reconcile::rights::authorized::AuthorizedInstall;
+use crate::reconcile::install::record::Intents;
 
 impl<'a> DeploymentReconcile<'a> {
     /// Records all `items`, which are sorted by phase, and applies them. `first` is true if this
@@ -50,7 +48,7 @@ impl<'a> DeploymentReconcile<'a> {
         for intents in &intents {
             recorded = recorded.and(self.record_done(&done, intents).await);
         }
-        if items.iter().any(keep::defines_kinds) {
+        if items.iter().any(Item::defines_kinds) {
             self.ctx.apis.forget_custom().await;
         }
         if let Err(error) = recorded.and(applied) {

@@ -2,7 +2,6 @@
 //! and deleted right before they are created again. `bundle_core::plan::replace` decides which ones
 //! are replaced.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -19,15 +18,14 @@ use kube::api::{DeleteParams, DynamicObject, Preconditions};
 use rand::Rng as _;
 
 use crate::reconcile::api::object;
+use crate::reconcile::apply::{ApplyError, ApplyPlan, ApplyRejection, Target, Targets};
 use crate::reconcile::content::items::Item;
-use crate::reconcile::deployment::inventory::record::Intents;
-use crate::reconcile::deployment::state::DeploymentReconcile;
-use crate::reconcile::deployment::state::InstallRequest;
+use crate::reconcile::deployment_state::{DeploymentReconcile, InstallRequest};
 use crate::reconcile::error::{self, ReconcileError, RetryPolicy};
-use crate::reconcile::install::apply::{ApplyError, ApplyPlan, ApplyRejection, Target, Targets};
+use crate::reconcile::install::authorized::{AuthorizedInstall, Replacements};
 use crate::reconcile::install::executor::MAX_COMPLAINTS;
-use crate::reconcile::removal::remove::{Present, PresentObject};
-use crate::reconcile::rights::authorized::AuthorizedInstall;
+use crate::reconcile::install::record::Intents;
+use crate::reconcile::inventory::present::{Present, PresentObject};
 use crate::reconcile::rights::dry_runs::check::DryRunCheck;
 use crate::reconcile::rights::dry_runs::failures::DryRunFailures;
 
@@ -37,17 +35,6 @@ const DELETION_WAIT_LIMIT: Duration = Duration::from_secs(1);
 const MAX_DELETE_ATTEMPTS: u32 = 5;
 /// Maximum number of characters of the original name in the name of a trial object.
 const MAX_TRIAL_PREFIX: usize = 40;
-
-/// The uids of the objects that are deleted and created again, by key.
-#[derive(Debug, Default)]
-pub(in crate::reconcile) struct Replacements(HashMap<String, String>);
-
-impl Replacements {
-    /// Returns true if the object with this key is replaced.
-    pub(in crate::reconcile) fn contains(&self, key: &str) -> bool {
-        self.0.contains_key(key)
-    }
-}
 
 impl DeploymentReconcile<'_> {
     /// Finds the objects among `items` that must be replaced, checks that the requesters can delete

@@ -12,7 +12,8 @@ use kube::core::metadata::PartialObjectMeta;
 use crate::reconcile::api::discovery::{Kind, is_custom};
 use crate::reconcile::api::object::{self, PAGE};
 use crate::reconcile::error::ReconcileError;
-use crate::reconcile::removal::remove::{KeptObject, Present, Remover};
+use crate::reconcile::inventory::present::{KeptObject, Present};
+use crate::reconcile::removal::remove::Remover;
 
 /// Maximum number of API group versions that are discovered.
 const MAX_VERSIONS: usize = 1_000;

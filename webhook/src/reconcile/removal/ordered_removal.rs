@@ -9,7 +9,8 @@ use bundle_core::plan::inventory::Inventory;
 use bundle_core::plan::removal::{NextRemoval, RemovalProgress};
 
 use crate::reconcile::error::ReconcileError;
-use crate::reconcile::removal::remove::{DeletionState, KeptObject, Present, Remover};
+use crate::reconcile::inventory::present::{KeptObject, Present};
+use crate::reconcile::removal::remove::{DeletionState, Remover};
 
 /// Time that one reconcile waits for deletions before it reports the remaining objects.
 const DELETION_WAIT_LIMIT: Duration = Duration::from_secs(5);

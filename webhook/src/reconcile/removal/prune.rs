@@ -9,11 +9,11 @@ use bundle_core::plan::inventory::Inventory;
 use bundle_core::plan::removal;
 
 use crate::reconcile::content::items::Item;
-use crate::reconcile::deployment::state::DeploymentReconcile;
-use crate::reconcile::deployment::state::InstallRequest;
+use crate::reconcile::deployment_state::{DeploymentReconcile, InstallRequest};
 use crate::reconcile::error::{ReconcileError, RetryPolicy};
+use crate::reconcile::inventory::present::{KeptObject, Present};
 use crate::reconcile::removal::ordered_removal::{self, OrderedRemoval};
-use crate::reconcile::removal::remove::{KeptObject, Present, Remover};
+use crate::reconcile::removal::remove::Remover;
 
 impl DeploymentReconcile<'_> {
     /// Removes objects that the content no longer has, and drops unused namespaces from the

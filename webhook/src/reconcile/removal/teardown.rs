@@ -22,20 +22,19 @@ use kube::runtime::controller::Action;
 
 use crate::clients::cluster::ServiceAccount;
 use crate::reconcile::ApiFailure;
-use crate::reconcile::content::reader;
+use crate::reconcile::context::failures::Work;
 use crate::reconcile::context::{ClassLookup, Context};
-use crate::reconcile::deployment::checks::namespaces;
-use crate::reconcile::deployment::entry;
-use crate::reconcile::deployment::failures::Work;
-use crate::reconcile::deployment::inventory::decision;
+use crate::reconcile::deployment_state::{has_finalizer, status_of};
 use crate::reconcile::error::{ReconcileError, RetryPolicy};
 use crate::reconcile::finalizers::FinalizerChange;
+use crate::reconcile::inventory::{decision, namespaces};
+use crate::reconcile::reader;
 use crate::reconcile::removal::deletion;
 use crate::reconcile::removal::remove::removal_weight;
 use crate::reconcile::removal::steps::Removal;
 use crate::reconcile::rights::removal_permissions::named_account;
+use crate::reconcile::seal;
 use crate::reconcile::status::condition_set::{self, ConditionSet};
-use crate::reconcile::status::seal;
 use crate::reconcile::status::writer;
 
 /// Reconciles a BundleDeployment that is being deleted.
@@ -47,7 +46,7 @@ pub(in crate::reconcile) async fn reconcile(
     // From here on, a deleted object is no drift.
     ctx.states.close(&name);
     ctx.watches.remove_user(&name);
-    if !entry::has_finalizer(object) {
+    if !has_finalizer(object) {
         return Ok(Action::await_change());
     }
     match Teardown::new(object, ctx).run().await {
@@ -66,7 +65,7 @@ async fn report(
     ctx: &Context,
     error: &ReconcileError,
 ) -> Result<(), kube::Error> {
-    let old = entry::status_of(object);
+    let old = status_of(object);
     let generation = object.metadata.generation.unwrap_or_default();
     let mut conditions = ConditionSet::new(&old.conditions, generation, condition_set::now());
     conditions.apply_all(&status::removing(error.reason, &error.message));
@@ -155,7 +154,7 @@ impl<'a> Teardown<'a> {
     /// Returns the facts that are known before the first step.
     fn observed(&self) -> ObservedRemoval {
         ObservedRemoval {
-            has_finalizer: entry::has_finalizer(self.object),
+            has_finalizer: has_finalizer(self.object),
             is_orphan: self.deletion.is_some_and(|deletion| deletion.orphan),
             custom_resources: self.deletion.map_or(CustomResources::Refuse, |deletion| {
                 deletion.custom_resources
@@ -383,7 +382,7 @@ async fn account(
 /// annotations. Only used when the inventory is lost: a user who writes the status can only cause a
 /// request to search for leftover objects.
 fn may_have_installed(object: &DynamicObject) -> bool {
-    let status = entry::status_of(object);
+    let status = status_of(object);
     let told = object
         .annotations()
         .get(names::ANNOTATION_APPLYSET_GROUP_KINDS);

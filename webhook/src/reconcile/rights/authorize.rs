@@ -21,7 +21,7 @@ use crate::reconcile::api::discovery::Kind;
 use crate::reconcile::api::object;
 use crate::reconcile::content::items::Item;
 use crate::reconcile::error::{ReconcileError, RetryPolicy};
-use crate::reconcile::removal::remove::{KeptObject, Present};
+use crate::reconcile::inventory::present::{KeptObject, Present};
 
 const RBAC: &str = "rbac.authorization.k8s.io";
 /// Maximum number of rules in a message.

@@ -17,8 +17,8 @@ use kube::api::DynamicObject;
 
 use crate::reconcile::context::Context;
 use crate::reconcile::error::{ReconcileError, RetryPolicy};
+use crate::reconcile::seal;
 use crate::reconcile::status::condition_set::{self, ConditionSet};
-use crate::reconcile::status::seal;
 use crate::reconcile::status::writer;
 
 /// Returns the user who approved `digest` for `deployment`, or `None` if the class requires no

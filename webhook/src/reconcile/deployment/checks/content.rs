@@ -13,11 +13,10 @@ use bundle_core::review::target::{check_target, in_reserved_namespaces};
 use crate::reconcile::bundle::generated;
 use crate::reconcile::bundle::verify::{self, BundleToVerify};
 use crate::reconcile::content::items::Item;
-use crate::reconcile::content::reader;
 use crate::reconcile::deployment::checks::approvals;
-use crate::reconcile::deployment::state::InstallRequest;
-use crate::reconcile::deployment::state::{DeploymentReconcile, MAX_LISTED};
-use crate::reconcile::error::{ReconcileError, RetryPolicy};
+use crate::reconcile::deployment_state::{DeploymentReconcile, InstallRequest};
+use crate::reconcile::error::{MAX_LISTED, ReconcileError, RetryPolicy};
+use crate::reconcile::reader;
 
 impl DeploymentReconcile<'_> {
     /// Returns the namespace of objects that name none. Rejects the namespaces of the pod, where a

@@ -9,10 +9,9 @@ use bundle_core::review::Kind;
 
 use crate::reconcile::bundle::generated::GeneratedBundle;
 use crate::reconcile::content::items::Item;
-use crate::reconcile::deployment::state::DeploymentReconcile;
-use crate::reconcile::deployment::state::InstallRequest;
+use crate::reconcile::deployment_state::{DeploymentReconcile, InstallRequest};
 use crate::reconcile::error::ReconcileError;
-use crate::reconcile::status::seal;
+use crate::reconcile::seal;
 
 impl DeploymentReconcile<'_> {
     /// Returns the completely installed content, if there is one.

@@ -1,5 +1,5 @@
 //! The state of the installed objects of each deployment, and their drift. `drift::watch` reports
-//! changes, and `drift::keep` restores objects.
+//! changes, and `maintenance::restore` restores objects.
 
 mod events;
 mod health;
@@ -23,8 +23,8 @@ use self::observations::ObservationLog;
 use self::restores::{DelayedInstallation, Drift, PartialInstallation};
 
 use crate::reconcile::api::object::ObservedObject;
+use crate::reconcile::drift::job_ends::JobEnds;
 use crate::reconcile::error::ReconcileError;
-use crate::reconcile::install::jobs::JobEnds;
 
 /// Time without a verification after which the verification delay of an object starts again at its
 /// minimum.

@@ -1,6 +1,6 @@
 //! Dry runs of the objects of content as its requesters, before the installer applies them.
 //! `authorize` has the access reviews, `requester_permissions` decides when both run, and
-//! `install::apply` sends single dry runs.
+//! `apply` sends single dry runs.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -12,14 +12,14 @@ use bundle_core::rights::{DryRunVerdict, MutatedKinds, Provided};
 
 use crate::clients::cluster::ServiceAccount;
 use crate::dry_run::RequesterDryRun;
+pub(in crate::reconcile) use crate::reconcile::apply::RequiredConsent;
+use crate::reconcile::apply::{
+    ApplyClient, ApplyPlan, ApplyRejection, CheckedApply, DryRuns, Preparer,
+};
 use crate::reconcile::content::items::Item;
 use crate::reconcile::context::Context;
 use crate::reconcile::error::{ReconcileError, RetryPolicy};
-pub(in crate::reconcile) use crate::reconcile::install::apply::RequiredConsent;
-use crate::reconcile::install::apply::{
-    ApplyClient, ApplyPlan, ApplyRejection, CheckedApply, DryRuns, Preparer,
-};
-use crate::reconcile::removal::remove::{KeptObject, Present};
+use crate::reconcile::inventory::present::{KeptObject, Present};
 use crate::reconcile::rights::dry_runs::failures::DryRunFailures;
 
 /// Time limit for retries of one step while the API server is busy, or does not serve a new kind

@@ -3,14 +3,16 @@
 use bundle_core::diagnostic::{Code, codes};
 use bundle_core::rights::{DryRunVerdict, concerns_rights};
 
+use crate::reconcile::apply::ApplyRejection;
 use crate::reconcile::content::items::Item;
 use crate::reconcile::error::{self, ReconcileError, RetryPolicy};
-use crate::reconcile::install::apply::ApplyRejection;
-use crate::reconcile::install::executor::CANNOT_STORE;
 use crate::telemetry::metrics::Metrics;
 
 /// Maximum number of objects in a message.
 const MAX_NAMED: usize = 20;
+
+/// Prefix of messages about objects that the API server cannot store.
+pub(in crate::reconcile) const CANNOT_STORE: &str = "the API server cannot store: ";
 
 /// The failed dry runs by kind of result.
 #[derive(Default)]

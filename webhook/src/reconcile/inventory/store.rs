@@ -20,7 +20,7 @@ use kube::api::{Api, DeleteParams, ListParams, ObjectMeta, PostParams};
 use kube::{Client, ResourceExt as _};
 
 use crate::reconcile::api::object;
-use crate::reconcile::install::adoption_claims::AdoptionClaims;
+use crate::reconcile::inventory::adoption_claims::AdoptionClaims;
 
 /// Prefix of the ConfigMap name. The uid of the BundleDeployment follows.
 const NAME_PREFIX: &str = "inventory-";

@@ -18,10 +18,9 @@ use bundle_core::plan::created_namespace::namespace_id;
 use crate::budget::WorkerThread;
 use crate::reconcile::bundle::compatibility::compatibility;
 use crate::reconcile::content::items::{self, HeldItems, Item, Owner};
-use crate::reconcile::content::reader;
-use crate::reconcile::deployment::state::DeploymentReconcile;
-use crate::reconcile::deployment::state::InstallRequest;
+use crate::reconcile::deployment_state::{DeploymentReconcile, InstallRequest};
 use crate::reconcile::error::{ReconcileError, RetryPolicy};
+use crate::reconcile::reader;
 
 impl DeploymentReconcile<'_> {
     /// Returns the prepared objects with these keys. Returns all objects of the content if single

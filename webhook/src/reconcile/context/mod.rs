@@ -1,5 +1,8 @@
 //! The state that all reconcilers share: clients, caches, inventories, watches and failure counts.
 
+pub(super) mod failures;
+pub(super) mod rights_schedule;
+
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
@@ -17,17 +20,17 @@ use tokio::sync::mpsc;
 
 use crate::reconcile::api::discovery::Apis;
 use crate::reconcile::api::object;
+use crate::reconcile::apply::allowed_dry_runs::AllowedDryRuns;
 use crate::reconcile::background_tasks::BackgroundTasks;
-use crate::reconcile::bundle::unpack::{UnpackError, Unpacked};
 use crate::reconcile::content::store::Store;
-use crate::reconcile::deployment::failures::FailureCounts;
-use crate::reconcile::deployment::inventory::store::Inventories;
+use crate::reconcile::content::unpacked::{UnpackError, Unpacked};
+use crate::reconcile::context::failures::FailureCounts;
+use crate::reconcile::context::rights_schedule::RightsSchedule;
 use crate::reconcile::drift::scope::WatchPermissions;
 use crate::reconcile::drift::states::InstalledStates;
 use crate::reconcile::drift::watch::Watches;
 use crate::reconcile::error::{ReconcileError, RetryPolicy};
-use crate::reconcile::rights::dry_runs::cache::AllowedDryRuns;
-use crate::reconcile::rights::schedule::RightsSchedule;
+use crate::reconcile::inventory::store::Inventories;
 use crate::reconcile::slots::Slots;
 use crate::reconcile::status::unreadable::ReportedObjects;
 use crate::reconcile::status::writer::EventRecorder;

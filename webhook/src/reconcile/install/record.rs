@@ -1,5 +1,5 @@
 //! The record of objects before and after they are applied, and the ApplySet annotations for other
-//! tools. `deployment::inventory` stores it.
+//! tools. `inventory::store` stores it.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -14,10 +14,10 @@ use kube::api::{Api, DynamicObject, Patch, PatchParams};
 use rand::Rng as _;
 use serde_json::{Value, json};
 
+use crate::reconcile::apply::Target;
 use crate::reconcile::context::Context;
-use crate::reconcile::deployment::state::DeploymentReconcile;
+use crate::reconcile::deployment_state::DeploymentReconcile;
 use crate::reconcile::error::ReconcileError;
-use crate::reconcile::install::apply::Target;
 use crate::reconcile::install::executor::ApplyResults;
 use crate::reconcile::status::condition_set;
 

@@ -2,23 +2,19 @@
 //! `requester_permissions` has the checks; `namespaces` detects namespaces that were replaced since an
 //! earlier installation.
 
-use std::time::{Duration, Instant};
+use std::collections::HashMap;
+use std::time::Instant;
 
 use bundle_core::diagnostic::codes;
 use bundle_core::plan::conditions::some_of;
 use bundle_core::plan::consent::ObjectAction;
 
+use crate::reconcile::apply::{ApplyPlan, CHECK_VALIDITY};
 use crate::reconcile::content::items::Item;
-use crate::reconcile::deployment::checks::namespaces::NamespaceUids;
-use crate::reconcile::deployment::state::InstallRequest;
-use crate::reconcile::deployment::state::{DeploymentReconcile, MAX_LISTED};
-use crate::reconcile::error::{ReconcileError, RetryPolicy};
-use crate::reconcile::install::apply::ApplyPlan;
-use crate::reconcile::install::replace::Replacements;
+use crate::reconcile::deployment_state::{DeploymentReconcile, InstallRequest};
+use crate::reconcile::error::{MAX_LISTED, ReconcileError, RetryPolicy};
+use crate::reconcile::inventory::namespaces::NamespaceUids;
 use crate::reconcile::rights::dry_runs::check::DryRunCheck;
-
-/// Time for which a permission check is valid before a write. Afterwards it is repeated.
-pub(in crate::reconcile) const CHECK_VALIDITY: Duration = Duration::from_secs(10);
 
 /// The objects of an installation whose permissions were checked.
 pub(in crate::reconcile) struct AuthorizedInstall<'a, 'i> {
@@ -28,6 +24,17 @@ pub(in crate::reconcile) struct AuthorizedInstall<'a, 'i> {
     /// The namespaces of the objects, read before the check.
     pub(in crate::reconcile) namespaces: NamespaceUids,
     since: Instant,
+}
+
+/// The uids of the objects that are deleted and created again, by key.
+#[derive(Debug, Default)]
+pub(in crate::reconcile) struct Replacements(pub(super) HashMap<String, String>);
+
+impl Replacements {
+    /// Returns true if the object with this key is replaced.
+    pub(in crate::reconcile) fn contains(&self, key: &str) -> bool {
+        self.0.contains_key(key)
+    }
 }
 
 impl AuthorizedInstall<'_, '_> {

@@ -3,6 +3,7 @@
 //! [`CheckedApply`] can be sent. `install::executor` and `rights::dry_runs` decide which
 //! objects are applied.
 
+pub(super) mod allowed_dry_runs;
 mod checked;
 mod client;
 mod dry_run;
@@ -10,8 +11,11 @@ mod ownership;
 mod plan;
 mod prepared;
 mod request;
+pub(super) mod scalers;
 
-pub(in crate::reconcile) use checked::{ApplyRejection, CheckedApply, DryRuns, RequiredConsent};
+pub(in crate::reconcile) use checked::{
+    ApplyRejection, CHECK_VALIDITY, CheckedApply, DryRuns, RequiredConsent,
+};
 pub(in crate::reconcile) use client::ApplyClient;
 pub(in crate::reconcile) use plan::{ApplyPlan, Targets};
 pub(in crate::reconcile) use prepared::{PreparedApply, Preparer, Target};

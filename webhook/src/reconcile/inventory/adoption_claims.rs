@@ -54,7 +54,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::reconcile::deployment::inventory::store::{Inventories, InventoryStoreError};
+    use crate::reconcile::inventory::store::{Inventories, InventoryStoreError};
 
     /// Returns a client of a server that stores ConfigMaps.
     fn server() -> Client {

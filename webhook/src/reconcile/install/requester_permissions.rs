@@ -12,13 +12,12 @@ use bundle_core::review::Requester;
 use bundle_core::review::class::Authorization;
 use bundle_core::rights::Question;
 
+use crate::reconcile::apply::ApplyPlan;
 use crate::reconcile::content::items::Item;
-use crate::reconcile::deployment::state::DeploymentReconcile;
-use crate::reconcile::deployment::state::InstallRequest;
+use crate::reconcile::deployment_state::{DeploymentReconcile, InstallRequest};
 use crate::reconcile::error::{ReconcileError, RetryPolicy};
-use crate::reconcile::install::apply::ApplyPlan;
-use crate::reconcile::install::replace::Replacements;
-use crate::reconcile::removal::remove::{KeptObject, Present};
+use crate::reconcile::install::authorized::Replacements;
+use crate::reconcile::inventory::present::{KeptObject, Present};
 use crate::reconcile::rights::authorize;
 use crate::reconcile::rights::dry_runs::check::{DryRunCheck, DryRunInput, RequiredConsent};
 use crate::reconcile::rights::removal_permissions::{Deletions, impersonation, named_account};

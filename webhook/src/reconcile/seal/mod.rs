@@ -1,6 +1,8 @@
 //! Seals in the status: they prove that an object was admitted. An object is sealed before it is
 //! reconciled further. `bundle_core::review::seal` has the rules.
 
+pub(super) mod sealed;
+
 use std::sync::Arc;
 
 use bundle_api::names;

@@ -1,11 +1,10 @@
 //! Workloads whose replicas another field manager or an autoscaler sets. The rule is in
 //! `bundle_core::plan::scaling`.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
 use bundle_cluster::ObjectUrl;
-use bundle_core::plan::drift::ObjectRevision;
 use bundle_core::plan::ignore::Rule;
 use bundle_core::plan::scaling::{self, ReplicasOwner};
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
@@ -15,11 +14,8 @@ use kube::client::Body;
 use kube::core::discovery::ApiResource;
 use serde_json::Value;
 
-use crate::reconcile::api::object;
-use crate::reconcile::api::whole;
+use crate::reconcile::api::{object, whole};
 use crate::reconcile::content::items::Item;
-use crate::reconcile::deployment::state::DeploymentReconcile;
-use crate::reconcile::install::apply::CheckedApply;
 
 /// Maximum number of autoscalers of a namespace that are read.
 const MAX_AUTOSCALERS: u32 = 100;
@@ -72,24 +68,6 @@ impl ScaledObjects {
         let sentence = warning(item, &owner, rules);
         self.left().insert(item.key.clone(), sentence);
         true
-    }
-}
-
-impl DeploymentReconcile<'_> {
-    /// Returns the observed revisions, before applying, of the objects whose replicas are not
-    /// applied.
-    pub(in crate::reconcile) fn revisions_of_scaled(
-        &self,
-        applies: &[CheckedApply<'_>],
-    ) -> HashMap<String, ObjectRevision> {
-        let scaled = applies.iter().map(|apply| apply.key_and_target().0);
-        let scaled: Vec<&str> = scaled.filter(|key| self.scaled_objects.has(key)).collect();
-        if scaled.is_empty() {
-            return HashMap::new();
-        }
-        let seen = self.ctx.watches.observed_objects(&self.name);
-        let revision = |key: &str| Some((key.to_owned(), seen.get(key)?.state.revision));
-        scaled.into_iter().filter_map(revision).collect()
     }
 }
 

@@ -14,8 +14,8 @@ use serde_json::{Value, json};
 
 use super::ApplyError;
 use crate::reconcile::api::object;
+use crate::reconcile::apply::scalers::ScaledObjects;
 use crate::reconcile::content::items::Item;
-use crate::reconcile::content::scalers::ScaledObjects;
 
 /// A resourceVersion that no object has: the first write of a store has a later one. The API server
 /// creates an object with this version if none exists under the name. Otherwise it responds with a

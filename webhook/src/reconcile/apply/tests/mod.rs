@@ -16,8 +16,8 @@ use tokio::task::JoinHandle;
 use super::*;
 use crate::clients::cluster::ServiceAccount;
 use crate::dry_run::RequesterDryRun;
+use crate::reconcile::apply::allowed_dry_runs::AllowedDryRuns;
 use crate::reconcile::content::items::Item;
-use crate::reconcile::rights::dry_runs::cache::AllowedDryRuns;
 
 mod comparisons;
 mod ownership;

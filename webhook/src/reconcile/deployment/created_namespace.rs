@@ -13,8 +13,7 @@ use kube::core::discovery::ApiResource;
 
 use crate::reconcile::api::discovery::Kind;
 use crate::reconcile::api::object;
-use crate::reconcile::deployment::state::DeploymentReconcile;
-use crate::reconcile::deployment::state::InstallRequest;
+use crate::reconcile::deployment_state::{DeploymentReconcile, InstallRequest};
 use crate::reconcile::error::ReconcileError;
 use crate::reconcile::rights::authorize;
 

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
 use crate::clients::cluster::ServiceAccount;
-use crate::reconcile::install::apply::Target;
+use crate::reconcile::apply::Target;
 
 /// Time for which an allowed dry run is cached. A changed policy takes effect after this delay.
 /// Access reviews run every time, so changed RBAC takes effect at once.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bundle_api::deployment_status::BundleDeploymentStatus;
-use bundle_api::names::reason;
+use bundle_api::names::{self, reason};
 use bundle_core::content::ContentId;
 use bundle_core::diagnostic::codes;
 use bundle_core::plan::inventory::Inventory;
@@ -14,19 +14,18 @@ use bundle_core::review::{
     CheckedBundleSpec, CheckedDeploymentSpec, Class, PartRequesters, Requester,
 };
 use kube::Client;
+use kube::ResourceExt as _;
 use kube::api::DynamicObject;
 
 use crate::clients::cluster::ServiceAccount;
+use crate::reconcile::apply::scalers::ScaledObjects;
 use crate::reconcile::bundle::generated::GeneratedBundle;
 use crate::reconcile::bundle::verify::AppliedPolicies;
-use crate::reconcile::content::scalers::ScaledObjects;
 use crate::reconcile::context::Context;
 use crate::reconcile::drift::restored::Restored;
 use crate::reconcile::error::{ReconcileError, RetryPolicy};
 use crate::reconcile::status::condition_set::ConditionSet;
 
-/// Maximum number of objects and warnings in a status.
-pub(in crate::reconcile) const MAX_LISTED: usize = 20;
 /// Interval of health checks for objects whose health could not be read. Watches report all other
 /// changes.
 pub(in crate::reconcile) const HEALTH_CHECK_INTERVAL: Duration = Duration::from_secs(5);
@@ -58,7 +57,7 @@ pub(in crate::reconcile) struct DeploymentReconcile<'a> {
     pub(in crate::reconcile) restored: Vec<Restored>,
     /// True if this reconcile tried to restore objects that were due.
     pub(in crate::reconcile) restores_tried: bool,
-    pub(super) has_installed: bool,
+    pub(in crate::reconcile) has_installed: bool,
     /// The policies that verified the content in this reconcile.
     pub(in crate::reconcile) applied_policies: Option<AppliedPolicies>,
     /// Objects whose replicas were not applied, because another owner sets them.
@@ -102,4 +101,17 @@ impl InstallRequest<'_> {
             .ok_or_else(|| lost("its content is unknown"))?;
         Ok(ContentId::new(&spec.source, digest))
     }
+}
+
+/// Returns the status of a BundleDeployment; the default status if it is invalid.
+pub(in crate::reconcile) fn status_of(object: &DynamicObject) -> BundleDeploymentStatus {
+    serde_json::from_value(object.data["status"].clone()).unwrap_or_default()
+}
+
+/// Returns true if the BundleDeployment has the finalizer of this controller.
+pub(in crate::reconcile) fn has_finalizer(object: &DynamicObject) -> bool {
+    object
+        .finalizers()
+        .iter()
+        .any(|name| name == names::FINALIZER_INSTALLED)
 }

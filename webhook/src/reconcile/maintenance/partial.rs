@@ -11,13 +11,14 @@ use kube::Client;
 use crate::clients::cluster::ServiceAccount;
 use crate::reconcile::bundle::generated::{self, GeneratedBundle};
 use crate::reconcile::content::items::Item;
-use crate::reconcile::deployment::state::InstallRequest;
-use crate::reconcile::deployment::state::{DeploymentReconcile, HEALTH_CHECK_INTERVAL};
+use crate::reconcile::deployment_state::{
+    DeploymentReconcile, HEALTH_CHECK_INTERVAL, InstallRequest,
+};
 use crate::reconcile::drift::restored::Scope;
 use crate::reconcile::drift::states;
-use crate::reconcile::drift::{health, keep};
 use crate::reconcile::error::ReconcileError;
 use crate::reconcile::install::executor;
+use crate::reconcile::maintenance::{health, restore};
 
 impl DeploymentReconcile<'_> {
     /// Restores the objects in `applied` from the requested content, and all others from the
@@ -125,7 +126,7 @@ impl DeploymentReconcile<'_> {
         items.retain(|item| !applied.contains(&item.key) && !states.knows(&name, &item.key));
         self.watch(former, &items, true).await?;
         let seen = self.seen(former, &items).await?;
-        let changed = keep::find_changed(former.client, &items, &seen).await;
+        let changed = restore::find_changed(former.client, &items, &seen).await;
         let left: HashMap<String, states::AppliedState> = items
             .iter()
             .map(|item: &Item| {

@@ -1,24 +1,23 @@
 //! Maintenance of installed objects: restores drifted objects, and verifies objects that another
 //! actor wrote. `drift::watch` and `drift::states` detect drift.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::time::{Duration, Instant};
 
 use bundle_api::names::reason;
 use bundle_core::diagnostic::codes;
 use bundle_core::plan::backoff::RestoreFailure;
-use bundle_core::plan::drift;
+use bundle_core::plan::drift::{self, ObjectRevision};
 use bundle_core::plan::phases::Phase;
 use kube::Client;
 
 use crate::reconcile::api::object;
+use crate::reconcile::apply::{Applied, ApplyError, ApplyPlan, CheckedApply, Target, Targets};
 use crate::reconcile::content::items::Item;
-use crate::reconcile::deployment::state::{DeploymentReconcile, InstallRequest};
+use crate::reconcile::deployment_state::{DeploymentReconcile, InstallRequest};
 use crate::reconcile::drift::restored::{Restored, Scope};
+use crate::reconcile::drift::states::AppliedState;
 use crate::reconcile::error::{self, ReconcileError, RetryPolicy};
-use crate::reconcile::install::apply::{
-    Applied, ApplyError, ApplyPlan, CheckedApply, Target, Targets,
-};
 use crate::reconcile::install::executor::{self, ApplyResults, Install};
 use crate::reconcile::rights::dry_runs::check::DryRunCheck;
 
@@ -339,7 +338,7 @@ impl DeploymentReconcile<'_> {
             }
             recorded?;
             install.inventory = self.inventory.clone();
-            if items.iter().any(|item| defines_kinds(item)) {
+            if items.iter().any(|item| item.defines_kinds()) {
                 ctx.apis.forget_custom().await;
             }
             for (key, left) in done.left {
@@ -355,6 +354,22 @@ impl DeploymentReconcile<'_> {
             }
         }
         last_error.map_or(Ok(()), Err)
+    }
+
+    /// Returns the observed revisions, before applying, of the objects whose replicas are not
+    /// applied.
+    pub(in crate::reconcile) fn revisions_of_scaled(
+        &self,
+        applies: &[CheckedApply<'_>],
+    ) -> HashMap<String, ObjectRevision> {
+        let scaled = applies.iter().map(|apply| apply.key_and_target().0);
+        let scaled: Vec<&str> = scaled.filter(|key| self.scaled_objects.has(key)).collect();
+        if scaled.is_empty() {
+            return HashMap::new();
+        }
+        let seen = self.ctx.watches.observed_objects(&self.name);
+        let revision = |key: &str| Some((key.to_owned(), seen.get(key)?.state.revision));
+        scaled.into_iter().filter_map(revision).collect()
     }
 
     /// Returns true if an object without a field entry has the recorded uid and all applied values.
@@ -379,15 +394,6 @@ fn not_prepared(failed: &[(&Item, ApplyError)]) -> ReconcileError {
         reason::RECONCILE_FAILED,
         error::joined(messages, executor::MAX_COMPLAINTS),
         RetryPolicy::Soon,
-    )
-}
-
-/// Returns true if applying the object changes the served kinds.
-pub(in crate::reconcile) fn defines_kinds(item: &Item) -> bool {
-    matches!(
-        (item.id.group.as_str(), item.id.kind.as_str()),
-        ("apiextensions.k8s.io", "CustomResourceDefinition")
-            | ("apiregistration.k8s.io", "APIService")
     )
 }
 
@@ -422,7 +428,7 @@ pub(in crate::reconcile) async fn find_changed(
 pub(in crate::reconcile) fn observed_as_applied(
     items: &[Item],
     seen: &BTreeMap<String, object::ObservedObject>,
-) -> Option<std::collections::HashMap<String, crate::reconcile::drift::states::AppliedState>> {
+) -> Option<HashMap<String, AppliedState>> {
     items
         .iter()
         .map(|item| {

@@ -12,9 +12,10 @@ use kube::runtime::controller::Action;
 use crate::budget::Share;
 use crate::reconcile::ApiFailure;
 use crate::reconcile::context::Context;
+use crate::reconcile::seal;
 use crate::reconcile::slots::Slots;
+use crate::reconcile::status::unreadable;
 use crate::reconcile::status::writer::EventRecorder;
-use crate::reconcile::status::{seal, unreadable};
 use crate::telemetry::spans;
 
 /// A kind whose objects are sealed and limited by requester.

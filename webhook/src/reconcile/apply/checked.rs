@@ -1,6 +1,6 @@
 //! Dry runs as the requesters, and the applies that passed them.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bundle_core::object::ObjectId;
 use bundle_core::plan::consent::{Consent, ConsentRule, ObjectAction};
@@ -19,10 +19,11 @@ use crate::clients::cluster::ServiceAccount;
 use crate::dry_run::{Detail, RequesterDryRun, unread};
 use crate::reconcile::api::object;
 use crate::reconcile::api::whole::ObjectText;
+use crate::reconcile::apply::allowed_dry_runs::{AllowedDryRuns, DryRunKey};
 use crate::reconcile::content::items::Item;
-use crate::reconcile::rights::authorized::CHECK_VALIDITY;
-use crate::reconcile::rights::dry_runs::cache::{AllowedDryRuns, DryRunKey};
 
+/// Time for which a permission check is valid before a write. Afterwards it is repeated.
+pub(in crate::reconcile) const CHECK_VALIDITY: Duration = Duration::from_secs(10);
 /// Limits concurrent comparisons in the process. Each holds the JSON of up to three objects.
 static COMPARISON_SEMAPHORE: Semaphore = Semaphore::const_new(2);
 /// Maximum number of differing fields in a message.
