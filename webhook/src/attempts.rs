@@ -56,7 +56,7 @@ impl Attempts {
         let names = records.iter().map(|(_, name)| name.as_str());
         Self {
             state: Mutex::new(State {
-                ends: attempts::ends(names),
+                ends: attempts::ends_by_key(names),
                 running: BTreeSet::new(),
                 is_closed: false,
             }),

@@ -58,7 +58,7 @@ impl<L: Lookups> FromRequest<Arc<Admission<L>>> for Received {
 impl<L: Lookups> Admission<L> {
     /// Returns the time limit of the wait for memory. The other half of the deadline is for the
     /// review itself.
-    fn patience(&self) -> Duration {
+    fn memory_timeout(&self) -> Duration {
         self.deadline / 2
     }
 
@@ -76,7 +76,8 @@ impl<L: Lookups> Admission<L> {
             &self.budget.bodies
         };
         let share = pool.take(length as u64, Vec::new());
-        let Some(Ok(body_share)) = budget::wait_for_share(self.patience(), share).await else {
+        let Some(Ok(body_share)) = budget::wait_for_share(self.memory_timeout(), share).await
+        else {
             let message = "too many large reviews arrive at once".to_owned();
             return Err(self.invalid(StatusCode::TOO_MANY_REQUESTS, message, received));
         };
@@ -162,7 +163,7 @@ impl<L: Lookups> Admission<L> {
             None
         };
         let share = pool.take(weight, caps);
-        let finding = match budget::wait_for_share(self.patience(), share).await {
+        let finding = match budget::wait_for_share(self.memory_timeout(), share).await {
             Some(Ok(share)) => return Ok(share),
             Some(Err(too_large)) => Finding::error(
                 codes::review::OBJECT_TOO_LARGE,
@@ -175,7 +176,7 @@ impl<L: Lookups> Admission<L> {
             .hint("use fewer and longer values; many small values, such as empty lists, need the most memory"),
             None => Finding::error(
                 codes::review::BUSY,
-                format!("no memory became available for this review within {:?}", self.patience()),
+                format!("no memory became available for this review within {:?}", self.memory_timeout()),
             )
             .hint("try again; no decision was made"),
         };

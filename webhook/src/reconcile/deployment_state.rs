@@ -22,7 +22,7 @@ use crate::reconcile::apply::scalers::ScaledObjects;
 use crate::reconcile::bundle::generated::GeneratedBundle;
 use crate::reconcile::bundle::verify::AppliedPolicies;
 use crate::reconcile::context::Context;
-use crate::reconcile::drift::restored::Restored;
+use crate::reconcile::drift::restored::RestoredObject;
 use crate::reconcile::error::{ReconcileError, RetryPolicy};
 use crate::reconcile::status::condition_set::ConditionSet;
 
@@ -54,7 +54,7 @@ pub(in crate::reconcile) struct DeploymentReconcile<'a> {
     pub(in crate::reconcile) status: BundleDeploymentStatus,
     pub(in crate::reconcile) warnings: BTreeSet<String>,
     pub(in crate::reconcile) approved_by: Option<String>,
-    pub(in crate::reconcile) restored: Vec<Restored>,
+    pub(in crate::reconcile) restored: Vec<RestoredObject>,
     /// True if this reconcile tried to restore objects that were due.
     pub(in crate::reconcile) restores_tried: bool,
     pub(in crate::reconcile) has_installed: bool,

@@ -20,7 +20,7 @@ use crate::dry_run::{Detail, RequesterDryRun, unread};
 use crate::reconcile::api::object;
 use crate::reconcile::api::whole::ObjectText;
 use crate::reconcile::apply::allowed_dry_runs::{AllowedDryRuns, DryRunKey};
-use crate::reconcile::content::items::Item;
+use crate::reconcile::content::objects::PreparedObject;
 
 /// Time for which a permission check is valid before a write. Afterwards it is repeated.
 pub(in crate::reconcile) const CHECK_VALIDITY: Duration = Duration::from_secs(10);
@@ -121,7 +121,7 @@ impl ApplyRejection {
     pub(super) fn ownership_error(verdict: &DryRunVerdict, error: ApplyError) -> Self {
         let words = format!(
             "{}; cannot take over the lists from their field managers: {}",
-            words(verdict),
+            verdict_message(verdict),
             error.message()
         );
         match error {
@@ -145,7 +145,7 @@ impl ApplyRejection {
     pub(in crate::reconcile) fn message(&self) -> String {
         match self {
             Self::Verdict(verdict) | Self::Conflict(verdict) | Self::Contested(verdict, _) => {
-                words(verdict).to_owned()
+                verdict_message(verdict).to_owned()
             }
             Self::Differs(fields) => {
                 let named = bundle_core::plan::conditions::some_of(fields, MAX_FIELDS);
@@ -160,7 +160,7 @@ impl ApplyRejection {
 }
 
 /// Returns the message of the API server; empty for an allowed request.
-fn words(verdict: &DryRunVerdict) -> &str {
+fn verdict_message(verdict: &DryRunVerdict) -> &str {
     match verdict {
         DryRunVerdict::Allowed => "",
         DryRunVerdict::Refused { message, .. } => message,
@@ -275,7 +275,7 @@ impl DryRuns<'_> {
     /// Sends a JSON patch as a dry run as each requester, if the object requires dry runs.
     pub(super) async fn check_patch(
         &self,
-        item: &Item,
+        item: &PreparedObject,
         patch: &json_patch::Patch,
     ) -> Result<(), ApplyRejection> {
         if !self.consent.is_by_dry_run(&item.id) {
@@ -312,7 +312,7 @@ impl DryRuns<'_> {
             {
                 return Err(ApplyRejection::Installer(status.message));
             }
-            Err(error) => return Err(unknown(object::told(&error))),
+            Err(error) => return Err(unknown(object::error_message(&error))),
         };
         let installer = ObjectText::receive(installer)
             .await

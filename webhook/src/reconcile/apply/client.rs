@@ -9,7 +9,7 @@ use kube::Client;
 
 use super::{Applied, ApplyError, ApplyRejection, CheckedApply, DryRuns, PreparedApply, Preparer};
 use crate::reconcile::api::object;
-use crate::reconcile::content::items::Item;
+use crate::reconcile::content::objects::PreparedObject;
 
 /// Time limit for one object while the API server is busy, does not serve a new kind yet, or the
 /// object keeps changing.
@@ -113,9 +113,9 @@ impl ApplyClient<'_> {
     }
 
     /// Prepares and checks the apply of `item` to the current object.
-    pub(in crate::reconcile) async fn is_allowed(&self, item: &Item) -> bool {
+    pub(in crate::reconcile) async fn is_allowed(&self, item: &PreparedObject) -> bool {
         let client = &self.preparer.client;
-        let Ok(live) = object::look(client, &item.kind, &item.id).await else {
+        let Ok(live) = object::observe(client, &item.kind, &item.id).await else {
             return false;
         };
         let target = live.map_or(super::Target::Absent, |live| super::Target::Uid(live.uid));

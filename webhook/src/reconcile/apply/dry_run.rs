@@ -2,7 +2,7 @@
 
 use super::{Applied, ApplyError, Preparer, Target, request};
 use crate::reconcile::api::object;
-use crate::reconcile::content::items::Item;
+use crate::reconcile::content::objects::PreparedObject;
 
 /// Maximum number of dry runs for an object that keeps changing.
 const MAX_DRY_RUNS: u32 = 5;
@@ -12,7 +12,7 @@ impl Preparer {
     /// Retries conflicts a few times.
     pub(in crate::reconcile) async fn dry_run(
         &self,
-        item: &Item,
+        item: &PreparedObject,
         uid: String,
     ) -> Result<Applied, ApplyError> {
         let mut tries = 1;
@@ -35,7 +35,7 @@ impl Preparer {
     /// ServiceAccount.
     pub(in crate::reconcile) async fn dry_run_creation(
         &self,
-        item: &Item,
+        item: &PreparedObject,
     ) -> Result<(), ApplyError> {
         let prepared = self.prepare(item, Target::Absent).await?;
         let answer = request::send(&self.client, &prepared, true).await;

@@ -46,8 +46,8 @@ impl ApplyError {
     /// Returns the error in one line.
     pub(in crate::reconcile) fn message(&self) -> String {
         match self {
-            Self::Api(kube::Error::Api(status)) => bundle_cluster::error::words(status),
-            Self::Api(error) => object::told(error),
+            Self::Api(kube::Error::Api(status)) => bundle_cluster::error::rejection_message(status),
+            Self::Api(error) => object::error_message(error),
             Self::Moved => "another actor deleted or created it at the same time".to_owned(),
             Self::NotAllowed(refusal) => refusal.message(),
         }

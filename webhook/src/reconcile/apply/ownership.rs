@@ -19,7 +19,7 @@ use super::{ApplyClient, ApplyError, ApplyRejection, CheckedApply, PreparedApply
 use crate::clients::cluster::KeepFields;
 use crate::dry_run::causes;
 use crate::reconcile::api::object;
-use crate::reconcile::content::items::Item;
+use crate::reconcile::content::objects::PreparedObject;
 
 /// Limits the objects whose complete managed fields are held at the same time. Each can need
 /// megabytes.
@@ -144,7 +144,7 @@ impl From<ApplyRejection> for ApplyError {
 /// Returns the patch for the current object with this uid, or `None` if nothing has to change.
 async fn patch(
     client: &Client,
-    item: &Item,
+    item: &PreparedObject,
     uid: &str,
     change: &OwnershipChange,
 ) -> Result<Option<json_patch::Patch>, ApplyError> {
@@ -180,7 +180,10 @@ async fn patch(
 }
 
 /// Reads the metadata of an object with the complete managed fields of all managers.
-async fn read_entries(client: &Client, item: &Item) -> Result<PartialObjectMeta, kube::Error> {
+async fn read_entries(
+    client: &Client,
+    item: &PreparedObject,
+) -> Result<PartialObjectMeta, kube::Error> {
     let namespace = item.id.namespace.as_deref();
     let namespace = namespace.filter(|_| item.kind.namespaced);
     let request = ObjectUrl::parse(&item.kind.resource, namespace, &item.id.name).and_then(|url| {
@@ -193,7 +196,11 @@ async fn read_entries(client: &Client, item: &Item) -> Result<PartialObjectMeta,
 }
 
 /// Sends a patch as the user of `client`.
-async fn send(client: &Client, item: &Item, patch: json_patch::Patch) -> Result<(), kube::Error> {
+async fn send(
+    client: &Client,
+    item: &PreparedObject,
+    patch: json_patch::Patch,
+) -> Result<(), kube::Error> {
     let namespace = item.id.namespace.as_deref();
     let api = object::api::<DynamicObject>(client, &item.kind, namespace)?;
     let parameters = PatchParams {

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::{ApplyError, CheckedApply, PreparedApply, Preparer, Target};
-use crate::reconcile::content::items::Item;
+use crate::reconcile::content::objects::PreparedObject;
 
 /// The expected state of each object, by key.
 pub(in crate::reconcile) type Targets = HashMap<String, Target>;
@@ -21,9 +21,9 @@ impl<'i> ApplyPlan<'i> {
     /// be prepared, with the error.
     pub(in crate::reconcile) async fn prepare(
         preparer: &Preparer,
-        items: &[&'i Item],
+        items: &[&'i PreparedObject],
         targets: &Targets,
-    ) -> (Self, Vec<(&'i Item, ApplyError)>) {
+    ) -> (Self, Vec<(&'i PreparedObject, ApplyError)>) {
         let wanted = items.iter().filter_map(|item| {
             let target = targets.get(&item.key)?.clone();
             Some((*item, target))
@@ -53,7 +53,7 @@ impl<'i> ApplyPlan<'i> {
     }
 
     /// Returns true if the object of `item` is to be created.
-    pub(in crate::reconcile) fn creates(&self, item: &Item) -> bool {
+    pub(in crate::reconcile) fn creates(&self, item: &PreparedObject) -> bool {
         let key = item.key.as_str();
         let checked = self.checked.get(key).map(CheckedApply::prepared);
         let prepared = self.waiting.get(key).or(checked);
@@ -61,17 +61,23 @@ impl<'i> ApplyPlan<'i> {
     }
 
     /// Removes and returns the unchecked apply of `item`.
-    pub(in crate::reconcile) fn take_waiting(&mut self, item: &Item) -> Option<PreparedApply<'i>> {
+    pub(in crate::reconcile) fn take_waiting(
+        &mut self,
+        item: &PreparedObject,
+    ) -> Option<PreparedApply<'i>> {
         self.waiting.remove(item.key.as_str())
     }
 
     /// Removes and returns the checked apply of `item`.
-    pub(in crate::reconcile) fn take_checked(&mut self, item: &Item) -> Option<CheckedApply<'i>> {
+    pub(in crate::reconcile) fn take_checked(
+        &mut self,
+        item: &PreparedObject,
+    ) -> Option<CheckedApply<'i>> {
         self.checked.remove(item.key.as_str())
     }
 
     /// Moves those of `items` whose check has expired to the unchecked applies.
-    pub(in crate::reconcile) fn drop_stale_checks(&mut self, items: &[&'i Item]) {
+    pub(in crate::reconcile) fn drop_stale_checks(&mut self, items: &[&'i PreparedObject]) {
         for item in items {
             if let Some(checked) = self.take_checked(item) {
                 if checked.is_recent() {

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use super::ApplyError;
 use crate::reconcile::api::object;
 use crate::reconcile::apply::scalers::ScaledObjects;
-use crate::reconcile::content::items::Item;
+use crate::reconcile::content::objects::PreparedObject;
 
 /// A resourceVersion that no object has: the first write of a store has a later one. The API server
 /// creates an object with this version if none exists under the name. Otherwise it responds with a
@@ -35,7 +35,7 @@ pub(in crate::reconcile) enum Target {
 /// An apply of one item, prepared from one read of the object. Its bytes do not change.
 #[derive(Debug, Clone)]
 pub(in crate::reconcile) struct PreparedApply<'i> {
-    item: &'i Item,
+    item: &'i PreparedObject,
     target: Target,
     /// The values if some fields are not applied; otherwise those of the item are used.
     values: Option<Value>,
@@ -50,7 +50,7 @@ pub(in crate::reconcile) struct PreparedApply<'i> {
 }
 
 impl<'i> PreparedApply<'i> {
-    pub(in crate::reconcile) fn item(&self) -> &'i Item {
+    pub(in crate::reconcile) fn item(&self) -> &'i PreparedObject {
         self.item
     }
 
@@ -144,7 +144,7 @@ impl Preparer {
     /// applied. Fails if the object has another uid.
     pub(in crate::reconcile) async fn prepare<'i>(
         &self,
-        item: &'i Item,
+        item: &'i PreparedObject,
         target: Target,
     ) -> Result<PreparedApply<'i>, ApplyError> {
         let mut prepared = PreparedApply {
@@ -215,7 +215,7 @@ impl Preparer {
         is_uncertain: bool,
     ) -> Result<PreparedApply<'i>, ApplyError> {
         let item = prepared.item;
-        let live = object::look(&self.client, &item.kind, &item.id).await;
+        let live = object::observe(&self.client, &item.kind, &item.id).await;
         let live = live.map_err(ApplyError::Api)?;
         match (&prepared.target, live) {
             (Target::Uid(uid), Some(live)) if live.uid == *uid => {
@@ -247,6 +247,6 @@ fn leave_to_others(
     let entries: Vec<FieldsEntry<'_>> = object::entries(&live.metadata).collect();
     let live = serde_json::to_value(live)
         .map_err(|error| ApplyError::Api(kube::Error::SerdeError(error)))?;
-    ignore::leave(values, &live, &entries, rules);
+    ignore::apply_rules(values, &live, &entries, rules);
     Ok(())
 }

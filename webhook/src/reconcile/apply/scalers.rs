@@ -15,7 +15,7 @@ use kube::core::discovery::ApiResource;
 use serde_json::Value;
 
 use crate::reconcile::api::{object, whole};
-use crate::reconcile::content::items::Item;
+use crate::reconcile::content::objects::PreparedObject;
 
 /// Maximum number of autoscalers of a namespace that are read.
 const MAX_AUTOSCALERS: u32 = 100;
@@ -45,7 +45,7 @@ impl ScaledObjects {
     pub(in crate::reconcile) async fn is_scaled_by_other(
         &self,
         client: &Client,
-        item: &Item,
+        item: &PreparedObject,
         live: &DynamicObject,
         rules: &[&Rule],
     ) -> bool {
@@ -58,7 +58,7 @@ impl ScaledObjects {
                 Err(error) => {
                     tracing::debug!(
                         object = item.key,
-                        error = object::told(&error),
+                        error = object::error_message(&error),
                         "cannot list HorizontalPodAutoscalers"
                     );
                     "a HorizontalPodAutoscaler".to_owned()
@@ -72,7 +72,7 @@ impl ScaledObjects {
 }
 
 /// Returns the warning about an object whose replicas belong to `owner`.
-fn warning(item: &Item, owner: &str, rules: &[&Rule]) -> String {
+fn warning(item: &PreparedObject, owner: &str, rules: &[&Rule]) -> String {
     let sentence = format!("{}: spec.replicas is left to {owner}", item.key);
     let is_ruled = rules
         .iter()
@@ -86,7 +86,7 @@ fn warning(item: &Item, owner: &str, rules: &[&Rule]) -> String {
 
 /// Returns the name of the HorizontalPodAutoscaler that scales `item`. If the list is incomplete,
 /// returns a placeholder for the name.
-async fn autoscaler(client: &Client, item: &Item) -> Result<Option<String>, kube::Error> {
+async fn autoscaler(client: &Client, item: &PreparedObject) -> Result<Option<String>, kube::Error> {
     let resource = ApiResource::erase::<HorizontalPodAutoscaler>(&());
     let namespace = item.id.namespace.as_deref();
     let parameters = ListParams::default().limit(MAX_AUTOSCALERS);

@@ -11,7 +11,7 @@ use bundle_core::plan::bundle::{
     BundleFailure, BundleOutcome, BundleStep, ObservedBundle, Phase, SealedRecord, SourceAnswer,
     VerifiedFailure,
 };
-use bundle_core::plan::conditions::State;
+use bundle_core::plan::conditions::ConditionStatus;
 use bundle_core::reference::Digest;
 use bundle_core::review::{CheckedBundleSpec, Class, Kind, Requester, SealedContent, Source};
 use kube::ResourceExt as _;
@@ -132,7 +132,7 @@ impl<'a> BundleReconcile<'a> {
                     reason: failed.error.reason,
                     message: &failed.error.message,
                     verified: verified.map(|(state, message)| VerifiedFailure {
-                        is_unknown: *state == State::Unknown,
+                        is_unknown: *state == ConditionStatus::Unknown,
                         message,
                     }),
                     is_unpacked: self.status.content.is_some(),
@@ -358,7 +358,7 @@ impl<'a> BundleReconcile<'a> {
             ctx.bundle_events
                 .warn(object, error.code, &error.message)
                 .await;
-        } else if written && outcome.is_news(status::is_unpacked(&self.old)) {
+        } else if written && outcome.is_event_due(status::is_unpacked(&self.old)) {
             let content = status.content.as_ref();
             let note = content.map_or("", |content| content.digest.as_str());
             ctx.bundle_events

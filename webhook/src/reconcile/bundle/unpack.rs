@@ -7,7 +7,7 @@ use bundle_api::bundle::BundleContent;
 use bundle_api::names::reason;
 use bundle_core::content::ContentId;
 use bundle_core::format::Content;
-use bundle_core::plan::conditions::State;
+use bundle_core::plan::conditions::ConditionStatus;
 use bundle_core::review::{Class, Requester, Source};
 use kube::ResourceExt as _;
 use kube::api::DynamicObject;
@@ -87,9 +87,9 @@ impl Unpack {
         let verified = verify::verify(ctx, &self.class, &source, &bundle, resolved);
         let verified = Box::pin(verified).await.map_err(|error| {
             let state = if error.is_unknown() {
-                State::Unknown
+                ConditionStatus::Unknown
             } else {
-                State::False
+                ConditionStatus::False
             };
             UnpackError {
                 verified: Some((state, error.message.clone())),

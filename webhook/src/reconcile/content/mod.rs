@@ -1,6 +1,6 @@
 //! Content of a Bundle: its copies in the cache, and its objects, prepared for applying.
 
-pub(super) mod items;
+pub(super) mod objects;
 pub(super) mod rendered;
 pub(super) mod sealed_file;
 pub(super) mod store;

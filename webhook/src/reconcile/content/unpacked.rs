@@ -3,7 +3,7 @@
 use bundle_api::bundle::{BundleContent, SignedBy};
 use bundle_core::content::ContentId;
 use bundle_core::plan::bundle::{Compatibility, UnpackedContent};
-use bundle_core::plan::conditions::State;
+use bundle_core::plan::conditions::ConditionStatus;
 
 use crate::reconcile::error::ReconcileError;
 
@@ -23,8 +23,8 @@ pub(in crate::reconcile) struct Unpacked {
 /// The error of unpacking.
 pub(in crate::reconcile) struct UnpackError {
     pub(in crate::reconcile) error: ReconcileError,
-    /// State and message of the condition `Verified`, if verification failed.
-    pub(in crate::reconcile) verified: Option<(State, String)>,
+    /// Status and message of the condition `Verified`, if verification failed.
+    pub(in crate::reconcile) verified: Option<(ConditionStatus, String)>,
 }
 
 impl Unpacked {

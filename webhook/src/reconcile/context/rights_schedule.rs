@@ -32,7 +32,7 @@ impl RightsSchedule {
     }
 
     /// Schedules the next check after one at `now`.
-    pub(in crate::reconcile) fn asked(&self, uid: &str, now: Instant, interval: Duration) {
+    pub(in crate::reconcile) fn record_check(&self, uid: &str, now: Instant, interval: Duration) {
         self.0
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -50,7 +50,7 @@ mod tests {
         let (now, interval) = (Instant::now(), Duration::from_secs(600));
         assert!(schedule.wait("a", now, interval) <= interval);
         assert_eq!(schedule.wait("a", now + interval, interval), Duration::ZERO);
-        schedule.asked("a", now, interval);
+        schedule.record_check("a", now, interval);
         let wait = schedule.wait("a", now, interval);
         assert!(
             wait >= interval.mul_f64(0.9) && wait <= interval.mul_f64(1.1),

@@ -78,7 +78,7 @@ impl DeploymentReconcile<'_> {
             namespaced: false,
         };
         let id = namespace_id(name);
-        let found = object::look(&self.ctx.own, &kind, &id).await;
+        let found = object::observe(&self.ctx.own, &kind, &id).await;
         let found = found.map_err(|error| {
             ReconcileError::api("read the target namespace", self.install_reason(), &error)
         })?;

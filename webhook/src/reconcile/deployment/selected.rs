@@ -12,12 +12,12 @@ use bundle_core::object::CustomKind;
 use bundle_core::object::Manifest;
 use bundle_core::package::Format;
 use bundle_core::plan::bundle::Compatibility;
-use bundle_core::plan::conditions::State;
+use bundle_core::plan::conditions::ConditionStatus;
 use bundle_core::plan::created_namespace::namespace_id;
 
 use crate::budget::WorkerThread;
 use crate::reconcile::bundle::compatibility::compatibility;
-use crate::reconcile::content::items::{self, HeldItems, Item, Owner};
+use crate::reconcile::content::objects::{self, HeldObjects, Owner, PreparedObject};
 use crate::reconcile::deployment_state::{DeploymentReconcile, InstallRequest};
 use crate::reconcile::error::{ReconcileError, RetryPolicy};
 use crate::reconcile::reader;
@@ -25,23 +25,23 @@ use crate::reconcile::reader;
 impl DeploymentReconcile<'_> {
     /// Returns the prepared objects with these keys. Returns all objects of the content if single
     /// objects cannot be read. Keys without an object are ignored.
-    pub(in crate::reconcile) async fn items_of(
+    pub(in crate::reconcile) async fn objects_of(
         &mut self,
         request: &InstallRequest<'_>,
         keys: &BTreeSet<String>,
-    ) -> Result<HeldItems, ReconcileError> {
-        match Box::pin(self.selected_items(request, keys)).await? {
+    ) -> Result<HeldObjects, ReconcileError> {
+        match Box::pin(self.selected_objects(request, keys)).await? {
             Some(items) => Ok(items),
-            None => Box::pin(self.items(request)).await,
+            None => Box::pin(self.objects(request)).await,
         }
     }
 
     /// Returns `None` if the rendered copy does not have all objects.
-    async fn selected_items(
+    async fn selected_objects(
         &mut self,
         request: &InstallRequest<'_>,
         keys: &BTreeSet<String>,
-    ) -> Result<Option<HeldItems>, ReconcileError> {
+    ) -> Result<Option<HeldObjects>, ReconcileError> {
         let id = request.source()?;
         let target = self.render_target()?;
         // If another client changed the format in the status, no copy is found and the whole
@@ -114,7 +114,7 @@ impl DeploymentReconcile<'_> {
         }
         items.retain(|item| keys.contains(&item.key));
         items.retain(|item| !self.has_expired(request, item));
-        Ok(Some(HeldItems::new(items, share)))
+        Ok(Some(HeldObjects::new(items, share)))
     }
 
     /// Returns the number of copies of the objects that are in memory at the same time. Rules of
@@ -144,7 +144,7 @@ impl DeploymentReconcile<'_> {
         content: &Content,
     ) -> Result<(), ReconcileError> {
         let Compatibility { state, message, .. } = compatibility(self.ctx, content)?;
-        if state == State::False {
+        if state == ConditionStatus::False {
             if !self.spec.accept_unsupported {
                 return Err(ReconcileError::new(
                     codes::format::UNSUPPORTED_KUBERNETES,
@@ -168,12 +168,12 @@ impl DeploymentReconcile<'_> {
         request: &InstallRequest<'_>,
         kinds: &[CustomKind],
         objects: Vec<Manifest>,
-    ) -> Result<Vec<Item>, ReconcileError> {
+    ) -> Result<Vec<PreparedObject>, ReconcileError> {
         let owner = Owner {
             name: &self.name,
             applyset: &self.applyset,
             namespace: self.target_namespace()?,
         };
-        items::prepare(&self.ctx.apis, (kinds, objects), &owner, request.reason).await
+        objects::prepare(&self.ctx.apis, (kinds, objects), &owner, request.reason).await
     }
 }

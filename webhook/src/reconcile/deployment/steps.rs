@@ -13,7 +13,7 @@ use kube::ResourceExt as _;
 use kube::api::DynamicObject;
 
 use crate::reconcile::api::object::ObservedObject;
-use crate::reconcile::content::items::{HeldItems, Item};
+use crate::reconcile::content::objects::{HeldObjects, PreparedObject};
 use crate::reconcile::context::Context;
 use crate::reconcile::deployment_state::{DeploymentReconcile, InstallRequest};
 use crate::reconcile::drift::states::{self, AppliedState};
@@ -26,10 +26,10 @@ use crate::reconcile::removal::remove::removal_weight;
 
 impl<'a> DeploymentReconcile<'a> {
     /// Returns the objects of the content, prepared for applying.
-    pub(in crate::reconcile) async fn items(
+    pub(in crate::reconcile) async fn objects(
         &mut self,
         request: &InstallRequest<'_>,
-    ) -> Result<HeldItems, ReconcileError> {
+    ) -> Result<HeldObjects, ReconcileError> {
         let id = request.source()?;
         let target = self.render_target()?;
         let read = reason::READING_CONTENT_FAILED;
@@ -54,7 +54,7 @@ impl<'a> DeploymentReconcile<'a> {
         let kinds = CustomKind::all(&objects);
         let mut items = self.prepare_objects(request, &kinds, objects).await?;
         items.retain(|item| !self.has_expired(request, item));
-        Ok(HeldItems::new(items, share))
+        Ok(HeldObjects::new(items, share))
     }
 
     /// Returns uid and generation of the object, the version of its background tasks.
@@ -123,11 +123,11 @@ impl<'a> DeploymentReconcile<'a> {
     }
 
     /// Returns the objects of the content that are installed now.
-    async fn prepared_items(
+    async fn prepared_objects(
         &mut self,
         request: &InstallRequest<'_>,
-    ) -> Result<HeldItems, ReconcileError> {
-        let mut items = self.items(request).await?;
+    ) -> Result<HeldObjects, ReconcileError> {
+        let mut items = self.objects(request).await?;
         self.expire_unseen_jobs(request, &mut items).await?;
         items.sort_by_key(|item| item.phase);
         let objects: Vec<_> = items.iter().map(|item| (&item.id, &item.value)).collect();
@@ -147,7 +147,7 @@ impl<'a> DeploymentReconcile<'a> {
         (mut observed, held): (ObservedDeployment, Option<ReconcileError>),
     ) -> Result<bool, ReconcileError> {
         let first = observed.is_first();
-        let prepared = OnceLock::<HeldItems>::new();
+        let prepared = OnceLock::<HeldObjects>::new();
         let items = || prepared.get().map_or(&[][..], |items| items.as_slice());
         let mut authorized: Option<AuthorizedInstall<'_, '_>> = None;
         let mut seen = BTreeMap::new();
@@ -163,7 +163,7 @@ impl<'a> DeploymentReconcile<'a> {
                 InstallStep::ReportHeldError => return held.map_or(Ok(false), Err),
                 InstallStep::CheckContent => self.check_content_unchanged(request)?,
                 InstallStep::Render => {
-                    let items = self.prepared_items(request).await?;
+                    let items = self.prepared_objects(request).await?;
                     prepared.get_or_init(|| items);
                 }
                 InstallStep::CheckTargets => self.check_targets(items())?,
@@ -173,8 +173,8 @@ impl<'a> DeploymentReconcile<'a> {
                 InstallStep::Authorize | InstallStep::Reauthorize => {
                     authorized = Some(self.authorize_install(request, items(), first).await?);
                 }
-                InstallStep::CheckBasisOfDecision | InstallStep::CheckBasis => {
-                    self.check_basis(request).await?;
+                InstallStep::CheckPreconditionsOfDecision | InstallStep::CheckPreconditions => {
+                    self.check_preconditions(request).await?;
                     self.approve(request, first).await?;
                 }
                 InstallStep::RecordDecision => self.record_decision(request, items()).await?,
@@ -221,7 +221,7 @@ impl<'a> DeploymentReconcile<'a> {
         &mut self,
         request: &InstallRequest<'_>,
     ) -> Result<(), ReconcileError> {
-        let mut items = self.items(request).await?;
+        let mut items = self.objects(request).await?;
         self.expire_unseen_jobs(request, &mut items).await?;
         self.find_state(request, &items).await
     }
@@ -231,7 +231,7 @@ impl<'a> DeploymentReconcile<'a> {
     async fn find_state(
         &mut self,
         request: &InstallRequest<'_>,
-        items: &[Item],
+        items: &[PreparedObject],
     ) -> Result<(), ReconcileError> {
         if !self.watch(request, items, false).await? {
             self.ctx.states.mark_unwatched(&self.name);
@@ -310,7 +310,7 @@ impl<'a> DeploymentReconcile<'a> {
     pub(in crate::reconcile) async fn watch(
         &self,
         request: &InstallRequest<'_>,
-        items: &[Item],
+        items: &[PreparedObject],
         all: bool,
     ) -> Result<bool, ReconcileError> {
         let failed = |error: kube::Error| {
@@ -367,7 +367,7 @@ impl<'a> DeploymentReconcile<'a> {
     pub(in crate::reconcile) async fn seen(
         &self,
         request: &InstallRequest<'_>,
-        items: &[Item],
+        items: &[PreparedObject],
     ) -> Result<BTreeMap<String, ObservedObject>, ReconcileError> {
         let mut seen = self.ctx.watches.observed_objects(&self.name);
         let missing = items.iter().filter(|item| {
@@ -386,7 +386,7 @@ impl<'a> DeploymentReconcile<'a> {
     /// Returns true if the observed objects equal the recorded result of the last apply.
     fn is_as_recorded(
         &self,
-        items: &[Item],
+        items: &[PreparedObject],
         request: &InstallRequest<'_>,
         seen: &BTreeMap<String, ObservedObject>,
     ) -> bool {

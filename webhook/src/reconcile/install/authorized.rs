@@ -10,7 +10,7 @@ use bundle_core::plan::conditions::some_of;
 use bundle_core::plan::consent::ObjectAction;
 
 use crate::reconcile::apply::{ApplyPlan, CHECK_VALIDITY};
-use crate::reconcile::content::items::Item;
+use crate::reconcile::content::objects::PreparedObject;
 use crate::reconcile::deployment_state::{DeploymentReconcile, InstallRequest};
 use crate::reconcile::error::{MAX_LISTED, ReconcileError, RetryPolicy};
 use crate::reconcile::inventory::namespaces::NamespaceUids;
@@ -50,10 +50,10 @@ impl<'a> DeploymentReconcile<'a> {
     pub(in crate::reconcile) async fn authorize_install<'i>(
         &mut self,
         request: &InstallRequest<'_>,
-        items: &'i [Item],
+        items: &'i [PreparedObject],
         first: bool,
     ) -> Result<AuthorizedInstall<'a, 'i>, ReconcileError> {
-        let all: Vec<&Item> = items.iter().collect();
+        let all: Vec<&PreparedObject> = items.iter().collect();
         let namespaces = self.namespaces_of(&all).await?;
         let asked = self.authorize(request, items, (ObjectAction::Install, first));
         let (check, plan, replacements) = asked.await?;
@@ -69,7 +69,7 @@ impl<'a> DeploymentReconcile<'a> {
     /// Checks, before anything is recorded, that the namespaces are those of the permission check.
     pub(in crate::reconcile) async fn check_before_record(
         &self,
-        items: &[&Item],
+        items: &[&PreparedObject],
         asked: &NamespaceUids,
     ) -> Result<(), ReconcileError> {
         let live = self.namespaces_of(items).await?;
@@ -83,7 +83,7 @@ impl<'a> DeploymentReconcile<'a> {
     /// from now on.
     pub(in crate::reconcile) async fn check_before_applies(
         &mut self,
-        items: &[&Item],
+        items: &[&PreparedObject],
         asked: &mut NamespaceUids,
     ) -> Result<(), ReconcileError> {
         let live = self.existing_namespaces_of(items).await?;

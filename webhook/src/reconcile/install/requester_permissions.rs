@@ -13,7 +13,7 @@ use bundle_core::review::class::Authorization;
 use bundle_core::rights::Question;
 
 use crate::reconcile::apply::ApplyPlan;
-use crate::reconcile::content::items::Item;
+use crate::reconcile::content::objects::PreparedObject;
 use crate::reconcile::deployment_state::{DeploymentReconcile, InstallRequest};
 use crate::reconcile::error::{ReconcileError, RetryPolicy};
 use crate::reconcile::install::authorized::Replacements;
@@ -50,7 +50,7 @@ impl<'a> DeploymentReconcile<'a> {
     pub(in crate::reconcile) async fn authorize<'i>(
         &mut self,
         request: &InstallRequest<'_>,
-        items: &'i [Item],
+        items: &'i [PreparedObject],
         (act, first): (ObjectAction, bool),
     ) -> Result<(DryRunCheck<'a>, ApplyPlan<'i>, Replacements), ReconcileError> {
         let translate = if first {
@@ -72,7 +72,7 @@ impl<'a> DeploymentReconcile<'a> {
     async fn check_and_plan<'i>(
         &self,
         request: &InstallRequest<'_>,
-        items: &'i [Item],
+        items: &'i [PreparedObject],
         (act, translate): (ObjectAction, fn(ReconcileError) -> ReconcileError),
     ) -> Result<(DryRunCheck<'a>, ApplyPlan<'i>, Replacements), ReconcileError> {
         let check = self
@@ -91,7 +91,7 @@ impl<'a> DeploymentReconcile<'a> {
     pub(in crate::reconcile) async fn authorize_repair(
         &self,
         request: &InstallRequest<'_>,
-        items: &[Item],
+        items: &[PreparedObject],
     ) -> Result<DryRunCheck<'a>, ReconcileError> {
         let how = (
             false,
@@ -121,7 +121,7 @@ impl<'a> DeploymentReconcile<'a> {
             .map_err(withdrawn_from_installed)
         {
             Ok(()) => {
-                schedule.asked(&uid, Instant::now(), interval);
+                schedule.record_check(&uid, Instant::now(), interval);
                 self.set_authorized();
                 Ok(crate::reconcile::jittered(interval))
             }
@@ -150,7 +150,7 @@ impl<'a> DeploymentReconcile<'a> {
 
     async fn repeat_reviews(&mut self, request: &InstallRequest<'_>) -> Result<(), ReconcileError> {
         self.check_terms(request).await?;
-        let items = self.items(request).await?;
+        let items = self.objects(request).await?;
         self.run_access_reviews(request, &items, ObjectAction::Restore)
             .await
     }
@@ -159,7 +159,7 @@ impl<'a> DeploymentReconcile<'a> {
     async fn check_permissions(
         &self,
         request: &InstallRequest<'_>,
-        items: &[Item],
+        items: &[PreparedObject],
         act: ObjectAction,
         (remembers, translate): (bool, fn(ReconcileError) -> ReconcileError),
     ) -> Result<DryRunCheck<'a>, ReconcileError> {
@@ -245,11 +245,11 @@ impl<'a> DeploymentReconcile<'a> {
     async fn run_access_reviews(
         &self,
         request: &InstallRequest<'_>,
-        items: &[Item],
+        items: &[PreparedObject],
         act: ObjectAction,
     ) -> Result<(), ReconcileError> {
         let rule = self.consent_rule(request);
-        let asked: Vec<&Item> = items
+        let asked: Vec<&PreparedObject> = items
             .iter()
             .filter(|item| rule.consent(act, &item.id) != Consent::Delegated)
             .collect();
@@ -269,7 +269,7 @@ impl<'a> DeploymentReconcile<'a> {
         &self,
         check: &DryRunCheck<'_>,
         request: &InstallRequest<'_>,
-        items: &[Item],
+        items: &[PreparedObject],
     ) {
         let installer = (request.account, request.client);
         let mut refused = Vec::new();

@@ -34,7 +34,7 @@ const PAGE_SIZE: u32 = 20;
 /// The reason why an inventory cannot be read or written.
 #[derive(Debug, thiserror::Error)]
 pub(in crate::reconcile) enum InventoryStoreError {
-    #[error("cannot {doing} the inventory: {}", object::told(source))]
+    #[error("cannot {doing} the inventory: {}", object::error_message(source))]
     Api {
         doing: &'static str,
         source: kube::Error,

@@ -40,7 +40,7 @@ pub(in crate::reconcile) async fn check_health(
             Err(error) => {
                 again = true;
                 ctx.states.mark_touched(deployment, &key);
-                Some(format!("cannot be read: {}", object::told(&error)))
+                Some(format!("cannot be read: {}", object::error_message(&error)))
             }
         };
         ctx.states.record_health(deployment, &key, why);

@@ -7,7 +7,7 @@ use bundle_api::names::reason;
 use bundle_core::plan::jobs;
 
 use crate::reconcile::api::object;
-use crate::reconcile::content::items::Item;
+use crate::reconcile::content::objects::PreparedObject;
 use crate::reconcile::deployment_state::{DeploymentReconcile, InstallRequest};
 use crate::reconcile::error::ReconcileError;
 use crate::reconcile::status::condition_set;
@@ -21,7 +21,7 @@ impl DeploymentReconcile<'_> {
     pub(in crate::reconcile) fn has_expired(
         &self,
         request: &InstallRequest<'_>,
-        item: &Item,
+        item: &PreparedObject,
     ) -> bool {
         let runs = &self.inventory.job_runs;
         runs.has_expired(&item.key, request.digest())
@@ -37,7 +37,7 @@ impl DeploymentReconcile<'_> {
         if drifted.is_empty() {
             return Ok(());
         }
-        let items = self.items_of(request, &drifted).await?;
+        let items = self.objects_of(request, &drifted).await?;
         self.expire_drifted_among(request, &items).await
     }
 
@@ -45,7 +45,7 @@ impl DeploymentReconcile<'_> {
     pub(in crate::reconcile) async fn expire_drifted_among(
         &mut self,
         request: &InstallRequest<'_>,
-        items: &[Item],
+        items: &[PreparedObject],
     ) -> Result<(), ReconcileError> {
         let drifted = self.ctx.states.drifted(&self.name);
         let drifted = items.iter().filter(|item| drifted.contains_key(&item.key));
@@ -61,7 +61,7 @@ impl DeploymentReconcile<'_> {
     pub(in crate::reconcile) async fn expire_unseen_jobs(
         &mut self,
         request: &InstallRequest<'_>,
-        items: &mut Vec<Item>,
+        items: &mut Vec<PreparedObject>,
     ) -> Result<(), ReconcileError> {
         let expired = self.expire_jobs(request, items.iter()).await?;
         items.retain(|item| !expired.contains(&item.key));
@@ -72,7 +72,7 @@ impl DeploymentReconcile<'_> {
     async fn expire_jobs<'i>(
         &mut self,
         request: &InstallRequest<'_>,
-        items: impl Iterator<Item = &'i Item> + Send,
+        items: impl Iterator<Item = &'i PreparedObject> + Send,
     ) -> Result<BTreeSet<String>, ReconcileError> {
         let now = condition_set::now().as_second();
         let (ctx, name) = (self.ctx, self.name.clone());
@@ -86,7 +86,7 @@ impl DeploymentReconcile<'_> {
             let Some(uid) = recorded.filter(|_| runs.has_run(&item.key, request.digest())) else {
                 continue;
             };
-            let look = object::look(request.client, &item.kind, &item.id).await;
+            let look = object::observe(request.client, &item.kind, &item.id).await;
             let look = look.map_err(|error| {
                 ReconcileError::api("read a Job", reason::RECONCILE_FAILED, &error)
             })?;

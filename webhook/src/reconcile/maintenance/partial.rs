@@ -10,11 +10,11 @@ use kube::Client;
 
 use crate::clients::cluster::ServiceAccount;
 use crate::reconcile::bundle::generated::{self, GeneratedBundle};
-use crate::reconcile::content::items::Item;
+use crate::reconcile::content::objects::PreparedObject;
 use crate::reconcile::deployment_state::{
     DeploymentReconcile, HEALTH_CHECK_INTERVAL, InstallRequest,
 };
-use crate::reconcile::drift::restored::Scope;
+use crate::reconcile::drift::restored::RestoreScope;
 use crate::reconcile::drift::states;
 use crate::reconcile::error::ReconcileError;
 use crate::reconcile::install::executor;
@@ -34,7 +34,7 @@ impl DeploymentReconcile<'_> {
         };
         // New content is only written with an approval.
         let restored = match self.approve(&new, true).await {
-            Ok(()) => self.restore(&new, Scope::Only(applied)).await,
+            Ok(()) => self.restore(&new, RestoreScope::Only(applied)).await,
             Err(_) => Ok(None),
         };
         let kept = Box::pin(self.restore_former(request, applied)).await;
@@ -110,7 +110,7 @@ impl DeploymentReconcile<'_> {
         if self.ctx.states.lacks_former_objects(&self.name) {
             self.find_former(&former, applied).await?;
         }
-        self.restore(&former, Scope::Except(applied)).await
+        self.restore(&former, RestoreScope::Except(applied)).await
     }
 
     /// After a restart, finds the state of objects of the installed content that have no recorded
@@ -122,14 +122,14 @@ impl DeploymentReconcile<'_> {
     ) -> Result<(), ReconcileError> {
         let states = &self.ctx.states;
         let name = self.name.clone();
-        let mut items = self.items(former).await?;
-        items.retain(|item| !applied.contains(&item.key) && !states.knows(&name, &item.key));
+        let mut items = self.objects(former).await?;
+        items.retain(|item| !applied.contains(&item.key) && !states.has_state(&name, &item.key));
         self.watch(former, &items, true).await?;
         let seen = self.seen(former, &items).await?;
         let changed = restore::find_changed(former.client, &items, &seen).await;
         let left: HashMap<String, states::AppliedState> = items
             .iter()
-            .map(|item: &Item| {
+            .map(|item: &PreparedObject| {
                 let left = match seen.get(&item.key) {
                     Some(seen) if !changed.contains(&item.key) => executor::applied_state(seen),
                     _ => states::AppliedState {

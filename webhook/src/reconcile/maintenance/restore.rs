@@ -13,9 +13,9 @@ use kube::Client;
 
 use crate::reconcile::api::object;
 use crate::reconcile::apply::{Applied, ApplyError, ApplyPlan, CheckedApply, Target, Targets};
-use crate::reconcile::content::items::Item;
+use crate::reconcile::content::objects::PreparedObject;
 use crate::reconcile::deployment_state::{DeploymentReconcile, InstallRequest};
-use crate::reconcile::drift::restored::{Restored, Scope};
+use crate::reconcile::drift::restored::{RestoreScope, RestoredObject};
 use crate::reconcile::drift::states::AppliedState;
 use crate::reconcile::error::{self, ReconcileError, RetryPolicy};
 use crate::reconcile::install::executor::{self, ApplyResults, Install};
@@ -28,7 +28,7 @@ impl DeploymentReconcile<'_> {
     pub(in crate::reconcile) async fn restore(
         &mut self,
         request: &InstallRequest<'_>,
-        scope: Scope<'_>,
+        scope: RestoreScope<'_>,
     ) -> Result<Option<Duration>, ReconcileError> {
         let result = Box::pin(self.restore_due(request, scope)).await;
         self.restores_tried = true;
@@ -51,7 +51,7 @@ impl DeploymentReconcile<'_> {
     async fn restore_due(
         &mut self,
         request: &InstallRequest<'_>,
-        scope: Scope<'_>,
+        scope: RestoreScope<'_>,
     ) -> Result<Option<Duration>, ReconcileError> {
         let states = &self.ctx.states;
         let (mut due, next) = states.suspects(&self.name, Instant::now());
@@ -71,7 +71,7 @@ impl DeploymentReconcile<'_> {
             return Ok(next);
         }
         let wanted: BTreeSet<String> = drifted.union(&due).cloned().collect();
-        let mut items = match self.items_of(request, &wanted).await {
+        let mut items = match self.objects_of(request, &wanted).await {
             Ok(items) => items,
             Err(error) => {
                 self.not_restored(&drifted, &error).await;
@@ -82,7 +82,7 @@ impl DeploymentReconcile<'_> {
         let (mut drifted, unknown): (BTreeSet<String>, BTreeSet<String>) = drifted
             .into_iter()
             .partition(|key| known.contains(key.as_str()));
-        if !unknown.is_empty() && scope == Scope::All {
+        if !unknown.is_empty() && scope == RestoreScope::All {
             // The scope of the kind changed, so its objects have other keys.
             self.ctx.states.forget_content(&self.name);
             return Ok(Some(Duration::ZERO));
@@ -126,7 +126,7 @@ impl DeploymentReconcile<'_> {
         self.restored.sort();
         let count = (self.restored.len() - before) as u64;
         self.ctx.shared.metrics.drift_corrected(count);
-        let recorded = if scope == Scope::All {
+        let recorded = if scope == RestoreScope::All {
             let fields = self.ctx.states.fields_digest(&self.name);
             self.record_fields(fields).await
         } else {
@@ -162,7 +162,7 @@ impl DeploymentReconcile<'_> {
         &mut self,
         check: &DryRunCheck<'_>,
         install: &Install<'_>,
-        suspects: Vec<&Item>,
+        suspects: Vec<&PreparedObject>,
     ) -> Result<(), ReconcileError> {
         let states = &self.ctx.states;
         let targets: Targets = suspects
@@ -199,7 +199,7 @@ impl DeploymentReconcile<'_> {
                         &item.key,
                         executor::applied_state(&applied.seen),
                     );
-                    self.restored.push(Restored {
+                    self.restored.push(RestoredObject {
                         key: item.key.clone(),
                         cause: None,
                     });
@@ -214,7 +214,7 @@ impl DeploymentReconcile<'_> {
     async fn verify_by_dry_run(
         &self,
         request: &InstallRequest<'_>,
-        items: &[Item],
+        items: &[PreparedObject],
         due: &BTreeSet<String>,
     ) {
         let states = &self.ctx.states;
@@ -240,7 +240,7 @@ impl DeploymentReconcile<'_> {
     }
 
     /// Returns true if an apply left the object unchanged.
-    fn is_as_applied(&self, item: &Item, applied: &Applied) -> bool {
+    fn is_as_applied(&self, item: &PreparedObject, applied: &Applied) -> bool {
         let before = self.ctx.states.state(&self.name, &item.key);
         applied.seen.state.fingerprint == before.and_then(|state| state.fingerprint)
     }
@@ -251,14 +251,15 @@ impl DeploymentReconcile<'_> {
         &mut self,
         request: &InstallRequest<'_>,
         (mut install, check): (Install<'_>, &DryRunCheck<'_>),
-        items: &[Item],
+        items: &[PreparedObject],
         (asked, due): (&BTreeSet<String>, &BTreeSet<String>),
     ) -> Result<(), ReconcileError> {
         let ctx = self.ctx;
         let now_drifted = ctx.states.drifted(&self.name);
-        let mut by_phase = BTreeMap::<Phase, Vec<&Item>>::new();
-        let is_asked = |item: &&Item| asked.contains(&item.key) || due.contains(&item.key);
-        let is_drifted = |item: &&Item| now_drifted.contains_key(&item.key);
+        let mut by_phase = BTreeMap::<Phase, Vec<&PreparedObject>>::new();
+        let is_asked =
+            |item: &&PreparedObject| asked.contains(&item.key) || due.contains(&item.key);
+        let is_drifted = |item: &&PreparedObject| now_drifted.contains_key(&item.key);
         for item in items.iter().filter(is_asked).filter(is_drifted) {
             if !ctx.states.shows_drift_in_fields(&self.name, &item.key)
                 && self.is_untouched(install.client, item).await
@@ -277,7 +278,7 @@ impl DeploymentReconcile<'_> {
                     Err(error) => last_error = Some(error),
                 }
             }
-            let absent: Vec<&Item> = items
+            let absent: Vec<&PreparedObject> = items
                 .iter()
                 .copied()
                 .filter(|item| {
@@ -346,7 +347,7 @@ impl DeploymentReconcile<'_> {
                 ctx.states.record_restored(&self.name, &key, left);
                 // An object whose replicas were released to an autoscaler is not restored.
                 if left.state.map(|state| state.revision) != before.get(&key).copied() {
-                    self.restored.push(Restored { key, cause });
+                    self.restored.push(RestoredObject { key, cause });
                 }
             }
             if let Err(error) = result {
@@ -373,8 +374,8 @@ impl DeploymentReconcile<'_> {
     }
 
     /// Returns true if an object without a field entry has the recorded uid and all applied values.
-    async fn is_untouched(&self, client: &Client, item: &Item) -> bool {
-        match object::look(client, &item.kind, &item.id).await {
+    async fn is_untouched(&self, client: &Client, item: &PreparedObject) -> bool {
+        match object::observe(client, &item.kind, &item.id).await {
             Ok(Some(seen)) if self.inventory.owns(&item.key, &seen.uid) => {
                 covered(client, item).await
             }
@@ -384,7 +385,7 @@ impl DeploymentReconcile<'_> {
 }
 
 /// Returns the error about objects that could not be prepared.
-fn not_prepared(failed: &[(&Item, ApplyError)]) -> ReconcileError {
+fn not_prepared(failed: &[(&PreparedObject, ApplyError)]) -> ReconcileError {
     let messages = failed
         .iter()
         .map(|(item, error)| format!("{}: {}", item.key, error.message()))
@@ -392,13 +393,13 @@ fn not_prepared(failed: &[(&Item, ApplyError)]) -> ReconcileError {
     ReconcileError::new(
         codes::install::APPLY_FAILED,
         reason::RECONCILE_FAILED,
-        error::joined(messages, executor::MAX_COMPLAINTS),
+        error::joined(messages, executor::MAX_FAILURES),
         RetryPolicy::Soon,
     )
 }
 
 /// Returns true if the object still has all applied values.
-async fn covered(client: &Client, item: &Item) -> bool {
+async fn covered(client: &Client, item: &PreparedObject) -> bool {
     let namespace = item.id.namespace.as_deref();
     match object::read(client, &item.kind, namespace, &item.id.name).await {
         Ok(Some(live)) => {
@@ -412,7 +413,7 @@ async fn covered(client: &Client, item: &Item) -> bool {
 /// cases without recorded fields.
 pub(in crate::reconcile) async fn find_changed(
     client: &Client,
-    items: &[Item],
+    items: &[PreparedObject],
     seen: &BTreeMap<String, object::ObservedObject>,
 ) -> BTreeSet<String> {
     let looked = crate::reconcile::api::parallel::all(items.iter().map(|item| async move {
@@ -426,7 +427,7 @@ pub(in crate::reconcile) async fn find_changed(
 /// Returns the observed states of `items` as applied states. `None` if an item does not exist or
 /// has no field entry.
 pub(in crate::reconcile) fn observed_as_applied(
-    items: &[Item],
+    items: &[PreparedObject],
     seen: &BTreeMap<String, object::ObservedObject>,
 ) -> Option<HashMap<String, AppliedState>> {
     items

@@ -161,7 +161,7 @@ impl Remover<'_> {
                 }
                 // An aggregated API can be unavailable permanently.
                 Err(error) => {
-                    let why = format!("{group_version}: {}", object::told(&error));
+                    let why = format!("{group_version}: {}", object::error_message(&error));
                     kinds.unlisted.push(why);
                 }
             }
@@ -193,7 +193,7 @@ impl Remover<'_> {
                     return Err(failed(&error));
                 }
                 Err(error) => {
-                    found.unlisted = Some(format!("{plural}: {}", object::told(&error)));
+                    found.unlisted = Some(format!("{plural}: {}", object::error_message(&error)));
                     return Ok(found);
                 }
             };

@@ -162,7 +162,7 @@ impl Remover<'_> {
             format!(
                 "cannot {doing} as {}: {}",
                 self.account.user_name(),
-                object::told(error)
+                object::error_message(error)
             ),
             if object::is_passing(error) {
                 RetryPolicy::Soon
@@ -267,7 +267,9 @@ impl Remover<'_> {
                     gone.insert(present.id.clone());
                 }
                 Ok(false) => {}
-                Err(error) => failed.push(format!("{}: {}", present.id, object::told(&error))),
+                Err(error) => {
+                    failed.push(format!("{}: {}", present.id, object::error_message(&error)));
+                }
             }
         }
         if failed.is_empty() {

@@ -71,7 +71,7 @@ pub(in crate::reconcile) async fn ensure(
     let (text, is_restored) = match state(ctx, &stored) {
         VouchState::Sealed(_) => return Ok(false),
         VouchState::Unsealed(vouched) => (seal(key.bytes(), &stored, &vouched), false),
-        VouchState::NotVouched(_) => match remembered(ctx, &stored) {
+        VouchState::NotVouched(_) => match recorded_seal(ctx, &stored) {
             Some(text) => (text, true),
             None => return Ok(false),
         },
@@ -101,7 +101,7 @@ pub(in crate::reconcile) async fn ensure(
 }
 
 /// Returns the recorded seal of this object, if it is valid for this generation.
-fn remembered(ctx: &Context, stored: &StoredObject<'_>) -> Option<String> {
+fn recorded_seal(ctx: &Context, stored: &StoredObject<'_>) -> Option<String> {
     let text = ctx.inventories.seals(stored.uid)?.admission;
     let with_seal = StoredObject {
         seal: Some(&text),
@@ -121,7 +121,7 @@ pub(in crate::reconcile) fn admission_text(
     let stored = stored(object, kind);
     match state(ctx, &stored) {
         VouchState::Sealed(_) => stored.seal.map(str::to_owned),
-        _ => remembered(ctx, &stored),
+        _ => recorded_seal(ctx, &stored),
     }
 }
 

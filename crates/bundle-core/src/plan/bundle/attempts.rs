@@ -63,7 +63,7 @@ impl AttemptKey {
 
 /// Returns the number of ends of the process for each key, from the names of the records that
 /// earlier processes left. Other names are ignored.
-pub fn ends<'a>(records: impl IntoIterator<Item = &'a str>) -> BTreeMap<AttemptKey, u32> {
+pub fn ends_by_key<'a>(records: impl IntoIterator<Item = &'a str>) -> BTreeMap<AttemptKey, u32> {
     let mut ends = BTreeMap::new();
     for name in records {
         let parts = name.split_once('.');
@@ -118,7 +118,7 @@ mod tests {
             "a.txt".to_owned(),
             ".".to_owned(),
         ];
-        let found = ends(names.iter().map(String::as_str));
+        let found = ends_by_key(names.iter().map(String::as_str));
         assert_eq!(found, [(weigh, 2), (parse, 1)].into());
     }
 

@@ -80,12 +80,12 @@ impl HttpClient {
             .body()
             .and_then(reqwest::Body::as_bytes)
             .map_or(0, |bytes| bytes.len() as u64 / MIN_UPLOAD_RATE);
-        let patience = self.deadlines.stall + Duration::from_secs(sending);
+        let timeout = self.deadlines.stall + Duration::from_secs(sending);
         let log = RequestLog::begin(&request);
-        let answer = tokio::time::timeout(patience, client.execute(request)).await;
+        let answer = tokio::time::timeout(timeout, client.execute(request)).await;
         let outcome = match answer {
             Ok(answer) => answer.map_err(|error| self.connection_error(&registry, &error)),
-            Err(_) => Err(Reason::Stalled { after: patience }),
+            Err(_) => Err(Reason::Stalled { after: timeout }),
         };
         if let Some(log) = log {
             log.end(&outcome);

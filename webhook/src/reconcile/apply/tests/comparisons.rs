@@ -56,7 +56,7 @@ async fn rejection_of_the_installer_is_no_comparison_and_is_not_cached() {
     ]);
     let memory = AllowedDryRuns::default();
     let applies = checking(&client, &memory, (false, true));
-    let item = Item::config_map();
+    let item = PreparedObject::config_map();
     let prepare = || applies.preparer.prepare(&item, Target::Absent);
     for _ in 0..2 {
         let asked = applies
@@ -77,7 +77,7 @@ async fn rejection_of_the_installer_is_no_comparison_and_is_not_cached() {
 
 #[tokio::test]
 async fn cached_comparison_is_scoped_to_its_installer() {
-    let (same, item) = (live("new", "5", "content"), Item::config_map());
+    let (same, item) = (live("new", "5", "content"), PreparedObject::config_map());
     let memory = AllowedDryRuns::default();
     for (account, compares, expected) in [
         ("hers", true, 2),
@@ -138,7 +138,7 @@ async fn results_for_different_versions_of_an_object_are_not_compared() {
         let (client, sent) = scripted(answers);
         let memory = AllowedDryRuns::default();
         let applies = checking(&client, &memory, (false, true));
-        let item = Item::config_map();
+        let item = PreparedObject::config_map();
         let prepared = applies.preparer.prepare(&item, ours()).await.unwrap();
         let asked = applies.dry_runs.check(prepared).await;
         let (_, refusal) = asked.unwrap_err();

@@ -17,7 +17,7 @@ use super::*;
 use crate::clients::cluster::ServiceAccount;
 use crate::dry_run::RequesterDryRun;
 use crate::reconcile::apply::allowed_dry_runs::AllowedDryRuns;
-use crate::reconcile::content::items::Item;
+use crate::reconcile::content::objects::PreparedObject;
 
 mod comparisons;
 mod ownership;
@@ -123,7 +123,7 @@ async fn installed(
     let (client, sent) = scripted(answers);
     let memory = AllowedDryRuns::default();
     let applies = checking(&client, &memory, modes);
-    let item = Item::config_map();
+    let item = PreparedObject::config_map();
     let outcome = async {
         let prepared = applies.preparer.prepare(&item, target).await?;
         let asked = applies.check(prepared, true, Instant::now()).await;
@@ -146,7 +146,7 @@ async fn apply_with_expired_check_is_checked_again_before_it_is_sent() {
         let (client, sent) = scripted(vec![(200, answer.clone()), second, (200, answer.clone())]);
         let memory = AllowedDryRuns::default();
         let applies = checking(&client, &memory, (false, false));
-        let item = Item::config_map();
+        let item = PreparedObject::config_map();
         let prepared = applies.preparer.prepare(&item, ours()).await.unwrap();
         let asked = applies.check(prepared, true, Instant::now()).await;
         let outcome = applies.apply(&client, asked.unwrap().aged()).await;
@@ -171,7 +171,10 @@ fn live(uid: &str, version: &str, data: &str) -> Value {
 fn marked(uid: &str) -> Value {
     let mut inventory = Inventory::new("web");
     inventory.ensure_creation_key(|| [7; 32]);
-    let mark = inventory.mark(&Item::config_map().key).unwrap().to_string();
+    let mark = inventory
+        .mark(&PreparedObject::config_map().key)
+        .unwrap()
+        .to_string();
     let mut object = live(uid, "9", "content");
     object["metadata"]["annotations"] = json!({"core.rukpak.io/creation-mark": mark});
     object

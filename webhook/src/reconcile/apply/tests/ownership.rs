@@ -30,7 +30,7 @@ async fn adopted(answers: Vec<(u16, Value)>) -> (Result<Applied, ApplyError>, Ve
     let memory = AllowedDryRuns::default();
     let mut applies = checking(&client, &memory, (false, false));
     applies.preparer.adopt = true;
-    let item = Item::config_map();
+    let item = PreparedObject::config_map();
     let target = Target::Uid("theirs".to_owned());
     let prepared = applies.preparer.prepare(&item, target).await.unwrap();
     let result = match applies.check(prepared, true, Instant::now()).await {

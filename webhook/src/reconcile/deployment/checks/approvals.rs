@@ -6,7 +6,7 @@ use bundle_api::names::{self, condition, reason};
 use bundle_cluster::access;
 use bundle_cluster::account::{self, DepartedAccount};
 use bundle_core::diagnostic::codes;
-use bundle_core::plan::conditions::State;
+use bundle_core::plan::conditions::ConditionStatus;
 use bundle_core::review::class::Approval;
 use bundle_core::review::{
     Class, Kind, PartRequesters, Requester, approval_terms, has_default_terms,
@@ -163,13 +163,15 @@ async fn may_approve(ctx: &Context, class: &Class, by: &Requester) -> Result<boo
         Some(&ctx.shared.settings.namespace),
         Some(&class.name),
     );
-    access::may(&ctx.own, by, &question).await.map_err(|error| {
-        ReconcileError::api(
-            "check the permission to approve",
-            reason::INSTALL_FAILED,
-            &error,
-        )
-    })
+    access::has_permission(&ctx.own, by, &question)
+        .await
+        .map_err(|error| {
+            ReconcileError::api(
+                "check the permission to approve",
+                reason::INSTALL_FAILED,
+                &error,
+            )
+        })
 }
 
 /// Writes the condition `Accepted` of an approval.
@@ -185,11 +187,13 @@ async fn write_status(
     match by {
         Ok(by) => conditions.set(
             condition::ACCEPTED,
-            State::True,
+            ConditionStatus::True,
             reason::ACCEPTED,
             &format!("approved by {}", by.user),
         ),
-        Err((found, why)) => conditions.set(condition::ACCEPTED, State::False, found, why),
+        Err((found, why)) => {
+            conditions.set(condition::ACCEPTED, ConditionStatus::False, found, why);
+        }
     }
     let new = BundleApprovalStatus {
         observed_generation: Some(generation),

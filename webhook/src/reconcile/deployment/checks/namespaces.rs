@@ -8,12 +8,12 @@ use bundle_core::plan::conditions::some_of;
 use bundle_core::plan::consent::{Consent, ObjectAction};
 use bundle_core::plan::phases::Phase;
 
-use crate::reconcile::content::items::Item;
+use crate::reconcile::content::objects::PreparedObject;
 use crate::reconcile::deployment_state::{DeploymentReconcile, InstallRequest};
 use crate::reconcile::error::{MAX_LISTED, ReconcileError, RetryPolicy};
 use crate::reconcile::inventory::namespaces::{self, NamespaceUids};
 
-fn names_of<'i>(items: &[&'i Item]) -> BTreeSet<&'i str> {
+fn names_of<'i>(items: &[&'i PreparedObject]) -> BTreeSet<&'i str> {
     let names = items.iter().filter_map(|item| item.id.namespace.as_deref());
     names.collect()
 }
@@ -22,7 +22,7 @@ impl DeploymentReconcile<'_> {
     /// Returns the uids of the namespaces of `items` that exist and are not terminating.
     pub(in crate::reconcile) async fn namespaces_of(
         &self,
-        items: &[&Item],
+        items: &[&PreparedObject],
     ) -> Result<NamespaceUids, ReconcileError> {
         namespaces::active(&self.ctx.own, names_of(items))
             .await
@@ -36,7 +36,7 @@ impl DeploymentReconcile<'_> {
     /// in a new namespace of the same name.
     pub(in crate::reconcile) async fn existing_namespaces_of(
         &self,
-        items: &[&Item],
+        items: &[&PreparedObject],
     ) -> Result<NamespaceUids, ReconcileError> {
         let live = self.namespaces_of(items).await?;
         let missing = namespaces::missing(names_of(items), &live);
@@ -61,7 +61,7 @@ impl DeploymentReconcile<'_> {
     pub(in crate::reconcile) async fn check_namespaces(
         &mut self,
         request: &InstallRequest<'_>,
-        items: &[&Item],
+        items: &[&PreparedObject],
         (act, live): (ObjectAction, &NamespaceUids),
     ) -> Result<(), ReconcileError> {
         let replaced: BTreeSet<&str> = live
@@ -77,8 +77,9 @@ impl DeploymentReconcile<'_> {
             return Ok(());
         }
         let rule = self.consent_rule(request);
-        let is_delegated = |item: &Item| rule.consent(act, &item.id) == Consent::Delegated;
-        let is_in_replaced = |item: &Item| {
+        let is_delegated =
+            |item: &PreparedObject| rule.consent(act, &item.id) == Consent::Delegated;
+        let is_in_replaced = |item: &PreparedObject| {
             let namespace = item.id.namespace.as_deref();
             namespace.is_some_and(|namespace| replaced.contains(namespace))
         };
@@ -89,13 +90,13 @@ impl DeploymentReconcile<'_> {
         let list = some_of(&names, MAX_LISTED);
         let conditions =
             format!("{list} was deleted and created again since the content was installed into it");
-        let concerned = |item: &&&Item| is_in_replaced(item);
+        let concerned = |item: &&&PreparedObject| is_in_replaced(item);
         if items
             .iter()
             .filter(concerned)
             .any(|item| !is_delegated(item))
         {
-            let items: Vec<Item> = items.iter().map(|item| (*item).clone()).collect();
+            let items: Vec<PreparedObject> = items.iter().map(|item| (*item).clone()).collect();
             self.authorize(request, &items, (act, true))
                 .await
                 .map_err(|error| ReconcileError {
@@ -130,7 +131,7 @@ impl DeploymentReconcile<'_> {
     pub(in crate::reconcile) async fn check_before_recreate(
         &mut self,
         request: &InstallRequest<'_>,
-        items: &[&Item],
+        items: &[&PreparedObject],
     ) -> Result<(), ReconcileError> {
         let live = self.existing_namespaces_of(items).await?;
         self.check_namespaces(request, items, (ObjectAction::Restore, &live))
@@ -155,7 +156,7 @@ impl DeploymentReconcile<'_> {
     pub(in crate::reconcile) async fn record_namespaces(
         &mut self,
         request: &InstallRequest<'_>,
-        items: &[Item],
+        items: &[PreparedObject],
         live: NamespaceUids,
     ) -> Result<(), ReconcileError> {
         let mut inventory = (*self.inventory).clone();

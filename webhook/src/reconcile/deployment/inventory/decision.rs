@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use bundle_core::plan::decision::{DecidedObjects, Decider};
 use bundle_core::plan::inventory::{InstallationRecord, Inventory};
 
-use crate::reconcile::content::items::Item;
+use crate::reconcile::content::objects::PreparedObject;
 use crate::reconcile::deployment_state::{DeploymentReconcile, InstallRequest};
 use crate::reconcile::inventory::decision;
 
@@ -50,7 +50,7 @@ impl DeploymentReconcile<'_> {
         &self,
         record: &mut InstallationRecord,
         request: &InstallRequest<'_>,
-        items: &[Item],
+        items: &[PreparedObject],
     ) {
         let wanted: BTreeSet<&str> = items.iter().map(|item| item.key.as_str()).collect();
         let keys = self.inventory.objects().map(|(key, _)| key);

@@ -17,7 +17,7 @@ use bundle_core::reference::Digest;
 use jiff::Timestamp;
 use tokio::sync::mpsc;
 
-use self::health::tells_health;
+use self::health::has_health_rule;
 pub(in crate::reconcile) use self::observations::Observation;
 use self::observations::ObservationLog;
 use self::restores::{DelayedInstallation, Drift, PartialInstallation};
@@ -239,7 +239,7 @@ impl InstalledStates {
             state.unhealthy.retain(|key, _| objects.contains_key(key));
             state.touched = objects
                 .keys()
-                .filter(|key| tells_health(key))
+                .filter(|key| has_health_rule(key))
                 .cloned()
                 .collect();
             state.objects = objects;
@@ -267,7 +267,7 @@ impl InstalledStates {
             state.restores.retain(|_, backoff| !backoff.is_quiet(now));
             let backoff = state.restores.entry(key.to_owned()).or_default();
             *backoff = backoff.restored(now);
-            if tells_health(key) {
+            if has_health_rule(key) {
                 state.touched.insert(key.to_owned());
             }
             state.objects.insert(key.to_owned(), left);

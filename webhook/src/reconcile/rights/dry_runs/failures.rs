@@ -4,7 +4,7 @@ use bundle_core::diagnostic::{Code, codes};
 use bundle_core::rights::{DryRunVerdict, concerns_rights};
 
 use crate::reconcile::apply::ApplyRejection;
-use crate::reconcile::content::items::Item;
+use crate::reconcile::content::objects::PreparedObject;
 use crate::reconcile::error::{self, ReconcileError, RetryPolicy};
 use crate::telemetry::metrics::Metrics;
 
@@ -35,7 +35,7 @@ pub(in crate::reconcile) struct DryRunFailures {
 
 impl DryRunFailures {
     /// Adds the result of one object.
-    pub(in crate::reconcile) fn add(&mut self, item: &Item, refusal: ApplyRejection) {
+    pub(in crate::reconcile) fn add(&mut self, item: &PreparedObject, refusal: ApplyRejection) {
         let line = |words: String| format!("{}: {words}", item.key);
         let verdict = match refusal {
             ApplyRejection::Verdict(verdict)
@@ -221,7 +221,7 @@ mod tests {
         ] {
             let mut complaints = DryRunFailures::default();
             complaints.add(
-                &Item::config_map(),
+                &PreparedObject::config_map(),
                 ApplyRejection::Verdict(verdict(status, message)),
             );
             let error = complaints.into_result("ana", reason::RECONCILE_FAILED);
@@ -238,12 +238,12 @@ mod tests {
         let by_rbac = || ApplyRejection::Verdict(verdict(403, message));
         let by_policy = "ValidatingAdmissionPolicy 'p' with binding 'p' denied request: no";
         let mut complaints = DryRunFailures::default();
-        complaints.add(&Item::config_map(), by_rbac());
-        complaints.add(&Item::config_map(), by_rbac());
+        complaints.add(&PreparedObject::config_map(), by_rbac());
+        complaints.add(&PreparedObject::config_map(), by_rbac());
         // A rejection by a policy is no disagreement, because access reviews do not evaluate
         // policies.
         complaints.add(
-            &Item::config_map(),
+            &PreparedObject::config_map(),
             ApplyRejection::Verdict(verdict(422, by_policy)),
         );
         assert_eq!(complaints.by_rbac, 2);

@@ -8,8 +8,8 @@ use bundle_core::diagnostic::codes;
 use bundle_core::object::CustomKind;
 use bundle_core::object::{Manifest, ObjectId};
 use bundle_core::plan::conditions::some_of;
+use bundle_core::plan::normalize::normalize;
 use bundle_core::plan::phases::Phase;
-use bundle_core::plan::settle::settle;
 use kube::core::discovery::ApiResource;
 use serde_json::Value;
 
@@ -19,7 +19,7 @@ use crate::reconcile::error::{self, MAX_LISTED, ReconcileError, RetryPolicy};
 
 /// One object that is ready to be applied.
 #[derive(Debug, Clone)]
-pub(in crate::reconcile) struct Item {
+pub(in crate::reconcile) struct PreparedObject {
     pub(in crate::reconcile) id: ObjectId,
     /// The id as text, which is the key in inventories and states.
     pub(in crate::reconcile) key: String,
@@ -30,7 +30,7 @@ pub(in crate::reconcile) struct Item {
     pub(in crate::reconcile) custom: bool,
 }
 
-impl Item {
+impl PreparedObject {
     /// Returns true if applying the object changes the served kinds.
     pub(in crate::reconcile) fn defines_kinds(&self) -> bool {
         matches!(
@@ -42,7 +42,7 @@ impl Item {
 }
 
 #[cfg(test)]
-impl Item {
+impl PreparedObject {
     /// Returns ConfigMap `web` in namespace `team-a`, as content has it.
     pub(in crate::reconcile) fn config_map() -> Self {
         let id = ObjectId {
@@ -77,13 +77,13 @@ impl Item {
 
 /// Objects of content with their memory share. Dropping the objects releases the share.
 #[derive(Debug)]
-pub(in crate::reconcile) struct HeldItems {
-    items: Vec<Item>,
+pub(in crate::reconcile) struct HeldObjects {
+    items: Vec<PreparedObject>,
     _share: Share,
 }
 
-impl HeldItems {
-    pub(in crate::reconcile) fn new(items: Vec<Item>, share: Share) -> Self {
+impl HeldObjects {
+    pub(in crate::reconcile) fn new(items: Vec<PreparedObject>, share: Share) -> Self {
         Self {
             items,
             _share: share,
@@ -91,15 +91,15 @@ impl HeldItems {
     }
 }
 
-impl Deref for HeldItems {
-    type Target = Vec<Item>;
+impl Deref for HeldObjects {
+    type Target = Vec<PreparedObject>;
 
     fn deref(&self) -> &Self::Target {
         &self.items
     }
 }
 
-impl DerefMut for HeldItems {
+impl DerefMut for HeldObjects {
     fn deref_mut(&mut self) -> &mut Self::Target {
         &mut self.items
     }
@@ -122,7 +122,7 @@ pub(in crate::reconcile) async fn prepare(
     (defined, objects): (&[CustomKind], Vec<Manifest>),
     owner: &Owner<'_>,
     reason: &'static str,
-) -> Result<Vec<Item>, ReconcileError> {
+) -> Result<Vec<PreparedObject>, ReconcileError> {
     let mut kinds = BTreeMap::<(String, String, String), Option<(Kind, bool)>>::new();
     let mut items = Vec::with_capacity(objects.len());
     let mut missing = Vec::new();
@@ -137,7 +137,7 @@ pub(in crate::reconcile) async fn prepare(
                 .iter()
                 .any(|own| own.group == group && own.kind == kind);
             let served = if is_own {
-                apis.find_now(group, version, kind).await
+                apis.find_uncached(group, version, kind).await
             } else {
                 apis.find(group, version, kind).await
             };
@@ -203,7 +203,7 @@ pub(in crate::reconcile) async fn prepare(
 
 /// Returns each key that several `items` have. The check of the format cannot find these, because
 /// the namespace depends on the kind and the spec.
-fn duplicates(items: &[Item]) -> Vec<&str> {
+fn duplicates(items: &[PreparedObject]) -> Vec<&str> {
     let mut seen = BTreeSet::new();
     let twice: BTreeSet<&str> = items
         .iter()
@@ -239,7 +239,12 @@ fn own_kind(defined: &[CustomKind], id: &ObjectId) -> Option<Kind> {
 
 /// Adds namespace and labels to the object. Returns its id as an error if it needs a namespace and
 /// has none.
-fn item(object: Manifest, kind: Kind, custom: bool, owner: &Owner<'_>) -> Result<Item, ObjectId> {
+fn item(
+    object: Manifest,
+    kind: Kind,
+    custom: bool,
+    owner: &Owner<'_>,
+) -> Result<PreparedObject, ObjectId> {
     let Manifest {
         mut id, mut value, ..
     } = object;
@@ -258,8 +263,8 @@ fn item(object: Manifest, kind: Kind, custom: bool, owner: &Owner<'_>) -> Result
         (names::LABEL_OWNER_NAME, owner.name),
         (names::LABEL_APPLYSET_PART_OF, owner.applyset),
     ];
-    settle(&mut value, id.namespace.as_deref(), &labels);
-    Ok(Item {
+    normalize(&mut value, id.namespace.as_deref(), &labels);
+    Ok(PreparedObject {
         phase: Phase::of(&id.group, &id.kind),
         key: id.to_string(),
         id,
@@ -288,7 +293,7 @@ mod tests {
         }
     }
 
-    fn prepared(metadata: &Value, namespaced: bool) -> Item {
+    fn prepared(metadata: &Value, namespaced: bool) -> PreparedObject {
         let namespace = metadata["namespace"].as_str().map(str::to_owned);
         let object = Manifest {
             id: ObjectId {

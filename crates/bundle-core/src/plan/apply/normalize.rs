@@ -14,7 +14,7 @@ const SERVER: [&str; 5] = [
 
 /// Sets or removes the namespace of an object, adds `labels`, and removes fields that the API
 /// server sets.
-pub fn settle(value: &mut Value, namespace: Option<&str>, labels: &[(&str, &str)]) {
+pub fn normalize(value: &mut Value, namespace: Option<&str>, labels: &[(&str, &str)]) {
     let metadata = member(value, "metadata");
     match namespace {
         Some(namespace) => *member(metadata, "namespace") = Value::String(namespace.to_owned()),
@@ -61,7 +61,7 @@ mod tests {
             json!({"metadata": {"name": "x", "uid": "1", "labels": {"app": "a"}}, "status": {}});
         let settled = |namespace, labels: &[(&str, &str)]| {
             let mut value = exported.clone();
-            settle(&mut value, namespace, labels);
+            normalize(&mut value, namespace, labels);
             value
         };
         assert_eq!(
