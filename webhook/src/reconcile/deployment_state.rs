@@ -103,11 +103,6 @@ impl InstallRequest<'_> {
     }
 }
 
-/// Returns the status of a BundleDeployment; the default status if it is invalid.
-pub(in crate::reconcile) fn status_of(object: &DynamicObject) -> BundleDeploymentStatus {
-    serde_json::from_value(object.data["status"].clone()).unwrap_or_default()
-}
-
 /// Returns true if the BundleDeployment has the finalizer of this controller.
 pub(in crate::reconcile) fn has_finalizer(object: &DynamicObject) -> bool {
     object

@@ -19,6 +19,7 @@ use serde_json::{Value, json};
 use crate::reconcile::context::Context;
 use crate::reconcile::error::{ReconcileError, RetryPolicy};
 use crate::reconcile::seal;
+use crate::reconcile::status::status_of;
 use crate::reconcile::watched::WatchedObject;
 
 /// A Bundle of a template, with its status.
@@ -38,7 +39,7 @@ impl GeneratedBundle {
             name: object.name_any(),
             content: seal::content(ctx, &object)
                 .filter(|content| content.spec == spec_digest(&object.data["spec"])),
-            status: serde_json::from_value(object.data["status"].clone()).unwrap_or_default(),
+            status: status_of(&object),
             object,
         }
     }

@@ -30,7 +30,7 @@ use crate::reconcile::reader;
 use crate::reconcile::rights;
 use crate::reconcile::seal;
 use crate::reconcile::status::condition_set::{self, ConditionSet};
-use crate::reconcile::status::writer;
+use crate::reconcile::status::{status_of, writer};
 use crate::sources::{self, ContentSource as _};
 use crate::telemetry::spans;
 
@@ -83,8 +83,7 @@ impl<'a> BundleReconcile<'a> {
         ctx: &'a Arc<Context>,
         class: &'a Class,
     ) -> Self {
-        let old: BundleStatus =
-            serde_json::from_value(object.data["status"].clone()).unwrap_or_default();
+        let old: BundleStatus = status_of(object);
         let sealed = seal::content(ctx, object);
         let status = BundleStatus {
             observed_generation: Some(object.metadata.generation.unwrap_or_default()),

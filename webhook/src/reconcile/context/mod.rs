@@ -100,6 +100,12 @@ pub(in crate::reconcile) enum ClassLookup {
     Invalid(String),
 }
 
+/// Returns the name of the class of a Bundle or BundleDeployment; empty if the spec has none.
+pub(in crate::reconcile) fn class_name(object: &DynamicObject) -> &str {
+    let name = &object.data["spec"]["provisionerClassName"];
+    name.as_str().unwrap_or_default()
+}
+
 /// Returns an error if the provisioner of the class is not implemented.
 pub(in crate::reconcile) fn check_provisioner(class: &Class) -> Result<(), ReconcileError> {
     if matches!(

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeSet;
 
+use bundle_api::deployment_status::BundleDeploymentStatus;
 use bundle_api::names;
 use bundle_core::diagnostic::codes;
 use bundle_core::plan::consent::{ActingAccount, ConsentRule};
@@ -23,8 +24,8 @@ use kube::runtime::controller::Action;
 use crate::clients::cluster::ServiceAccount;
 use crate::reconcile::ApiFailure;
 use crate::reconcile::context::failures::Work;
-use crate::reconcile::context::{ClassLookup, Context};
-use crate::reconcile::deployment_state::{has_finalizer, status_of};
+use crate::reconcile::context::{ClassLookup, Context, class_name};
+use crate::reconcile::deployment_state::has_finalizer;
 use crate::reconcile::error::{ReconcileError, RetryPolicy};
 use crate::reconcile::finalizers::FinalizerChange;
 use crate::reconcile::inventory::{decision, namespaces};
@@ -35,7 +36,7 @@ use crate::reconcile::removal::steps::Removal;
 use crate::reconcile::rights::removal_permissions::named_account;
 use crate::reconcile::seal;
 use crate::reconcile::status::condition_set::{self, ConditionSet};
-use crate::reconcile::status::writer;
+use crate::reconcile::status::{status_of, writer};
 
 /// Reconciles a BundleDeployment that is being deleted.
 pub(in crate::reconcile) async fn reconcile(
@@ -65,7 +66,7 @@ async fn report(
     ctx: &Context,
     error: &ReconcileError,
 ) -> Result<(), kube::Error> {
-    let old = status_of(object);
+    let old: BundleDeploymentStatus = status_of(object);
     let generation = object.metadata.generation.unwrap_or_default();
     let mut conditions = ConditionSet::new(&old.conditions, generation, condition_set::now());
     conditions.apply_all(&status::removing(error.reason, &error.message));
@@ -331,10 +332,7 @@ async fn object_step(
 
 /// Returns the class if it exists, is valid and names this provisioner.
 async fn class(object: &DynamicObject, ctx: &Context) -> Result<Option<Class>, ReconcileError> {
-    let name = object.data["spec"]["provisionerClassName"]
-        .as_str()
-        .unwrap_or_default();
-    let found = ctx.class(name).await;
+    let found = ctx.class(class_name(object)).await;
     match found
         .map_err(|error| ReconcileError::api("read the ProvisionerClass", REMOVING, &error))?
     {
@@ -382,7 +380,7 @@ async fn account(
 /// annotations. Only used when the inventory is lost: a user who writes the status can only cause a
 /// request to search for leftover objects.
 fn may_have_installed(object: &DynamicObject) -> bool {
-    let status = status_of(object);
+    let status: BundleDeploymentStatus = status_of(object);
     let told = object
         .annotations()
         .get(names::ANNOTATION_APPLYSET_GROUP_KINDS);

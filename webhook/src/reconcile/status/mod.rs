@@ -4,3 +4,11 @@ pub(super) mod condition_set;
 pub(super) mod recorders;
 pub(super) mod unreadable;
 pub(super) mod writer;
+
+use kube::api::DynamicObject;
+use serde::de::DeserializeOwned;
+
+/// Returns the status of one of the project's own objects; the default if it is missing or invalid.
+pub(in crate::reconcile) fn status_of<S: DeserializeOwned + Default>(object: &DynamicObject) -> S {
+    S::deserialize(&object.data["status"]).unwrap_or_default()
+}
