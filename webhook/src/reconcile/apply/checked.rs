@@ -256,7 +256,7 @@ impl DryRuns<'_> {
             let asked = if compares {
                 self.compare(run, &prepared).await
             } else {
-                ask(run, &prepared, Detail::Metadata).await.map(drop)
+                dry_run(run, &prepared, Detail::Metadata).await.map(drop)
             };
             match asked {
                 // A replacement accepts a full quota, so this result must not hide another one.
@@ -363,7 +363,7 @@ async fn ask_object(
     run: &RequesterDryRun,
     prepared: &PreparedApply<'_>,
 ) -> Result<ObjectText, ApplyRejection> {
-    let object = ask(run, prepared, Detail::Object).await?;
+    let object = dry_run(run, prepared, Detail::Object).await?;
     object.ok_or_else(|| {
         ApplyRejection::Verdict(DryRunVerdict::Unknown(
             "the response contains no object".to_owned(),
@@ -371,7 +371,7 @@ async fn ask_object(
     })
 }
 
-async fn ask(
+async fn dry_run(
     run: &RequesterDryRun,
     prepared: &PreparedApply<'_>,
     detail: Detail,

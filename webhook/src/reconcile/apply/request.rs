@@ -28,7 +28,9 @@ pub(super) async fn send(
     prepared: &PreparedApply<'_>,
     dry_run: bool,
 ) -> Result<Applied, kube::Error> {
-    let (parts, body) = answer(client, prepared, dry_run, false).await?.into_parts();
+    let (parts, body) = send_patch(client, prepared, dry_run, false)
+        .await?
+        .into_parts();
     let body = body.collect_bytes().await?;
     let object: PartialObjectMeta<DynamicObject> =
         serde_json::from_slice(&body).map_err(kube::Error::SerdeError)?;
@@ -57,10 +59,10 @@ pub(super) async fn dry_run_object(
     client: &Client,
     prepared: &PreparedApply<'_>,
 ) -> Result<Body, kube::Error> {
-    Ok(answer(client, prepared, true, true).await?.into_body())
+    Ok(send_patch(client, prepared, true, true).await?.into_body())
 }
 
-async fn answer(
+async fn send_patch(
     client: &Client,
     prepared: &PreparedApply<'_>,
     dry_run: bool,

@@ -27,15 +27,15 @@ pub(in crate::reconcile) struct ScaledObjects(Mutex<BTreeMap<String, String>>);
 impl ScaledObjects {
     /// Returns true if the replicas of this object were not applied.
     pub(in crate::reconcile) fn has(&self, key: &str) -> bool {
-        self.left().contains_key(key)
+        self.warnings_by_key().contains_key(key)
     }
 
     /// Returns a warning for each object whose replicas were not applied.
     pub(in crate::reconcile) fn warnings(&self) -> Vec<String> {
-        self.left().values().cloned().collect()
+        self.warnings_by_key().values().cloned().collect()
     }
 
-    fn left(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, String>> {
+    fn warnings_by_key(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, String>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -66,7 +66,7 @@ impl ScaledObjects {
             },
         };
         let sentence = warning(item, &owner, rules);
-        self.left().insert(item.key.clone(), sentence);
+        self.warnings_by_key().insert(item.key.clone(), sentence);
         true
     }
 }

@@ -66,7 +66,10 @@ impl ContentAttempts {
     }
 
     /// Reserves all memory for content, if no other content must be in memory.
-    pub(super) async fn alone(&self, ctx: &Context) -> Result<Option<Share>, ReconcileError> {
+    pub(super) async fn exclusive_memory(
+        &self,
+        ctx: &Context,
+    ) -> Result<Option<Share>, ReconcileError> {
         if !self.is_alone {
             return Ok(None);
         }

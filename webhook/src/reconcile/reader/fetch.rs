@@ -39,7 +39,7 @@ pub(in crate::reconcile) async fn fetch(
     let writer = writer.map_err(|error| unstorable(&error, reason))?;
     let fetched = source.fetch(content, writer).await;
     let (files, mut writer) = fetched.map_err(|error| registry_error(error, reason))?;
-    let alone = attempts.alone(ctx).await?;
+    let alone = attempts.exclusive_memory(ctx).await?;
     let attempt = attempts.attempt(ctx, ParseStep::Weigh);
     let weigh = move |cancellation: &Cancellation| {
         let weigh = || parse::weigh(&files, cancellation, |location| writer.read(location));
