@@ -57,7 +57,7 @@ impl Attempts {
         let names = records.map(|(written, name)| (name.as_str(), *written));
         Self {
             state: Mutex::new(State {
-                ends: attempts::ends(names),
+                ends: attempts::ends_by_key(names),
                 running: BTreeSet::new(),
                 is_closed: false,
             }),

@@ -13,7 +13,7 @@ use kube::api::{Api, PostParams};
 
 /// Returns true if `requester` has a permission. `client` needs verb `create` on
 /// `subjectaccessreviews`.
-pub async fn may(
+pub async fn has_permission(
     client: &Client,
     requester: &Requester,
     question: &Question,
@@ -36,7 +36,7 @@ pub async fn may(
 }
 
 /// Returns true if the identity of `client` has a permission.
-pub async fn may_self(client: &Client, question: &Question) -> Result<bool, kube::Error> {
+pub async fn has_own_permission(client: &Client, question: &Question) -> Result<bool, kube::Error> {
     let (resource_attributes, non_resource_attributes) = attributes(question);
     let review = SelfSubjectAccessReview {
         spec: SelfSubjectAccessReviewSpec {
@@ -137,7 +137,7 @@ mod tests {
             ..Requester::default()
         };
         let client = Client::new(service, "default");
-        let allowed = may(&client, &ana, question).await.unwrap();
+        let allowed = has_permission(&client, &ana, question).await.unwrap();
         (allowed, answering.await.unwrap())
     }
 

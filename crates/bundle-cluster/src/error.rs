@@ -105,7 +105,7 @@ pub fn invalid(error: &kube::Error) -> Option<String> {
 }
 
 /// Returns the text of an error in one line: for a response only its message.
-pub fn told(error: &kube::Error) -> String {
+pub fn error_message(error: &kube::Error) -> String {
     match error {
         kube::Error::Api(status) => status.message.clone(),
         other => chain(other),
@@ -114,7 +114,7 @@ pub fn told(error: &kube::Error) -> String {
 
 /// Returns the message about a rejection because of immutable fields, without the values that the
 /// API server repeats; otherwise the message of the API server.
-pub fn words(status: &Status) -> String {
+pub fn rejection_message(status: &Status) -> String {
     immutable(status).map_or_else(
         || status.message.clone(),
         |fields| replace::sentence(&fields, KeepReason::NotAsked),

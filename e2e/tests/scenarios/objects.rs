@@ -1,6 +1,7 @@
 //! Objects of the cluster of a scenario: applied, read and waited for with kubectl. A failure
 //! panics.
 
+use std::path::Path;
 use std::time::Duration;
 
 use e2e::{Cluster, Output, Tool, wait};
@@ -24,6 +25,16 @@ pub(super) async fn kubectl(cluster: &Cluster, line: &str) -> String {
 pub(super) async fn apply(cluster: &Cluster, object: &Value) {
     let kubectl = cluster.tool(Tool::Kubectl).await.unwrap();
     let applied = kubectl.args(["apply", "-f", "-"]).stdin(object.to_string());
+    applied.output().await.unwrap().success().unwrap();
+}
+
+/// Applies `object` with `kubeconfig`.
+pub(super) async fn apply_with_kubeconfig(cluster: &Cluster, object: &Value, kubeconfig: &Path) {
+    let kubectl = cluster.tool(Tool::Kubectl).await.unwrap();
+    let applied = kubectl
+        .kubeconfig(kubeconfig)
+        .args(["apply", "-f", "-"])
+        .stdin(object.to_string());
     applied.output().await.unwrap().success().unwrap();
 }
 
@@ -88,4 +99,21 @@ pub(super) async fn until_condition(
 pub(super) async fn until(cluster: &Cluster, what: &str, kind: &str, status: &str) -> String {
     let found = until_condition(cluster, what, kind, status).await;
     found["message"].as_str().unwrap_or_default().to_owned()
+}
+
+/// Waits until a condition of the object `what` has this reason, and returns its message.
+pub(super) async fn until_reason(
+    cluster: &Cluster,
+    what: &str,
+    kind: &str,
+    reason: &str,
+) -> String {
+    wait::until(LONG, &format!("{what}: {kind} with {reason}"), || async {
+        let object = get(cluster, what).await.unwrap_or_default();
+        let found = condition(&object, kind);
+        Ok((found["reason"] == reason)
+            .then(|| found["message"].as_str().unwrap_or_default().to_owned()))
+    })
+    .await
+    .unwrap()
 }

@@ -7,36 +7,18 @@ mod global;
 mod output;
 pub(crate) mod registry;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use bundle_core::diagnostic::{Finding, codes};
 use bundle_oci::manifest::Platform;
 
 use crate::failure::Outcome;
-use crate::ui::format::Format;
 
 pub(crate) use cluster::{ClusterFlags, DryRunMode};
 pub(crate) use environment::Environment;
 pub(crate) use global::GlobalFlags;
-pub(crate) use output::{DataFormat, FormatOrPath, ObjectFormat, TableFormat};
+pub(crate) use output::{DataFormat, DestinationFlags, ObjectFormat, OutputFlags, TableFormat};
 pub(crate) use registry::RegistryFlags;
-
-/// Returns the path of `--to` and the format of `-o`, for verbs that write to a path.
-pub(crate) fn destination(
-    to: Option<PathBuf>,
-    output: Option<FormatOrPath>,
-    format: Option<DataFormat>,
-) -> Outcome<(Option<PathBuf>, Option<Format>)> {
-    let format = format.map(Into::into);
-    match output {
-        None => Ok((to, format)),
-        Some(FormatOrPath::Format(data)) => Ok((to, Some(data.into()))),
-        Some(FormatOrPath::Path(path)) => {
-            let message = format!("`{}` is not a format: json or yaml", path.display());
-            Err(path_after_output(&message, &path).into())
-        }
-    }
-}
 
 /// Returns the error for a path after `-o`, which is the flag for a format, as in kubectl.
 pub(crate) fn path_after_output(message: &str, path: &Path) -> Finding {

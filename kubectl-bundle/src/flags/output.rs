@@ -4,9 +4,61 @@ use std::convert::Infallible;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use clap::ValueEnum;
+use clap::{Args, ValueEnum};
 
+use super::path_after_output;
+use crate::failure::Outcome;
 use crate::ui::format::Format;
+
+/// Flag for the output format of verbs that print their own data.
+#[derive(Debug, Default, Clone, Copy, Args)]
+pub(crate) struct OutputFlags {
+    /// Output format
+    #[arg(
+        short,
+        long,
+        value_name = "FORMAT",
+        value_enum,
+        help_heading = "Output options"
+    )]
+    output: Option<DataFormat>,
+}
+
+impl OutputFlags {
+    /// Returns the format, if one is set.
+    pub(crate) fn format(self) -> Option<Format> {
+        self.output.map(Into::into)
+    }
+}
+
+/// Flags for the output format of verbs that write to a path.
+#[derive(Debug, Default, Args)]
+pub(crate) struct DestinationFlags {
+    /// Output format: json or yaml
+    #[arg(short, long, value_name = "FORMAT", help_heading = "Output options")]
+    output: Option<FormatOrPath>,
+    /// Alias of --output
+    #[arg(long, value_name = "FORMAT", value_enum, hide = true)]
+    format: Option<DataFormat>,
+}
+
+impl DestinationFlags {
+    /// Returns the path `to` of `--to` and the format.
+    pub(crate) fn destination(
+        self,
+        to: Option<PathBuf>,
+    ) -> Outcome<(Option<PathBuf>, Option<Format>)> {
+        let format = self.format.map(Into::into);
+        match self.output {
+            None => Ok((to, format)),
+            Some(FormatOrPath::Format(data)) => Ok((to, Some(data.into()))),
+            Some(FormatOrPath::Path(path)) => {
+                let message = format!("`{}` is not a format: json or yaml", path.display());
+                Err(path_after_output(&message, &path).into())
+            }
+        }
+    }
+}
 
 /// Formats of verbs that print their own data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -20,7 +72,7 @@ pub(crate) enum DataFormat {
 /// Value of `-o` of verbs that write to a path. A path is parsed too, so that the error can name
 /// `--to`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum FormatOrPath {
+enum FormatOrPath {
     /// A format.
     Format(DataFormat),
     /// A path.

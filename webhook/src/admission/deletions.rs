@@ -138,7 +138,8 @@ impl<L: Lookups> Admission<L> {
                 ..DeletionFacts::default()
             };
         }
-        let may = async |question: Question| lookups.may(deletion.requester, &question).await;
+        let may =
+            async |question: Question| lookups.has_permission(deletion.requester, &question).await;
         let classes = deletion.classes();
         let classes = join_all(classes.iter().map(async |name| {
             let asked = may(on_class(verb::USE, name, lookups.system_namespace()));

@@ -60,7 +60,7 @@ impl<L: Lookups> FromRequest<Arc<Admission<L>>> for Received {
 impl<L: Lookups> Admission<L> {
     /// Returns the time limit of the wait for memory. The other half of the deadline is for the
     /// review itself.
-    fn patience(&self) -> Duration {
+    fn memory_timeout(&self) -> Duration {
         self.deadline / 2
     }
 
@@ -87,7 +87,8 @@ impl<L: Lookups> Admission<L> {
         let arrival = arrivals.try_take(1, Budget::by_address(arrivals, address));
         let arrival = arrival.ok_or_else(too_many)?;
         let share = pool.take(length as u64, Budget::by_address(pool, address));
-        let Some(Ok(body_share)) = budget::wait_for_share(self.patience(), share).await else {
+        let Some(Ok(body_share)) = budget::wait_for_share(self.memory_timeout(), share).await
+        else {
             return Err(too_many());
         };
         let allowed = BODY_TIMEOUT + Duration::from_secs(length as u64 / MIN_BODY_RATE);
@@ -173,7 +174,7 @@ impl<L: Lookups> Admission<L> {
             None
         };
         let share = pool.take(weight, caps);
-        let finding = match budget::wait_for_share(self.patience(), share).await {
+        let finding = match budget::wait_for_share(self.memory_timeout(), share).await {
             Some(Ok(share)) => return Ok(share),
             Some(Err(too_large)) => Finding::error(
                 codes::review::OBJECT_TOO_LARGE,
@@ -186,7 +187,7 @@ impl<L: Lookups> Admission<L> {
             .hint("use fewer and longer values; many small values, such as empty lists, need the most memory"),
             None => Finding::error(
                 codes::review::BUSY,
-                format!("no memory became available for this review within {:?}", self.patience()),
+                format!("no memory became available for this review within {:?}", self.memory_timeout()),
             )
             .hint("try again; no decision was made"),
         };

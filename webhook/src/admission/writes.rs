@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use super::lookups::cache;
 use super::lookups::images::ReviewImages;
 use super::review::Request;
-use super::stamps::stamping::{self, Inherited, OwnerDeployment, StampInput, WantedStamp};
+use super::stamps::stamping::{self, InheritedStamp, OwnerDeployment, StampInput, WantedStamp};
 use super::stamps::write_time;
 use super::{Admission, Lookups, configuration, deletions};
 
@@ -26,7 +26,7 @@ struct ReviewedWrite<'a> {
     /// True if the stored object has a seal.
     is_sealed: bool,
     /// The facts that a Bundle inherits.
-    inherited: Option<Inherited>,
+    inherited: Option<InheritedStamp>,
     /// Start of the review.
     began: Timestamp,
 }
@@ -172,7 +172,7 @@ impl<L: Lookups> Admission<L> {
     }
 
     /// Returns the facts that a Bundle inherits if the pod creates it.
-    async fn inherited(&self, bundle: &Value, moment: &SealMoment) -> Option<Inherited> {
+    async fn inherited(&self, bundle: &Value, moment: &SealMoment) -> Option<InheritedStamp> {
         let owner = OwnerDeployment::read(bundle)?;
         // The requester controls this reference.
         let name = owner.name.parse().ok()?;

@@ -179,7 +179,7 @@ pub(super) fn renew(
 }
 
 /// Returns the expiry of the serving certificate.
-pub(super) fn ends(material: &Material) -> Result<Timestamp, MaterialError> {
+pub(super) fn expiry(material: &Material) -> Result<Timestamp, MaterialError> {
     Ok(facts(&material.certificate, "serving certificate")?.not_after)
 }
 
@@ -307,7 +307,7 @@ mod tests {
         assert_eq!(facts.names, names());
         assert_eq!(facts.not_before, NOW - SKEW);
         assert_eq!(due(&material, &names(), NOW).unwrap(), RenewalDue::Nothing);
-        assert_eq!(ends(&material).unwrap(), NOW + SERVING_LIFE);
+        assert_eq!(expiry(&material).unwrap(), NOW + SERVING_LIFE);
     }
 
     #[test]

@@ -111,7 +111,7 @@ async fn check(
         resolver.serve(&material)?;
         shared
             .metrics
-            .certificate_ends(material::ends(&material)?.as_second());
+            .certificate_ends(material::expiry(&material)?.as_second());
         shared.readiness.open(Gate::Certificate);
     }
     registered?;
@@ -127,13 +127,13 @@ async fn check(
 #[cfg(test)]
 pub(crate) fn serving(names: &[&str]) -> (Arc<Resolver>, String) {
     let resolver = Arc::new(Resolver::default());
-    let trusted = serve_anew(&resolver, names);
+    let trusted = serve_new_certificate(&resolver, names);
     (resolver, trusted)
 }
 
 /// Serves another certificate of another authority. For tests of the listener.
 #[cfg(test)]
-pub(crate) fn serve_anew(resolver: &Resolver, names: &[&str]) -> String {
+pub(crate) fn serve_new_certificate(resolver: &Resolver, names: &[&str]) -> String {
     let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
     let material = material::create(&names, jiff::Timestamp::now()).unwrap();
     resolver.serve(&material).unwrap();

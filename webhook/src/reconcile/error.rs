@@ -10,7 +10,10 @@ pub(in crate::reconcile) use bundle_core::plan::retry::RetryPolicy;
 use rand::Rng as _;
 
 use crate::reconcile::api::object;
-use crate::reconcile::deployment::inventory::store::InventoryStoreError;
+use crate::reconcile::inventory::store::InventoryStoreError;
+
+/// Maximum number of objects and warnings in a status or a message.
+pub(in crate::reconcile) const MAX_LISTED: usize = 20;
 
 /// The reason why a reconcile ended early, and when it is retried.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -51,7 +54,7 @@ impl ReconcileError {
         Self::new(
             codes::cluster::UNREACHABLE,
             reason,
-            format!("cannot {doing}: {}", object::told(error)),
+            format!("cannot {doing}: {}", object::error_message(error)),
             RetryPolicy::Soon,
         )
     }
@@ -104,12 +107,12 @@ pub(in crate::reconcile) fn finding_text(finding: &Finding) -> String {
 
 /// Joins messages in sorted order without duplicates. Only the first `most` are listed; the rest
 /// are counted.
-pub(in crate::reconcile) fn joined(mut complaints: Vec<String>, most: usize) -> String {
-    complaints.sort();
-    complaints.dedup();
-    let rest = complaints.len().saturating_sub(most);
-    complaints.truncate(most);
-    let mut text = bounded(&complaints.join("; "), 8192);
+pub(in crate::reconcile) fn joined(mut messages: Vec<String>, most: usize) -> String {
+    messages.sort();
+    messages.dedup();
+    let rest = messages.len().saturating_sub(most);
+    messages.truncate(most);
+    let mut text = bounded(&messages.join("; "), 8192);
     if rest > 0 {
         text = format!("{text}; and {rest} more");
     }
@@ -158,9 +161,9 @@ mod tests {
     }
 
     #[test]
-    fn complaints_are_told_in_one_order_and_bounded() {
-        let complaints = |texts: &[&str]| texts.iter().map(|&text| text.to_owned()).collect();
-        assert_eq!(joined(complaints(&["b", "a", "b"]), 5), "a; b");
-        assert_eq!(joined(complaints(&["b", "a", "c"]), 1), "a; and 2 more");
+    fn messages_are_joined_in_sorted_order_and_bounded() {
+        let messages = |texts: &[&str]| texts.iter().map(|&text| text.to_owned()).collect();
+        assert_eq!(joined(messages(&["b", "a", "b"]), 5), "a; b");
+        assert_eq!(joined(messages(&["b", "a", "c"]), 1), "a; and 2 more");
     }
 }

@@ -2,17 +2,23 @@
 //! `bundle_core` (`plan`, `rights`, `review`).
 
 pub(crate) mod api;
+mod apply;
 mod background_tasks;
 mod bundle;
 mod content;
 mod context;
 mod deployment;
+mod deployment_state;
 mod drift;
 mod error;
 mod finalizers;
-pub(crate) mod install;
+mod install;
+mod inventory;
+mod maintenance;
+mod reader;
 mod removal;
 mod rights;
+mod seal;
 mod slots;
 mod status;
 mod watched;
@@ -72,7 +78,7 @@ pub async fn run(shared: Arc<Shared>, stop: CancellationToken) -> Result<(), Box
     let sweeping = sweep(ctx.clone());
     let departing = self::removal::departed::watch(ctx.clone());
     let bundles = bundles(ctx.clone(), woken_bundles);
-    let approvals = self::status::seal::approvals(ctx.clone());
+    let approvals = self::seal::approvals(ctx.clone());
     let deployments = deployments(ctx, woken);
     tokio::select! {
         () = stop.cancelled() => Ok(()),
@@ -111,7 +117,7 @@ async fn sweep(ctx: Arc<Context>) {
         }
         let mut needed = BTreeSet::new();
         let listed = ctx.for_each(&ctx.bundles, None, |bundle| {
-            let content = self::status::seal::content(&ctx, &bundle);
+            let content = self::seal::content(&ctx, &bundle);
             needed.extend(content.map(|content| content.digest.to_string()));
         });
         // An incomplete list must not remove content that is needed.

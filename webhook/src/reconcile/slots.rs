@@ -3,7 +3,7 @@
 
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-use crate::budget::{Cap, Pool, Share};
+use crate::budget::{Cap, Pool, Share, requester_key};
 
 /// Concurrent reconciles of one kind. One requester can use half, two of them three quarters.
 const RECONCILE_SLOTS: u64 = 8;
@@ -77,7 +77,7 @@ impl ApplySlots {
 /// Waits for a slot of `requester`. Requesters with the fewest slots come first.
 async fn slot(pool: &Pool, requester: &str) -> Option<Share> {
     let cap = Cap {
-        key: requester.to_owned(),
+        key: requester_key(requester),
         most: pool.capacity(),
     };
     // One slot never exceeds the capacity.

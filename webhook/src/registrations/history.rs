@@ -88,7 +88,7 @@ pub(super) enum Observation {
 }
 
 #[derive(Debug)]
-struct Known {
+struct ObservedRegistration {
     /// The last observed object, also after its deletion.
     last: Option<Snapshot>,
     exists: bool,
@@ -97,7 +97,7 @@ struct Known {
 
 /// All observations.
 #[derive(Debug, Default)]
-pub(super) struct History(BTreeMap<Registration, Known>);
+pub(super) struct History(BTreeMap<Registration, ObservedRegistration>);
 
 impl History {
     /// Records an observation at `now`. `intact` is true if the object has no fault. `enforced` is
@@ -133,7 +133,7 @@ impl History {
                 .filter(|_| intact)
                 .map(|found| found.changed.unwrap_or(now));
             let exists = found.is_some();
-            let known = Known {
+            let known = ObservedRegistration {
                 last: found,
                 exists,
                 intact_since,
@@ -192,7 +192,7 @@ impl History {
     }
 }
 
-impl Known {
+impl ObservedRegistration {
     /// Records an interruption that has ended.
     fn raise(&mut self, now: Timestamp) {
         self.intact_since = self.intact_since.map(|since| since.max(now));

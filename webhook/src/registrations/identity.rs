@@ -32,7 +32,7 @@ impl Identity<'_> {
             || (service["namespace"] == self.namespace && service["name"] == self.service)
     }
 
-    pub(super) fn knows(&self, token: &str) -> bool {
+    pub(super) fn has_token(&self, token: &str) -> bool {
         let tokens = [Some(self.current), self.previous];
         tokens
             .into_iter()

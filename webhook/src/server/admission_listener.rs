@@ -383,7 +383,7 @@ mod tests {
         let url = url(running.address);
         let before = client(running.address, &running.trusted);
         assert!(before.post(&url).send().await.is_ok());
-        let trusted = certs::serve_anew(&running.resolver, &[NAME]);
+        let trusted = certs::serve_new_certificate(&running.resolver, &[NAME]);
         // The existing connection continues; a new one needs the new authority.
         assert!(before.post(&url).send().await.is_ok());
         assert!(

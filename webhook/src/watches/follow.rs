@@ -18,12 +18,10 @@ use crate::clients::cluster::watch_events;
 /// The `spec` of all objects by name; `null` for an object without one.
 pub(super) type Specs = BTreeMap<String, Arc<Value>>;
 
-/// Untyped: an invalid object must neither stop the watch nor be skipped.
-type Item = DynamicObject;
-
-/// The watch, and the objects that it has reported.
+/// The watch, and the objects that it has reported. They are untyped: an invalid object must neither
+/// stop the watch nor be skipped.
 pub(super) struct Follower {
-    events: BoxStream<'static, watcher::Result<Event<Item>>>,
+    events: BoxStream<'static, watcher::Result<Event<DynamicObject>>>,
     kind: &'static str,
     specs: Specs,
     /// The objects of a list that is not complete yet.
@@ -34,12 +32,15 @@ impl Follower {
     pub(super) fn new(client: Client, kind: &'static str, plural: &'static str) -> Self {
         let resource =
             ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(GROUP, VERSION, kind), plural);
-        let api: Api<Item> = Api::all_with(client, &resource);
+        let api: Api<DynamicObject> = Api::all_with(client, &resource);
         let events = watch_events(api, watcher::Config::default()).boxed();
-        Self::over(kind, events)
+        Self::from_events(kind, events)
     }
 
-    fn over(kind: &'static str, events: BoxStream<'static, watcher::Result<Event<Item>>>) -> Self {
+    fn from_events(
+        kind: &'static str,
+        events: BoxStream<'static, watcher::Result<Event<DynamicObject>>>,
+    ) -> Self {
         Self {
             events,
             kind,
@@ -69,7 +70,7 @@ impl Follower {
     }
 
     /// Evaluates an event. Returns true if the snapshot has changed.
-    fn take(&mut self, event: Event<Item>) -> bool {
+    fn take(&mut self, event: Event<DynamicObject>) -> bool {
         match event {
             Event::Init => self.listing = Some(Specs::new()),
             Event::InitApply(item) => {
@@ -94,7 +95,7 @@ impl Follower {
     }
 }
 
-fn read(mut item: Item) -> (String, Arc<Value>) {
+fn read(mut item: DynamicObject) -> (String, Arc<Value>) {
     let spec = item.data.get_mut("spec").map(Value::take);
     (item.name_any(), Arc::new(spec.unwrap_or_default()))
 }
@@ -106,11 +107,11 @@ mod tests {
 
     use super::*;
 
-    fn item(value: Value) -> Item {
+    fn item(value: Value) -> DynamicObject {
         from_value(value).unwrap()
     }
 
-    fn class(name: &str, provisioner: &str) -> Item {
+    fn class(name: &str, provisioner: &str) -> DynamicObject {
         item(json!({
             "apiVersion": "core.rukpak.io/v1alpha1", "kind": "ProvisionerClass",
             "metadata": { "name": name, "generation": 1 },
@@ -119,9 +120,9 @@ mod tests {
         }))
     }
 
-    async fn last(events: Vec<Event<Item>>) -> Specs {
+    async fn last(events: Vec<Event<DynamicObject>>) -> Specs {
         let events = stream::iter(events.into_iter().map(Ok)).boxed();
-        let mut follower = Follower::over("ProvisionerClass", events);
+        let mut follower = Follower::from_events("ProvisionerClass", events);
         let mut seen = follower.next().await;
         while let Some(next) = futures::FutureExt::now_or_never(follower.next()) {
             seen = next;

@@ -52,7 +52,7 @@ impl PolicyReferences {
     }
 
     /// Returns the time until the next read.
-    fn again(&self) -> Option<Duration> {
+    fn next_read_delay(&self) -> Option<Duration> {
         let mut named = self
             .secrets
             .values()
@@ -93,7 +93,7 @@ pub(crate) async fn policies(shared: Arc<Shared>, shutdown: CancellationToken) {
             .map(|(name, spec)| Policy::read(name, spec))
             .collect();
         let found = PolicyReferences::look_up(&shared, &policies).await;
-        again = found.again();
+        again = found.next_read_delay();
         watched.watch(
             policies
                 .iter()
@@ -206,14 +206,14 @@ mod tests {
             secrets: named("release-key"),
             config_maps: named("our-root"),
         };
-        assert_eq!(found.again(), Some(REFRESH_INTERVAL));
+        assert_eq!(found.next_read_delay(), Some(REFRESH_INTERVAL));
         let read = completed(policies(), &found);
         assert!(read["key"].problems().is_empty());
         assert!(read["keyless"].problems().is_empty());
         assert!(read["broken"].problems().has_errors());
 
         let nothing = PolicyReferences::default();
-        assert_eq!(nothing.again(), None);
+        assert_eq!(nothing.next_read_delay(), None);
         let read = completed(policies(), &nothing);
         assert!(read["key"].problems().has_errors());
         assert!(read["keyless"].problems().has_errors());

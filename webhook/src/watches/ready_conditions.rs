@@ -54,14 +54,14 @@ pub(crate) async fn write_all(shared: Arc<Shared>) {
         tokio::select! {
             changed = classes.changed() => if changed.is_err() { return },
             changed = policies.changed() => if changed.is_err() { return },
-            () = tokio::time::sleep(until(soonest, now)) => {}
+            () = tokio::time::sleep(wake_delay(soonest, now)) => {}
         }
     }
 }
 
 /// Returns the time until a trust root becomes valid or expires. It is limited, because clocks can
 /// be changed.
-fn until(at: Option<Timestamp>, now: Timestamp) -> Duration {
+fn wake_delay(at: Option<Timestamp>, now: Timestamp) -> Duration {
     let wait = at.and_then(|at| Duration::try_from(at.duration_since(now)).ok());
     wait.map_or(MAX_WAIT, |wait| wait + WAKE_MARGIN)
         .min(MAX_WAIT)
@@ -234,12 +234,12 @@ mod tests {
     fn waits_for_the_expiry_of_a_root_within_the_maximum_delay() {
         let in_a_minute = NOW + jiff::SignedDuration::from_mins(1);
         assert_eq!(
-            until(Some(in_a_minute), NOW),
+            wake_delay(Some(in_a_minute), NOW),
             Duration::from_mins(1) + WAKE_MARGIN
         );
         let in_a_year = NOW + jiff::SignedDuration::from_hours(24 * 365);
         for at in [None, Some(in_a_year)] {
-            assert_eq!(until(at, NOW), MAX_WAIT);
+            assert_eq!(wake_delay(at, NOW), MAX_WAIT);
         }
     }
 

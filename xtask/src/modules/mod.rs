@@ -9,7 +9,6 @@ mod links;
 mod reader;
 mod tree;
 
-use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
@@ -17,50 +16,19 @@ use anyhow::{Result, bail};
 use cycles::ImportCycle;
 use tree::Tree;
 
-/// Remaining import cycles: the crate, the parent, and the modules. A cycle within one of these
-/// sets is accepted; a set without a cycle is an error.
-const KNOWN: &[(&str, &str, &[&str])] = &[(
-    "webhook",
-    "reconcile",
-    &[
-        "bundle",
-        "content",
-        "context",
-        "deployment",
-        "drift",
-        "error",
-        "install",
-        "removal",
-        "rights",
-        "status",
-    ],
-)];
-
 /// Checks the modules of all crates below `root`. The error lists all violations.
 pub(crate) fn check(root: &Path) -> Result<()> {
     let mut wrong = Vec::new();
-    let mut known: BTreeSet<usize> = BTreeSet::new();
     let crates = crates(root)?;
     for (name, folder) in &crates {
         for file in ["lib.rs", "main.rs"] {
             let file = folder.join("src").join(file);
             if file.exists() {
-                for cycle in cycles::find(&Tree::read(&file)?) {
-                    if let Some(at) = known_set(name, &cycle) {
-                        known.insert(at);
-                    } else {
-                        wrong.push(described(root, name, &cycle));
-                    }
-                }
+                let cycles = cycles::find(&Tree::read(&file)?);
+                wrong.extend(cycles.iter().map(|cycle| described(root, name, cycle)));
             }
         }
     }
-    wrong.extend((0..KNOWN.len()).filter(|at| !known.contains(at)).map(|at| {
-        format!(
-            "no import cycle is left in {:?}: remove it from KNOWN",
-            KNOWN[at]
-        )
-    }));
     let sources = sources(root)?;
     wrong.extend(two_styles(root, &sources));
     wrong.extend(headers::check(root, &crates, &sources)?);
@@ -72,17 +40,6 @@ pub(crate) fn check(root: &Path) -> Result<()> {
         return Ok(());
     }
     bail!("{}", wrong.join("\n"))
-}
-
-fn known_set(name: &str, cycle: &ImportCycle) -> Option<usize> {
-    KNOWN.iter().position(|(known, parent, modules)| {
-        *known == name
-            && *parent == cycle.parent
-            && cycle
-                .modules
-                .iter()
-                .all(|module| modules.contains(&module.as_str()))
-    })
 }
 
 fn described(root: &Path, name: &str, cycle: &ImportCycle) -> String {

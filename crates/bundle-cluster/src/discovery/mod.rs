@@ -95,7 +95,7 @@ impl Apis {
     }
 
     /// Returns the kind, if the server has it, without the cache.
-    pub async fn find_now(
+    pub async fn find_uncached(
         &self,
         group: &str,
         version: &str,

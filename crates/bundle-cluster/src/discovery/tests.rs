@@ -103,7 +103,7 @@ async fn versions_that_are_not_served_or_do_not_answer_are_not_kept() {
     // From the list that is there.
     assert!(find().await.unwrap().is_some());
     apis.forget_custom().await;
-    let now = apis.find_now("a.example.com", "v1", "Thing").await;
+    let now = apis.find_uncached("a.example.com", "v1", "Thing").await;
     assert_eq!(now.unwrap(), None);
     answering.await.unwrap();
 }

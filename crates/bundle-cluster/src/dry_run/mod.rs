@@ -19,7 +19,7 @@ use kube::core::response::Status;
 use serde_json::json;
 
 use crate::connection::{ServiceAccount, missing_right};
-use crate::error::words;
+use crate::error::rejection_message;
 use crate::object::whole::ObjectText;
 
 pub use headers::IdentityError;
@@ -178,7 +178,7 @@ impl RequesterDryRun {
             ..Status::default()
         });
         DryRunAnswer {
-            verdict: self.with_missing_right(verdict(code, &words(&status))),
+            verdict: self.with_missing_right(verdict(code, &rejection_message(&status))),
             code,
             causes: causes(&status),
             object: None,

@@ -22,7 +22,7 @@ use serde_json::json;
 
 use crate::discovery::Kind;
 pub use crate::error::{
-    invalid, is_conflict, is_definite, is_forbidden, is_not_found, is_passing, told,
+    error_message, invalid, is_conflict, is_definite, is_forbidden, is_not_found, is_passing,
 };
 use crate::{ByName, ObjectUrl, namespaced};
 
@@ -141,7 +141,7 @@ where
 }
 
 /// Returns the metadata of one object; `None` if the object or its kind does not exist.
-pub async fn look(
+pub async fn observe(
     client: &Client,
     kind: &Kind,
     id: &ObjectId,
@@ -228,7 +228,7 @@ pub async fn delete(
         Err(kube::Error::Api(status)) if status.code == 404 => Ok(true),
         // Not 422, because admission policies reject with it.
         Err(kube::Error::Api(status)) if status.code == 409 => {
-            let now = look(client, kind, id).await?;
+            let now = observe(client, kind, id).await?;
             Ok(now.is_none_or(|now| now.uid != uid))
         }
         Err(error) => Err(error),
@@ -257,7 +257,7 @@ pub async fn release(
     match done {
         Ok(_) => Ok(()),
         Err(error) if is_not_found(&error) => Ok(()),
-        Err(error) if is_conflict(&error) => match look(client, kind, id).await? {
+        Err(error) if is_conflict(&error) => match observe(client, kind, id).await? {
             Some(now) if now.uid == uid => Err(error),
             _ => Ok(()),
         },

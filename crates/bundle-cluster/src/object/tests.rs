@@ -55,7 +55,11 @@ fn live(uid: &str) -> (u16, Value) {
 async fn deletion_that_admission_refuses_is_an_error_with_its_words() {
     for code in [400, 403, 422] {
         let refused = deleted(vec![failure(code), live("ours")]).await;
-        assert_eq!(told(&refused.unwrap_err()), "guard says no", "{code}");
+        assert_eq!(
+            error_message(&refused.unwrap_err()),
+            "guard says no",
+            "{code}"
+        );
     }
 }
 

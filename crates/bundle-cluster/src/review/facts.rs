@@ -55,7 +55,8 @@ pub(super) async fn gather<L: ReviewLookups>(
     needs: &Needs,
 ) -> Gathered {
     let system = lookups.system_namespace();
-    let may = |question: Question| async move { lookups.may(requester, &question).await };
+    let may =
+        |question: Question| async move { lookups.has_permission(requester, &question).await };
 
     let classes = join_all(needs.classes.iter().map(|name| async {
         let asked = may(on_class(names::verb::USE, name, system));

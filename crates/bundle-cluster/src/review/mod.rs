@@ -37,7 +37,7 @@ pub trait ReviewLookups: Sync {
     /// Returns a class by name.
     fn class(&self, name: &KubeName) -> impl Future<Output = ClassFact> + Send;
     /// Returns true if `requester` has a permission.
-    fn may(
+    fn has_permission(
         &self,
         requester: &Requester,
         question: &Question,

@@ -10,7 +10,7 @@ pub const MESSAGE_LIMIT: usize = 16_384;
 
 /// Status of a condition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum State {
+pub enum ConditionStatus {
     /// `True`.
     True,
     /// `False`.
@@ -19,7 +19,7 @@ pub enum State {
     Unknown,
 }
 
-impl State {
+impl ConditionStatus {
     /// Returns the status of a condition. Any text except `True` and `False` is `Unknown`.
     pub fn of(condition: &Condition) -> Self {
         match condition.status.as_str() {
@@ -46,7 +46,7 @@ impl State {
 pub fn set(
     conditions: &mut Vec<Condition>,
     kind: &str,
-    status: State,
+    status: ConditionStatus,
     reason: &str,
     message: &str,
     observed_generation: i64,
@@ -81,7 +81,7 @@ pub struct ConditionChange {
     /// Condition type.
     pub kind: &'static str,
     /// New status.
-    pub state: State,
+    pub state: ConditionStatus,
     /// New reason.
     pub reason: String,
     /// New message.
@@ -94,7 +94,7 @@ impl ConditionChange {
     /// Returns a change that replaces an existing condition.
     pub fn new(
         kind: &'static str,
-        state: State,
+        state: ConditionStatus,
         reason: impl Into<String>,
         message: impl Into<String>,
     ) -> Self {
@@ -110,7 +110,7 @@ impl ConditionChange {
     /// Returns a change that is ignored if the condition already exists.
     pub fn default(
         kind: &'static str,
-        state: State,
+        state: ConditionStatus,
         reason: impl Into<String>,
         message: impl Into<String>,
     ) -> Self {
@@ -135,8 +135,8 @@ mod tests {
     fn transition_time_changes_only_with_the_status() {
         let mut conditions = Vec::new();
         for (kind, status, reason, generation, second) in [
-            ("Ready", State::False, "A", 1, 1),
-            ("Ready", State::False, "B", 2, 2),
+            ("Ready", ConditionStatus::False, "A", 1, 1),
+            ("Ready", ConditionStatus::False, "B", 2, 2),
         ] {
             set(
                 &mut conditions,
@@ -155,13 +155,21 @@ mod tests {
             ("B", Some(2))
         );
         assert_eq!(first.last_transition_time, at(1));
-        set(&mut conditions, "Ready", State::True, "C", "", 2, &at(3));
+        set(
+            &mut conditions,
+            "Ready",
+            ConditionStatus::True,
+            "C",
+            "",
+            2,
+            &at(3),
+        );
         assert_eq!(conditions[0].last_transition_time, at(3));
-        assert_eq!(State::of(&conditions[0]), State::True);
+        assert_eq!(ConditionStatus::of(&conditions[0]), ConditionStatus::True);
         set(
             &mut conditions,
             "Healthy",
-            State::Unknown,
+            ConditionStatus::Unknown,
             "D",
             "",
             2,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use bundle_api::names::{condition, reason};
 use bundle_core::diagnostic::codes;
-use bundle_core::plan::conditions::{self, ConditionChange, State as Status};
+use bundle_core::plan::conditions::{self, ConditionChange, ConditionStatus as Status};
 use bundle_core::plan::status::{
     ApprovalFact, BundleFact, DeploymentFacts, Failure, ObjectFacts, PermissionFact,
 };

@@ -136,8 +136,8 @@ impl State {
                 !(self.cluster.is_moved[wanted] && self.record.was_installed[wanted])
             }
             InstallStep::CheckApproval
-            | InstallStep::CheckBasisOfDecision
-            | InstallStep::CheckBasis => self.ask_approval(&mut run),
+            | InstallStep::CheckPreconditionsOfDecision
+            | InstallStep::CheckPreconditions => self.ask_approval(&mut run),
             InstallStep::Verify => {
                 run.was_verified = self.cluster.is_verified;
                 run.was_verified
@@ -255,7 +255,7 @@ impl State {
         let mut is_basis_checked = false;
         while let Some(step) = round.steps().first().copied() {
             let succeeds = match step {
-                RoundStep::CheckBasis => {
+                RoundStep::CheckPreconditions => {
                     is_basis_checked = true;
                     let cluster = &self.cluster;
                     cluster.wanted == run.wanted

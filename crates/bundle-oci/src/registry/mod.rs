@@ -98,7 +98,7 @@ pub struct ClientOptions {
 /// A registry client. Cheap to clone; clones share connections.
 #[derive(Debug, Clone)]
 pub struct Client {
-    pools: Arc<http::client::HttpClients>,
+    http: Arc<http::client::HttpClient>,
     endpoints: Arc<auth::endpoint::Endpoints>,
     tokens: Arc<auth::token::Tokens>,
     mirrors: Arc<Mirrors>,
@@ -111,7 +111,7 @@ impl Client {
     /// Creates a client. Reads the files of certificate authorities; opens no connection.
     pub fn new(options: ClientOptions) -> Result<Self, RegistryError> {
         Ok(Self {
-            pools: Arc::new(http::client::HttpClients::new(&options)?),
+            http: Arc::new(http::client::HttpClient::new(&options)?),
             endpoints: Arc::new(auth::endpoint::Endpoints::new(
                 options.plain_http,
                 options.mirrors.insecure(),

@@ -19,8 +19,8 @@ use super::auth::endpoint::{Endpoint, challenge_of};
 use super::auth::login::Login;
 use super::auth::token::TokenScope;
 use super::http::body::BlobPart;
-use super::http::client::authority;
 use super::http::error_message::detail_of;
+use super::http::pools::authority;
 use super::http::zone::NetworkZone;
 use super::mirrors::AccessKind;
 use super::{Client, Reason, Repository};
@@ -171,7 +171,7 @@ impl Client {
 
     async fn attempt(&self, ask: &RegistryRequest<'_>) -> Result<Response, FailedAttempt> {
         let registry = ask.repository.registry.as_str();
-        let endpoint = self.endpoints.get(&self.pools, registry).await?;
+        let endpoint = self.endpoints.get(&self.http, registry).await?;
         let response = self.authorized(ask, &endpoint).await?;
         // Only the registry itself may name its token service: a redirect target could otherwise
         // collect its passwords.
@@ -200,7 +200,7 @@ impl Client {
     ) -> Result<Response, Reason> {
         let authorization = self
             .tokens
-            .authorize(&self.pools, endpoint, ask.token_scope())
+            .authorize(&self.http, endpoint, ask.token_scope())
             .await?;
         let mut url = match &ask.target {
             RequestTarget::Path(path) => endpoint
@@ -244,9 +244,9 @@ impl Client {
             let response = match &ask.part {
                 Some(part) => {
                     set_body(&mut request, part, &self.progress);
-                    self.pools.send_watched(request, part, from).await?
+                    self.http.send_watched(request, part, from).await?
                 }
-                None => self.pools.send_from(request, from).await?,
+                None => self.http.send_from(request, from).await?,
             };
             if !response.status().is_redirection() {
                 return Ok(response);
@@ -275,7 +275,7 @@ impl Client {
         }
         let wait = retry_after(&response);
         let challenge = challenge_of(response.headers());
-        let detail = detail_of(&self.pools, response).await;
+        let detail = detail_of(&self.http, response).await;
         let status = status.as_u16();
         let reason = match status {
             401 | 403 => self.denied(ask, challenge, status, detail),

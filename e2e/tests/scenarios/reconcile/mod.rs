@@ -1,12 +1,15 @@
 //! Bundles and BundleDeployments on a real API server, and helpers that the scenarios share.
 //! `admission` tests admission responses; `harness::demo` kills the webhook during its steps.
 
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use e2e::{Cluster, WebhookOptions, wait};
 use serde_json::{Value, json};
 
-use super::objects::{apply, condition, get, kubectl, try_kubectl, until};
+use super::objects::{
+    apply, apply_with_kubeconfig, condition, get, kubectl, try_kubectl, until, until_reason,
+};
 
 mod drift;
 mod inventory;
@@ -68,6 +71,16 @@ async fn installed(cluster: &Cluster, name: &str) {
     .await;
 }
 
+/// Installs `web` of [`CONFIG`] in an existing namespace `team-a`, and returns its
+/// reference.
+async fn install_web(cluster: &Cluster) -> String {
+    let one = publish(cluster, "team/web:1", |f| bundle_of(f, "web", CONFIG)).await;
+    kubectl(cluster, "create namespace team-a").await;
+    apply(cluster, &deployment("web", &one, &json!({}))).await;
+    installed(cluster, "web").await;
+    one
+}
+
 async fn stage() -> (Cluster, e2e::Webhook) {
     staged(Cluster::builder()).await
 }
@@ -79,6 +92,18 @@ async fn staged(builder: e2e::cluster::Builder) -> (Cluster, e2e::Webhook) {
         .await
         .unwrap();
     (cluster, webhook)
+}
+
+/// Returns the kubeconfig of `user`@example.com, who has permission to write BundleDeployments and
+/// to use each class.
+async fn bundle_editor(cluster: &Cluster, user: &str, groups: &[&str]) -> PathBuf {
+    let name = format!("{user}@example.com");
+    for role in ["bundle-user", "bundle-editor"] {
+        let line =
+            format!("create clusterrolebinding {user}-{role} --clusterrole {role} --user {name}");
+        kubectl(cluster, &line).await;
+    }
+    cluster.kubeconfig_for(&name, groups).unwrap()
 }
 
 async fn within_a_second(cluster: &Cluster, what: &str, pointer: &str, expected: &str) {

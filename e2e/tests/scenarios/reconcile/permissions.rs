@@ -5,8 +5,8 @@ use e2e::{bundles, wait};
 use serde_json::json;
 
 use super::{
-    CLASS, CONFIG, LONG, apply, bundle_of, condition, deployment, get, installed, kubectl, publish,
-    stage, until, within_a_second,
+    CLASS, CONFIG, LONG, apply, apply_with_kubeconfig, bundle_editor, bundle_of, deployment, get,
+    installed, kubectl, publish, stage, until, until_reason, within_a_second,
 };
 
 #[tokio::test(flavor = "multi_thread")]
@@ -16,30 +16,8 @@ async fn requester_installs_only_objects_they_may_write() {
         bundles::greeting(f, "1.0.0", None)
     })
     .await;
-    let ana = cluster
-        .kubeconfig_for("ana@example.com", &["developers"])
-        .unwrap();
-    for role in ["bundle-user", "bundle-editor"] {
-        kubectl(
-            &cluster,
-            &format!(
-                "create clusterrolebinding ana-{role} --clusterrole {role} --user ana@example.com"
-            ),
-        )
-        .await;
-    }
-    let tool = cluster
-        .tool(e2e::Tool::Kubectl)
-        .await
-        .unwrap()
-        .kubeconfig(&ana);
-    let applied = tool
-        .args(["apply", "-f", "-"])
-        .stdin(deployment("greeting", &one, &json!({})).to_string())
-        .output()
-        .await
-        .unwrap();
-    applied.success().unwrap();
+    let ana = bundle_editor(&cluster, "ana", &["developers"]).await;
+    apply_with_kubeconfig(&cluster, &deployment("greeting", &one, &json!({})), &ana).await;
     let printed = until(&cluster, "bundledeployment greeting", "Authorized", "False").await;
     for missing in [
         "ana@example.com",
@@ -90,18 +68,7 @@ subjects:
         "create clusterrolebinding ana-roles --clusterrole roles --user ana@example.com",
     )
     .await;
-    let tool = cluster
-        .tool(e2e::Tool::Kubectl)
-        .await
-        .unwrap()
-        .kubeconfig(&ana);
-    let applied = tool
-        .args(["apply", "-f", "-"])
-        .stdin(deployment("roles", &roles, &json!({})).to_string())
-        .output()
-        .await
-        .unwrap();
-    applied.success().unwrap();
+    apply_with_kubeconfig(&cluster, &deployment("roles", &roles, &json!({})), &ana).await;
     let printed = until(&cluster, "bundledeployment roles", "Authorized", "False").await;
     // Only the name of the ClusterRole, which she may not read.
     for missing in [
@@ -165,16 +132,7 @@ async fn service_account_needs_permissions_in_target_namespace_only() {
     // ends.
     kubectl(&cluster, "delete rolebinding deployer -n team-a").await;
     kubectl(&cluster, "delete bundledeployment web --wait=false").await;
-    let printed = wait::until(LONG, "the failure is reported", || async {
-        let object = get(&cluster, "bundledeployment web")
-            .await
-            .unwrap_or_default();
-        let found = condition(&object, "Ready");
-        Ok((found["reason"] == "RemovalFailed")
-            .then(|| found["message"].as_str().unwrap_or_default().to_owned()))
-    })
-    .await
-    .unwrap();
+    let printed = until_reason(&cluster, "bundledeployment web", "Ready", "RemovalFailed").await;
     assert!(
         printed.contains("system:serviceaccount:team-a:deployer"),
         "{printed}"
@@ -222,18 +180,7 @@ async fn content_waits_for_approval_by_another_person_if_the_class_requires_it()
     let ben = cluster
         .kubeconfig_for("ben@example.com", &["system:masters"])
         .unwrap();
-    let tool = cluster
-        .tool(e2e::Tool::Kubectl)
-        .await
-        .unwrap()
-        .kubeconfig(&ben);
-    let applied = tool
-        .args(["apply", "-f", "-"])
-        .stdin(approval("by-ben").to_string())
-        .output()
-        .await
-        .unwrap();
-    applied.success().unwrap();
+    apply_with_kubeconfig(&cluster, &approval("by-ben"), &ben).await;
     installed(&cluster, "web").await;
     let object = get(&cluster, "bundledeployment web").await.unwrap();
     assert_eq!(

@@ -54,16 +54,12 @@ async fn nothing_is_restored_for_a_service_account_that_was_deleted_or_recreated
     put(&cluster, &cluster_wide).await;
     robot(&cluster).await;
     let reference = publish(&cluster, "reborn", &[note("reborn", "one")]).await;
-    let kubeconfig = cluster
-        .service_account_kubeconfig("reborn", "deployer")
-        .await
-        .unwrap();
-    let kubectl = cluster.tool(e2e::Tool::Kubectl).await.unwrap();
-    let written = kubectl
-        .kubeconfig(&kubeconfig)
-        .args(["apply", "--server-side", "-f", "-"])
-        .stdin(deployment("reborn", &reference, &json!({})).to_string());
-    written.output().await.unwrap().success().unwrap();
+    apply_as_deployer(
+        &cluster,
+        "reborn",
+        &deployment("reborn", &reference, &json!({})),
+    )
+    .await;
     until(&cluster, "reborn", "Installed", "True").await;
 
     // Its group still has the permissions.

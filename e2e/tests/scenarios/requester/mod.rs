@@ -30,6 +30,18 @@ async fn put(cluster: &Cluster, objects: &[Value]) {
     }
 }
 
+/// Applies `object` server-side with a token of ServiceAccount `deployer` of `namespace`.
+async fn apply_as_deployer(cluster: &Cluster, namespace: &str, object: &Value) {
+    let kubeconfig = cluster.service_account_kubeconfig(namespace, "deployer");
+    let kubeconfig = kubeconfig.await.unwrap();
+    let kubectl = cluster.tool(e2e::Tool::Kubectl).await.unwrap();
+    let written = kubectl
+        .kubeconfig(&kubeconfig)
+        .args(["apply", "--server-side", "-f", "-"])
+        .stdin(object.to_string());
+    written.output().await.unwrap().success().unwrap();
+}
+
 /// Waits until a condition of the BundleDeployment has this status for its current generation, and
 /// returns it.
 async fn until(cluster: &Cluster, name: &str, kind: &str, status: &str) -> Value {

@@ -19,7 +19,7 @@ pub(in crate::admission) struct AllowedReviews {
 
 /// A result that is not cached.
 #[derive(Debug, Clone)]
-enum Unconfirmed {
+enum UncachedReview {
     Denied,
     Unknown(Finding),
 }
@@ -47,16 +47,16 @@ impl AllowedReviews {
         let asked = async {
             match asking.await {
                 Ok(true) => Ok(()),
-                Ok(false) => Err(Unconfirmed::Denied),
-                Err(why) => Err(Unconfirmed::Unknown(why)),
+                Ok(false) => Err(UncachedReview::Denied),
+                Err(why) => Err(UncachedReview::Unknown(why)),
             }
         };
         let key = (requester.clone(), question.clone());
         match self.confirmed.try_get_with(key, asked).await {
             Ok(()) => Ok(true),
             Err(unconfirmed) => match &*unconfirmed {
-                Unconfirmed::Denied => Ok(false),
-                Unconfirmed::Unknown(why) => Err(why.clone()),
+                UncachedReview::Denied => Ok(false),
+                UncachedReview::Unknown(why) => Err(why.clone()),
             },
         }
     }

@@ -113,10 +113,10 @@ impl ReviewLookups for ClusterLookups {
         }
     }
 
-    async fn may(&self, requester: &Requester, question: &Question) -> Answer {
+    async fn has_permission(&self, requester: &Requester, question: &Question) -> Answer {
         let asked = Box::pin(async {
             let client = self.shared.client();
-            let asked = access::may(&client, requester, question);
+            let asked = access::has_permission(&client, requester, question);
             self.with_timeout("check the permissions of the requester", asked)
                 .await
         });

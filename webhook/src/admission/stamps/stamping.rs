@@ -127,7 +127,7 @@ impl<'a> OwnerDeployment<'a> {
         bundle: &Value,
         deployment: &Value,
         moment: &SealMoment,
-    ) -> Option<Inherited> {
+    ) -> Option<InheritedStamp> {
         if deployment["metadata"]["uid"] != self.uid {
             return None;
         }
@@ -136,7 +136,7 @@ impl<'a> OwnerDeployment<'a> {
         let spec = CheckedDeploymentSpec::parse(&deployment["spec"]).ok()?;
         let wanted = &deployment["spec"]["template"]["spec"];
         let same = spec.template.hash == self.hash && review::same(wanted, &bundle["spec"]);
-        same.then(|| Inherited {
+        same.then(|| InheritedStamp {
             parts: vouched.parts,
             from: GeneratedFor {
                 uid: self.uid.to_owned(),
@@ -147,7 +147,7 @@ impl<'a> OwnerDeployment<'a> {
 }
 
 /// The facts that a Bundle inherits from its BundleDeployment.
-pub(in crate::admission) struct Inherited {
+pub(in crate::admission) struct InheritedStamp {
     parts: PartRequesters,
     from: GeneratedFor,
 }
@@ -168,7 +168,7 @@ pub(in crate::admission) struct StampInput<'a> {
     pub(in crate::admission) vouched: Option<&'a Vouched>,
     /// True if the stored object has a seal.
     pub(in crate::admission) is_sealed: bool,
-    pub(in crate::admission) inherited: Option<&'a Inherited>,
+    pub(in crate::admission) inherited: Option<&'a InheritedStamp>,
     /// Start of the review.
     pub(in crate::admission) began: Timestamp,
 }

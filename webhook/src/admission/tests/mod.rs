@@ -107,7 +107,7 @@ impl ReviewLookups for SharedFake {
         let spec = json!({"signatures": signatures, "provisioner": "core.rukpak.io/plain", "serviceAccount": {"namespace": "bundle-system", "name": "installer"}});
         ClassFact::Known(Box::new(Class::parse(name, &spec).unwrap()))
     }
-    async fn may(&self, requester: &Requester, question: &Question) -> Answer {
+    async fn has_permission(&self, requester: &Requester, question: &Question) -> Answer {
         self.questions.fetch_add(1, Ordering::SeqCst);
         let Question::Resource {
             verb,

@@ -13,10 +13,10 @@ use kube::runtime::controller::Action;
 
 use crate::reconcile::ApiFailure;
 use crate::reconcile::bundle::steps::BundleReconcile;
-use crate::reconcile::context::{ClassLookup, Context};
+use crate::reconcile::context::{ClassLookup, Context, class_name};
 use crate::reconcile::finalizers::FinalizerChange;
-use crate::reconcile::status::seal;
-use crate::reconcile::status::sealed::SealedKind;
+use crate::reconcile::seal;
+use crate::reconcile::seal::sealed::SealedKind;
 
 /// Reconciles one Bundle.
 pub(in crate::reconcile) async fn reconcile(
@@ -55,9 +55,7 @@ async fn reconcile_object(
     if object.metadata.deletion_timestamp.is_some() {
         return reconcile_deleted(object, ctx).await;
     }
-    let class_name = object.data["spec"]["provisionerClassName"]
-        .as_str()
-        .unwrap_or_default();
+    let class_name = class_name(object);
     let class = match ctx.class(class_name).await? {
         ClassLookup::Managed(class) => class,
         ClassLookup::Unmanaged | ClassLookup::NotFound => return Ok(Action::await_change()),

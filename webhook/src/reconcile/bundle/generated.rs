@@ -8,7 +8,7 @@ use bundle_api::deployment_status::Revision;
 use bundle_api::names::{self, reason};
 use bundle_cluster::ByName;
 use bundle_core::diagnostic::codes;
-use bundle_core::plan::revisions::{Owned, Retained, to_delete};
+use bundle_core::plan::revisions::{Owned, RetainedBundles, to_delete};
 use bundle_core::review::deployment::Template;
 use bundle_core::review::stamp::alternative_hash;
 use bundle_core::review::{Kind, SealedContent, same, spec_digest};
@@ -18,7 +18,8 @@ use serde_json::{Value, json};
 
 use crate::reconcile::context::Context;
 use crate::reconcile::error::{ReconcileError, RetryPolicy};
-use crate::reconcile::status::seal;
+use crate::reconcile::seal;
+use crate::reconcile::status::status_of;
 use crate::reconcile::watched::WatchedObject;
 
 /// A Bundle of a template, with its status.
@@ -38,7 +39,7 @@ impl GeneratedBundle {
             name: object.name_any(),
             content: seal::content(ctx, &object)
                 .filter(|content| content.spec == spec_digest(&object.data["spec"])),
-            status: serde_json::from_value(object.data["status"].clone()).unwrap_or_default(),
+            status: status_of(&object),
             object,
         }
     }
@@ -252,7 +253,7 @@ const EARLIER_LIMIT: usize = 16;
 pub(in crate::reconcile) async fn delete_old(
     ctx: &Context,
     deployment: &DynamicObject,
-    retained: &Retained<'_>,
+    retained: &RetainedBundles<'_>,
 ) -> Result<(), kube::Error> {
     let api: Api<DynamicObject> = Api::all_with(ctx.own.clone(), &ctx.bundles);
     let all = match ctx.bundle_cache.get() {
@@ -284,7 +285,7 @@ pub(in crate::reconcile) async fn delete_old(
 fn earlier_names(
     all: &[Arc<WatchedObject>],
     deployment: &DynamicObject,
-    retained: &Retained<'_>,
+    retained: &RetainedBundles<'_>,
 ) -> Vec<String> {
     let prefix = format!("{}-", deployment.name_any());
     let has_name = |bundle: &WatchedObject| {

@@ -9,8 +9,8 @@ use bundle_core::review::SealedContent;
 use kube::api::DynamicObject;
 
 use crate::reconcile::context::Context;
+use crate::reconcile::seal;
 use crate::reconcile::status::condition_set::ConditionSet;
-use crate::reconcile::status::seal;
 
 /// Returns `status` with the changes of `plan`.
 pub(super) fn with_plan(

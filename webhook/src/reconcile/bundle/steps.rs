@@ -11,7 +11,7 @@ use bundle_core::plan::bundle::{
     BundleFailure, BundleOutcome, BundleStep, ObservedBundle, Phase, SealedRecord, SourceAnswer,
     VerifiedFailure,
 };
-use bundle_core::plan::conditions::State;
+use bundle_core::plan::conditions::ConditionStatus;
 use bundle_core::reference::Digest;
 use bundle_core::review::{CheckedBundleSpec, Class, Kind, Requester, SealedContent, Source};
 use kube::ResourceExt as _;
@@ -21,15 +21,16 @@ use kube::runtime::controller::Action;
 use crate::reconcile::ApiFailure;
 use crate::reconcile::background_tasks::{TaskOwner, TaskState};
 use crate::reconcile::bundle::status;
-use crate::reconcile::bundle::unpack::{Unpack, UnpackError, Unpacked};
-use crate::reconcile::content::reader;
+use crate::reconcile::bundle::unpack::Unpack;
+use crate::reconcile::content::unpacked::{UnpackError, Unpacked};
 use crate::reconcile::context::Context;
-use crate::reconcile::deployment::failures::Work;
+use crate::reconcile::context::failures::Work;
 use crate::reconcile::error::{ReconcileError, RetryPolicy};
+use crate::reconcile::reader;
 use crate::reconcile::rights;
+use crate::reconcile::seal;
 use crate::reconcile::status::condition_set::{self, ConditionSet};
-use crate::reconcile::status::seal;
-use crate::reconcile::status::writer;
+use crate::reconcile::status::{status_of, writer};
 use crate::sources::{self, ContentSource as _};
 use crate::telemetry::spans;
 
@@ -82,8 +83,7 @@ impl<'a> BundleReconcile<'a> {
         ctx: &'a Arc<Context>,
         class: &'a Class,
     ) -> Self {
-        let old: BundleStatus =
-            serde_json::from_value(object.data["status"].clone()).unwrap_or_default();
+        let old: BundleStatus = status_of(object);
         let sealed = seal::content(ctx, object);
         let status = BundleStatus {
             observed_generation: Some(object.metadata.generation.unwrap_or_default()),
@@ -131,7 +131,7 @@ impl<'a> BundleReconcile<'a> {
                     reason: failed.error.reason,
                     message: &failed.error.message,
                     verified: verified.map(|(state, message)| VerifiedFailure {
-                        is_unknown: *state == State::Unknown,
+                        is_unknown: *state == ConditionStatus::Unknown,
                         message,
                     }),
                     is_unpacked: self.status.content.is_some(),
@@ -357,7 +357,7 @@ impl<'a> BundleReconcile<'a> {
             ctx.bundle_events
                 .warn(object, error.code, &error.message)
                 .await;
-        } else if written && outcome.is_news(status::is_unpacked(&self.old)) {
+        } else if written && outcome.is_event_due(status::is_unpacked(&self.old)) {
             let content = status.content.as_ref();
             let note = content.map_or("", |content| content.digest.as_str());
             ctx.bundle_events

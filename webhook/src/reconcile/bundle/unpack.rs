@@ -3,21 +3,21 @@
 
 use std::sync::Arc;
 
-use bundle_api::bundle::{BundleContent, SignedBy};
+use bundle_api::bundle::BundleContent;
 use bundle_api::names::reason;
 use bundle_core::content::ContentId;
 use bundle_core::format::Content;
-use bundle_core::plan::bundle::{Compatibility, UnpackedContent};
-use bundle_core::plan::conditions::State;
+use bundle_core::plan::conditions::ConditionStatus;
 use bundle_core::review::{Class, Requester, Source};
 use kube::ResourceExt as _;
 use kube::api::DynamicObject;
 
 use crate::reconcile::bundle::compatibility::compatibility;
 use crate::reconcile::bundle::verify::{self, BundleToVerify};
-use crate::reconcile::content::reader::{self, ContentAttempts};
+use crate::reconcile::content::unpacked::{UnpackError, Unpacked};
 use crate::reconcile::context::Context;
 use crate::reconcile::error::{ReconcileError, finding_text};
+use crate::reconcile::reader::{self, ContentAttempts};
 use crate::reconcile::rights::source;
 use crate::sources::ContentSource as _;
 
@@ -68,49 +68,6 @@ impl UnpackedBundle {
     }
 }
 
-/// The result of unpacking.
-pub(in crate::reconcile) struct Unpacked {
-    pub(in crate::reconcile) id: ContentId,
-    /// Reason and message of the condition `Verified`.
-    pub(in crate::reconcile) verified: (&'static str, String),
-    pub(in crate::reconcile) signed_by: Vec<SignedBy>,
-    /// The condition `Compatible`.
-    pub(in crate::reconcile) compatible: Compatibility,
-    /// Fields for the status, without the digest of the spec and the seal.
-    pub(in crate::reconcile) content: BundleContent,
-    pub(in crate::reconcile) warnings: Vec<String>,
-}
-
-/// The error of unpacking.
-pub(in crate::reconcile) struct UnpackError {
-    pub(in crate::reconcile) error: ReconcileError,
-    /// State and message of the condition `Verified`, if verification failed.
-    pub(in crate::reconcile) verified: Option<(State, String)>,
-}
-
-impl Unpacked {
-    /// Returns the facts for the conditions of the Bundle.
-    pub(in crate::reconcile) fn content(&self) -> UnpackedContent<'_> {
-        let (found, signers) = &self.verified;
-        let compatible = &self.compatible;
-        UnpackedContent {
-            digest: self.id.digest(),
-            verified: (found, signers),
-            compatible: (compatible.state, compatible.reason, &compatible.message),
-            warnings: &self.warnings,
-        }
-    }
-}
-
-impl From<ReconcileError> for UnpackError {
-    fn from(error: ReconcileError) -> Self {
-        Self {
-            error,
-            verified: None,
-        }
-    }
-}
-
 impl Unpack {
     /// Unpacks the source into the cache. Content that fails a check is not stored.
     pub(in crate::reconcile) async fn run(self) -> Result<Unpacked, UnpackError> {
@@ -130,9 +87,9 @@ impl Unpack {
         let verified = verify::verify(ctx, &self.class, &source, &bundle, resolved);
         let verified = Box::pin(verified).await.map_err(|error| {
             let state = if error.is_unknown() {
-                State::Unknown
+                ConditionStatus::Unknown
             } else {
-                State::False
+                ConditionStatus::False
             };
             UnpackError {
                 verified: Some((state, error.message.clone())),

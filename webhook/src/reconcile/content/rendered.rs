@@ -29,7 +29,7 @@ const PURPOSE: &str = "rendered 1";
 /// 8 MiB.
 const MAX_INDEX_BYTES: u64 = 8 << 20;
 /// Memory of a prepared object in addition to its tree, in bytes: names, labels and kind.
-pub(super) const PER_OBJECT: u64 = 3 << 10;
+pub(in crate::reconcile) const PER_OBJECT: u64 = 3 << 10;
 /// Maximum nesting depth that the JSON parser accepts.
 const MAX_DEPTH: usize = 127;
 

@@ -20,10 +20,10 @@ const NUMBER_BYTES: usize = 8;
 /// Location of a part in its file, and the hash of its bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::reconcile) struct FileLocation {
-    pub(super) offset: u64,
+    pub(in crate::reconcile) offset: u64,
     /// In bytes.
     pub(in crate::reconcile) length: u64,
-    pub(super) hash: [u8; 32],
+    pub(in crate::reconcile) hash: [u8; 32],
 }
 
 impl FileLocation {
@@ -114,16 +114,16 @@ impl Seal<'_> {
 /// A file that is being written. It is removed if it is dropped before it is finished.
 pub(in crate::reconcile) struct SealedFileWriter {
     file: BufWriter<File>,
-    unfinished: Unfinished,
+    unfinished: UnfinishedFile,
     begin: u64,
     end: u64,
     hash: Sha256,
 }
 
 /// A file that is removed on drop, unless it was renamed.
-struct Unfinished(Option<PathBuf>);
+struct UnfinishedFile(Option<PathBuf>);
 
-impl Drop for Unfinished {
+impl Drop for UnfinishedFile {
     fn drop(&mut self) {
         if let Some(path) = &self.0 {
             fs_err::remove_file(path).ok();
@@ -134,7 +134,7 @@ impl Drop for Unfinished {
 /// A complete file that does not have its final name yet.
 pub(in crate::reconcile) struct FinishedFile {
     file: File,
-    unfinished: Unfinished,
+    unfinished: UnfinishedFile,
 }
 
 impl SealedFileWriter {
@@ -151,7 +151,7 @@ impl SealedFileWriter {
             .open(&path)?;
         Ok(Self {
             file: BufWriter::new(file.into_file()),
-            unfinished: Unfinished(Some(path)),
+            unfinished: UnfinishedFile(Some(path)),
             begin: 0,
             end: 0,
             hash: Sha256::new(),

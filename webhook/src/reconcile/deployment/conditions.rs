@@ -10,8 +10,8 @@ use bundle_core::plan::status::{BundleFact, Failure, ObjectFacts, PermissionFact
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use crate::reconcile::bundle::generated::GeneratedBundle;
-use crate::reconcile::deployment::state::{DeploymentReconcile, MAX_LISTED};
-use crate::reconcile::error::{ReconcileError, RetryPolicy};
+use crate::reconcile::deployment_state::DeploymentReconcile;
+use crate::reconcile::error::{MAX_LISTED, ReconcileError, RetryPolicy};
 
 impl DeploymentReconcile<'_> {
     pub(in crate::reconcile) fn warn_of_fields_without_effect(&mut self) {

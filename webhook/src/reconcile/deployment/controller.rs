@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bundle_api::names::reason;
 use bundle_core::diagnostic::codes;
-use bundle_core::plan::revisions::Retained;
+use bundle_core::plan::revisions::RetainedBundles;
 use bundle_core::plan::status::BundleFact;
 use bundle_core::plan::steps::{MaintenanceStep, Outcome};
 use kube::Client;
@@ -14,12 +14,12 @@ use kube::Client;
 use crate::clients::cluster::ServiceAccount;
 use crate::reconcile::bundle::generated::{self, GeneratedBundle};
 use crate::reconcile::deployment::conditions;
-use crate::reconcile::deployment::state::{
+use crate::reconcile::deployment_state::{
     DeploymentReconcile, HEALTH_CHECK_INTERVAL, InstallRequest,
 };
-use crate::reconcile::drift::health;
-use crate::reconcile::drift::restored::Scope;
+use crate::reconcile::drift::restored::RestoreScope;
 use crate::reconcile::error::{ReconcileError, RetryPolicy};
+use crate::reconcile::maintenance::health;
 
 impl DeploymentReconcile<'_> {
     /// Returns the reason for a failed installation.
@@ -159,7 +159,7 @@ impl DeploymentReconcile<'_> {
         let cleared = generated::delete_old(
             self.ctx,
             self.object,
-            &Retained {
+            &RetainedBundles {
                 wanted: &generated.name,
                 wanted_is_installed: in_place && active == Some(&generated.name),
                 active,
@@ -183,7 +183,7 @@ impl DeploymentReconcile<'_> {
     ) -> Result<Option<Duration>, ReconcileError> {
         let mut refused = None;
         self.expire_drifted_jobs(request).await?;
-        let mut wait = match self.restore(request, Scope::All).await {
+        let mut wait = match self.restore(request, RestoreScope::All).await {
             Err(error) if error.reason == reason::RIGHTS_WITHDRAWN => {
                 refused = Some(error);
                 None

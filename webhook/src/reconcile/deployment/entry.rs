@@ -17,15 +17,15 @@ use kube::api::DynamicObject;
 use kube::runtime::controller::Action;
 
 use crate::reconcile::ApiFailure;
-use crate::reconcile::context::{ClassLookup, Context};
-use crate::reconcile::deployment::state::DeploymentReconcile;
+use crate::reconcile::context::{ClassLookup, Context, class_name};
+use crate::reconcile::deployment_state::{DeploymentReconcile, has_finalizer};
 use crate::reconcile::error::{ReconcileError, RetryPolicy};
 use crate::reconcile::finalizers::FinalizerChange;
 use crate::reconcile::removal::teardown;
+use crate::reconcile::seal;
+use crate::reconcile::seal::sealed::SealedKind;
 use crate::reconcile::status::condition_set::{self, ConditionSet};
-use crate::reconcile::status::seal;
-use crate::reconcile::status::sealed::SealedKind;
-use crate::reconcile::status::writer;
+use crate::reconcile::status::{status_of, writer};
 use crate::telemetry::spans;
 
 /// Reconciles one BundleDeployment.
@@ -67,9 +67,7 @@ async fn reconcile_object(
     if object.metadata.deletion_timestamp.is_some() {
         return teardown::reconcile(object, ctx).await;
     }
-    let class_name = object.data["spec"]["provisionerClassName"]
-        .as_str()
-        .unwrap_or_default();
+    let class_name = class_name(object);
     let class = match ctx.class(class_name).await? {
         ClassLookup::Managed(class) => class,
         ClassLookup::Unmanaged => return Ok(Action::await_change()),
@@ -84,7 +82,7 @@ async fn reconcile_object(
             return report_class_error(object, ctx, "ClassUnreadable", &why).await;
         }
     };
-    let old = status_of(object);
+    let old: BundleDeploymentStatus = status_of(object);
     let conditions = ConditionSet::new(
         &old.conditions,
         object.metadata.generation.unwrap_or_default(),
@@ -154,17 +152,6 @@ async fn reconcile_object(
     reconcile.finish(result).await
 }
 
-pub(in crate::reconcile) fn status_of(object: &DynamicObject) -> BundleDeploymentStatus {
-    serde_json::from_value(object.data["status"].clone()).unwrap_or_default()
-}
-
-pub(in crate::reconcile) fn has_finalizer(object: &DynamicObject) -> bool {
-    object
-        .finalizers()
-        .iter()
-        .any(|name| name == names::FINALIZER_INSTALLED)
-}
-
 /// Reports why the class cannot be used, and changes nothing else.
 pub(in crate::reconcile) async fn report_class_error(
     object: &DynamicObject,
@@ -172,7 +159,7 @@ pub(in crate::reconcile) async fn report_class_error(
     found: &str,
     message: &str,
 ) -> Result<Action, ApiFailure> {
-    let old = status_of(object);
+    let old: BundleDeploymentStatus = status_of(object);
     let generation = object.metadata.generation.unwrap_or_default();
     let mut conditions = ConditionSet::new(&old.conditions, generation, condition_set::now());
     conditions.apply_all(&plan::class_missing(found, message));

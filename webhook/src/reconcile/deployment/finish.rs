@@ -11,9 +11,9 @@ use kube::ResourceExt as _;
 use kube::runtime::controller::Action;
 
 use crate::reconcile::ApiFailure;
-use crate::reconcile::deployment::failures::Work;
-use crate::reconcile::deployment::state::{DeploymentReconcile, MAX_LISTED};
-use crate::reconcile::error::ReconcileError;
+use crate::reconcile::context::failures::Work;
+use crate::reconcile::deployment_state::DeploymentReconcile;
+use crate::reconcile::error::{MAX_LISTED, ReconcileError};
 use crate::reconcile::status::writer;
 use crate::telemetry::spans;
 
@@ -63,7 +63,7 @@ impl DeploymentReconcile<'_> {
         let written = writer::write(&ctx.own, &ctx.deployments, object, &old, &status).await?;
         let events = &ctx.deployment_events;
         match &error {
-            Some(error) if written && !is_told(&old, error) => {
+            Some(error) if written && !is_reported(&old, error) => {
                 events.warn(object, error.code, &error.message).await;
             }
             None if has_installed => {
@@ -86,7 +86,7 @@ impl DeploymentReconcile<'_> {
 
 /// Returns true if the conditions already report withdrawn permissions with the same message. One
 /// Event reports that.
-fn is_told(old: &BundleDeploymentStatus, error: &ReconcileError) -> bool {
+fn is_reported(old: &BundleDeploymentStatus, error: &ReconcileError) -> bool {
     error.code == codes::install::RIGHTS_WITHDRAWN
         && old.conditions.iter().any(|condition| {
             condition.type_ == condition::AUTHORIZED

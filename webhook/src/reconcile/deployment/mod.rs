@@ -1,14 +1,13 @@
-//! The reconcile of a BundleDeployment: its steps, its record of installed objects, and its
-//! conditions.
+//! The reconcile of a BundleDeployment: its steps, the objects of its content, its record of the
+//! installation, and its conditions.
 
 pub(super) mod checks;
 pub(super) mod conditions;
 pub(super) mod controller;
+mod created_namespace;
 pub(super) mod entry;
-pub(super) mod failures;
 mod finish;
 pub(super) mod inventory;
-pub(super) mod partial;
-pub(super) mod state;
+mod selected;
 pub(super) mod steps;
 pub(super) mod upgrade;

@@ -13,24 +13,24 @@ use kube::ResourceExt as _;
 use kube::api::DynamicObject;
 
 use crate::reconcile::api::object::ObservedObject;
-use crate::reconcile::content::items::{HeldItems, Item};
-use crate::reconcile::content::reader;
+use crate::reconcile::content::objects::{HeldObjects, PreparedObject};
 use crate::reconcile::context::Context;
-use crate::reconcile::deployment::state::{DeploymentReconcile, InstallRequest};
-use crate::reconcile::drift::keep;
+use crate::reconcile::deployment_state::{DeploymentReconcile, InstallRequest};
 use crate::reconcile::drift::states::{self, AppliedState};
 use crate::reconcile::drift::watch::WatchUser;
 use crate::reconcile::error::ReconcileError;
+use crate::reconcile::install::authorized::AuthorizedInstall;
 use crate::reconcile::install::executor::Install;
+use crate::reconcile::maintenance::restore;
+use crate::reconcile::reader;
 use crate::reconcile::removal::remove::removal_weight;
-use crate::reconcile::rights::authorized::AuthorizedInstall;
 
 impl<'a> DeploymentReconcile<'a> {
     /// Returns the objects of the content, prepared for applying.
-    pub(in crate::reconcile) async fn items(
+    pub(in crate::reconcile) async fn objects(
         &mut self,
         request: &InstallRequest<'_>,
-    ) -> Result<HeldItems, ReconcileError> {
+    ) -> Result<HeldObjects, ReconcileError> {
         let id = request.source()?;
         let target = self.render_target()?;
         let read = reason::READING_CONTENT_FAILED;
@@ -55,7 +55,7 @@ impl<'a> DeploymentReconcile<'a> {
         let kinds = CustomKind::all(&objects);
         let mut items = self.prepare_objects(request, &kinds, objects).await?;
         items.retain(|item| !self.has_expired(request, item));
-        Ok(HeldItems::new(items, share))
+        Ok(HeldObjects::new(items, share))
     }
 
     /// Returns uid and generation of the object, the version of its background tasks.
@@ -124,11 +124,11 @@ impl<'a> DeploymentReconcile<'a> {
     }
 
     /// Returns the objects of the content that are installed now.
-    async fn prepared_items(
+    async fn prepared_objects(
         &mut self,
         request: &InstallRequest<'_>,
-    ) -> Result<HeldItems, ReconcileError> {
-        let mut items = self.items(request).await?;
+    ) -> Result<HeldObjects, ReconcileError> {
+        let mut items = self.objects(request).await?;
         self.expire_unseen_jobs(request, &mut items).await?;
         items.sort_by_key(|item| item.phase);
         let objects: Vec<_> = items.iter().map(|item| (&item.id, &item.value)).collect();
@@ -148,7 +148,7 @@ impl<'a> DeploymentReconcile<'a> {
         (mut observed, held): (ObservedDeployment, Option<ReconcileError>),
     ) -> Result<bool, ReconcileError> {
         let first = observed.is_first();
-        let prepared = OnceLock::<HeldItems>::new();
+        let prepared = OnceLock::<HeldObjects>::new();
         let items = || prepared.get().map_or(&[][..], |items| items.as_slice());
         let mut authorized: Option<AuthorizedInstall<'_, '_>> = None;
         let mut seen = BTreeMap::new();
@@ -164,7 +164,7 @@ impl<'a> DeploymentReconcile<'a> {
                 InstallStep::ReportHeldError => return held.map_or(Ok(false), Err),
                 InstallStep::CheckContent => self.check_content_unchanged(request)?,
                 InstallStep::Render => {
-                    let items = self.prepared_items(request).await?;
+                    let items = self.prepared_objects(request).await?;
                     prepared.get_or_init(|| items);
                 }
                 InstallStep::CheckTargets => self.check_targets(items())?,
@@ -174,8 +174,8 @@ impl<'a> DeploymentReconcile<'a> {
                 InstallStep::Authorize | InstallStep::Reauthorize => {
                     authorized = Some(self.authorize_install(request, items(), first).await?);
                 }
-                InstallStep::CheckBasisOfDecision | InstallStep::CheckBasis => {
-                    self.check_basis(request).await?;
+                InstallStep::CheckPreconditionsOfDecision | InstallStep::CheckPreconditions => {
+                    self.check_preconditions(request).await?;
                     self.approve(request, first).await?;
                 }
                 InstallStep::RecordDecision => self.record_decision(request, items()).await?,
@@ -190,7 +190,7 @@ impl<'a> DeploymentReconcile<'a> {
                         deployment = self.name,
                         "all objects are unchanged: nothing is applied"
                     );
-                    let left = keep::observed_as_applied(items(), &seen).unwrap_or_default();
+                    let left = restore::observed_as_applied(items(), &seen).unwrap_or_default();
                     self.ctx.states.finish_apply(&self.name, key, left, &seen);
                 }
                 InstallStep::Apply => {
@@ -222,7 +222,7 @@ impl<'a> DeploymentReconcile<'a> {
         &mut self,
         request: &InstallRequest<'_>,
     ) -> Result<(), ReconcileError> {
-        let mut items = self.items(request).await?;
+        let mut items = self.objects(request).await?;
         self.expire_unseen_jobs(request, &mut items).await?;
         self.find_state(request, &items).await
     }
@@ -232,7 +232,7 @@ impl<'a> DeploymentReconcile<'a> {
     async fn find_state(
         &mut self,
         request: &InstallRequest<'_>,
-        items: &[Item],
+        items: &[PreparedObject],
     ) -> Result<(), ReconcileError> {
         if !self.watch(request, items, false).await? {
             self.ctx.states.mark_unwatched(&self.name);
@@ -242,7 +242,7 @@ impl<'a> DeploymentReconcile<'a> {
         let changed = if in_place {
             BTreeSet::new()
         } else {
-            keep::find_changed(request.client, items, &seen).await
+            restore::find_changed(request.client, items, &seen).await
         };
         let left: HashMap<String, AppliedState> = items
             .iter()
@@ -311,7 +311,7 @@ impl<'a> DeploymentReconcile<'a> {
     pub(in crate::reconcile) async fn watch(
         &self,
         request: &InstallRequest<'_>,
-        items: &[Item],
+        items: &[PreparedObject],
         all: bool,
     ) -> Result<bool, ReconcileError> {
         let failed = |error: kube::Error| {
@@ -372,7 +372,7 @@ impl<'a> DeploymentReconcile<'a> {
     pub(in crate::reconcile) async fn seen(
         &self,
         request: &InstallRequest<'_>,
-        items: &[Item],
+        items: &[PreparedObject],
     ) -> Result<BTreeMap<String, ObservedObject>, ReconcileError> {
         let mut seen = self.ctx.watches.observed_objects(&self.name);
         let missing = items.iter().filter(|item| {
@@ -391,7 +391,7 @@ impl<'a> DeploymentReconcile<'a> {
     /// Returns true if the observed objects equal the recorded result of the last apply.
     fn is_as_recorded(
         &self,
-        items: &[Item],
+        items: &[PreparedObject],
         request: &InstallRequest<'_>,
         seen: &BTreeMap<String, ObservedObject>,
     ) -> bool {
@@ -401,7 +401,7 @@ impl<'a> DeploymentReconcile<'a> {
         if installed.installation != self.content_key(request) || !self.is_installed(request) {
             return false;
         }
-        let Some(left) = keep::observed_as_applied(items, seen) else {
+        let Some(left) = restore::observed_as_applied(items, seen) else {
             return false;
         };
         states::digest_of(&left)

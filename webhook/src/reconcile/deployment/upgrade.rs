@@ -4,8 +4,9 @@
 use bundle_api::deployment_status::Upgrade;
 
 use crate::reconcile::bundle::generated::GeneratedBundle;
-use crate::reconcile::content::items::Item;
-use crate::reconcile::deployment::state::{DeploymentReconcile, MAX_LISTED};
+use crate::reconcile::content::objects::PreparedObject;
+use crate::reconcile::deployment_state::DeploymentReconcile;
+use crate::reconcile::error::MAX_LISTED;
 use crate::reconcile::install::executor::ApplyResults;
 
 impl DeploymentReconcile<'_> {
@@ -37,7 +38,7 @@ impl DeploymentReconcile<'_> {
     pub(in crate::reconcile) fn show_applied(
         &mut self,
         generated: &GeneratedBundle,
-        items: &[Item],
+        items: &[PreparedObject],
         done: &ApplyResults,
     ) {
         self.show_upgrade(generated);

@@ -1,8 +1,7 @@
-//! Maintenance of installed content: watches, the state of each installed object, and restoring
+//! Detection of drift: watches, and the state of each installed object. `maintenance` restores
 //! drifted objects.
 
-pub(super) mod health;
-pub(super) mod keep;
+pub(super) mod job_ends;
 pub(super) mod restored;
 pub(super) mod scope;
 pub(super) mod states;

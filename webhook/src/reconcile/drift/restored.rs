@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 /// The objects that a restore handles.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::reconcile) enum Scope<'k> {
+pub(in crate::reconcile) enum RestoreScope<'k> {
     /// All objects of the content.
     All,
     /// Only these objects.
@@ -13,7 +13,7 @@ pub(in crate::reconcile) enum Scope<'k> {
     Except(&'k BTreeSet<String>),
 }
 
-impl Scope<'_> {
+impl RestoreScope<'_> {
     pub(in crate::reconcile) fn has(self, key: &str) -> bool {
         match self {
             Self::All => true,
@@ -25,13 +25,13 @@ impl Scope<'_> {
 
 /// An object that was restored.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(in crate::reconcile) struct Restored {
+pub(in crate::reconcile) struct RestoredObject {
     pub(in crate::reconcile) key: String,
     /// The cause of the drift, if it is known.
     pub(in crate::reconcile) cause: Option<String>,
 }
 
-impl std::fmt::Display for Restored {
+impl std::fmt::Display for RestoredObject {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match &self.cause {
             Some(cause) => write!(f, "{} ({cause})", self.key),

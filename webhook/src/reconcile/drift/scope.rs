@@ -11,7 +11,7 @@ use moka::future::Cache;
 
 use crate::clients::cluster::{ServiceAccount, with_missing_right};
 use crate::reconcile::api::discovery::Kind;
-use crate::reconcile::content::items::Item;
+use crate::reconcile::content::objects::PreparedObject;
 use crate::reconcile::drift::watch::WatchKey;
 
 /// Time for which an access review is cached. Permissions can change.
@@ -41,7 +41,7 @@ impl WatchPermissions {
         &self,
         client: &Client,
         account: &ServiceAccount,
-        items: impl IntoIterator<Item = &'a Item>,
+        items: impl IntoIterator<Item = &'a PreparedObject>,
     ) -> Result<HashSet<WatchKey>, kube::Error> {
         let mut kinds = HashMap::<&Kind, BTreeSet<Option<&str>>>::new();
         for item in items {
@@ -99,7 +99,7 @@ impl WatchPermissions {
                 None,
                 None,
             );
-            let answer = access::may_self(client, &question).await;
+            let answer = access::has_own_permission(client, &question).await;
             allowed &= answer.map_err(|error| with_missing_right(error, account))?;
         }
         self.answers.insert(key, allowed).await;

@@ -361,7 +361,7 @@ async fn follow(
                     told.send_replace(WatchProgress::Synced),
                     WatchProgress::Failed(_)
                 ) {
-                    states.look_again(&users());
+                    states.requeue(&users());
                 }
                 states.listed(
                     &users(),
@@ -418,7 +418,7 @@ async fn follow(
                     tell
                 });
                 if has_worked {
-                    states.look_again(&users());
+                    states.requeue(&users());
                 }
                 continue;
             }

@@ -10,12 +10,11 @@ use bundle_core::plan::phases::Phase;
 
 use crate::clients::cluster::with_missing_right;
 use crate::reconcile::api::object::{self, ObservedObject};
-use crate::reconcile::content::items::Item;
-use crate::reconcile::deployment::state::DeploymentReconcile;
-use crate::reconcile::deployment::state::InstallRequest;
+use crate::reconcile::apply::{ApplyPlan, Preparer, Target, Targets};
+use crate::reconcile::content::objects::PreparedObject;
+use crate::reconcile::deployment_state::{DeploymentReconcile, InstallRequest};
 use crate::reconcile::error::{self, ReconcileError, RetryPolicy};
-use crate::reconcile::install::apply::{ApplyPlan, Preparer, Target, Targets};
-use crate::reconcile::install::executor::{Install, MAX_COMPLAINTS};
+use crate::reconcile::install::executor::{Install, MAX_FAILURES};
 use crate::reconcile::rights::dry_runs::check::DryRunCheck;
 
 /// Maximum number of existing objects in a message.
@@ -38,12 +37,12 @@ impl DeploymentReconcile<'_> {
     pub(in crate::reconcile) async fn plan<'i>(
         &self,
         request: &InstallRequest<'_>,
-        items: &'i [Item],
+        items: &'i [PreparedObject],
         check: &DryRunCheck<'_>,
     ) -> Result<ApplyPlan<'i>, ReconcileError> {
         let install = self.install(request, request.reason);
         let seen = self.ctx.watches.observed_objects(&self.name);
-        let all: Vec<&Item> = items.iter().collect();
+        let all: Vec<&PreparedObject> = items.iter().collect();
         let targets = install.targets(&all, &seen).await?;
         let (plan, failed) = ApplyPlan::prepare(check.preparer(), &all, &targets).await;
         let passing = failed.iter().all(|(_, error)| error.is_passing());
@@ -51,7 +50,7 @@ impl DeploymentReconcile<'_> {
             .into_iter()
             .map(|(item, error)| format!("{}: {}", item.key, error.message()))
             .collect();
-        install.complain(failed, passing, codes::install::APPLY_FAILED)?;
+        install.check_failures(failed, passing, codes::install::APPLY_FAILED)?;
         Ok(plan)
     }
 }
@@ -103,10 +102,10 @@ impl Install<'_> {
     /// owner. `seen` are the objects that watches report.
     pub(in crate::reconcile) async fn targets(
         &self,
-        items: &[&Item],
+        items: &[&PreparedObject],
         seen: &BTreeMap<String, ObservedObject>,
     ) -> Result<Targets, ReconcileError> {
-        let (namespaces, others): (Vec<&Item>, Vec<&Item>) = items
+        let (namespaces, others): (Vec<&PreparedObject>, Vec<&PreparedObject>) = items
             .iter()
             .copied()
             .filter(|item| !seen.contains_key(&item.key))
@@ -187,7 +186,7 @@ impl Install<'_> {
             (true, None) => return Ok(()),
             (true, Some(message)) => (codes::install::COLLISION, message),
             (false, of_nobody) => {
-                let parts = [Some(error::joined(of_others, MAX_COMPLAINTS)), of_nobody];
+                let parts = [Some(error::joined(of_others, MAX_FAILURES)), of_nobody];
                 let parts: Vec<String> = parts.into_iter().flatten().collect();
                 (codes::install::OWNED_BY_OTHER, parts.join("; "))
             }
@@ -203,10 +202,13 @@ impl Install<'_> {
     /// Returns those of `items` that exist, by key.
     pub(in crate::reconcile) async fn observe(
         &self,
-        items: impl Iterator<Item = &Item> + Send,
+        items: impl Iterator<Item = &PreparedObject> + Send,
     ) -> Result<BTreeMap<String, ObservedObject>, ReconcileError> {
         let looks: Vec<_> = crate::reconcile::api::parallel::all(items.map(|item| async move {
-            (item, object::look(self.client, &item.kind, &item.id).await)
+            (
+                item,
+                object::observe(self.client, &item.kind, &item.id).await,
+            )
         }))
         .await;
         let mut found = BTreeMap::new();
@@ -221,11 +223,11 @@ impl Install<'_> {
                 Err(error) => {
                     let error = with_missing_right(error, self.account);
                     passing &= object::is_passing(&error);
-                    failed.push(format!("{}: {}", item.key, object::told(&error)));
+                    failed.push(format!("{}: {}", item.key, object::error_message(&error)));
                 }
             }
         }
-        self.complain(failed, passing, codes::install::APPLY_FAILED)?;
+        self.check_failures(failed, passing, codes::install::APPLY_FAILED)?;
         Ok(found)
     }
 }

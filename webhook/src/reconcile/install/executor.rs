@@ -11,21 +11,16 @@ use kube::Client;
 
 use crate::clients::cluster::ServiceAccount;
 use crate::reconcile::api::object::{self, ObservedObject};
-use crate::reconcile::content::items::Item;
-use crate::reconcile::deployment::inventory::store::Inventories;
+use crate::reconcile::apply::{Applied, ApplyClient, ApplyError, ApplyRejection, CheckedApply};
+use crate::reconcile::content::objects::PreparedObject;
 use crate::reconcile::drift::states::AppliedState;
 use crate::reconcile::error::{self, ReconcileError, RetryPolicy};
-use crate::reconcile::install::apply::{
-    Applied, ApplyClient, ApplyError, ApplyRejection, CheckedApply,
-};
+use crate::reconcile::inventory::store::Inventories;
 use crate::reconcile::rights::dry_runs::check::DryRunCheck;
-use crate::reconcile::rights::dry_runs::failures::DryRunFailures;
+use crate::reconcile::rights::dry_runs::failures::{CANNOT_STORE, DryRunFailures};
 
-/// Maximum number of complaints in a message.
-pub(in crate::reconcile) const MAX_COMPLAINTS: usize = 20;
-
-/// Prefix of messages about objects that the API server cannot store.
-pub(in crate::reconcile) const CANNOT_STORE: &str = "the API server cannot store: ";
+/// Maximum number of failures in a message.
+pub(in crate::reconcile) const MAX_FAILURES: usize = 20;
 
 /// Values that all steps of one installation share.
 pub(in crate::reconcile) struct Install<'a> {
@@ -69,7 +64,7 @@ impl Install<'_> {
         applies: Vec<CheckedApply<'i>>,
         done: &mut ApplyResults,
     ) -> Result<(), ReconcileError> {
-        let items: Vec<&'i Item> = applies
+        let items: Vec<&'i PreparedObject> = applies
             .iter()
             .map(|apply| apply.prepared().item())
             .collect();
@@ -118,8 +113,8 @@ impl Install<'_> {
         }
     }
 
-    /// Returns an error if there are complaints.
-    pub(in crate::reconcile) fn complain(
+    /// Returns an error if `failed` is not empty.
+    pub(in crate::reconcile) fn check_failures(
         &self,
         failed: Vec<String>,
         passing: bool,
@@ -136,7 +131,7 @@ impl Install<'_> {
         Err(ReconcileError::new(
             code,
             self.reason,
-            error::joined(failed, MAX_COMPLAINTS),
+            error::joined(failed, MAX_FAILURES),
             retry,
         ))
     }
@@ -153,7 +148,7 @@ struct FailedApplies {
 }
 
 impl FailedApplies {
-    fn add(&mut self, item: &Item, error: ApplyError) -> RestoreFailure {
+    fn add(&mut self, item: &PreparedObject, error: ApplyError) -> RestoreFailure {
         let is_passing = error.is_passing();
         self.not_passing |= !is_passing;
         if let ApplyError::Api(error) = &error
@@ -194,7 +189,7 @@ impl FailedApplies {
             true => (codes::install::APPLY_FAILED, RetryPolicy::Slowly),
             false => (codes::install::APPLY_FAILED, RetryPolicy::Soon),
         };
-        let mut message = error::joined(self.messages, MAX_COMPLAINTS);
+        let mut message = error::joined(self.messages, MAX_FAILURES);
         if code == codes::install::INVALID_OBJECT {
             message = format!("{CANNOT_STORE}{message}");
         }

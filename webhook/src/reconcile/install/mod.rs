@@ -1,10 +1,11 @@
-//! Applying objects: the target of each apply, the rounds, and replacements in an upgrade.
+//! Installing content: the permissions of the requesters, the target of each apply, the rounds, the
+//! record of the objects, and replacements in an upgrade.
 
-pub(super) mod adoption_claims;
-pub(super) mod apply;
+pub(super) mod authorized;
 pub(super) mod collisions;
 pub(super) mod executor;
-pub(super) mod jobs;
 pub(super) mod phases;
 pub(super) mod ready;
-pub(crate) mod replace;
+pub(super) mod record;
+pub(super) mod replace;
+pub(super) mod requester_permissions;

@@ -6,20 +6,18 @@ use std::collections::HashMap;
 
 use bundle_core::diagnostic::codes;
 use bundle_core::plan::consent::ObjectAction;
-use bundle_core::plan::rounds::{self, Basis, ObservedRound, RoundStep};
+use bundle_core::plan::rounds::{self, ObservedRound, Preconditions, RoundStep};
 use bundle_core::review::Class;
 use kube::api::DynamicObject;
 
-use crate::reconcile::content::items::Item;
+use crate::reconcile::content::objects::PreparedObject;
 use crate::reconcile::context::ClassLookup;
-use crate::reconcile::deployment::inventory::record::Intents;
-use crate::reconcile::deployment::state::DeploymentReconcile;
-use crate::reconcile::deployment::state::InstallRequest;
-use crate::reconcile::drift::keep;
+use crate::reconcile::deployment_state::{DeploymentReconcile, InstallRequest};
 use crate::reconcile::drift::states::AppliedState;
 use crate::reconcile::error::{ReconcileError, RetryPolicy};
+use crate::reconcile::install::authorized::AuthorizedInstall;
 use crate::reconcile::install::executor::ApplyResults;
-use crate::reconcile::rights::authorized::AuthorizedInstall;
+use crate::reconcile::install::record::Intents;
 
 impl<'a> DeploymentReconcile<'a> {
     /// Records all `items`, which are sorted by phase, and applies them. `first` is true if this
@@ -27,11 +25,11 @@ impl<'a> DeploymentReconcile<'a> {
     pub(in crate::reconcile) async fn apply<'i>(
         &mut self,
         request: &InstallRequest<'_>,
-        items: &'i [Item],
+        items: &'i [PreparedObject],
         (watched, first): (bool, bool),
         mut asked: AuthorizedInstall<'a, 'i>,
     ) -> Result<HashMap<String, AppliedState>, ReconcileError> {
-        let all: Vec<&Item> = items.iter().collect();
+        let all: Vec<&PreparedObject> = items.iter().collect();
         self.check_namespaces(request, &all, (ObjectAction::Install, &asked.namespaces))
             .await?;
         self.check_before_record(&all, &asked.namespaces).await?;
@@ -50,7 +48,7 @@ impl<'a> DeploymentReconcile<'a> {
         for intents in &intents {
             recorded = recorded.and(self.record_done(&done, intents).await);
         }
-        if items.iter().any(keep::defines_kinds) {
+        if items.iter().any(PreparedObject::defines_kinds) {
             self.ctx.apis.forget_custom().await;
         }
         if let Err(error) = recorded.and(applied) {
@@ -68,7 +66,7 @@ impl<'a> DeploymentReconcile<'a> {
     async fn apply_phases<'i>(
         &mut self,
         request: &InstallRequest<'_>,
-        items: &'i [Item],
+        items: &'i [PreparedObject],
         (watched, first): (bool, bool),
         asked: &mut AuthorizedInstall<'a, 'i>,
         (done, intents): (&mut ApplyResults, &mut Vec<Intents>),
@@ -79,7 +77,7 @@ impl<'a> DeploymentReconcile<'a> {
         loop {
             let size = rounds::round(left.iter().map(|item| item.phase));
             let (now, later) = left.split_at(size);
-            let now: Vec<&Item> = now.iter().collect();
+            let now: Vec<&PreparedObject> = now.iter().collect();
             let mut applies = None;
             let mut round = ObservedRound {
                 phase: now.first().map(|item| item.phase),
@@ -96,7 +94,7 @@ impl<'a> DeploymentReconcile<'a> {
                         self.watch(request, items, true).await?;
                         is_watched = true;
                     }
-                    RoundStep::CheckBasis => self.check_basis(request).await?,
+                    RoundStep::CheckPreconditions => self.check_preconditions(request).await?,
                     RoundStep::CheckApproval => self.approve(request, first).await?,
                     RoundStep::Authorize => {
                         *asked = Box::pin(self.authorize_remaining(request, left, first)).await?;
@@ -140,11 +138,11 @@ impl<'a> DeploymentReconcile<'a> {
     async fn authorize_remaining<'i>(
         &mut self,
         request: &InstallRequest<'_>,
-        items: &'i [Item],
+        items: &'i [PreparedObject],
         first: bool,
     ) -> Result<AuthorizedInstall<'a, 'i>, ReconcileError> {
         let asked = self.authorize_install(request, items, first).await?;
-        let all: Vec<&Item> = items.iter().collect();
+        let all: Vec<&PreparedObject> = items.iter().collect();
         self.check_namespaces(request, &all, (ObjectAction::Install, &asked.namespaces))
             .await?;
         Ok(asked)
@@ -152,7 +150,7 @@ impl<'a> DeploymentReconcile<'a> {
 
     /// Fails if the deployment or its class has changed since the reconcile began, or a policy on
     /// the content since it was verified.
-    pub(in crate::reconcile) async fn check_basis(
+    pub(in crate::reconcile) async fn check_preconditions(
         &self,
         request: &InstallRequest<'_>,
     ) -> Result<(), ReconcileError> {
@@ -165,10 +163,10 @@ impl<'a> DeploymentReconcile<'a> {
             ClassLookup::Managed(class) => Some(&**class),
             _ => None,
         };
-        let begun = basis(self.object, Some(self.class));
-        let now = now.as_ref().map(|now| basis(now, class));
+        let begun = preconditions(self.object, Some(self.class));
+        let now = now.as_ref().map(|now| preconditions(now, class));
         let policies = self.applied_policies.as_ref();
-        let message = if !begun.still_holds(now.as_ref()) {
+        let message = if !begun.are_unchanged(now.as_ref()) {
             "spec or class changed during the installation: it is restarted with the new values"
         } else if policies.is_some_and(|policies| !policies.are_current(self.ctx)) {
             "a SignaturePolicy for the content changed during the installation: the content is verified again"
@@ -184,9 +182,9 @@ impl<'a> DeploymentReconcile<'a> {
     }
 }
 
-fn basis<'a>(deployment: &'a DynamicObject, class: Option<&'a Class>) -> Basis<'a> {
+fn preconditions<'a>(deployment: &'a DynamicObject, class: Option<&'a Class>) -> Preconditions<'a> {
     let metadata = &deployment.metadata;
-    Basis {
+    Preconditions {
         uid: metadata.uid.as_deref(),
         generation: metadata.generation,
         is_deleted: metadata.deletion_timestamp.is_some(),

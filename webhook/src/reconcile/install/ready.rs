@@ -9,9 +9,9 @@ use bundle_core::plan::health::{Health, health};
 use kube::api::DynamicObject;
 
 use crate::reconcile::api::object;
-use crate::reconcile::content::items::Item;
+use crate::reconcile::content::objects::PreparedObject;
 use crate::reconcile::error::{self, ReconcileError, RetryPolicy};
-use crate::reconcile::install::executor::{Install, MAX_COMPLAINTS};
+use crate::reconcile::install::executor::{Install, MAX_FAILURES};
 
 /// Time limit until Namespaces and CustomResourceDefinitions are ready.
 const READY_WAIT_LIMIT: Duration = Duration::from_secs(30);
@@ -20,10 +20,10 @@ impl Install<'_> {
     /// Waits until all of `items` are ready. Fails after 30 s.
     pub(in crate::reconcile) async fn wait_until_ready(
         &self,
-        items: &[&Item],
+        items: &[&PreparedObject],
     ) -> Result<(), ReconcileError> {
         let end = Instant::now() + READY_WAIT_LIMIT;
-        let mut waiting: Vec<&Item> = items.to_vec();
+        let mut waiting: Vec<&PreparedObject> = items.to_vec();
         let mut pauses = Pauses::new(Duration::from_millis(20), Duration::from_millis(500));
         loop {
             let looked: Vec<_> =
@@ -43,7 +43,7 @@ impl Install<'_> {
                         Health::Waiting(why) | Health::Failed(why) => why,
                     },
                     Ok(None) => "was deleted".to_owned(),
-                    Err(error) => object::told(&error),
+                    Err(error) => object::error_message(&error),
                 };
                 not_ready.push(format!("{}: {why}", item.key));
                 waiting.push(item);
@@ -55,7 +55,7 @@ impl Install<'_> {
                 return Err(ReconcileError::new(
                     codes::install::NOT_READY,
                     self.reason,
-                    error::joined(not_ready, MAX_COMPLAINTS),
+                    error::joined(not_ready, MAX_FAILURES),
                     RetryPolicy::Soon,
                 ));
             }
@@ -65,7 +65,7 @@ impl Install<'_> {
 }
 
 /// Returns the health of an object.
-fn health_of(item: &Item, live: &DynamicObject) -> Health {
+fn health_of(item: &PreparedObject, live: &DynamicObject) -> Health {
     match serde_json::to_value(live) {
         Ok(value) => health(&item.id.group, &item.id.kind, &value),
         Err(error) => Health::Waiting(error.to_string()),

@@ -2,7 +2,6 @@
 //! and deleted right before they are created again. `bundle_core::plan::replace` decides which ones
 //! are replaced.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -19,15 +18,14 @@ use kube::api::{DeleteParams, DynamicObject, Preconditions};
 use rand::Rng as _;
 
 use crate::reconcile::api::object;
-use crate::reconcile::content::items::Item;
-use crate::reconcile::deployment::inventory::record::Intents;
-use crate::reconcile::deployment::state::DeploymentReconcile;
-use crate::reconcile::deployment::state::InstallRequest;
+use crate::reconcile::apply::{ApplyError, ApplyPlan, ApplyRejection, Target, Targets};
+use crate::reconcile::content::objects::PreparedObject;
+use crate::reconcile::deployment_state::{DeploymentReconcile, InstallRequest};
 use crate::reconcile::error::{self, ReconcileError, RetryPolicy};
-use crate::reconcile::install::apply::{ApplyError, ApplyPlan, ApplyRejection, Target, Targets};
-use crate::reconcile::install::executor::MAX_COMPLAINTS;
-use crate::reconcile::removal::remove::{Present, PresentObject};
-use crate::reconcile::rights::authorized::AuthorizedInstall;
+use crate::reconcile::install::authorized::{AuthorizedInstall, Replacements};
+use crate::reconcile::install::executor::MAX_FAILURES;
+use crate::reconcile::install::record::Intents;
+use crate::reconcile::inventory::present::{Present, PresentObject};
 use crate::reconcile::rights::dry_runs::check::DryRunCheck;
 use crate::reconcile::rights::dry_runs::failures::DryRunFailures;
 
@@ -38,17 +36,6 @@ const MAX_DELETE_ATTEMPTS: u32 = 5;
 /// Maximum number of characters of the original name in the name of a trial object.
 const MAX_TRIAL_PREFIX: usize = 40;
 
-/// The uids of the objects that are deleted and created again, by key.
-#[derive(Debug, Default)]
-pub(in crate::reconcile) struct Replacements(HashMap<String, String>);
-
-impl Replacements {
-    /// Returns true if the object with this key is replaced.
-    pub(in crate::reconcile) fn contains(&self, key: &str) -> bool {
-        self.0.contains_key(key)
-    }
-}
-
 impl DeploymentReconcile<'_> {
     /// Finds the objects among `items` that must be replaced, checks that the requesters can delete
     /// and create them, and removes them from `plan`. Only objects whose policy allows a
@@ -56,7 +43,7 @@ impl DeploymentReconcile<'_> {
     pub(in crate::reconcile) async fn replacements<'i>(
         &self,
         request: &InstallRequest<'_>,
-        items: &'i [Item],
+        items: &'i [PreparedObject],
         check: &DryRunCheck<'_>,
         plan: &mut ApplyPlan<'i>,
     ) -> Result<Replacements, ReconcileError> {
@@ -104,7 +91,7 @@ impl DeploymentReconcile<'_> {
     }
 
     /// Returns the replace policy of the object: its annotation, or the value of the spec.
-    fn replace_policy(&self, item: &Item) -> ReplacePolicy {
+    fn replace_policy(&self, item: &PreparedObject) -> ReplacePolicy {
         let annotation = &item.value["metadata"]["annotations"][replace::ANNOTATION];
         let own = annotation.as_str().and_then(ReplacePolicy::parse);
         own.unwrap_or(self.spec.rollout.replace)
@@ -115,7 +102,7 @@ impl DeploymentReconcile<'_> {
     async fn decide(
         &self,
         request: &InstallRequest<'_>,
-        item: &Item,
+        item: &PreparedObject,
         uid: &str,
     ) -> Result<Option<(Replacement, String)>, ReconcileError> {
         let namespace = item.id.namespace.as_deref();
@@ -136,7 +123,7 @@ impl DeploymentReconcile<'_> {
         &self,
         request: &InstallRequest<'_>,
         check: &DryRunCheck<'_>,
-        replaced: &[(&Item, String)],
+        replaced: &[(&PreparedObject, String)],
     ) -> Result<(), ReconcileError> {
         let present: Vec<Present> = replaced
             .iter()
@@ -158,7 +145,7 @@ impl DeploymentReconcile<'_> {
             return Err(ReconcileError::new(
                 codes::install::REQUESTER_REFUSED,
                 request.reason,
-                error::joined(refused.collect(), MAX_COMPLAINTS),
+                error::joined(refused.collect(), MAX_FAILURES),
                 RetryPolicy::Slowly,
             ));
         }
@@ -186,7 +173,7 @@ impl DeploymentReconcile<'_> {
         Err(ReconcileError::new(
             codes::install::APPLY_FAILED,
             request.reason,
-            error::joined(failed, MAX_COMPLAINTS),
+            error::joined(failed, MAX_FAILURES),
             RetryPolicy::Slowly,
         ))
     }
@@ -198,9 +185,9 @@ impl DeploymentReconcile<'_> {
         &mut self,
         request: &InstallRequest<'_>,
         asked: &mut AuthorizedInstall<'_, 'i>,
-        items: &[&'i Item],
+        items: &[&'i PreparedObject],
     ) -> Result<Option<Intents>, ReconcileError> {
-        let replaced: Vec<(&'i Item, &String)> = items
+        let replaced: Vec<(&'i PreparedObject, &String)> = items
             .iter()
             .filter_map(|item| Some((*item, asked.replacements.0.get(&item.key)?)))
             .collect();
@@ -223,7 +210,8 @@ impl DeploymentReconcile<'_> {
             .collect();
         let targets = absent.iter().map(|(key, target)| (key.as_str(), target));
         let intents = self.record_targets(targets).await?;
-        let replaced: Vec<&'i Item> = replaced.into_iter().map(|(item, _)| item).collect();
+        let replaced: Vec<&'i PreparedObject> =
+            replaced.into_iter().map(|(item, _)| item).collect();
         let (created, _) = ApplyPlan::prepare(asked.check.preparer(), &replaced, &absent).await;
         asked.plan.extend(created);
         Ok(Some(intents))
@@ -233,7 +221,7 @@ impl DeploymentReconcile<'_> {
     async fn delete_replaced(
         &self,
         request: &InstallRequest<'_>,
-        item: &Item,
+        item: &PreparedObject,
         uid: &str,
     ) -> Result<(), ReconcileError> {
         let mut tries = 0;
@@ -266,14 +254,14 @@ impl DeploymentReconcile<'_> {
     async fn until_gone(
         &self,
         request: &InstallRequest<'_>,
-        replaced: &[(&Item, &String)],
+        replaced: &[(&PreparedObject, &String)],
     ) -> Result<(), ReconcileError> {
         let end = Instant::now() + DELETION_WAIT_LIMIT;
         let mut pauses = Pauses::new(Duration::from_millis(20), Duration::from_millis(200));
         let mut left = replaced.to_vec();
         loop {
             let looks = left.into_iter().map(|(item, uid)| async move {
-                let look = object::look(request.client, &item.kind, &item.id).await;
+                let look = object::observe(request.client, &item.kind, &item.id).await;
                 let is_there = look.map(|look| look.is_some_and(|live| live.uid == *uid));
                 (item, uid, is_there)
             });
@@ -300,24 +288,32 @@ fn replacement_held(request: &InstallRequest<'_>, messages: Vec<String>) -> Reco
     ReconcileError::new(
         codes::install::REPLACEMENT_HELD,
         request.reason,
-        error::joined(messages, MAX_COMPLAINTS),
+        error::joined(messages, MAX_FAILURES),
         RetryPolicy::Soon,
     )
 }
 
-fn failed(request: &InstallRequest<'_>, item: &Item, error: &kube::Error) -> ReconcileError {
+fn failed(
+    request: &InstallRequest<'_>,
+    item: &PreparedObject,
+    error: &kube::Error,
+) -> ReconcileError {
     let retry = if object::is_passing(error) {
         RetryPolicy::Soon
     } else {
         RetryPolicy::Slowly
     };
-    let message = format!("cannot replace {}: {}", item.key, object::told(error));
+    let message = format!(
+        "cannot replace {}: {}",
+        item.key,
+        object::error_message(error)
+    );
     ReconcileError::new(codes::install::APPLY_FAILED, request.reason, message, retry)
 }
 
 /// Checks the creation by dry runs under another name, because the object still exists. Its
 /// allocated node ports are left out.
-async fn try_creation(check: &DryRunCheck<'_>, item: &Item) -> Result<(), ApplyError> {
+async fn try_creation(check: &DryRunCheck<'_>, item: &PreparedObject) -> Result<(), ApplyError> {
     let mut item = item.clone();
     if is_service(&item.id) {
         let client = &check.preparer().client;
@@ -369,7 +365,12 @@ fn trial_name(name: &str, random: u32) -> String {
     format!("{start}-{random:08x}")
 }
 
-async fn delete(client: &Client, item: &Item, uid: &str, version: &str) -> Result<(), kube::Error> {
+async fn delete(
+    client: &Client,
+    item: &PreparedObject,
+    uid: &str,
+    version: &str,
+) -> Result<(), kube::Error> {
     let parameters = DeleteParams {
         preconditions: Some(Preconditions {
             uid: Some(uid.to_owned()),

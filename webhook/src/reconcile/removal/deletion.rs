@@ -13,8 +13,8 @@ use kube::api::DynamicObject;
 
 use crate::reconcile::context::Context;
 use crate::reconcile::error::{ReconcileError, RetryPolicy};
+use crate::reconcile::seal;
 use crate::reconcile::status::condition_set;
-use crate::reconcile::status::seal;
 
 /// Records in `inventory` that the deletion of `object` is accepted. Fails if it was not reviewed.
 pub(in crate::reconcile) async fn accept(

@@ -12,7 +12,8 @@ use kube::core::metadata::PartialObjectMeta;
 use crate::reconcile::api::discovery::{Kind, is_custom};
 use crate::reconcile::api::object::{self, PAGE};
 use crate::reconcile::error::ReconcileError;
-use crate::reconcile::removal::remove::{KeptObject, Present, Remover};
+use crate::reconcile::inventory::present::{KeptObject, Present};
+use crate::reconcile::removal::remove::Remover;
 
 /// Maximum number of API group versions that are discovered.
 const MAX_VERSIONS: usize = 1_000;
@@ -160,7 +161,7 @@ impl Remover<'_> {
                 }
                 // An aggregated API can be unavailable permanently.
                 Err(error) => {
-                    let why = format!("{group_version}: {}", object::told(&error));
+                    let why = format!("{group_version}: {}", object::error_message(&error));
                     kinds.unlisted.push(why);
                 }
             }
@@ -192,7 +193,7 @@ impl Remover<'_> {
                     return Err(failed(&error));
                 }
                 Err(error) => {
-                    found.unlisted = Some(format!("{plural}: {}", object::told(&error)));
+                    found.unlisted = Some(format!("{plural}: {}", object::error_message(&error)));
                     return Ok(found);
                 }
             };

@@ -9,7 +9,8 @@ use bundle_core::plan::inventory::Inventory;
 use bundle_core::plan::removal::{NextRemoval, RemovalProgress};
 
 use crate::reconcile::error::ReconcileError;
-use crate::reconcile::removal::remove::{DeletionState, KeptObject, Present, Remover};
+use crate::reconcile::inventory::present::{KeptObject, Present};
+use crate::reconcile::removal::remove::{DeletionState, Remover};
 
 /// Time that one reconcile waits for deletions before it reports the remaining objects.
 const DELETION_WAIT_LIMIT: Duration = Duration::from_secs(5);
@@ -61,9 +62,9 @@ impl<'a> OrderedRemoval<'a> {
         loop {
             match self.progress.next() {
                 NextRemoval::Delete(step) => {
-                    let going = self.delete(remover, &step, end).await?;
-                    if !going.is_empty() {
-                        return Ok(going);
+                    let in_deletion = self.delete(remover, &step, end).await?;
+                    if !in_deletion.is_empty() {
+                        return Ok(in_deletion);
                     }
                 }
                 NextRemoval::Await(held) if Instant::now() <= end => {
@@ -89,7 +90,7 @@ impl<'a> OrderedRemoval<'a> {
         let held_end = end.min(Instant::now() + FINALIZER_WAIT_LIMIT);
         let state = remover.until_gone(&self.of(step), (held_end, end)).await?;
         self.observe(state);
-        Ok(self.progress.going(step))
+        Ok(self.progress.in_deletion(step))
     }
 
     fn observe(&mut self, state: DeletionState) {
@@ -103,7 +104,7 @@ impl<'a> OrderedRemoval<'a> {
 
     /// Returns those of `ids` that still exist.
     fn of(&self, ids: &[ObjectId]) -> Vec<Present> {
-        let left = self.progress.left();
+        let left = self.progress.remaining();
         ids.iter()
             .filter(|id| left.contains(id))
             .filter_map(|id| self.objects.get(id).cloned())

@@ -8,12 +8,12 @@ use bundle_core::object::ObjectId;
 use bundle_core::plan::inventory::Inventory;
 use bundle_core::plan::removal;
 
-use crate::reconcile::content::items::Item;
-use crate::reconcile::deployment::state::DeploymentReconcile;
-use crate::reconcile::deployment::state::InstallRequest;
+use crate::reconcile::content::objects::PreparedObject;
+use crate::reconcile::deployment_state::{DeploymentReconcile, InstallRequest};
 use crate::reconcile::error::{ReconcileError, RetryPolicy};
+use crate::reconcile::inventory::present::{KeptObject, Present};
 use crate::reconcile::removal::ordered_removal::{self, OrderedRemoval};
-use crate::reconcile::removal::remove::{KeptObject, Present, Remover};
+use crate::reconcile::removal::remove::Remover;
 
 impl DeploymentReconcile<'_> {
     /// Removes objects that the content no longer has, and drops unused namespaces from the
@@ -21,7 +21,7 @@ impl DeploymentReconcile<'_> {
     pub(in crate::reconcile) async fn prune(
         &mut self,
         request: &InstallRequest<'_>,
-        items: &[Item],
+        items: &[PreparedObject],
     ) -> Result<(), ReconcileError> {
         let wanted = items.iter().map(|item| item.key.as_str()).collect();
         let unwanted = self.inventory.unwanted(&wanted);
@@ -40,7 +40,7 @@ impl DeploymentReconcile<'_> {
     async fn prune_objects(
         &mut self,
         request: &InstallRequest<'_>,
-        items: &[Item],
+        items: &[PreparedObject],
         unwanted: &[String],
         left: &mut Inventory,
     ) -> Result<(), ReconcileError> {
@@ -84,13 +84,13 @@ impl DeploymentReconcile<'_> {
         let outcome = rest.remove(&remover).await;
         let progress = rest.progress().clone();
         for object in &present {
-            if !progress.left().contains(&object.id) {
+            if !progress.remaining().contains(&object.id) {
                 tracing::info!(deployment = self.name, object = %object.id, "pruned");
             }
         }
-        let result = outcome.and_then(|going| {
-            self.warnings.extend(progress.prune_warnings(&going));
-            let unpruned = progress.unpruned(&going).map(|message| {
+        let result = outcome.and_then(|in_deletion| {
+            self.warnings.extend(progress.prune_warnings(&in_deletion));
+            let unpruned = progress.unpruned(&in_deletion).map(|message| {
                 let code = codes::install::REMOVAL_FAILED;
                 ReconcileError::new(code, request.reason, message, RetryPolicy::Soon)
             });

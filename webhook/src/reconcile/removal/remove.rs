@@ -12,7 +12,6 @@ use bundle_core::object::CustomKind;
 use bundle_core::object::ObjectId;
 use bundle_core::plan::inventory::{self, Claim, Inventory, ObjectRecord};
 use bundle_core::plan::phases::Phase;
-use bundle_core::plan::removal::KeepReason;
 use kube::Client;
 use kube::api::DynamicObject;
 use kube::core::discovery::ApiResource;
@@ -22,6 +21,7 @@ use crate::clients::cluster::ServiceAccount;
 use crate::reconcile::api::discovery::{Apis, Kind};
 use crate::reconcile::api::object::{self, ObservedObject};
 use crate::reconcile::error::{self, ReconcileError, RetryPolicy};
+use crate::reconcile::inventory::present::{KeptObject, Present, PresentObject};
 
 /// Maximum number of objects in a message.
 const MAX_NAMED: usize = 10;
@@ -35,21 +35,6 @@ pub(in crate::reconcile) fn removal_weight(count: usize) -> u64 {
 }
 /// Maximum number of custom resources of one kind in a message.
 const MAX_NAMED_RESOURCES: usize = 3;
-
-/// A recorded object that exists. Lists share the objects.
-pub(in crate::reconcile) type Present = Arc<PresentObject>;
-
-/// A recorded object that exists, and that can be deleted.
-#[derive(Debug)]
-pub(in crate::reconcile) struct PresentObject {
-    pub(in crate::reconcile) id: ObjectId,
-    /// The id as text, which is the key in the inventory.
-    pub(in crate::reconcile) key: String,
-    pub(in crate::reconcile) kind: Arc<Kind>,
-    pub(in crate::reconcile) uid: String,
-    /// The finalizers that hold it, if it is being deleted.
-    pub(in crate::reconcile) held_by: Vec<String>,
-}
 
 /// The state of objects whose deletion was requested.
 #[derive(Debug, Default)]
@@ -68,12 +53,6 @@ pub(in crate::reconcile) struct Remover<'a> {
     pub(in crate::reconcile) inventory: &'a Inventory,
     /// The reason of the condition for errors.
     pub(in crate::reconcile) reason: &'static str,
-}
-
-/// An object that stays, and the reason.
-pub(in crate::reconcile) struct KeptObject {
-    pub(in crate::reconcile) id: ObjectId,
-    pub(in crate::reconcile) why: KeepReason,
 }
 
 /// Custom resources that the deployment did not install.
@@ -183,7 +162,7 @@ impl Remover<'_> {
             format!(
                 "cannot {doing} as {}: {}",
                 self.account.user_name(),
-                object::told(error)
+                object::error_message(error)
             ),
             if object::is_passing(error) {
                 RetryPolicy::Soon
@@ -288,7 +267,9 @@ impl Remover<'_> {
                     gone.insert(present.id.clone());
                 }
                 Ok(false) => {}
-                Err(error) => failed.push(format!("{}: {}", present.id, object::told(&error))),
+                Err(error) => {
+                    failed.push(format!("{}: {}", present.id, object::error_message(&error)));
+                }
             }
         }
         if failed.is_empty() {

@@ -17,9 +17,10 @@ use crate::budget::Share;
 use crate::clients::cluster::ServiceAccount;
 use crate::reconcile::context::Context;
 use crate::reconcile::error::{self, ReconcileError, RetryPolicy};
+use crate::reconcile::inventory::present::{KeptObject, Present};
 use crate::reconcile::removal::deletion;
 use crate::reconcile::removal::ordered_removal::{self, OrderedRemoval};
-use crate::reconcile::removal::remove::{KeptObject, Present, Remover};
+use crate::reconcile::removal::remove::Remover;
 use crate::reconcile::rights::removal_permissions::Deletions;
 
 /// Maximum number of objects in a message.

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeSet;
 
+use bundle_api::deployment_status::BundleDeploymentStatus;
 use bundle_api::names;
 use bundle_core::diagnostic::codes;
 use bundle_core::plan::consent::{ActingAccount, ConsentRule};
@@ -22,21 +23,20 @@ use kube::runtime::controller::Action;
 
 use crate::clients::cluster::ServiceAccount;
 use crate::reconcile::ApiFailure;
-use crate::reconcile::content::reader;
-use crate::reconcile::context::{ClassLookup, Context};
-use crate::reconcile::deployment::checks::namespaces;
-use crate::reconcile::deployment::entry;
-use crate::reconcile::deployment::failures::Work;
-use crate::reconcile::deployment::inventory::decision;
+use crate::reconcile::context::failures::Work;
+use crate::reconcile::context::{ClassLookup, Context, class_name};
+use crate::reconcile::deployment_state::has_finalizer;
 use crate::reconcile::error::{ReconcileError, RetryPolicy};
 use crate::reconcile::finalizers::FinalizerChange;
+use crate::reconcile::inventory::{decision, namespaces};
+use crate::reconcile::reader;
 use crate::reconcile::removal::deletion;
 use crate::reconcile::removal::remove::removal_weight;
 use crate::reconcile::removal::steps::Removal;
 use crate::reconcile::rights::removal_permissions::named_account;
+use crate::reconcile::seal;
 use crate::reconcile::status::condition_set::{self, ConditionSet};
-use crate::reconcile::status::seal;
-use crate::reconcile::status::writer;
+use crate::reconcile::status::{status_of, writer};
 
 /// Reconciles a BundleDeployment that is being deleted.
 pub(in crate::reconcile) async fn reconcile(
@@ -47,7 +47,7 @@ pub(in crate::reconcile) async fn reconcile(
     // From here on, a deleted object is no drift.
     ctx.states.close(&name);
     ctx.watches.remove_user(&name);
-    if !entry::has_finalizer(object) {
+    if !has_finalizer(object) {
         return Ok(Action::await_change());
     }
     match Teardown::new(object, ctx).run().await {
@@ -66,7 +66,7 @@ async fn report(
     ctx: &Context,
     error: &ReconcileError,
 ) -> Result<(), kube::Error> {
-    let old = entry::status_of(object);
+    let old: BundleDeploymentStatus = status_of(object);
     let generation = object.metadata.generation.unwrap_or_default();
     let mut conditions = ConditionSet::new(&old.conditions, generation, condition_set::now());
     conditions.apply_all(&status::removing(error.reason, &error.message));
@@ -155,7 +155,7 @@ impl<'a> Teardown<'a> {
     /// Returns the facts that are known before the first step.
     fn observed(&self) -> ObservedRemoval {
         ObservedRemoval {
-            has_finalizer: entry::has_finalizer(self.object),
+            has_finalizer: has_finalizer(self.object),
             is_orphan: self.deletion.is_some_and(|deletion| deletion.orphan),
             custom_resources: self.deletion.map_or(CustomResources::Refuse, |deletion| {
                 deletion.custom_resources
@@ -332,10 +332,7 @@ async fn object_step(
 
 /// Returns the class if it exists, is valid and names this provisioner.
 async fn class(object: &DynamicObject, ctx: &Context) -> Result<Option<Class>, ReconcileError> {
-    let name = object.data["spec"]["provisionerClassName"]
-        .as_str()
-        .unwrap_or_default();
-    let found = ctx.class(name).await;
+    let found = ctx.class(class_name(object)).await;
     match found
         .map_err(|error| ReconcileError::api("read the ProvisionerClass", REMOVING, &error))?
     {
@@ -383,7 +380,7 @@ async fn account(
 /// annotations. Only used when the inventory is lost: a user who writes the status can only cause a
 /// request to search for leftover objects.
 fn may_have_installed(object: &DynamicObject) -> bool {
-    let status = entry::status_of(object);
+    let status: BundleDeploymentStatus = status_of(object);
     let told = object
         .annotations()
         .get(names::ANNOTATION_APPLYSET_GROUP_KINDS);

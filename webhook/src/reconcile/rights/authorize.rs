@@ -19,9 +19,9 @@ use tokio::sync::Mutex;
 use crate::clients::cluster::ServiceAccount;
 use crate::reconcile::api::discovery::Kind;
 use crate::reconcile::api::object;
-use crate::reconcile::content::items::Item;
+use crate::reconcile::content::objects::PreparedObject;
 use crate::reconcile::error::{ReconcileError, RetryPolicy};
-use crate::reconcile::removal::remove::{KeptObject, Present};
+use crate::reconcile::inventory::present::{KeptObject, Present};
 
 const RBAC: &str = "rbac.authorization.k8s.io";
 /// Maximum number of rules in a message.
@@ -40,7 +40,7 @@ pub(in crate::reconcile) async fn authorize(
     own: &Client,
     (account, installer): (&ServiceAccount, &Client),
     requester: &Requester,
-    (subset, items): (&[&Item], &[Item]),
+    (subset, items): (&[&PreparedObject], &[PreparedObject]),
 ) -> Result<(), ReconcileError> {
     let reviewer = AccessReviewer::new(own, requester).await?;
     let missing = reviewer
@@ -127,7 +127,7 @@ pub(in crate::reconcile) async fn has_permission(
 pub(in crate::reconcile) async fn is_patch_denied(
     own: &Client,
     requester: &Requester,
-    item: &Item,
+    item: &PreparedObject,
 ) -> Result<bool, ReconcileError> {
     let question = Question::resource(
         "patch",
@@ -185,7 +185,7 @@ fn unknown(requester: &Requester, error: &kube::Error) -> ReconcileError {
         format!(
             "cannot check the permissions of {}: {}",
             requester.user,
-            object::told(error)
+            object::error_message(error)
         ),
         RetryPolicy::Soon,
     )
@@ -233,7 +233,7 @@ impl AccessReviewer<'_> {
         &self,
         account: &ServiceAccount,
         installer: &Client,
-        (subset, items): (&[&Item], &[Item]),
+        (subset, items): (&[&PreparedObject], &[PreparedObject]),
     ) -> Result<MissingRights, kube::Error> {
         let targets: Vec<Target> = subset
             .iter()
@@ -276,7 +276,7 @@ impl AccessReviewer<'_> {
     async fn complete(
         &self,
         installer: &Client,
-        item: &Item,
+        item: &PreparedObject,
         object: &mut Manifest,
     ) -> Result<(), kube::Error> {
         let is_binding = object.id.group == RBAC
@@ -302,7 +302,7 @@ impl AccessReviewer<'_> {
     async fn grant(
         &self,
         installer: &Client,
-        items: &[Item],
+        items: &[PreparedObject],
         object: &Manifest,
         grant: Grant,
     ) -> Result<MissingRights, kube::Error> {
@@ -351,7 +351,7 @@ impl AccessReviewer<'_> {
     /// permission to read that role.
     async fn without_unreadable_rules(
         &self,
-        own: Option<&Item>,
+        own: Option<&PreparedObject>,
         role: &RoleRef,
         namespace: Option<&str>,
         refused: Vec<Question>,
@@ -388,7 +388,7 @@ impl AccessReviewer<'_> {
     async fn rules(
         &self,
         installer: &Client,
-        own: Option<&Item>,
+        own: Option<&PreparedObject>,
         role: &RoleRef,
     ) -> Result<Option<Vec<Rule>>, kube::Error> {
         if role.name.is_empty() {
@@ -437,14 +437,14 @@ impl AccessReviewer<'_> {
         if let Some(answer) = self.answers.lock().await.get(question) {
             return Ok(*answer);
         }
-        let allowed = access::may(self.own, self.requester, question).await?;
+        let allowed = access::has_permission(self.own, self.requester, question).await?;
         self.answers.lock().await.insert(question.clone(), allowed);
         Ok(allowed)
     }
 }
 
 /// Returns the role if it is one of `items`.
-fn own_role<'a>(items: &'a [Item], role: &RoleRef) -> Option<&'a Item> {
+fn own_role<'a>(items: &'a [PreparedObject], role: &RoleRef) -> Option<&'a PreparedObject> {
     items.iter().find(|item| {
         item.id.group == RBAC
             && item.id.kind == role.kind
@@ -458,7 +458,7 @@ fn questions(rules: &[Rule], namespace: Option<&str>) -> Vec<Question> {
     questions.collect()
 }
 
-fn manifest(item: &Item) -> Manifest {
+fn manifest(item: &PreparedObject) -> Manifest {
     Manifest {
         id: item.id.clone(),
         value: item.value.clone(),

@@ -15,7 +15,7 @@ use bundle_core::service_account::ServiceAccount;
 
 use crate::reconcile::context::Context;
 use crate::reconcile::error::ReconcileError;
-use crate::reconcile::removal::remove::{KeptObject, Present};
+use crate::reconcile::inventory::present::{KeptObject, Present};
 use crate::reconcile::rights::authorize;
 use crate::reconcile::rights::dry_runs::check;
 

@@ -1,7 +1,7 @@
 //! The conditions of one status that is being written. Transition times are preserved where nothing
 //! changed.
 
-use bundle_core::plan::conditions::{self, ConditionChange, State};
+use bundle_core::plan::conditions::{self, ConditionChange, ConditionStatus};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
@@ -26,7 +26,7 @@ impl ConditionSet {
     pub(in crate::reconcile) fn set(
         &mut self,
         kind: &str,
-        state: State,
+        state: ConditionStatus,
         reason: &str,
         message: &str,
     ) {
@@ -79,14 +79,19 @@ mod tests {
     fn repeated_condition_keeps_its_transition_time() {
         let at = |second| Timestamp::from_second(second).unwrap();
         let mut first = ConditionSet::new(&[], 1, at(10));
-        first.set("Ready", State::False, "A", "a");
+        first.set("Ready", ConditionStatus::False, "A", "a");
         let stands = first.into_api();
         let mut again = ConditionSet::new(&stands, 1, at(20));
-        again.set("Ready", State::False, "A", "a");
-        again.apply_all(&[ConditionChange::default("Ready", State::True, "B", "b")]);
+        again.set("Ready", ConditionStatus::False, "A", "a");
+        again.apply_all(&[ConditionChange::default(
+            "Ready",
+            ConditionStatus::True,
+            "B",
+            "b",
+        )]);
         assert_eq!(again.into_api(), stands);
         let mut moved = ConditionSet::new(&stands, 2, at(30));
-        moved.set("Ready", State::True, "A", "a");
+        moved.set("Ready", ConditionStatus::True, "A", "a");
         assert_eq!(moved.into_api()[0].last_transition_time, Time(at(30)));
     }
 }

@@ -1,8 +1,14 @@
-//! Status, conditions, Events and seals of the project's own objects.
+//! Status, conditions and Events of the project's own objects.
 
 pub(super) mod condition_set;
 pub(super) mod recorders;
-pub(super) mod seal;
-pub(super) mod sealed;
 pub(super) mod unreadable;
 pub(super) mod writer;
+
+use kube::api::DynamicObject;
+use serde::de::DeserializeOwned;
+
+/// Returns the status of one of the project's own objects; the default if it is missing or invalid.
+pub(in crate::reconcile) fn status_of<S: DeserializeOwned + Default>(object: &DynamicObject) -> S {
+    S::deserialize(&object.data["status"]).unwrap_or_default()
+}

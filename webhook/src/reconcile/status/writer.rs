@@ -13,7 +13,7 @@ use kube::runtime::events::{Event, EventType};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::reconcile::drift::restored::Restored;
+use crate::reconcile::drift::restored::RestoredObject;
 use crate::reconcile::status::recorders::Recorders;
 
 /// Maximum length of the note of an Event.
@@ -130,7 +130,7 @@ impl EventRecorder {
     pub(in crate::reconcile) async fn restored(
         &self,
         object: &DynamicObject,
-        restored: &[Restored],
+        restored: &[RestoredObject],
     ) {
         let (first, rest) = restored.split_at(restored.len().min(MAX_RESTORE_EVENTS));
         for restored in first {
@@ -217,7 +217,7 @@ mod tests {
         for note in ["one", "two", "one"] {
             events.warn(&object, code, note).await;
         }
-        let restored = |cause: &str| Restored {
+        let restored = |cause: &str| RestoredObject {
             key: "ConfigMap/team-a/web".to_owned(),
             cause: Some(cause.to_owned()),
         };

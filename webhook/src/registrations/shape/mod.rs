@@ -70,7 +70,7 @@ pub(crate) fn faults(
             continue;
         }
         let token = address::token_of(client, registration.action());
-        if !token.is_some_and(|token| identity.knows(token)) {
+        if !token.is_some_and(|token| identity.has_token(token)) {
             fault("the path does not contain the current token", true);
         }
         if !identity.trusts(&client["caBundle"]) {

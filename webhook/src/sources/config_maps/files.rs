@@ -13,9 +13,9 @@ use sha2::{Digest as _, Sha256};
 use super::ConfigMapsError;
 
 /// A sink that discards all data.
-pub(super) struct Discarded;
+pub(super) struct NullSink;
 
-impl io::Write for Discarded {
+impl io::Write for NullSink {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         Ok(bytes.len())
     }
@@ -25,7 +25,7 @@ impl io::Write for Discarded {
     }
 }
 
-impl FileSink for Discarded {
+impl FileSink for NullSink {
     type File = ();
 
     fn end_file(&mut self) -> io::Result<()> {
@@ -34,7 +34,7 @@ impl FileSink for Discarded {
 }
 
 /// The files of the ConfigMaps that were read so far.
-pub(super) struct Collected<S: FileSink> {
+pub(super) struct CollectedFiles<S: FileSink> {
     pub(super) sink: S,
     pub(super) files: BTreeMap<String, S::File>,
     pub(super) index: FileIndex,
@@ -45,7 +45,7 @@ pub(super) struct Collected<S: FileSink> {
     names: usize,
 }
 
-impl<S: FileSink> Collected<S> {
+impl<S: FileSink> CollectedFiles<S> {
     pub(super) fn new(sink: S, limits: Limits) -> Self {
         Self {
             sink,

@@ -20,7 +20,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Api;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-use self::files::{Collected, Discarded};
+use self::files::{CollectedFiles, NullSink};
 use super::{ContentSource, FetchedFiles, SourceError};
 use crate::heavy;
 use crate::shared::Shared;
@@ -145,7 +145,7 @@ impl ConfigMapsSource {
     }
 
     /// Reads each ConfigMap once, one after another, and writes its files into `sink`.
-    async fn read<S: FileSink + Send>(&self, sink: S) -> Result<Collected<S>, ConfigMapsError>
+    async fn read<S: FileSink + Send>(&self, sink: S) -> Result<CollectedFiles<S>, ConfigMapsError>
     where
         S::File: Send,
     {
@@ -153,7 +153,7 @@ impl ConfigMapsSource {
         for part in &self.parts {
             folders.entry(&part.name).or_default().insert(&part.path);
         }
-        let mut collected = Collected::new(sink, Limits::default());
+        let mut collected = CollectedFiles::new(sink, Limits::default());
         for (name, folders) in folders {
             let namespace = self.namespace.clone();
             let held = HeldConfigMap::read(&self.api, name).await;
@@ -178,7 +178,7 @@ impl ConfigMapsSource {
 
 impl ContentSource for ConfigMapsSource {
     async fn resolve(&self) -> Result<ContentId, SourceError> {
-        let digest = self.read(Discarded).await?.index.digest();
+        let digest = self.read(NullSink).await?.index.digest();
         Ok(ContentId::new(
             &Source::ConfigMaps(self.parts.clone()),
             digest,

@@ -24,8 +24,8 @@ fn map(entries: &[(&str, &str)]) -> ConfigMap {
 fn collect(
     maps: &[(&str, &[&str], ConfigMap)],
     limits: Limits,
-) -> Result<Collected<InMemory>, ConfigMapsError> {
-    let mut collected = Collected::new(InMemory::default(), limits);
+) -> Result<CollectedFiles<InMemory>, ConfigMapsError> {
+    let mut collected = CollectedFiles::new(InMemory::default(), limits);
     for (name, folders, map) in maps {
         let folders = folders.iter().copied().collect();
         collected.add(name, &folders, map)?;
@@ -94,7 +94,7 @@ fn rejects_paths_that_several_config_maps_have() {
 
 #[test]
 fn first_duplicate_path_ends_the_reading_of_entries() {
-    let mut collected = Collected::new(InMemory::default(), Limits::default());
+    let mut collected = CollectedFiles::new(InMemory::default(), Limits::default());
     let folders: BTreeSet<&str> = ["m"].into();
     let same = map(&[("x", "1"), ("y", "2")]);
     collected.add("a", &folders, &same).unwrap();

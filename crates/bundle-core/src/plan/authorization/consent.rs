@@ -148,7 +148,7 @@ impl ConsentRule {
 
 impl Terms {
     fn covers(&self, id: &ObjectId) -> bool {
-        targets::outside([id], &self.namespaces, self.cluster_scoped).is_empty()
+        targets::outside_targets([id], &self.namespaces, self.cluster_scoped).is_empty()
     }
 }
 

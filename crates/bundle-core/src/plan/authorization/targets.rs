@@ -7,7 +7,7 @@ use crate::object::ObjectId;
 ///
 /// A Namespace belongs to itself: a class that allows `team-*` also allows the object Namespace
 /// `team-a`, even if it denies cluster-scoped objects.
-pub fn outside<'a>(
+pub fn outside_targets<'a>(
     objects: impl IntoIterator<Item = &'a ObjectId>,
     namespaces: &[String],
     cluster_scoped: bool,
@@ -60,7 +60,7 @@ mod tests {
         ];
         let names = |patterns: &[&str], cluster_scoped| {
             let patterns: Vec<_> = patterns.iter().map(|&p| p.to_owned()).collect();
-            outside(&objects, &patterns, cluster_scoped)
+            outside_targets(&objects, &patterns, cluster_scoped)
                 .into_iter()
                 .map(ToString::to_string)
                 .collect::<Vec<_>>()

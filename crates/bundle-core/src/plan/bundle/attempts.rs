@@ -88,7 +88,7 @@ impl AttemptKey {
 
 /// Returns the ends of the process for each key, from names and times of the records that earlier
 /// processes left. Other names are ignored.
-pub fn ends<'a>(
+pub fn ends_by_key<'a>(
     records: impl IntoIterator<Item = (&'a str, SystemTime)>,
 ) -> BTreeMap<AttemptKey, ProcessEnds> {
     let mut ends = BTreeMap::new();
@@ -171,7 +171,7 @@ mod tests {
             ("a.txt".to_owned(), at(1)),
             (".".to_owned(), at(1)),
         ];
-        let found = ends(names.iter().map(|(name, time)| (name.as_str(), *time)));
+        let found = ends_by_key(names.iter().map(|(name, time)| (name.as_str(), *time)));
         let of = |count, last| ProcessEnds { count, last };
         assert_eq!(
             found,

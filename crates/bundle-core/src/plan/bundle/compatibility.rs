@@ -2,14 +2,14 @@
 
 use crate::diagnostic::{Finding, Severity};
 use crate::package::Package;
-use crate::plan::conditions::State;
+use crate::plan::conditions::ConditionStatus;
 use crate::version::{ServerVersion, fits_named};
 
 /// The condition `Compatible`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Compatibility {
     /// Status of the condition.
-    pub state: State,
+    pub state: ConditionStatus,
     /// Reason of the condition.
     pub reason: &'static str,
     /// Message of the condition.
@@ -25,7 +25,7 @@ pub fn compatibility(
     let range = package.and_then(|package| Some((package, package.kubernetes.as_ref()?)));
     let Some((package, kubernetes)) = range else {
         return Some(Compatibility {
-            state: State::True,
+            state: ConditionStatus::True,
             reason: "NoRange",
             message: "the content states no range of Kubernetes versions".to_owned(),
         });
@@ -34,14 +34,14 @@ pub fn compatibility(
     let name = format!("bundle {} {}", package.name, package.version);
     let (state, reason, message) = match fits_named(&name, kubernetes, server) {
         None => (
-            State::True,
+            ConditionStatus::True,
             "Supported",
             format!("Kubernetes {server} is supported"),
         ),
         Some(finding) if finding.severity == Severity::Warning => {
-            (State::True, "UnsupportedWarned", line(&finding))
+            (ConditionStatus::True, "UnsupportedWarned", line(&finding))
         }
-        Some(finding) => (State::False, "Unsupported", line(&finding)),
+        Some(finding) => (ConditionStatus::False, "Unsupported", line(&finding)),
     };
     Some(Compatibility {
         state,
@@ -76,20 +76,28 @@ mod tests {
         let lenient = package("kubernetes:\n  supported: '>=1.30'\n  unsupported: Warn\n");
         let (new, old) = ("v1.33.1", "v1.28.0");
         for (package, server, expected) in [
-            (None, None, Some((State::True, "NoRange"))),
-            (None, Some(old), Some((State::True, "NoRange"))),
-            (Some(&without), None, Some((State::True, "NoRange"))),
+            (None, None, Some((ConditionStatus::True, "NoRange"))),
+            (None, Some(old), Some((ConditionStatus::True, "NoRange"))),
+            (
+                Some(&without),
+                None,
+                Some((ConditionStatus::True, "NoRange")),
+            ),
             (Some(&strict), None, None),
-            (Some(&strict), Some(new), Some((State::True, "Supported"))),
+            (
+                Some(&strict),
+                Some(new),
+                Some((ConditionStatus::True, "Supported")),
+            ),
             (
                 Some(&strict),
                 Some(old),
-                Some((State::False, "Unsupported")),
+                Some((ConditionStatus::False, "Unsupported")),
             ),
             (
                 Some(&lenient),
                 Some(old),
-                Some((State::True, "UnsupportedWarned")),
+                Some((ConditionStatus::True, "UnsupportedWarned")),
             ),
         ] {
             let server = server.map(|text| ServerVersion::parse(text).unwrap());

@@ -3,7 +3,7 @@
 use bundle_api::names::{self, condition, reason};
 
 use crate::diagnostic::{Code, codes};
-use crate::plan::conditions::{ConditionChange, State};
+use crate::plan::conditions::{ConditionChange, ConditionStatus};
 use crate::reference::Digest;
 
 /// `status.phase` of a Bundle.
@@ -59,9 +59,9 @@ pub struct UnpackedContent<'a> {
     pub digest: &'a Digest,
     /// Reason and message of the condition `Verified`.
     pub verified: (&'a str, &'a str),
-    /// State, reason and message of the condition `Compatible`. An unsupported server does not
+    /// Status, reason and message of the condition `Compatible`. An unsupported server does not
     /// prevent unpacking, because a BundleDeployment may accept it.
-    pub compatible: (State, &'a str, &'a str),
+    pub compatible: (ConditionStatus, &'a str, &'a str),
     /// Warnings about the content.
     pub warnings: &'a [String],
 }
@@ -131,7 +131,7 @@ impl BundleOutcome<'_> {
 
     /// Returns true if an Event about the unpacked content is due. `was_unpacked` is true if the
     /// status already reported it.
-    pub fn is_news(&self, was_unpacked: bool) -> bool {
+    pub fn is_event_due(&self, was_unpacked: bool) -> bool {
         !was_unpacked && matches!(self, Self::Unpacked(_) | Self::Sealed(..))
     }
 
@@ -161,7 +161,7 @@ fn not_looked_at() -> [ConditionChange; 2] {
     [condition::VERIFIED, condition::COMPATIBLE].map(|kind| {
         ConditionChange::default(
             kind,
-            State::Unknown,
+            ConditionStatus::Unknown,
             reason::UNPACK_PENDING,
             "not checked yet",
         )
@@ -171,7 +171,7 @@ fn not_looked_at() -> [ConditionChange; 2] {
 fn pending() -> Vec<ConditionChange> {
     let mut conditions = vec![ConditionChange::new(
         condition::UNPACKED,
-        State::False,
+        ConditionStatus::False,
         reason::UNPACKING,
         "the content is being fetched, or is queued",
     )];
@@ -188,9 +188,9 @@ impl BundleFailure<'_> {
         }) = self.verified
         {
             let state = if is_unknown {
-                State::Unknown
+                ConditionStatus::Unknown
             } else {
-                State::False
+                ConditionStatus::False
             };
             conditions.push(ConditionChange::new(
                 condition::VERIFIED,
@@ -212,7 +212,7 @@ impl BundleFailure<'_> {
         }
         conditions.push(ConditionChange::new(
             condition::UNPACKED,
-            State::False,
+            ConditionStatus::False,
             self.reason,
             self.message,
         ));
@@ -234,9 +234,14 @@ impl UnpackedContent<'_> {
         }
         let unpacked = reason::UNPACK_SUCCESSFUL;
         vec![
-            ConditionChange::new(condition::VERIFIED, State::True, found, signers),
+            ConditionChange::new(condition::VERIFIED, ConditionStatus::True, found, signers),
             ConditionChange::new(condition::COMPATIBLE, state, fits, range),
-            ConditionChange::new(condition::UNPACKED, State::True, unpacked, message),
+            ConditionChange::new(
+                condition::UNPACKED,
+                ConditionStatus::True,
+                unpacked,
+                message,
+            ),
             unchanged(self.digest),
         ]
     }
@@ -245,7 +250,7 @@ impl UnpackedContent<'_> {
 fn unchanged(digest: &Digest) -> ConditionChange {
     ConditionChange::new(
         condition::SOURCE_MOVED,
-        State::False,
+        ConditionStatus::False,
         reason::SOURCE_UNCHANGED,
         format!("the source refers to {digest}"),
     )
@@ -256,7 +261,7 @@ impl SourceAnswer<'_> {
         // Restores a status that another client partly removed.
         let mut conditions = vec![ConditionChange::default(
             condition::UNPACKED,
-            State::True,
+            ConditionStatus::True,
             reason::UNPACK_SUCCESSFUL,
             "Successfully unpacked the bundle",
         )];
@@ -266,7 +271,7 @@ impl SourceAnswer<'_> {
             Self::Unchanged => conditions.push(unchanged(digest)),
             Self::Moved { source, now } => conditions.push(ConditionChange::new(
                 kind,
-                State::True,
+                ConditionStatus::True,
                 reason::SOURCE_MOVED,
                 format!(
                     "{source} now refers to {now}; this Bundle keeps {digest}, which was unpacked first"
@@ -274,7 +279,7 @@ impl SourceAnswer<'_> {
             )),
             Self::Unknown(why) => conditions.push(ConditionChange::new(
                 kind,
-                State::Unknown,
+                ConditionStatus::Unknown,
                 "SourceUnseen",
                 *why,
             )),

@@ -3,7 +3,7 @@
 use super::BundleStep::*;
 use super::*;
 use crate::diagnostic::codes;
-use crate::plan::conditions::{ConditionChange, State};
+use crate::plan::conditions::{ConditionChange, ConditionStatus};
 use crate::reference::Digest;
 
 const CHECKS: [BundleStep; 3] = [CheckAdmission, CheckProvisioner, CheckSourceKind];
@@ -104,7 +104,7 @@ fn status_depends_on_the_outcome() {
         digest: &old,
         verified: ("Signed", "signed by the release key"),
         compatible: (
-            State::False,
+            ConditionStatus::False,
             "Unsupported",
             "Kubernetes 1.20 is not supported",
         ),
@@ -150,13 +150,13 @@ fn status_depends_on_the_outcome() {
         (Sealed(&old, moved), Some(Phase::Unpacked), false, vec![sealed, "SourceMoved=True SourceMoved"], [true, true, true]),
         (Sealed(&old, SourceAnswer::Unknown("timeout")), Some(Phase::Unpacked), false, vec![sealed, "SourceMoved=Unknown SourceUnseen"], [true, true, true]),
     ];
-    for (outcome, phase, forgets, conditions, [is_news, has_succeeded, asks_again]) in table {
+    for (outcome, phase, forgets, conditions, [is_event_due, has_succeeded, asks_again]) in table {
         let plan = outcome.status();
         assert_eq!(plan.phase, phase, "{outcome:?}");
         assert_eq!(plan.forgets_source, forgets, "{outcome:?}");
         assert_eq!(told(&plan), conditions, "{outcome:?}");
-        assert_eq!(outcome.is_news(false), is_news, "{outcome:?}");
-        assert!(!outcome.is_news(true), "{outcome:?}");
+        assert_eq!(outcome.is_event_due(false), is_event_due, "{outcome:?}");
+        assert!(!outcome.is_event_due(true), "{outcome:?}");
         assert_eq!(outcome.has_succeeded(), has_succeeded, "{outcome:?}");
         assert_eq!(
             outcome.compares_source_again(false),
@@ -186,7 +186,7 @@ fn messages_contain_both_digests_and_warnings() {
     let content = UnpackedContent {
         digest: &old,
         verified: ("NotRequired", ""),
-        compatible: (State::True, "NoRange", ""),
+        compatible: (ConditionStatus::True, "NoRange", ""),
         warnings: &warnings,
     };
     let plan = BundleOutcome::Unpacked(content).status();

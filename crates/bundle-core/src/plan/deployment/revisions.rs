@@ -47,7 +47,7 @@ pub struct Owned {
 
 /// Bundles that a BundleDeployment retains.
 #[derive(Debug, Clone, Copy)]
-pub struct Retained<'a> {
+pub struct RetainedBundles<'a> {
     /// Name of the Bundle of the current template.
     pub wanted: &'a str,
     /// True if the content of the wanted Bundle is installed.
@@ -58,7 +58,7 @@ pub struct Retained<'a> {
     pub revisions: &'a [Revision],
 }
 
-impl Retained<'_> {
+impl RetainedBundles<'_> {
     /// Returns true if the Bundle of this name is wanted, active or part of the history.
     pub fn contains(&self, name: &str) -> bool {
         name == self.wanted
@@ -78,7 +78,7 @@ pub const NEVER_INSTALLED_LIMIT: usize = 4;
 /// Once the wanted Bundle is installed, all that are not retained are deleted. Before that, only
 /// the oldest of them beyond [`NEVER_INSTALLED_LIMIT`] are deleted, so that a series of invalid
 /// templates does not fill the cluster.
-pub fn to_delete<'a>(owned: &'a [Owned], retained: &Retained<'_>) -> Vec<&'a Owned> {
+pub fn to_delete<'a>(owned: &'a [Owned], retained: &RetainedBundles<'_>) -> Vec<&'a Owned> {
     let mut rest: Vec<_> = owned
         .iter()
         .filter(|bundle| !retained.contains(&bundle.name))
@@ -123,7 +123,7 @@ mod tests {
             .collect()
     }
 
-    fn deleted<'a>(owned: &'a [Owned], retained: &Retained<'_>) -> Vec<&'a str> {
+    fn deleted<'a>(owned: &'a [Owned], retained: &RetainedBundles<'_>) -> Vec<&'a str> {
         let gone = to_delete(owned, retained).into_iter();
         gone.map(|bundle| bundle.name.as_str()).collect()
     }
@@ -168,7 +168,7 @@ mod tests {
             &at(1),
         );
         let owned = owned(&["a", "b", "broken", "c"]);
-        let retained = |active, revisions, wanted_is_installed| Retained {
+        let retained = |active, revisions, wanted_is_installed| RetainedBundles {
             wanted: "c",
             wanted_is_installed,
             active,
@@ -188,7 +188,7 @@ mod tests {
     #[test]
     fn bundles_of_a_series_of_invalid_templates_are_bounded() {
         let owned = owned(&["x1", "x2", "x3", "x4", "x5", "x6", "now"]);
-        let retained = Retained {
+        let retained = RetainedBundles {
             wanted: "now",
             wanted_is_installed: false,
             active: None,

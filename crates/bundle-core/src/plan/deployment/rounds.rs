@@ -15,8 +15,8 @@ pub const ROUND: usize = 100;
 pub enum RoundStep {
     /// Watch all kinds of the content. Kinds that the content defines are served by now.
     WatchAll,
-    /// Check that the basis of the installation still holds.
-    CheckBasis,
+    /// Check that the preconditions of the installation are unchanged.
+    CheckPreconditions,
     /// Check the approval again.
     CheckApproval,
     /// Check the requesters' permissions for the rest of the installation again, and record the
@@ -57,7 +57,7 @@ impl ObservedRound {
             // The first write of a round is a replacement.
             if self.is_authorization_old && !self.done.contains(&RoundStep::Replace) {
                 steps.extend([
-                    RoundStep::CheckBasis,
+                    RoundStep::CheckPreconditions,
                     RoundStep::CheckApproval,
                     RoundStep::Authorize,
                 ]);
@@ -87,7 +87,7 @@ pub fn round(phases: impl IntoIterator<Item = Phase>) -> usize {
 
 /// Facts on which an installation is based, and that may change while it runs.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Basis<'a> {
+pub struct Preconditions<'a> {
     /// Uid of the BundleDeployment.
     pub uid: Option<&'a str>,
     /// Generation of the BundleDeployment.
@@ -98,10 +98,10 @@ pub struct Basis<'a> {
     pub class: Option<&'a Class>,
 }
 
-impl Basis<'_> {
-    /// Returns true if an installation with this basis may continue with the facts `now`; `None` if
-    /// the BundleDeployment does not exist any more.
-    pub fn still_holds(&self, now: Option<&Self>) -> bool {
+impl Preconditions<'_> {
+    /// Returns true if an installation with these preconditions may continue with the facts `now`;
+    /// `None` if the BundleDeployment does not exist any more.
+    pub fn are_unchanged(&self, now: Option<&Self>) -> bool {
         now.is_some_and(|now| self == now && !now.is_deleted && now.class.is_some())
     }
 }
@@ -129,7 +129,7 @@ mod tests {
     #[test]
     fn steps_of_a_round_depend_on_phase_watches_and_age_of_the_permission_check() {
         let writes = vec![Replace, Try, CheckNamespaces, Apply];
-        let asks = vec![CheckBasis, CheckApproval, Authorize];
+        let asks = vec![CheckPreconditions, CheckApproval, Authorize];
         let early = Some(Phase::Configuration);
         for (phase, is_watched, is_old, expected) in [
             (None, true, false, vec![]),
@@ -173,7 +173,9 @@ mod tests {
         round.is_authorization_old = true;
         assert_eq!(round.steps(), [Try, CheckNamespaces, Apply]);
         let mut asked = observed(Some(Phase::Deploy), true, true);
-        asked.done.extend([CheckBasis, CheckApproval, Authorize]);
+        asked
+            .done
+            .extend([CheckPreconditions, CheckApproval, Authorize]);
         assert_eq!(asked.steps(), [Replace, Try, CheckNamespaces, Apply]);
     }
 
@@ -192,7 +194,7 @@ mod tests {
             Class::parse(name, &spec).unwrap()
         };
         let (plain, other) = (class("plain"), class("other"));
-        let begun = Basis {
+        let begun = Preconditions {
             uid: Some("u-1"),
             generation: Some(3),
             is_deleted: false,
@@ -202,42 +204,42 @@ mod tests {
         for (now, expected) in [
             (Some(begun), true),
             (None, false),
-            (Some(Basis { uid, ..begun }), false),
+            (Some(Preconditions { uid, ..begun }), false),
             (
-                Some(Basis {
+                Some(Preconditions {
                     generation: Some(4),
                     ..begun
                 }),
                 false,
             ),
             (
-                Some(Basis {
+                Some(Preconditions {
                     is_deleted: true,
                     ..begun
                 }),
                 false,
             ),
             (
-                Some(Basis {
+                Some(Preconditions {
                     class: Some(&other),
                     ..begun
                 }),
                 false,
             ),
             (
-                Some(Basis {
+                Some(Preconditions {
                     class: None,
                     ..begun
                 }),
                 false,
             ),
         ] {
-            assert_eq!(begun.still_holds(now.as_ref()), expected, "{now:?}");
+            assert_eq!(begun.are_unchanged(now.as_ref()), expected, "{now:?}");
         }
-        let gone = Basis {
+        let gone = Preconditions {
             class: None,
             ..begun
         };
-        assert!(!gone.still_holds(Some(&gone)));
+        assert!(!gone.are_unchanged(Some(&gone)));
     }
 }

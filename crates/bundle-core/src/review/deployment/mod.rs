@@ -137,7 +137,7 @@ impl CheckedDeploymentSpec {
         let class = class_name(&field.get("provisionerClassName"), &mut findings);
         let written = &spec["template"]["spec"];
         let template = template(&field.get("template"), written, &mut findings);
-        let rest = Rest {
+        let rest = OptionalFieldReader {
             f: &field,
             findings: &mut findings,
             ignored_fields: 0,
@@ -209,14 +209,14 @@ struct Optional {
     crd_exceptions: Vec<CrdException>,
 }
 
-struct Rest<'a, 'v> {
+struct OptionalFieldReader<'a, 'v> {
     f: &'a Field<'v>,
     findings: &'a mut Findings,
     /// Number of fields in the rules of `drift.ignore` parsed so far.
     ignored_fields: usize,
 }
 
-impl Rest<'_, '_> {
+impl OptionalFieldReader<'_, '_> {
     fn read(mut self) -> Optional {
         let drift = self.f.get("drift");
         drift.object(self.findings);

@@ -9,7 +9,8 @@ use url::Url;
 
 use crate::registry::Reason;
 use crate::registry::auth::challenge::{Challenge, challenge};
-use crate::registry::http::client::{HttpClients, is_loopback};
+use crate::registry::http::client::HttpClient;
+use crate::registry::http::pools::is_loopback;
 use crate::registry::http::zone::NetworkZone;
 use crate::registry::limited_map::LimitedMap;
 
@@ -44,7 +45,7 @@ impl Endpoints {
     /// Returns the endpoint of a registry, from the cache or by a request.
     pub(in crate::registry) async fn get(
         &self,
-        pools: &HttpClients,
+        http: &HttpClient,
         registry: &str,
     ) -> Result<Arc<Endpoint>, Reason> {
         if let Some(endpoint) = self.lock().get(registry) {
@@ -53,16 +54,16 @@ impl Endpoints {
         let secure = base("https", registry)?;
         let plain = base("http", registry)?;
         let (endpoint, sure) = if self.plain.contains(registry) {
-            ping(pools, plain).await?
+            ping(http, plain).await?
         } else if is_loopback(&secure) {
             // The request has no secrets, and a TLS server answers it with 400 or closes the
             // connection.
-            match ping(pools, plain).await {
+            match ping(http, plain).await {
                 Ok((endpoint, sure)) if sure => (endpoint, sure),
                 Err(reason @ (Reason::Unreachable { .. } | Reason::Stalled { .. })) => {
                     return Err(reason);
                 }
-                other => match (ping(pools, secure).await, other) {
+                other => match (ping(http, secure).await, other) {
                     (Ok(answer), _) => answer,
                     (
                         Err(
@@ -76,12 +77,12 @@ impl Endpoints {
                 },
             }
         } else if self.tolerated.contains(registry) {
-            match ping(pools, secure).await {
-                Err(Reason::Unreachable { .. } | Reason::Cut { .. }) => ping(pools, plain).await?,
+            match ping(http, secure).await {
+                Err(Reason::Unreachable { .. } | Reason::Cut { .. }) => ping(http, plain).await?,
                 other => other?,
             }
         } else {
-            ping(pools, secure).await?
+            ping(http, secure).await?
         };
         let endpoint = Arc::new(endpoint);
         if sure {
@@ -132,9 +133,9 @@ fn base(scheme: &str, registry: &str) -> Result<Url, Reason> {
 
 /// Sends one `GET /v2/`. The second value is `true` if the response came from a registry and may be
 /// cached.
-async fn ping(pools: &HttpClients, base: Url) -> Result<(Endpoint, bool), Reason> {
-    pools.add_registry_host(&base);
-    let response = pools
+async fn ping(http: &HttpClient, base: Url) -> Result<(Endpoint, bool), Reason> {
+    http.add_registry_host(&base);
+    let response = http
         .send(reqwest::Request::new(Method::GET, base.clone()))
         .await?;
     let sure = matches!(

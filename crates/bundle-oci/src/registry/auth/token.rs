@@ -15,8 +15,9 @@ use crate::registry::auth::challenge::Challenge;
 use crate::registry::auth::credentials::Logins;
 use crate::registry::auth::endpoint::Endpoint;
 use crate::registry::auth::login::Login;
-use crate::registry::http::client::{HttpClients, authority};
+use crate::registry::http::client::HttpClient;
 use crate::registry::http::error_message::detail_of;
+use crate::registry::http::pools::authority;
 use crate::registry::http::zone::NetworkZone;
 use crate::registry::limited_map::LimitedMap;
 use crate::registry::memory::Unlimited;
@@ -123,7 +124,7 @@ impl Tokens {
     /// Returns the value of the header, if any.
     pub(in crate::registry) async fn authorize(
         &self,
-        pools: &HttpClients,
+        http: &HttpClient,
         endpoint: &Endpoint,
         purpose: TokenScope<'_>,
     ) -> Result<Option<HeaderValue>, Reason> {
@@ -159,7 +160,7 @@ impl Tokens {
                     login: login.as_ref(),
                     reach: endpoint.reach,
                 };
-                let (token, until) = order.fetch(pools).await?;
+                let (token, until) = order.fetch(http).await?;
                 let bytes = key_bytes(&key) + token.len();
                 lock(&self.bought).insert(key, (token.clone(), until), bytes);
                 Ok(Some(token))
@@ -238,27 +239,25 @@ struct TokenRequest<'a> {
 }
 
 impl TokenRequest<'_> {
-    async fn fetch(&self, pools: &HttpClients) -> Result<(HeaderValue, Instant), Reason> {
+    async fn fetch(&self, http: &HttpClient) -> Result<(HeaderValue, Instant), Reason> {
         let response = match self.login {
             Some(Login::IdentityToken(token)) => {
-                let response = pools
-                    .send_from(self.post_request(token), self.reach)
-                    .await?;
+                let response = http.send_from(self.post_request(token), self.reach).await?;
                 // Services that support only the older flow with names and passwords.
                 if matches!(response.status().as_u16(), 404 | 405) {
-                    pools.send_from(self.get_request()?, self.reach).await?
+                    http.send_from(self.get_request()?, self.reach).await?
                 } else {
                     response
                 }
             }
-            _ => pools.send_from(self.get_request()?, self.reach).await?,
+            _ => http.send_from(self.get_request()?, self.reach).await?,
         };
         let status = response.status();
         if !status.is_success() {
-            let detail = detail_of(pools, response).await;
+            let detail = detail_of(http, response).await;
             return Err(self.refusal(status.as_u16(), detail));
         }
-        let body = pools
+        let body = http
             .body(response, TOKEN_BYTES, "the token", &Unlimited)
             .await?;
         let issued: TokenResponse = serde_json::from_slice(&body).map_err(|_| {

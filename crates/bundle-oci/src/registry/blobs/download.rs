@@ -244,7 +244,7 @@ impl Download {
         };
         self.begun = true;
         loop {
-            match self.client.pools.piece(&mut response).await? {
+            match self.client.http.piece(&mut response).await? {
                 Some(piece) => {
                     if let Some(piece) = self.take(piece)? {
                         self.response = Some(response);

@@ -429,7 +429,7 @@ fn location(answer: &Response) -> Result<Option<Url>, Reason> {
     match (answer.url().scheme(), location.scheme()) {
         (_, "https") | ("http", "http") => Ok(Some(location)),
         _ => Err(Reason::Redirect {
-            to: crate::registry::http::client::authority(&location),
+            to: crate::registry::http::pools::authority(&location),
             why: "away from TLS, for an upload",
         }),
     }

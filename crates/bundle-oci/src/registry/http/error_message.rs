@@ -4,7 +4,7 @@ use reqwest::Response;
 use serde::Deserialize;
 
 use crate::limits::ERROR_BYTES;
-use crate::registry::http::client::HttpClients;
+use crate::registry::http::client::HttpClient;
 use crate::registry::memory::Unlimited;
 
 #[derive(Deserialize)]
@@ -22,8 +22,8 @@ struct ErrorEntry {
 
 /// Returns the error message of the response, `: …`, or an empty text if it has none that can be
 /// shown.
-pub(in crate::registry) async fn detail_of(pools: &HttpClients, response: Response) -> String {
-    let Ok(body) = pools
+pub(in crate::registry) async fn detail_of(http: &HttpClient, response: Response) -> String {
+    let Ok(body) = http
         .body(response, ERROR_BYTES, "the error", &Unlimited)
         .await
     else {

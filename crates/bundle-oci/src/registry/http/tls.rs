@@ -185,3 +185,23 @@ fn identity(certificate: &Path, key: &Path) -> Result<Identity, String> {
     pem.extend(secret);
     Identity::from_pem(&pem).map_err(|error| innermost(&error))
 }
+
+/// Replaces the names of rustls' types for the most common errors by words.
+pub(super) fn certificate_message(cause: String) -> String {
+    const WORDS: [(&str, &str); 7] = [
+        ("UnknownIssuer", "it is signed by an unknown authority"),
+        (
+            "CaUsedAsEndEntity",
+            "it is the certificate of an authority, not of a server",
+        ),
+        ("NotValidForName", "it is not valid for this host"),
+        ("NotValidYet", "it is not valid yet"),
+        ("Expired", "it has expired"),
+        ("BadEncoding", "it is not a certificate"),
+        ("KeyMismatch", "the key does not match the certificate"),
+    ];
+    WORDS
+        .iter()
+        .find(|(name, _)| cause.contains(name))
+        .map_or(cause, |(_, words)| (*words).to_owned())
+}

@@ -132,7 +132,7 @@ impl Client {
         };
         let media_type = crate::registry::manifests::read::media_type(&response);
         let body = self
-            .pools
+            .http
             .body(
                 response,
                 MANIFEST_BYTES,

@@ -112,7 +112,7 @@ impl Client {
                 let response = self.send(&ask).await?;
                 let next = crate::registry::manifests::referrer_list::next_url(&response)?;
                 let body = self
-                    .pools
+                    .http
                     .body(response, MANIFEST_BYTES, "the list of tags", &*self.memory)
                     .await?;
                 let page: Tags = serde_json::from_slice(&body).map_err(|error| {
@@ -181,7 +181,7 @@ impl Client {
             Err(_) => declared_digest(&response)?,
         };
         let bytes = match self
-            .pools
+            .http
             .body(response, limit, "the manifest", &*self.memory)
             .await
         {

@@ -62,7 +62,7 @@ impl Client {
         let ask = RegistryRequest::get(repository, path).accepting(media::ACCEPT_MANIFEST);
         let response = self.send(&ask).await?;
         let body = self
-            .pools
+            .http
             .body(response, MANIFEST_BYTES, "the manifest", &*self.memory)
             .await?;
         Ok(Some(Digest::of(&body)))

@@ -135,7 +135,7 @@ pub(in crate::registry) fn next_url(response: &reqwest::Response) -> Result<Opti
         Ok(Some(next))
     } else {
         Err(Reason::Redirect {
-            to: crate::registry::http::client::authority(&next),
+            to: crate::registry::http::pools::authority(&next),
             why: "for the next page of a list",
         })
     }

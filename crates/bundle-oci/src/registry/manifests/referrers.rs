@@ -266,7 +266,7 @@ impl Client {
     }
 
     async fn list_body(&self, response: reqwest::Response) -> Result<Bytes, Reason> {
-        self.pools
+        self.http
             .body(
                 response,
                 MANIFEST_BYTES,

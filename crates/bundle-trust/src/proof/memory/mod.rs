@@ -35,10 +35,10 @@ type Key = [u8; 32];
 /// Bounded cache of examinations, each valid as long as its trust roots. Concurrent requests for
 /// the same examination wait for the first one.
 #[derive(Default)]
-pub struct Memory(Mutex<Known>);
+pub struct Memory(Mutex<CachedExaminations>);
 
 #[derive(Default)]
-struct Known {
+struct CachedExaminations {
     entries: HashMap<Key, Entry>,
     order: VecDeque<Key>,
     weight: usize,
@@ -147,7 +147,7 @@ impl Memory {
 
     /// Returns the number of examinations that were not cached.
     pub fn made(&self) -> u64 {
-        self.known().made
+        self.cached().made
     }
 
     /// Returns the result of each signature, or `None` if `go_on` returned `false` before the
@@ -168,7 +168,7 @@ impl Memory {
             let examination =
                 cell.get_or_init(|| Examination::make(signatures, digest, against, go_on));
             if let Some(found) = &examination.found {
-                self.settle(key, &cell, || found.iter().map(weight).sum());
+                self.complete(key, &cell, || found.iter().map(weight).sum());
                 return Some(found.clone());
             }
             self.abandon(key, &cell);
@@ -181,7 +181,7 @@ impl Memory {
 
     /// Forgets an examination that was not completed.
     fn abandon(&self, key: Key, cell: &Arc<OnceLock<Examination>>) {
-        let mut known = self.known();
+        let mut known = self.cached();
         let is_it = |entry: &Entry| Arc::ptr_eq(&entry.cell, cell);
         if known.entries.get(&key).is_some_and(is_it) {
             known.forget(&key);
@@ -190,7 +190,7 @@ impl Memory {
 
     /// Returns the cache entry of an examination: complete, running, or new.
     fn cell(&self, key: Key, now: Timestamp) -> Arc<OnceLock<Examination>> {
-        let mut known = self.known();
+        let mut known = self.cached();
         if let Some(entry) = known.entries.get(&key) {
             if entry.cell.get().is_none_or(|made| made.is_good(now)) {
                 return Arc::clone(&entry.cell);
@@ -209,8 +209,13 @@ impl Memory {
 
     /// Adds a completed examination to the cache, and evicts the oldest ones above the limits. Only
     /// the first caller has an effect.
-    fn settle(&self, key: Key, cell: &Arc<OnceLock<Examination>>, weight: impl FnOnce() -> usize) {
-        let mut known = self.known();
+    fn complete(
+        &self,
+        key: Key,
+        cell: &Arc<OnceLock<Examination>>,
+        weight: impl FnOnce() -> usize,
+    ) {
+        let mut known = self.cached();
         let Some(entry) = known.entries.get_mut(&key) else {
             return;
         };
@@ -230,12 +235,12 @@ impl Memory {
         }
     }
 
-    fn known(&self) -> MutexGuard<'_, Known> {
+    fn cached(&self) -> MutexGuard<'_, CachedExaminations> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Known {
+impl CachedExaminations {
     fn forget(&mut self, key: &Key) {
         if let Some(entry) = self.entries.remove(key) {
             self.weight -= entry.weight;

@@ -243,7 +243,7 @@ fn evicts_oldest_examination_above_the_limit() {
     };
     for number in 0..40 {
         lets_in(&memory, &large(number), &policies, NOW);
-        let known = memory.known();
+        let known = memory.cached();
         assert!(known.weight <= WEIGHT);
         assert_eq!(known.entries.len(), known.order.len());
         let weights: usize = known.entries.values().map(|entry| entry.weight).sum();

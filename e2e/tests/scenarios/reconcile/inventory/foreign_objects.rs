@@ -7,8 +7,8 @@ use e2e::{bundles, wait};
 use serde_json::json;
 
 use crate::scenarios::reconcile::{
-    CONFIG, LONG, apply, bundle_of, condition, deployment, get, installed, kubectl, publish, stage,
-    until, within_a_second,
+    CONFIG, LONG, apply, bundle_of, deployment, get, installed, kubectl, publish, stage, until,
+    until_reason, within_a_second,
 };
 
 #[tokio::test(flavor = "multi_thread")]
@@ -53,16 +53,7 @@ async fn foreign_objects_and_custom_resources_are_not_changed() {
     let own = json!({"apiVersion": "shop.example.com/v1", "kind": "Feature", "metadata": {"name": "of-ana"}, "spec": {"enabled": true}});
     apply(&cluster, &own).await;
     kubectl(&cluster, "delete bundledeployment shop --wait=false").await;
-    let printed = wait::until(LONG, "the deletion is refused", || async {
-        let object = get(&cluster, "bundledeployment shop")
-            .await
-            .unwrap_or_default();
-        let found = condition(&object, "Ready");
-        Ok((found["reason"] == "RemovalRefused")
-            .then(|| found["message"].as_str().unwrap_or_default().to_owned()))
-    })
-    .await
-    .unwrap();
+    let printed = until_reason(&cluster, "bundledeployment shop", "Ready", "RemovalRefused").await;
     assert!(printed.contains("of-ana"), "{printed}");
     assert!(get(&cluster, "deployment basket -n shop").await.is_some());
     kubectl(&cluster, "delete feature of-ana").await;

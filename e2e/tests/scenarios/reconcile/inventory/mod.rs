@@ -13,8 +13,9 @@ use serde_json::{Value, json};
 
 use super::lifecycle::{killed_after, quiet, writes};
 use super::{
-    CONFIG, LONG, apply, bundle_of, condition, deployment, get, installed, kubectl, publish, stage,
-    staged, until, within_a_second,
+    CONFIG, LONG, apply, apply_with_kubeconfig, bundle_editor, bundle_of, condition, deployment,
+    get, install_web, installed, kubectl, publish, stage, staged, until, until_reason,
+    within_a_second,
 };
 
 mod foreign_objects;
@@ -44,15 +45,6 @@ async fn removed(cluster: &Cluster, name: &str) {
     })
     .await
     .unwrap();
-}
-
-/// Installs `web` of [`CONFIG`] in an existing namespace `team-a`.
-async fn install_web(cluster: &Cluster) -> String {
-    let one = publish(cluster, "team/web:1", |f| bundle_of(f, "web", CONFIG)).await;
-    kubectl(cluster, "create namespace team-a").await;
-    apply(cluster, &deployment("web", &one, &json!({}))).await;
-    installed(cluster, "web").await;
-    one
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -224,28 +216,11 @@ data: {{number: '{n}'}}
 async fn objects_are_not_restored_in_a_recreated_namespace() {
     let (cluster, _webhook) = stage().await;
     let one = publish(&cluster, "team/web:1", |f| bundle_of(f, "web", CONFIG)).await;
-    let ana = cluster.kubeconfig_for("ana@example.com", &[]).unwrap();
-    for role in ["bundle-user", "bundle-editor"] {
-        kubectl(
-            &cluster,
-            &format!(
-                "create clusterrolebinding ana-{role} --clusterrole {role} --user ana@example.com"
-            ),
-        )
-        .await;
-    }
+    let ana = bundle_editor(&cluster, "ana", &[]).await;
     let give = "create rolebinding ana -n team-a --clusterrole admin --user ana@example.com";
     kubectl(&cluster, "create namespace team-a").await;
     kubectl(&cluster, give).await;
-    let tool = cluster.tool(e2e::Tool::Kubectl).await.unwrap();
-    let applied = tool
-        .kubeconfig(&ana)
-        .args(["apply", "-f", "-"])
-        .stdin(deployment("web", &one, &json!({})).to_string())
-        .output()
-        .await
-        .unwrap();
-    applied.success().unwrap();
+    apply_with_kubeconfig(&cluster, &deployment("web", &one, &json!({})), &ana).await;
     installed(&cluster, "web").await;
 
     kubectl(&cluster, "delete namespace team-a").await;
@@ -285,16 +260,7 @@ async fn lost_inventory_stops_removal_until_an_administrator_decides() {
     delete_without_review(&cluster, &webhook, "web").await;
     webhook.start().await.unwrap();
     let printed = until(&cluster, "bundledeployment web", "Ready", "False").await;
-    let reported = wait::until(LONG, "the condition says what is not known", || async {
-        let object = get(&cluster, "bundledeployment web")
-            .await
-            .unwrap_or_default();
-        let found = condition(&object, "Ready");
-        Ok((found["reason"] == "RemovalRefused")
-            .then(|| found["message"].as_str().unwrap_or_default().to_owned()))
-    })
-    .await
-    .unwrap();
+    let reported = until_reason(&cluster, "bundledeployment web", "Ready", "RemovalRefused").await;
     assert!(
         reported.contains("deletion.objects: Orphan"),
         "{printed} {reported}"

@@ -11,8 +11,7 @@ use tokio::net::TcpListener;
 use crate::scenarios::content::unchecked::push_unchecked;
 
 use super::{
-    CONFIG, LONG, apply, bundle_of, condition, deployment, get, installed, kubectl, publish, stage,
-    until,
+    LONG, apply, condition, deployment, get, install_web, installed, kubectl, publish, stage, until,
 };
 
 mod config_maps;
@@ -117,10 +116,7 @@ async fn objects_written_while_admission_was_off_are_not_installed() {
 #[tokio::test(flavor = "multi_thread")]
 async fn previous_content_stays_while_new_content_is_unavailable() {
     let (cluster, mut webhook) = stage().await;
-    let one = publish(&cluster, "team/web:1", |f| bundle_of(f, "web", CONFIG)).await;
-    kubectl(&cluster, "create namespace team-a").await;
-    apply(&cluster, &deployment("web", &one, &json!({}))).await;
-    installed(&cluster, "web").await;
+    let one = install_web(&cluster).await;
     let before = get(&cluster, "bundledeployment web").await.unwrap();
     let missing = cluster.registry(0).unwrap().reference("team/web:not-there");
     apply(&cluster, &deployment("web", &missing, &json!({}))).await;

@@ -13,8 +13,7 @@ use e2e::{Cluster, Webhook, bundles, wait};
 use serde_json::{Value, json};
 
 use super::{
-    CONFIG, LONG, apply, bundle_of, condition, deployment, get, installed, kubectl, publish, stage,
-    until,
+    LONG, apply, condition, deployment, get, install_web, installed, kubectl, publish, stage, until,
 };
 
 mod older;
@@ -225,10 +224,7 @@ async fn moved_tag_is_not_followed_after_the_seal_of_its_bundle_was_removed() {
 async fn deployment_continues_after_its_seal_was_removed() {
     let (cluster, mut webhook) = stage().await;
     status_writer(&cluster).await;
-    kubectl(&cluster, "create namespace team-a").await;
-    let one = publish(&cluster, "team/web:1", |f| bundle_of(f, "web", CONFIG)).await;
-    apply(&cluster, &deployment("web", &one, &json!({}))).await;
-    installed(&cluster, "web").await;
+    install_web(&cluster).await;
     let what = "bundledeployment web";
     let before = get(&cluster, "bundledeployment web").await.unwrap();
     stop_and_void_stamps(&cluster, &mut webhook).await;
@@ -248,9 +244,7 @@ async fn deployment_continues_after_its_seal_was_removed() {
 async fn status_fields_written_by_another_user_are_corrected() {
     let (cluster, _webhook) = stage().await;
     status_writer(&cluster).await;
-    kubectl(&cluster, "create namespace team-a").await;
-    let one = publish(&cluster, "team/web:1", |f| bundle_of(f, "web", CONFIG)).await;
-    apply(&cluster, &deployment("web", &one, &json!({}))).await;
+    install_web(&cluster).await;
     until(&cluster, "bundledeployment web", "Ready", "True").await;
     let what = "bundledeployment web";
     let before = get(&cluster, "bundledeployment web").await.unwrap();
@@ -311,9 +305,7 @@ fn fields_digest(config: &Value) -> String {
 async fn drift_is_not_hidden_by_a_digest_written_into_the_status() {
     let (cluster, mut webhook) = stage().await;
     status_writer(&cluster).await;
-    kubectl(&cluster, "create namespace team-a").await;
-    let one = publish(&cluster, "team/web:1", |f| bundle_of(f, "web", CONFIG)).await;
-    apply(&cluster, &deployment("web", &one, &json!({}))).await;
+    install_web(&cluster).await;
     until(&cluster, "bundledeployment web", "Ready", "True").await;
     let object = get(&cluster, "bundledeployment web").await.unwrap();
     let fields = "configmap web -n team-a --show-managed-fields";
@@ -349,9 +341,7 @@ async fn drift_is_not_hidden_by_a_digest_written_into_the_status() {
 async fn account_written_into_a_status_removes_nothing() {
     let (cluster, _webhook) = stage().await;
     status_writer(&cluster).await;
-    kubectl(&cluster, "create namespace team-a").await;
-    let one = publish(&cluster, "team/web:1", |f| bundle_of(f, "web", CONFIG)).await;
-    apply(&cluster, &deployment("web", &one, &json!({}))).await;
+    install_web(&cluster).await;
     until(&cluster, "bundledeployment web", "Ready", "True").await;
     // A foreign finalizer keeps the deployment while its status is written.
     kubectl(

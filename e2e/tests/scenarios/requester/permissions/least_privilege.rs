@@ -290,16 +290,12 @@ async fn robot(cluster: &Cluster) {
     objects.extend(impersonator("least", "deployer"));
     put(cluster, &objects).await;
     let reference = publish(cluster, "least-robot", &[note("least", "four")]).await;
-    let kubeconfig = cluster
-        .service_account_kubeconfig("least", "deployer")
-        .await
-        .unwrap();
-    let kubectl = cluster.tool(e2e::Tool::Kubectl).await.unwrap();
-    let written = kubectl
-        .kubeconfig(&kubeconfig)
-        .args(["apply", "--server-side", "-f", "-"])
-        .stdin(deployment("least-robot", &reference, &json!({})).to_string());
-    written.output().await.unwrap().success().unwrap();
+    apply_as_deployer(
+        cluster,
+        "least",
+        &deployment("least-robot", &reference, &json!({})),
+    )
+    .await;
     until(cluster, "least-robot", "Installed", "True").await;
 }
 

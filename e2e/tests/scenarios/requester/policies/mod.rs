@@ -360,19 +360,12 @@ async fn service_account_requester_is_checked_with_the_extra_fields_of_its_token
     let line = "create configmap probe -n robot";
     until_enforced(&cluster, "robot-guard", "probe", line).await;
     let reference = publish(&cluster, "robot", &[note("robot", "one")]).await;
-    let kubeconfig = cluster
-        .service_account_kubeconfig("robot", "deployer")
-        .await
-        .unwrap();
-    let kubectl = cluster.tool(e2e::Tool::Kubectl).await.unwrap();
-    let written = kubectl
-        .kubeconfig(&kubeconfig)
-        .args(["apply", "--server-side", "-f", "-"])
-        .stdin(deployment("robot", &reference, &json!({})).to_string())
-        .output()
-        .await
-        .unwrap();
-    written.success().unwrap();
+    apply_as_deployer(
+        &cluster,
+        "robot",
+        &deployment("robot", &reference, &json!({})),
+    )
+    .await;
     // The pod may impersonate people, and of ServiceAccounts the installer alone.
     wait::until_true(LONG, "the Role that the pod needs", || async {
         let found = until(&cluster, "robot", "Authorized", "Unknown").await;

@@ -48,6 +48,16 @@ fn altered(good: &Value, change: impl FnOnce(&mut Value)) -> Vec<u8> {
     bundle.to_string().into_bytes()
 }
 
+/// Returns the forgery that `change` makes of `good`.
+fn alteration(
+    good: &Value,
+    name: &'static str,
+    reported: &'static str,
+    change: impl FnOnce(&mut Value),
+) -> Forgery {
+    bundled(name, reported, altered(good, change))
+}
+
 fn at<'a>(bundle: &'a mut Value, pointer: &str) -> &'a mut Value {
     bundle.pointer_mut(pointer).unwrap()
 }
@@ -73,60 +83,42 @@ fn inside(value: &mut Value, change: impl FnOnce(&mut Value)) {
 fn of_any(good: &Value, reported: &'static str, flipped: &'static str) -> Vec<Forgery> {
     let forgery = bundled;
     vec![
-        forgery(
-            "digest",
-            reported,
-            altered(good, |b| {
-                inside(at(b, PAYLOAD), |s| {
-                    s["subject"][0]["digest"]["sha256"] = json!("0".repeat(64));
-                });
-            }),
-        ),
-        forgery(
-            "version",
-            reported,
-            altered(good, |b| {
-                inside(at(b, PAYLOAD), |s| {
-                    s["subject"][0]["annotations"] = json!({ "version": "9.9.9" });
-                });
-            }),
-        ),
-        forgery(
-            "predicate",
-            reported,
-            altered(good, |b| {
-                inside(at(b, PAYLOAD), |s| {
-                    s["predicateType"] = json!("https://slsa.dev/provenance/v1");
-                });
-            }),
-        ),
-        forgery(
-            "signature",
-            flipped,
-            altered(good, |b| {
-                flip(at(b, "/dsseEnvelope/signatures/0/sig"));
-            }),
-        ),
-        forgery(
+        alteration(good, "digest", reported, |b| {
+            inside(at(b, PAYLOAD), |s| {
+                s["subject"][0]["digest"]["sha256"] = json!("0".repeat(64));
+            });
+        }),
+        alteration(good, "version", reported, |b| {
+            inside(at(b, PAYLOAD), |s| {
+                s["subject"][0]["annotations"] = json!({ "version": "9.9.9" });
+            });
+        }),
+        alteration(good, "predicate", reported, |b| {
+            inside(at(b, PAYLOAD), |s| {
+                s["predicateType"] = json!("https://slsa.dev/provenance/v1");
+            });
+        }),
+        alteration(good, "signature", flipped, |b| {
+            flip(at(b, "/dsseEnvelope/signatures/0/sig"));
+        }),
+        alteration(
+            good,
             "payload-type",
             "over a payload of another type",
-            altered(good, |b| {
+            |b| {
                 *at(b, "/dsseEnvelope/payloadType") = json!("application/json");
-            }),
+            },
         ),
-        forgery(
-            "media-type",
-            "of an unknown format",
-            altered(good, |b| {
-                b["mediaType"] = json!("application/vnd.dev.sigstore.bundle.v9+json");
-            }),
-        ),
-        forgery(
+        alteration(good, "media-type", "of an unknown format", |b| {
+            b["mediaType"] = json!("application/vnd.dev.sigstore.bundle.v9+json");
+        }),
+        alteration(
+            good,
             "two-contents",
             "both a DSSE envelope and a message signature",
-            altered(good, |b| {
+            |b| {
                 b["messageSignature"] = json!({ "signature": "AAAA" });
-            }),
+            },
         ),
         forgery("list", "not the JSON of a Sigstore bundle", {
             let envelope = &good["dsseEnvelope"];
@@ -134,25 +126,22 @@ fn of_any(good: &Value, reported: &'static str, flipped: &'static str) -> Vec<Fo
             let list = json!([good["mediaType"], material, envelope, null]);
             list.to_string().into_bytes()
         }),
-        forgery(
+        alteration(
+            good,
             "envelope-list",
             "not the JSON of a Sigstore bundle",
-            altered(good, |b| {
+            |b| {
                 let envelope = &good["dsseEnvelope"];
                 let fields = ["payload", "payloadType", "signatures"];
                 b["dsseEnvelope"] = json!(fields.map(|field| envelope[field].clone()));
-            }),
+            },
         ),
-        forgery(
-            "capitals",
-            "only in case",
-            altered(good, |b| b["DSSEEnvelope"] = json!({})),
-        ),
-        forgery(
-            "unknown",
-            "unknown field `conditions`",
-            altered(good, |b| b["conditions"] = json!({})),
-        ),
+        alteration(good, "capitals", "only in case", |b| {
+            b["DSSEEnvelope"] = json!({});
+        }),
+        alteration(good, "unknown", "unknown field `conditions`", |b| {
+            b["conditions"] = json!({});
+        }),
         forgery("twice", "duplicate key", {
             let text = good.to_string();
             text.replacen("\"sig\":", "\"sig\":\"AAAA\",\"sig\":", 1)
@@ -202,17 +191,13 @@ pub(super) fn by_key(
             "for another digest",
             elsewhere.to_string().into_bytes(),
         ),
-        forgery(
-            "extra",
-            "with 2 signatures in one envelope",
-            altered(good, |b| {
-                let more = at(b, "/dsseEnvelope/signatures/0").clone();
-                at(b, "/dsseEnvelope/signatures")
-                    .as_array_mut()
-                    .unwrap()
-                    .push(more);
-            }),
-        ),
+        alteration(good, "extra", "with 2 signatures in one envelope", |b| {
+            let more = at(b, "/dsseEnvelope/signatures/0").clone();
+            at(b, "/dsseEnvelope/signatures")
+                .as_array_mut()
+                .unwrap()
+                .push(more);
+        }),
         forgery(
             "attestation",
             "and not a signature",
@@ -328,121 +313,81 @@ pub(super) fn by_certificate(good: &Value, other: &Value, elsewhere: &Value) -> 
             "for another digest",
             elsewhere.to_string().into_bytes(),
         ),
-        forgery(
-            "extra",
-            "malformed",
-            altered(good, |b| {
-                let more = at(b, "/dsseEnvelope/signatures/0").clone();
-                at(b, "/dsseEnvelope/signatures")
-                    .as_array_mut()
-                    .unwrap()
-                    .push(more);
-            }),
-        ),
-        forgery(
-            "time",
-            "an invalid inclusion promise",
-            altered(good, |b| {
-                let time = at(b, &entry("/integratedTime"));
-                let was: i64 = time.as_str().unwrap().parse().unwrap();
-                *time = json!((was - 5).to_string());
-            }),
-        ),
-        forgery(
-            "promise",
-            "an invalid inclusion promise",
-            altered(good, |b| {
-                flip(at(b, &entry("/inclusionPromise/signedEntryTimestamp")));
-            }),
-        ),
-        forgery(
-            "root",
-            "an invalid checkpoint",
-            altered(good, |b| {
-                flip(at(b, &entry("/inclusionProof/rootHash")));
-            }),
-        ),
-        forgery(
-            "proof",
-            "an invalid inclusion proof",
-            altered(good, |b| {
-                *at(b, &entry("/inclusionProof/hashes")) = json!([STANDARD.encode([7; 32])]);
-            }),
-        ),
-        forgery(
-            "checkpoint",
-            "an invalid checkpoint",
-            altered(good, |b| {
-                let note = at(b, &entry("/inclusionProof/checkpoint/envelope"));
-                *note = json!(note.as_str().unwrap().replacen(" - ", " - 9", 1));
-            }),
-        ),
-        forgery(
-            "log",
-            "an untrusted log",
-            altered(good, |b| {
-                flip(at(b, &entry("/logId/keyId")));
-            }),
-        ),
-        forgery(
+        alteration(good, "extra", "malformed", |b| {
+            let more = at(b, "/dsseEnvelope/signatures/0").clone();
+            at(b, "/dsseEnvelope/signatures")
+                .as_array_mut()
+                .unwrap()
+                .push(more);
+        }),
+        alteration(good, "time", "an invalid inclusion promise", |b| {
+            let time = at(b, &entry("/integratedTime"));
+            let was: i64 = time.as_str().unwrap().parse().unwrap();
+            *time = json!((was - 5).to_string());
+        }),
+        alteration(good, "promise", "an invalid inclusion promise", |b| {
+            flip(at(b, &entry("/inclusionPromise/signedEntryTimestamp")));
+        }),
+        alteration(good, "root", "an invalid checkpoint", |b| {
+            flip(at(b, &entry("/inclusionProof/rootHash")));
+        }),
+        alteration(good, "proof", "an invalid inclusion proof", |b| {
+            *at(b, &entry("/inclusionProof/hashes")) = json!([STANDARD.encode([7; 32])]);
+        }),
+        alteration(good, "checkpoint", "an invalid checkpoint", |b| {
+            let note = at(b, &entry("/inclusionProof/checkpoint/envelope"));
+            *note = json!(note.as_str().unwrap().replacen(" - ", " - 9", 1));
+        }),
+        alteration(good, "log", "an untrusted log", |b| {
+            flip(at(b, &entry("/logId/keyId")));
+        }),
+        alteration(
+            good,
             "no-entry",
             "without an entry in a transparency log",
-            altered(good, |b| {
+            |b| {
                 *at(b, "/verificationMaterial/tlogEntries") = json!([]);
-            }),
+            },
         ),
-        forgery(
-            "body",
-            "invalid",
-            altered(good, |b| {
-                inside(at(b, &entry("/canonicalizedBody")), |body| {
-                    body["spec"]["payloadHash"]["value"] = json!("0".repeat(64));
-                });
-            }),
-        ),
-        forgery(
-            "certificate",
-            "certificate",
-            altered(good, |b| {
-                let theirs = other.pointer("/verificationMaterial/certificate").unwrap();
-                *at(b, "/verificationMaterial/certificate") = theirs.clone();
-            }),
-        ),
-        forgery(
-            "chain",
-            "certificate",
-            altered(good, |b| {
-                flip(at(b, "/verificationMaterial/certificate/rawBytes"));
-            }),
-        ),
-        forgery(
+        alteration(good, "body", "invalid", |b| {
+            inside(at(b, &entry("/canonicalizedBody")), |body| {
+                body["spec"]["payloadHash"]["value"] = json!("0".repeat(64));
+            });
+        }),
+        alteration(good, "certificate", "certificate", |b| {
+            let theirs = other.pointer("/verificationMaterial/certificate").unwrap();
+            *at(b, "/verificationMaterial/certificate") = theirs.clone();
+        }),
+        alteration(good, "chain", "certificate", |b| {
+            flip(at(b, "/verificationMaterial/certificate/rawBytes"));
+        }),
+        alteration(
+            &of_version(good, "0.1"),
             "unpromised-0.1",
             "an invalid inclusion promise",
-            altered(&of_version(good, "0.1"), |b| {
+            |b| {
                 *at(b, &entry("/inclusionPromise")) = Value::Null;
-            }),
+            },
         ),
-        forgery(
+        alteration(
+            &of_version(good, "0.2"),
             "unproved-0.2",
             "without an entry in a transparency log",
-            altered(&of_version(good, "0.2"), |b| {
+            |b| {
                 *at(b, &entry("/inclusionProof")) = Value::Null;
-            }),
+            },
         ),
-        forgery(
+        alteration(
+            &of_version(good, "0.2"),
             "chain-0.3",
             "requires exactly one certificate",
-            altered(&of_version(good, "0.2"), |b| {
+            |b| {
                 b["mediaType"] = good["mediaType"].clone();
-            }),
+            },
         ),
-        forgery(
-            "key-beside",
-            "both a key and a certificate",
-            altered(good, |b| {
-                b["verificationMaterial"]["publicKey"] = json!({ "hint": "AAAA" });
-            }),
-        ),
+        alteration(good, "key-beside", "both a key and a certificate", |b| {
+            b["verificationMaterial"]["publicKey"] = json!({ "hint": "AAAA" });
+        }),
     ]);
     all
 }

@@ -10,9 +10,7 @@ use crate::artifact::input::FallbackMetadata;
 use crate::artifact::location::ArtifactLocation;
 use crate::artifact::packing;
 use crate::failure::Outcome;
-use crate::flags::{
-    DataFormat, Environment, FormatOrPath, RegistryFlags, destination, invalid_flag, platform,
-};
+use crate::flags::{DestinationFlags, Environment, RegistryFlags, invalid_flag, platform};
 
 /// Check a folder of manifests and pack it into an OCI artifact, in an OCI image layout on disk.
 ///
@@ -106,12 +104,9 @@ pub(crate) struct Arguments {
     /// Check and pack, but write nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
-    /// Output format: json or yaml
-    #[arg(short, long, value_name = "FORMAT", help_heading = "Output options")]
-    pub(crate) output: Option<FormatOrPath>,
-    /// Alias of --output
-    #[arg(long, value_name = "FORMAT", value_enum, hide = true)]
-    pub(crate) format: Option<DataFormat>,
+    /// Flags for the output format.
+    #[command(flatten)]
+    pub(crate) output: DestinationFlags,
     /// Registry flags, for --lock and --base.
     #[command(flatten)]
     pub(crate) registry: RegistryFlags,
@@ -120,7 +115,7 @@ pub(crate) struct Arguments {
 impl Arguments {
     /// Returns the settings of `build`.
     pub(crate) fn settings(self, environment: &Environment) -> Outcome<Build> {
-        let (output, format) = destination(self.to, self.output, self.format)?;
+        let (output, format) = self.output.destination(self.to)?;
         for pattern in &self.allow_mutable_tags {
             if let Some(why) = bundle_core::policy::glob::problem(pattern) {
                 return Err(invalid_flag("--allow-mutable-tags", &why)

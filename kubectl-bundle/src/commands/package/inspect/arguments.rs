@@ -6,7 +6,7 @@ use clap::Args;
 use super::Inspect;
 use crate::artifact::location::ArtifactLocation;
 use crate::failure::Outcome;
-use crate::flags::{DataFormat, Environment, RegistryFlags};
+use crate::flags::{Environment, OutputFlags, RegistryFlags};
 
 /// Describe a bundle: package, layers, images, objects, the permissions that installing it
 /// requires, and signatures.
@@ -43,15 +43,9 @@ pub(crate) struct Arguments {
     /// Read only the manifest: no objects, images or permissions
     #[arg(long)]
     pub(crate) manifest_only: bool,
-    /// Output format
-    #[arg(
-        short,
-        long,
-        value_name = "FORMAT",
-        value_enum,
-        help_heading = "Output options"
-    )]
-    pub(crate) output: Option<DataFormat>,
+    /// Flag for the output format.
+    #[command(flatten)]
+    pub(crate) output: OutputFlags,
     /// Registry flags.
     #[command(flatten)]
     pub(crate) registry: RegistryFlags,
@@ -74,7 +68,7 @@ impl Arguments {
                 .map(|text| ServerVersion::parse(&text))
                 .transpose()?,
             manifest_only: self.manifest_only,
-            format: self.output.map(Into::into),
+            format: self.output.format(),
             registry,
         })
     }

@@ -9,8 +9,8 @@ use bundle_core::check;
 use bundle_core::format::{self, Content, RenderInput, RenderTarget};
 use bundle_core::images::Allowed;
 use bundle_core::plan::applyset;
+use bundle_core::plan::normalize::normalize;
 use bundle_core::plan::phases::phases;
-use bundle_core::plan::settle::settle;
 use bundle_core::yaml;
 use bundle_oci::Limits;
 use serde_json::{Value, json};
@@ -45,7 +45,7 @@ impl Render {
     /// Reads the bundle and prints its objects.
     pub(crate) async fn run(self, ui: &mut Ui) -> Outcome {
         let content = self.content(ui).await?;
-        let objects = self.settled_objects(&content);
+        let objects = self.normalized_objects(&content);
         if self.format == Some(Format::Json) {
             let list = json!({"apiVersion": "v1", "kind": "List", "items": objects});
             return ui.structured(self.format, &list).map(|_| ());
@@ -58,7 +58,7 @@ impl Render {
 
     /// Returns the objects in the order and form in which they are applied. Kinds of unknown scope
     /// get no namespace.
-    fn settled_objects(&self, content: &Content) -> Vec<Value> {
+    fn normalized_objects(&self, content: &Content) -> Vec<Value> {
         let package = content.package.as_ref();
         let name = self
             .name
@@ -85,7 +85,7 @@ impl Render {
                     None => own,
                 };
                 let mut value = object.value.clone();
-                settle(&mut value, namespace, &labels);
+                normalize(&mut value, namespace, &labels);
                 value
             })
             .collect()

@@ -7,7 +7,7 @@ use clap::Args;
 use super::Unpack;
 use crate::artifact::location::ArtifactLocation;
 use crate::failure::Outcome;
-use crate::flags::{DataFormat, Environment, FormatOrPath, RegistryFlags, destination, platform};
+use crate::flags::{DestinationFlags, Environment, RegistryFlags, platform};
 
 /// Write the files of a bundle, or of any other image, to a folder.
 ///
@@ -42,12 +42,9 @@ pub(crate) struct Arguments {
     /// Skip and report unsafe entries instead of rejecting the image
     #[arg(long)]
     pub(crate) skip_unsafe: bool,
-    /// Output format: json or yaml
-    #[arg(short, long, value_name = "FORMAT", help_heading = "Output options")]
-    pub(crate) output: Option<FormatOrPath>,
-    /// Alias of --output
-    #[arg(long, value_name = "FORMAT", value_enum, hide = true)]
-    pub(crate) format: Option<DataFormat>,
+    /// Flags for the output format.
+    #[command(flatten)]
+    pub(crate) output: DestinationFlags,
     /// Registry flags.
     #[command(flatten)]
     pub(crate) registry: RegistryFlags,
@@ -56,7 +53,7 @@ pub(crate) struct Arguments {
 impl Arguments {
     /// Returns the settings of `unpack`.
     pub(crate) fn settings(self, environment: &Environment) -> Outcome<Unpack> {
-        let (target, format) = destination(self.to, self.output, self.format)?;
+        let (target, format) = self.output.destination(self.to)?;
         Ok(Unpack {
             source: ArtifactLocation::source(&self.source)?,
             target: target.unwrap_or_else(|| ".".into()),

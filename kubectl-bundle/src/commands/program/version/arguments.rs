@@ -4,7 +4,7 @@ use clap::Args;
 
 use super::Version;
 use crate::failure::Outcome;
-use crate::flags::{ClusterFlags, DataFormat, Environment};
+use crate::flags::{ClusterFlags, Environment, OutputFlags};
 
 /// Print the versions of this program, of the cluster and of its webhook.
 ///
@@ -25,15 +25,9 @@ pub(crate) struct Arguments {
     /// Namespace of the webhook
     #[arg(long, value_name = "NAME", default_value = "bundle-system")]
     pub(crate) system_namespace: String,
-    /// Output format
-    #[arg(
-        short,
-        long,
-        value_name = "FORMAT",
-        value_enum,
-        help_heading = "Output options"
-    )]
-    pub(crate) output: Option<DataFormat>,
+    /// Flag for the output format.
+    #[command(flatten)]
+    pub(crate) output: OutputFlags,
     /// Cluster flags.
     #[command(flatten)]
     pub(crate) kube: ClusterFlags,
@@ -49,7 +43,7 @@ impl Arguments {
                 Some(self.kube.settings(environment)?)
             },
             system_namespace: self.system_namespace,
-            format: self.output.map(Into::into),
+            format: self.output.format(),
         })
     }
 }

@@ -10,7 +10,7 @@ use crate::commands::ArtifactOrFile;
 use crate::commands::signing::arguments::SignerFlags;
 use crate::commands::signing::sign::file::SignFile;
 use crate::failure::Outcome;
-use crate::flags::{DataFormat, Environment, RegistryFlags, invalid_flag, registry};
+use crate::flags::{Environment, OutputFlags, RegistryFlags, invalid_flag, registry};
 
 /// Attest something about a bundle in a registry (its provenance, its contents) with a private key
 /// or a certificate, and print its pinned reference on stdout.
@@ -52,15 +52,9 @@ pub(crate) struct Arguments {
     /// Flags of the signer.
     #[command(flatten)]
     pub(crate) signer: SignerFlags,
-    /// Output format
-    #[arg(
-        short,
-        long,
-        value_name = "FORMAT",
-        value_enum,
-        help_heading = "Output options"
-    )]
-    pub(crate) output: Option<DataFormat>,
+    /// Flag for the output format.
+    #[command(flatten)]
+    pub(crate) output: OutputFlags,
     /// Registry flags.
     #[command(flatten)]
     pub(crate) registry: RegistryFlags,
@@ -87,7 +81,7 @@ impl Arguments {
                 force: self.force,
                 predicate: Some((self.predicate, kind)),
                 by: self.signer.settings(environment, &registry)?,
-                format: self.output.map(Into::into),
+                format: self.output.format(),
             }));
         }
         let reference = registry::reference_or_file(&self.reference)?;
@@ -96,7 +90,7 @@ impl Arguments {
             predicate: self.predicate,
             kind,
             by: self.signer.settings(environment, &registry)?,
-            format: self.output.map(Into::into),
+            format: self.output.format(),
             registry,
             reference,
         }))

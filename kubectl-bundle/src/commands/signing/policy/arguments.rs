@@ -8,7 +8,7 @@ use super::test::PolicyTest;
 use crate::commands::in_runtime;
 use crate::commands::signing::arguments::TrustRootFlags;
 use crate::failure::Outcome;
-use crate::flags::{DataFormat, Environment, RegistryFlags, registry};
+use crate::flags::{Environment, OutputFlags, RegistryFlags, registry};
 use crate::ui::Ui;
 
 /// Work with SignaturePolicies.
@@ -54,15 +54,9 @@ pub(crate) struct TestArguments {
     /// Flags for the trust root.
     #[command(flatten)]
     pub(crate) root: TrustRootFlags,
-    /// Output format
-    #[arg(
-        short,
-        long,
-        value_name = "FORMAT",
-        value_enum,
-        help_heading = "Output options"
-    )]
-    pub(crate) output: Option<DataFormat>,
+    /// Flag for the output format.
+    #[command(flatten)]
+    pub(crate) output: OutputFlags,
     /// Registry flags.
     #[command(flatten)]
     pub(crate) registry: RegistryFlags,
@@ -76,7 +70,7 @@ impl TestArguments {
             file: self.file,
             image: registry::reference(&self.image)?,
             root: self.root.settings(environment, &registry.ca_files),
-            format: self.output.map(Into::into),
+            format: self.output.format(),
             registry,
         })
     }

@@ -10,7 +10,7 @@ use super::{Sign, StorageFormat};
 use crate::commands::ArtifactOrFile;
 use crate::commands::signing::arguments::SignerFlags;
 use crate::failure::Outcome;
-use crate::flags::{DataFormat, Environment, RegistryFlags, registry};
+use crate::flags::{Environment, OutputFlags, RegistryFlags, registry};
 
 /// Sign a bundle in a registry, or a file, with a private key or a certificate, and print its
 /// pinned reference on stdout.
@@ -58,15 +58,9 @@ pub(crate) struct Arguments {
     /// Storage format of the signature
     #[arg(long, value_name = "FORM", value_enum, default_value_t = SignatureForm::Bundle)]
     pub(crate) format: SignatureForm,
-    /// Output format
-    #[arg(
-        short,
-        long,
-        value_name = "FORMAT",
-        value_enum,
-        help_heading = "Output options"
-    )]
-    pub(crate) output: Option<DataFormat>,
+    /// Flag for the output format.
+    #[command(flatten)]
+    pub(crate) output: OutputFlags,
     /// Registry flags.
     #[command(flatten)]
     pub(crate) registry: RegistryFlags,
@@ -86,7 +80,7 @@ impl Arguments {
                 force: self.force,
                 predicate: None,
                 by: self.signer.settings(environment, &registry)?,
-                format: self.output.map(Into::into),
+                format: self.output.format(),
             }));
         }
         let reference = registry::reference_or_file(&self.reference)?;
@@ -103,7 +97,7 @@ impl Arguments {
                 SignatureForm::Bundle => StorageFormat::Bundle,
                 SignatureForm::Legacy => StorageFormat::Legacy,
             },
-            format: self.output.map(Into::into),
+            format: self.output.format(),
             registry,
             reference,
         }))

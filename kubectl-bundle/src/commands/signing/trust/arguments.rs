@@ -10,7 +10,7 @@ use super::show::Show;
 use super::update::Update;
 use crate::commands::in_runtime;
 use crate::failure::Outcome;
-use crate::flags::{DataFormat, Environment};
+use crate::flags::{Environment, OutputFlags};
 use crate::sigstore::root::TrustRootSettings;
 use crate::ui::Ui;
 
@@ -73,15 +73,9 @@ pub(crate) struct InitArguments {
     /// Connection flags.
     #[command(flatten)]
     pub(crate) connection: TufFlags,
-    /// Output format
-    #[arg(
-        short,
-        long,
-        value_name = "FORMAT",
-        value_enum,
-        help_heading = "Output options"
-    )]
-    pub(crate) output: Option<DataFormat>,
+    /// Flag for the output format.
+    #[command(flatten)]
+    pub(crate) output: OutputFlags,
 }
 
 impl InitArguments {
@@ -90,7 +84,7 @@ impl InitArguments {
         Init {
             repository: self.mirror.zip(self.root),
             wanted: self.connection.settings(environment),
-            format: self.output.map(Into::into),
+            format: self.output.format(),
         }
     }
 }
@@ -107,15 +101,9 @@ pub(crate) struct UpdateArguments {
     /// Connection flags.
     #[command(flatten)]
     pub(crate) connection: TufFlags,
-    /// Output format
-    #[arg(
-        short,
-        long,
-        value_name = "FORMAT",
-        value_enum,
-        help_heading = "Output options"
-    )]
-    pub(crate) output: Option<DataFormat>,
+    /// Flag for the output format.
+    #[command(flatten)]
+    pub(crate) output: OutputFlags,
 }
 
 impl UpdateArguments {
@@ -123,7 +111,7 @@ impl UpdateArguments {
     pub(crate) fn settings(self, environment: &Environment) -> Update {
         Update {
             wanted: self.connection.settings(environment),
-            format: self.output.map(Into::into),
+            format: self.output.format(),
         }
     }
 }
@@ -147,15 +135,9 @@ pub(crate) struct ShowArguments {
     /// Connection flags.
     #[command(flatten)]
     pub(crate) connection: TufFlags,
-    /// Output format
-    #[arg(
-        short,
-        long,
-        value_name = "FORMAT",
-        value_enum,
-        help_heading = "Output options"
-    )]
-    pub(crate) output: Option<DataFormat>,
+    /// Flag for the output format.
+    #[command(flatten)]
+    pub(crate) output: OutputFlags,
 }
 
 impl ShowArguments {
@@ -167,7 +149,7 @@ impl ShowArguments {
                 ..self.connection.settings(environment)
             },
             text: self.root_file,
-            format: self.output.map(Into::into),
+            format: self.output.format(),
         }
     }
 }

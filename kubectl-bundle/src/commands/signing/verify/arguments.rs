@@ -12,7 +12,7 @@ use super::{VerificationRules, Verify};
 use crate::commands::ArtifactOrFile;
 use crate::commands::signing::arguments::TrustRootFlags;
 use crate::failure::Outcome;
-use crate::flags::{DataFormat, Environment, RegistryFlags, invalid_flag, registry};
+use crate::flags::{Environment, OutputFlags, RegistryFlags, invalid_flag, registry};
 use crate::signer::kms::KeyLocation;
 
 /// Verify the signatures of a bundle in a registry: by public keys, by the identity in a
@@ -79,15 +79,9 @@ pub(crate) struct Arguments {
     /// Flags for the trust root.
     #[command(flatten)]
     pub(crate) root: TrustRootFlags,
-    /// Output format
-    #[arg(
-        short,
-        long,
-        value_name = "FORMAT",
-        value_enum,
-        help_heading = "Output options"
-    )]
-    pub(crate) output: Option<DataFormat>,
+    /// Flag for the output format.
+    #[command(flatten)]
+    pub(crate) output: OutputFlags,
     /// Registry flags.
     #[command(flatten)]
     pub(crate) registry: RegistryFlags,
@@ -141,7 +135,7 @@ impl Arguments {
                     wanted,
                     kinds,
                     root: self.root.settings(environment, &settings.ca_files),
-                    format: self.output.map(Into::into),
+                    format: self.output.format(),
                 }));
             }
             (_, against) => against,
@@ -152,7 +146,7 @@ impl Arguments {
             kinds,
             against,
             root: self.root.settings(environment, &registry.ca_files),
-            format: self.output.map(Into::into),
+            format: self.output.format(),
             registry,
             reference,
         }))

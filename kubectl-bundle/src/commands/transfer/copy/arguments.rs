@@ -6,7 +6,7 @@ use super::Copy;
 use crate::artifact::location::ArtifactLocation;
 use crate::commands::transfer::arguments::CopyFlags;
 use crate::failure::Outcome;
-use crate::flags::{DataFormat, Environment, RegistryFlags, invalid_flag};
+use crate::flags::{Environment, OutputFlags, RegistryFlags, invalid_flag};
 
 /// Copy an artifact between registries, OCI layouts and archives, with its signatures and
 /// attestations.
@@ -52,15 +52,9 @@ pub(crate) struct Arguments {
     /// Move the tag if it refers to other content
     #[arg(long)]
     pub(crate) overwrite_tag: bool,
-    /// Output format
-    #[arg(
-        short,
-        long,
-        value_name = "FORMAT",
-        value_enum,
-        help_heading = "Output options"
-    )]
-    pub(crate) output: Option<DataFormat>,
+    /// Flag for the output format.
+    #[command(flatten)]
+    pub(crate) output: OutputFlags,
     /// Registry flags.
     #[command(flatten)]
     pub(crate) registry: RegistryFlags,
@@ -85,7 +79,7 @@ impl Arguments {
             images: self.images,
             images_to,
             overwrite_tag: self.overwrite_tag,
-            format: self.output.map(Into::into),
+            format: self.output.format(),
             registry: self.registry.settings(environment)?,
         })
     }

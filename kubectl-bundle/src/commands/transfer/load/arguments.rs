@@ -6,7 +6,7 @@ use clap::Args;
 
 use super::Load;
 use crate::failure::Outcome;
-use crate::flags::{DataFormat, Environment, RegistryFlags};
+use crate::flags::{Environment, OutputFlags, RegistryFlags};
 
 /// Load a file of `save` into a registry, below one prefix, with unchanged digests and signatures.
 ///
@@ -44,15 +44,9 @@ pub(crate) struct Arguments {
     /// Move tags that refer to other content
     #[arg(long)]
     pub(crate) overwrite_tag: bool,
-    /// Output format
-    #[arg(
-        short,
-        long,
-        value_name = "FORMAT",
-        value_enum,
-        help_heading = "Output options"
-    )]
-    pub(crate) output: Option<DataFormat>,
+    /// Flag for the output format.
+    #[command(flatten)]
+    pub(crate) output: OutputFlags,
     /// Registry flags.
     #[command(flatten)]
     pub(crate) registry: RegistryFlags,
@@ -68,7 +62,7 @@ impl Arguments {
             mirrors_out: self.mirrors_out,
             no_referrers: self.no_referrers,
             overwrite_tag: self.overwrite_tag,
-            format: self.output.map(Into::into),
+            format: self.output.format(),
             registry: self.registry.settings(environment)?,
         })
     }

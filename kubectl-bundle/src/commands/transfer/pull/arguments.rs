@@ -8,9 +8,7 @@ use super::Pull;
 use crate::artifact::location::ArtifactLocation;
 use crate::commands::transfer::arguments::CopyFlags;
 use crate::failure::Outcome;
-use crate::flags::{
-    DataFormat, Environment, FormatOrPath, RegistryFlags, destination, invalid_flag, registry,
-};
+use crate::flags::{DestinationFlags, Environment, RegistryFlags, invalid_flag, registry};
 
 /// Pull an artifact from a registry into an OCI layout or archive, with its signatures and
 /// attestations.
@@ -38,12 +36,9 @@ pub(crate) struct Arguments {
     /// Move the name in the layout if it refers to other content
     #[arg(long)]
     pub(crate) overwrite_tag: bool,
-    /// Output format: json or yaml
-    #[arg(short, long, value_name = "FORMAT", help_heading = "Output options")]
-    pub(crate) output: Option<FormatOrPath>,
-    /// Alias of --output
-    #[arg(long, value_name = "FORMAT", value_enum, hide = true)]
-    pub(crate) format: Option<DataFormat>,
+    /// Flags for the output format.
+    #[command(flatten)]
+    pub(crate) output: DestinationFlags,
     /// Registry flags.
     #[command(flatten)]
     pub(crate) registry: RegistryFlags,
@@ -53,7 +48,7 @@ impl Arguments {
     /// Returns the settings of `pull`.
     pub(crate) fn settings(self, environment: &Environment) -> Outcome<Pull> {
         let reference = registry::reference(&self.reference)?;
-        let (to, format) = destination(self.to, self.output, self.format)?;
+        let (to, format) = self.output.destination(self.to)?;
         let output = if let Some(to) = &to {
             to.display().to_string()
         } else {

@@ -5,7 +5,7 @@ use clap::Args;
 use super::Push;
 use crate::artifact::location::ArtifactLocation;
 use crate::failure::Outcome;
-use crate::flags::{DataFormat, Environment, RegistryFlags, invalid_flag, registry};
+use crate::flags::{Environment, OutputFlags, RegistryFlags, invalid_flag, registry};
 
 /// Push a bundle to a registry, and print its pinned reference on stdout.
 ///
@@ -36,15 +36,9 @@ pub(crate) struct Arguments {
     /// Move the tag if it refers to other content
     #[arg(long)]
     pub(crate) overwrite_tag: bool,
-    /// Output format
-    #[arg(
-        short,
-        long,
-        value_name = "FORMAT",
-        value_enum,
-        help_heading = "Output options"
-    )]
-    pub(crate) output: Option<DataFormat>,
+    /// Flag for the output format.
+    #[command(flatten)]
+    pub(crate) output: OutputFlags,
     /// Registry flags.
     #[command(flatten)]
     pub(crate) registry: RegistryFlags,
@@ -67,7 +61,7 @@ impl Arguments {
             source,
             no_referrers: self.no_referrers,
             overwrite_tag: self.overwrite_tag,
-            format: self.output.map(Into::into),
+            format: self.output.format(),
             registry: self.registry.settings(environment)?.of(&reference),
             reference,
         })

@@ -7,9 +7,7 @@ use clap::Args;
 use super::Save;
 use crate::commands::transfer::arguments::CopyFlags;
 use crate::failure::Outcome;
-use crate::flags::{
-    DataFormat, Environment, FormatOrPath, RegistryFlags, destination, invalid_flag, registry,
-};
+use crate::flags::{DestinationFlags, Environment, RegistryFlags, invalid_flag, registry};
 
 /// Save artifacts with their signatures, attestations and images to one file, for clusters without
 /// network access.
@@ -44,12 +42,9 @@ pub(crate) struct Arguments {
     /// Write a list of digests instead of content
     #[arg(long)]
     pub(crate) sources_only: bool,
-    /// Output format: json or yaml
-    #[arg(short, long, value_name = "FORMAT", help_heading = "Output options")]
-    pub(crate) output: Option<FormatOrPath>,
-    /// Alias of --output
-    #[arg(long, value_name = "FORMAT", value_enum, hide = true)]
-    pub(crate) format: Option<DataFormat>,
+    /// Flags for the output format.
+    #[command(flatten)]
+    pub(crate) output: DestinationFlags,
     /// Registry flags.
     #[command(flatten)]
     pub(crate) registry: RegistryFlags,
@@ -59,7 +54,7 @@ impl Arguments {
     /// Returns the settings of `save`.
     pub(crate) fn settings(self, environment: &Environment) -> Outcome<Save> {
         let references = self.references.iter().map(|text| registry::reference(text));
-        let (output, format) = destination(self.to, self.output, self.format)?;
+        let (output, format) = self.output.destination(self.to)?;
         let Some(output) = output else {
             return Err(invalid_flag("--to", "the target file is missing")
                 .hint("set a new file: --to FILE.tar")

@@ -6,7 +6,7 @@ use clap::Args;
 
 use super::{Check, OnlineSettings};
 use crate::failure::Outcome;
-use crate::flags::{ClusterFlags, DataFormat, Environment, RegistryFlags};
+use crate::flags::{ClusterFlags, Environment, OutputFlags, RegistryFlags};
 
 /// Review objects in files as admission would, before they are sent: the findings and codes are the
 /// same.
@@ -38,15 +38,9 @@ pub(crate) struct Arguments {
     /// Namespace of the webhook
     #[arg(long, value_name = "NAME", default_value = "bundle-system")]
     pub(crate) system_namespace: String,
-    /// Output format
-    #[arg(
-        short,
-        long,
-        value_name = "FORMAT",
-        value_enum,
-        help_heading = "Output options"
-    )]
-    pub(crate) output: Option<DataFormat>,
+    /// Flag for the output format.
+    #[command(flatten)]
+    pub(crate) output: OutputFlags,
     /// Cluster flags.
     #[command(flatten)]
     pub(crate) kube: ClusterFlags,
@@ -69,7 +63,7 @@ impl Arguments {
                 })
             },
             system_namespace: self.system_namespace,
-            format: self.output.map(Into::into),
+            format: self.output.format(),
         })
     }
 }

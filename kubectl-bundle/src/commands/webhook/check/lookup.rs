@@ -165,8 +165,8 @@ impl ReviewLookups for ClusterFacts {
     }
 
     /// Sends the access review for the user who runs the command.
-    async fn may(&self, _requester: &Requester, question: &Question) -> Answer {
-        let request = access::may_self(&self.cluster.client, question);
+    async fn has_permission(&self, _requester: &Requester, question: &Question) -> Answer {
+        let request = access::has_own_permission(&self.cluster.client, question);
         match self.cluster.ask(request).await {
             Ok(true) => Answer::Yes,
             Ok(false) => Answer::No,

@@ -14,9 +14,10 @@ use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::ResourceExt as _;
 use kube::api::{Api, ApiResource, DynamicObject, ListParams};
-use serde_json::Value;
+use serde::Deserialize as _;
 
 use super::observer::Observer;
 use super::shown_date;
@@ -195,13 +196,10 @@ fn validity(text: &str, now: Timestamp) -> Result<Option<i64>, Finding> {
 
 /// Returns status and message of the condition Ready of the current generation.
 fn ready_condition(object: &DynamicObject) -> Option<(bool, String)> {
-    let conditions = object.data["status"]["conditions"].as_array()?;
-    let ready = conditions
-        .iter()
-        .find(|one: &&Value| one["type"] == "Ready")?;
-    if ready["observedGeneration"].as_i64() != object.metadata.generation {
+    let conditions = Vec::<Condition>::deserialize(&object.data["status"]["conditions"]).ok()?;
+    let ready = conditions.into_iter().find(|one| one.type_ == "Ready")?;
+    if ready.observed_generation != object.metadata.generation {
         return None;
     }
-    let message = ready["message"].as_str().unwrap_or_default();
-    Some((ready["status"] == "True", message.to_owned()))
+    Some((ready.status == "True", ready.message))
 }

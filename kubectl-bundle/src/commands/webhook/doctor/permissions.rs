@@ -46,7 +46,7 @@ pub(super) async fn pod(
             let (client, requester, question) =
                 (client.clone(), requester.clone(), question.clone());
             observer.ask(async move {
-                let is_allowed = access::may(&client, &requester, &question).await?;
+                let is_allowed = access::has_permission(&client, &requester, &question).await?;
                 Ok((question, is_allowed))
             })
         };
@@ -82,7 +82,7 @@ async fn caller_permissions(observer: &Observer) -> Observed<CallerPermissions> 
     let client = observer.client();
     let ask = |question: Question| {
         let client = client.clone();
-        observer.ask(async move { access::may_self(&client, &question).await })
+        observer.ask(async move { access::has_own_permission(&client, &question).await })
     };
     let mut permissions = CallerPermissions::default();
     for verb in VERBS {

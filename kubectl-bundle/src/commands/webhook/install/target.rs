@@ -44,7 +44,7 @@ impl InstallTarget {
         kind: &str,
     ) -> Outcome<Option<Kind>> {
         self.cluster
-            .ask(self.apis.find_now(group, version, kind))
+            .ask(self.apis.find_uncached(group, version, kind))
             .await
     }
 

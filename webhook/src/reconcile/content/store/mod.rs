@@ -49,7 +49,7 @@ pub(in crate::reconcile) struct Store {
 }
 
 /// A finished copy.
-struct Copy {
+struct CachedCopy {
     path: PathBuf,
     bytes: u64,
     used: SystemTime,
@@ -238,7 +238,7 @@ impl Store {
         let kind = CopyKind::of(replaced).unwrap_or(CopyKind::Rendered);
         let mut owners = lock(&self.owners);
         let needed = lock(&self.needed).clone();
-        let owner_of = |copy: &Copy| owners.get(&copy.path).cloned().unwrap_or_default();
+        let owner_of = |copy: &CachedCopy| owners.get(&copy.path).cloned().unwrap_or_default();
         let mut total: u64 = copies.iter().map(|copy| copy.bytes).sum();
         let mut own: u64 = copies
             .iter()
@@ -277,7 +277,7 @@ impl Store {
         Ok(())
     }
 
-    fn copies(&self) -> Vec<Copy> {
+    fn copies(&self) -> Vec<CachedCopy> {
         let Ok(entries) = fs_err::read_dir(&self.folder) else {
             return Vec::new();
         };
@@ -286,7 +286,7 @@ impl Store {
             .filter_map(|entry| {
                 let kind = CopyKind::of(&entry.path())?;
                 let metadata = entry.metadata().ok()?;
-                Some(Copy {
+                Some(CachedCopy {
                     path: entry.path(),
                     kind,
                     bytes: metadata.len(),

@@ -1,12 +1,12 @@
 //! Approvals of a content digest, if the class requires them: finds a valid approval, and writes
 //! the status of each. Admission checks the approver too, when an approval is written.
 
-use bundle_api::approval::BundleApprovalStatus;
+use bundle_api::approval::{BundleApprovalSpec, BundleApprovalStatus};
 use bundle_api::names::{self, condition, reason};
 use bundle_cluster::access;
 use bundle_cluster::account::{self, DepartedAccount};
 use bundle_core::diagnostic::codes;
-use bundle_core::plan::conditions::State;
+use bundle_core::plan::conditions::ConditionStatus;
 use bundle_core::review::class::Approval;
 use bundle_core::review::{
     Class, Kind, PartRequesters, Requester, approval_terms, has_default_terms,
@@ -14,12 +14,13 @@ use bundle_core::review::{
 use bundle_core::rights::Question;
 use kube::ResourceExt as _;
 use kube::api::DynamicObject;
+use serde::Deserialize as _;
 
 use crate::reconcile::context::Context;
 use crate::reconcile::error::{ReconcileError, RetryPolicy};
+use crate::reconcile::seal;
 use crate::reconcile::status::condition_set::{self, ConditionSet};
-use crate::reconcile::status::seal;
-use crate::reconcile::status::writer;
+use crate::reconcile::status::{status_of, writer};
 
 /// Returns the user who approved `digest` for `deployment`, or `None` if the class requires no
 /// approval. Fails if no approval is valid. The permission of the approver is checked for the
@@ -39,13 +40,14 @@ pub(in crate::reconcile) async fn approved(
     let present_terms = approval_terms(&deployment.data["spec"]);
     let has_default_terms = has_default_terms(&deployment.data["spec"]);
     let uid = deployment.metadata.uid.as_deref();
-    let approves = |approval: &DynamicObject| {
-        let spec = &approval.data["spec"];
-        let target = &spec["bundleDeployment"];
-        target["name"].as_str() == Some(&name)
-            && target["uid"].as_str() == uid
-            && spec["digest"].as_str() == Some(digest)
-            && approval.metadata.deletion_timestamp.is_none()
+    let spec = |approval: &DynamicObject| {
+        let spec = BundleApprovalSpec::deserialize(&approval.data["spec"]).ok()?;
+        let target = &spec.bundle_deployment;
+        let is_wanted = target.name == name
+            && Some(target.uid.as_str()) == uid
+            && spec.digest == digest
+            && approval.metadata.deletion_timestamp.is_none();
+        is_wanted.then_some(spec)
     };
     let failed = |error: kube::Error| {
         ReconcileError::api("list BundleApprovals", reason::INSTALL_FAILED, &error)
@@ -53,7 +55,7 @@ pub(in crate::reconcile) async fn approved(
     // Names only: whole objects of all approvals could exceed the memory.
     let mut names = Vec::new();
     ctx.for_each(&ctx.approvals, None, |approval| {
-        if approves(&approval) {
+        if spec(&approval).is_some() {
             names.push(approval.name_any());
         }
     })
@@ -62,7 +64,10 @@ pub(in crate::reconcile) async fn approved(
     let mut invalid = Vec::new();
     for approval in names {
         let approval = ctx.get(&ctx.approvals, &approval).await.map_err(failed)?;
-        let Some(approval) = approval.filter(approves) else {
+        let Some(approval) = approval else {
+            continue;
+        };
+        let Some(spec) = spec(&approval) else {
             continue;
         };
         let vouched = seal::vouched(ctx, &approval, Kind::BundleApproval);
@@ -72,8 +77,7 @@ pub(in crate::reconcile) async fn approved(
             .and_then(|vouched| vouched.approves.as_ref());
         let same_terms = terms == Some(&present_terms);
         // Admission compared the generation with that of the deployment.
-        let is_read =
-            has_default_terms || approval.data["spec"]["bundleDeployment"]["generation"].is_i64();
+        let is_read = has_default_terms || spec.bundle_deployment.generation.is_some();
         let by = match vouched.map(|vouched| vouched.parts.template) {
             Err(why) => Err((reason::NOT_ADMITTED, why)),
             Ok(by) if mode == Approval::ByAnotherPerson && has_requested(requesters, &by) => Err((
@@ -163,13 +167,15 @@ async fn may_approve(ctx: &Context, class: &Class, by: &Requester) -> Result<boo
         Some(&ctx.shared.settings.namespace),
         Some(&class.name),
     );
-    access::may(&ctx.own, by, &question).await.map_err(|error| {
-        ReconcileError::api(
-            "check the permission to approve",
-            reason::INSTALL_FAILED,
-            &error,
-        )
-    })
+    access::has_permission(&ctx.own, by, &question)
+        .await
+        .map_err(|error| {
+            ReconcileError::api(
+                "check the permission to approve",
+                reason::INSTALL_FAILED,
+                &error,
+            )
+        })
 }
 
 /// Writes the condition `Accepted` of an approval.
@@ -178,18 +184,19 @@ async fn write_status(
     approval: &DynamicObject,
     by: &Result<Requester, (&'static str, String)>,
 ) {
-    let old: BundleApprovalStatus =
-        serde_json::from_value(approval.data["status"].clone()).unwrap_or_default();
+    let old: BundleApprovalStatus = status_of(approval);
     let generation = approval.metadata.generation.unwrap_or_default();
     let mut conditions = ConditionSet::new(&old.conditions, generation, condition_set::now());
     match by {
         Ok(by) => conditions.set(
             condition::ACCEPTED,
-            State::True,
+            ConditionStatus::True,
             reason::ACCEPTED,
             &format!("approved by {}", by.user),
         ),
-        Err((found, why)) => conditions.set(condition::ACCEPTED, State::False, found, why),
+        Err((found, why)) => {
+            conditions.set(condition::ACCEPTED, ConditionStatus::False, found, why);
+        }
     }
     let new = BundleApprovalStatus {
         observed_generation: Some(generation),

@@ -12,12 +12,11 @@ use bundle_core::review::target::{check_target, in_reserved_namespaces};
 
 use crate::reconcile::bundle::generated;
 use crate::reconcile::bundle::verify::{self, BundleToVerify};
-use crate::reconcile::content::items::Item;
-use crate::reconcile::content::reader;
+use crate::reconcile::content::objects::PreparedObject;
 use crate::reconcile::deployment::checks::approvals;
-use crate::reconcile::deployment::state::InstallRequest;
-use crate::reconcile::deployment::state::{DeploymentReconcile, MAX_LISTED};
-use crate::reconcile::error::{ReconcileError, RetryPolicy};
+use crate::reconcile::deployment_state::{DeploymentReconcile, InstallRequest};
+use crate::reconcile::error::{MAX_LISTED, ReconcileError, RetryPolicy};
+use crate::reconcile::reader;
 
 impl DeploymentReconcile<'_> {
     /// Returns the namespace of objects that name none. Rejects the namespaces of the pod, where a
@@ -37,7 +36,10 @@ impl DeploymentReconcile<'_> {
         Ok(target)
     }
 
-    pub(in crate::reconcile) fn check_targets(&self, items: &[Item]) -> Result<(), ReconcileError> {
+    pub(in crate::reconcile) fn check_targets(
+        &self,
+        items: &[PreparedObject],
+    ) -> Result<(), ReconcileError> {
         self.check_reserved_namespaces(items)?;
         // The allowed namespaces do not depend on earlier decisions.
         let rule = ConsentRule::new(
@@ -68,7 +70,7 @@ impl DeploymentReconcile<'_> {
 
     /// Checks that no object is in a namespace of the webhook, unless the class names that
     /// namespace.
-    fn check_reserved_namespaces(&self, items: &[Item]) -> Result<(), ReconcileError> {
+    fn check_reserved_namespaces(&self, items: &[PreparedObject]) -> Result<(), ReconcileError> {
         let settings = &self.ctx.shared.settings;
         let reserved = in_reserved_namespaces(
             items.iter().map(|item| &item.id),

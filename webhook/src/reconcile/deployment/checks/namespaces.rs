@@ -1,96 +1,30 @@
 //! Detection of recreated namespaces: a namespace with another uid than at installation can have
 //! another owner. Namespaces that the content itself contains are handled as any other object.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
-use bundle_cluster::ByName;
 use bundle_core::diagnostic::codes;
 use bundle_core::plan::conditions::some_of;
 use bundle_core::plan::consent::{Consent, ObjectAction};
 use bundle_core::plan::phases::Phase;
-use k8s_openapi::api::core::v1::Namespace;
-use kube::api::Api;
-use kube::{Client, ResourceExt as _};
 
-use crate::reconcile::api::object;
-use crate::reconcile::content::items::Item;
-use crate::reconcile::deployment::state::InstallRequest;
-use crate::reconcile::deployment::state::{DeploymentReconcile, MAX_LISTED};
-use crate::reconcile::error::{ReconcileError, RetryPolicy};
+use crate::reconcile::content::objects::PreparedObject;
+use crate::reconcile::deployment_state::{DeploymentReconcile, InstallRequest};
+use crate::reconcile::error::{MAX_LISTED, ReconcileError, RetryPolicy};
+use crate::reconcile::inventory::namespaces::{self, NamespaceUids};
 
-/// The uids of existing namespaces, by name.
-pub(in crate::reconcile) type NamespaceUids = BTreeMap<String, String>;
-
-/// An existing namespace.
-struct LiveNamespace {
-    uid: String,
-    is_terminating: bool,
-}
-
-/// Returns the uids of those of `names` that exist.
-pub(in crate::reconcile) async fn uids(
-    own: &Client,
-    names: BTreeSet<&str>,
-) -> Result<NamespaceUids, kube::Error> {
-    let live = read_all(own, names).await?.into_iter();
-    Ok(live.map(|(name, found)| (name, found.uid)).collect())
-}
-
-/// Returns the uids of those of `names` in which objects can be created. A terminating namespace
-/// counts as missing: another namespace can have its name when the request arrives.
-async fn active(own: &Client, names: BTreeSet<&str>) -> Result<NamespaceUids, kube::Error> {
-    let live = read_all(own, names).await?.into_iter();
-    let active = live.filter(|(_, found)| !found.is_terminating);
-    Ok(active.map(|(name, found)| (name, found.uid)).collect())
-}
-
-/// Reads those of `names` that exist, as the pod: the installing ServiceAccount needs no permission
-/// for this.
-async fn read_all(
-    own: &Client,
-    names: BTreeSet<&str>,
-) -> Result<BTreeMap<String, LiveNamespace>, kube::Error> {
-    let api: Api<Namespace> = Api::all(own.clone());
-    let looks = crate::reconcile::api::parallel::all(names.into_iter().map(|name| {
-        let api = api.clone();
-        async move {
-            match ByName(&api).get_metadata_opt(name).await {
-                Ok(found) => Ok(found.and_then(|found| {
-                    let live = LiveNamespace {
-                        uid: found.uid()?,
-                        is_terminating: found.metadata.deletion_timestamp.is_some(),
-                    };
-                    Some((name.to_owned(), live))
-                })),
-                Err(error) if object::is_not_found(&error) => Ok(None),
-                Err(error) => Err(error),
-            }
-        }
-    }))
-    .await;
-    looks.into_iter().filter_map(Result::transpose).collect()
-}
-
-fn names_of<'i>(items: &[&'i Item]) -> BTreeSet<&'i str> {
+fn names_of<'i>(items: &[&'i PreparedObject]) -> BTreeSet<&'i str> {
     let names = items.iter().filter_map(|item| item.id.namespace.as_deref());
     names.collect()
-}
-
-/// Returns an error of the API server's wording for each of `names` that is not in `live`.
-fn missing(names: BTreeSet<&str>, live: &NamespaceUids) -> Vec<String> {
-    let missing = names.into_iter().filter(|name| !live.contains_key(*name));
-    missing
-        .map(|name| format!("namespaces \"{name}\" not found"))
-        .collect()
 }
 
 impl DeploymentReconcile<'_> {
     /// Returns the uids of the namespaces of `items` that exist and are not terminating.
     pub(in crate::reconcile) async fn namespaces_of(
         &self,
-        items: &[&Item],
+        items: &[&PreparedObject],
     ) -> Result<NamespaceUids, ReconcileError> {
-        active(&self.ctx.own, names_of(items))
+        namespaces::active(&self.ctx.own, names_of(items))
             .await
             .map_err(|error| {
                 ReconcileError::api("read the namespaces", self.install_reason(), &error)
@@ -102,10 +36,10 @@ impl DeploymentReconcile<'_> {
     /// in a new namespace of the same name.
     pub(in crate::reconcile) async fn existing_namespaces_of(
         &self,
-        items: &[&Item],
+        items: &[&PreparedObject],
     ) -> Result<NamespaceUids, ReconcileError> {
         let live = self.namespaces_of(items).await?;
-        let missing = missing(names_of(items), &live);
+        let missing = namespaces::missing(names_of(items), &live);
         if missing.is_empty() {
             return Ok(live);
         }
@@ -127,7 +61,7 @@ impl DeploymentReconcile<'_> {
     pub(in crate::reconcile) async fn check_namespaces(
         &mut self,
         request: &InstallRequest<'_>,
-        items: &[&Item],
+        items: &[&PreparedObject],
         (act, live): (ObjectAction, &NamespaceUids),
     ) -> Result<(), ReconcileError> {
         let replaced: BTreeSet<&str> = live
@@ -143,8 +77,9 @@ impl DeploymentReconcile<'_> {
             return Ok(());
         }
         let rule = self.consent_rule(request);
-        let is_delegated = |item: &Item| rule.consent(act, &item.id) == Consent::Delegated;
-        let is_in_replaced = |item: &Item| {
+        let is_delegated =
+            |item: &PreparedObject| rule.consent(act, &item.id) == Consent::Delegated;
+        let is_in_replaced = |item: &PreparedObject| {
             let namespace = item.id.namespace.as_deref();
             namespace.is_some_and(|namespace| replaced.contains(namespace))
         };
@@ -155,13 +90,13 @@ impl DeploymentReconcile<'_> {
         let list = some_of(&names, MAX_LISTED);
         let conditions =
             format!("{list} was deleted and created again since the content was installed into it");
-        let concerned = |item: &&&Item| is_in_replaced(item);
+        let concerned = |item: &&&PreparedObject| is_in_replaced(item);
         if items
             .iter()
             .filter(concerned)
             .any(|item| !is_delegated(item))
         {
-            let items: Vec<Item> = items.iter().map(|item| (*item).clone()).collect();
+            let items: Vec<PreparedObject> = items.iter().map(|item| (*item).clone()).collect();
             self.authorize(request, &items, (act, true))
                 .await
                 .map_err(|error| ReconcileError {
@@ -196,7 +131,7 @@ impl DeploymentReconcile<'_> {
     pub(in crate::reconcile) async fn check_before_recreate(
         &mut self,
         request: &InstallRequest<'_>,
-        items: &[&Item],
+        items: &[&PreparedObject],
     ) -> Result<(), ReconcileError> {
         let live = self.existing_namespaces_of(items).await?;
         self.check_namespaces(request, items, (ObjectAction::Restore, &live))
@@ -221,7 +156,7 @@ impl DeploymentReconcile<'_> {
     pub(in crate::reconcile) async fn record_namespaces(
         &mut self,
         request: &InstallRequest<'_>,
-        items: &[Item],
+        items: &[PreparedObject],
         live: NamespaceUids,
     ) -> Result<(), ReconcileError> {
         let mut inventory = (*self.inventory).clone();
@@ -238,60 +173,5 @@ impl DeploymentReconcile<'_> {
             inventory.set_created_namespace(&item.key, is_created);
         }
         self.save_inventory(inventory).await
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use http::{Request, Response};
-    use kube::client::Body;
-    use serde_json::json;
-
-    use super::*;
-
-    /// Returns a client of a server with the namespaces `old`, which is terminating, and `new`.
-    fn server() -> Client {
-        let (service, mut server) = tower_test::mock::pair::<Request<Body>, Response<Body>>();
-        tokio::spawn(async move {
-            while let Some((request, reply)) = server.next_request().await {
-                let name = request.uri().path().rsplit('/').next().unwrap_or_default();
-                let deleted = (name == "old").then_some("2026-01-01T00:00:00Z");
-                let metadata = json!({"name": name, "uid": format!("uid-of-{name}"), "deletionTimestamp": deleted});
-                let (code, answer) = if ["old", "new"].contains(&name) {
-                    (
-                        200,
-                        json!({"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata", "metadata": metadata}),
-                    )
-                } else {
-                    (
-                        404,
-                        json!({"apiVersion": "v1", "kind": "Status", "status": "Failure", "reason": "NotFound", "code": 404}),
-                    )
-                };
-                let body = Body::from(answer.to_string().into_bytes());
-                let response = Response::builder().status(code).body(body);
-                reply.send_response(response.unwrap());
-            }
-        });
-        Client::new(service, "default")
-    }
-
-    #[tokio::test]
-    async fn namespace_that_is_being_deleted_gets_no_objects_and_still_exists() {
-        let names = BTreeSet::from(["gone", "new", "old"]);
-        let found = active(&server(), names.clone()).await.unwrap();
-        assert_eq!(
-            found,
-            NamespaceUids::from([("new".into(), "uid-of-new".into())])
-        );
-        assert_eq!(
-            missing(names.clone(), &found),
-            [
-                "namespaces \"gone\" not found",
-                "namespaces \"old\" not found"
-            ]
-        );
-        let found = uids(&server(), names).await.unwrap();
-        assert_eq!(found.into_keys().collect::<Vec<_>>(), ["new", "old"]);
     }
 }

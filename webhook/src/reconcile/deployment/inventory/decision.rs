@@ -1,33 +1,18 @@
-//! The class that decided about the content of a BundleDeployment, as recorded in the inventory.
-//! The rule is in `bundle_core::plan::decision`.
+//! The decision of the class about the content of a BundleDeployment, before and after its
+//! installation. The rule is in `bundle_core::plan::decision`.
 
 use std::collections::BTreeSet;
 
 use bundle_core::plan::decision::{DecidedObjects, Decider};
 use bundle_core::plan::inventory::{InstallationRecord, Inventory};
-use bundle_core::review::{Class, approval_terms};
-use kube::api::DynamicObject;
 
-use crate::reconcile::content::items::Item;
-use crate::reconcile::deployment::state::DeploymentReconcile;
-use crate::reconcile::deployment::state::InstallRequest;
-
-/// Returns the decider for content of `deployment` under `class`.
-pub(in crate::reconcile) fn decider(class: &Class, deployment: &DynamicObject) -> Decider {
-    Decider::new(class, &approval_terms(&deployment.data["spec"]))
-}
-
-/// Returns the recorded objects that `decider` decided about.
-pub(in crate::reconcile) fn objects(inventory: &Inventory, decider: &Decider) -> DecidedObjects {
-    let record = inventory.record.as_ref();
-    record.map_or(DecidedObjects::None, |record| {
-        record.decisions.objects(decider)
-    })
-}
+use crate::reconcile::content::objects::PreparedObject;
+use crate::reconcile::deployment_state::{DeploymentReconcile, InstallRequest};
+use crate::reconcile::inventory::decision;
 
 impl DeploymentReconcile<'_> {
     fn decider(&self) -> Decider {
-        decider(self.class, self.object)
+        decision::decider(self.class, self.object)
     }
 
     /// Returns true if the class, with its current terms, decided about this content.
@@ -39,7 +24,7 @@ impl DeploymentReconcile<'_> {
 
     /// Returns the recorded objects that the class, with its current terms, decided about.
     pub(in crate::reconcile) fn decided_objects(&self) -> DecidedObjects {
-        objects(&self.inventory, &self.decider())
+        decision::objects(&self.inventory, &self.decider())
     }
 
     /// Records in `inventory` that the class decided about this content, before its first object is
@@ -65,7 +50,7 @@ impl DeploymentReconcile<'_> {
         &self,
         record: &mut InstallationRecord,
         request: &InstallRequest<'_>,
-        items: &[Item],
+        items: &[PreparedObject],
     ) {
         let wanted: BTreeSet<&str> = items.iter().map(|item| item.key.as_str()).collect();
         let keys = self.inventory.objects().map(|(key, _)| key);

@@ -8,11 +8,10 @@ use bundle_core::reference::Digest;
 use bundle_core::review::Kind;
 
 use crate::reconcile::bundle::generated::GeneratedBundle;
-use crate::reconcile::content::items::Item;
-use crate::reconcile::deployment::state::DeploymentReconcile;
-use crate::reconcile::deployment::state::InstallRequest;
+use crate::reconcile::content::objects::PreparedObject;
+use crate::reconcile::deployment_state::{DeploymentReconcile, InstallRequest};
 use crate::reconcile::error::ReconcileError;
-use crate::reconcile::status::seal;
+use crate::reconcile::seal;
 
 impl DeploymentReconcile<'_> {
     /// Returns the completely installed content, if there is one.
@@ -36,7 +35,7 @@ impl DeploymentReconcile<'_> {
     pub(in crate::reconcile) async fn record(
         &mut self,
         request: &InstallRequest<'_>,
-        items: &[Item],
+        items: &[PreparedObject],
         fields: Option<Digest>,
     ) -> Result<(), ReconcileError> {
         let generated = request.generated;
@@ -69,7 +68,7 @@ impl DeploymentReconcile<'_> {
     pub(in crate::reconcile) async fn record_decision(
         &mut self,
         request: &InstallRequest<'_>,
-        items: &[Item],
+        items: &[PreparedObject],
     ) -> Result<(), ReconcileError> {
         let Some(mut record) = self.inventory.record.clone() else {
             return Ok(());

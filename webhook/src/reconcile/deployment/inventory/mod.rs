@@ -1,7 +1,5 @@
-//! The inventory of a BundleDeployment: its storage, and the records in it.
+//! The records in the inventory of a BundleDeployment: decision, installation and revisions.
 
 pub(in crate::reconcile) mod decision;
 pub(in crate::reconcile) mod installation_record;
-pub(in crate::reconcile) mod record;
 pub(in crate::reconcile) mod revisions;
-pub(in crate::reconcile) mod store;

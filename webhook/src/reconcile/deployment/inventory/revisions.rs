@@ -5,7 +5,7 @@ use bundle_api::deployment_status::Revision;
 use bundle_core::plan::revisions;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use crate::reconcile::deployment::state::DeploymentReconcile;
+use crate::reconcile::deployment_state::DeploymentReconcile;
 use crate::reconcile::status::condition_set;
 
 impl DeploymentReconcile<'_> {

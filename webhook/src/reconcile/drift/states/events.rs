@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use bundle_core::plan::drift::{self, DriftState};
 
-use super::health::tells_health;
+use super::health::has_health_rule;
 use super::{
     InstalledState, InstalledStates, Observation, PendingVerification, UnwatchedKinds,
     VERIFICATION_RESET_AFTER,
@@ -116,7 +116,7 @@ impl InstalledStates {
     }
 
     /// Reconciles these deployments, because the state of their watches changed.
-    pub(in crate::reconcile) fn look_again(&self, deployments: &[String]) {
+    pub(in crate::reconcile) fn requeue(&self, deployments: &[String]) {
         for deployment in deployments {
             self.wake(deployment);
         }
@@ -165,7 +165,7 @@ impl InstalledState {
                 true
             }
         };
-        let touched = tells_health(key) && self.touched.insert(key.to_owned());
+        let touched = has_health_rule(key) && self.touched.insert(key.to_owned());
         work || touched
     }
 

@@ -49,7 +49,7 @@ fn group_kind(key: &str) -> GroupKind {
     GroupKind::parse(key.split('/').next().unwrap_or_default())
 }
 
-pub(super) fn tells_health(key: &str) -> bool {
+pub(super) fn has_health_rule(key: &str) -> bool {
     let kind = group_kind(key);
     health::has_health(&kind.group, &kind.kind)
 }

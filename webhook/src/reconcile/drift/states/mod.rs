@@ -1,5 +1,5 @@
 //! The state of the installed objects of each deployment, and their drift. `drift::watch` reports
-//! changes, and `drift::keep` restores objects.
+//! changes, and `maintenance::restore` restores objects.
 
 mod events;
 mod health;
@@ -17,14 +17,14 @@ use bundle_core::reference::Digest;
 use jiff::Timestamp;
 use tokio::sync::mpsc;
 
-use self::health::tells_health;
+use self::health::has_health_rule;
 pub(in crate::reconcile) use self::observations::Observation;
 use self::observations::ObservationLog;
 use self::restores::{DelayedInstallation, Drift, PartialInstallation};
 
 use crate::reconcile::api::object::ObservedObject;
+use crate::reconcile::drift::job_ends::JobEnds;
 use crate::reconcile::error::ReconcileError;
-use crate::reconcile::install::jobs::JobEnds;
 
 /// Time without a verification after which the verification delay of an object starts again at its
 /// minimum.
@@ -239,7 +239,7 @@ impl InstalledStates {
             state.unhealthy.retain(|key, _| objects.contains_key(key));
             state.touched = objects
                 .keys()
-                .filter(|key| tells_health(key))
+                .filter(|key| has_health_rule(key))
                 .cloned()
                 .collect();
             state.objects = objects;
@@ -267,7 +267,7 @@ impl InstalledStates {
             state.restores.retain(|_, backoff| !backoff.is_quiet(now));
             let backoff = state.restores.entry(key.to_owned()).or_default();
             *backoff = backoff.restored(now);
-            if tells_health(key) {
+            if has_health_rule(key) {
                 state.touched.insert(key.to_owned());
             }
             state.objects.insert(key.to_owned(), left);

@@ -249,7 +249,7 @@ impl InstalledStates {
     }
 
     /// Returns true if the object has a state.
-    pub(in crate::reconcile) fn knows(&self, deployment: &str, key: &str) -> bool {
+    pub(in crate::reconcile) fn has_state(&self, deployment: &str, key: &str) -> bool {
         self.with(deployment, |state| state.objects.contains_key(key))
     }
 

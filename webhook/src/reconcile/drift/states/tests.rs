@@ -356,7 +356,7 @@ fn objects_of_an_interrupted_installation_and_of_the_former_content_are_observed
     states.record_interrupted("web", "sha256:3", HashMap::new(), &nothing.0, &nothing.1);
     assert_eq!(states.partially_applied("web", "sha256:3"), Some(keys(&[])));
     assert!(states.lacks_former_objects("web"));
-    assert!(!states.knows("web", KEY) && states.knows("web", OTHER));
+    assert!(!states.has_state("web", KEY) && states.has_state("web", OTHER));
     assert_eq!(states.restorable("web"), keys(&[OTHER]));
 }
 

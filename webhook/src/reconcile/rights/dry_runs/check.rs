@@ -1,6 +1,6 @@
 //! Dry runs of the objects of content as its requesters, before the installer applies them.
 //! `authorize` has the access reviews, `requester_permissions` decides when both run, and
-//! `install::apply` sends single dry runs.
+//! `apply` sends single dry runs.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -12,14 +12,14 @@ use bundle_core::rights::{DryRunVerdict, MutatedKinds, Provided};
 
 use crate::clients::cluster::ServiceAccount;
 use crate::dry_run::RequesterDryRun;
-use crate::reconcile::content::items::Item;
-use crate::reconcile::context::Context;
-use crate::reconcile::error::{ReconcileError, RetryPolicy};
-pub(in crate::reconcile) use crate::reconcile::install::apply::RequiredConsent;
-use crate::reconcile::install::apply::{
+pub(in crate::reconcile) use crate::reconcile::apply::RequiredConsent;
+use crate::reconcile::apply::{
     ApplyClient, ApplyPlan, ApplyRejection, CheckedApply, DryRuns, Preparer,
 };
-use crate::reconcile::removal::remove::{KeptObject, Present};
+use crate::reconcile::content::objects::PreparedObject;
+use crate::reconcile::context::Context;
+use crate::reconcile::error::{ReconcileError, RetryPolicy};
+use crate::reconcile::inventory::present::{KeptObject, Present};
 use crate::reconcile::rights::dry_runs::failures::DryRunFailures;
 
 /// Time limit for retries of one step while the API server is busy, or does not serve a new kind
@@ -97,11 +97,11 @@ impl<'a> DryRunCheck<'a> {
     /// objects in a namespace that does not exist yet.
     pub(in crate::reconcile) async fn check_plan<'i>(
         &self,
-        items: &'i [Item],
+        items: &'i [PreparedObject],
         plan: &mut ApplyPlan<'i>,
     ) -> Result<(), ReconcileError> {
         let provided = Provided::by(items.iter().map(|item| (&item.id, &item.value)));
-        let (namespaces, others): (Vec<&Item>, Vec<&Item>) = items
+        let (namespaces, others): (Vec<&PreparedObject>, Vec<&PreparedObject>) = items
             .iter()
             .partition(|item| item.phase == Phase::Namespaces);
         let absent: BTreeSet<&str> = namespaces
@@ -116,7 +116,7 @@ impl<'a> DryRunCheck<'a> {
                 complaints.add(item, refusal);
             }
         }
-        let now: Vec<&Item> = others
+        let now: Vec<&PreparedObject> = others
             .into_iter()
             .filter(|item| {
                 let namespace = item.id.namespace.as_deref();
@@ -139,7 +139,7 @@ impl<'a> DryRunCheck<'a> {
     /// Returns their applies.
     pub(in crate::reconcile) async fn check_round<'i>(
         &self,
-        items: &[&'i Item],
+        items: &[&'i PreparedObject],
         plan: &mut ApplyPlan<'i>,
     ) -> Result<Vec<CheckedApply<'i>>, ReconcileError> {
         let (checked, refused) = self.check_drifted(items, plan).await;
@@ -150,7 +150,7 @@ impl<'a> DryRunCheck<'a> {
     /// others.
     pub(in crate::reconcile) async fn check_drifted<'i>(
         &self,
-        items: &[&'i Item],
+        items: &[&'i PreparedObject],
         plan: &mut ApplyPlan<'i>,
     ) -> (Vec<CheckedApply<'i>>, Result<(), ReconcileError>) {
         let mut complaints = DryRunFailures::default();
@@ -166,7 +166,7 @@ impl<'a> DryRunCheck<'a> {
     }
 
     /// Returns how many of `items` the API server allows in a dry run on their current state.
-    pub(in crate::reconcile) async fn allowed(&self, items: Vec<&Item>) -> u64 {
+    pub(in crate::reconcile) async fn allowed(&self, items: Vec<&PreparedObject>) -> u64 {
         let answers = crate::reconcile::api::parallel::all(
             items
                 .into_iter()
@@ -180,10 +180,10 @@ impl<'a> DryRunCheck<'a> {
     /// Checks those of `items` that are waiting in the plan. Returns those that failed.
     async fn check<'i>(
         &self,
-        items: &[&'i Item],
+        items: &[&'i PreparedObject],
         plan: &mut ApplyPlan<'i>,
         is_due: bool,
-    ) -> Vec<(&'i Item, ApplyRejection)> {
+    ) -> Vec<(&'i PreparedObject, ApplyRejection)> {
         let end = Instant::now() + RETRY_LIMIT;
         let waiting: Vec<_> = items
             .iter()
@@ -208,7 +208,7 @@ impl<'a> DryRunCheck<'a> {
         refused
     }
 
-    /// Logs and counts disagreements. Returns an error if there are complaints.
+    /// Logs and counts disagreements. Returns an error if `failed` is not empty.
     pub(in crate::reconcile) fn result(
         &self,
         complaints: DryRunFailures,

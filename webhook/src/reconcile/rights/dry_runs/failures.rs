@@ -3,14 +3,16 @@
 use bundle_core::diagnostic::{Code, codes};
 use bundle_core::rights::{DryRunVerdict, concerns_rights};
 
-use crate::reconcile::content::items::Item;
+use crate::reconcile::apply::ApplyRejection;
+use crate::reconcile::content::objects::PreparedObject;
 use crate::reconcile::error::{self, ReconcileError, RetryPolicy};
-use crate::reconcile::install::apply::ApplyRejection;
-use crate::reconcile::install::executor::CANNOT_STORE;
 use crate::telemetry::metrics::Metrics;
 
 /// Maximum number of objects in a message.
 const MAX_NAMED: usize = 20;
+
+/// Prefix of messages about objects that the API server cannot store.
+pub(in crate::reconcile) const CANNOT_STORE: &str = "the API server cannot store: ";
 
 /// The failed dry runs by kind of result.
 #[derive(Default)]
@@ -33,7 +35,7 @@ pub(in crate::reconcile) struct DryRunFailures {
 
 impl DryRunFailures {
     /// Adds the result of one object.
-    pub(in crate::reconcile) fn add(&mut self, item: &Item, refusal: ApplyRejection) {
+    pub(in crate::reconcile) fn add(&mut self, item: &PreparedObject, refusal: ApplyRejection) {
         let line = |words: String| format!("{}: {words}", item.key);
         let verdict = match refusal {
             ApplyRejection::Verdict(verdict)
@@ -219,7 +221,7 @@ mod tests {
         ] {
             let mut complaints = DryRunFailures::default();
             complaints.add(
-                &Item::config_map(),
+                &PreparedObject::config_map(),
                 ApplyRejection::Verdict(verdict(status, message)),
             );
             let error = complaints.into_result("ana", reason::RECONCILE_FAILED);
@@ -236,12 +238,12 @@ mod tests {
         let by_rbac = || ApplyRejection::Verdict(verdict(403, message));
         let by_policy = "ValidatingAdmissionPolicy 'p' with binding 'p' denied request: no";
         let mut complaints = DryRunFailures::default();
-        complaints.add(&Item::config_map(), by_rbac());
-        complaints.add(&Item::config_map(), by_rbac());
+        complaints.add(&PreparedObject::config_map(), by_rbac());
+        complaints.add(&PreparedObject::config_map(), by_rbac());
         // A rejection by a policy is no disagreement, because access reviews do not evaluate
         // policies.
         complaints.add(
-            &Item::config_map(),
+            &PreparedObject::config_map(),
             ApplyRejection::Verdict(verdict(422, by_policy)),
         );
         assert_eq!(complaints.by_rbac, 2);

@@ -18,7 +18,7 @@ pub(in crate::reconcile) async fn registered(apis: &Apis, own: &Client) -> Mutat
         Ok(kinds) => kinds,
         Err(error) => {
             tracing::warn!(
-                error = object::told(&error),
+                error = object::error_message(&error),
                 "cannot read the mutating registrations: every object is compared by dry runs"
             );
             MutatedKinds::unknown()

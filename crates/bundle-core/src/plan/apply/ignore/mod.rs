@@ -39,8 +39,13 @@ const COMPARISONS: usize = 10_000_000;
 /// Sets all fields that the rules name to their value in `live`, the object on the cluster, or
 /// removes them from `desired` if `live` lacks them. Then removes all fields of managers that the
 /// rules name. The order of the rules has no effect.
-pub fn leave(desired: &mut Value, live: &Value, entries: &[FieldsEntry<'_>], rules: &[&Rule]) {
-    leave_fields(desired, live, rules);
+pub fn apply_rules(
+    desired: &mut Value,
+    live: &Value,
+    entries: &[FieldsEntry<'_>],
+    rules: &[&Rule],
+) {
+    keep_live_fields(desired, live, rules);
     let managers: HashSet<&str> = rules
         .iter()
         .filter_map(|rule| rule.manager.as_deref())
@@ -57,7 +62,7 @@ pub fn leave(desired: &mut Value, live: &Value, entries: &[FieldsEntry<'_>], rul
 
 /// Leaves the fields that the rules name. Each value is copied once, although several pointers can
 /// name it, or values above it.
-fn leave_fields(desired: &mut Value, live: &Value, rules: &[&Rule]) {
+fn keep_live_fields(desired: &mut Value, live: &Value, rules: &[&Rule]) {
     let mut found = BTreeMap::<*const Value, (&str, &Value)>::new();
     for pointer in rules.iter().flat_map(|rule| &rule.fields) {
         match find(live, pointer, |_| {}) {

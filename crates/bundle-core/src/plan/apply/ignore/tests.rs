@@ -73,7 +73,7 @@ fn ignored_field_keeps_its_live_value() {
     };
     let mut desired =
         json!({ "metadata": { "annotations": { "a/b": "x" } }, "spec": { "replicas": 1 } });
-    leave(
+    apply_rules(
         &mut desired,
         &json!({ "spec": { "replicas": 7 } }),
         &[],
@@ -107,7 +107,7 @@ fn fields_of_an_ignored_manager_are_not_applied() {
         time: None,
         fields: &fields,
     };
-    leave(&mut desired, &Value::Null, &[entry], &[&rule]);
+    apply_rules(&mut desired, &Value::Null, &[entry], &[&rule]);
     assert_eq!(
         desired,
         json!({
@@ -187,7 +187,7 @@ fn cost_is_linear_in_rules_and_entries() {
         let rules: Vec<&Rule> = rules.iter().collect();
         let entries: Vec<_> = names.iter().map(|name| owned(name, &fields)).collect();
         let mut desired = json!({ "spec": { "replicas": 1, "paused": true } });
-        let steps = steps(|| leave(&mut desired, &Value::Null, &entries, &rules));
+        let steps = steps(|| apply_rules(&mut desired, &Value::Null, &entries, &rules));
         assert_eq!(desired, json!({ "spec": { "paused": true } }));
         steps
     });
@@ -221,7 +221,7 @@ fn cost_is_linear_in_entries_for_items_of_lists() {
             (0..size).map(item).collect()
         };
         let mut desired = json!({ "list": items(json!("i")) });
-        let steps = steps(|| leave(&mut desired, &Value::Null, &entries, &[&rule]));
+        let steps = steps(|| apply_rules(&mut desired, &Value::Null, &entries, &[&rule]));
         assert_eq!(desired, json!({ "list": items(Value::Null) }));
         steps
     });
@@ -239,7 +239,7 @@ fn cost_is_linear_in_members_of_sets() {
         let items: Vec<_> = (0..=size).map(member).collect();
         let mut desired = json!({ "list": items });
         let entries = [owned("keda", &fields)];
-        let steps = steps(|| leave(&mut desired, &Value::Null, &entries, &[&rule]));
+        let steps = steps(|| apply_rules(&mut desired, &Value::Null, &entries, &[&rule]));
         assert_eq!(desired, json!({ "list": [member(size)] }));
         steps
     });
@@ -256,7 +256,7 @@ fn items_are_found_by_few_sets_of_names() {
         let fields = json!({ "f:list": fields });
         let mut desired = json!({ "list": vec![json!({ "image": "i" }); size] });
         steps(|| {
-            leave(
+            apply_rules(
                 &mut desired,
                 &Value::Null,
                 &[owned("keda", &fields)],
@@ -277,7 +277,7 @@ fn value_that_many_pointers_name_is_copied_once() {
             ..Rule::default()
         };
         COPIES.set(0);
-        leave(&mut desired, &live, &[], &[&rule, &rule]);
+        apply_rules(&mut desired, &live, &[], &[&rule, &rule]);
         (COPIES.get(), desired)
     };
     let whole = json!({ "spec": live["spec"], "data": [{ "e": 2, "f": 3 }] });

@@ -1,6 +1,6 @@
 //! Changes to `metadata.managedFields` before an apply, so that the apply also removes fields that
 //! the content does not have: server-side apply removes a field only if no other manager owns it.
-//! `webhook::reconcile::install::apply` sends them.
+//! `webhook::reconcile::apply` sends them.
 
 use serde_json::{Map, Value, json};
 

@@ -4,7 +4,7 @@
 use bundle_api::names::condition;
 
 use super::NOT_LOOKED_AT;
-use crate::plan::conditions::{ConditionChange, State};
+use crate::plan::conditions::{ConditionChange, ConditionStatus};
 use crate::plan::removal::REMOVING;
 
 /// Returns the conditions of an object that was written while admission was off, or that cannot be
@@ -12,20 +12,21 @@ use crate::plan::removal::REMOVING;
 pub fn not_admitted(reason: &str, message: &str, is_installed: bool) -> Vec<ConditionChange> {
     let mut conditions = vec![ConditionChange::new(
         condition::HAS_VALID_BUNDLE,
-        State::Unknown,
+        ConditionStatus::Unknown,
         reason,
         message,
     )];
     if !is_installed {
         conditions.push(ConditionChange::new(
             condition::INSTALLED,
-            State::False,
+            ConditionStatus::False,
             reason,
             message,
         ));
     }
     for kind in [condition::AUTHORIZED, condition::APPROVED] {
-        let change = ConditionChange::default(kind, State::Unknown, reason, NOT_LOOKED_AT);
+        let change =
+            ConditionChange::default(kind, ConditionStatus::Unknown, reason, NOT_LOOKED_AT);
         conditions.push(change);
     }
     conditions.extend(stopped(reason, message));
@@ -39,9 +40,15 @@ pub fn class_missing(reason: &str, message: &str) -> Vec<ConditionChange> {
 }
 
 fn stopped(reason: &str, message: &str) -> Vec<ConditionChange> {
-    let unknown =
-        |kind| ConditionChange::new(kind, State::Unknown, reason, NOT_LOOKED_AT.to_owned());
-    let stopped = |kind| ConditionChange::new(kind, State::False, reason, message);
+    let unknown = |kind| {
+        ConditionChange::new(
+            kind,
+            ConditionStatus::Unknown,
+            reason,
+            NOT_LOOKED_AT.to_owned(),
+        )
+    };
+    let stopped = |kind| ConditionChange::new(kind, ConditionStatus::False, reason, message);
     vec![
         unknown(condition::HEALTHY),
         unknown(condition::DRIFTED),
@@ -53,12 +60,12 @@ fn stopped(reason: &str, message: &str) -> Vec<ConditionChange> {
 /// Returns the conditions of an object whose deletion is not complete.
 pub fn removing(reason: &str, message: &str) -> Vec<ConditionChange> {
     let progressing = if reason == REMOVING {
-        State::True
+        ConditionStatus::True
     } else {
-        State::False
+        ConditionStatus::False
     };
     vec![
         ConditionChange::new(condition::PROGRESSING, progressing, reason, message),
-        ConditionChange::new(condition::READY, State::False, reason, message),
+        ConditionChange::new(condition::READY, ConditionStatus::False, reason, message),
     ]
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use bundle_api::names::{condition, reason};
 
 use crate::diagnostic::{Code, codes};
-use crate::plan::conditions::{ConditionChange, State};
+use crate::plan::conditions::{ConditionChange, ConditionStatus};
 use crate::plan::summary::Coverage;
 
 /// Facts of one reconcile. By default, nothing was observed.
@@ -82,19 +82,23 @@ impl BundleFact {
     pub(super) fn condition(&self) -> ConditionChange {
         let waiting = |name: &str| format!("Waiting for the {name} Bundle to be unpacked");
         let (state, found, message) = match self {
-            Self::NotMade(found, message) => (State::Unknown, *found, message.clone()),
+            Self::NotMade(found, message) => (ConditionStatus::Unknown, *found, message.clone()),
             Self::Unpacked(name) => (
-                State::True,
+                ConditionStatus::True,
                 reason::UNPACK_SUCCESSFUL,
                 format!("Successfully unpacked the {name} Bundle"),
             ),
             Self::Failing { name, message } => (
-                State::False,
+                ConditionStatus::False,
                 reason::UNPACK_FAILED,
                 format!("Failed to unpack the {name} Bundle: {message}"),
             ),
-            Self::Unpacking(name) => (State::False, reason::UNPACKING, waiting(name)),
-            Self::Pending(name) => (State::False, reason::UNPACK_PENDING, waiting(name)),
+            Self::Unpacking(name) => (ConditionStatus::False, reason::UNPACKING, waiting(name)),
+            Self::Pending(name) => (
+                ConditionStatus::False,
+                reason::UNPACK_PENDING,
+                waiting(name),
+            ),
         };
         ConditionChange::new(condition::HAS_VALID_BUNDLE, state, found, message)
     }
@@ -122,17 +126,19 @@ impl ApprovalFact {
     /// Returns the condition `Approved`.
     pub(super) fn condition(&self) -> ConditionChange {
         let (state, found, message) = match self {
-            Self::Approved { by, digest } => {
-                (State::True, "Approved", format!("{by} approved {digest}"))
-            }
+            Self::Approved { by, digest } => (
+                ConditionStatus::True,
+                "Approved",
+                format!("{by} approved {digest}"),
+            ),
             Self::NotRequired(class) => (
-                State::True,
+                ConditionStatus::True,
                 "NotRequired",
                 format!("class {class} requires no approval"),
             ),
-            Self::NotApproved(message) => (State::False, "NotApproved", message.clone()),
+            Self::NotApproved(message) => (ConditionStatus::False, "NotApproved", message.clone()),
             Self::ContentUnknown(class) => (
-                State::Unknown,
+                ConditionStatus::Unknown,
                 "NotAsked",
                 format!("class {class} requires an approval, and the content is not unpacked yet"),
             ),
@@ -149,7 +155,7 @@ pub enum PermissionFact {
     /// These requesters have all permissions that the content requires.
     Allowed(Vec<String>),
     /// Permissions are missing or unknown: status, reason and message.
-    Refused(State, &'static str, String),
+    Refused(ConditionStatus, &'static str, String),
 }
 
 impl PermissionFact {
@@ -159,37 +165,37 @@ impl PermissionFact {
         let about_rights = [
             (
                 codes::install::NOT_AUTHORIZED,
-                State::False,
+                ConditionStatus::False,
                 "RightsMissing",
             ),
             (
                 codes::install::RIGHTS_WITHDRAWN,
-                State::False,
+                ConditionStatus::False,
                 reason::RIGHTS_WITHDRAWN,
             ),
             (
                 codes::install::REQUESTER_REFUSED,
-                State::False,
+                ConditionStatus::False,
                 "RequesterRefused",
             ),
             (
                 codes::install::REQUESTER_DIFFERS,
-                State::False,
+                ConditionStatus::False,
                 "RequesterDiffers",
             ),
             (
                 codes::install::DRY_RUN_UNSUPPORTED,
-                State::False,
+                ConditionStatus::False,
                 "DryRunUnsupported",
             ),
             (
                 codes::install::NOT_IMPERSONATED,
-                State::Unknown,
+                ConditionStatus::Unknown,
                 "RequesterNotImpersonated",
             ),
             (
                 codes::install::RIGHTS_UNKNOWN,
-                State::Unknown,
+                ConditionStatus::Unknown,
                 "RightsUnknown",
             ),
         ];
@@ -203,12 +209,12 @@ impl PermissionFact {
     pub(super) fn condition(&self) -> ConditionChange {
         let (state, found, message) = match self {
             Self::Delegated(class) => (
-                State::True,
+                ConditionStatus::True,
                 "Delegated",
                 format!("class {class} delegates its permissions to all its users"),
             ),
             Self::Allowed(users) => (
-                State::True,
+                ConditionStatus::True,
                 "RequesterMay",
                 format!(
                     "all required permissions are granted to {}",

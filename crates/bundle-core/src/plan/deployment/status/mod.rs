@@ -11,7 +11,7 @@ pub use facts::{ApprovalFact, BundleFact, DeploymentFacts, Failure, ObjectFacts,
 use bundle_api::names::{condition, reason};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
-use crate::plan::conditions::{ConditionChange, State};
+use crate::plan::conditions::{ConditionChange, ConditionStatus};
 use crate::plan::summary::{Correction, Installation, ObservedObjects};
 
 /// Message of conditions without facts.
@@ -27,7 +27,7 @@ struct Changes<'a> {
 /// Value of a condition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Value<'a> {
-    state: State,
+    state: ConditionStatus,
     reason: &'a str,
     message: &'a str,
     /// True if the condition describes the current generation.
@@ -38,7 +38,7 @@ impl Changes<'_> {
     fn get(&self, kind: &str) -> Option<Value<'_>> {
         let before = self.before.iter().find(|before| before.type_ == kind);
         let before = before.map(|before| Value {
-            state: State::of(before),
+            state: ConditionStatus::of(before),
             reason: &before.reason,
             message: &before.message,
             is_present: before.observed_generation == Some(self.generation),
@@ -58,7 +58,7 @@ impl Changes<'_> {
     fn set(
         &mut self,
         kind: &'static str,
-        state: State,
+        state: ConditionStatus,
         reason: impl Into<String>,
         message: impl Into<String>,
     ) {
@@ -68,7 +68,7 @@ impl Changes<'_> {
 
     fn set_default(&mut self, kind: &'static str, reason: &str, message: &str) {
         if self.get(kind).is_none() {
-            self.set(kind, State::Unknown, reason, message);
+            self.set(kind, ConditionStatus::Unknown, reason, message);
         }
     }
 }
@@ -109,8 +109,8 @@ impl DeploymentFacts {
         let before = before
             .iter()
             .find(|before| before.type_ == condition::AUTHORIZED)
-            .map(State::of);
-        changed.or(before) == Some(State::True)
+            .map(ConditionStatus::of);
+        changed.or(before) == Some(ConditionStatus::True)
     }
 
     fn set_installed(&self, changes: &mut Changes<'_>) {
@@ -122,13 +122,18 @@ impl DeploymentFacts {
             {
                 let name = wanted.unwrap_or_default();
                 let message = format!("Instantiated bundle {name} successfully");
-                changes.set(kind, State::True, reason::INSTALLATION_SUCCEEDED, message);
+                changes.set(
+                    kind,
+                    ConditionStatus::True,
+                    reason::INSTALLATION_SUCCEEDED,
+                    message,
+                );
             } else if !is_something_installed {
                 let is_failing = matches!(self.bundle, Some(BundleFact::Failing { .. }));
                 let (state, found) = if is_failing {
-                    (State::False, reason::UNPACK_FAILED)
+                    (ConditionStatus::False, reason::UNPACK_FAILED)
                 } else {
-                    (State::Unknown, reason::UNPACK_PENDING)
+                    (ConditionStatus::Unknown, reason::UNPACK_PENDING)
                 };
                 changes.set(kind, state, found, "nothing is installed yet");
             }
@@ -140,12 +145,12 @@ impl DeploymentFacts {
         }
         let has_bundle = changes
             .get(condition::HAS_VALID_BUNDLE)
-            .is_some_and(|bundle| bundle.state == State::True);
+            .is_some_and(|bundle| bundle.state == ConditionStatus::True);
         if has_bundle || !is_something_installed {
             let state = if failure.is_unknown && is_something_installed {
-                State::Unknown
+                ConditionStatus::Unknown
             } else {
-                State::False
+                ConditionStatus::False
             };
             changes.set(kind, state, failure.reason, &failure.message);
         }
@@ -184,14 +189,14 @@ impl DeploymentFacts {
             }),
             bundle: changes
                 .get(condition::HAS_VALID_BUNDLE)
-                .filter(|bundle| bundle.state == State::False)
+                .filter(|bundle| bundle.state == ConditionStatus::False)
                 .map(|bundle| {
                     let waits = bundle.reason != reason::UNPACK_FAILED;
                     (bundle.reason, bundle.message, waits)
                 }),
-            is_installed: changes
-                .get(condition::INSTALLED)
-                .is_some_and(|installed| installed.state == State::True && installed.is_present),
+            is_installed: changes.get(condition::INSTALLED).is_some_and(|installed| {
+                installed.state == ConditionStatus::True && installed.is_present
+            }),
         };
         let told = [
             (condition::DRIFTED, observed.drifted()),

@@ -10,7 +10,7 @@ use crate::plan::summary::Coverage;
 const GENERATION: i64 = 7;
 const NAME: &str = "web-abc";
 
-fn before(kind: &str, status: State, found: &str, generation: i64) -> Condition {
+fn before(kind: &str, status: ConditionStatus, found: &str, generation: i64) -> Condition {
     Condition {
         type_: kind.to_owned(),
         status: status.as_str().to_owned(),
@@ -90,11 +90,15 @@ fn facts(letters: &str) -> DeploymentFacts {
         ),
         (
             'r',
-            PermissionFact::Refused(State::False, "RequesterRefused", "no".to_owned()),
+            PermissionFact::Refused(ConditionStatus::False, "RequesterRefused", "no".to_owned()),
         ),
         (
             'n',
-            PermissionFact::Refused(State::Unknown, "RightsUnknown", "timeout".to_owned()),
+            PermissionFact::Refused(
+                ConditionStatus::Unknown,
+                "RightsUnknown",
+                "timeout".to_owned(),
+            ),
         ),
     ];
     let approvals = [
@@ -223,23 +227,28 @@ fn conditions_without_facts_are_unchanged() {
     let stands = [
         before(
             condition::HAS_VALID_BUNDLE,
-            State::True,
+            ConditionStatus::True,
             reason::UNPACK_SUCCESSFUL,
             GENERATION,
         ),
         before(
             condition::INSTALLED,
-            State::True,
+            ConditionStatus::True,
             reason::INSTALLATION_SUCCEEDED,
             GENERATION,
         ),
         before(
             condition::AUTHORIZED,
-            State::False,
+            ConditionStatus::False,
             reason::RIGHTS_WITHDRAWN,
             GENERATION,
         ),
-        before(condition::APPROVED, State::True, "Approved", GENERATION),
+        before(
+            condition::APPROVED,
+            ConditionStatus::True,
+            "Approved",
+            GENERATION,
+        ),
     ];
     let mut failed = facts("sCcW");
     failed.rights = None;
@@ -271,7 +280,7 @@ fn installation_of_an_earlier_generation_is_not_ready() {
     let stands = |generation| {
         [before(
             condition::INSTALLED,
-            State::True,
+            ConditionStatus::True,
             reason::INSTALLATION_SUCCEEDED,
             generation,
         )]
@@ -290,10 +299,15 @@ fn installation_of_an_earlier_generation_is_not_ready() {
 
 #[test]
 fn permission_result_of_this_reconcile_overrides_the_stored_condition() {
-    let authorized = [before(condition::AUTHORIZED, State::True, "Delegated", 1)];
+    let authorized = [before(
+        condition::AUTHORIZED,
+        ConditionStatus::True,
+        "Delegated",
+        1,
+    )];
     let refused = [before(
         condition::AUTHORIZED,
-        State::False,
+        ConditionStatus::False,
         "RightsMissing",
         1,
     )];

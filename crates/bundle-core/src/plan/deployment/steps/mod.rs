@@ -40,7 +40,7 @@ pub enum InstallStep {
     Reauthorize,
     /// Check that spec, class and policies are unchanged since the decision, and check the approval
     /// again.
-    CheckBasisOfDecision,
+    CheckPreconditionsOfDecision,
     /// Record that the class, with its current terms, decided about content that is already
     /// installed.
     RecordDecision,
@@ -54,7 +54,7 @@ pub enum InstallStep {
     UseRecordedState,
     /// Check spec, class, policies and approval immediately before the first write, even if the
     /// permission check is recent: a slow registry can delay the steps before it.
-    CheckBasis,
+    CheckPreconditions,
     /// Record the objects, then apply them phase by phase. Phases after Namespaces and
     /// CustomResourceDefinitions start once those are established.
     Apply,
@@ -184,7 +184,7 @@ impl ObservedDeployment {
             ]);
             if self.is_installed {
                 steps.extend([
-                    InstallStep::CheckBasisOfDecision,
+                    InstallStep::CheckPreconditionsOfDecision,
                     InstallStep::RecordDecision,
                 ]);
                 if is_in_place {
@@ -217,7 +217,7 @@ impl ObservedDeployment {
         } else if self.is_authorization_old && !self.done.contains(&InstallStep::Apply) {
             steps.push(InstallStep::Reauthorize);
         }
-        steps.extend([InstallStep::CheckBasis, InstallStep::Apply]);
+        steps.extend([InstallStep::CheckPreconditions, InstallStep::Apply]);
         steps.extend(COMPLETION);
         steps
     }

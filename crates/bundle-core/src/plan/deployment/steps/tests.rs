@@ -7,8 +7,8 @@ use MaintenanceStep::*;
 const BEGIN: [InstallStep; 2] = [CheckContent, Render];
 const ASK: [InstallStep; 2] = [CheckTargets, CheckApproval];
 const FIRST: [InstallStep; 3] = [CheckSource, Verify, Authorize];
-const DECISION: [InstallStep; 2] = [CheckBasisOfDecision, RecordDecision];
-const INSTALL: [InstallStep; 5] = [CheckBasis, Apply, Prune, RecordInstalled, WatchAll];
+const DECISION: [InstallStep; 2] = [CheckPreconditionsOfDecision, RecordDecision];
+const INSTALL: [InstallStep; 5] = [CheckPreconditions, Apply, Prune, RecordInstalled, WatchAll];
 
 /// Returns facts from letters: `u`npacked, `p`aused, `c`orrects drift, `w`anted or `o`ther content
 /// in place, `i`nstalled, `d`ecided, `a`ctive, `h`eld, un`f`inished, old authorization (`t`), as
@@ -348,7 +348,10 @@ fn every_plan_has_the_order_that_security_requires() {
             }
         }
         // A registry that stalls while signatures are looked up does not make them old.
-        for (check, write) in [(CheckBasis, Apply), (CheckBasisOfDecision, RecordDecision)] {
+        for (check, write) in [
+            (CheckPreconditions, Apply),
+            (CheckPreconditionsOfDecision, RecordDecision),
+        ] {
             if let Some(written) = at(write) {
                 assert_eq!(at(check), written.checked_sub(1), "{check:?} {observed:?}");
             }

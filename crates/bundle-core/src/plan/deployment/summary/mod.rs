@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use bundle_api::names::reason;
 
-use crate::plan::conditions::{State, some_of};
+use crate::plan::conditions::{ConditionStatus, some_of};
 
 /// Reasons of conditions.
 const BLIND: &str = reason::CREATE_DYNAMIC_WATCH_FAILED;
@@ -67,7 +67,7 @@ pub struct ObservedObjects<'a> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConditionValue {
     /// Status of the condition.
-    pub state: State,
+    pub state: ConditionStatus,
     /// Reason of the condition.
     pub reason: String,
     /// Message of the condition.
@@ -75,7 +75,7 @@ pub struct ConditionValue {
 }
 
 impl ConditionValue {
-    fn new(state: State, reason: &str, message: impl Into<String>) -> Self {
+    fn new(state: ConditionStatus, reason: &str, message: impl Into<String>) -> Self {
         Self {
             state,
             reason: reason.to_owned(),
@@ -84,7 +84,7 @@ impl ConditionValue {
     }
 }
 
-/// State of the installation.
+/// Status of the installation.
 #[derive(Debug, Clone, Copy)]
 pub struct Installation<'a> {
     /// `spec.paused`.
@@ -102,15 +102,17 @@ impl ObservedObjects<'_> {
     /// Returns the condition `Drifted`.
     pub fn drifted(&self) -> ConditionValue {
         if !self.drifted.is_empty() {
-            return ConditionValue::new(State::True, "OutOfLine", self.drift_message());
+            return ConditionValue::new(ConditionStatus::True, "OutOfLine", self.drift_message());
         }
         if let Some(why) = self.blind {
-            return ConditionValue::new(State::Unknown, BLIND, why);
+            return ConditionValue::new(ConditionStatus::Unknown, BLIND, why);
         }
         match self.coverage {
-            Coverage::All => {
-                ConditionValue::new(State::False, "InPlace", "every object is as it was applied")
-            }
+            Coverage::All => ConditionValue::new(
+                ConditionStatus::False,
+                "InPlace",
+                "every object is as it was applied",
+            ),
             other => other.not_known(),
         }
     }
@@ -149,10 +151,12 @@ impl ObservedObjects<'_> {
             if rest > 0 {
                 message = format!("{message}; and {rest} more");
             }
-            return ConditionValue::new(State::False, "Unhealthy", message);
+            return ConditionValue::new(ConditionStatus::False, "Unhealthy", message);
         }
         match self.coverage {
-            Coverage::All => ConditionValue::new(State::True, "Healthy", "every object is healthy"),
+            Coverage::All => {
+                ConditionValue::new(ConditionStatus::True, "Healthy", "every object is healthy")
+            }
             other => other.not_known(),
         }
     }
@@ -162,7 +166,7 @@ impl ObservedObjects<'_> {
         let (goes_on, found, message) = match *installation {
             Installation {
                 is_paused: true, ..
-            } => return ConditionValue::new(State::False, PAUSED, NOTHING_CHANGED),
+            } => return ConditionValue::new(ConditionStatus::False, PAUSED, NOTHING_CHANGED),
             Installation {
                 error: Some((found, message, retried)),
                 ..
@@ -178,12 +182,16 @@ impl ObservedObjects<'_> {
             _ => {
                 let ready = self.ready(installation);
                 return ConditionValue {
-                    state: State::False,
+                    state: ConditionStatus::False,
                     ..ready
                 };
             }
         };
-        let state = if goes_on { State::True } else { State::False };
+        let state = if goes_on {
+            ConditionStatus::True
+        } else {
+            ConditionStatus::False
+        };
         ConditionValue::new(state, found, message)
     }
 
@@ -191,44 +199,48 @@ impl ObservedObjects<'_> {
     /// corrected, and health.
     pub fn ready(&self, installation: &Installation<'_>) -> ConditionValue {
         if let Some((found, message, _)) = installation.error.or(installation.bundle) {
-            return ConditionValue::new(State::False, found, message);
+            return ConditionValue::new(ConditionStatus::False, found, message);
         }
         if !installation.is_installed {
             return if installation.is_paused {
-                ConditionValue::new(State::False, PAUSED, NOTHING_CHANGED)
+                ConditionValue::new(ConditionStatus::False, PAUSED, NOTHING_CHANGED)
             } else {
-                ConditionValue::new(State::False, INSTALLING, NOT_IN_PLACE)
+                ConditionValue::new(ConditionStatus::False, INSTALLING, NOT_IN_PLACE)
             };
         }
         if !self.missing.is_empty() {
             let list = some_of(self.missing, NAMED);
-            return ConditionValue::new(State::False, "ObjectsMissing", format!("missing: {list}"));
+            return ConditionValue::new(
+                ConditionStatus::False,
+                "ObjectsMissing",
+                format!("missing: {list}"),
+            );
         }
         let drifted = self.drifted();
         let counts = matches!(
             self.correction,
             Correction::Restored | Correction::RightsWithdrawn
         );
-        if counts && drifted.state == State::True {
+        if counts && drifted.state == ConditionStatus::True {
             return ConditionValue {
-                state: State::False,
+                state: ConditionStatus::False,
                 ..drifted
             };
         }
         let healthy = self.healthy();
-        if healthy.state == State::False {
+        if healthy.state == ConditionStatus::False {
             return healthy;
         }
         for unknown in [drifted, healthy] {
-            if unknown.state == State::Unknown {
+            if unknown.state == ConditionStatus::Unknown {
                 return unknown;
             }
         }
         if installation.is_paused {
-            return ConditionValue::new(State::True, PAUSED, NOTHING_CHANGED);
+            return ConditionValue::new(ConditionStatus::True, PAUSED, NOTHING_CHANGED);
         }
         ConditionValue::new(
-            State::True,
+            ConditionStatus::True,
             INSTALLED,
             "the content is installed and healthy",
         )
@@ -248,7 +260,7 @@ impl Coverage {
                 "the installation is not complete: only objects that were applied are read",
             ),
         };
-        ConditionValue::new(State::Unknown, found, message)
+        ConditionValue::new(ConditionStatus::Unknown, found, message)
     }
 }
 

@@ -37,15 +37,15 @@ type Row = (
     Coverage,
     Correction,
     (usize, usize, usize, bool),
-    [State; 4],
+    [ConditionStatus; 4],
     &'static str,
 );
 
 #[test]
 fn conditions_depend_on_observed_objects() {
+    use ConditionStatus::{False, True, Unknown};
     use Correction::{Paused, Reported, Restored, RightsWithdrawn};
     use Coverage::{All, NotLookedAt, Nothing, Partly};
-    use State::{False, True, Unknown};
     let fine = (0, 0, 0, false);
     let drifted = (1, 0, 0, false);
     let missing = (1, 1, 0, false);
@@ -130,7 +130,7 @@ fn ready_is_never_true_while_an_object_is_missing() {
             };
             for installation in [COMPLETE, PAUSED_COMPLETE] {
                 let ready = observed.ready(&installation);
-                assert_eq!(ready.state, State::False);
+                assert_eq!(ready.state, ConditionStatus::False);
                 assert_eq!(ready.message, "missing: ConfigMap/n/x");
             }
         }

@@ -113,12 +113,12 @@ impl RemovalProgress {
     }
 
     /// Returns the objects that still exist.
-    pub fn left(&self) -> &BTreeSet<ObjectId> {
+    pub fn remaining(&self) -> &BTreeSet<ObjectId> {
         &self.left
     }
 
     /// Returns the objects of `step` that still exist and that no finalizer blocks.
-    pub fn going(&self, step: &[ObjectId]) -> Vec<ObjectId> {
+    pub fn in_deletion(&self, step: &[ObjectId]) -> Vec<ObjectId> {
         step.iter()
             .filter(|id| self.left.contains(id) && !self.obstacles.contains_key(id))
             .cloned()
@@ -129,16 +129,17 @@ impl RemovalProgress {
         matches!(self.obstacles.get(id), Some(Obstacle::Finalizers(_)))
     }
 
-    /// Returns true if the object is being deleted: a finalizer blocks it, or it is in `going`.
-    fn is_going(&self, id: &ObjectId, going: &[ObjectId]) -> bool {
-        self.is_held(id) || going.contains(id)
+    /// Returns true if the object is being deleted: a finalizer blocks it, or it is in
+    /// `in_deletion`.
+    fn is_in_deletion(&self, id: &ObjectId, in_deletion: &[ObjectId]) -> bool {
+        self.is_held(id) || in_deletion.contains(id)
     }
 
-    /// Fails if a removal is not complete: objects are being deleted (`going`) or remain. `admit`
-    /// is the command that makes its user the requester of the BundleDeployment.
+    /// Fails if a removal is not complete: objects are being deleted (`in_deletion`) or remain.
+    /// `admit` is the command that makes its user the requester of the BundleDeployment.
     pub fn removal_result(
         &self,
-        going: &[ObjectId],
+        in_deletion: &[ObjectId],
         rule: &ConsentRule,
         admit: &str,
     ) -> Result<(), RemovalFailure> {
@@ -148,8 +149,8 @@ impl RemovalProgress {
             message,
             retry: RetryPolicy::Soon,
         };
-        if !going.is_empty() {
-            let (left, names) = (objects_left(self.left.len()), some_of(going, NAMED));
+        if !in_deletion.is_empty() {
+            let (left, names) = (objects_left(self.left.len()), some_of(in_deletion, NAMED));
             return Err(goes_on(format!(
                 "{left}; waiting for the deletion of {names}"
             )));
@@ -193,9 +194,9 @@ impl RemovalProgress {
         })
     }
 
-    /// Returns a warning for each object that a prune left, with the reason. Objects in `going` are
-    /// omitted.
-    pub fn prune_warnings(&self, going: &[ObjectId]) -> Vec<String> {
+    /// Returns a warning for each object that a prune left, with the reason. Objects in
+    /// `in_deletion` are omitted.
+    pub fn prune_warnings(&self, in_deletion: &[ObjectId]) -> Vec<String> {
         let stays = self.left.iter().filter_map(|id| {
             let why = match self.obstacles.get(id) {
                 Some(Obstacle::NotAllowed(why)) => why.clone(),
@@ -204,7 +205,7 @@ impl RemovalProgress {
                     let names = some_of(names, FINALIZERS);
                     format!("it is being deleted, and waits for finalizers of other controllers: {names}")
                 }
-                None if going.contains(id) => return None,
+                None if in_deletion.contains(id) => return None,
                 None => "remaining objects depend on it".to_owned(),
             };
             Some(format!(
@@ -216,16 +217,17 @@ impl RemovalProgress {
 
     /// Returns the message about a prune that is not complete because objects wait for the deletion
     /// of other objects; `None` if no object waits.
-    pub fn unpruned(&self, going: &[ObjectId]) -> Option<String> {
-        let is_going = |id: &ObjectId| self.is_going(id, going);
-        if !waits_for(&self.left, is_going, &self.obstacles) {
+    pub fn unpruned(&self, in_deletion: &[ObjectId]) -> Option<String> {
+        let is_in_deletion = |id: &ObjectId| self.is_in_deletion(id, in_deletion);
+        if !waits_for(&self.left, is_in_deletion, &self.obstacles) {
             return None;
         }
-        let going: Vec<&ObjectId> = self.left.iter().filter(|id| is_going(id)).collect();
+        let in_deletion: Vec<&ObjectId> =
+            self.left.iter().filter(|id| is_in_deletion(id)).collect();
         Some(format!(
             "{} objects that are no longer part of the content are left; waiting for the deletion of {}",
             self.left.len(),
-            some_of(&going, NAMED)
+            some_of(&in_deletion, NAMED)
         ))
     }
 }

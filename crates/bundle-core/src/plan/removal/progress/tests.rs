@@ -53,17 +53,17 @@ fn rule(account: ActingAccount, authorization: &str) -> ConsentRule {
 fn each_step_waits_until_the_objects_of_the_previous_step_are_gone() {
     let mut progress = RemovalProgress::new([free(&namespace()), free(&config("a"))], []);
     assert_eq!(progress.next(), NextRemoval::Delete(vec![config("a")]));
-    assert_eq!(progress.going(&[config("a")]), [config("a")]);
+    assert_eq!(progress.in_deletion(&[config("a")]), [config("a")]);
     // A finalizer holds it: its namespace waits, and it is not deleted once more.
     let finalizers = BTreeMap::from([held(&config("a"))]);
     progress.observe(&BTreeSet::new(), finalizers);
     assert_eq!(progress.next(), NextRemoval::Await(vec![config("a")]));
-    assert_eq!(progress.going(&[config("a")]), []);
+    assert_eq!(progress.in_deletion(&[config("a")]), []);
     progress.observe(&[config("a")].into(), BTreeMap::new());
     assert_eq!(progress.next(), NextRemoval::Delete(vec![namespace()]));
     progress.observe(&[namespace()].into(), BTreeMap::new());
     assert_eq!(progress.next(), NextRemoval::End);
-    assert!(progress.left().is_empty());
+    assert!(progress.remaining().is_empty());
 }
 
 #[test]
@@ -104,7 +104,7 @@ fn result_of_a_removal_depends_on_remaining_objects() {
     let beyond = codes::install::OUTSIDE_DELEGATION;
     #[rustfmt::skip]
     let table = [
-        // What is left, what is still going, account, authorization of the class; code, reason, retry.
+        // What is left, what is being deleted, account, authorization of the class; code, reason, retry.
         (RemovalProgress::default(), vec![], Granted, "Requester", None),
         (RemovalProgress::new([free(&inside)], []), vec![inside.clone()], Granted, "Requester", Some((failed, REMOVING, RetryPolicy::Soon))),
         (RemovalProgress::new([held(&inside)], []), vec![], Granted, "Requester", Some((failed, REMOVING, RetryPolicy::Soon))),
@@ -118,9 +118,9 @@ fn result_of_a_removal_depends_on_remaining_objects() {
         (both(), vec![], Granted, "Requester", Some((not_allowed, REFUSED, RetryPolicy::Soon))),
         (both(), vec![], withdrawn(), "Requester", Some((no_account, REFUSED, RetryPolicy::Soon))),
     ];
-    for (progress, going, account, authorization, expected) in table {
+    for (progress, in_deletion, account, authorization, expected) in table {
         let rule = rule(account, authorization);
-        let result = progress.removal_result(&going, &rule, ADMIT);
+        let result = progress.removal_result(&in_deletion, &rule, ADMIT);
         let found = result.err().map(|error| {
             assert!(error.message.contains("left"), "{}", error.message);
             (error.code, error.reason, error.retry)
@@ -193,7 +193,7 @@ fn prune_warns_about_remaining_objects_and_waits_only_for_deletions() {
     assert!(waiting.prune_warnings(&[])[0].contains("waits for finalizers of other controllers"));
     // No other object waits for its deletion.
     let last = RemovalProgress::new([free(&namespace)], []);
-    let going = [namespace.clone()];
-    assert_eq!(last.unpruned(&going), None);
-    assert!(last.prune_warnings(&going).is_empty());
+    let in_deletion = [namespace.clone()];
+    assert_eq!(last.unpruned(&in_deletion), None);
+    assert!(last.prune_warnings(&in_deletion).is_empty());
 }

@@ -1,0 +1,76 @@
+//! Normalization of an object before it is applied: sets namespace and labels, and removes fields
+//! that the API server sets.
+
+use serde_json::{Map, Value};
+
+/// Fields of `metadata` that the API server sets. Exported objects contain them.
+const SERVER: [&str; 5] = [
+    "managedFields",
+    "resourceVersion",
+    "uid",
+    "generation",
+    "creationTimestamp",
+];
+
+/// Sets or removes the namespace of an object, adds `labels`, and removes fields that the API
+/// server sets.
+pub fn normalize(value: &mut Value, namespace: Option<&str>, labels: &[(&str, &str)]) {
+    let metadata = member(value, "metadata");
+    match namespace {
+        Some(namespace) => *member(metadata, "namespace") = Value::String(namespace.to_owned()),
+        None => {
+            if let Some(metadata) = metadata.as_object_mut() {
+                metadata.remove("namespace");
+            }
+        }
+    }
+    if let Some(metadata) = metadata.as_object_mut() {
+        for field in SERVER {
+            metadata.remove(field);
+        }
+    }
+    if !labels.is_empty() {
+        let own = member(metadata, "labels");
+        for (label, text) in labels {
+            *member(own, label) = Value::String((*text).to_owned());
+        }
+    }
+    if let Some(object) = value.as_object_mut() {
+        object.remove("status");
+    }
+}
+
+/// Returns a member of an object, and creates it if necessary. A value of another type becomes an
+/// object.
+fn member<'a>(value: &'a mut Value, name: &str) -> &'a mut Value {
+    if !value.is_object() {
+        *value = Value::Object(Map::new());
+    }
+    &mut value[name]
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn sets_namespace_and_labels_and_removes_fields_of_the_server() {
+        let exported =
+            json!({"metadata": {"name": "x", "uid": "1", "labels": {"app": "a"}}, "status": {}});
+        let settled = |namespace, labels: &[(&str, &str)]| {
+            let mut value = exported.clone();
+            normalize(&mut value, namespace, labels);
+            value
+        };
+        assert_eq!(
+            settled(Some("web"), &[("owner", "b")]),
+            json!({"metadata": {"name": "x", "namespace": "web", "labels": {"app": "a", "owner": "b"}}})
+        );
+        assert_eq!(
+            settled(None, &[]),
+            json!({"metadata": {"name": "x", "labels": {"app": "a"}}})
+        );
+    }
+}

@@ -1,0 +1,293 @@
+//! Connection pools: one that uses proxies, one for loopback, those of redirects, and clients of hosts
+//! with certificates of their own. None follows redirects automatically.
+
+use std::collections::HashSet;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use reqwest::{Certificate, Identity, redirect};
+use url::{Host, Url};
+
+use crate::registry::error::innermost;
+use crate::registry::http::tls::{TlsSettings, certificate_message};
+use crate::registry::http::zone::{NetworkZone, ZoneResolver};
+use crate::registry::limited_map::LimitedMap;
+use crate::registry::{ClientOptions, Reason, RegistryError};
+
+/// Maximum number of hosts with idle connections. The server decides the size of the buffer that an
+/// idle connection keeps: up to about 400 KiB.
+const MAX_HOSTS: usize = 8;
+/// Maximum number of idle connections to one host.
+const IDLE_PER_HOST: usize = 4;
+/// Time after which an idle connection is closed.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(15);
+/// Size of a client in [`LimitedMap`], in bytes: it has its own certificates and connections, so at
+/// most eight are kept.
+const CLIENT_BYTES: usize = 16 << 10;
+
+/// All pools of a registry client, created at first use: reading the system's certificate authorities takes
+/// milliseconds that `--help` does not need.
+pub(super) struct ConnectionPools {
+    trust: TlsSettings,
+    user_agent: String,
+    connect_timeout: Duration,
+    pools: Mutex<Pools>,
+    /// Hosts that references name, in contrast to hosts of redirects.
+    registries: Mutex<LimitedMap<String, ()>>,
+    /// Clients with certificates of their own, `None` for hosts without; by host, whether it is a
+    /// registry, and the zone of the redirecting registry.
+    own: Mutex<LimitedMap<(String, bool, NetworkZone), Option<reqwest::Client>>>,
+}
+
+impl fmt::Debug for ConnectionPools {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ConnectionPools").finish_non_exhaustive()
+    }
+}
+
+/// Pool of connections without certificates of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Pool {
+    /// Through the proxies of the environment.
+    Proxied,
+    /// To this machine, without a proxy.
+    Direct,
+    /// To registries on this machine without TLS. It loads no certificate authorities, which halves
+    /// the time of a request to such a registry.
+    Plain,
+    /// For redirects of public registries.
+    FromPublic,
+    /// For redirects of private registries.
+    FromPrivate,
+}
+
+/// The pools, and the hosts that their connections can go to.
+#[derive(Debug, Default)]
+struct Pools {
+    clients: [Option<reqwest::Client>; 5],
+    hosts: HashSet<String>,
+}
+
+impl Pools {
+    /// Returns the client of `pool` for a request to `host`. Closes all idle connections before a
+    /// host exceeds the limit; running requests are not affected.
+    fn client(&mut self, pool: Pool, host: &str) -> &mut Option<reqwest::Client> {
+        if !self.hosts.contains(host) {
+            if self.hosts.len() >= MAX_HOSTS {
+                *self = Self::default();
+            }
+            self.hosts.insert(host.to_owned());
+        }
+        &mut self.clients[pool as usize]
+    }
+}
+
+fn install_provider() {
+    if rustls::crypto::CryptoProvider::get_default().is_none() {
+        // Fails only if a provider is installed, and there is only one in the build.
+        let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+    }
+}
+
+impl ConnectionPools {
+    pub(super) fn new(options: &ClientOptions) -> Result<Self, RegistryError> {
+        let user_agent = if options.user_agent.is_empty() {
+            concat!(env!("CARGO_PKG_NAME"), "/", env!("CARGO_PKG_VERSION")).to_owned()
+        } else {
+            options.user_agent.clone()
+        };
+        Ok(Self {
+            trust: TlsSettings::read(options)?,
+            user_agent,
+            connect_timeout: options.deadlines.connect,
+            pools: Mutex::default(),
+            registries: Mutex::default(),
+            own: Mutex::default(),
+        })
+    }
+
+    /// Marks this URL's host as a registry, which may receive a client certificate.
+    pub(super) fn add_registry_host(&self, url: &Url) {
+        if self.trust.identity.is_some() {
+            let host = authority(url);
+            let bytes = host.len();
+            lock(&self.registries).insert(host, (), bytes);
+        }
+    }
+
+    /// Returns the client for requests to this URL.
+    pub(super) fn client(&self, url: &Url) -> Result<reqwest::Client, Reason> {
+        let loopback = is_loopback(url);
+        if let Some(own) = self.host_client(url, loopback, NetworkZone::Local)? {
+            return Ok(own);
+        }
+        let plain = loopback && url.scheme() == "http";
+        let pool = match (plain, loopback) {
+            (true, _) => Pool::Plain,
+            (false, true) => Pool::Direct,
+            (false, false) => Pool::Proxied,
+        };
+        self.pooled(pool, url, || {
+            if plain {
+                self.plain_client()
+            } else {
+                self.make(loopback, NetworkZone::Local, &[], None)
+            }
+        })
+    }
+
+    /// Returns the client of `pool`, which `create` creates if there is none.
+    fn pooled(
+        &self,
+        pool: Pool,
+        url: &Url,
+        create: impl FnOnce() -> Result<reqwest::Client, Reason>,
+    ) -> Result<reqwest::Client, Reason> {
+        let host = authority(url);
+        if let Some(client) = lock(&self.pools).client(pool, &host) {
+            return Ok(client.clone());
+        }
+        let made = create()?;
+        let mut pools = lock(&self.pools);
+        Ok(pools.client(pool, &host).get_or_insert(made).clone())
+    }
+
+    /// Returns the client for a URL from a redirect or an upload location of a registry in zone
+    /// `from`.
+    pub(super) fn redirect_client(
+        &self,
+        url: &Url,
+        from: NetworkZone,
+    ) -> Result<reqwest::Client, Reason> {
+        let pool = match from {
+            NetworkZone::Public => Pool::FromPublic,
+            NetworkZone::Private => Pool::FromPrivate,
+            NetworkZone::Local => return self.client(url),
+        };
+        if let Some(why) = from.refuses(url) {
+            let to = authority(url);
+            return Err(Reason::Redirect { to, why });
+        }
+        if let Some(own) = self.host_client(url, false, from)? {
+            return Ok(own);
+        }
+        self.pooled(pool, url, || self.make(false, from, &[], None))
+    }
+
+    /// Returns a client for this URL's host alone, if it has certificates of its own.
+    fn host_client(
+        &self,
+        url: &Url,
+        loopback: bool,
+        reach: NetworkZone,
+    ) -> Result<Option<reqwest::Client>, Reason> {
+        if url.scheme() != "https" {
+            return Ok(None);
+        }
+        let host = authority(url);
+        let is_registry = lock(&self.registries).get(&host).is_some();
+        let key = (host, is_registry, reach);
+        if let Some(known) = lock(&self.own).get(&key) {
+            return Ok(known.clone());
+        }
+        let found = self.trust.of(&key.0)?;
+        let general = self.trust.identity.as_ref().filter(|_| is_registry);
+        let made = match (&found, general) {
+            (None, None) => None,
+            (found, general) => {
+                let authorities = found.as_ref().map_or(&[][..], |own| &own.authorities);
+                let identity = found.as_ref().and_then(|own| own.identity.as_ref());
+                Some(self.make(loopback, reach, authorities, identity.or(general))?)
+            }
+        };
+        let bytes = key.0.len() + made.as_ref().map_or(0, |_| CLIENT_BYTES - 1024);
+        lock(&self.own).insert(key, made.clone(), bytes);
+        Ok(made)
+    }
+
+    /// Returns the common settings of all clients. Redirects are followed by the caller, as each
+    /// target may need another client.
+    fn builder(&self) -> reqwest::ClientBuilder {
+        reqwest::Client::builder()
+            .user_agent(&self.user_agent)
+            .connect_timeout(self.connect_timeout)
+            .pool_idle_timeout(IDLE_TIMEOUT)
+            .pool_max_idle_per_host(IDLE_PER_HOST)
+            .redirect(redirect::Policy::none())
+    }
+
+    /// Returns a client without trusted certificate authorities, for plain HTTP.
+    fn plain_client(&self) -> Result<reqwest::Client, Reason> {
+        install_provider();
+        let builder = self.builder().no_proxy().tls_certs_only([]);
+        let made = builder.build();
+        made.map_err(|error| Reason::Settings(certificate_message(innermost(&error))))
+    }
+
+    fn make(
+        &self,
+        loopback: bool,
+        reach: NetworkZone,
+        authorities: &[Certificate],
+        identity: Option<&Identity>,
+    ) -> Result<reqwest::Client, Reason> {
+        install_provider();
+        let builder = || {
+            let mut builder = self.builder();
+            if loopback {
+                builder = builder.no_proxy();
+            }
+            if reach < NetworkZone::Local {
+                builder = builder.dns_resolver(Arc::new(ZoneResolver(reach)));
+            }
+            if let Some(identity) = identity {
+                builder = builder.identity(identity.clone());
+            }
+            builder
+        };
+        let certificates = || self.trust.authorities.iter().chain(authorities).cloned();
+        builder()
+            .tls_certs_merge(certificates())
+            .build()
+            // The system has no certificate authorities, for example in an image from scratch: only
+            // the configured ones are trusted.
+            .or_else(|_| builder().tls_certs_only(certificates()).build())
+            .map_err(|error| {
+                Reason::Settings(format!(
+                    "invalid certificates: {}",
+                    certificate_message(innermost(&error))
+                ))
+            })
+    }
+
+    /// Returns `true` if this host may receive a client certificate.
+    pub(super) fn shows_certificate(&self, host: &str) -> bool {
+        (self.trust.identity.is_some() && lock(&self.registries).get(host).is_some())
+            || matches!(self.trust.of(host), Ok(Some(own)) if own.identity.is_some())
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // The content is consistent even if another thread panicked.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Returns host and port, as references name registries.
+pub(in crate::registry) fn authority(url: &Url) -> String {
+    match (url.host_str(), url.port()) {
+        (Some(host), Some(port)) => format!("{host}:{port}"),
+        (Some(host), None) => host.to_owned(),
+        (None, _) => url.scheme().to_owned(),
+    }
+}
+
+/// Returns `true` if the URL refers to this machine.
+pub(in crate::registry) fn is_loopback(url: &Url) -> bool {
+    match url.host() {
+        Some(Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
+        Some(Host::Ipv4(address)) => address.is_loopback(),
+        Some(Host::Ipv6(address)) => address.is_loopback(),
+        None => false,
+    }
+}

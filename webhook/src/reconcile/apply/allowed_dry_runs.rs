@@ -1,0 +1,156 @@
+//! Cache of allowed dry runs, so that repeated attempts do not repeat them. Denied and unknown
+//! results are not cached.
+
+use std::time::Duration;
+
+use bundle_core::object::ObjectId;
+use bundle_core::review::Requester;
+use moka::future::Cache;
+use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
+
+use crate::clients::cluster::ServiceAccount;
+use crate::reconcile::apply::Target;
+
+/// Time for which an allowed dry run is cached. A changed policy takes effect after this delay.
+/// Access reviews run every time, so changed RBAC takes effect at once.
+const CACHE_TTL: Duration = Duration::from_secs(60);
+/// Maximum number of cached results, a few MiB.
+const MAX_CACHED: u64 = 20_000;
+
+/// A hash over requester, class and values, the changed version of the object or its creation, and
+/// the installer of the comparison.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(in crate::reconcile) struct DryRunKey([u8; 32]);
+
+impl DryRunKey {
+    /// Returns the key of a dry run. `compared_with` is the installer whose dry run was compared
+    /// with that of the requester.
+    ///
+    /// `version` is the only version that the apply changes, if it names one. Returns `None` for
+    /// applies that change any version, and for kinds whose result depends on other objects of the
+    /// cluster. Those are checked every time.
+    pub(in crate::reconcile) fn of(
+        requester: &Requester,
+        class: &str,
+        id: &ObjectId,
+        value: &Value,
+        (target, version): (&Target, Option<&str>),
+        compared_with: Option<&ServiceAccount>,
+    ) -> Option<Self> {
+        if matches!(
+            id.group.as_str(),
+            "rbac.authorization.k8s.io" | "admissionregistration.k8s.io" | "core.rukpak.io"
+        ) {
+            return None;
+        }
+        let changed = match (target, version) {
+            (Target::Uid(uid), Some(version)) => Some([uid, version]),
+            // The result depends on the current values of the object.
+            (Target::Uid(_), None) => return None,
+            (Target::Absent, _) => None,
+        };
+        let question = json!({
+            "requester": requester,
+            "class": class,
+            "object": [id.group, id.version, id.kind, id.namespace, id.name],
+            "value": value,
+            "changed": changed,
+            "comparedWith": compared_with.map(ServiceAccount::user_name),
+        });
+        Some(Self(Sha256::digest(question.to_string()).into()))
+    }
+}
+
+/// The cached dry runs that the API server allowed.
+pub(in crate::reconcile) struct AllowedDryRuns(Cache<DryRunKey, ()>);
+
+impl Default for AllowedDryRuns {
+    fn default() -> Self {
+        let cache = Cache::builder()
+            .max_capacity(MAX_CACHED)
+            .time_to_live(CACHE_TTL)
+            .build();
+        Self(cache)
+    }
+}
+
+impl AllowedDryRuns {
+    pub(in crate::reconcile) async fn contains(&self, key: Option<DryRunKey>) -> bool {
+        match key {
+            Some(key) => self.0.get(&key).await.is_some(),
+            None => false,
+        }
+    }
+
+    pub(in crate::reconcile) async fn insert(&self, key: Option<DryRunKey>) {
+        if let Some(key) = key {
+            self.0.insert(key, ()).await;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id(group: &str) -> ObjectId {
+        ObjectId {
+            group: group.to_owned(),
+            version: "v1".to_owned(),
+            kind: "Thing".to_owned(),
+            namespace: Some("a".to_owned()),
+            name: "b".to_owned(),
+        }
+    }
+
+    #[tokio::test]
+    async fn cached_dry_run_is_scoped_to_requester_class_object_and_operation() {
+        let ana = Requester {
+            user: "ana".to_owned(),
+            groups: vec!["dev".to_owned()],
+            ..Requester::default()
+        };
+        let other_group = Requester {
+            groups: Vec::new(),
+            ..ana.clone()
+        };
+        let scoped = Requester {
+            extra: [("scopes".to_owned(), vec!["read".to_owned()])].into(),
+            ..ana.clone()
+        };
+        let (core, value) = (id(""), json!({"data": {"a": "b"}}));
+        let key = |who: &Requester, class: &str, value: &Value, target: &Target| {
+            DryRunKey::of(who, class, &core, value, (target, Some("7")), None)
+        };
+        let absent = &Target::Absent;
+        let (one, two) = (Target::Uid("1".to_owned()), Target::Uid("2".to_owned()));
+        let memory = AllowedDryRuns::default();
+        memory.insert(key(&ana, "plain", &value, absent)).await;
+        assert!(memory.contains(key(&ana, "plain", &value, absent)).await);
+        for other in [
+            key(&other_group, "plain", &value, absent),
+            key(&scoped, "plain", &value, absent),
+            key(&ana, "other", &value, absent),
+            key(&ana, "plain", &json!({}), absent),
+            key(&ana, "plain", &value, &one),
+        ] {
+            assert!(!memory.contains(other).await);
+        }
+        memory.insert(key(&ana, "plain", &value, &one)).await;
+        assert!(memory.contains(key(&ana, "plain", &value, &one)).await);
+        assert!(!memory.contains(key(&ana, "plain", &value, &two)).await);
+        let role = DryRunKey::of(
+            &ana,
+            "plain",
+            &id("rbac.authorization.k8s.io"),
+            &value,
+            (absent, None),
+            None,
+        );
+        assert_eq!(role, None);
+        let of = |version| DryRunKey::of(&ana, "plain", &core, &value, (&one, version), None);
+        assert!(!memory.contains(of(Some("8"))).await);
+        assert_eq!(of(None), None);
+    }
+}

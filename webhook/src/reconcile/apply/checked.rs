@@ -1,0 +1,409 @@
+//! Dry runs as the requesters, and the applies that passed them.
+
+use std::time::{Duration, Instant};
+
+use bundle_core::object::ObjectId;
+use bundle_core::plan::consent::{Consent, ConsentRule, ObjectAction};
+use bundle_core::plan::ownership::{ListPath, contested_lists};
+use bundle_core::plan::replacement_trial::is_full_quota;
+use bundle_core::review::Requester;
+use bundle_core::review::class::RequesterCheck;
+use bundle_core::rights::{
+    DryRunObject, DryRunVerdict, MutatedKinds, records_requester, user_dependent_fields,
+};
+use kube::Client;
+
+use super::{Applied, ApplyError, PreparedApply, Target, request};
+use crate::budget::Share;
+use crate::clients::cluster::ServiceAccount;
+use crate::dry_run::{Detail, RequesterDryRun, unread};
+use crate::reconcile::api::object;
+use crate::reconcile::api::whole::ObjectText;
+use crate::reconcile::apply::allowed_dry_runs::{AllowedDryRuns, DryRunKey};
+use crate::reconcile::content::objects::PreparedObject;
+use crate::reconcile::slots::ApplySlots;
+
+/// Time for which a permission check is valid before a write. Afterwards it is repeated.
+pub(in crate::reconcile) const CHECK_VALIDITY: Duration = Duration::from_secs(10);
+/// Maximum number of differing fields in a message.
+const MAX_FIELDS: usize = 10;
+
+/// An apply that is allowed for every requester, or that the class decides about. Exactly the
+/// checked bytes are sent.
+#[derive(Debug)]
+pub(in crate::reconcile) struct CheckedApply<'i> {
+    prepared: PreparedApply<'i>,
+    since: Instant,
+}
+
+impl<'i> CheckedApply<'i> {
+    fn new(prepared: PreparedApply<'i>) -> Self {
+        Self {
+            prepared,
+            since: Instant::now(),
+        }
+    }
+
+    pub(in crate::reconcile) fn prepared(&self) -> &PreparedApply<'i> {
+        &self.prepared
+    }
+
+    /// Returns true while the check is valid.
+    pub(super) fn is_recent(&self) -> bool {
+        self.since.elapsed() < CHECK_VALIDITY
+    }
+
+    /// Returns the apply with an expired check.
+    #[cfg(test)]
+    pub(super) fn aged(mut self) -> Self {
+        self.since -= CHECK_VALIDITY;
+        self
+    }
+
+    /// Returns the apply to check it again.
+    pub(super) fn into_stale(self) -> PreparedApply<'i> {
+        self.prepared.bypassing_cache()
+    }
+
+    /// Returns the key of the object, and its expected state.
+    pub(in crate::reconcile) fn key_and_target(&self) -> (&str, &Target) {
+        (&self.prepared.item().key, self.prepared.target())
+    }
+
+    /// Sends the apply as the user of `client`.
+    pub(super) async fn send(&self, client: &Client) -> Result<Applied, kube::Error> {
+        request::send(client, &self.prepared, false).await
+    }
+}
+
+/// The reason why an apply did not pass the dry runs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::reconcile) enum ApplyRejection {
+    /// The result of the API server for a requester.
+    Verdict(DryRunVerdict),
+    /// Like [`Self::Verdict`]; the cause can be that the object is not in the expected state.
+    Conflict(DryRunVerdict),
+    /// Like [`Self::Verdict`]; these lists contain items of several field managers that are invalid
+    /// together.
+    Contested(DryRunVerdict, Vec<ListPath>),
+    /// Mutating admission sets these fields differently for the requester and for the installer.
+    Differs(Vec<String>),
+    /// The API server rejects the object for the installer with this message, so that the two could
+    /// not be compared.
+    Installer(String),
+    /// The object was deleted or created since it was read.
+    Moved,
+}
+
+impl ApplyRejection {
+    /// Returns true if a retry can have another result.
+    pub(in crate::reconcile) fn may_change(&self) -> bool {
+        match self {
+            Self::Moved => true,
+            Self::Verdict(verdict) | Self::Conflict(verdict) | Self::Contested(verdict, _) => {
+                matches!(
+                    verdict,
+                    DryRunVerdict::Unknown(_) | DryRunVerdict::Missing(_)
+                )
+            }
+            Self::Differs(_) | Self::Installer(_) => false,
+        }
+    }
+
+    /// Returns true if only a full quota rejects the object.
+    pub(in crate::reconcile) fn is_full_quota(&self) -> bool {
+        matches!(self, Self::Verdict(_) | Self::Installer(_)) && is_full_quota(&self.message())
+    }
+
+    /// Returns the result of an apply that got `verdict` for contested lists, whose ownership could
+    /// not be changed because of `error`.
+    pub(super) fn ownership_error(verdict: &DryRunVerdict, error: ApplyError) -> Self {
+        let words = format!(
+            "{}; cannot take over the lists from their field managers: {}",
+            verdict_message(verdict),
+            error.message()
+        );
+        match error {
+            ApplyError::Moved => Self::Moved,
+            error if error.is_passing() => Self::Verdict(DryRunVerdict::Unknown(words)),
+            ApplyError::NotAllowed(Self::Verdict(verdict)) => Self::Verdict(match verdict {
+                DryRunVerdict::Refused { by_rbac, .. } => DryRunVerdict::Refused {
+                    message: words,
+                    by_rbac,
+                },
+                DryRunVerdict::Unsupported(_) => DryRunVerdict::Unsupported(words),
+                DryRunVerdict::NotImpersonated(_) => DryRunVerdict::NotImpersonated(words),
+                _ => DryRunVerdict::Invalid(words),
+            }),
+            ApplyError::NotAllowed(refusal @ Self::Differs(_)) => refusal,
+            ApplyError::NotAllowed(_) | ApplyError::Api(_) => Self::Installer(words),
+        }
+    }
+
+    /// Returns the reason in one line, with names of fields and without values.
+    pub(in crate::reconcile) fn message(&self) -> String {
+        match self {
+            Self::Verdict(verdict) | Self::Conflict(verdict) | Self::Contested(verdict, _) => {
+                verdict_message(verdict).to_owned()
+            }
+            Self::Differs(fields) => {
+                let named = bundle_core::plan::conditions::some_of(fields, MAX_FIELDS);
+                format!(
+                    "mutating admission sets these fields differently for the requester and for the installer: {named}"
+                )
+            }
+            Self::Installer(words) => words.clone(),
+            Self::Moved => "another actor deleted or created it at the same time".to_owned(),
+        }
+    }
+}
+
+/// Returns the message of the API server; empty for an allowed request.
+fn verdict_message(verdict: &DryRunVerdict) -> &str {
+    match verdict {
+        DryRunVerdict::Allowed => "",
+        DryRunVerdict::Refused { message, .. } => message,
+        DryRunVerdict::Missing(words)
+        | DryRunVerdict::Invalid(words)
+        | DryRunVerdict::Unsupported(words)
+        | DryRunVerdict::NotImpersonated(words)
+        | DryRunVerdict::Unknown(words) => words,
+    }
+}
+
+/// The consent that the applies of one content require.
+#[derive(Debug, Clone)]
+pub(in crate::reconcile) struct RequiredConsent {
+    pub(in crate::reconcile) rule: ConsentRule,
+    pub(in crate::reconcile) act: ObjectAction,
+}
+
+impl RequiredConsent {
+    fn of(&self, id: &ObjectId) -> Consent {
+        self.rule.consent(self.act, id)
+    }
+
+    /// Returns true if the object requires dry runs as the requesters.
+    pub(in crate::reconcile) fn is_by_dry_run(&self, id: &ObjectId) -> bool {
+        self.of(id) == Consent::Requesters(RequesterCheck::DryRun)
+    }
+}
+
+/// The dry runs that an apply must pass.
+pub(in crate::reconcile) struct DryRuns<'a> {
+    /// One for each requester. Empty if no object requires dry runs.
+    pub(in crate::reconcile) runs: Vec<(Requester, RequesterDryRun)>,
+    pub(in crate::reconcile) class: String,
+    pub(in crate::reconcile) memory: &'a AllowedDryRuns,
+    pub(in crate::reconcile) slots: ApplySlots,
+    /// True if cached results are used.
+    pub(in crate::reconcile) remembers: bool,
+    /// The kinds for which the results for requester and installer are compared.
+    pub(in crate::reconcile) mutated: MutatedKinds,
+    /// Client of the installing ServiceAccount.
+    pub(in crate::reconcile) installer: Client,
+    /// The installing ServiceAccount.
+    pub(in crate::reconcile) account: ServiceAccount,
+    /// The objects that require the consent of the requesters.
+    pub(in crate::reconcile) consent: RequiredConsent,
+}
+
+impl DryRuns<'_> {
+    /// Sends the dry runs. Returns the apply with the reason if it does not pass.
+    pub(super) async fn check<'i>(
+        &self,
+        prepared: PreparedApply<'i>,
+    ) -> Result<CheckedApply<'i>, (PreparedApply<'i>, ApplyRejection)> {
+        let item = prepared.item();
+        match self.consent.of(&item.id) {
+            Consent::Delegated | Consent::Requesters(RequesterCheck::AccessReview) => {
+                return Ok(CheckedApply::new(prepared));
+            }
+            Consent::Requesters(RequesterCheck::DryRun) if self.runs.is_empty() => {
+                let words = "the requester of the content is unknown".to_owned();
+                return Err((
+                    prepared,
+                    ApplyRejection::Verdict(DryRunVerdict::Unknown(words)),
+                ));
+            }
+            Consent::Requesters(RequesterCheck::DryRun) => {}
+            Consent::Denied(refusal) => {
+                let verdict = DryRunVerdict::Refused {
+                    message: refusal.to_string(),
+                    by_rbac: false,
+                };
+                return Err((prepared, ApplyRejection::Verdict(verdict)));
+            }
+        }
+        let compares = self
+            .mutated
+            .contains(&item.id.group, &item.kind.resource.plural)
+            && !records_requester(&item.id);
+        let mut full = None;
+        for (requester, run) in &self.runs {
+            let key = DryRunKey::of(
+                requester,
+                &self.class,
+                &item.id,
+                prepared.values(),
+                (prepared.target(), prepared.version()),
+                compares.then_some(&self.account),
+            );
+            let remembers = self.remembers && !prepared.bypasses_cache();
+            if remembers && !prepared.has_moved_fields() && self.memory.contains(key).await {
+                continue;
+            }
+            let asked = if compares {
+                self.compare(requester, run, &prepared).await
+            } else {
+                dry_run(run, &prepared, Detail::Metadata).await.map(drop)
+            };
+            match asked {
+                // A replacement accepts a full quota, so this result must not hide another one.
+                Err(refusal) if refusal.is_full_quota() => full = Some(refusal),
+                Err(refusal) => return Err((prepared, refusal)),
+                Ok(()) if prepared.has_moved_fields() => {}
+                Ok(()) => self.memory.insert(key).await,
+            }
+        }
+        match full {
+            Some(refusal) => Err((prepared, refusal)),
+            None => Ok(CheckedApply::new(prepared)),
+        }
+    }
+
+    /// Waits until the complete managed fields of an object can be read for the first requester, or
+    /// for the installer if no requester is asked.
+    pub(super) async fn entries_slot(&self) -> Option<Share> {
+        let requester = self.runs.first().map(|(requester, _)| &requester.user);
+        let installer = self.account.user_name();
+        let user = requester.unwrap_or(&installer);
+        self.slots.acquire_entries(user).await
+    }
+
+    /// Sends a JSON patch as a dry run as each requester, if the object requires dry runs.
+    pub(super) async fn check_patch(
+        &self,
+        item: &PreparedObject,
+        patch: &json_patch::Patch,
+    ) -> Result<(), ApplyRejection> {
+        if !self.consent.is_by_dry_run(&item.id) {
+            return Ok(());
+        }
+        for (_, run) in &self.runs {
+            let answer = run.patch(&item.kind.resource, &item.id, patch).await;
+            match answer.verdict {
+                DryRunVerdict::Allowed => {}
+                verdict if answer.code == 409 => return Err(ApplyRejection::Conflict(verdict)),
+                verdict => return Err(ApplyRejection::Verdict(verdict)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Compares the dry-run results for requester and installer. If they differ, a second dry run
+    /// as the requester finds the fields that the API server sets to new values on each request.
+    async fn compare(
+        &self,
+        requester: &Requester,
+        run: &RequesterDryRun,
+        prepared: &PreparedApply<'_>,
+    ) -> Result<(), ApplyRejection> {
+        let unknown = |words: String| ApplyRejection::Verdict(DryRunVerdict::Unknown(words));
+        let _slot = self.slots.acquire_comparison(&requester.user).await;
+        let requester = ask_object(run, prepared).await?;
+        let installer = match request::dry_run_object(&self.installer, prepared).await {
+            Ok(body) => body,
+            // A user who can grant the permission to the installer can do so before the apply.
+            Err(kube::Error::Api(status))
+                if matches!(status.code, 400..=499)
+                    && !matches!(status.code, 401 | 404 | 408 | 409 | 429) =>
+            {
+                return Err(ApplyRejection::Installer(status.message));
+            }
+            Err(error) => return Err(unknown(object::error_message(&error))),
+        };
+        let installer = ObjectText::receive(installer)
+            .await
+            .map_err(|error| ApplyRejection::Verdict(unread(&error)))?;
+        let exists = !prepared.creates();
+        if differing(exists, &[&requester, &installer])
+            .await?
+            .is_empty()
+        {
+            return Ok(());
+        }
+        let again = ask_object(run, prepared).await?;
+        let fields = differing(exists, &[&requester, &installer, &again]).await?;
+        if fields.is_empty() {
+            Ok(())
+        } else {
+            Err(ApplyRejection::Differs(fields))
+        }
+    }
+}
+
+/// Returns the fields that differ between the results for requester and installer. The optional
+/// third result is a repeated one for the requester. Results for an object that `exists` are
+/// compared only for the same resourceVersion, because another actor can write the object between
+/// the requests.
+async fn differing(exists: bool, answers: &[&ObjectText]) -> Result<Vec<String>, ApplyRejection> {
+    let compared = ObjectText::with_parsed(answers, |objects| {
+        if exists && !DryRunObject::have_one_version(objects) {
+            return None;
+        }
+        Some(match objects {
+            [requester, installer, again @ ..] => {
+                user_dependent_fields(requester, installer, again.first())
+            }
+            _ => Vec::new(),
+        })
+    });
+    match compared.await {
+        Ok(Some(fields)) => Ok(fields),
+        Ok(None) => Err(ApplyRejection::Verdict(DryRunVerdict::Unknown(
+            "the object changed during the comparison".to_owned(),
+        ))),
+        Err(error) => Err(ApplyRejection::Verdict(unread(&error))),
+    }
+}
+
+async fn ask_object(
+    run: &RequesterDryRun,
+    prepared: &PreparedApply<'_>,
+) -> Result<ObjectText, ApplyRejection> {
+    let object = dry_run(run, prepared, Detail::Object).await?;
+    object.ok_or_else(|| {
+        ApplyRejection::Verdict(DryRunVerdict::Unknown(
+            "the response contains no object".to_owned(),
+        ))
+    })
+}
+
+async fn dry_run(
+    run: &RequesterDryRun,
+    prepared: &PreparedApply<'_>,
+    detail: Detail,
+) -> Result<Option<ObjectText>, ApplyRejection> {
+    let item = prepared.item();
+    let force = !prepared.creates();
+    let body = prepared.body();
+    let answer = run
+        .apply(&item.kind.resource, &item.id, (body, force), detail)
+        .await;
+    match answer.verdict {
+        DryRunVerdict::Allowed => Ok(answer.object),
+        verdict if answer.code == 422 => {
+            let causes = answer.causes.iter();
+            let causes = causes.map(|(reason, field)| (reason.as_str(), field.as_str()));
+            let lists = contested_lists(&item.id, causes);
+            Err(if lists.is_empty() {
+                ApplyRejection::Conflict(verdict)
+            } else {
+                ApplyRejection::Contested(verdict, lists)
+            })
+        }
+        verdict if answer.code == 409 => Err(ApplyRejection::Conflict(verdict)),
+        verdict => Err(ApplyRejection::Verdict(verdict)),
+    }
+}

@@ -1,0 +1,208 @@
+//! Checks and sends applies. Starts again if the object is not in the expected state.
+
+use std::time::{Duration, Instant};
+
+use bundle_core::plan::backoff::Pauses;
+use bundle_core::plan::ownership::OwnershipChange;
+use bundle_core::rights::DryRunVerdict;
+use kube::Client;
+
+use super::{Applied, ApplyError, ApplyRejection, CheckedApply, DryRuns, PreparedApply, Preparer};
+use crate::reconcile::api::object;
+use crate::reconcile::content::objects::PreparedObject;
+
+/// Time limit for one object while the API server is busy, does not serve a new kind yet, or the
+/// object keeps changing.
+pub(super) const RETRY_LIMIT: Duration = Duration::from_secs(5);
+
+/// Prepares, checks and sends applies.
+pub(in crate::reconcile) struct ApplyClient<'a> {
+    pub(in crate::reconcile) preparer: Preparer,
+    pub(in crate::reconcile) dry_runs: DryRuns<'a>,
+}
+
+/// The outcome of an apply.
+pub(in crate::reconcile) struct ApplyOutcome {
+    pub(in crate::reconcile) result: Result<Applied, ApplyError>,
+    /// True if a request can have succeeded although its response failed or was lost.
+    pub(in crate::reconcile) is_uncertain: bool,
+}
+
+/// Attempts with growing pauses within a time limit.
+pub(super) struct Attempts {
+    end: Instant,
+    pauses: Pauses,
+}
+
+impl Attempts {
+    pub(super) fn new(end: Instant) -> Self {
+        Self {
+            end,
+            pauses: Pauses::new(Duration::from_millis(50), Duration::from_secs(1)),
+        }
+    }
+
+    /// Waits before the next attempt. Returns false if the time limit is reached.
+    pub(super) async fn next(&mut self) -> bool {
+        if Instant::now() > self.end {
+            return false;
+        }
+        tokio::time::sleep(self.pauses.next_pause()).await;
+        true
+    }
+}
+
+impl ApplyClient<'_> {
+    /// Sends the dry runs of an apply. Retries until `end` while the result is unknown. If
+    /// `is_due`, also retries while the kind of the object is not served.
+    pub(in crate::reconcile) async fn check<'i>(
+        &self,
+        prepared: PreparedApply<'i>,
+        is_due: bool,
+        end: Instant,
+    ) -> Result<CheckedApply<'i>, (PreparedApply<'i>, ApplyRejection)> {
+        let mut attempts = Attempts::new(end);
+        let mut prepared = prepared;
+        loop {
+            let (back, refusal) = match self.dry_runs.check(prepared).await {
+                Ok(checked) => return Ok(checked),
+                Err(refused) => refused,
+            };
+            prepared = back;
+            if let ApplyRejection::Contested(verdict, lists) = &refusal {
+                let change = OwnershipChange {
+                    lists: lists.clone(),
+                    ..OwnershipChange::default()
+                };
+                if !is_due && !self.can_move_ownership(&prepared, &change).await {
+                    return Err((prepared, ApplyRejection::Conflict(verdict.clone())));
+                }
+                let client = &self.preparer.client;
+                if is_due && !prepared.has_moved_fields() {
+                    match self.move_ownership(client, &prepared, &change).await {
+                        Ok(true) => {
+                            prepared = prepared.with_moved_fields();
+                            continue;
+                        }
+                        Ok(false) => {}
+                        Err(error) => {
+                            let refusal = ApplyRejection::ownership_error(verdict, error);
+                            return Err((prepared, refusal));
+                        }
+                    }
+                }
+            }
+            if matches!(refusal, ApplyRejection::Conflict(_)) {
+                match self.preparer.prepare_again(&prepared, false).await {
+                    Ok(now) => prepared = now,
+                    Err(ApplyError::Moved) => return Err((prepared, ApplyRejection::Moved)),
+                    // The check is repeated below.
+                    Err(_) => {}
+                }
+            }
+            let may_change = match &refusal {
+                ApplyRejection::Verdict(DryRunVerdict::Missing(_)) => {
+                    is_due && prepared.item().custom
+                }
+                other => other.may_change(),
+            };
+            if !may_change || !attempts.next().await {
+                return Err((prepared, refusal));
+            }
+        }
+    }
+
+    /// Prepares and checks the apply of `item` to the current object.
+    pub(in crate::reconcile) async fn is_allowed(&self, item: &PreparedObject) -> bool {
+        let client = &self.preparer.client;
+        let Ok(live) = object::observe(client, &item.kind, &item.id).await else {
+            return false;
+        };
+        let target = live.map_or(super::Target::Absent, |live| super::Target::Uid(live.uid));
+        let Ok(prepared) = self.preparer.prepare(item, target).await else {
+            return false;
+        };
+        self.check(prepared, false, Instant::now()).await.is_ok()
+    }
+
+    /// Applies one object, and retries transient errors for a limited time. Repeats an expired
+    /// check first. If the object changed, the apply is prepared and checked again; if it is
+    /// another object, nothing is applied.
+    pub(in crate::reconcile) async fn apply(
+        &self,
+        client: &Client,
+        checked: CheckedApply<'_>,
+    ) -> ApplyOutcome {
+        let mut is_uncertain = false;
+        let result = match self.with_moved_ownership(client, checked).await {
+            Ok(checked) => self.apply_checked(client, checked, &mut is_uncertain).await,
+            Err(error) => Err(error),
+        };
+        ApplyOutcome {
+            result,
+            is_uncertain,
+        }
+    }
+
+    async fn apply_checked(
+        &self,
+        client: &Client,
+        mut checked: CheckedApply<'_>,
+        is_uncertain: &mut bool,
+    ) -> Result<Applied, ApplyError> {
+        let end = Instant::now() + RETRY_LIMIT;
+        let mut attempts = Attempts::new(end);
+        loop {
+            // Other objects of the round can have needed a long time.
+            if !checked.is_recent() {
+                let again = self.check(checked.into_stale(), true, end).await;
+                checked = again.map_err(|(_, refusal)| refused(refusal))?;
+            }
+            let prepared = checked.prepared();
+            let error = match checked.send(client).await {
+                // A server that ignores the resourceVersion merged the apply into an object that
+                // another actor created meanwhile.
+                Ok(applied) if prepared.creates() && !applied.created => {
+                    return Err(ApplyError::Moved);
+                }
+                Ok(applied) => return Ok(applied),
+                Err(error) => error,
+            };
+            if !prepared.has_moved_fields()
+                && let Some(again) = self.with_moved_lists(client, prepared, &error).await?
+            {
+                checked = again;
+                continue;
+            }
+            let is_conflict = object::is_conflict(&error);
+            *is_uncertain |= !object::is_definite(&error);
+            let may_change = object::is_passing(&error)
+                || (prepared.item().custom && object::is_not_found(&error));
+            if !may_change && !is_conflict {
+                return Err(ApplyError::Api(error));
+            }
+            if is_conflict || prepared.creates() {
+                match self.preparer.prepare_again(prepared, *is_uncertain).await {
+                    Ok(now) if now.body() != prepared.body() => {
+                        let again = self.check(now, true, end).await;
+                        checked = again.map_err(|(_, refusal)| refused(refusal))?;
+                    }
+                    // The object is in the expected state, so the values caused the rejection.
+                    Ok(_) if !may_change => return Err(ApplyError::Api(error)),
+                    Err(ApplyError::Moved) => return Err(ApplyError::Moved),
+                    Ok(_) | Err(_) => {}
+                }
+            }
+            if !attempts.next().await {
+                return Err(ApplyError::Api(error));
+            }
+        }
+    }
+}
+
+fn refused(refusal: ApplyRejection) -> ApplyError {
+    match refusal {
+        ApplyRejection::Moved => ApplyError::Moved,
+        refusal => ApplyError::NotAllowed(refusal),
+    }
+}

@@ -1,0 +1,107 @@
+//! The applies of one content, prepared before anything is applied.
+
+use std::collections::HashMap;
+
+use super::{ApplyError, CheckedApply, PreparedApply, Preparer, Target};
+use crate::reconcile::content::objects::PreparedObject;
+
+/// The expected state of each object, by key.
+pub(in crate::reconcile) type Targets = HashMap<String, Target>;
+
+/// The applies of one content by key of the object: those that passed the dry runs, and those that
+/// are not checked yet.
+#[derive(Default)]
+pub(in crate::reconcile) struct ApplyPlan<'i> {
+    waiting: HashMap<&'i str, PreparedApply<'i>>,
+    checked: HashMap<&'i str, CheckedApply<'i>>,
+}
+
+impl<'i> ApplyPlan<'i> {
+    /// Prepares the applies of those `items` that have a target. Returns the items that could not
+    /// be prepared, with the error.
+    pub(in crate::reconcile) async fn prepare(
+        preparer: &Preparer,
+        items: &[&'i PreparedObject],
+        targets: &Targets,
+    ) -> (Self, Vec<(&'i PreparedObject, ApplyError)>) {
+        let wanted = items.iter().filter_map(|item| {
+            let target = targets.get(&item.key)?.clone();
+            Some((*item, target))
+        });
+        let worked_out = crate::reconcile::api::parallel::all(
+            wanted
+                .map(|(item, target)| async move { (item, preparer.prepare(item, target).await) }),
+        )
+        .await;
+        let (mut plan, mut failed) = (Self::default(), Vec::new());
+        for (item, result) in worked_out {
+            match result {
+                Ok(apply) => plan.put_back(apply),
+                Err(error) => failed.push((item, error)),
+            }
+        }
+        (plan, failed)
+    }
+
+    /// Returns the expected state of each object, by key.
+    pub(in crate::reconcile) fn targets(&self) -> impl Iterator<Item = (&str, &Target)> {
+        let waiting = self
+            .waiting
+            .iter()
+            .map(|(key, prepared)| (*key, prepared.target()));
+        waiting.chain(self.checked.values().map(CheckedApply::key_and_target))
+    }
+
+    /// Returns true if the object of `item` is to be created.
+    pub(in crate::reconcile) fn creates(&self, item: &PreparedObject) -> bool {
+        let key = item.key.as_str();
+        let checked = self.checked.get(key).map(CheckedApply::prepared);
+        let prepared = self.waiting.get(key).or(checked);
+        prepared.is_some_and(PreparedApply::creates)
+    }
+
+    /// Removes and returns the unchecked apply of `item`.
+    pub(in crate::reconcile) fn take_waiting(
+        &mut self,
+        item: &PreparedObject,
+    ) -> Option<PreparedApply<'i>> {
+        self.waiting.remove(item.key.as_str())
+    }
+
+    /// Removes and returns the checked apply of `item`.
+    pub(in crate::reconcile) fn take_checked(
+        &mut self,
+        item: &PreparedObject,
+    ) -> Option<CheckedApply<'i>> {
+        self.checked.remove(item.key.as_str())
+    }
+
+    /// Moves those of `items` whose check has expired to the unchecked applies.
+    pub(in crate::reconcile) fn drop_stale_checks(&mut self, items: &[&'i PreparedObject]) {
+        for item in items {
+            if let Some(checked) = self.take_checked(item) {
+                if checked.is_recent() {
+                    self.put_checked(checked);
+                } else {
+                    self.put_back(checked.into_stale());
+                }
+            }
+        }
+    }
+
+    /// Adds an apply that is not checked yet.
+    pub(in crate::reconcile) fn put_back(&mut self, prepared: PreparedApply<'i>) {
+        self.waiting.insert(&prepared.item().key, prepared);
+    }
+
+    /// Adds all applies of another plan.
+    pub(in crate::reconcile) fn extend(&mut self, other: Self) {
+        self.waiting.extend(other.waiting);
+        self.checked.extend(other.checked);
+    }
+
+    /// Adds a checked apply.
+    pub(in crate::reconcile) fn put_checked(&mut self, checked: CheckedApply<'i>) {
+        self.checked.insert(&checked.prepared().item().key, checked);
+    }
+}

@@ -1,0 +1,252 @@
+//! A prepared apply: the values, and the expected state of the object.
+
+use std::sync::Arc;
+
+use bundle_api::names;
+use bundle_core::plan::drift::FieldsEntry;
+use bundle_core::plan::ignore::{self, Rule};
+use bundle_core::plan::inventory::{CreationMark, Inventory};
+use bundle_core::plan::ownership::OwnershipChange;
+use bundle_core::plan::scaling;
+use kube::Client;
+use kube::api::DynamicObject;
+use serde_json::{Value, json};
+
+use super::ApplyError;
+use crate::reconcile::api::object;
+use crate::reconcile::apply::scalers::ScaledObjects;
+use crate::reconcile::content::objects::PreparedObject;
+
+/// A resourceVersion that no object has: the first write of a store has a later one. The API server
+/// creates an object with this version if none exists under the name. Otherwise it responds with a
+/// conflict (409).
+const NO_VERSION: &str = "1";
+
+/// The expected state of the object of an apply.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(in crate::reconcile) enum Target {
+    /// The object with this uid. An object that replaced it is not changed. The apply overrides
+    /// other field managers.
+    Uid(String),
+    /// No object exists. The apply creates it, or does nothing.
+    Absent,
+}
+
+/// An apply of one item, prepared from one read of the object. Its bytes do not change.
+#[derive(Debug, Clone)]
+pub(in crate::reconcile) struct PreparedApply<'i> {
+    item: &'i PreparedObject,
+    target: Target,
+    /// The values if some fields are not applied; otherwise those of the item are used.
+    values: Option<Value>,
+    /// The resourceVersion that these values were computed for.
+    version: Option<String>,
+    mark: Option<CreationMark>,
+    /// True if the ownership of fields was changed since the object was read, so that the apply has
+    /// a greater effect than a cached one.
+    has_moved_fields: bool,
+    /// True if an earlier check has expired, so that cached results are not used.
+    bypasses_cache: bool,
+}
+
+impl<'i> PreparedApply<'i> {
+    pub(in crate::reconcile) fn item(&self) -> &'i PreparedObject {
+        self.item
+    }
+
+    /// Returns true if the values were computed for one version of the object.
+    pub(super) fn is_of_a_version(&self) -> bool {
+        self.version.is_some()
+    }
+
+    pub(in crate::reconcile) fn target(&self) -> &Target {
+        &self.target
+    }
+
+    /// Returns true if the apply creates the object.
+    pub(in crate::reconcile) fn creates(&self) -> bool {
+        self.target == Target::Absent
+    }
+
+    /// Returns the only version of the object that the apply changes, if it names one.
+    pub(super) fn version(&self) -> Option<&str> {
+        self.version.as_deref()
+    }
+
+    /// Returns the applied values, without the creation mark and the identity of the object.
+    pub(in crate::reconcile) fn values(&self) -> &Value {
+        self.values.as_ref().unwrap_or(&self.item.value)
+    }
+
+    /// Returns true if the ownership of fields was changed since the object was read.
+    pub(super) fn has_moved_fields(&self) -> bool {
+        self.has_moved_fields
+    }
+
+    /// Returns the apply after the ownership of fields was changed.
+    pub(super) fn with_moved_fields(self) -> Self {
+        Self {
+            has_moved_fields: true,
+            ..self
+        }
+    }
+
+    /// Returns true if cached results must not be used.
+    pub(super) fn bypasses_cache(&self) -> bool {
+        self.bypasses_cache
+    }
+
+    /// Returns the apply after its check has expired.
+    pub(super) fn bypassing_cache(self) -> Self {
+        Self {
+            bypasses_cache: true,
+            ..self
+        }
+    }
+
+    /// Returns the body of the request. It is the same at each call.
+    pub(super) fn body(&self) -> Vec<u8> {
+        let mut body = self.values().clone();
+        let metadata = &mut body["metadata"];
+        if let Some(mark) = self.mark {
+            if !metadata["annotations"].is_object() {
+                metadata["annotations"] = json!({});
+            }
+            metadata["annotations"][names::ANNOTATION_CREATION_MARK] = mark.to_string().into();
+        }
+        match &self.target {
+            Target::Uid(uid) => metadata["uid"] = uid.as_str().into(),
+            Target::Absent => metadata["resourceVersion"] = NO_VERSION.into(),
+        }
+        if let Some(version) = &self.version {
+            metadata["resourceVersion"] = version.as_str().into();
+        }
+        body.to_string().into_bytes()
+    }
+}
+
+/// Prepares applies. Reads objects whose values the apply depends on.
+pub(in crate::reconcile) struct Preparer {
+    /// Client of the installing ServiceAccount.
+    pub(in crate::reconcile) client: Client,
+    /// Rules for fields that are not applied.
+    pub(in crate::reconcile) ignore: Vec<Rule>,
+    /// The recorded objects of the BundleDeployment.
+    pub(in crate::reconcile) inventory: Arc<Inventory>,
+    /// True if unmanaged objects are adopted.
+    pub(in crate::reconcile) adopt: bool,
+    /// Objects whose replicas are not applied.
+    pub(in crate::reconcile) scaled_objects: Arc<ScaledObjects>,
+}
+
+impl Preparer {
+    /// Prepares the apply of `item` to `target`. Reads the object only if some fields are not
+    /// applied. Fails if the object has another uid.
+    pub(in crate::reconcile) async fn prepare<'i>(
+        &self,
+        item: &'i PreparedObject,
+        target: Target,
+    ) -> Result<PreparedApply<'i>, ApplyError> {
+        let mut prepared = PreparedApply {
+            item,
+            target,
+            values: None,
+            version: None,
+            mark: self.inventory.mark(&item.key),
+            has_moved_fields: false,
+            bypasses_cache: false,
+        };
+        let rules: Vec<&Rule> = self
+            .ignore
+            .iter()
+            .filter(|rule| rule.fits(&item.id))
+            .collect();
+        let Target::Uid(uid) = &prepared.target else {
+            return Ok(prepared);
+        };
+        let scales = scaling::sets_replicas(&item.value);
+        if rules.is_empty() && !scales {
+            return Ok(prepared);
+        }
+        let namespace = item.id.namespace.as_deref();
+        let live = object::read(&self.client, &item.kind, namespace, &item.id.name).await;
+        let live = live.map_err(ApplyError::Api)?.ok_or(ApplyError::Moved)?;
+        if live.metadata.uid.as_deref() != Some(uid.as_str()) {
+            return Err(ApplyError::Moved);
+        }
+        let leaves_replicas = scales
+            && self
+                .scaled_objects
+                .is_scaled_by_other(&self.client, item, &live, &rules)
+                .await;
+        if rules.is_empty() && !leaves_replicas {
+            return Ok(prepared);
+        }
+        let mut values = item.value.clone();
+        leave_to_others(&mut values, &live, &rules)?;
+        if leaves_replicas {
+            scaling::remove_replicas(&mut values);
+        }
+        prepared.values = Some(values);
+        prepared.version = live.metadata.resource_version;
+        Ok(prepared)
+    }
+
+    /// Returns the change of field ownership that must precede the apply.
+    pub(super) fn ownership_change(&self, prepared: &PreparedApply<'_>) -> OwnershipChange {
+        let Target::Uid(uid) = &prepared.target else {
+            return OwnershipChange::default();
+        };
+        let id = &prepared.item.id;
+        OwnershipChange {
+            takes_over: self.adopt && !self.inventory.owns(&prepared.item.key, uid),
+            folds_string_data: id.group.is_empty() && id.kind == "Secret",
+            lists: Vec::new(),
+        }
+    }
+
+    /// Reads the object again after a conflict or an unknown outcome, and prepares the apply for
+    /// its current state. Fails with [`ApplyError::Moved`] if it is another object. An object that
+    /// did not exist before and has the creation mark was created by an earlier request of unknown
+    /// outcome (`is_uncertain`).
+    pub(super) async fn prepare_again<'i>(
+        &self,
+        prepared: &PreparedApply<'i>,
+        is_uncertain: bool,
+    ) -> Result<PreparedApply<'i>, ApplyError> {
+        let item = prepared.item;
+        let live = object::observe(&self.client, &item.kind, &item.id).await;
+        let live = live.map_err(ApplyError::Api)?;
+        match (&prepared.target, live) {
+            (Target::Uid(uid), Some(live)) if live.uid == *uid => {
+                if prepared.version.is_none() {
+                    return Ok(prepared.clone());
+                }
+                let now = self.prepare(item, prepared.target.clone()).await?;
+                Ok(PreparedApply {
+                    has_moved_fields: prepared.has_moved_fields,
+                    ..now
+                })
+            }
+            (Target::Absent, None) => Ok(prepared.clone()),
+            (Target::Absent, Some(live))
+                if is_uncertain && live.mark.is_some() && live.mark == prepared.mark =>
+            {
+                self.prepare(item, Target::Uid(live.uid)).await
+            }
+            _ => Err(ApplyError::Moved),
+        }
+    }
+}
+
+fn leave_to_others(
+    values: &mut Value,
+    live: &DynamicObject,
+    rules: &[&Rule],
+) -> Result<(), ApplyError> {
+    let entries: Vec<FieldsEntry<'_>> = object::entries(&live.metadata).collect();
+    let live = serde_json::to_value(live)
+        .map_err(|error| ApplyError::Api(kube::Error::SerdeError(error)))?;
+    ignore::apply_rules(values, &live, &entries, rules);
+    Ok(())
+}

@@ -1,0 +1,106 @@
+//! Workloads whose replicas another field manager or an autoscaler sets. The rule is in
+//! `bundle_core::plan::scaling`.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+
+use bundle_cluster::ObjectUrl;
+use bundle_core::plan::ignore::Rule;
+use bundle_core::plan::scaling::{self, ReplicasOwner};
+use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
+use kube::Client;
+use kube::api::{DynamicObject, ListParams};
+use kube::client::Body;
+use kube::core::discovery::ApiResource;
+use serde_json::Value;
+
+use crate::reconcile::api::{object, whole};
+use crate::reconcile::content::objects::PreparedObject;
+
+/// Maximum number of autoscalers of a namespace that are read.
+const MAX_AUTOSCALERS: u32 = 100;
+
+/// Objects whose replicas were not applied in one reconcile: a warning by object key.
+#[derive(Debug, Default)]
+pub(in crate::reconcile) struct ScaledObjects(Mutex<BTreeMap<String, String>>);
+
+impl ScaledObjects {
+    /// Returns true if the replicas of this object were not applied.
+    pub(in crate::reconcile) fn has(&self, key: &str) -> bool {
+        self.warnings_by_key().contains_key(key)
+    }
+
+    /// Returns a warning for each object whose replicas were not applied.
+    pub(in crate::reconcile) fn warnings(&self) -> Vec<String> {
+        self.warnings_by_key().values().cloned().collect()
+    }
+
+    fn warnings_by_key(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, String>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns true if another owner sets the replicas of `live`, which `item` sets too. An
+    /// autoscaler that cannot be read counts as the owner. The warning proposes an ignore rule,
+    /// unless one of `rules`, which match `item`, names the replicas.
+    pub(in crate::reconcile) async fn is_scaled_by_other(
+        &self,
+        client: &Client,
+        item: &PreparedObject,
+        live: &DynamicObject,
+        rules: &[&Rule],
+    ) -> bool {
+        let owner = match scaling::replicas_owner(object::entries(&live.metadata)) {
+            None => return false,
+            Some(ReplicasOwner::Manager(name)) => format!("field manager {name}"),
+            Some(ReplicasOwner::Autoscaler) => match autoscaler(client, item).await {
+                Ok(None) => return false,
+                Ok(Some(name)) => format!("HorizontalPodAutoscaler {name}"),
+                Err(error) => {
+                    tracing::debug!(
+                        object = item.key,
+                        error = object::error_message(&error),
+                        "cannot list HorizontalPodAutoscalers"
+                    );
+                    "a HorizontalPodAutoscaler".to_owned()
+                }
+            },
+        };
+        let sentence = warning(item, &owner, rules);
+        self.warnings_by_key().insert(item.key.clone(), sentence);
+        true
+    }
+}
+
+/// Returns the warning about an object whose replicas belong to `owner`.
+fn warning(item: &PreparedObject, owner: &str, rules: &[&Rule]) -> String {
+    let sentence = format!("{}: spec.replicas is left to {owner}", item.key);
+    let is_ruled = rules
+        .iter()
+        .any(|rule| rule.fields.iter().any(|field| field == scaling::REPLICAS));
+    if is_ruled {
+        return sentence;
+    }
+    let rule = scaling::ignore_rule(&item.id);
+    format!("{sentence}; to leave it to others from the start, set {rule}")
+}
+
+/// Returns the name of the HorizontalPodAutoscaler that scales `item`. If the list is incomplete,
+/// returns a placeholder for the name.
+async fn autoscaler(client: &Client, item: &PreparedObject) -> Result<Option<String>, kube::Error> {
+    let resource = ApiResource::erase::<HorizontalPodAutoscaler>(&());
+    let namespace = item.id.namespace.as_deref();
+    let parameters = ListParams::default().limit(MAX_AUTOSCALERS);
+    let request = ObjectUrl::parse(&resource, namespace, &item.id.name)
+        .and_then(|url| url.requests().list(&parameters))
+        .map_err(kube::Error::BuildRequest)?;
+    let answer = client.send(request.map(Body::from)).await?;
+    let list = whole::receive(answer).await?;
+    let items = list.map(|list| list.data["items"].clone());
+    let items = items.as_ref().and_then(Value::as_array);
+    let items = items.map_or(&[][..], Vec::as_slice);
+    match scaling::scaler_of(items, &item.id) {
+        Some(name) => Ok(Some(name.to_owned())),
+        None if items.len() < MAX_AUTOSCALERS as usize => Ok(None),
+        None => Ok(Some("(one of many)".to_owned())),
+    }
+}

@@ -1,0 +1,150 @@
+//! Comparisons of dry runs as the requester and as the installer.
+
+use super::*;
+
+#[tokio::test]
+async fn rejects_apply_if_mutating_admission_depends_on_the_user() {
+    let as_requester = |address: &str| json!({"metadata": {"labels": {"guard": "secret"}, "uid": address}, "data": {"random": address}});
+    let as_installer = json!({"metadata": {}, "data": {"random": "3"}});
+    let answers = vec![
+        (201, as_requester("1")),
+        (201, as_installer),
+        (201, as_requester("2")),
+    ];
+    let (refused, _, sent) = installed(Target::Absent, (false, true), answers).await;
+    let refusal = match refused {
+        Err(ApplyError::NotAllowed(refusal)) => refusal,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(
+        refusal,
+        ApplyRejection::Differs(vec!["metadata.labels".to_owned()])
+    );
+    assert!(!refusal.message().contains("secret") && !refusal.may_change());
+    assert!(sent.iter().all(Sent::is_dry_run));
+    assert_eq!(sent[0].body, sent[1].body);
+
+    let same = json!({"data": {}});
+    let answers = vec![
+        (201, same.clone()),
+        (201, same),
+        (201, live("new", "5", "content")),
+    ];
+    let (done, ..) = installed(Target::Absent, (false, true), answers).await;
+    assert_eq!(done.unwrap().seen.uid, "new");
+    // Nothing is applied if the comparison is impossible.
+    let answers = vec![(201, json!({})), failure(503)];
+    let (unknown, ..) = installed(Target::Absent, (false, true), answers).await;
+    assert!(matches!(
+        unknown,
+        Err(ApplyError::NotAllowed(ApplyRejection::Verdict(
+            DryRunVerdict::Unknown(_)
+        )))
+    ));
+}
+
+#[tokio::test]
+async fn rejection_of_the_installer_is_no_comparison_and_is_not_cached() {
+    let same = live("new", "5", "content");
+    let (client, sent) = scripted(vec![
+        (201, same.clone()),
+        failure(403),
+        (201, same.clone()),
+        failure(403),
+        (201, same.clone()),
+        (201, same),
+    ]);
+    let memory = AllowedDryRuns::default();
+    let applies = checking(&client, &memory, (false, true));
+    let item = PreparedObject::config_map();
+    let prepare = || applies.preparer.prepare(&item, Target::Absent);
+    for _ in 0..2 {
+        let asked = applies
+            .check(prepare().await.unwrap(), true, Instant::now())
+            .await;
+        let (_, refusal) = asked.unwrap_err();
+        assert_eq!(refusal, ApplyRejection::Installer("m".to_owned()));
+        assert!(!refusal.may_change());
+    }
+    let asked = applies
+        .check(prepare().await.unwrap(), true, Instant::now())
+        .await;
+    assert!(asked.is_ok());
+    drop((applies, client));
+    let users: Vec<String> = sent.await.unwrap().into_iter().map(|s| s.user).collect();
+    assert_eq!(users, ["ana", "installer"].repeat(3));
+}
+
+#[tokio::test]
+async fn cached_comparison_is_scoped_to_its_installer() {
+    let (same, item) = (live("new", "5", "content"), PreparedObject::config_map());
+    let memory = AllowedDryRuns::default();
+    for (account, compares, expected) in [
+        ("hers", true, 2),
+        ("hers", true, 0),
+        ("class", true, 2),
+        ("class", false, 1),
+        ("hers", false, 0),
+        ("class", true, 0),
+    ] {
+        let (client, sent) = scripted(vec![(201, same.clone()); expected]);
+        let mut applies = checking(&client, &memory, (false, compares));
+        applies.dry_runs.account = ServiceAccount::parse("team-a", account).unwrap();
+        let prepared = applies.preparer.prepare(&item, Target::Absent).await;
+        let asked = applies.check(prepared.unwrap(), true, Instant::now()).await;
+        assert!(asked.is_ok(), "{account} {compares}");
+        drop((applies, client));
+        assert_eq!(sent.await.unwrap().len(), expected, "{account} {compares}");
+    }
+}
+
+#[tokio::test]
+async fn rejects_objects_that_are_too_large_to_compare() {
+    let mut large = live("ours", "5", "content");
+    large["data"] = json!(vec![json!({"a": 0}); 120_000]);
+    let small = live("ours", "5", "content");
+    for answers in [
+        vec![(200, large.clone())],
+        vec![(200, small), (200, large.clone())],
+    ] {
+        let expected = answers.len();
+        let (refused, _, sent) = installed(ours(), (false, true), answers).await;
+        let refusal = match refused {
+            Err(ApplyError::NotAllowed(refusal)) => refusal,
+            other => panic!("{other:?}"),
+        };
+        assert!(matches!(
+            refusal,
+            ApplyRejection::Verdict(DryRunVerdict::Unsupported(_))
+        ));
+        assert!(refusal.message().contains("too large"), "{refusal:?}");
+        assert_eq!(sent.len(), expected);
+    }
+    let answers = vec![(200, large), (200, live("ours", "6", "content"))];
+    let (done, ..) = installed(ours(), (false, false), answers).await;
+    assert_eq!(done.unwrap().seen.uid, "ours");
+}
+
+#[tokio::test]
+async fn results_for_different_versions_of_an_object_are_not_compared() {
+    let at = |version: &str, data: &str| (200, live("ours", version, data));
+    for answers in [
+        vec![at("5", "content"), at("6", "content")],
+        // An actor that writes the object between the dry runs could make a field look like one
+        // that changes on each request.
+        vec![at("5", "hers"), at("5", "installer"), at("6", "flipped")],
+    ] {
+        let expected = answers.len();
+        let (client, sent) = scripted(answers);
+        let memory = AllowedDryRuns::default();
+        let applies = checking(&client, &memory, (false, true));
+        let item = PreparedObject::config_map();
+        let prepared = applies.preparer.prepare(&item, ours()).await.unwrap();
+        let asked = applies.dry_runs.check(prepared).await;
+        let (_, refusal) = asked.unwrap_err();
+        assert!(refusal.may_change(), "{refusal:?}");
+        assert!(refusal.message().contains("changed"), "{refusal:?}");
+        drop((applies, client));
+        assert_eq!(sent.await.unwrap().len(), expected);
+    }
+}

@@ -1,0 +1,180 @@
+//! Changes of field ownership before an apply: the requests, their users, and the result of
+//! rejections.
+
+use bundle_core::plan::consent::{ActingAccount, ConsentRule, ObjectAction};
+use bundle_core::plan::decision::DecidedObjects;
+
+use super::*;
+
+/// Returns the requirement that the requesters consent to every object by dry run.
+pub(super) fn by_dry_run() -> RequiredConsent {
+    RequiredConsent {
+        rule: ConsentRule::new(None, ActingAccount::Granted, DecidedObjects::None),
+        act: ObjectAction::Install,
+    }
+}
+
+/// Returns the metadata of an object that `manager` has updated.
+fn updated_by(manager: &str, fields: &Value) -> Value {
+    let mut object = live("theirs", "5", "theirs");
+    object["metadata"]["managedFields"] = json!([{
+        "manager": manager, "operation": "Update", "apiVersion": "v1",
+        "fieldsType": "FieldsV1", "fieldsV1": fields,
+    }]);
+    object
+}
+
+/// Checks and applies an object, as an installation that adopts unmanaged objects does.
+async fn adopted(answers: Vec<(u16, Value)>) -> (Result<Applied, ApplyError>, Vec<Sent>) {
+    let (client, sent) = scripted(answers);
+    let memory = AllowedDryRuns::default();
+    let mut applies = checking(&client, &memory, (false, false));
+    applies.preparer.adopt = true;
+    let item = PreparedObject::config_map();
+    let target = Target::Uid("theirs".to_owned());
+    let prepared = applies.preparer.prepare(&item, target).await.unwrap();
+    let result = match applies.check(prepared, true, Instant::now()).await {
+        Ok(checked) => applies.apply(&client, checked).await.result,
+        Err((_, refusal)) => Err(ApplyError::NotAllowed(refusal)),
+    };
+    drop((applies, client));
+    (result, sent.await.unwrap())
+}
+
+fn users(sent: &[Sent]) -> Vec<&str> {
+    sent.iter().map(|sent| sent.user.as_str()).collect()
+}
+
+/// Asserts that the last four requests are the patch and the apply, each preceded by its dry run.
+fn assert_taken_and_applied(sent: &[Sent], expected: &Value) {
+    let [patch_as_requester, patch, dry_run, apply] = &sent[sent.len() - 4..] else {
+        panic!("{sent:?}");
+    };
+    assert!(patch_as_requester.is_dry_run() && !patch.is_dry_run());
+    assert_eq!(patch_as_requester.body, patch.body);
+    assert_eq!(patch.body[0]["value"], "theirs");
+    assert_eq!(patch.body[1]["value"][0]["fieldsV1"], *expected);
+    assert_eq!(patch.body[2]["path"], "/metadata/resourceVersion");
+    assert_eq!(patch.body[2]["value"], "5");
+    assert!(dry_run.is_dry_run() && !apply.is_dry_run());
+    assert_eq!(dry_run.body, apply.body);
+}
+
+#[tokio::test]
+async fn adopted_object_is_checked_again_after_its_fields_changed_their_manager() {
+    let fields = json!({"f:data": {"f:a": {}, "f:b": {}}});
+    let helm = updated_by("helm", &fields);
+    let (result, sent) = adopted(vec![
+        (200, json!({})),
+        (200, helm.clone()),
+        (200, json!({})),
+        (200, helm.clone()),
+        (200, json!({})),
+        (200, live("theirs", "7", "content")),
+    ])
+    .await;
+    result.unwrap();
+    let expected = ["ana", "installer", "ana", "installer", "ana", "installer"];
+    assert_eq!(users(&sent), expected);
+    assert_taken_and_applied(&sent, &fields);
+
+    // If the requester has no permission for the patch, nothing is sent after it.
+    let refused = failure(403);
+    let answers = vec![(200, json!({})), (200, helm.clone()), refused.clone()];
+    let (result, sent) = adopted(answers).await;
+    assert!(matches!(result, Err(ApplyError::NotAllowed(_))));
+    assert_eq!(users(&sent), ["ana", "installer", "ana"]);
+    let (result, sent) = adopted(vec![
+        (200, json!({})),
+        (200, helm.clone()),
+        (200, json!({})),
+        (200, helm),
+        refused,
+    ])
+    .await;
+    assert!(matches!(result, Err(ApplyError::NotAllowed(_))));
+    assert_eq!(sent.len(), 5);
+
+    // Fields of an unknown manager are not moved.
+    let (result, sent) = adopted(vec![
+        (200, json!({})),
+        (200, updated_by("kubectl-edit", &fields)),
+        (200, live("theirs", "7", "content")),
+    ])
+    .await;
+    result.unwrap();
+    assert_eq!(users(&sent), ["ana", "installer", "installer"]);
+}
+
+#[tokio::test]
+async fn contested_list_changes_its_manager_before_the_second_check() {
+    let fields = json!({"f:spec": {"f:ports": {"k:{}": {}}}});
+    let edited = updated_by("kubectl-edit", &fields);
+    let mut invalid = failure(422);
+    invalid.1["details"] =
+        json!({"causes": [{"reason": "FieldValueDuplicate", "field": "spec.ports[1].name"}]});
+    let (result, sent) = adopted(vec![
+        invalid,
+        (200, edited.clone()),
+        (200, json!({})),
+        (200, edited.clone()),
+        (200, json!({})),
+        // No other manager has items.
+        (200, updated_by("kubectl-edit", &json!({}))),
+        (200, live("theirs", "7", "content")),
+    ])
+    .await;
+    result.unwrap();
+    let expected = [
+        "ana",
+        "installer",
+        "ana",
+        "installer",
+        "ana",
+        "installer",
+        "installer",
+    ];
+    assert_eq!(users(&sent), expected);
+    assert_eq!(sent[3].body[1]["value"][0]["manager"], "bundle-webhook");
+    assert_eq!(sent[3].body[1]["value"][0]["fieldsV1"], fields);
+
+    // The message alone is not sufficient.
+    let mut told = failure(422);
+    told.1["message"] = r#"spec.ports[1].name: Duplicate value: "http""#.into();
+    let (result, sent) = adopted(vec![told, (200, edited)]).await;
+    assert!(matches!(result, Err(ApplyError::NotAllowed(_))));
+    assert!(sent.iter().all(|sent| sent.body[1]["path"].is_null()));
+}
+
+#[tokio::test]
+async fn reports_rejected_change_of_list_ownership() {
+    let fields = json!({"f:spec": {"f:ports": {"k:{}": {}}}});
+    let edited = updated_by("kubectl-edit", &fields);
+    let mut invalid = failure(422);
+    invalid.1["message"] = "spec.ports[1].name: Duplicate value".into();
+    invalid.1["details"] =
+        json!({"causes": [{"reason": "FieldValueDuplicate", "field": "spec.ports[1].name"}]});
+    let mut refused = failure(403);
+    refused.1["message"] = "the policy keep-entries says no".into();
+    // As the requester, and as the installer.
+    for answers in [
+        vec![invalid.clone(), (200, edited.clone()), refused.clone()],
+        vec![
+            invalid.clone(),
+            (200, edited.clone()),
+            (200, json!({})),
+            refused.clone(),
+        ],
+    ] {
+        let count = answers.len();
+        let (result, sent) = adopted(answers).await;
+        let Err(ApplyError::NotAllowed(refusal)) = result else {
+            panic!("{result:?}")
+        };
+        let message = refusal.message();
+        for part in ["Duplicate value", "the policy keep-entries says no"] {
+            assert!(message.contains(part), "{message}");
+        }
+        assert_eq!(sent.len(), count);
+    }
+}

@@ -1,0 +1,361 @@
+//! The objects of content, prepared for applying: with their kind, namespace and owner labels.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::{Deref, DerefMut};
+
+use bundle_api::names;
+use bundle_core::diagnostic::codes;
+use bundle_core::object::CustomKind;
+use bundle_core::object::{Manifest, ObjectId};
+use bundle_core::plan::conditions::some_of;
+use bundle_core::plan::normalize::normalize;
+use bundle_core::plan::phases::Phase;
+use kube::core::discovery::ApiResource;
+use serde_json::Value;
+
+use crate::budget::Share;
+use crate::reconcile::api::discovery::{Apis, Kind};
+use crate::reconcile::error::{self, MAX_LISTED, ReconcileError, RetryPolicy};
+
+/// One object that is ready to be applied.
+#[derive(Debug, Clone)]
+pub(in crate::reconcile) struct PreparedObject {
+    pub(in crate::reconcile) id: ObjectId,
+    /// The id as text, which is the key in inventories and states.
+    pub(in crate::reconcile) key: String,
+    pub(in crate::reconcile) kind: Kind,
+    pub(in crate::reconcile) phase: Phase,
+    pub(in crate::reconcile) value: Value,
+    /// True if the content defines the kind and the API server does not serve it yet.
+    pub(in crate::reconcile) custom: bool,
+}
+
+impl PreparedObject {
+    /// Returns true if applying the object changes the served kinds.
+    pub(in crate::reconcile) fn defines_kinds(&self) -> bool {
+        matches!(
+            (self.id.group.as_str(), self.id.kind.as_str()),
+            ("apiextensions.k8s.io", "CustomResourceDefinition")
+                | ("apiregistration.k8s.io", "APIService")
+        )
+    }
+}
+
+#[cfg(test)]
+impl PreparedObject {
+    /// Returns ConfigMap `web` in namespace `team-a`, as content has it.
+    pub(in crate::reconcile) fn config_map() -> Self {
+        let id = ObjectId {
+            group: String::new(),
+            version: "v1".to_owned(),
+            kind: "ConfigMap".to_owned(),
+            namespace: Some("team-a".to_owned()),
+            name: "web".to_owned(),
+        };
+        Self {
+            key: id.to_string(),
+            kind: Kind {
+                resource: ApiResource {
+                    group: String::new(),
+                    version: "v1".to_owned(),
+                    api_version: "v1".to_owned(),
+                    kind: "ConfigMap".to_owned(),
+                    plural: "configmaps".to_owned(),
+                },
+                namespaced: true,
+            },
+            phase: Phase::Configuration,
+            value: serde_json::json!({
+                "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "web"},
+                "data": {"a": "content"},
+            }),
+            custom: false,
+            id,
+        }
+    }
+}
+
+/// Objects of content with their memory share. Dropping the objects releases the share.
+#[derive(Debug)]
+pub(in crate::reconcile) struct HeldObjects {
+    items: Vec<PreparedObject>,
+    _share: Share,
+}
+
+impl HeldObjects {
+    pub(in crate::reconcile) fn new(items: Vec<PreparedObject>, share: Share) -> Self {
+        Self {
+            items,
+            _share: share,
+        }
+    }
+}
+
+impl Deref for HeldObjects {
+    type Target = Vec<PreparedObject>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.items
+    }
+}
+
+impl DerefMut for HeldObjects {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut self.items
+    }
+}
+
+/// The owner of the objects.
+pub(in crate::reconcile) struct Owner<'a> {
+    /// Name of the BundleDeployment.
+    pub(in crate::reconcile) name: &'a str,
+    /// Id of its ApplySet.
+    pub(in crate::reconcile) applyset: &'a str,
+    /// Namespace of objects that name none. Without it, such objects are rejected.
+    pub(in crate::reconcile) namespace: Option<&'a str>,
+}
+
+/// Prepares the objects of content that defines the kinds `defined`. The error lists all kinds that
+/// the API server does not serve.
+pub(in crate::reconcile) async fn prepare(
+    apis: &Apis,
+    (defined, objects): (&[CustomKind], Vec<Manifest>),
+    owner: &Owner<'_>,
+    reason: &'static str,
+) -> Result<Vec<PreparedObject>, ReconcileError> {
+    let mut kinds = BTreeMap::<(String, String, String), Option<(Kind, bool)>>::new();
+    let mut items = Vec::with_capacity(objects.len());
+    let mut missing = Vec::new();
+    let mut unplaced = Vec::new();
+    for object in objects {
+        let (group, version, kind) = object.gvk();
+        let gvk = (group.to_owned(), version.to_owned(), kind.to_owned());
+        if !kinds.contains_key(&gvk) {
+            // Installing and removing the content changes its own kinds, so discovery is not cached
+            // for them.
+            let is_own = defined
+                .iter()
+                .any(|own| own.group == group && own.kind == kind);
+            let served = if is_own {
+                apis.find_uncached(group, version, kind).await
+            } else {
+                apis.find(group, version, kind).await
+            };
+            let served = served.map_err(|error| {
+                ReconcileError::api("discover the served kinds", reason, &error)
+            })?;
+            // Discovery overrides the definition in the content.
+            let found = served
+                .map(|kind| (kind, false))
+                .or_else(|| own_kind(defined, &object.id).map(|kind| (kind, true)));
+            kinds.insert(gvk.clone(), found);
+        }
+        let found = kinds.get(&gvk).cloned().flatten();
+        match found {
+            Some((kind, custom)) => match item(object, kind, custom, owner) {
+                Ok(item) => items.push(item),
+                Err(id) => unplaced.push(id),
+            },
+            None => missing.push(format!(
+                "no matches for kind {:?} in version {:?}",
+                object.id.kind,
+                object.id.api_version()
+            )),
+        }
+    }
+    if !missing.is_empty() {
+        return Err(ReconcileError::new(
+            codes::install::MISSING_KIND,
+            reason,
+            format!(
+                "required resource not found: {}",
+                error::joined(missing, 20)
+            ),
+            RetryPolicy::Soon,
+        ));
+    }
+    if !unplaced.is_empty() {
+        return Err(ReconcileError::new(
+            codes::install::NO_NAMESPACE,
+            reason,
+            format!(
+                "{} of the content name no namespace: {}; set spec.targetNamespace, and spec.createNamespace: true if it does not exist (deploy -n NAMESPACE --create-namespace)",
+                count(unplaced.len()),
+                some_of(&unplaced, MAX_LISTED)
+            ),
+            RetryPolicy::OnChange,
+        ));
+    }
+    let twice = duplicates(&items);
+    if !twice.is_empty() {
+        return Err(ReconcileError::new(
+            codes::format::DUPLICATE_OBJECT,
+            reason,
+            format!(
+                "duplicate objects in the content after namespaces were set: {}; remove or rename one of each",
+                some_of(&twice, MAX_LISTED)
+            ),
+            RetryPolicy::OnChange,
+        ));
+    }
+    Ok(items)
+}
+
+/// Returns each key that several `items` have. The check of the format cannot find these, because
+/// the namespace depends on the kind and the spec.
+fn duplicates(items: &[PreparedObject]) -> Vec<&str> {
+    let mut seen = BTreeSet::new();
+    let twice: BTreeSet<&str> = items
+        .iter()
+        .map(|item| item.key.as_str())
+        .filter(|key| !seen.insert(*key))
+        .collect();
+    twice.into_iter().collect()
+}
+
+fn count(objects: usize) -> String {
+    match objects {
+        1 => "1 object".to_owned(),
+        more => format!("{more} objects"),
+    }
+}
+
+/// Returns the kind of `id` if the content defines it.
+fn own_kind(defined: &[CustomKind], id: &ObjectId) -> Option<Kind> {
+    let kind = defined.iter().find(|kind| {
+        kind.group == id.group && kind.kind == id.kind && kind.versions.contains(&id.version)
+    })?;
+    Some(Kind {
+        resource: ApiResource {
+            group: kind.group.clone(),
+            version: id.version.clone(),
+            api_version: id.api_version(),
+            kind: kind.kind.clone(),
+            plural: kind.plural.clone(),
+        },
+        namespaced: kind.namespaced,
+    })
+}
+
+/// Adds namespace and labels to the object. Returns its id as an error if it needs a namespace and
+/// has none.
+fn item(
+    object: Manifest,
+    kind: Kind,
+    custom: bool,
+    owner: &Owner<'_>,
+) -> Result<PreparedObject, ObjectId> {
+    let Manifest {
+        mut id, mut value, ..
+    } = object;
+    let named = id
+        .namespace
+        .take()
+        .filter(|namespace| !namespace.is_empty());
+    if kind.namespaced {
+        id.namespace = named.or_else(|| owner.namespace.map(str::to_owned));
+        if id.namespace.is_none() {
+            return Err(id);
+        }
+    }
+    let labels = [
+        (names::LABEL_OWNER_KIND, crate::reconcile::DEPLOYMENT),
+        (names::LABEL_OWNER_NAME, owner.name),
+        (names::LABEL_APPLYSET_PART_OF, owner.applyset),
+    ];
+    normalize(&mut value, id.namespace.as_deref(), &labels);
+    Ok(PreparedObject {
+        phase: Phase::of(&id.group, &id.kind),
+        key: id.to_string(),
+        id,
+        kind,
+        value,
+        custom,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn kind(namespaced: bool) -> Kind {
+        Kind {
+            resource: ApiResource {
+                group: String::new(),
+                version: "v1".to_owned(),
+                api_version: "v1".to_owned(),
+                kind: "ConfigMap".to_owned(),
+                plural: "configmaps".to_owned(),
+            },
+            namespaced,
+        }
+    }
+
+    fn prepared(metadata: &Value, namespaced: bool) -> PreparedObject {
+        let namespace = metadata["namespace"].as_str().map(str::to_owned);
+        let object = Manifest {
+            id: ObjectId {
+                group: String::new(),
+                version: "v1".to_owned(),
+                kind: "ConfigMap".to_owned(),
+                namespace,
+                name: "x".to_owned(),
+            },
+            value: json!({ "metadata": metadata, "status": {} }),
+            file: String::new(),
+            line: 1,
+        };
+        let owner = Owner {
+            name: "web",
+            applyset: "applyset-x-v1",
+            namespace: Some("web"),
+        };
+        item(object, kind(namespaced), false, &owner).unwrap()
+    }
+
+    #[test]
+    fn our_labels_are_added_to_those_of_the_content() {
+        let item = prepared(
+            &json!({ "name": "x", "labels": { "app": "a" }, "uid": "1" }),
+            true,
+        );
+        assert_eq!(
+            item.value,
+            json!({ "metadata": { "name": "x", "namespace": "web", "labels": {
+                "app": "a",
+                "core.rukpak.io/owner-kind": "BundleDeployment",
+                "core.rukpak.io/owner-name": "web",
+                "applyset.kubernetes.io/part-of": "applyset-x-v1",
+            } } })
+        );
+        assert_eq!(item.key, "ConfigMap/web/x");
+    }
+
+    #[test]
+    fn objects_that_are_one_once_their_namespaces_are_settled_are_found() {
+        let settled = |namespace: Value, namespaced| {
+            prepared(&json!({ "name": "x", "namespace": namespace }), namespaced)
+        };
+        for (first, second, namespaced, expected) in [
+            (Value::Null, json!("web"), true, vec!["ConfigMap/web/x"]),
+            (Value::Null, json!("a"), true, vec![]),
+            (json!("a"), json!("b"), false, vec!["ConfigMap/x"]),
+        ] {
+            let items = [settled(first, namespaced), settled(second, namespaced)];
+            assert_eq!(duplicates(&items), expected);
+        }
+    }
+
+    #[test]
+    fn a_namespace_stays_where_the_kind_has_one_and_goes_where_not() {
+        assert_eq!(
+            prepared(&json!({ "name": "x", "namespace": "a" }), true).key,
+            "ConfigMap/a/x"
+        );
+        let cluster = prepared(&json!({ "name": "x", "namespace": "a" }), false);
+        assert_eq!(cluster.key, "ConfigMap/x");
+        assert_eq!(cluster.value["metadata"].get("namespace"), None);
+    }
+}

@@ -1,0 +1,246 @@
+//! The state that all reconcilers share: clients, caches, inventories, watches and failure counts.
+
+pub(super) mod failures;
+pub(super) mod rights_schedule;
+
+use std::collections::HashMap;
+use std::sync::{Arc, OnceLock};
+
+use bundle_api::names;
+use bundle_cluster::ByName;
+use bundle_core::content::ContentId;
+use bundle_core::diagnostic::codes;
+use bundle_core::review::Class;
+use bundle_core::review::class::Provisioner;
+use kube::Client;
+use kube::api::{Api, DynamicObject, ListParams, ObjectMeta};
+use kube::core::discovery::ApiResource;
+use kube::runtime::reflector;
+use tokio::sync::mpsc;
+
+use crate::reconcile::api::discovery::Apis;
+use crate::reconcile::api::object;
+use crate::reconcile::apply::allowed_dry_runs::AllowedDryRuns;
+use crate::reconcile::background_tasks::BackgroundTasks;
+use crate::reconcile::content::store::Store;
+use crate::reconcile::content::unpacked::{UnpackError, Unpacked};
+use crate::reconcile::context::failures::FailureCounts;
+use crate::reconcile::context::rights_schedule::RightsSchedule;
+use crate::reconcile::drift::scope::WatchPermissions;
+use crate::reconcile::drift::states::InstalledStates;
+use crate::reconcile::drift::watch::Watches;
+use crate::reconcile::error::{ReconcileError, RetryPolicy};
+use crate::reconcile::inventory::store::Inventories;
+use crate::reconcile::slots::{ApplySlots, Slots};
+use crate::reconcile::status::unreadable::ReportedObjects;
+use crate::reconcile::status::writer::EventRecorder;
+use crate::reconcile::watched::WatchedObject;
+use crate::shared::Shared;
+
+/// Page size of lists of the project's own kinds. One object can have a mebibyte.
+const PAGE_SIZE: u32 = 10;
+
+/// The shared state of all reconciles. One exists per process while the process is the leader.
+pub(in crate::reconcile) struct Context {
+    pub(in crate::reconcile) shared: Arc<Shared>,
+    pub(in crate::reconcile) own: Client,
+    pub(in crate::reconcile) bundles: ApiResource,
+    pub(in crate::reconcile) deployments: ApiResource,
+    pub(in crate::reconcile) classes: ApiResource,
+    pub(in crate::reconcile) approvals: ApiResource,
+    pub(in crate::reconcile) apis: Apis,
+    pub(in crate::reconcile) scopes: WatchPermissions,
+    pub(in crate::reconcile) states: Arc<InstalledStates>,
+    pub(in crate::reconcile) watches: Watches,
+    pub(in crate::reconcile) inventories: Inventories,
+    pub(in crate::reconcile) store: Store,
+    /// Running unpacks of Bundles.
+    pub(in crate::reconcile) unpacking: BackgroundTasks<Result<Unpacked, UnpackError>>,
+    /// Running checks of the sources of unpacked Bundles. A result is the content that the source
+    /// names now, if it is not the unpacked content.
+    pub(in crate::reconcile) resolving: BackgroundTasks<Result<Option<ContentId>, String>>,
+    /// Running fetches of content for BundleDeployments whose cached copy is missing.
+    pub(in crate::reconcile) refetching: BackgroundTasks<Result<(), ReconcileError>>,
+    pub(in crate::reconcile) allowed_dry_runs: AllowedDryRuns,
+    pub(in crate::reconcile) rights_schedule: RightsSchedule,
+    /// Slots for reconciles of BundleDeployments.
+    pub(in crate::reconcile) slots: Slots,
+    /// Slots for reconciles of Bundles.
+    pub(in crate::reconcile) bundle_slots: Slots,
+    /// Slots for parts of installations that hold large objects.
+    pub(in crate::reconcile) apply_slots: ApplySlots,
+    /// The identities of all Bundles, from the reflector of their controller.
+    pub(in crate::reconcile) bundle_cache: OnceLock<reflector::Store<WatchedObject>>,
+    pub(in crate::reconcile) bundle_events: EventRecorder,
+    pub(in crate::reconcile) deployment_events: EventRecorder,
+    pub(in crate::reconcile) approval_events: EventRecorder,
+    /// Objects of the project's own kinds that are too large to read.
+    pub(in crate::reconcile) unreadable: ReportedObjects,
+    pub(in crate::reconcile) failures: FailureCounts,
+}
+
+/// Returns the API resource of one of the project's own kinds.
+pub(in crate::reconcile) fn resource(kind: &str, plural: &str) -> ApiResource {
+    ApiResource {
+        group: names::GROUP.to_owned(),
+        version: names::VERSION.to_owned(),
+        api_version: names::API_VERSION.to_owned(),
+        kind: kind.to_owned(),
+        plural: plural.to_owned(),
+    }
+}
+
+/// Result of looking up a class by name.
+pub(in crate::reconcile) enum ClassLookup {
+    /// A class of this provisioner.
+    Managed(Box<Class>),
+    /// A class of another provisioner.
+    Unmanaged,
+    /// No such class exists.
+    NotFound,
+    /// The class exists and its spec is invalid. Contains the findings.
+    Invalid(String),
+}
+
+/// Returns the name of the class of a Bundle or BundleDeployment; empty if the spec has none.
+pub(in crate::reconcile) fn class_name(object: &DynamicObject) -> &str {
+    let name = &object.data["spec"]["provisionerClassName"];
+    name.as_str().unwrap_or_default()
+}
+
+/// Returns an error if the provisioner of the class is not implemented.
+pub(in crate::reconcile) fn check_provisioner(class: &Class) -> Result<(), ReconcileError> {
+    if matches!(
+        class.provisioner,
+        Provisioner::Plain | Provisioner::Registry
+    ) {
+        return Ok(());
+    }
+    Err(ReconcileError::new(
+        codes::install::NOT_IMPLEMENTED,
+        names::reason::UNPACK_FAILED,
+        format!(
+            "class {} has provisioner {:?}, which is not implemented: use a class for plain manifests or registry+v1 bundles",
+            class.name, class.provisioner
+        ),
+        RetryPolicy::OnChange,
+    ))
+}
+
+impl Context {
+    /// `wake_bundle` and `wake_deployment` receive names of objects to reconcile.
+    pub(in crate::reconcile) fn new(
+        shared: Arc<Shared>,
+        states: Arc<InstalledStates>,
+        wake_bundle: mpsc::UnboundedSender<String>,
+        wake_deployment: mpsc::UnboundedSender<String>,
+    ) -> Self {
+        let own = shared.leader_client();
+        let bundles = resource("Bundle", "bundles");
+        let deployments = resource(crate::reconcile::DEPLOYMENT, "bundledeployments");
+        let approvals = resource("BundleApproval", "bundleapprovals");
+        Self {
+            apis: Apis::new(own.clone()),
+            scopes: WatchPermissions::default(),
+            watches: Watches::new(states.clone(), shared.budget.watches.clone()),
+            inventories: Inventories::new(own.clone(), &shared.settings.state_namespace),
+            states,
+            store: Store::new(
+                shared.settings.cache_dir.join("content"),
+                shared.settings.cache_limit,
+            ),
+            unpacking: BackgroundTasks::new(wake_bundle.clone()),
+            resolving: BackgroundTasks::new(wake_bundle),
+            refetching: BackgroundTasks::new(wake_deployment),
+            bundle_cache: OnceLock::new(),
+            bundle_events: EventRecorder::new(own.clone(), bundles.clone()),
+            deployment_events: EventRecorder::new(own.clone(), deployments.clone()),
+            allowed_dry_runs: AllowedDryRuns::default(),
+            rights_schedule: RightsSchedule::default(),
+            slots: Slots::default(),
+            bundle_slots: Slots::default(),
+            apply_slots: ApplySlots::default(),
+            approval_events: EventRecorder::new(own.clone(), approvals.clone()),
+            unreadable: ReportedObjects::default(),
+            classes: resource("ProvisionerClass", "provisionerclasses"),
+            approvals,
+            bundles,
+            deployments,
+            own,
+            shared,
+            failures: FailureCounts::default(),
+        }
+    }
+
+    /// Reads the class from the API server. A cache could be older than the event that started the
+    /// reconcile.
+    pub(in crate::reconcile) async fn class(&self, name: &str) -> Result<ClassLookup, kube::Error> {
+        let api: Api<DynamicObject> = Api::all_with(self.own.clone(), &self.classes);
+        let Some(object) = ByName(&api).get_opt(name).await? else {
+            return Ok(ClassLookup::NotFound);
+        };
+        Ok(match Class::parse(name, &object.data["spec"]) {
+            Ok(class) if class.is_ours() => ClassLookup::Managed(Box::new(Class {
+                uid: object.metadata.uid.unwrap_or_default(),
+                ..class
+            })),
+            Ok(_) => ClassLookup::Unmanaged,
+            Err(findings) => ClassLookup::Invalid(findings.to_string()),
+        })
+    }
+
+    /// Returns one object of the project's own kinds, or `None` if it does not exist.
+    pub(in crate::reconcile) async fn get(
+        &self,
+        resource: &ApiResource,
+        name: &str,
+    ) -> Result<Option<DynamicObject>, kube::Error> {
+        let api: Api<DynamicObject> = Api::all_with(self.own.clone(), resource);
+        match ByName(&api).get_opt(name).await {
+            Err(error) if object::is_not_found(&error) => Ok(None),
+            answer => answer,
+        }
+    }
+
+    /// Calls `each` for every object of one of the project's own kinds. Holds at most one page of
+    /// objects in memory.
+    pub(in crate::reconcile) async fn for_each(
+        &self,
+        resource: &ApiResource,
+        labels: Option<&str>,
+        mut each: impl FnMut(DynamicObject) + Send,
+    ) -> Result<(), kube::Error> {
+        let api: Api<DynamicObject> = Api::all_with(self.own.clone(), resource);
+        let mut parameters = ListParams::default().limit(PAGE_SIZE);
+        parameters.label_selector = labels.map(str::to_owned);
+        loop {
+            let page = api.list(&parameters).await?;
+            page.items.into_iter().for_each(&mut each);
+            match page.metadata.continue_.filter(|token| !token.is_empty()) {
+                Some(token) => parameters.continue_token = Some(token),
+                None => return Ok(()),
+            }
+        }
+    }
+
+    /// Returns the uid of each object of one of the project's own kinds, by name.
+    pub(in crate::reconcile) async fn uids_by_name(
+        &self,
+        resource: &ApiResource,
+    ) -> Result<HashMap<String, String>, kube::Error> {
+        let api: Api<DynamicObject> = Api::all_with(self.own.clone(), resource);
+        let mut parameters = ListParams::default().limit(object::PAGE);
+        let mut found = HashMap::new();
+        loop {
+            let page = api.list_metadata(&parameters).await?;
+            for object in page.items {
+                let ObjectMeta { name, uid, .. } = object.metadata;
+                found.insert(name.unwrap_or_default(), uid.unwrap_or_default());
+            }
+            match page.metadata.continue_.filter(|token| !token.is_empty()) {
+                Some(token) => parameters.continue_token = Some(token),
+                None => return Ok(found),
+            }
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! The times of the periodic permission checks of each deployment.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use rand::Rng as _;
+
+/// Maximum number of deployments in the schedule. When it is reached, the schedule is cleared.
+const MAX_SCHEDULED: usize = 10_000;
+
+/// The next check of each deployment, by uid.
+#[derive(Default)]
+pub(in crate::reconcile) struct RightsSchedule(Mutex<HashMap<String, Instant>>);
+
+impl RightsSchedule {
+    /// Returns the time until the next check; zero if it is due. A new deployment waits for a
+    /// random part of `interval`, which spreads the load.
+    pub(in crate::reconcile) fn wait(
+        &self,
+        uid: &str,
+        now: Instant,
+        interval: Duration,
+    ) -> Duration {
+        let mut due = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if due.len() >= MAX_SCHEDULED {
+            due.clear();
+        }
+        let part = interval.mul_f64(rand::rng().random::<f64>());
+        let next = *due.entry(uid.to_owned()).or_insert_with(|| now + part);
+        next.saturating_duration_since(now)
+    }
+
+    /// Schedules the next check after one at `now`.
+    pub(in crate::reconcile) fn record_check(&self, uid: &str, now: Instant, interval: Duration) {
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(uid.to_owned(), now + crate::reconcile::jittered(interval));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn permissions_are_checked_once_per_interval_with_jitter() {
+        let schedule = RightsSchedule::default();
+        let (now, interval) = (Instant::now(), Duration::from_secs(600));
+        assert!(schedule.wait("a", now, interval) <= interval);
+        assert_eq!(schedule.wait("a", now + interval, interval), Duration::ZERO);
+        schedule.record_check("a", now, interval);
+        let wait = schedule.wait("a", now, interval);
+        assert!(
+            wait >= interval.mul_f64(0.9) && wait <= interval.mul_f64(1.1),
+            "{wait:?}"
+        );
+    }
+}

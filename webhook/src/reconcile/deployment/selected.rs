@@ -1,0 +1,179 @@
+//! Single objects of content, read from the rendered copy in the cache and prepared for applying.
+//! If that copy is missing, damaged or incomplete, the whole content is loaded, which writes the
+//! copy again. Callers check the objects as they check those of the whole content.
+
+use std::collections::BTreeSet;
+
+use bundle_api::names::reason;
+use bundle_core::cancellation::Cancellation;
+use bundle_core::diagnostic::codes;
+use bundle_core::format::{self, Content, RenderTarget};
+use bundle_core::object::CustomKind;
+use bundle_core::object::Manifest;
+use bundle_core::package::Format;
+use bundle_core::plan::bundle::Compatibility;
+use bundle_core::plan::conditions::ConditionStatus;
+use bundle_core::plan::created_namespace::namespace_id;
+
+use crate::budget::WorkerThread;
+use crate::reconcile::bundle::compatibility::compatibility;
+use crate::reconcile::content::objects::{self, HeldObjects, Owner, PreparedObject};
+use crate::reconcile::deployment_state::{DeploymentReconcile, InstallRequest};
+use crate::reconcile::error::{ReconcileError, RetryPolicy};
+use crate::reconcile::reader;
+
+impl DeploymentReconcile<'_> {
+    /// Returns the prepared objects with these keys. Returns all objects of the content if single
+    /// objects cannot be read. Keys without an object are ignored.
+    pub(in crate::reconcile) async fn objects_of(
+        &mut self,
+        request: &InstallRequest<'_>,
+        keys: &BTreeSet<String>,
+    ) -> Result<HeldObjects, ReconcileError> {
+        match Box::pin(self.selected_objects(request, keys)).await? {
+            Some(items) => Ok(items),
+            None => Box::pin(self.objects(request)).await,
+        }
+    }
+
+    /// Returns `None` if the rendered copy does not have all objects.
+    async fn selected_objects(
+        &mut self,
+        request: &InstallRequest<'_>,
+        keys: &BTreeSet<String>,
+    ) -> Result<Option<HeldObjects>, ReconcileError> {
+        let id = request.source()?;
+        let target = self.render_target()?;
+        // If another client changed the format in the status, no copy is found and the whole
+        // content is loaded.
+        let format = request.generated.status.content.as_ref();
+        let format = format.and_then(|content| content.format.as_ref()?.parse::<Format>().ok());
+        let Some(format) = format else {
+            return Ok(None);
+        };
+        let rendered_for = format::dependencies(format).key(&target);
+        let find = {
+            let (ctx, id, keys) = (self.ctx.clone(), id.clone(), keys.clone());
+            let rendered_for = rendered_for.clone();
+            move |_: &Cancellation| {
+                let key = ctx.shared.stamp_key();
+                ctx.store.select(&id, &rendered_for, key.bytes(), &keys)
+            }
+        };
+        let budget = &self.ctx.shared.budget;
+        let found = budget.blocking(WorkerThread::Objects, find).await;
+        let Some(selected) = found.flatten() else {
+            return Ok(None);
+        };
+        let created = target.namespace.as_deref();
+        let created = created.filter(|_| self.spec.create_namespace);
+        let created = created.map(|target| namespace_id(target).to_string());
+        // The target namespace can be missing in the content. It is added below.
+        if !selected
+            .missing()
+            .iter()
+            .all(|key| created.as_ref() == Some(key))
+        {
+            return Ok(None);
+        }
+        let read = reason::READING_CONTENT_FAILED;
+        let user = &self.requester.user;
+        let weight = selected.weight().saturating_mul(self.copies());
+        let share = match reader::memory(self.ctx, user, weight, read).await {
+            Ok(share) => share,
+            // The whole content is loaded instead, and its error has the size.
+            Err(error) if error.code == codes::install::CONTENT_TOO_LARGE => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let work = move |_: &Cancellation| (selected.read(), share);
+        let loaded = budget.blocking(WorkerThread::Objects, work).await;
+        // The share comes first, so that it is dropped after the objects.
+        let (share, (content, kinds)) = match loaded {
+            Some((Ok(loaded), share)) => (share, loaded),
+            Some((Err(error), _)) => {
+                tracing::warn!(
+                    deployment = self.name,
+                    %error,
+                    "ignored a damaged rendered copy in the cache"
+                );
+                self.ctx.store.remove_rendered(&id, &rendered_for);
+                return Ok(None);
+            }
+            None => return Ok(None),
+        };
+        self.check_compatibility(request, &content)?;
+        let mut objects = content.objects;
+        if created.is_some_and(|key| keys.contains(&key)) {
+            Box::pin(self.add_created_namespace(request, &mut objects)).await?;
+        }
+        let mut items = self.prepare_objects(request, &kinds, objects).await?;
+        // If the scope of a kind changed, its objects have other keys.
+        let found: BTreeSet<&str> = items.iter().map(|item| item.key.as_str()).collect();
+        if !keys.iter().all(|key| found.contains(key.as_str())) {
+            return Ok(None);
+        }
+        items.retain(|item| keys.contains(&item.key));
+        items.retain(|item| !self.has_expired(request, item));
+        Ok(Some(HeldObjects::new(items, share)))
+    }
+
+    /// Returns the number of copies of the objects that are in memory at the same time. Rules of
+    /// `spec.drift.ignore` change a copy of the applied object.
+    pub(in crate::reconcile) fn copies(&self) -> u64 {
+        if self.spec.drift_ignore.is_empty() {
+            1
+        } else {
+            2
+        }
+    }
+
+    /// Returns the installation that the content is rendered for.
+    pub(in crate::reconcile) fn render_target(&self) -> Result<RenderTarget, ReconcileError> {
+        let server = self.ctx.shared.server_version();
+        Ok(RenderTarget {
+            kubernetes: server.map(|version| version.numbers()),
+            ..RenderTarget::in_namespace(self.target_namespace()?)
+        })
+    }
+
+    /// Checks that the content supports this Kubernetes version. Adds a warning if an unsupported
+    /// version was accepted.
+    pub(in crate::reconcile) fn check_compatibility(
+        &mut self,
+        request: &InstallRequest<'_>,
+        content: &Content,
+    ) -> Result<(), ReconcileError> {
+        let Compatibility { state, message, .. } = compatibility(self.ctx, content)?;
+        if state == ConditionStatus::False {
+            if !self.spec.accept_unsupported {
+                return Err(ReconcileError::new(
+                    codes::format::UNSUPPORTED_KUBERNETES,
+                    request.reason,
+                    message,
+                    RetryPolicy::Slowly,
+                ));
+            }
+            self.warnings.insert(format!(
+                "{} ({message})",
+                codes::review::KUBERNETES_ACCEPTED.title
+            ));
+        }
+        Ok(())
+    }
+
+    /// Prepares `objects` of content that defines `kinds`: looks up kinds, sets namespaces and adds
+    /// owner labels.
+    pub(in crate::reconcile) async fn prepare_objects(
+        &self,
+        request: &InstallRequest<'_>,
+        kinds: &[CustomKind],
+        objects: Vec<Manifest>,
+    ) -> Result<Vec<PreparedObject>, ReconcileError> {
+        let owner = Owner {
+            name: &self.name,
+            applyset: &self.applyset,
+            namespace: self.target_namespace()?,
+        };
+        objects::prepare(&self.ctx.apis, (kinds, objects), &owner, request.reason).await
+    }
+}

@@ -1,0 +1,112 @@
+//! The state of one reconcile of a BundleDeployment, and the request to install content.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bundle_api::deployment_status::BundleDeploymentStatus;
+use bundle_api::names::{self, reason};
+use bundle_core::content::ContentId;
+use bundle_core::diagnostic::codes;
+use bundle_core::plan::inventory::Inventory;
+use bundle_core::plan::status::DeploymentFacts;
+use bundle_core::review::{
+    CheckedBundleSpec, CheckedDeploymentSpec, Class, PartRequesters, Requester,
+};
+use kube::Client;
+use kube::ResourceExt as _;
+use kube::api::DynamicObject;
+
+use crate::clients::cluster::ServiceAccount;
+use crate::reconcile::apply::scalers::ScaledObjects;
+use crate::reconcile::bundle::generated::GeneratedBundle;
+use crate::reconcile::bundle::verify::AppliedPolicies;
+use crate::reconcile::context::Context;
+use crate::reconcile::drift::restored::RestoredObject;
+use crate::reconcile::error::{ReconcileError, RetryPolicy};
+use crate::reconcile::status::condition_set::ConditionSet;
+
+/// Interval of health checks for objects whose health could not be read. Watches report all other
+/// changes.
+pub(in crate::reconcile) const HEALTH_CHECK_INTERVAL: Duration = Duration::from_secs(5);
+
+/// One reconcile of a BundleDeployment.
+pub(in crate::reconcile) struct DeploymentReconcile<'a> {
+    pub(in crate::reconcile) object: &'a DynamicObject,
+    pub(in crate::reconcile) ctx: &'a Arc<Context>,
+    pub(in crate::reconcile) class: &'a Class,
+    pub(in crate::reconcile) spec: CheckedDeploymentSpec,
+    /// The requester of the template, and so of the content.
+    pub(in crate::reconcile) requester: Requester,
+    /// The requester of each part of the spec.
+    pub(in crate::reconcile) parts: PartRequesters,
+    pub(in crate::reconcile) name: String,
+    pub(in crate::reconcile) applyset: String,
+    /// The annotations, including those that this reconcile has written.
+    pub(in crate::reconcile) annotations: BTreeMap<String, String>,
+    /// The recorded objects of the deployment.
+    pub(in crate::reconcile) inventory: Arc<Inventory>,
+    /// The conditions of the status.
+    pub(in crate::reconcile) conditions: ConditionSet,
+    /// Facts for the conditions.
+    pub(in crate::reconcile) facts: DeploymentFacts,
+    pub(in crate::reconcile) old: BundleDeploymentStatus,
+    pub(in crate::reconcile) status: BundleDeploymentStatus,
+    pub(in crate::reconcile) warnings: BTreeSet<String>,
+    pub(in crate::reconcile) approved_by: Option<String>,
+    pub(in crate::reconcile) restored: Vec<RestoredObject>,
+    /// True if this reconcile tried to restore objects that were due.
+    pub(in crate::reconcile) restores_tried: bool,
+    pub(in crate::reconcile) has_installed: bool,
+    /// The policies that verified the content in this reconcile.
+    pub(in crate::reconcile) applied_policies: Option<AppliedPolicies>,
+    /// Objects whose replicas were not applied, because another owner sets them.
+    pub(in crate::reconcile) scaled_objects: Arc<ScaledObjects>,
+    /// The key of the target namespace, if the content that was prepared last creates it.
+    pub(in crate::reconcile) created_namespace: Option<String>,
+}
+
+/// The content to install, and the ServiceAccount that installs it.
+pub(in crate::reconcile) struct InstallRequest<'a> {
+    pub(in crate::reconcile) generated: &'a GeneratedBundle,
+    pub(in crate::reconcile) account: &'a ServiceAccount,
+    pub(in crate::reconcile) client: &'a Client,
+    pub(in crate::reconcile) reason: &'static str,
+}
+
+impl InstallRequest<'_> {
+    /// Returns the digest of the content.
+    pub(in crate::reconcile) fn digest(&self) -> &str {
+        self.generated
+            .content
+            .as_ref()
+            .map_or("", |content| content.digest.as_str())
+    }
+
+    /// Returns the identity of the content, with its resolved source.
+    pub(in crate::reconcile) fn source(&self) -> Result<ContentId, ReconcileError> {
+        let lost = |why: &str| {
+            ReconcileError::new(
+                codes::install::CONTENT_LOST,
+                reason::BUNDLE_LOAD_FAILED,
+                format!("Bundle {}: {why}", self.generated.name),
+                RetryPolicy::OnChange,
+            )
+        };
+        let spec = CheckedBundleSpec::parse(&self.generated.object.data["spec"])
+            .map_err(|_| lost("its source is invalid"))?;
+        let content = self.generated.content.as_ref();
+        let digest = content
+            .map(|content| content.digest.clone())
+            .ok_or_else(|| lost("its content is unknown"))?;
+        Ok(ContentId::new(&spec.source, digest))
+    }
+}
+
+/// Returns true if the BundleDeployment has the finalizer of this controller.
+pub(in crate::reconcile) fn has_finalizer(object: &DynamicObject) -> bool {
+    object
+        .finalizers()
+        .iter()
+        .any(|name| name == names::FINALIZER_INSTALLED)
+}

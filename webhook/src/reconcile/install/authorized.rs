@@ -1,0 +1,117 @@
+//! Checked permissions for one installation, with the time and the namespaces of the check.
+//! `requester_permissions` has the checks; `namespaces` detects namespaces that were replaced since an
+//! earlier installation.
+
+use std::collections::HashMap;
+use std::time::Instant;
+
+use bundle_core::diagnostic::codes;
+use bundle_core::plan::conditions::some_of;
+use bundle_core::plan::consent::ObjectAction;
+
+use crate::reconcile::apply::{ApplyPlan, CHECK_VALIDITY};
+use crate::reconcile::content::objects::PreparedObject;
+use crate::reconcile::deployment_state::{DeploymentReconcile, InstallRequest};
+use crate::reconcile::error::{MAX_LISTED, ReconcileError, RetryPolicy};
+use crate::reconcile::inventory::namespaces::NamespaceUids;
+use crate::reconcile::rights::dry_runs::check::DryRunCheck;
+
+/// The objects of an installation whose permissions were checked.
+pub(in crate::reconcile) struct AuthorizedInstall<'a, 'i> {
+    pub(in crate::reconcile) check: DryRunCheck<'a>,
+    pub(in crate::reconcile) plan: ApplyPlan<'i>,
+    pub(in crate::reconcile) replacements: Replacements,
+    /// The namespaces of the objects, read before the check.
+    pub(in crate::reconcile) namespaces: NamespaceUids,
+    since: Instant,
+}
+
+/// The uids of the objects that are deleted and created again, by key.
+#[derive(Debug, Default)]
+pub(in crate::reconcile) struct Replacements(pub(super) HashMap<String, String>);
+
+impl Replacements {
+    /// Returns true if the object with this key is replaced.
+    pub(in crate::reconcile) fn contains(&self, key: &str) -> bool {
+        self.0.contains_key(key)
+    }
+}
+
+impl AuthorizedInstall<'_, '_> {
+    /// Returns true while the check is valid.
+    pub(in crate::reconcile) fn is_recent(&self) -> bool {
+        self.since.elapsed() < CHECK_VALIDITY
+    }
+}
+
+impl<'a> DeploymentReconcile<'a> {
+    /// Checks the permissions of the requesters to install `items`. `first` is true if this content
+    /// was not installed before.
+    pub(in crate::reconcile) async fn authorize_install<'i>(
+        &mut self,
+        request: &InstallRequest<'_>,
+        items: &'i [PreparedObject],
+        first: bool,
+    ) -> Result<AuthorizedInstall<'a, 'i>, ReconcileError> {
+        let all: Vec<&PreparedObject> = items.iter().collect();
+        let namespaces = self.namespaces_of(&all).await?;
+        let asked = self.authorize(request, items, (ObjectAction::Install, first));
+        let (check, plan, replacements) = asked.await?;
+        Ok(AuthorizedInstall {
+            check,
+            plan,
+            replacements,
+            namespaces,
+            since: Instant::now(),
+        })
+    }
+
+    /// Checks, before anything is recorded, that the namespaces are those of the permission check.
+    pub(in crate::reconcile) async fn check_before_record(
+        &self,
+        items: &[&PreparedObject],
+        asked: &NamespaceUids,
+    ) -> Result<(), ReconcileError> {
+        let live = self.namespaces_of(items).await?;
+        let names = asked.keys().chain(live.keys());
+        let changed = names.filter(|name| asked.get(*name) != live.get(*name));
+        self.fail_if_changed(changed.map(String::as_str).collect())
+    }
+
+    /// Checks the namespaces before the objects of a phase are applied. They must exist and must
+    /// not have been replaced. Namespaces that an earlier phase created are recorded, and expected
+    /// from now on.
+    pub(in crate::reconcile) async fn check_before_applies(
+        &mut self,
+        items: &[&PreparedObject],
+        asked: &mut NamespaceUids,
+    ) -> Result<(), ReconcileError> {
+        let live = self.existing_namespaces_of(items).await?;
+        let replaced = live
+            .iter()
+            .filter(|(name, uid)| asked.get(*name).is_some_and(|before| before != *uid));
+        self.fail_if_changed(replaced.map(|(name, _)| name.as_str()).collect())?;
+        if live.keys().any(|name| !asked.contains_key(name)) {
+            self.record_live(&live).await?;
+        }
+        asked.extend(live);
+        Ok(())
+    }
+
+    fn fail_if_changed(&self, mut changed: Vec<&str>) -> Result<(), ReconcileError> {
+        changed.sort_unstable();
+        changed.dedup();
+        if changed.is_empty() {
+            return Ok(());
+        }
+        let list = some_of(&changed, MAX_LISTED);
+        Err(ReconcileError::new(
+            codes::install::NAMESPACE_REPLACED,
+            self.install_reason(),
+            format!(
+                "these namespaces were created or deleted during the permission check: {list}; the check is repeated"
+            ),
+            RetryPolicy::Soon,
+        ))
+    }
+}

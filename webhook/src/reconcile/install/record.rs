@@ -1,0 +1,280 @@
+//! The record of objects before and after they are applied, and the ApplySet annotations for other
+//! tools. `inventory::store` stores it.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+use bundle_api::names;
+use bundle_cluster::ByName;
+use bundle_core::plan::applyset;
+use bundle_core::plan::inventory::{self, Adoption, Inventory};
+use bundle_core::plan::phases::Phase;
+use kube::ResourceExt as _;
+use kube::api::{Api, DynamicObject, Patch, PatchParams};
+use rand::Rng as _;
+use serde_json::{Value, json};
+
+use crate::reconcile::apply::Target;
+use crate::reconcile::context::Context;
+use crate::reconcile::deployment_state::DeploymentReconcile;
+use crate::reconcile::error::ReconcileError;
+use crate::reconcile::install::executor::ApplyResults;
+use crate::reconcile::status::condition_set;
+
+/// Intents that were recorded before one round of applying.
+#[derive(Default)]
+pub(in crate::reconcile) struct Intents {
+    /// The time, in seconds since 1970.
+    since: i64,
+    /// Objects to create.
+    keys: Vec<String>,
+    /// Objects to adopt.
+    adoptions: Vec<Adoption>,
+}
+
+impl Intents {
+    fn record<'t>(
+        inventory: &mut Inventory,
+        targets: impl Iterator<Item = (&'t str, &'t Target)>,
+        since: i64,
+    ) -> Self {
+        let mut intents = Self {
+            since,
+            ..Self::default()
+        };
+        for (key, target) in targets {
+            match target {
+                Target::Uid(uid) => intents.adoptions.extend(inventory.adopt(key, uid)),
+                Target::Absent => {
+                    inventory.intend(key, since);
+                    intents.keys.push(key.to_owned());
+                }
+            }
+        }
+        intents
+    }
+
+    /// Returns the uids of the adopted objects, by key.
+    fn adopted(&self) -> BTreeMap<String, String> {
+        let adoptions = self.adoptions.iter();
+        adoptions
+            .map(|adoption| (adoption.key().to_owned(), adoption.uid().to_owned()))
+            .collect()
+    }
+
+    /// Removes intents and adoptions that certainly had no effect.
+    fn forget_without_effect(&self, inventory: &mut Inventory, done: &ApplyResults) {
+        let is_undone = |key: &str| !done.uncertain.contains(key) && !done.uids.contains_key(key);
+        for key in self.keys.iter().filter(|key| is_undone(key)) {
+            inventory.forget_intent(key, self.since);
+        }
+        for adoption in &self.adoptions {
+            if is_undone(adoption.key()) {
+                inventory.forget_adoption(adoption);
+            }
+        }
+    }
+}
+
+impl DeploymentReconcile<'_> {
+    /// Reads the inventory of the deployment. Without one, the deployment owns no objects.
+    pub(in crate::reconcile) async fn load_inventory(&mut self) -> Result<(), ReconcileError> {
+        let loaded = self.ctx.inventories.load(self.uid()).await;
+        let reason = self.install_reason();
+        let inventory = loaded.map_err(|error| ReconcileError::inventory(reason, &error))?;
+        // This also replaces the state of an earlier deployment of the same name.
+        let mut inventory = inventory.unwrap_or_else(|| Arc::new(Inventory::new(&self.name)));
+        if !inventory.has_creation_key() {
+            // The key is stored before the first object with a creation mark is applied.
+            Arc::make_mut(&mut inventory).ensure_creation_key(|| rand::rng().random());
+        }
+        self.set_inventory(inventory);
+        Ok(())
+    }
+
+    /// Stores the inventory.
+    pub(in crate::reconcile) async fn save_inventory(
+        &mut self,
+        inventory: Inventory,
+    ) -> Result<(), ReconcileError> {
+        let saved = self.ctx.inventories.save(self.uid(), inventory).await;
+        let reason = self.install_reason();
+        let inventory = saved.map_err(|error| ReconcileError::inventory(reason, &error))?;
+        self.set_inventory(inventory);
+        Ok(())
+    }
+
+    fn set_inventory(&mut self, inventory: Arc<Inventory>) {
+        let states = &self.ctx.states;
+        states.set_inventory(&self.name, inventory.clone());
+        self.inventory = inventory;
+        self.show_record();
+    }
+
+    /// Records every unrecorded object before it is applied: adoptions of existing objects, and
+    /// intents for objects that are created. So a crash loses no object.
+    pub(in crate::reconcile) async fn record_targets<'t>(
+        &mut self,
+        targets: impl Iterator<Item = (&'t str, &'t Target)>,
+    ) -> Result<Intents, ReconcileError> {
+        let mut inventory = (*self.inventory).clone();
+        let since = condition_set::now().as_second();
+        let intents = Intents::record(&mut inventory, targets, since);
+        let adopted = intents.adopted();
+        let inventories = &self.ctx.inventories;
+        let saved = inventories
+            .save_adopting(self.uid(), inventory, &adopted)
+            .await;
+        let reason = self.install_reason();
+        let inventory = saved.map_err(|error| ReconcileError::inventory(reason, &error))?;
+        self.set_inventory(inventory);
+        Ok(intents)
+    }
+
+    /// Records the objects that were applied so far, and the namespaces among them.
+    pub(in crate::reconcile) async fn record_applied(
+        &mut self,
+        done: &ApplyResults,
+    ) -> Result<(), ReconcileError> {
+        let is_new = |(key, uid): (&String, &String)| !self.inventory.owns(key, uid);
+        if !done.uids.iter().any(is_new) {
+            return Ok(());
+        }
+        let mut inventory = (*self.inventory).clone();
+        note_applied(&mut inventory, done);
+        self.save_inventory(inventory).await
+    }
+
+    /// Records the result of each request, and the namespaces that were created. Intents and
+    /// adoptions that certainly had no effect are removed: these objects, and later objects of
+    /// these names, belong to other actors.
+    pub(in crate::reconcile) async fn record_done(
+        &mut self,
+        done: &ApplyResults,
+        intents: &Intents,
+    ) -> Result<(), ReconcileError> {
+        let mut inventory = (*self.inventory).clone();
+        intents.forget_without_effect(&mut inventory, done);
+        note_applied(&mut inventory, done);
+        let digest = inventory.installation.split(' ').next().unwrap_or_default();
+        let digest = digest.to_owned();
+        let applied = done.uids.keys().map(String::as_str);
+        inventory.job_runs.applied(&digest, applied);
+        self.save_inventory(inventory).await
+    }
+
+    pub(in crate::reconcile) fn uid(&self) -> &str {
+        self.object.metadata.uid.as_deref().unwrap_or_default()
+    }
+
+    /// Writes the used kinds and namespaces for other tools, as an ApplySet (KEP-3659). Nothing
+    /// depends on it.
+    pub(in crate::reconcile) async fn write_applyset(&mut self) -> Result<(), ReconcileError> {
+        let mut kinds = BTreeSet::new();
+        let mut namespaces = BTreeSet::new();
+        for (kind, namespace, _) in self
+            .inventory
+            .objects()
+            .filter_map(|(key, _)| inventory::parts(key))
+        {
+            kinds.insert(kind);
+            namespaces.extend(namespace.map(str::to_owned));
+        }
+        let wanted = [
+            (
+                names::ANNOTATION_APPLYSET_GROUP_KINDS,
+                applyset::write_group_kinds(&kinds),
+            ),
+            (
+                names::ANNOTATION_APPLYSET_NAMESPACES,
+                applyset::write_namespaces(&namespaces),
+            ),
+            (
+                names::ANNOTATION_APPLYSET_TOOLING,
+                format!("{}/v{}", names::FIELD_MANAGER, env!("CARGO_PKG_VERSION")),
+            ),
+        ];
+        let labelled = self.object.labels().get(names::LABEL_APPLYSET_ID) == Some(&self.applyset);
+        let written = wanted
+            .iter()
+            .all(|(name, text)| self.annotations.get(*name) == Some(text));
+        if written && labelled {
+            return Ok(());
+        }
+        let annotations: HashMap<&str, &str> = wanted
+            .iter()
+            .map(|(name, text)| (*name, text.as_str()))
+            .collect();
+        let metadata = json!({
+            "uid": self.object.metadata.uid,
+            "labels": { names::LABEL_APPLYSET_ID: self.applyset },
+            "annotations": annotations,
+        });
+        patch_metadata(self.ctx, &self.name, metadata)
+            .await
+            .map_err(|error| {
+                ReconcileError::api(
+                    "write the ApplySet annotations",
+                    self.install_reason(),
+                    &error,
+                )
+            })?;
+        for (name, text) in wanted {
+            self.annotations.insert(name.to_owned(), text);
+        }
+        Ok(())
+    }
+}
+
+fn note_applied(inventory: &mut Inventory, done: &ApplyResults) {
+    for (key, uid) in &done.uids {
+        inventory.record(key, uid);
+        if let Some((kind, None, name)) = inventory::parts(key)
+            && Phase::of(&kind.group, &kind.kind) == Phase::Namespaces
+        {
+            inventory.record_namespace(name, uid);
+        }
+    }
+}
+
+/// Applies a merge patch to the metadata of a BundleDeployment.
+async fn patch_metadata(ctx: &Context, name: &str, metadata: Value) -> Result<(), kube::Error> {
+    let api: Api<DynamicObject> = Api::all_with(ctx.own.clone(), &ctx.deployments);
+    let patch = json!({ "metadata": metadata });
+    ByName(&api)
+        .patch_metadata(name, &PatchParams::default(), &Patch::Merge(&patch))
+        .await?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rejected_apply_is_forgotten_and_uncertain_apply_stays_recorded() {
+        let uid = Target::Uid("a".to_owned());
+        let targets = [
+            ("ConfigMap/x/refused", &uid),
+            ("ConfigMap/x/unsent", &Target::Absent),
+            ("ConfigMap/x/lost", &uid),
+            ("ConfigMap/x/done", &uid),
+            ("ConfigMap/x/ours", &uid),
+        ];
+        let mut inventory = Inventory::new("web");
+        inventory.record("ConfigMap/x/ours", "a");
+        let intents = Intents::record(&mut inventory, targets.into_iter(), 100);
+        assert!(!inventory.owns("ConfigMap/x/refused", "a"));
+        let mut done = ApplyResults::default();
+        done.uncertain.insert("ConfigMap/x/lost".to_owned());
+        let answer = ("ConfigMap/x/done".to_owned(), "a".to_owned());
+        done.uids.extend([answer]);
+        intents.forget_without_effect(&mut inventory, &done);
+        let left: Vec<&str> = inventory.objects().map(|(key, _)| key).collect();
+        assert_eq!(
+            left,
+            ["ConfigMap/x/done", "ConfigMap/x/lost", "ConfigMap/x/ours"]
+        );
+        assert!(inventory.owns("ConfigMap/x/ours", "a"));
+    }
+}

@@ -1,0 +1,381 @@
+//! Permission checks of the requesters, before every change and periodically. `authorize` and
+//! `dry_runs` send the requests.
+
+use std::time::{Duration, Instant};
+
+use bundle_api::names::{self, reason};
+use bundle_core::diagnostic::codes;
+use bundle_core::plan::consent::{ActingAccount, Consent, ConsentRule, ObjectAction};
+use bundle_core::plan::decision::DecidedObjects;
+use bundle_core::plan::status::PermissionFact;
+use bundle_core::review::Requester;
+use bundle_core::review::class::Authorization;
+use bundle_core::rights::Question;
+
+use crate::reconcile::apply::ApplyPlan;
+use crate::reconcile::content::objects::PreparedObject;
+use crate::reconcile::deployment_state::{DeploymentReconcile, InstallRequest};
+use crate::reconcile::error::{ReconcileError, RetryPolicy};
+use crate::reconcile::install::authorized::Replacements;
+use crate::reconcile::inventory::present::{KeptObject, Present};
+use crate::reconcile::rights::authorize;
+use crate::reconcile::rights::dry_runs::check::{DryRunCheck, DryRunInput, RequiredConsent};
+use crate::reconcile::rights::removal_permissions::{Deletions, impersonation, named_account};
+
+/// Maximum number of objects that are compared after access reviews denied content.
+const MAX_COMPARED: usize = 20;
+/// Delay before the periodic check is repeated after an unknown result.
+const UNKNOWN_RETRY_DELAY: Duration = Duration::from_secs(30);
+
+impl<'a> DeploymentReconcile<'a> {
+    /// Returns the requesters whose permissions the content requires.
+    fn content_requesters(&self) -> Vec<Requester> {
+        self.parts.content().into_iter().cloned().collect()
+    }
+
+    /// Returns the rule for the consent that writing an object requires. The terms must have been
+    /// checked before.
+    pub(in crate::reconcile) fn consent_rule(&self, request: &InstallRequest<'_>) -> ConsentRule {
+        let decided = if self.is_decided(request) {
+            DecidedObjects::ALL
+        } else {
+            DecidedObjects::None
+        };
+        ConsentRule::new(Some(self.class), ActingAccount::Granted, decided)
+    }
+
+    /// Checks the permissions of the requesters to install `items`. Returns the check for the later
+    /// phases, the plan of applies, and the replacements. `first` is true if this content was not
+    /// installed before.
+    pub(in crate::reconcile) async fn authorize<'i>(
+        &mut self,
+        request: &InstallRequest<'_>,
+        items: &'i [PreparedObject],
+        (act, first): (ObjectAction, bool),
+    ) -> Result<(DryRunCheck<'a>, ApplyPlan<'i>, Replacements), ReconcileError> {
+        let translate = if first {
+            std::convert::identity
+        } else {
+            withdrawn
+        };
+        let asked = self.check_and_plan(request, items, (act, translate)).await;
+        let asked = asked.map_err(|error| {
+            translate(ReconcileError {
+                reason: self.install_reason(),
+                ..error
+            })
+        })?;
+        self.set_authorized();
+        Ok(asked)
+    }
+
+    async fn check_and_plan<'i>(
+        &self,
+        request: &InstallRequest<'_>,
+        items: &'i [PreparedObject],
+        (act, translate): (ObjectAction, fn(ReconcileError) -> ReconcileError),
+    ) -> Result<(DryRunCheck<'a>, ApplyPlan<'i>, Replacements), ReconcileError> {
+        let check = self
+            .check_permissions(request, items, act, (true, translate))
+            .await?;
+        // The objects are only read after the access reviews: a requester without permission must
+        // not learn whether an object exists.
+        let mut plan = self.plan(request, items, &check).await?;
+        let replacements = self.replacements(request, items, &check, &mut plan).await?;
+        check.check_plan(items, &mut plan).await?;
+        Ok((check, plan, replacements))
+    }
+
+    /// Checks by access reviews that the requesters can write the drifted objects `items`. The
+    /// returned check does the dry runs.
+    pub(in crate::reconcile) async fn authorize_repair(
+        &self,
+        request: &InstallRequest<'_>,
+        items: &[PreparedObject],
+    ) -> Result<DryRunCheck<'a>, ReconcileError> {
+        let how = (
+            false,
+            withdrawn_from_installed as fn(ReconcileError) -> ReconcileError,
+        );
+        self.check_permissions(request, items, ObjectAction::Restore, how)
+            .await
+            .map_err(withdrawn_from_installed)
+    }
+
+    /// Repeats the access reviews if the periodic check is due. Returns the time until the next
+    /// check. An unknown result changes nothing, because each change has its own check.
+    pub(in crate::reconcile) async fn permission_cycle(
+        &mut self,
+        request: &InstallRequest<'_>,
+    ) -> Result<Duration, ReconcileError> {
+        let interval = self.ctx.shared.settings.rights_check_interval;
+        let uid = self.object.metadata.uid.clone().unwrap_or_default();
+        let schedule = &self.ctx.rights_schedule;
+        let wait = schedule.wait(&uid, Instant::now(), interval);
+        if !wait.is_zero() && self.facts.is_authorized(self.conditions.list()) {
+            return Ok(wait);
+        }
+        match self
+            .repeat_reviews(request)
+            .await
+            .map_err(withdrawn_from_installed)
+        {
+            Ok(()) => {
+                schedule.record_check(&uid, Instant::now(), interval);
+                self.set_authorized();
+                Ok(crate::reconcile::jittered(interval))
+            }
+            Err(error) if error.code == codes::install::RIGHTS_WITHDRAWN => Err(error),
+            Err(error) => {
+                tracing::warn!(
+                    deployment = self.name,
+                    why = error.message,
+                    "cannot repeat the permission checks of the requesters; they are retried"
+                );
+                Ok(crate::reconcile::jittered(UNKNOWN_RETRY_DELAY))
+            }
+        }
+    }
+
+    /// Checks that the requesters can still use class and ServiceAccount, right before objects are
+    /// pruned. [`Self::undeletable`] checks the permissions for each object.
+    pub(in crate::reconcile) async fn check_before_prune(
+        &self,
+        request: &InstallRequest<'_>,
+    ) -> Result<(), ReconcileError> {
+        self.check_terms(request)
+            .await
+            .map_err(withdrawn_from_installed)
+    }
+
+    async fn repeat_reviews(&mut self, request: &InstallRequest<'_>) -> Result<(), ReconcileError> {
+        self.check_terms(request).await?;
+        let items = self.objects(request).await?;
+        self.run_access_reviews(request, &items, ObjectAction::Restore)
+            .await
+    }
+
+    /// Runs the checks that do not read the objects, the cheapest first.
+    async fn check_permissions(
+        &self,
+        request: &InstallRequest<'_>,
+        items: &[PreparedObject],
+        act: ObjectAction,
+        (remembers, translate): (bool, fn(ReconcileError) -> ReconcileError),
+    ) -> Result<DryRunCheck<'a>, ReconcileError> {
+        self.check_terms(request).await?;
+        let consent = RequiredConsent {
+            rule: self.consent_rule(request),
+            act,
+        };
+        let by_dry_run = items.iter().any(|item| consent.is_by_dry_run(&item.id));
+        let requesters = if by_dry_run {
+            self.content_requesters()
+        } else {
+            Vec::new()
+        };
+        let input = DryRunInput {
+            requesters: &requesters,
+            class: &self.class.name,
+            account: request.account,
+            reason: request.reason,
+            preparer: self.preparer(request),
+            remembers,
+            translate,
+            consent,
+        };
+        let check = DryRunCheck::new(self.ctx, input).await?;
+        let reviewed = self.run_access_reviews(request, items, act).await;
+        if let Err(error) = &reviewed
+            && by_dry_run
+            && error.code == codes::install::NOT_AUTHORIZED
+        {
+            self.compare_reviews(&check, request, items).await;
+        }
+        reviewed?;
+        Ok(check)
+    }
+
+    /// Checks verb `use` on the classes and verb `impersonate` on `spec.serviceAccount`.
+    async fn check_terms(&self, request: &InstallRequest<'_>) -> Result<(), ReconcileError> {
+        let system = self.ctx.shared.settings.namespace.as_str();
+        let on_class = |name: &str| {
+            Question::resource(
+                names::verb::USE,
+                names::GROUP,
+                &self.ctx.classes.plural,
+                Some(system),
+                Some(name),
+            )
+        };
+        let of_bundle = &self.spec.template.bundle.class;
+        // The requesters of all parts of the content need these permissions.
+        let requesters = self.content_requesters();
+        let mut questions: Vec<_> = requesters
+            .iter()
+            .map(|who| (who, on_class(&self.class.name)))
+            .collect();
+        if of_bundle.as_str() != self.class.name {
+            questions.extend(requesters.iter().map(|who| (who, on_class(of_bundle))));
+        }
+        if let Some(account) = &self.spec.service_account {
+            let question = impersonation(account);
+            questions.extend(requesters.iter().map(|who| (who, question.clone())));
+        }
+        for (requester, question) in questions {
+            if !authorize::has_permission(&self.ctx.own, requester, &question).await? {
+                let rules = authorize::rules(std::slice::from_ref(&question));
+                let message = format!(
+                    "{} no longer has these permissions: {rules}",
+                    requester.user
+                );
+                return Err(ReconcileError::new(
+                    codes::install::RIGHTS_WITHDRAWN,
+                    request.reason,
+                    message,
+                    RetryPolicy::Slowly,
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs the access reviews for those of `items` that require the consent of the requesters. The
+    /// error lists all missing permissions.
+    async fn run_access_reviews(
+        &self,
+        request: &InstallRequest<'_>,
+        items: &[PreparedObject],
+        act: ObjectAction,
+    ) -> Result<(), ReconcileError> {
+        let rule = self.consent_rule(request);
+        let asked: Vec<&PreparedObject> = items
+            .iter()
+            .filter(|item| rule.consent(act, &item.id) != Consent::Delegated)
+            .collect();
+        if asked.is_empty() {
+            return Ok(());
+        }
+        let installer = (request.account, request.client);
+        for requester in &self.content_requesters() {
+            authorize::authorize(&self.ctx.own, installer, requester, (&asked, items)).await?;
+        }
+        Ok(())
+    }
+
+    /// Logs and counts objects that the access reviews deny and the dry run allows. They stay
+    /// denied.
+    async fn compare_reviews(
+        &self,
+        check: &DryRunCheck<'_>,
+        request: &InstallRequest<'_>,
+        items: &[PreparedObject],
+    ) {
+        let installer = (request.account, request.client);
+        let mut refused = Vec::new();
+        for item in items.iter().take(MAX_COMPARED) {
+            for requester in &self.content_requesters() {
+                // An object that cannot be checked now is skipped.
+                let asked = authorize::is_patch_denied(&self.ctx.own, requester, item).await;
+                if asked.unwrap_or(false) {
+                    refused.push(item);
+                }
+            }
+        }
+        let allowed = check.allowed(refused).await;
+        if allowed > 0 {
+            tracing::warn!(
+                deployment = self.name,
+                installer = installer.0.user_name(),
+                objects = allowed,
+                "access reviews denied objects that the API server allowed in the dry run"
+            );
+            let metrics = &self.ctx.shared.metrics;
+            metrics.authorization_disagreed(allowed);
+        }
+    }
+
+    /// Returns those of the pruned `objects` that must not be deleted, with the reason.
+    pub(in crate::reconcile) async fn undeletable(
+        &self,
+        objects: &[Present],
+        reason: &'static str,
+    ) -> Result<Vec<KeptObject>, ReconcileError> {
+        let requesters = self.content_requesters();
+        let account = match &self.spec.service_account {
+            Some(account) => named_account(self.ctx, account, &requesters).await?,
+            None => ActingAccount::Granted,
+        };
+        let deletions = Deletions {
+            ctx: self.ctx,
+            rule: &ConsentRule::new(Some(self.class), account, self.decided_objects()),
+            act: ObjectAction::Prune,
+            requesters: &requesters,
+            reason,
+        };
+        deletions.undeletable(objects).await
+    }
+
+    fn set_authorized(&mut self) {
+        self.facts.rights = Some(match self.class.authorization {
+            Authorization::Class => PermissionFact::Delegated(self.class.name.clone()),
+            Authorization::Requester => {
+                let requesters = self.content_requesters().into_iter();
+                PermissionFact::Allowed(requesters.map(|requester| requester.user).collect())
+            }
+        });
+    }
+}
+
+/// Converts the rejection of content that was allowed before to withdrawn permissions.
+fn withdrawn(error: ReconcileError) -> ReconcileError {
+    let refused = [
+        codes::install::NOT_AUTHORIZED,
+        codes::install::REQUESTER_REFUSED,
+    ];
+    if !refused.contains(&error.code) {
+        return error;
+    }
+    ReconcileError {
+        code: codes::install::RIGHTS_WITHDRAWN,
+        ..error
+    }
+}
+
+/// Converts the error for installed objects, with reasons that do not change the condition
+/// `Installed`.
+fn withdrawn_from_installed(error: ReconcileError) -> ReconcileError {
+    let error = withdrawn(error);
+    if error.code != codes::install::RIGHTS_WITHDRAWN {
+        return ReconcileError {
+            reason: reason::RECONCILE_FAILED,
+            ..error
+        };
+    }
+    ReconcileError {
+        reason: reason::RIGHTS_WITHDRAWN,
+        message: format!(
+            "the installed objects stay, and nothing is changed: {}",
+            error.message
+        ),
+        ..error
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_rejections_become_withdrawn_permissions() {
+        let with =
+            |code| ReconcileError::new(code, reason::INSTALL_FAILED, "why", RetryPolicy::Slowly);
+        let found = withdrawn_from_installed(with(codes::install::REQUESTER_REFUSED));
+        assert_eq!(
+            (found.code, found.reason),
+            (codes::install::RIGHTS_WITHDRAWN, reason::RIGHTS_WITHDRAWN)
+        );
+        let unknown = with(codes::install::RIGHTS_UNKNOWN);
+        assert_eq!(withdrawn_from_installed(unknown.clone()).code, unknown.code);
+    }
+}

@@ -1,0 +1,142 @@
+//! Objects that BundleDeployments are adopting at this moment. Only the leader adopts objects, so
+//! one set in its memory is sufficient.
+
+use std::collections::HashSet;
+use std::sync::{Mutex, PoisonError};
+
+/// The keys of these objects.
+#[derive(Debug, Default)]
+pub(in crate::reconcile) struct AdoptionClaims(Mutex<HashSet<String>>);
+
+/// Blocks other adoptions of the same objects until it is dropped.
+#[derive(Debug)]
+pub(in crate::reconcile) struct AdoptionClaim<'a> {
+    claims: &'a AdoptionClaims,
+    keys: Vec<String>,
+}
+
+impl AdoptionClaims {
+    /// Claims all of `keys`. If another adoption claims one of them, claims none and returns that
+    /// key as the error.
+    pub(in crate::reconcile) fn claim(
+        &self,
+        keys: Vec<String>,
+    ) -> Result<AdoptionClaim<'_>, String> {
+        let mut claimed = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(taken) = keys.iter().find(|key| claimed.contains(*key)) {
+            return Err(taken.clone());
+        }
+        claimed.extend(keys.iter().cloned());
+        drop(claimed);
+        Ok(AdoptionClaim { claims: self, keys })
+    }
+}
+
+impl Drop for AdoptionClaim<'_> {
+    fn drop(&mut self) {
+        let claimed = self.claims.0.lock();
+        let mut claimed = claimed.unwrap_or_else(PoisonError::into_inner);
+        for key in &self.keys {
+            claimed.remove(key);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::sync::Arc;
+
+    use bundle_core::plan::inventory::Inventory;
+    use http::{Method, Request, Response};
+    use kube::Client;
+    use kube::client::Body;
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::reconcile::inventory::store::{Inventories, InventoryStoreError};
+
+    /// Returns a client of a server that stores ConfigMaps.
+    fn server() -> Client {
+        let (service, mut server) = tower_test::mock::pair::<Request<Body>, Response<Body>>();
+        tokio::spawn(async move {
+            let mut stored: Vec<Value> = Vec::new();
+            while let Some((request, reply)) = server.next_request().await {
+                let answer = if request.method() == Method::GET {
+                    json!({"metadata": {"resourceVersion": "1"}, "items": stored})
+                } else {
+                    let body = request.into_body().collect_bytes().await.unwrap();
+                    let mut map: Value = serde_json::from_slice(&body).unwrap();
+                    map["metadata"]["resourceVersion"] = json!("1");
+                    stored.push(map.clone());
+                    map
+                };
+                let body = Body::from(answer.to_string().into_bytes());
+                reply.send_response(Response::new(body));
+            }
+        });
+        Client::new(service, "state")
+    }
+
+    async fn adopt(
+        inventories: &Inventories,
+        deployment: &str,
+        key: &str,
+    ) -> Result<Arc<Inventory>, InventoryStoreError> {
+        let mut inventory = Inventory::new(deployment);
+        let adoption = inventory.adopt(key, "uid").unwrap();
+        let adopted = BTreeMap::from([(key.to_owned(), adoption.uid().to_owned())]);
+        let uid = format!("uid-of-{deployment}");
+        inventories.save_adopting(&uid, inventory, &adopted).await
+    }
+
+    #[tokio::test]
+    async fn object_that_several_adopt_at_the_same_moment_is_recorded_by_one() {
+        let inventories = Inventories::new(server(), "state");
+        let (first, second, other) = futures::join!(
+            adopt(&inventories, "first", "ConfigMap/x/web"),
+            adopt(&inventories, "second", "ConfigMap/x/web"),
+            adopt(&inventories, "other", "ConfigMap/x/other"),
+        );
+        first.unwrap();
+        other.unwrap();
+        let claimed = matches!(second, Err(InventoryStoreError::Claimed { object }) if object == "ConfigMap/x/web");
+        assert!(claimed);
+        let again = adopt(&inventories, "second", "ConfigMap/x/web").await;
+        assert_eq!(
+            again.unwrap_err().to_string(),
+            "ConfigMap/x/web belongs to BundleDeployment first"
+        );
+    }
+
+    #[tokio::test]
+    async fn object_that_another_deployment_is_about_to_create_is_not_adopted() {
+        let inventories = Inventories::new(server(), "state");
+        let mut first = Inventory::new("first");
+        first.intend("ConfigMap/x/web", 100);
+        inventories.save("uid-of-first", first).await.unwrap();
+        let refused = adopt(&inventories, "second", "ConfigMap/x/web").await;
+        assert_eq!(
+            refused.unwrap_err().to_string(),
+            "ConfigMap/x/web is being installed by BundleDeployment first"
+        );
+        adopt(&inventories, "second", "ConfigMap/x/other")
+            .await
+            .unwrap();
+    }
+
+    #[test]
+    fn object_is_claimed_by_one_until_the_claim_ends() {
+        let keys = |keys: &[&str]| keys.iter().map(|key| (*key).to_owned()).collect();
+        let claims = AdoptionClaims::default();
+        let first = claims.claim(keys(&["a", "b"])).unwrap();
+        let second = claims.claim(keys(&["c", "b"]));
+        assert_eq!(second.unwrap_err(), "b");
+        let third = claims.claim(keys(&["c"])).unwrap();
+        drop(first);
+        claims.claim(keys(&["a", "b"])).unwrap();
+        assert_eq!(claims.claim(keys(&["c"])).unwrap_err(), "c");
+        drop(third);
+        claims.claim(keys(&["c"])).unwrap();
+    }
+}

@@ -1,0 +1,8 @@
+//! The inventories of BundleDeployments: their storage, which recorded objects and namespaces exist,
+//! and objects that are being adopted.
+
+pub(super) mod adoption_claims;
+pub(super) mod decision;
+pub(super) mod namespaces;
+pub(super) mod present;
+pub(super) mod store;

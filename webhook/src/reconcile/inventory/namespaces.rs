@@ -1,0 +1,130 @@
+//! The uids of existing namespaces. A namespace with another uid than the recorded one was deleted
+//! and created again.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bundle_cluster::ByName;
+use k8s_openapi::api::core::v1::Namespace;
+use kube::api::Api;
+use kube::{Client, ResourceExt as _};
+
+use crate::reconcile::api::{object, parallel};
+
+/// The uids of existing namespaces, by name.
+pub(in crate::reconcile) type NamespaceUids = BTreeMap<String, String>;
+
+/// An existing namespace.
+struct LiveNamespace {
+    uid: String,
+    is_terminating: bool,
+}
+
+/// Returns the uids of those of `names` that exist.
+pub(in crate::reconcile) async fn uids(
+    own: &Client,
+    names: BTreeSet<&str>,
+) -> Result<NamespaceUids, kube::Error> {
+    let live = read_all(own, names).await?.into_iter();
+    Ok(live.map(|(name, found)| (name, found.uid)).collect())
+}
+
+/// Returns the uids of those of `names` in which objects can be created. A terminating namespace
+/// counts as missing: another namespace can have its name when the request arrives.
+pub(in crate::reconcile) async fn active(
+    own: &Client,
+    names: BTreeSet<&str>,
+) -> Result<NamespaceUids, kube::Error> {
+    let live = read_all(own, names).await?.into_iter();
+    let active = live.filter(|(_, found)| !found.is_terminating);
+    Ok(active.map(|(name, found)| (name, found.uid)).collect())
+}
+
+/// Reads those of `names` that exist, as the pod: the installing ServiceAccount needs no permission
+/// for this.
+async fn read_all(
+    own: &Client,
+    names: BTreeSet<&str>,
+) -> Result<BTreeMap<String, LiveNamespace>, kube::Error> {
+    let api: Api<Namespace> = Api::all(own.clone());
+    let looks = parallel::all(names.into_iter().map(|name| {
+        let api = api.clone();
+        async move {
+            match ByName(&api).get_metadata_opt(name).await {
+                Ok(found) => Ok(found.and_then(|found| {
+                    let live = LiveNamespace {
+                        uid: found.uid()?,
+                        is_terminating: found.metadata.deletion_timestamp.is_some(),
+                    };
+                    Some((name.to_owned(), live))
+                })),
+                Err(error) if object::is_not_found(&error) => Ok(None),
+                Err(error) => Err(error),
+            }
+        }
+    }))
+    .await;
+    looks.into_iter().filter_map(Result::transpose).collect()
+}
+
+/// Returns an error of the API server's wording for each of `names` that is not in `live`.
+pub(in crate::reconcile) fn missing(names: BTreeSet<&str>, live: &NamespaceUids) -> Vec<String> {
+    let missing = names.into_iter().filter(|name| !live.contains_key(*name));
+    missing
+        .map(|name| format!("namespaces \"{name}\" not found"))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use http::{Request, Response};
+    use kube::client::Body;
+    use serde_json::json;
+
+    use super::*;
+
+    /// Returns a client of a server with the namespaces `old`, which is terminating, and `new`.
+    fn server() -> Client {
+        let (service, mut server) = tower_test::mock::pair::<Request<Body>, Response<Body>>();
+        tokio::spawn(async move {
+            while let Some((request, reply)) = server.next_request().await {
+                let name = request.uri().path().rsplit('/').next().unwrap_or_default();
+                let deleted = (name == "old").then_some("2026-01-01T00:00:00Z");
+                let metadata = json!({"name": name, "uid": format!("uid-of-{name}"), "deletionTimestamp": deleted});
+                let (code, answer) = if ["old", "new"].contains(&name) {
+                    (
+                        200,
+                        json!({"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata", "metadata": metadata}),
+                    )
+                } else {
+                    (
+                        404,
+                        json!({"apiVersion": "v1", "kind": "Status", "status": "Failure", "reason": "NotFound", "code": 404}),
+                    )
+                };
+                let body = Body::from(answer.to_string().into_bytes());
+                let response = Response::builder().status(code).body(body);
+                reply.send_response(response.unwrap());
+            }
+        });
+        Client::new(service, "default")
+    }
+
+    #[tokio::test]
+    async fn namespace_that_is_being_deleted_gets_no_objects_and_still_exists() {
+        let names = BTreeSet::from(["gone", "new", "old"]);
+        let found = active(&server(), names.clone()).await.unwrap();
+        assert_eq!(
+            found,
+            NamespaceUids::from([("new".into(), "uid-of-new".into())])
+        );
+        assert_eq!(
+            missing(names.clone(), &found),
+            [
+                "namespaces \"gone\" not found",
+                "namespaces \"old\" not found"
+            ]
+        );
+        let found = uids(&server(), names).await.unwrap();
+        assert_eq!(found.into_keys().collect::<Vec<_>>(), ["new", "old"]);
+    }
+}

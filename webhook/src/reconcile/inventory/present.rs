@@ -1,0 +1,29 @@
+//! Recorded objects that exist, and those of them that a removal keeps.
+
+use std::sync::Arc;
+
+use bundle_core::object::ObjectId;
+use bundle_core::plan::removal::KeepReason;
+
+use crate::reconcile::api::discovery::Kind;
+
+/// A recorded object that exists. Lists share the objects.
+pub(in crate::reconcile) type Present = Arc<PresentObject>;
+
+/// A recorded object that exists, and that can be deleted.
+#[derive(Debug)]
+pub(in crate::reconcile) struct PresentObject {
+    pub(in crate::reconcile) id: ObjectId,
+    /// The id as text, which is the key in the inventory.
+    pub(in crate::reconcile) key: String,
+    pub(in crate::reconcile) kind: Arc<Kind>,
+    pub(in crate::reconcile) uid: String,
+    /// The finalizers that hold it, if it is being deleted.
+    pub(in crate::reconcile) held_by: Vec<String>,
+}
+
+/// An object that stays, and the reason.
+pub(in crate::reconcile) struct KeptObject {
+    pub(in crate::reconcile) id: ObjectId,
+    pub(in crate::reconcile) why: KeepReason,
+}

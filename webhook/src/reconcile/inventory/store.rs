@@ -1,0 +1,450 @@
+//! Storage of inventories: one ConfigMap for each BundleDeployment, in the state namespace. Only
+//! the pod has permission to write there. The rules of inventories are in
+//! `bundle_core::plan::inventory`.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::fmt;
+use std::io::{Read as _, Write as _};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bundle_cluster::ByName;
+use bundle_core::plan::inventory::{
+    Inventory, InventoryError, MAX_BYTES, RememberedSeals, Reservation,
+};
+use flate2::Compression;
+use flate2::read::GzDecoder;
+use flate2::write::GzEncoder;
+use k8s_openapi::ByteString;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::{Api, DeleteParams, ListParams, ObjectMeta, PostParams};
+use kube::{Client, ResourceExt as _};
+
+use crate::reconcile::api::object;
+use crate::reconcile::inventory::adoption_claims::AdoptionClaims;
+
+/// Prefix of the ConfigMap name. The uid of the BundleDeployment follows.
+const NAME_PREFIX: &str = "inventory-";
+/// The key in its `binaryData`.
+const DATA_KEY: &str = "inventory.json.gz";
+/// Maximum size of the compressed data, slightly below the limit of the API server, in bytes.
+const MAX_COMPRESSED: usize = 1_000_000;
+/// ConfigMaps on one page of a list.
+const PAGE_SIZE: u32 = 20;
+
+/// The reason why an inventory cannot be read or written.
+#[derive(Debug, thiserror::Error)]
+pub(in crate::reconcile) enum InventoryStoreError {
+    #[error("cannot {doing} the inventory: {}", object::error_message(source))]
+    Api {
+        doing: &'static str,
+        source: kube::Error,
+    },
+    #[error("another process has written the inventory")]
+    Conflict,
+    #[error("{object} is being adopted by another BundleDeployment")]
+    Claimed { object: String },
+    #[error("{object} {owner}")]
+    Owned { object: String, owner: Owner },
+    #[error(transparent)]
+    Inventory(#[from] InventoryError),
+    #[error("ConfigMap {name} is not an inventory: {why}")]
+    Damaged { name: String, why: String },
+}
+
+/// The BundleDeployment that owns an object. Displayed as `belongs to BundleDeployment web`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::reconcile) struct Owner {
+    deployment: String,
+    reservation: Reservation,
+}
+
+impl fmt::Display for Owner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let verb = match self.reservation {
+            Reservation::Owned => "belongs to",
+            Reservation::Installing => "is being installed by",
+        };
+        write!(f, "{verb} BundleDeployment {}", self.deployment)
+    }
+}
+
+#[derive(Clone)]
+struct CachedInventory {
+    inventory: Arc<Inventory>,
+    resource_version: Option<String>,
+}
+
+/// All inventories, cached. Each is read once and then only written, because one process reconciles
+/// at a time. The resourceVersion reveals writes of another process.
+pub(in crate::reconcile) struct Inventories {
+    api: Api<ConfigMap>,
+    known: Mutex<HashMap<String, CachedInventory>>,
+    claims: AdoptionClaims,
+}
+
+impl Inventories {
+    pub(in crate::reconcile) fn new(client: Client, namespace: &str) -> Self {
+        Self {
+            api: Api::namespaced(client, namespace),
+            known: Mutex::default(),
+            claims: AdoptionClaims::default(),
+        }
+    }
+
+    fn known(&self) -> std::sync::MutexGuard<'_, HashMap<String, CachedInventory>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the inventory of the BundleDeployment with this uid, or `None` if there is none.
+    pub(in crate::reconcile) async fn load(
+        &self,
+        uid: &str,
+    ) -> Result<Option<Arc<Inventory>>, InventoryStoreError> {
+        if let Some(stored) = self.known().get(uid) {
+            return Ok(Some(stored.inventory.clone()));
+        }
+        let found = ByName(&self.api)
+            .get_opt(&format!("{NAME_PREFIX}{uid}"))
+            .await;
+        let found = found.map_err(|source| InventoryStoreError::Api {
+            doing: "read",
+            source,
+        })?;
+        let Some(found) = found else {
+            return Ok(None);
+        };
+        let inventory = Arc::new(read(&found)?);
+        self.known().insert(
+            uid.to_owned(),
+            CachedInventory {
+                inventory: inventory.clone(),
+                resource_version: found.metadata.resource_version,
+            },
+        );
+        Ok(Some(inventory))
+    }
+
+    /// Reads all inventories, so that watches know the owners of objects from the first list on. A
+    /// damaged inventory is skipped and fails the reconcile of its own deployment later.
+    pub(in crate::reconcile) async fn load_all(&self) -> Result<Vec<Arc<Inventory>>, kube::Error> {
+        let mut all = Vec::new();
+        let mut parameters = ListParams::default().limit(PAGE_SIZE);
+        loop {
+            let page = self.api.list(&parameters).await?;
+            for map in page.items {
+                let name = map.name_any();
+                let Some(uid) = name.strip_prefix(NAME_PREFIX) else {
+                    continue;
+                };
+                match read(&map) {
+                    Ok(inventory) => {
+                        let inventory = Arc::new(inventory);
+                        all.push(inventory.clone());
+                        self.known().insert(
+                            uid.to_owned(),
+                            CachedInventory {
+                                inventory,
+                                resource_version: map.metadata.resource_version,
+                            },
+                        );
+                    }
+                    Err(error) => {
+                        tracing::warn!(
+                            name,
+                            error = crate::chain(&error),
+                            "skipped a damaged inventory; its BundleDeployment cannot be reconciled"
+                        );
+                    }
+                }
+            }
+            match page.metadata.continue_.filter(|token| !token.is_empty()) {
+                Some(token) => parameters.continue_token = Some(token),
+                None => return Ok(all),
+            }
+        }
+    }
+
+    /// Returns the recorded seals of the object with this uid, if any inventory has them.
+    pub(in crate::reconcile) fn seals(&self, uid: &str) -> Option<RememberedSeals> {
+        let known = self.known();
+        let mut records = known
+            .values()
+            .filter_map(|stored| stored.inventory.record.as_ref());
+        records.find_map(|record| record.seals(uid)).cloned()
+    }
+
+    /// Stores `inventory` unless it is unchanged. Creates a deleted ConfigMap again from the cached
+    /// inventory.
+    pub(in crate::reconcile) async fn save(
+        &self,
+        uid: &str,
+        inventory: Inventory,
+    ) -> Result<Arc<Inventory>, InventoryStoreError> {
+        let known = self.known().get(uid).cloned();
+        if let Some(known) = &known
+            && *known.inventory == inventory
+        {
+            return Ok(known.inventory.clone());
+        }
+        let resource_version = known.and_then(|known| known.resource_version);
+        let map = write(uid, &inventory, resource_version.clone())?;
+        let stored = match self.store(map, resource_version.is_some()).await {
+            Ok(stored) => stored,
+            Err(error) => {
+                // The next write reads the stored inventory first.
+                self.known().remove(uid);
+                return Err(error);
+            }
+        };
+        let inventory = Arc::new(inventory);
+        self.known().insert(
+            uid.to_owned(),
+            CachedInventory {
+                inventory: inventory.clone(),
+                resource_version: stored.metadata.resource_version,
+            },
+        );
+        Ok(inventory)
+    }
+
+    /// Stores `inventory`, which adopts the objects `adopted` (uids by key). Fails without storing
+    /// it if another BundleDeployment records one of them.
+    ///
+    /// One claim covers the lookup of owners and the write. So only one of several concurrent
+    /// adoptions of an object succeeds.
+    pub(in crate::reconcile) async fn save_adopting(
+        &self,
+        uid: &str,
+        inventory: Inventory,
+        adopted: &BTreeMap<String, String>,
+    ) -> Result<Arc<Inventory>, InventoryStoreError> {
+        if adopted.is_empty() {
+            return self.save(uid, inventory).await;
+        }
+        let _claim = self
+            .claims
+            .claim(adopted.keys().cloned().collect())
+            .map_err(|object| InventoryStoreError::Claimed { object })?;
+        if let Some((object, owner)) = self.owners(adopted, uid).await?.pop_first() {
+            return Err(InventoryStoreError::Owned { object, owner });
+        }
+        self.save(uid, inventory).await
+    }
+
+    async fn store(
+        &self,
+        mut map: ConfigMap,
+        exists: bool,
+    ) -> Result<ConfigMap, InventoryStoreError> {
+        let parameters = PostParams::default();
+        if exists {
+            match ByName(&self.api).replace(&map.name_any(), &map).await {
+                Err(error) if object::is_not_found(&error) => {
+                    tracing::warn!(
+                        name = map.name_any(),
+                        "an inventory was deleted and is created again"
+                    );
+                    map.metadata.resource_version = None;
+                }
+                stored => return stored.map_err(not_written),
+            }
+        }
+        self.api
+            .create(&parameters, &map)
+            .await
+            .map_err(not_written)
+    }
+
+    /// Deletes the inventory of a BundleDeployment that owns nothing any more.
+    pub(in crate::reconcile) async fn remove(&self, uid: &str) -> Result<(), InventoryStoreError> {
+        self.known().remove(uid);
+        let name = format!("{NAME_PREFIX}{uid}");
+        match ByName(&self.api)
+            .delete(&name, &DeleteParams::default())
+            .await
+        {
+            Ok(()) => Ok(()),
+            Err(error) if object::is_not_found(&error) => Ok(()),
+            Err(error) => Err(not_written(error)),
+        }
+    }
+
+    /// Returns, by key, the BundleDeployments that record one of `objects` (uids by key) or are
+    /// about to. Ignores the one with uid `except`.
+    ///
+    /// Reads all inventories, because conflicts are rare. Fails if one is damaged, because it could
+    /// record any object.
+    pub(in crate::reconcile) async fn owners(
+        &self,
+        objects: &BTreeMap<String, String>,
+        except: &str,
+    ) -> Result<BTreeMap<String, Owner>, InventoryStoreError> {
+        let own = format!("{NAME_PREFIX}{except}");
+        let mut owners = BTreeMap::new();
+        let mut parameters = ListParams::default().limit(PAGE_SIZE);
+        loop {
+            let page = self.api.list(&parameters).await;
+            let page = page.map_err(|source| InventoryStoreError::Api {
+                doing: "list",
+                source,
+            })?;
+            for map in &page.items {
+                if !map.name_any().starts_with(NAME_PREFIX) || map.name_any() == own {
+                    continue;
+                }
+                let inventory = read(map)?;
+                for (key, uid) in objects {
+                    if let Some(reservation) = inventory.reserves(key, uid) {
+                        let deployment = inventory.deployment.clone();
+                        let owner = Owner {
+                            deployment,
+                            reservation,
+                        };
+                        owners.insert(key.clone(), owner);
+                    }
+                }
+            }
+            match page.metadata.continue_.filter(|token| !token.is_empty()) {
+                Some(token) => parameters.continue_token = Some(token),
+                None => return Ok(owners),
+            }
+        }
+    }
+
+    /// Returns the uids of all BundleDeployments that have an inventory.
+    pub(in crate::reconcile) async fn uids(&self) -> Result<HashSet<String>, kube::Error> {
+        let mut uids = HashSet::new();
+        let mut parameters = ListParams::default().limit(object::PAGE);
+        loop {
+            let page = self.api.list_metadata(&parameters).await?;
+            let names = page.items.iter().map(kube::ResourceExt::name_any);
+            uids.extend(names.filter_map(|name| Some(name.strip_prefix(NAME_PREFIX)?.to_owned())));
+            match page.metadata.continue_.filter(|token| !token.is_empty()) {
+                Some(token) => parameters.continue_token = Some(token),
+                None => return Ok(uids),
+            }
+        }
+    }
+}
+
+fn not_written(source: kube::Error) -> InventoryStoreError {
+    match source {
+        kube::Error::Api(status) if status.code == 409 => InventoryStoreError::Conflict,
+        source => InventoryStoreError::Api {
+            doing: "write",
+            source,
+        },
+    }
+}
+
+fn read(map: &ConfigMap) -> Result<Inventory, InventoryStoreError> {
+    let damaged = |why: &str| InventoryStoreError::Damaged {
+        name: map.name_any(),
+        why: why.to_owned(),
+    };
+    let packed = map
+        .binary_data
+        .as_ref()
+        .and_then(|data| data.get(DATA_KEY))
+        .ok_or_else(|| damaged("its data is missing"))?;
+    crate::heavy::run(|| {
+        let mut bytes = Vec::new();
+        let most = u64::try_from(MAX_BYTES).unwrap_or(u64::MAX);
+        GzDecoder::new(packed.0.as_slice())
+            .take(most.saturating_add(1))
+            .read_to_end(&mut bytes)
+            .map_err(|_| damaged("it is truncated, or not gzip"))?;
+        Ok(Inventory::decode(&bytes)?)
+    })
+}
+
+fn write(
+    uid: &str,
+    inventory: &Inventory,
+    resource_version: Option<String>,
+) -> Result<ConfigMap, InventoryStoreError> {
+    let name = format!("{NAME_PREFIX}{uid}");
+    let packed = crate::heavy::run(|| {
+        let bytes = inventory.encode()?;
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
+        encoder
+            .write_all(&bytes)
+            .and_then(|()| encoder.finish())
+            .map_err(|error| InventoryStoreError::Damaged {
+                name: name.clone(),
+                why: error.to_string(),
+            })
+    })?;
+    if packed.len() > MAX_COMPRESSED {
+        return Err(InventoryStoreError::Inventory(InventoryError::TooLarge {
+            bytes: packed.len(),
+            most: MAX_COMPRESSED,
+        }));
+    }
+    Ok(ConfigMap {
+        metadata: ObjectMeta {
+            name: Some(name.clone()),
+            labels: Some(
+                [(
+                    "app.kubernetes.io/part-of".to_owned(),
+                    "kubectl-bundle".to_owned(),
+                )]
+                .into(),
+            ),
+            resource_version,
+            ..ObjectMeta::default()
+        },
+        binary_data: Some([(DATA_KEY.to_owned(), ByteString(packed))].into()),
+        ..ConfigMap::default()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn written_inventory_is_read_back_and_damage_is_an_error() {
+        let mut inventory = Inventory::new("web");
+        inventory.record("ConfigMap/team-a/web", "1");
+        let map = write("u", &inventory, Some("7".to_owned())).unwrap();
+        assert_eq!(map.name_any(), "inventory-u");
+        assert_eq!(map.metadata.resource_version.as_deref(), Some("7"));
+        assert_eq!(read(&map).unwrap(), inventory);
+        let mut damaged = map.clone();
+        damaged.binary_data = Some([(DATA_KEY.to_owned(), ByteString(b"x".to_vec()))].into());
+        for map in [damaged, ConfigMap::default()] {
+            assert!(matches!(
+                read(&map),
+                Err(InventoryStoreError::Damaged { .. })
+            ));
+        }
+    }
+
+    #[test]
+    fn rejects_decompression_bomb_and_accepts_large_inventory() {
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
+        encoder.write_all(&vec![b' '; MAX_BYTES + 10]).unwrap();
+        let mut bomb = write("u", &Inventory::new("web"), None).unwrap();
+        bomb.binary_data =
+            Some([(DATA_KEY.to_owned(), ByteString(encoder.finish().unwrap()))].into());
+        assert!(matches!(
+            read(&bomb),
+            Err(InventoryStoreError::Inventory(
+                InventoryError::TooLarge { .. }
+            ))
+        ));
+        let mut large = Inventory::new("web");
+        for n in 0..10_000_u64 {
+            let uid = format!(
+                "{:08x}-{:04x}-4000-8000-{:012x}",
+                n.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32,
+                n & 0xffff,
+                n.wrapping_mul(0xD1B5_4A32_D192_ED03) >> 16
+            );
+            large.record(format!("ConfigMap/team-a/item-{n:05}"), uid);
+        }
+        let map = write("u", &large, None).unwrap();
+        assert_eq!(read(&map).unwrap(), large);
+    }
+}

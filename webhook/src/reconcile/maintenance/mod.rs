@@ -1,0 +1,7 @@
+//! Maintenance of installed content: restoring drifted objects, health checks, and expired Jobs.
+//! `drift` detects the changes.
+
+pub(super) mod health;
+mod jobs;
+mod partial;
+pub(super) mod restore;

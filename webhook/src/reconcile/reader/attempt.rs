@@ -1,0 +1,135 @@
+//! The attempts to weigh and parse one content for one object. An attempt is recorded while it runs
+//! (`crate::attempts`).
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use bundle_core::content::ContentId;
+use bundle_core::diagnostic::codes;
+use bundle_core::plan::bundle::attempts::{
+    AttemptDecision, AttemptKey, ENDS_BEFORE_PAUSE, ParseStep,
+};
+
+use super::{all_memory, memory, unstorable};
+use crate::attempts::Attempts;
+use crate::budget::Share;
+use crate::reconcile::context::Context;
+use crate::reconcile::error::{ReconcileError, RetryPolicy};
+
+/// The attempts for one version of an object.
+#[derive(Debug, Clone)]
+pub(in crate::reconcile) struct ContentAttempts {
+    /// Keys of the two steps; `None` if no record is needed.
+    keys: Option<StepKeys>,
+    requester: String,
+    /// True if no other content must be in memory.
+    is_alone: bool,
+    /// Reason of the condition that reports a failure.
+    pub(super) reason: &'static str,
+}
+
+#[derive(Debug, Clone)]
+struct StepKeys {
+    weigh: AttemptKey,
+    parse: AttemptKey,
+}
+
+/// One attempt that has not begun.
+#[derive(Debug)]
+pub(super) struct Attempt {
+    record: Option<(Arc<Attempts>, AttemptKey)>,
+    reason: &'static str,
+}
+
+impl ContentAttempts {
+    /// Fails if the content is not tried now. `version` is uid and generation of the object.
+    pub(in crate::reconcile) fn new(
+        ctx: &Context,
+        (version, requester): (&str, &str),
+        content: &ContentId,
+        reason: &'static str,
+    ) -> Result<Self, ReconcileError> {
+        let key = |step| AttemptKey::new(env!("CARGO_PKG_VERSION"), version, content, step);
+        let (weigh, parse) = (key(ParseStep::Weigh), key(ParseStep::Parse));
+        let records = &ctx.shared.attempts;
+        let now = SystemTime::now();
+        let decisions = [records.decide(&weigh, now), records.decide(&parse, now)];
+        for decision in decisions {
+            if let AttemptDecision::Wait(left) = decision {
+                return Err(process_ended(content, left, reason));
+            }
+        }
+        Ok(Self {
+            keys: Some(StepKeys { weigh, parse }),
+            requester: requester.to_owned(),
+            is_alone: decisions.contains(&AttemptDecision::TryAlone),
+            reason,
+        })
+    }
+
+    /// Returns attempts without records, for content that this version of the program has already
+    /// parsed for the same target: it is not the cause of a later end of the process.
+    pub(super) fn without_records(requester: &str, reason: &'static str) -> Self {
+        Self {
+            keys: None,
+            requester: requester.to_owned(),
+            is_alone: false,
+            reason,
+        }
+    }
+
+    /// Reserves all memory for content, if no other content must be in memory.
+    pub(super) async fn exclusive_memory(
+        &self,
+        ctx: &Context,
+    ) -> Result<Option<Share>, ReconcileError> {
+        if !self.is_alone {
+            return Ok(None);
+        }
+        let share = all_memory(ctx, &self.requester, self.reason).await?;
+        Ok(Some(share))
+    }
+
+    /// Reserves the memory that the content needs: all memory for content, if no other content must
+    /// be in memory.
+    pub(super) async fn memory(&self, ctx: &Context, weight: u64) -> Result<Share, ReconcileError> {
+        let is_too_large = weight > ctx.shared.budget.largest_content();
+        if self.is_alone && !is_too_large {
+            return all_memory(ctx, &self.requester, self.reason).await;
+        }
+        memory(ctx, &self.requester, weight, self.reason).await
+    }
+
+    pub(super) fn attempt(&self, ctx: &Context, step: ParseStep) -> Attempt {
+        let key = self.keys.as_ref().map(|keys| match step {
+            ParseStep::Weigh => keys.weigh.clone(),
+            ParseStep::Parse => keys.parse.clone(),
+        });
+        Attempt {
+            record: key.map(|key| (ctx.shared.attempts.clone(), key)),
+            reason: self.reason,
+        }
+    }
+}
+
+impl Attempt {
+    /// Runs `work` while a record of it exists, if one is needed.
+    pub(super) fn run<T>(self, work: impl FnOnce() -> T) -> Result<T, ReconcileError> {
+        let running = self.record.map(|(records, key)| records.begin(key));
+        let running = running.transpose();
+        let _running = running.map_err(|error| unstorable(&error, self.reason))?;
+        Ok(work())
+    }
+}
+
+fn process_ended(content: &ContentId, left: Duration, reason: &'static str) -> ReconcileError {
+    let digest = content.digest();
+    ReconcileError::new(
+        codes::install::PROCESS_ENDED,
+        reason,
+        format!(
+            "bundle-webhook ended at least {ENDS_BEFORE_PAUSE} times while it parsed content {digest}, and waits before it parses it again: correct the content, or delete the object and create it again for new attempts"
+        ),
+        RetryPolicy::At(left),
+    )
+}

@@ -1,0 +1,240 @@
+//! Seals in the status: they prove that an object was admitted. An object is sealed before it is
+//! reconciled further. `bundle_core::review::seal` has the rules.
+
+pub(super) mod sealed;
+
+use std::sync::Arc;
+
+use bundle_api::names;
+use bundle_cluster::ByName;
+use bundle_core::diagnostic::codes;
+use bundle_core::review::stamp::admit_token;
+use bundle_core::review::{
+    Kind, SealMoment, SealedContent, StampError, StoredObject, VouchState, Vouched, content_seal,
+    last_written, seal, sealed_content, vouch_state,
+};
+use futures::StreamExt as _;
+use jiff::Timestamp;
+use kube::ResourceExt as _;
+use kube::api::{Api, DynamicObject, Patch, PatchParams};
+use kube::core::discovery::ApiResource;
+use kube::runtime::controller::{Action, Config, Controller};
+use kube::runtime::watcher;
+use serde_json::json;
+
+use crate::reconcile::ApiFailure;
+use crate::reconcile::context::Context;
+use crate::reconcile::status::unreadable;
+use crate::reconcile::watched::WatchedObject;
+
+/// Returns the facts that the seal or a fresh stamp of `object` proves. Otherwise returns a message
+/// with the reason and the next step.
+pub(in crate::reconcile) fn vouched(
+    ctx: &Context,
+    object: &DynamicObject,
+    kind: Kind,
+) -> Result<Vouched, String> {
+    let stored = stored(object, kind);
+    state(ctx, &stored)
+        .vouched()
+        .map_err(|why| message(ctx, object, &stored, why))
+}
+
+/// Returns a warning if admission did not review the owner references of `object`. Admission
+/// rejects deletions that follow from such references.
+pub(in crate::reconcile) fn owner_warning(
+    object: &DynamicObject,
+    vouched: &Vouched,
+) -> Option<String> {
+    let metadata = &object.metadata;
+    let owners =
+        json!({"metadata": {"name": metadata.name, "ownerReferences": metadata.owner_references}});
+    (!vouched.covers_owners(&owners)).then(|| {
+        format!(
+            "the owner references were not reviewed, and the deletion of an owner does not delete this BundleDeployment: remove them, and set them again if needed ({})",
+            codes::review::DELETE_NOT_ALLOWED
+        )
+    })
+}
+
+/// Seals `object` if it has a fresh stamp, which the seal then replaces. Writes back a removed seal
+/// if an inventory has recorded it, and returns true in that case: `object` is outdated then, and
+/// its next event continues.
+pub(in crate::reconcile) async fn ensure(
+    ctx: &Context,
+    resource: &ApiResource,
+    object: &DynamicObject,
+    kind: Kind,
+) -> Result<bool, kube::Error> {
+    let stored = stored(object, kind);
+    let key = ctx.shared.stamp_key();
+    let (text, is_restored) = match state(ctx, &stored) {
+        VouchState::Sealed(_) => return Ok(false),
+        VouchState::Unsealed(vouched) => (seal(key.bytes(), &stored, &vouched), false),
+        VouchState::NotVouched(_) => match recorded_seal(ctx, &stored) {
+            Some(text) => (text, true),
+            None => return Ok(false),
+        },
+    };
+    let admission = json!({
+        "seal": text,
+        "admit": admit_token(key.bytes(), kind.as_str(), stored.name, stored.uid, stored.spec),
+    });
+    let patch = json!({
+        "apiVersion": resource.api_version,
+        "kind": resource.kind,
+        "metadata": { "name": stored.name, "uid": stored.uid },
+        "status": { "admission": admission },
+    });
+    let api: Api<DynamicObject> = Api::all_with(ctx.own.clone(), resource);
+    // A separate field manager: other writes of the status, which started earlier, do not remove
+    // the seal.
+    let parameters = PatchParams::apply(names::SEAL_MANAGER).force();
+    match ByName(&api)
+        .patch_status(stored.name, &parameters, &Patch::Apply(&patch))
+        .await
+    {
+        Ok(_) => Ok(is_restored),
+        Err(error) if crate::reconcile::api::object::is_not_found(&error) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// Returns the recorded seal of this object, if it is valid for this generation.
+fn recorded_seal(ctx: &Context, stored: &StoredObject<'_>) -> Option<String> {
+    let text = ctx.inventories.seals(stored.uid)?.admission;
+    let with_seal = StoredObject {
+        seal: Some(&text),
+        ..*stored
+    };
+    let is_sealed = matches!(state(ctx, &with_seal), VouchState::Sealed(_));
+    is_sealed.then_some(text)
+}
+
+/// Returns the admission seal of this generation of `object`: from its status, or from an
+/// inventory.
+pub(in crate::reconcile) fn admission_text(
+    ctx: &Context,
+    object: &DynamicObject,
+    kind: Kind,
+) -> Option<String> {
+    let stored = stored(object, kind);
+    match state(ctx, &stored) {
+        VouchState::Sealed(_) => stored.seal.map(str::to_owned),
+        _ => recorded_seal(ctx, &stored),
+    }
+}
+
+/// Returns the sealed content of `bundle`. The recorded seal has priority over the one in the
+/// status, because another client could write back an earlier one. The spec can have changed since.
+pub(in crate::reconcile) fn content(
+    ctx: &Context,
+    bundle: &DynamicObject,
+) -> Option<SealedContent> {
+    let uid = bundle.metadata.uid.as_deref()?;
+    let key = ctx.shared.stamp_key();
+    let read = |text: &str| sealed_content(key.bytes(), &bundle.name_any(), uid, text);
+    let remembered = ctx.inventories.seals(uid).and_then(|seals| seals.content);
+    let text = bundle.data["status"]["content"]["seal"].as_str();
+    remembered
+        .and_then(|text| read(&text))
+        .or_else(|| text.and_then(read))
+}
+
+/// Returns the seal that [`content`] reads.
+pub(in crate::reconcile) fn content_text(
+    ctx: &Context,
+    bundle: &DynamicObject,
+    content: &SealedContent,
+) -> String {
+    let uid = bundle.metadata.uid.as_deref().unwrap_or_default();
+    let key = ctx.shared.stamp_key();
+    content_seal(key.bytes(), &bundle.name_any(), uid, content)
+}
+
+/// Runs the controller that seals BundleApprovals, even if no class requires approvals.
+pub(in crate::reconcile) async fn approvals(ctx: Arc<Context>) {
+    let api: Api<WatchedObject> = Api::all_with(ctx.own.clone(), &ctx.approvals);
+    Controller::new_with(api, watcher::Config::default(), ctx.approvals.clone())
+        .with_config(Config::default().concurrency(crate::reconcile::APPROVAL_CONCURRENCY))
+        .run(approval, crate::reconcile::error_policy, ctx)
+        .for_each(crate::reconcile::log_watch_error)
+        .await;
+}
+
+async fn approval(watched: Arc<WatchedObject>, ctx: Arc<Context>) -> Result<Action, ApiFailure> {
+    let object = match ctx.get(&ctx.approvals, &watched.name_any()).await {
+        Ok(Some(object)) => object,
+        Ok(None) => return Ok(Action::await_change()),
+        Err(error) if unreadable::is_too_large(&error) => {
+            let (resource, events) = (&ctx.approvals, &ctx.approval_events);
+            let object = watched.identity(resource);
+            let reported = ctx.unreadable.report(&ctx.own, resource, events, &object);
+            return Ok(reported.await);
+        }
+        Err(error) => return Err(error.into()),
+    };
+    ctx.unreadable.remove(&object);
+    ensure(&ctx, &ctx.approvals, &object, Kind::BundleApproval).await?;
+    Ok(Action::await_change())
+}
+
+fn state(ctx: &Context, stored: &StoredObject<'_>) -> VouchState {
+    let moment = SealMoment {
+        now: Timestamp::now().as_millisecond(),
+        intact_since: ctx
+            .shared
+            .registrations
+            .intact_since()
+            .map(Timestamp::as_millisecond),
+    };
+    vouch_state(ctx.shared.stamp_key().bytes(), stored, &moment)
+}
+
+fn stored(object: &DynamicObject, kind: Kind) -> StoredObject<'_> {
+    let metadata = &object.metadata;
+    let entries = metadata.managed_fields.iter().flatten();
+    let times = entries
+        .filter(|entry| entry.subresource.as_deref() != Some("status"))
+        .filter_map(|entry| Some(entry.time.as_ref()?.0.as_millisecond()));
+    let written = last_written(times, Timestamp::now().as_millisecond());
+    let created = metadata.creation_timestamp.as_ref();
+    StoredObject {
+        kind,
+        name: metadata.name.as_deref().unwrap_or_default(),
+        uid: metadata.uid.as_deref().unwrap_or_default(),
+        generation: metadata.generation.unwrap_or_default(),
+        created: created.map(|time| time.0.as_millisecond()),
+        written,
+        deleting: metadata.deletion_timestamp.is_some(),
+        spec: &object.data["spec"],
+        stamp: object
+            .annotations()
+            .get(names::ANNOTATION_STAMP)
+            .map(String::as_str),
+        seal: object.data["status"]["admission"]["seal"].as_str(),
+    }
+}
+
+fn message(
+    ctx: &Context,
+    object: &DynamicObject,
+    stored: &StoredObject<'_>,
+    why: StampError,
+) -> String {
+    let key = ctx.shared.stamp_key();
+    let kind = stored.kind.as_str();
+    let token = admit_token(key.bytes(), kind, stored.name, stored.uid, stored.spec);
+    let annotate = format!("kubectl annotate {} {}", kind.to_lowercase(), stored.name);
+    let annotation = names::ANNOTATION_ADMIT;
+    // An existing value is ignored, because its author is unknown.
+    let remove = if object.annotations().get(annotation) == Some(&token) {
+        format!("`{annotate} {annotation}-` and then ")
+    } else {
+        String::new()
+    };
+    format!(
+        "{why}; nothing is done with it ({}). Read its spec; if you want exactly this, run {remove}`{annotate} {annotation}={token} --overwrite`: you become its requester, and are checked for all of it",
+        codes::review::NOT_ADMITTED,
+    )
+}

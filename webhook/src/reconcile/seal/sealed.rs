@@ -1,0 +1,115 @@
+//! The entry of each reconcile of a Bundle or BundleDeployment. It reads and seals the object, and
+//! then waits for a slot of its requester. Sealing needs no slot.
+
+use std::ops::ControlFlow;
+
+use bundle_core::review::Kind;
+use futures::FutureExt as _;
+use kube::ResourceExt as _;
+use kube::api::{ApiResource, DynamicObject};
+use kube::runtime::controller::Action;
+
+use crate::budget::Share;
+use crate::reconcile::ApiFailure;
+use crate::reconcile::context::Context;
+use crate::reconcile::seal;
+use crate::reconcile::slots::Slots;
+use crate::reconcile::status::unreadable;
+use crate::reconcile::status::writer::EventRecorder;
+use crate::telemetry::spans;
+
+/// A kind whose objects are sealed and limited by requester.
+pub(in crate::reconcile) struct SealedKind<'a> {
+    pub(in crate::reconcile) kind: Kind,
+    pub(in crate::reconcile) resource: &'a ApiResource,
+    pub(in crate::reconcile) events: &'a EventRecorder,
+    pub(in crate::reconcile) slots: &'a Slots,
+    /// True if objects that are being deleted are sealed too.
+    pub(in crate::reconcile) seals_deleted: bool,
+    /// Called with the name of an object that is deleted or being deleted, before it waits for a
+    /// slot.
+    pub(in crate::reconcile) on_end: fn(&Context, &str),
+}
+
+/// An object that is ready to be reconciled.
+pub(in crate::reconcile) struct SealedObject {
+    pub(in crate::reconcile) object: DynamicObject,
+    /// Held until the reconcile ends.
+    _slot: Option<Share>,
+}
+
+impl SealedKind<'_> {
+    /// Returns the sealed object with a slot of its requester, or the action if there is nothing to
+    /// reconcile now.
+    pub(in crate::reconcile) async fn enter(
+        &self,
+        woken: &DynamicObject,
+        ctx: &Context,
+    ) -> Result<ControlFlow<Action, SealedObject>, ApiFailure> {
+        let (object, requester) = match self.read(woken, ctx).await? {
+            ControlFlow::Continue(found) => found,
+            ControlFlow::Break(action) => return Ok(ControlFlow::Break(action)),
+        };
+        spans::requester(&requester);
+        let mut slot = std::pin::pin!(self.slots.acquire(&requester));
+        if let Some(slot) = (&mut slot).now_or_never() {
+            return Ok(ControlFlow::Continue(SealedObject {
+                object,
+                _slot: slot,
+            }));
+        }
+        // The object would use memory during the wait, and be outdated afterwards.
+        drop(object);
+        let slot = slot.await;
+        Ok(match self.read(woken, ctx).await? {
+            ControlFlow::Continue((object, _)) => ControlFlow::Continue(SealedObject {
+                object,
+                _slot: slot,
+            }),
+            ControlFlow::Break(action) => ControlFlow::Break(action),
+        })
+    }
+
+    /// Reads the object, and seals it if its stamp is valid. The object of the event can be older
+    /// than the last write of this pod, and a status computed from it would undo that write.
+    ///
+    /// Returns the object with its requester. Returns an action if the object is gone, is too
+    /// large, or got a lost seal written back, which starts another reconcile. An object without a
+    /// valid seal or stamp is returned with an empty requester, and the plan rejects it.
+    async fn read(
+        &self,
+        woken: &DynamicObject,
+        ctx: &Context,
+    ) -> Result<ControlFlow<Action, (DynamicObject, String)>, ApiFailure> {
+        // Held only during requests to the API server.
+        let _read = self.slots.acquire_read().await;
+        let name = woken.name_any();
+        let object = match ctx.get(self.resource, &name).await {
+            Ok(Some(object)) => object,
+            Ok(None) => {
+                (self.on_end)(ctx, &name);
+                return Ok(ControlFlow::Break(Action::await_change()));
+            }
+            Err(error) if unreadable::is_too_large(&error) => {
+                let (resource, events) = (self.resource, self.events);
+                let reported = ctx.unreadable.report(&ctx.own, resource, events, woken);
+                return Ok(ControlFlow::Break(reported.await));
+            }
+            Err(error) => return Err(error.into()),
+        };
+        ctx.unreadable.remove(&object);
+        let is_deleted = object.metadata.deletion_timestamp.is_some();
+        if is_deleted {
+            (self.on_end)(ctx, &name);
+        }
+        if (self.seals_deleted || !is_deleted)
+            && seal::ensure(ctx, self.resource, &object, self.kind).await?
+        {
+            return Ok(ControlFlow::Break(Action::await_change()));
+        }
+        let vouched = seal::vouched(ctx, &object, self.kind);
+        let requester =
+            vouched.map_or_else(|_| String::new(), |vouched| vouched.parts.template.user);
+        Ok(ControlFlow::Continue((object, requester)))
+    }
+}
