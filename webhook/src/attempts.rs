@@ -22,7 +22,7 @@ pub struct Attempts {
 
 #[derive(Debug)]
 struct State {
-    /// Number of ends of the process, by attempt.
+    /// Number of times that the process ended during an attempt, by attempt.
     ends: BTreeMap<AttemptKey, u32>,
     /// Records of attempts that have not ended.
     running: BTreeSet<PathBuf>,
@@ -96,7 +96,7 @@ impl Attempts {
         })
     }
 
-    /// Removes the records of running attempts, because the process stops in order.
+    /// Removes the records of running attempts, because the process stops gracefully.
     pub fn close(&self) {
         let mut state = self.lock();
         state.is_closed = true;

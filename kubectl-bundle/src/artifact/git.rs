@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::system::process::{self, ProcessError, ProcessGroup, ProcessLimits};
 
-/// Far above the time that git takes for the largest checkouts.
+/// Limits far above the time that git takes for the largest checkouts.
 const LIMITS: ProcessLimits = ProcessLimits {
     time: Duration::from_secs(600),
     output: 256 << 20,

@@ -1,5 +1,5 @@
-//! Checks custom resources of the bundle, and default ones in other files, with the CRDs in the
-//! bundle. `apis` checks custom resources of other CRDs.
+//! Checks the custom resources of the bundle, also those in resources of type default-cr, with the
+//! CRDs in the bundle. `apis` checks custom resources of other CRDs.
 
 use std::collections::BTreeMap;
 

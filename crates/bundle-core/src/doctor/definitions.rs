@@ -28,9 +28,9 @@ pub struct Definition<'a> {
     pub found: Observed<Value>,
 }
 
-/// Compares the definitions. One result if all are equal, otherwise one for each that is not.
-/// `served` has the kinds that the API server serves, for callers without permission to read
-/// definitions.
+/// Compares the definitions. Returns one result if all are equal, otherwise one for each definition
+/// that differs. `served` has the kinds that the API server serves, for callers without permission
+/// to read definitions.
 pub fn definitions(
     definitions: Vec<Definition<'_>>,
     served: &Observed<Vec<String>>,

@@ -60,7 +60,7 @@ fn start_of(message: impl fmt::Display) -> String {
 pub(super) struct Field<'v> {
     value: Option<&'v Value>,
     rule: MemberRule,
-    /// `spec.source.image`
+    /// Path, such as `spec.source.image`.
     pub(super) path: String,
 }
 

@@ -59,8 +59,8 @@ pub(super) fn text<'a>(bytes: &'a [u8], file: &str) -> Result<&'a str, Finding> 
     Ok(text)
 }
 
-/// The one set of options that reads YAML as kubectl does (YAML 1.1 booleans and octal numbers),
-/// within the limits.
+/// Returns the only options with which this project parses YAML: as kubectl does (YAML 1.1 booleans
+/// and octal numbers), within the limits.
 ///
 /// To expand merge keys, the parser stores all keys of each map and all entries of merged maps.
 /// To find duplicate keys it would store the keys as well, so the visitor finds these

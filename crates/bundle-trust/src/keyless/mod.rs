@@ -1,6 +1,4 @@
-//! Keyless signing: requests to Fulcio, Rekor and a timestamp authority, and checks that their
-//! responses belong to the key and signature. The caller sends the requests. The signature is not
-//! verified with a trust root here; see `sign::maker`.
+//! Maximum length of an identity token, in bytes.
 
 use bundle_core::diagnostic::{Finding, codes};
 use bundle_core::policy::IdentityName;
@@ -22,7 +20,7 @@ mod services;
 pub use entry::{Entry, LogVersion};
 pub use services::SigningConfig;
 
-/// Longest identity token, in bytes.
+/// Maximum number of certificates in a chain.
 const LONGEST_TOKEN: usize = 64 * 1024;
 /// Most certificates in a chain.
 const MOST_CERTIFICATES: usize = 16;

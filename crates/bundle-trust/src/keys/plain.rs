@@ -1,4 +1,4 @@
-//! Unencrypted private keys (PKCS#8 and SEC 1): import, and export if the user insists.
+//! Unencrypted private keys (PKCS#8 and SEC 1): import, and export on request.
 
 use aws_lc_rs::signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair};
 use bundle_core::diagnostic::{Finding, codes};

@@ -45,7 +45,7 @@ impl Pattern {
 }
 
 /// Translates a pattern. Classes of Go contain only ASCII. Within brackets, `[` and `&&` have no
-/// meaning, and a `{` that starts no repetition is a literal.
+/// special meaning, and a `{` that starts no repetition is a literal.
 fn translate(text: &str) -> Result<String, Trouble> {
     let mut out = String::with_capacity(text.len());
     let mut rest = text.chars().peekable();

@@ -165,7 +165,7 @@ mod tests {
         ObjectAction::Remove,
     ];
 
-    /// Class, acting account, whether the object is inside of the targets, acts, consent.
+    /// Class, acting account, `true` if the object is inside of the targets, acts, consent.
     type Row<'a> = (
         Option<&'a Class>,
         ActingAccount,

@@ -8,11 +8,11 @@ use sha2::{Digest as _, Sha256};
 
 use crate::content::ContentId;
 
-/// Number of ends of the process after which content is not tried again.
+/// Content is not tried again after the process ended this many times during its attempts.
 pub const MAX_ENDS: u32 = 2;
 
-/// Step in which content is read as a whole. The end of one step proves nothing about the other,
-/// so each has records of its own.
+/// Step that reads the whole content. Each step has its own records, because the end of the process
+/// during one step does not imply the same for the other step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ParseStep {
     /// The memory of the content is estimated.

@@ -1,7 +1,7 @@
 //! Equality and digests of specs by meaning: absent, null and empty fields are equal,
-//! `createNamespace: false` equals an absent field, and the order of keys is ignored.
-//! No function here copies a value. A spec is compared and digested in place, because copies would
-//! exceed the memory that its review was granted.
+//! `createNamespace: false` equals an absent field, and the order of keys is ignored. No function
+//! here copies a value. A spec is compared and digested in place, because copies would exceed the
+//! memory that its review has reserved.
 
 use std::io::Write;
 

@@ -38,7 +38,7 @@ pub struct CheckedDeploymentSpec {
     pub target_namespace: Option<KubeName>,
     /// `true` if that namespace is created if it is missing.
     pub create_namespace: bool,
-    /// `true` if nothing is changed.
+    /// `true` if the reconciler changes no objects (`spec.paused`).
     pub paused: bool,
     /// `true` if existing objects without owner are adopted.
     pub adopt: bool,

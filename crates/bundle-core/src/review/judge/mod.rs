@@ -254,8 +254,8 @@ fn target_namespace(spec: &CheckedDeploymentSpec, facts: &Facts<'_>, findings: &
     }
 }
 
-/// Returns `true` if one of its classes has a foreign provisioner. Other provisioners reconcile it, and
-/// gets no stamp.
+/// Returns `true` if a class of the object belongs to another provisioner, which reconciles the
+/// object. Such an object gets no stamp.
 fn leaves_alone(spec: &Spec, facts: &Facts<'_>) -> bool {
     let foreign = |name: &str| matches!(facts.classes.get(name), Some(ClassFact::Known(class)) if !class.is_ours());
     match spec {

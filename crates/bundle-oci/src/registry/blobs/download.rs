@@ -169,9 +169,9 @@ pub(in crate::registry) struct Download {
     failures: u32,
     since: u64,
     until: Option<Instant>,
-    /// Time of the present window that was spent waiting for the registry.
+    /// Time of the current window that was spent waiting for the registry.
     waited: Duration,
-    /// Bytes that had been taken when the window began.
+    /// Bytes that the caller had received when the window began.
     window_start: u64,
     /// The last piece, held back until the end of the response is verified.
     held: Option<Bytes>,

@@ -48,8 +48,8 @@ pub(in crate::registry) struct HttpClients {
     pools: Mutex<Pools>,
     /// Hosts that references name, in contrast to hosts of redirects.
     registries: Mutex<LimitedMap<String, ()>>,
-    /// Clients with certificates of their own, `None` for hosts without; by host, whether it is a
-    /// registry, and the zone of the redirecting registry.
+    /// Clients for hosts that have their own certificates, and `None` for hosts without; by host,
+    /// whether it is a registry, and the zone of the redirecting registry.
     own: Mutex<LimitedMap<(String, bool, NetworkZone), Option<reqwest::Client>>>,
 }
 

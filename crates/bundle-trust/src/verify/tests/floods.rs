@@ -57,7 +57,8 @@ fn flooded(good: &Value, number: usize) -> RawSignature {
     raw(&bundle)
 }
 
-/// Maximum number of attempts for a bundle with one entry: 7 invalid signatures of its checkpoint.
+/// Returns a bundle with one entry and 7 invalid signatures under its checkpoint, which is the
+/// limit.
 fn costly(good: &Value, number: usize) -> RawSignature {
     let mut bundle = good.clone();
     flood_checkpoint(&mut entries(&mut bundle)[0], 7, number);

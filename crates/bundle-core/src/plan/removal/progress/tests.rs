@@ -1,4 +1,4 @@
-//! Removals and prunes from the first look to the result.
+//! Removals and prunes, from the first observation to the result.
 
 use serde_json::json;
 
