@@ -186,6 +186,9 @@ pub fn outcome(results: &[CheckResult]) -> Option<Outcome> {
 }
 
 #[cfg(test)]
+mod messages;
+
+#[cfg(test)]
 mod tests {
     use super::*;
 
