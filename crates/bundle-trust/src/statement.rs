@@ -65,11 +65,11 @@ pub(crate) fn read(payload: &[u8], digest: &Digest) -> Result<(Meaning, Annotati
 /// Returns the predicate of a statement that [`read`] accepted as an attestation.
 pub(crate) fn predicate(payload: &[u8]) -> Option<Value> {
     #[derive(Deserialize)]
-    struct Said {
+    struct PredicateOnly {
         predicate: Value,
     }
-    let said: Said = json::read(payload, "not an in-toto statement").ok()?;
-    Some(said.predicate)
+    let statement: PredicateOnly = json::read(payload, "not an in-toto statement").ok()?;
+    Some(statement.predicate)
 }
 
 /// Returns the sha256 that the first subject of a statement names. The value is not verified;

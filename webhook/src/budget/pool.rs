@@ -29,8 +29,10 @@ struct State {
     held: HashMap<String, u64>,
     waiting: VecDeque<Waiter>,
     next: u64,
-    /// The number of the last grant, for each first key with a share or a waiter.
+    /// Number of the latest grant to each key. Only the first key of a share counts. Keys without
+    /// shares and waiters are removed.
     served: HashMap<String, u64>,
+    /// Number of grants so far.
     grants: u64,
 }
 
@@ -113,9 +115,9 @@ impl Pool {
         !lock(&self.state).fits(weight, caps)
     }
 
-    /// Waits for a share of this weight under these limits. Waiters are served in this order: the
-    /// first key with the smallest share, then the one that was served longest ago, then the oldest
-    /// waiter. Dropping the future leaves the queue.
+    /// Waits for a share of this weight under these limits. Waiters are compared by the key of
+    /// their first limit: the one that holds the least is served first, then the one that was
+    /// served longest ago, then the oldest waiter. Dropping the future leaves the queue.
     pub async fn take(&self, weight: u64, caps: Vec<Cap>) -> Result<Share, ShareTooLarge> {
         if weight > self.capacity {
             return Err(ShareTooLarge {
@@ -165,7 +167,7 @@ impl State {
             .unwrap_or_default()
     }
 
-    /// Returns the number of the last grant to the first key; 0 if there was none.
+    /// Returns the number of the latest grant to the waiter's first key; 0 if there was none.
     fn last_served(&self, waiter: &Waiter) -> u64 {
         let first = waiter.caps.first();
         first
@@ -174,7 +176,7 @@ impl State {
             .unwrap_or_default()
     }
 
-    /// Removes the last grant of a key without shares and waiters.
+    /// Removes the number of the latest grant if the key has neither shares nor waiters.
     fn forget_if_idle(&mut self, key: &str) {
         let is_first = |waiter: &Waiter| waiter.caps.first().is_some_and(|cap| cap.key == key);
         if !self.held.contains_key(key) && !self.waiting.iter().any(is_first) {

@@ -96,7 +96,7 @@ fn difference(expected: &Value, found: &Value) -> Option<Finding> {
     });
     if !is_established {
         let message = "the API server has not established it";
-        let hint = "its conditions have the reason: kubectl describe the definition";
+        let hint = "its conditions name the reason: kubectl describe crd";
         return Some(Finding::error(code, message).hint(hint));
     }
     let schema = |version: Option<&Value>| {

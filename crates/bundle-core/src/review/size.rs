@@ -214,7 +214,7 @@ mod tests {
             assert_eq!(fields(Some(old), &more), [""; 0]);
         }
         assert_eq!(fields(Some(&more), &most_of_all), expected);
-        // The stamp of a write counts for nothing.
+        // The stamp does not count towards the size.
         let mut without_stamp = more.clone();
         without_stamp["metadata"]["annotations"] = Value::Object(Map::new());
         assert_eq!(fields(Some(&without_stamp), &more), [""; 0]);

@@ -263,10 +263,10 @@ impl Signed {
         let mut request = TIMESTAMP_PREFIX.to_vec();
         request.extend_from_slice(&Sha256::digest(&self.signature));
         request.extend_from_slice(&[0x02, 0x08]);
-        // Positive, and never beginning with a zero byte.
+        // DER: a positive integer without a leading zero byte.
         let nonce = (nonce & 0x3fff_ffff_ffff_ffff) | 0x4000_0000_0000_0000;
         request.extend_from_slice(&nonce.to_be_bytes());
-        // The authority's certificate shall come with it.
+        // Requests the certificate of the authority in the response.
         request.extend_from_slice(&[0x01, 0x01, 0xff]);
         request
     }

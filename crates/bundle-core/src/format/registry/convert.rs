@@ -75,7 +75,7 @@ pub(super) fn convert(
     target: Option<&str>,
     findings: &mut Findings,
 ) -> Vec<Manifest> {
-    // Such a name has its finding already. Each generated name would contain it.
+    // An invalid name was reported before. Each generated name would contain it.
     if !object::is_dns_subdomain(&operator.csv.name) {
         return Vec::new();
     }
@@ -97,7 +97,7 @@ pub(super) fn convert(
         made.push(
             json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}),
         );
-        // It gets its finding once, and not for each object in it.
+        // The invalid name is reported once, and not for each object in the namespace.
         if namespace.len() > MAX_NAMESPACE {
             return written(&place, made, findings);
         }
@@ -258,7 +258,7 @@ fn roles(
     let all: BTreeMap<String, Permission> = cluster_permissions
         .into_iter()
         .chain(promoted)
-        // The same permission twice has the same name, and is the same role.
+        // Equal permissions have the same name and are one role.
         .map(|permission| (role_name(csv, &permission), permission))
         .collect();
     let group = "rbac.authorization.k8s.io";

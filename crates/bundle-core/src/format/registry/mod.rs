@@ -166,7 +166,7 @@ fn parts(
             }
         }),
         [] => {
-            // A file that could not be read may be the one that is missed.
+            // A file that could not be read may be the missing one.
             if !findings.has_errors() {
                 findings.push(
                     refused("manifests/ has no ClusterServiceVersion")

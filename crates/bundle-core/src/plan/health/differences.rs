@@ -138,7 +138,7 @@ pub const DIFFERENCES: &[Difference] = &[
         name: "kstatus-pod-unschedulable",
         tool: HealthTool::Kstatus,
         kinds: "`Pod`",
-        state: "it cannot be scheduled for longer than 15 s",
+        state: "the scheduler has found no node for it for more than 15 s",
         here: WAITING,
         there: FAILED,
         reason: "The scheduler keeps trying, and a new node can be added. The message has the scheduler's own words.",

@@ -199,7 +199,7 @@ impl<H: Update> Write for HashWriter<H> {
     }
 }
 
-// A digest and a list of bytes take everything.
+// Writes to a digest or a vector never fail.
 fn put(out: &mut impl Write, bytes: &[u8]) {
     let _ = out.write_all(bytes);
 }
@@ -356,7 +356,7 @@ mod tests {
             assert_eq!(spec_digest(&absent), spec_digest(&spec(nothing)));
         }
         assert!(!same(&absent, &spec(json!(true))));
-        // Other switches, and what is the user's own, stay as they are.
+        // Other boolean fields, and the content of `config`, stay unchanged.
         assert!(!same(&json!({"paused": false}), &json!({})));
         let config = |value: Value| json!({"config": value});
         assert!(!same(

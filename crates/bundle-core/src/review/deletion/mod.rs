@@ -195,7 +195,7 @@ pub fn judge_deletion(deletion: &Deletion<'_>, facts: &DeletionFacts) -> Finding
     }
     let manages = facts.may_manage == Some(Answer::Yes);
     for name in &classes {
-        // A class that is gone must not make objects undeletable.
+        // Objects of a missing class must remain deletable.
         if !(manages && matches!(fact(name), Some(ClassFact::Unknown))) {
             may_use(name, deletion, facts, &mut findings);
         }

@@ -70,7 +70,7 @@ fn line(text: &'static str) -> Option<(&'static str, Entry)> {
 pub fn of(group: &str) -> &'static [(&'static str, &'static str, Api)] {
     let group = match group {
         "" => "core",
-        // The name of the core group in the table is no name of a group.
+        // The table calls the core group `core`; no API group has this name.
         "core" => return &[],
         group => group,
     };

@@ -330,7 +330,7 @@ impl Download {
             let range = content_range(&response);
             if range != Some((self.offset, self.descriptor.size)) {
                 return Err(Reason::Malformed(format!(
-                    "the registry sent another range of the blob than the requested one from byte {} on",
+                    "the registry did not send the requested range of the blob, from byte {} on",
                     self.offset
                 )));
             }

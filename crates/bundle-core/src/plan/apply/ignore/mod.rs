@@ -127,7 +127,7 @@ pub fn without_effect(rules: &[Rule], objects: &[(&ObjectId, &Value)]) -> Vec<St
         }
         if left == 0 {
             lines.push(format!(
-                "{path} and the rules after it are not compared with all of the content, because there are too many"
+                "{path} and the rules after it are not compared with all objects of the content, because the number of comparisons is limited"
             ));
             break;
         }

@@ -158,7 +158,7 @@ impl Decisions {
             .partition(|decision| {
                 Some(decision.content.as_str()) == installed && decision.content != content
             });
-        // One of them shows that not all objects have the same decider.
+        // One other decision is enough: it shows that not all objects have the same decider.
         let other = others.into_iter().find(|decision| !decision.is_by(by));
         kept.extend(other);
         kept.push(Decision {

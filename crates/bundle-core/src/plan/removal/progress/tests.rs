@@ -54,7 +54,7 @@ fn each_step_waits_until_the_objects_of_the_previous_step_are_gone() {
     let mut progress = RemovalProgress::new([free(&namespace()), free(&config("a"))], []);
     assert_eq!(progress.next(), NextRemoval::Delete(vec![config("a")]));
     assert_eq!(progress.going(&[config("a")]), [config("a")]);
-    // A finalizer holds it: its namespace waits, and it is not deleted once more.
+    // A finalizer delays its deletion: the namespace waits, and the object is not deleted again.
     let finalizers = BTreeMap::from([held(&config("a"))]);
     progress.observe(&BTreeSet::new(), finalizers);
     assert_eq!(progress.next(), NextRemoval::Await(vec![config("a")]));
@@ -104,7 +104,8 @@ fn result_of_a_removal_depends_on_remaining_objects() {
     let beyond = codes::install::OUTSIDE_DELEGATION;
     #[rustfmt::skip]
     let table = [
-        // What is left, what is still going, account, authorization of the class; code, reason, retry.
+        // Remaining objects, objects that are being deleted, account, authorization of the class;
+        // code, reason, retry.
         (RemovalProgress::default(), vec![], Granted, "Requester", None),
         (RemovalProgress::new([free(&inside)], []), vec![inside.clone()], Granted, "Requester", Some((failed, REMOVING, RetryPolicy::Soon))),
         (RemovalProgress::new([held(&inside)], []), vec![], Granted, "Requester", Some((failed, REMOVING, RetryPolicy::Soon))),
@@ -156,7 +157,7 @@ fn namespace_of_the_webhook_is_kept_and_named_by_removals_and_prunes() {
             "Namespace/team-a is no longer part of the content and stays: it is a namespace of bundle-webhook"
         ]
     );
-    // A missing permission for another object has its own code.
+    // A missing permission for another object has its own code and has priority.
     let both = RemovalProgress::new(
         [free(&namespace()), free(&config("a"))],
         [
