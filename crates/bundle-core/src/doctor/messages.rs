@@ -1,6 +1,8 @@
 //! Messages of checks that fail. `cargo xtask gen` copies `messages.txt` to the page about
 //! diagnostics.
 
+use std::fmt::Write as _;
+
 use serde_json::json;
 
 use super::admission::{ExpectedService, Probe, registration, review};
@@ -92,13 +94,14 @@ fn messages_of_failed_checks_are_recorded() {
             _ => "error",
         };
         let code = result.code.unwrap();
-        text += &format!(
-            "{severity}: {}: {} [{code}]\n",
+        let _ = writeln!(
+            text,
+            "{severity}: {}: {} [{code}]",
             result.subject, result.message
         );
-        text += &result
-            .hint
-            .map_or_else(String::new, |hint| format!("  hint: {hint}\n"));
+        if let Some(hint) = result.hint {
+            let _ = writeln!(text, "  hint: {hint}");
+        }
     }
     assert_eq!(text, RECORDED, "copy the left side to messages.txt");
 }
