@@ -65,10 +65,10 @@ pub(crate) fn read(payload: &[u8], digest: &Digest) -> Result<(Meaning, Annotati
 /// Returns the predicate of a statement that [`read`] accepted as an attestation.
 pub(crate) fn predicate(payload: &[u8]) -> Option<Value> {
     #[derive(Deserialize)]
-    struct PredicateOnly {
+    struct PredicateField {
         predicate: Value,
     }
-    let statement: PredicateOnly = json::read(payload, "not an in-toto statement").ok()?;
+    let statement: PredicateField = json::read(payload, "not an in-toto statement").ok()?;
     Some(statement.predicate)
 }
 

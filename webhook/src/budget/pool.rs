@@ -115,9 +115,9 @@ impl Pool {
         !lock(&self.state).fits(weight, caps)
     }
 
-    /// Waits for a share of this weight under these limits. Waiters are compared by the key of
-    /// their first limit: the one that holds the least is served first, then the one that was
-    /// served longest ago, then the oldest waiter. Dropping the future leaves the queue.
+    /// Waits for a share of this weight under these limits. Waiters are served in this order: the
+    /// first key with the smallest share, then the one that was served longest ago, then the oldest
+    /// waiter. Dropping the future leaves the queue.
     pub async fn take(&self, weight: u64, caps: Vec<Cap>) -> Result<Share, ShareTooLarge> {
         if weight > self.capacity {
             return Err(ShareTooLarge {

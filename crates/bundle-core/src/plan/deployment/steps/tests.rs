@@ -348,8 +348,7 @@ fn every_plan_has_the_order_that_security_requires() {
                 assert!(is_before(Verify, Authorize), "{observed:?}");
             }
         }
-        // A slow lookup of signatures does not make these checks outdated: they come directly
-        // before the write.
+        // A registry that stalls while signatures are looked up does not make them old.
         for (check, write) in [(CheckBasis, Apply), (CheckBasisOfDecision, RecordDecision)] {
             if let Some(written) = at(write) {
                 assert_eq!(at(check), written.checked_sub(1), "{check:?} {observed:?}");

@@ -54,7 +54,7 @@ fn each_step_waits_until_the_objects_of_the_previous_step_are_gone() {
     let mut progress = RemovalProgress::new([free(&namespace()), free(&config("a"))], []);
     assert_eq!(progress.next(), NextRemoval::Delete(vec![config("a")]));
     assert_eq!(progress.going(&[config("a")]), [config("a")]);
-    // A finalizer delays its deletion: the namespace waits, and the object is not deleted again.
+    // A finalizer holds it: its namespace waits, and it is not deleted once more.
     let finalizers = BTreeMap::from([held(&config("a"))]);
     progress.observe(&BTreeSet::new(), finalizers);
     assert_eq!(progress.next(), NextRemoval::Await(vec![config("a")]));
@@ -104,8 +104,7 @@ fn result_of_a_removal_depends_on_remaining_objects() {
     let beyond = codes::install::OUTSIDE_DELEGATION;
     #[rustfmt::skip]
     let table = [
-        // Remaining objects, objects that are being deleted, account, authorization of the class;
-        // code, reason, retry.
+        // What is left, what is still going, account, authorization of the class; code, reason, retry.
         (RemovalProgress::default(), vec![], Granted, "Requester", None),
         (RemovalProgress::new([free(&inside)], []), vec![inside.clone()], Granted, "Requester", Some((failed, REMOVING, RetryPolicy::Soon))),
         (RemovalProgress::new([held(&inside)], []), vec![], Granted, "Requester", Some((failed, REMOVING, RetryPolicy::Soon))),
