@@ -96,7 +96,7 @@ impl Attempts {
         })
     }
 
-    /// Removes the records of running attempts, because the process stops in order.
+    /// Removes the records of running attempts, because the process stops gracefully.
     pub fn close(&self) {
         let mut state = self.lock();
         state.is_closed = true;

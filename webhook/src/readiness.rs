@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use crate::registrations::Integrity;
 
 /// A condition that must be met once before the first review. A gate never closes again, because
-/// loaded data stays in use while it is refreshed. The registrations are no gate, because they can
-/// change at any time: see [`Readiness::registrations`].
+/// loaded data stays in use while it is refreshed. The registrations are not a gate, because they
+/// can change at any time: see [`Readiness::registrations`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Gate {

@@ -32,7 +32,7 @@ const END_MARGIN: Duration = Duration::from_secs(5);
 
 /// The reason why the process ends early.
 #[derive(Debug, thiserror::Error)]
-#[expect(missing_docs, reason = "the messages say what the fields hold")]
+#[expect(missing_docs, reason = "the error messages describe the fields")]
 pub enum RunError {
     #[error("cannot listen on {address}")]
     Listen {

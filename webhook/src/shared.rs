@@ -49,7 +49,7 @@ pub struct Shared {
     pub metrics: Metrics,
     /// The readiness of this replica.
     pub readiness: Arc<Readiness>,
-    /// The integrity of the webhook registrations, and since when they have been intact.
+    /// The integrity of the webhook registrations, and the time since which they have been intact.
     pub registrations: Integrity,
     /// The accepted tokens of webhook paths.
     pub paths: Paths,

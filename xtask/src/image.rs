@@ -177,10 +177,7 @@ fn run_plugin(plugin: &Path, arguments: &[String]) -> Result<String> {
 }
 
 fn megabytes(bytes: u64) -> f64 {
-    #[expect(
-        clippy::cast_precision_loss,
-        reason = "the size of an image, for people"
-    )]
+    #[expect(clippy::cast_precision_loss, reason = "a size that is only printed")]
     let bytes = bytes as f64;
     bytes / 1e6
 }

@@ -2,7 +2,7 @@
 #![allow(
     clippy::print_stdout,
     clippy::print_stderr,
-    reason = "a chore's results go to stdout and its talk to stderr; it has no printer"
+    reason = "results of a task go to stdout, and messages to stderr; it has no printer"
 )]
 
 mod api_reference;

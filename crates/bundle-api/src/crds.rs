@@ -98,7 +98,8 @@ fn tidy_members(members: &mut Map<String, Value>) {
             .replace('\n', " ")
             .replace('\u{0}', "\n\n");
     }
-    // Defaults live in the rules that read a field; written into the schema they would be written into people's objects.
+    // The rules that read a field provide its default. A default in the schema would be written
+    // into the objects of users.
     if members.contains_key("type") && members.contains_key("default") {
         members.remove("default");
     }

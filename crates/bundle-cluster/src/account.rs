@@ -35,8 +35,8 @@ pub enum DepartedAccount {
 /// request; `None` for all other users. `client` needs verb `get` on `serviceaccounts`. The result
 /// is read from the API server each time.
 ///
-/// Access reviews and impersonation go by user name and groups, and do not compare the uid. So this
-/// function precedes them.
+/// Access reviews and impersonation use only user name and groups, and do not compare the uid. Call
+/// this function before them.
 pub async fn departed(
     client: &Client,
     requester: &Requester,

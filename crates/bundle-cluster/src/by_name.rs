@@ -1,7 +1,7 @@
 //! Requests for one object by its name.
 #![expect(
     clippy::disallowed_methods,
-    reason = "the one place where names reach the client library, each parsed"
+    reason = "the only module that passes names to the client library, after it parsed them"
 )]
 
 use std::fmt::Debug;

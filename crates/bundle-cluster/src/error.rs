@@ -46,7 +46,7 @@ fn describe(error: &(dyn Error + 'static)) -> String {
         Some(watcher::Error::WatchStartFailed(_) | watcher::Error::WatchError(_)) => {
             "cannot watch".to_owned()
         }
-        Some(watcher::Error::WatchFailed(_)) => "the watch broke off".to_owned(),
+        Some(watcher::Error::WatchFailed(_)) => "the watch was interrupted".to_owned(),
         Some(watcher::Error::NoResourceVersion) | None => error.to_string(),
     }
 }

@@ -16,7 +16,7 @@ fn parse(kind: NameKind, text: &str) -> Result<KubeName, RequestError> {
     KubeName::parse(kind, text).map_err(|why| {
         // A name can be as large as the object that contains it.
         let start: String = text.chars().take(80).collect();
-        RequestError::Validation(format!("{start:?} is no name: {why}"))
+        RequestError::Validation(format!("{start:?} is not a valid name: {why}"))
     })
 }
 

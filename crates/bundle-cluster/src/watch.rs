@@ -57,8 +57,8 @@ fn relisting<K: Send + 'static>(
 }
 
 /// Returns true if an event was received that does not parse. The watcher would continue without
-/// that change. The client reads a line that does not parse as the object of an event as a
-/// [`kube::core::Status`] if possible.
+/// that change. If a line does not parse as the object of an event, the client tries to parse it as
+/// a [`kube::core::Status`].
 fn is_lost_event(error: &watcher::Error) -> bool {
     matches!(
         error,

@@ -153,7 +153,8 @@ fn is_registry(text: &str) -> bool {
         .strip_prefix('[')
         .and_then(|rest| rest.strip_suffix(']'))
         .is_some_and(|address| address.parse::<std::net::Ipv6Addr>().is_ok());
-    // `0x7f.1` and `2130706433` are addresses for a connection, but other names in a comparison.
+    // A connection treats `0x7f.1` and `2130706433` as addresses, but comparisons treat them as
+    // other names.
     let last = host.rsplit('.').next().unwrap_or_default();
     let digits = last.strip_prefix("0x").or_else(|| last.strip_prefix("0X"));
     let number = match digits {
@@ -340,7 +341,7 @@ mod tests {
             ("registry.example.com/../web:1", "not a repository"),
             ("registry.example.com//web:1", "not a repository"),
             ("registry.example.com:0/web:1", "not a host"),
-            // Addresses in the forms that only some understand.
+            // Forms of addresses that only some programs accept.
             ("127.1:5000/web:1", "not a host"),
             ("0x7f.0.0.1:5000/web:1", "not a host"),
             ("0x7f000001:5000/web:1", "not a host"),

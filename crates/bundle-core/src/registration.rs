@@ -1,5 +1,6 @@
-//! Required content of the webhook registrations, because of which the API server requests a review
-//! of every write. Address, token and authority of an installation are not part of it.
+//! Required content of the webhook registrations, so that the API server requests a review of every
+//! write: names, resources and operations. The address, token and certificate authority of an
+//! installation are not included.
 
 use bundle_api::names::{GROUP, VERSION};
 use serde_json::Value;
@@ -73,14 +74,14 @@ pub struct InspectedWebhook<'a> {
     pub name: &'static str,
     /// The webhook, if the registration has it.
     pub found: Option<&'a Value>,
-    /// Faults because of which the API server could skip the review of a write.
+    /// Faults that could let the API server skip the review of a write.
     pub faults: Vec<String>,
 }
 
 /// Compares the webhooks of `registration` with the expected ones.
 ///
-/// `timeoutSeconds`, `reinvocationPolicy`, labels and annotations belong to the administrator: they
-/// let no write pass without a review.
+/// `timeoutSeconds`, `reinvocationPolicy`, labels and annotations are not compared. Administrators
+/// may change them, because no value lets a write pass without a review.
 pub fn inspect<'a>(
     expected: &'static [ExpectedWebhook],
     registration: &'a Value,

@@ -240,7 +240,8 @@ fn rendering_an_operator_needs_no_more_than_its_weight() {
         let (peak, content) = peak(render);
         let objects = content.map_or(0, |content| content.objects.len());
         assert!(objects > 0, "{name}");
-        // The files and the further memory of each object are in the weight, and not allocated.
+        // The weight includes the files and further memory of each object, which this test does not
+        // allocate.
         let needed = peak + objects * usize::try_from(PER_OBJECT).unwrap();
         assert!(
             needed < limit,

@@ -41,7 +41,7 @@ fn dependencies_contain_no_io_crate() {
     assert!(tree.contains("serde-saphyr "), "{tree}");
     let found: Vec<&str> = tree
         .lines()
-        // An evaluator of expressions, from kube's family by name alone.
+        // kube-cel evaluates expressions; it is no Kubernetes client.
         .filter(|line| !line.starts_with("kube-cel "))
         .filter(|line| FORBIDDEN.iter().any(|name| line.starts_with(name)))
         .collect();

@@ -177,7 +177,7 @@ fn rules_of_reviews_allocate_at_most_the_text_of_a_spec() {
         let mut old = object.clone();
         old["spec"]["paused"] = true.into();
         for (rule, peak) in rules(&spec, &object, &old) {
-            // An update carries two.
+            // An update has the old and the new object.
             let allowed = 2 * text.len() + CONSTANT;
             if peak > allowed {
                 worse.push(format!(
@@ -189,7 +189,8 @@ fn rules_of_reviews_allocate_at_most_the_text_of_a_spec() {
             }
         }
     }
-    // Anybody may write the annotation, which is parsed before its MAC is checked.
+    // Any user with write permission can set the annotation, which is parsed before its MAC is
+    // checked.
     let stamp = json!(vec![json!([0]); 80_000]).to_string();
     let peak = peak(|| assert!(Stamp::read(b"key", Some(&stamp)).is_err()));
     if peak > stamp.len() + CONSTANT {

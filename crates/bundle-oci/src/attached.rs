@@ -1,4 +1,5 @@
-//! Tags of the form `sha256-HEX.KIND`, by which older tools attach something to a digest.
+//! Tags of the form `sha256-HEX.KIND`, under which older tools store attachments of a digest, such
+//! as signatures.
 
 use bundle_core::reference::Digest;
 
@@ -6,7 +7,7 @@ use bundle_core::reference::Digest;
 /// SBOMs: `sha256-HEX.KIND`.
 pub(crate) const LEGACY: [&str; 3] = ["sig", "att", "sbom"];
 
-/// Returns the tag under which older versions of cosign store something of this kind.
+/// Returns the tag under which older versions of cosign store an attachment of this kind.
 pub(crate) fn legacy_tag(digest: &Digest, kind: &str) -> String {
     format!("sha256-{}.{kind}", digest.hex())
 }

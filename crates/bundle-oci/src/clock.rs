@@ -5,19 +5,28 @@ use std::time::Instant;
 use jiff::Timestamp;
 
 /// Returns the monotonic time.
-#[expect(clippy::disallowed_methods, reason = "the registry client is a shell")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the registry client does I/O and provides the time"
+)]
 pub(crate) fn instant() -> Instant {
     Instant::now()
 }
 
 /// Returns the monotonic time of the runtime, which tests can stop.
-#[expect(clippy::disallowed_methods, reason = "the registry client is a shell")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the registry client does I/O and provides the time"
+)]
 pub(crate) fn runtime_instant() -> tokio::time::Instant {
     tokio::time::Instant::now()
 }
 
 /// Returns the time of day.
-#[expect(clippy::disallowed_methods, reason = "the registry client is a shell")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the registry client does I/O and provides the time"
+)]
 pub(crate) fn timestamp() -> Timestamp {
     Timestamp::now()
 }

@@ -22,14 +22,7 @@ const METADATA: &str = "metadata";
 /// Files whose names begin with a dot are skipped, as editors, version control and operating
 /// systems create such files. Missing files are skipped too; `bundle_core::format` reports them.
 pub fn read(folder: &Path, limits: &Limits) -> Result<Files, Findings> {
-    let mut reading = FolderReader {
-        folder,
-        limits,
-        files: Files::new(),
-        bytes: 0,
-        findings: Findings::default(),
-        ignore: helm::Ignore::default(),
-    };
+    let mut reading = FolderReader::new(folder, limits);
     match fs_err::metadata(folder) {
         Ok(found) if found.is_dir() => {}
         Ok(_) => {
@@ -57,11 +50,21 @@ pub fn read(folder: &Path, limits: &Limits) -> Result<Files, Findings> {
     for path in package.iter().flat_map(Package::named_paths) {
         reading.take(path.trim_end_matches('/'));
     }
-    if reading.findings.has_errors() {
-        Err(reading.findings)
-    } else {
-        Ok(reading.files)
+    reading.finish()
+}
+
+/// Reads the default custom resources of a package. They are in layers of their own, so [`read`]
+/// does not return them.
+pub fn default_resources(
+    folder: &Path,
+    package: &Package,
+    limits: &Limits,
+) -> Result<Files, Findings> {
+    let mut reading = FolderReader::new(folder, limits);
+    for resource in package.default_resources() {
+        reading.take(resource.path.trim_end_matches('/'));
     }
+    reading.finish()
 }
 
 fn unreadable(path: &Path, why: impl std::fmt::Display) -> Finding {
@@ -81,7 +84,27 @@ struct FolderReader<'a> {
     ignore: helm::Ignore,
 }
 
-impl FolderReader<'_> {
+impl<'a> FolderReader<'a> {
+    fn new(folder: &'a Path, limits: &'a Limits) -> Self {
+        Self {
+            folder,
+            limits,
+            files: Files::new(),
+            bytes: 0,
+            findings: Findings::default(),
+            ignore: helm::Ignore::default(),
+        }
+    }
+
+    /// Returns the files that were read, or all errors.
+    fn finish(self) -> Result<Files, Findings> {
+        if self.findings.has_errors() {
+            Err(self.findings)
+        } else {
+            Ok(self.files)
+        }
+    }
+
     /// Reads all files of a chart.
     fn chart(&mut self) {
         if let Ok(text) = fs_err::read(self.folder.join(helm::IGNORE)) {

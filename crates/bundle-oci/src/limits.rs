@@ -1,4 +1,4 @@
-//! Limits on the memory and time that foreign input can use.
+//! Limits on the memory and time that untrusted input can use.
 
 /// Maximum size of a manifest, index or image configuration, in bytes. Registries have the same
 /// limit.

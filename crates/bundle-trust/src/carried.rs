@@ -110,7 +110,7 @@ pub fn open(text: &str, reference: &Reference) -> Result<(PinnedReference, Carri
     Ok((pinned, carried))
 }
 
-/// Turns the error of an unusable proof into a warning. The caller reads the signatures from the
+/// Returns a warning with the error of an unusable proof. The caller reads the signatures from the
 /// registry instead.
 pub fn left_aside(mut why: Finding) -> Finding {
     why.severity = Severity::Warning;

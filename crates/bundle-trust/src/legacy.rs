@@ -103,7 +103,8 @@ pub(crate) fn bundle_of_envelope(
     raw: &RawSignature,
     envelope: &Envelope,
 ) -> Result<Bundle, Rejection> {
-    // cosign 2 has the authority stamp the whole envelope, and bundles the signature in it.
+    // cosign 2 requests a timestamp for the whole envelope, while a Sigstore bundle has one for the
+    // signature.
     if text(raw, TIMESTAMP).is_some() {
         return Err(unreadable(
             "an attestation with a timestamp of its envelope, which is not supported",
@@ -129,7 +130,7 @@ fn bundle_of(raw: &RawSignature, field: &str, content: &Value) -> Result<Bundle,
     if certificates.len() != 1 {
         return Err(unreadable("its certificate is not exactly one certificate"));
     }
-    // cosign writes the whole chain with its root, which only a trust root may name.
+    // cosign stores the whole chain with its root. Only a trust root may define a root.
     let chain = self::certificates(raw, CHAIN)?;
     certificates.extend(chain.into_iter().filter(|der| !der::is_self_issued(der)));
     let certificates: Vec<Value> = certificates

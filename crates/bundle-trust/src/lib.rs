@@ -4,7 +4,7 @@
     test,
     allow(
         clippy::disallowed_methods,
-        reason = "tests read what they made themselves"
+        reason = "tests parse only their own output"
     )
 )]
 

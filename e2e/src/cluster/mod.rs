@@ -37,7 +37,7 @@ use node::Node;
 pub use builder::Builder;
 pub(crate) use existing::ExistingCluster;
 
-/// Longer than any run; the API server may shorten it.
+/// Lifetime of tokens, longer than any run. The API server may shorten it.
 const TOKEN_SECONDS: i64 = 24 * 60 * 60;
 
 /// Running control plane with its registries.

@@ -1,5 +1,5 @@
 //! Recording of a few commands of the demo with their real output, as an animated SVG for the
-//! README. Values that differ between runs are shortened, so that a scenario can compare the file.
+//! README. Values that differ between runs are shortened.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -19,14 +19,20 @@ const EXCERPT: [&str; 6] = [
 ];
 /// The registry in the recording, in place of a loopback address.
 const REGISTRY: &str = "registry.example.com";
-/// Maximum number of characters in a line.
-const COLUMNS: usize = 112;
+/// Maximum number of characters in a row.
+const COLUMNS: usize = 100;
+/// Beginning of the rows that continue a line.
+const INDENT: &str = "    ";
 /// Number of hexadecimal digits that are shown of a digest.
 const DIGITS: usize = 8;
 /// Length of the hint of a key, a SHA-256 in Base64.
 const HINT: usize = 44;
 /// Seconds from one command to the next.
 const PAUSE: f64 = 2.0;
+/// Maximum number of output lines of one command; longer output is shortened.
+const LINES: usize = 6;
+/// Width of the picture, in pixels.
+const WIDTH: usize = 820;
 /// Height of a line, in pixels.
 const LINE: usize = 18;
 
@@ -64,7 +70,7 @@ impl Recording {
         let lines = texts.iter().flat_map(|text| text.lines());
         self.entries.push(Entry {
             command: self.stable(&output.line),
-            output: lines.map(|line| self.stable(line)).collect(),
+            output: shortened(lines.map(|line| self.stable(line)).collect()),
         });
     }
 
@@ -86,13 +92,7 @@ impl Recording {
             let is_hint = word.trim_end_matches(')').len() == HINT && word.contains('=');
             words.push(if is_hint { "…)".to_owned() } else { word });
         }
-        let line = words.join(" ");
-        if line.chars().count() <= COLUMNS {
-            return line;
-        }
-        let mut cut: String = line.chars().take(COLUMNS - 1).collect();
-        cut.push('…');
-        cut
+        words.join(" ")
     }
 
     /// Returns the recording as an SVG. Without animations, for example in print, every line is
@@ -101,11 +101,12 @@ impl Recording {
         let count: usize = self
             .entries
             .iter()
-            .map(|entry| entry.output.len() + 1)
+            .flat_map(|entry| entry.output.iter().chain([&entry.command]))
+            .map(|line| wrapped(line).len())
             .sum();
-        let height = (count + 2) * LINE;
+        let height = (count + self.entries.len() + 1) * LINE;
         let mut svg = format!(
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 920 {height}\" role=\"img\">\n\
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" xml:space=\"preserve\">\n\
              <title>Terminal session: build, push, sign and deploy a bundle; an unsigned bundle is rejected</title>\n\
              <style>\n\
              text {{ font: 13px ui-monospace, monospace; white-space: pre; fill: #c9d1d9 }}\n\
@@ -114,18 +115,18 @@ impl Recording {
              @media (prefers-reduced-motion: no-preference) {{ g {{ animation: show 0.2s both }} }}\n\
              @keyframes show {{ from {{ opacity: 0 }} }}\n\
              </style>\n\
-             <rect width=\"920\" height=\"{height}\" rx=\"6\" fill=\"#0d1117\"/>\n"
+             <rect width=\"{WIDTH}\" height=\"{height}\" rx=\"6\" fill=\"#0d1117\"/>\n"
         );
-        let mut y = LINE + LINE / 2;
+        let mut y = LINE * 3 / 2;
         let mut delay = 0.0;
         for entry in &self.entries {
             let _ = writeln!(svg, "<g style=\"animation-delay: {delay:.1}s\">");
-            let _ = writeln!(
-                svg,
-                "<text class=\"c\" x=\"16\" y=\"{y}\">$ {}</text>",
-                escaped(&entry.command)
+            text(
+                &mut svg,
+                &mut y,
+                " class=\"c\"",
+                &format!("$ {}", entry.command),
             );
-            y += LINE;
             svg.push_str("</g>\n");
             let _ = writeln!(
                 svg,
@@ -133,19 +134,14 @@ impl Recording {
                 delay + PAUSE / 2.0
             );
             for line in &entry.output {
-                let class = if line.starts_with("Error") {
-                    " class=\"e\""
-                } else {
-                    ""
-                };
-                let _ = writeln!(
-                    svg,
-                    "<text{class} x=\"16\" y=\"{y}\">{}</text>",
-                    escaped(line)
-                );
-                y += LINE;
+                let is_error = ["Error", "error: "]
+                    .iter()
+                    .any(|start| line.starts_with(start));
+                let class = if is_error { " class=\"e\"" } else { "" };
+                text(&mut svg, &mut y, class, line);
             }
             svg.push_str("</g>\n");
+            y += LINE;
             delay += PAUSE;
         }
         svg + "</svg>\n"
@@ -159,6 +155,48 @@ impl DemoOutput for Recording {
         self.add(output);
     }
     fn observed(&mut self, _: &str, _: Duration) {}
+}
+
+/// Replaces lines before the last one by their number, if there are too many.
+fn shortened(mut lines: Vec<String>) -> Vec<String> {
+    if lines.len() > LINES {
+        let omitted = lines.len() - (LINES - 1);
+        lines.splice(
+            LINES - 2..lines.len() - 1,
+            [format!("… {omitted} more lines")],
+        );
+    }
+    lines
+}
+
+/// Adds a line to the picture, below `y`.
+fn text(svg: &mut String, y: &mut usize, class: &str, line: &str) {
+    for row in wrapped(line) {
+        let _ = writeln!(
+            svg,
+            "<text{class} x=\"16\" y=\"{y}\">{}</text>",
+            escaped(&row)
+        );
+        *y += LINE;
+    }
+}
+
+/// Splits a line at spaces into rows of at most [`COLUMNS`] characters, unless a word is longer.
+fn wrapped(line: &str) -> Vec<String> {
+    let mut rows = Vec::new();
+    let mut row = String::new();
+    for (index, word) in line.split(' ').enumerate() {
+        if index > 0 {
+            if row.chars().count() + 1 + word.chars().count() > COLUMNS {
+                rows.push(std::mem::replace(&mut row, INDENT.to_owned()));
+            } else {
+                row.push(' ');
+            }
+        }
+        row.push_str(word);
+    }
+    rows.push(row);
+    rows
 }
 
 /// Escapes a text for XML.
@@ -223,5 +261,27 @@ mod tests {
         let svg = recording.svg();
         assert!(svg.contains("shop &lt;1.0.0&gt;</text>"), "{svg}");
         assert_eq!(svg.matches("<text").count(), 7);
+    }
+
+    #[test]
+    fn long_output_is_shortened_before_its_last_line() {
+        let lines = |count: usize| (0..count).map(|number| number.to_string()).collect();
+        assert_eq!(shortened(lines(6)), ["0", "1", "2", "3", "4", "5"]);
+        assert_eq!(
+            shortened(lines(9)),
+            ["0", "1", "2", "3", "… 4 more lines", "8"]
+        );
+    }
+
+    #[test]
+    fn long_lines_are_wrapped_at_spaces() {
+        let line = format!("  hint: {} {}", "a".repeat(COLUMNS), "b".repeat(8));
+        let rows = [
+            "  hint:".to_owned(),
+            format!("    {}", "a".repeat(COLUMNS)),
+            "    bbbbbbbb".to_owned(),
+        ];
+        assert_eq!(wrapped(&line), rows);
+        assert_eq!(wrapped("  a  b"), ["  a  b"]);
     }
 }

@@ -30,7 +30,7 @@ pub const WORKFLOW: &str =
 /// Issuer of the tokens of [`person`].
 pub const PERSON_ISSUER: &str = "https://accounts.example.com";
 
-/// Returns the claims of a CI job: the certificate's identity is [`WORKFLOW`], an URI.
+/// Returns the claims of a CI job: the certificate's identity is [`WORKFLOW`], a URI.
 pub fn workflow() -> Value {
     json!({
         "iss": WORKFLOW_ISSUER,

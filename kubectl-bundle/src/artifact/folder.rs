@@ -7,6 +7,8 @@ use bundle_core::diagnostic::{Finding, Findings, Severity, codes};
 use bundle_core::format::{self, Content, Files, RenderInput, RenderTarget};
 use bundle_core::images::{self, Allowed, Lock};
 use bundle_core::package::{self, Package};
+use bundle_oci::Limits;
+use bundle_oci::folder::default_resources;
 use bundle_oci::pack::PackedImage;
 use bundle_schemas::BuiltinSchemas;
 
@@ -81,7 +83,7 @@ pub(crate) fn open(ui: &mut Ui, path: &Path, options: BuildOptions) -> Outcome<C
         LockFileUse::Use => None,
         LockFileUse::Ignore => input.files.remove(images::LOCK_FILE),
     };
-    let all = packing.content(&input.files)?;
+    let mut all = packing.content(&input.files)?;
     let content = input.content(&all, target.as_deref()).map_err(located)?;
     let warnings = content.warnings.iter().cloned().map(|mut finding| {
         // A built bundle cannot be changed; here the lock file can be written again.
@@ -91,6 +93,18 @@ pub(crate) fn open(ui: &mut Ui, path: &Path, options: BuildOptions) -> Outcome<C
         finding
     });
     let mut found: Findings = warnings.collect();
+    // For a packed chart, the git checkout and other files are those of its parent folder.
+    let folder = match path.parent() {
+        Some(parent) if path.is_file() => parent,
+        _ => path,
+    };
+    if let Some(package) = &content.package {
+        let defaults = default_resources(folder, package, &Limits::default())
+            .map_err(|findings| self::located(findings, folder))?;
+        if !defaults.is_empty() {
+            all.to_mut().extend(defaults);
+        }
+    }
     found.extend(check::all(&content, &all, &BuiltinSchemas));
     found.extend(images::hygiene(&content.images, &allowed));
     let found = located(found);
@@ -106,11 +120,6 @@ pub(crate) fn open(ui: &mut Ui, path: &Path, options: BuildOptions) -> Outcome<C
         .in_file(path.join(package::FILE).display().to_string())
         .hint("create one with `kubectl bundle init`")
         .into());
-    };
-    // For a packed chart, the git checkout and other files are those of its parent folder.
-    let folder = match path.parent() {
-        Some(parent) if path.is_file() => parent,
-        _ => path,
     };
     Ok(CheckedFolder {
         folder: folder.to_owned(),

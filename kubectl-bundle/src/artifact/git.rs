@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::system::process::{self, ProcessError, ProcessGroup, ProcessLimits};
 
-/// Far above the time that git takes for the largest checkouts.
+/// Limits far above the time that git takes for the largest checkouts.
 const LIMITS: ProcessLimits = ProcessLimits {
     time: Duration::from_secs(600),
     output: 256 << 20,
@@ -73,7 +73,8 @@ pub(crate) fn origin(folder: &Path, paths: &[String]) -> GitOrigin {
         origin.source = public(&url);
         if origin.source.is_none() {
             origin.notes.push(
-                "the origin of the git checkout is not a public URL: it is not recorded".to_owned(),
+                "the origin of the git checkout is not a public URL, so the URL is not recorded"
+                    .to_owned(),
             );
         }
     }
@@ -89,11 +90,13 @@ pub(crate) fn origin(folder: &Path, paths: &[String]) -> GitOrigin {
     match run(&folder, &status) {
         Ok(Some(changes)) if changes.is_empty() => origin.revision = Some(revision),
         Ok(Some(_)) => origin.notes.push(
-            "files differ from the commit of the git checkout: it is not recorded".to_owned(),
+            "files differ from the commit of the git checkout, so the commit is not recorded"
+                .to_owned(),
         ),
-        _ => origin
-            .notes
-            .push("git cannot compare the files with the commit: it is not recorded".to_owned()),
+        _ => origin.notes.push(
+            "git cannot compare the files with the commit, so the commit is not recorded"
+                .to_owned(),
+        ),
     }
     origin
 }

@@ -184,8 +184,8 @@ fn temporary(path: &Path, content: &[u8], mode: u32) -> std::io::Result<tempfile
     Ok(file)
 }
 
-/// Writes a file and its missing parent folders. An existing file is replaced only if `ours`
-/// accepts its beginning.
+/// Writes a file and its missing parent folders. An existing file is replaced only if
+/// `may_replace` returns `true` for its beginning.
 pub(crate) fn replace(path: &Path, content: &[u8], may_replace: impl Fn(&[u8]) -> bool) -> Outcome {
     if path.exists() && !may_replace(&read(path)?) {
         return Err(Finding::error(

@@ -2,7 +2,7 @@
 
 #![expect(
     clippy::unwrap_used,
-    reason = "helpers of tests fail by panicking, as tests do"
+    reason = "test helpers fail by panicking, as tests do"
 )]
 
 mod context;

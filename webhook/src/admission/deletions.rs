@@ -44,8 +44,8 @@ impl<L: Lookups> Admission<L> {
         }
     }
 
-    /// Returns a verdict against an admitted update if it changes the owner of the object or the
-    /// objects that its deletion removes, and the requester has no permission for that.
+    /// Returns a rejection of an otherwise admitted update if it changes the owner of the object,
+    /// or the objects that its deletion removes, and the requester has no permission for that.
     pub(super) async fn guarded_update(&self, request: &Request, kind: Kind) -> Option<Verdict> {
         let (old, new) = (&request.old_object, &request.object);
         if old.is_null()

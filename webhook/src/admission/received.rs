@@ -40,7 +40,7 @@ pub(super) struct Received {
     _share: Share,
 }
 
-/// The body of a review. Its memory is released after it.
+/// The body of a review, with its share of memory. The share is dropped after the body.
 struct HeldBody {
     bytes: Vec<u8>,
     _share: Share,

@@ -162,7 +162,7 @@ impl<L: Lookups> Admission<L> {
         }
     }
 
-    /// Returns the current time, and the time since when intact registrations prove that every
+    /// Returns the current time, and the time since which intact registrations prove that every
     /// write was reviewed.
     pub(super) fn seal_moment(&self, now: Timestamp) -> SealMoment {
         SealMoment {

@@ -183,9 +183,9 @@ impl Budget {
 
     /// Runs `work` on `thread`, when it is free. Returns `None` if the thread panicked.
     ///
-    /// After the future is dropped, work that has started sees its cancellation, and only when it
-    /// ends is the thread free for other work. A share of memory that it uses must be moved into
-    /// `work` and returned with the result, so that it is not released earlier.
+    /// If the future is dropped, started work sees its cancellation. The thread is free for other
+    /// work only when that work ends. A share of memory that it uses must be moved into `work` and
+    /// returned with the result, so that it is not released earlier.
     pub async fn blocking<T: Send + 'static>(
         &self,
         thread: WorkerThread,

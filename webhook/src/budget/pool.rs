@@ -31,8 +31,10 @@ struct State {
     held: HashMap<String, u64>,
     waiting: VecDeque<Waiter>,
     next: u64,
-    /// The number of the last grant, for each first key with a share or a waiter.
+    /// Number of the latest grant to each key. Only the first key of a share counts. Keys without
+    /// shares and waiters are removed.
     served: HashMap<String, u64>,
+    /// Number of grants so far.
     grants: u64,
 }
 
@@ -197,7 +199,7 @@ impl State {
             .unwrap_or_default()
     }
 
-    /// Returns the number of the last grant to the first key; 0 if there was none.
+    /// Returns the number of the latest grant to the waiter's first key; 0 if there was none.
     fn last_served(&self, waiter: &Waiter) -> u64 {
         let first = waiter.caps.first();
         first
@@ -206,7 +208,7 @@ impl State {
             .unwrap_or_default()
     }
 
-    /// Removes the last grant of a key without shares and waiters.
+    /// Removes the number of the latest grant if the key has neither shares nor waiters.
     fn forget_if_idle(&mut self, key: &str) {
         let is_first = |waiter: &Waiter| waiter.caps.first().is_some_and(|cap| cap.key == key);
         if !self.held.contains_key(key) && !self.waiting.iter().any(is_first) {

@@ -35,7 +35,10 @@ const MIN_DELAY: Duration = Duration::from_millis(200);
 
 /// The error of a check.
 #[derive(Debug, thiserror::Error)]
-#[expect(missing_docs, reason = "each wraps the error that says it")]
+#[expect(
+    missing_docs,
+    reason = "each variant wraps an error with its own message"
+)]
 pub enum KeeperError {
     #[error(transparent)]
     Secret(#[from] SecretError),

@@ -122,7 +122,9 @@ impl Registries {
             // logged.
             match &error {
                 kube::Error::Api(status) => unusable(&status.message),
-                kube::Error::SerdeError(_) => unusable("the API server answered with no Secret"),
+                kube::Error::SerdeError(_) => {
+                    unusable("the response of the API server is not a Secret")
+                }
                 other => unusable(&crate::chain(other)),
             }
         })?;

@@ -21,7 +21,7 @@ const HOSTNAME_FILE: &str = "/proc/sys/kernel/hostname";
 #[derive(Debug, Clone)]
 #[expect(
     missing_docs,
-    reason = "the fields mean what the help of the flags of the same name says"
+    reason = "the help text of each flag documents the field of the same name"
 )]
 pub struct Settings {
     pub kubeconfig: Option<PathBuf>,
@@ -199,7 +199,7 @@ fn state_namespace(system: &str, given: Option<String>) -> Result<String, Settin
         given: given.to_owned(),
         reason,
     };
-    let no_name = "is no valid namespace name";
+    let no_name = "is not a valid namespace name";
     if !is_dns_label(system) {
         return Err(named("namespace", system, no_name));
     }
@@ -281,15 +281,15 @@ mod tests {
         for (flags, message) in [
             (
                 ["--namespace", "sys?watch=true"],
-                r#"--namespace "sys?watch=true" is no valid namespace name"#.to_owned(),
+                r#"--namespace "sys?watch=true" is not a valid namespace name"#.to_owned(),
             ),
             (
                 ["--state-namespace", "../sys"],
-                r#"--state-namespace "../sys" is no valid namespace name"#.to_owned(),
+                r#"--state-namespace "../sys" is not a valid namespace name"#.to_owned(),
             ),
             (
                 ["--namespace", &long],
-                format!(r#"--state-namespace "{long}-state" is no valid namespace name"#),
+                format!(r#"--state-namespace "{long}-state" is not a valid namespace name"#),
             ),
             (
                 ["--state-namespace", "bundle-system"],

@@ -1,4 +1,4 @@
-//! The time since when the registrations have been intact without interruption, computed from
+//! The time since which the registrations have been intact without interruption, computed from
 //! observations. A pure state machine; `shape` defines an intact registration.
 //!
 //! A watch event directly follows the previous one. A list or a read does not: changes in between
@@ -168,7 +168,7 @@ impl History {
         true
     }
 
-    /// Returns the time since when both are intact, or `None` if one is not, or was not observed
+    /// Returns the time since which both are intact, or `None` if one is not, or was not observed
     /// yet.
     pub(super) fn intact_since(&self) -> Option<Timestamp> {
         let since = |registration| self.0.get(&registration)?.intact_since;

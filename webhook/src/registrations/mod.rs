@@ -69,7 +69,7 @@ struct State {
     faults: Vec<String>,
 }
 
-/// The time since when the API server must have reviewed all writes, by its own clock, and the
+/// The time since which the API server must have reviewed all writes, by its own clock, and the
 /// observed versions of the registrations.
 type Enforcement = (Timestamp, [Version; 2]);
 
@@ -107,7 +107,7 @@ impl Default for Integrity {
 }
 
 impl Integrity {
-    /// Returns the time since when both registrations have been intact without interruption, as far
+    /// Returns the time since which both registrations have been intact without interruption, as far
     /// as it is proven. `None` while one is missing or altered, and in the second in which another
     /// client changed one. Times of objects have whole seconds, so a stamp of that second proves
     /// nothing.
@@ -129,7 +129,7 @@ impl Integrity {
         }
     }
 
-    /// Returns the time since when the API server must have reviewed all writes, by its own clock.
+    /// Returns the time since which the API server must have reviewed all writes, by its own clock.
     /// Reads both registrations, because a watch can be late. `None` while one is missing or
     /// altered. An API server that has not loaded a registration yet is not detected.
     pub(crate) async fn enforced_since(

@@ -142,7 +142,7 @@ async fn secrets(shared: &Shared, names: &BTreeSet<KubeName>) -> BTreeMap<String
             // A body that cannot be parsed can contain secret data, so it must not appear in
             // findings and logs.
             Err(kube::Error::SerdeError(_)) => Named::Unavailable(
-                Finding::error(codes::cluster::BAD_ANSWER, "the response is no Secret")
+                Finding::error(codes::cluster::BAD_ANSWER, "the response is not a Secret")
                     .about(format!("Secret/{namespace}/{name}")),
             ),
             Err(error) => Named::Unavailable(

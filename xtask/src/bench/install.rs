@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use super::table::Table;
 
 const OBJECTS: usize = 1_000;
-/// Value of the reconciler.
+/// Number of concurrent requests, equal to that of the reconciler.
 const IN_FLIGHT: usize = 16;
 const ROUNDS: usize = 3;
 const DEADLINE: Duration = Duration::from_secs(120);

@@ -48,10 +48,10 @@ pub(super) async fn measure(cluster: &Cluster) -> Result<Table> {
         bail!("{} objects are installed, not {OBJECTS}", installed.len());
     }
     let names: Vec<String> = installed.keys().cloned().collect();
-    let mended = tokio::spawn(timeout(DEADLINE, mended(api.clone(), version, installed)));
+    let restored = tokio::spawn(timeout(DEADLINE, restored(api.clone(), version, installed)));
     let changed = changes(&api, names).await?;
-    let mended = mended.await?.context("not every object was restored")??;
-    table(&changed, &mended)
+    let restored = restored.await?.context("not every object was restored")??;
+    table(&changed, &restored)
 }
 
 /// Changes each object once, evenly distributed over the duration. Returns the time of each change.
@@ -72,13 +72,13 @@ async fn changes(api: &Api<ConfigMap>, names: Vec<String>) -> Result<HashMap<Str
 }
 
 /// Watches the objects until each was changed and restored. Returns the time of each restore.
-async fn mended(
+async fn restored(
     api: Api<ConfigMap>,
     mut version: String,
     installed: HashMap<String, Data>,
 ) -> Result<HashMap<String, Instant>> {
-    let mut mended = HashMap::new();
-    while mended.len() < installed.len() {
+    let mut restored = HashMap::new();
+    while restored.len() < installed.len() {
         let mut events = api.watch(&WatchParams::default(), &version).await?.boxed();
         while let Some(event) = events.try_next().await? {
             let (WatchEvent::Added(object) | WatchEvent::Modified(object)) = event else {
@@ -87,23 +87,23 @@ async fn mended(
             version = object.resource_version().unwrap_or_default();
             let name = object.name_any();
             if installed.get(&name) == Some(&object.data) {
-                mended.insert(name, Instant::now());
+                restored.insert(name, Instant::now());
             } else {
-                mended.remove(&name);
+                restored.remove(&name);
             }
-            if mended.len() == installed.len() {
+            if restored.len() == installed.len() {
                 break;
             }
         }
     }
-    Ok(mended)
+    Ok(restored)
 }
 
-fn table(changed: &HashMap<String, Instant>, mended: &HashMap<String, Instant>) -> Result<Table> {
+fn table(changed: &HashMap<String, Instant>, restored: &HashMap<String, Instant>) -> Result<Table> {
     let first = changed.values().min().context("nothing was changed")?;
     let last = changed.values().max().context("nothing was changed")?;
     let since = |begin: &dyn Fn(&str) -> Instant| {
-        let times = mended.iter();
+        let times = restored.iter();
         let mut times: Vec<f64> = times
             .map(|(name, time)| time.saturating_duration_since(begin(name)).as_secs_f64())
             .collect();
@@ -118,9 +118,9 @@ fn table(changed: &HashMap<String, Instant>, mended: &HashMap<String, Instant>) 
     );
     let mut table = Table::new(&[&head, "p50 s", "p99 s", "longest s", "aim"]);
     for (row, times, aim) in [
-        ("from its change until an object is mended", own, ""),
+        ("from its change until an object is restored", own, ""),
         (
-            "from the last change until an object is mended",
+            "from the last change until an object is restored",
             after,
             "p99 1 s",
         ),

@@ -1,5 +1,4 @@
-//! Check that module headers (`//!`) refer only to existing modules, crates, files, and identifiers
-//! in backticks.
+//! Check that all modules, crates, files and identifiers that a module header (`//!`) names exist.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -17,7 +16,7 @@ pub(super) const FOLDERS: [&str; 7] = [
     "xtask/",
 ];
 
-/// Returns the names in headers that do not exist.
+/// Returns the names in module headers of things that do not exist.
 pub(super) fn check(
     root: &Path,
     crates: &[(String, PathBuf)],
@@ -81,7 +80,7 @@ impl Known {
             .extend(words);
     }
 
-    /// Returns the names in a header that do not exist.
+    /// Returns the names in a header of things that do not exist.
     fn missing(&self, header: &str, root: &Path) -> Vec<String> {
         let mut missing = Vec::new();
         for path in paths(header) {

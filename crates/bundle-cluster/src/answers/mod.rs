@@ -284,7 +284,9 @@ fn limited_and_reduced(body: Body, limit: u64, mut reducer: Option<Reducer>) -> 
         let data = data?;
         length += data.len() as u64;
         if length > limit {
-            return Err(format!("the answer of the API server has more than {limit} bytes").into());
+            return Err(
+                format!("the response of the API server has more than {limit} bytes").into(),
+            );
         }
         let Some(reducer) = &mut reducer else {
             return Ok(Frame::data(data));

@@ -86,8 +86,8 @@ impl Scale {
         self.push(b",");
     }
 
-    /// Writes `managedFields` with the manager of each entry first, as in metadata-only responses:
-    /// the fields of this project count there.
+    /// Writes `managedFields` with the manager of each entry first. In metadata-only responses only
+    /// the fields of this project's manager count, so the manager must be known before its fields.
     fn managed_fields(&mut self, entries: &[Value]) {
         self.push(br#""managedFields":["#);
         for entry in entries {

@@ -100,7 +100,7 @@ async fn versions_that_are_not_served_or_do_not_answer_are_not_kept() {
     assert!(find().await.is_err());
     assert!(apis.lists.lock().await.is_empty());
     assert!(find().await.unwrap().is_some());
-    // From the list that is there.
+    // From the cached list.
     assert!(find().await.unwrap().is_some());
     apis.forget_custom().await;
     let now = apis.find_uncached("a.example.com", "v1", "Thing").await;

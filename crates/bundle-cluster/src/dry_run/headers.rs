@@ -12,7 +12,7 @@ const EXTRA: &str = "impersonate-extra-";
 
 /// Requester that cannot be sent as headers.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{what} {value:?} cannot be sent in a header exactly as it is")]
+#[error("{what} {value:?} cannot be sent in a header without changes")]
 pub struct IdentityError {
     /// `user name`, `uid`, `group` or `extra field`.
     pub what: &'static str,

@@ -223,7 +223,8 @@ pub async fn delete(
         .and_then(|url| url.requests().delete(url.name(), &parameters))
         .map_err(kube::Error::BuildRequest)?;
     match client.request_status::<DynamicObject>(request).await {
-        // The server returns the object while a finalizer blocks it, and for some kinds always.
+        // The server returns the object for some kinds, and for all kinds if a finalizer delays the
+        // deletion.
         Ok(answer) => Ok(answer.is_right()),
         Err(kube::Error::Api(status)) if status.code == 404 => Ok(true),
         // Not 422, because admission policies reject with it.

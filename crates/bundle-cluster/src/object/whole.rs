@@ -155,7 +155,7 @@ fn allow(Footprint(weight): Footprint) -> Result<(), kube::Error> {
 fn too_large(why: &str) -> kube::Error {
     kube::Error::Api(Box::new(Status {
         code: http::StatusCode::PAYLOAD_TOO_LARGE.as_u16(),
-        message: format!("the object is too large to be looked at: it {why}"),
+        message: format!("the object is too large to be read: it {why}"),
         ..Status::default()
     }))
 }

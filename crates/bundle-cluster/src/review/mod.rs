@@ -123,7 +123,8 @@ pub async fn verdict<L: ReviewLookups, I: ImageLookups>(
         Some(Err(why)) => Some(why),
         Some(looked) => {
             let verdict = judged(&looked.map(Arc::new));
-            // In all other cases the registry can have more signatures than the object.
+            // Any other verdict can change with the signatures in the registry, which can have more
+            // than the proof.
             if matches!(verdict, Verdict::Admit { .. }) {
                 return verdict;
             }

@@ -66,7 +66,7 @@ fn defines(object: &Manifest) -> Option<(&str, &str)> {
 /// Supported Kubernetes versions of a bundle.
 pub(super) struct Supported {
     /// Range as written in bundle.yaml; `None` if it declares none.
-    said: Option<String>,
+    declared: Option<String>,
     /// Supported minor versions that the table contains, in ascending order.
     minors: Vec<Minor>,
     /// `true` if versions newer than the table are supported too.
@@ -76,11 +76,11 @@ pub(super) struct Supported {
 impl Supported {
     pub(super) fn new(kubernetes: Option<&Kubernetes>) -> Self {
         let newest = apis::newest();
-        let said = kubernetes
+        let declared = kubernetes
             .filter(|kubernetes| kubernetes.baseline.is_some() || kubernetes.supported.is_some());
-        let Some(kubernetes) = said else {
+        let Some(kubernetes) = declared else {
             return Self {
-                said: None,
+                declared: None,
                 minors: vec![newest],
                 beyond: true,
             };
@@ -97,7 +97,7 @@ impl Supported {
                 .as_ref()
                 .is_some_and(|range| range.overlaps([newest.0, newest.1 + 1, 0], [u64::MAX; 3]));
         Self {
-            said: Some(kubernetes.to_string()),
+            declared: Some(kubernetes.to_string()),
             minors: (apis::OLDEST.1..=newest.1)
                 .map(|minor| Minor(1, minor))
                 .filter(|minor| has(*minor))
@@ -118,7 +118,7 @@ impl Supported {
     }
 
     fn range(&self) -> &str {
-        self.said.as_deref().unwrap_or("any version")
+        self.declared.as_deref().unwrap_or("any version")
     }
 
     fn judge(&self, object: &Manifest, api: &Api) -> Option<Finding> {
@@ -128,7 +128,7 @@ impl Supported {
             Some(replacement) => format!("use {replacement}"),
             None => match better(group, version, kind) {
                 Some(version) => format!("use {group}/{version}/{kind}"),
-                None => "nothing replaces it under the same name: see Kubernetes' guide to deprecated APIs".to_owned(),
+                None => "no API of the same name replaces it; see the Kubernetes guide to deprecated APIs".to_owned(),
             },
         };
         if let Some(removed) = api.removed
@@ -138,7 +138,7 @@ impl Supported {
                 "{name} is not served since Kubernetes {removed}, and the bundle supports {}",
                 self.range()
             );
-            return Some(if self.said.is_some() {
+            return Some(if self.declared.is_some() {
                 error(object, codes::check::API_NOT_SERVED, message).hint(instead)
             } else {
                 // A bundle without supported versions can be for an old version.
@@ -147,7 +147,7 @@ impl Supported {
                 ))
             });
         }
-        if let (Some(introduced), Some(_)) = (api.introduced, &self.said)
+        if let (Some(introduced), Some(_)) = (api.introduced, &self.declared)
             && let Some(before) = self.minors.iter().find(|minor| **minor < introduced)
         {
             return Some(
@@ -155,7 +155,7 @@ impl Supported {
                     object,
                     codes::check::API_NOT_SERVED,
                     format!(
-                        "{name} is served since Kubernetes {introduced}, and the bundle supports {}, with {before} among them",
+                        "{name} is served since Kubernetes {introduced}, and the bundle supports {}, which includes {before}",
                         self.range()
                     ),
                 )
@@ -209,7 +209,7 @@ impl Supported {
             "no Kubernetes up to {newest} has {}/{kind}",
             object.id.api_version()
         );
-        // Only where newer servers are meant can it be one of theirs.
+        // The API can be a new one only if the bundle supports newer servers.
         let finding = if self.beyond {
             warning(object, codes::check::UNKNOWN_API, message)
         } else {
@@ -244,9 +244,9 @@ mod tests {
 
     fn of(kubernetes: &str, api_version: &str, kind: &str) -> Vec<String> {
         let object = format!("apiVersion: {api_version}\nkind: {kind}\nmetadata: {{name: web}}\n");
-        let mut said = messages_of(kubernetes, &[("manifests/a.yaml", &object)]);
-        said.retain(|line| !line.contains("has no namespace"));
-        said
+        let mut declared = messages_of(kubernetes, &[("manifests/a.yaml", &object)]);
+        declared.retain(|line| !line.contains("has no namespace"));
+        declared
     }
 
     #[test]
@@ -264,19 +264,19 @@ mod tests {
                 all,
                 "policy/v1beta1",
                 "PodSecurityPolicy",
-                "error: manifests/a.yaml:1: PodSecurityPolicy.policy/web: policy/v1beta1/PodSecurityPolicy is not served since Kubernetes 1.25, and the bundle supports >=1.31 <1.37 (nothing replaces it under the same name: see Kubernetes' guide to deprecated APIs)",
+                "error: manifests/a.yaml:1: PodSecurityPolicy.policy/web: policy/v1beta1/PodSecurityPolicy is not served since Kubernetes 1.25, and the bundle supports >=1.31 <1.37 (no API of the same name replaces it; see the Kubernetes guide to deprecated APIs)",
             ),
             (
                 "<1.22",
                 "networking.k8s.io/v1beta1",
                 "IngressClass",
-                "error: manifests/a.yaml:1: IngressClass.networking.k8s.io/web: networking.k8s.io/v1beta1/IngressClass is served since Kubernetes 1.18, and the bundle supports <1.22, with 1.16 among them (raise kubernetes.supported to `>=1.18`, or use an older API)",
+                "error: manifests/a.yaml:1: IngressClass.networking.k8s.io/web: networking.k8s.io/v1beta1/IngressClass is served since Kubernetes 1.18, and the bundle supports <1.22, which includes 1.16 (raise kubernetes.supported to `>=1.18`, or use an older API)",
             ),
             (
                 ">=1.33 <1.37",
                 "resource.k8s.io/v1",
                 "DeviceClass",
-                "error: manifests/a.yaml:1: DeviceClass.resource.k8s.io/web: resource.k8s.io/v1/DeviceClass is served since Kubernetes 1.34, and the bundle supports >=1.33 <1.37, with 1.33 among them (raise kubernetes.supported to `>=1.34`, or use an older API)",
+                "error: manifests/a.yaml:1: DeviceClass.resource.k8s.io/web: resource.k8s.io/v1/DeviceClass is served since Kubernetes 1.34, and the bundle supports >=1.33 <1.37, which includes 1.33 (raise kubernetes.supported to `>=1.34`, or use an older API)",
             ),
             (
                 ">=1.19 <1.22",
@@ -315,8 +315,8 @@ mod tests {
                 "warning: manifests/a.yaml:1: Shop.example.com/web: the bundle does not define example.com/v1/Shop (add its CustomResourceDefinition to manifests/, or list `example.com/v1/Shop` in requires.apis of bundle.yaml)",
             ),
         ] {
-            let said = of(kubernetes, api_version, kind).join("\n");
-            assert_eq!(said, expected, "{kubernetes} {api_version} {kind}");
+            let declared = of(kubernetes, api_version, kind).join("\n");
+            assert_eq!(declared, expected, "{kubernetes} {api_version} {kind}");
         }
     }
 

@@ -46,7 +46,7 @@ pub(super) fn check(content: &Content, schemas: &dyn KubernetesSchemas, findings
         .filter(|version| supported.has(**version))
         .copied()
         .collect();
-    // For versions that are newer than all schemas, the newest is the nearest.
+    // For supported versions that are newer than all schemas, the newest schema is used.
     if versions.is_empty() && supported.is_beyond() {
         versions.extend(schemas.versions().last());
     }
@@ -128,7 +128,7 @@ fn problems(schema: &Value, mut object: Value) -> Vec<Problem> {
     let mut problems = Vec::new();
     unknown_fields(schema, &object, "", true, &mut problems);
     fill(schema, &mut object);
-    // Its fields are known, and the server drops it before it looks for the required ones.
+    // Its fields were checked above. The server drops the status before it checks required fields.
     if let Some(map) = object.as_object_mut() {
         map.remove("status");
     }
@@ -202,7 +202,7 @@ mod tests {
         }});
         let mut new = old.clone();
         new["properties"]["fresh"] = json!({"type": "string"});
-        // The server asks for nothing in a status.
+        // The server checks no required fields in a status.
         new["properties"]["status"] = json!({"type": "object", "default": {}, "required": ["a"], "properties": {"a": {"type": "string"}}});
         Table(old, new)
     }

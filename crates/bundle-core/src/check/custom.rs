@@ -1,5 +1,5 @@
-//! Checks custom resources of the bundle, and default ones in other files, with the CRDs in the
-//! bundle. `apis` checks custom resources of other CRDs.
+//! Checks the custom resources of the bundle, also those in resources of type default-cr, with the
+//! CRDs in the bundle. `apis` checks custom resources of other CRDs.
 
 use std::collections::BTreeMap;
 
@@ -15,11 +15,9 @@ use crate::{
     diagnostic::{Code, Findings, codes},
     format::{Content, Files},
     object::{self, Manifest},
+    package::Package,
     yaml,
 };
-
-/// Resource type in bundle.yaml for default custom resources.
-pub(super) const DEFAULT: &str = "default-cr";
 
 /// Definitions by group and kind.
 type Definitions<'a> = BTreeMap<(&'a str, &'a str), &'a Value>;
@@ -47,9 +45,9 @@ pub(super) fn check(
                 error(
                     &object,
                     codes::check::NO_CRD,
-                    format!("can't find the CRD for (group: {group:?}, kind {kind:?})"),
+                    format!("the bundle defines no kind {kind} in group {group}"),
                 )
-                .hint("put its CustomResourceDefinition into manifests/"),
+                .hint("add its CustomResourceDefinition to manifests/"),
             );
         } else if let Some(spec) = definitions.get(&(group, kind)) {
             one(&object, spec, rules, findings);
@@ -68,13 +66,9 @@ fn entry(object: &Manifest) -> Option<((&str, &str), &Value)> {
 
 /// Returns the objects in resources of type default-cr.
 fn defaults(content: &Content, files: &Files, findings: &mut Findings) -> Vec<Manifest> {
-    let package = content.package.as_ref();
-    let resources = package.map(|package| package.resources.as_slice());
+    let package = content.package.iter();
     let mut objects = Vec::new();
-    for resource in resources.unwrap_or_default() {
-        if resource.kind != DEFAULT {
-            continue;
-        }
+    for resource in package.flat_map(Package::default_resources) {
         let within = |path: &str| {
             path == resource.path
                 || (resource.path.ends_with('/') && path.starts_with(&resource.path))
@@ -124,7 +118,7 @@ fn one(object: &Manifest, spec: &Value, rules: &mut Rules, findings: &mut Findin
     let Some(schema) = named.pointer("/schema/openAPIV3Schema") else {
         return;
     };
-    // With a status subresource, what an object says of its status is dropped when it is created.
+    // With a status subresource, the status of an object is dropped when it is created.
     let status = named
         .pointer("/subresources/status")
         .is_some_and(Value::is_object);
@@ -152,7 +146,7 @@ fn problems(schema: &Value, object: &Value, status: bool, rules: &mut Rules) -> 
     let broken = wrong.iter().any(|problem| !problem.unchecked);
     problems.extend(wrong);
     embedded(schema, &object, "", &mut problems);
-    // Rules are for values of the right types.
+    // Rules are evaluated only if all values have the right types.
     if !broken {
         rules.evaluate(schema, &object, "", &mut problems);
     }

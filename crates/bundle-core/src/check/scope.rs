@@ -137,7 +137,7 @@ fn status(object: &Manifest, findings: &mut Findings) {
         Some(Value::Object(status)) => !status.is_empty(),
         _ => false,
     };
-    // What defines the API has a status that generators leave in, and the server makes its own of it.
+    // Generators write a status into CustomResourceDefinitions, and the server replaces it.
     if filled && object.id.kind != "CustomResourceDefinition" {
         findings.push(
             warning(

@@ -156,7 +156,7 @@ fn reports_all_problems_with_file_and_line() {
             "error: manifests/2.yaml:11: Shop.example.com/c: the bundle's CustomResourceDefinition of Shop does not serve example.com/v1beta1",
             "error: manifests/3.yaml:1: CustomResourceDefinition.apiextensions.k8s.io/shops.example.org: spec.scope: `World` is neither Cluster nor Namespaced",
             "warning: manifests/3.yaml:1: CustomResourceDefinition.apiextensions.k8s.io/shops.example.org: spec.versions[0].schema.openAPIV3Schema.properties.spec.x-kubernetes-validations[1].rule: not checked: the rule `!has(self.goods) || self.goods.sortBy(g, g).size() > 0`: it uses `sortBy`",
-            "error: other.yaml:1: Bank.example.net/e: can't find the CRD for (group: \"example.net\", kind \"Bank\")",
+            "error: other.yaml:1: Bank.example.net/e: the bundle defines no kind Bank in group example.net",
         ]
     );
 }
@@ -203,6 +203,7 @@ fn checks_many_objects_quickly() {
     assert_eq!(all(&content, &files, &NoSchemas), Findings::default());
     let took = began.elapsed();
     println!("5000 objects: {took:?}");
-    // It is a tenth of this without optimisation; a scan of all objects for each would take minutes.
+    // The time is a tenth of this without optimisation. A scan of all objects for each object would
+    // take minutes.
     assert!(took.as_secs() < 20, "{took:?}");
 }

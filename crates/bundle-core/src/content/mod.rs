@@ -94,7 +94,7 @@ impl ContentId {
                     .map(|part| json!([part.name.as_str(), part.path]));
                 json!(["configMaps", parts.collect::<Vec<_>>()]).to_string()
             }
-            // Two other sources of the same kind and digest cannot be fetched: nothing of them is ever cached.
+            // Sources of other types are never fetched, so nothing of them is cached.
             (other, _) => json!([other.kind(), self.digest.as_str()]).to_string(),
         };
         Digest::of(text.as_bytes())

@@ -163,9 +163,9 @@ impl fmt::Display for Finding {
 
 impl std::error::Error for Finding {}
 
-/// Several findings, in the order in which a person should read them. As an error it has at least
-/// one of severity error. Content and specs decide how many there are and what they say, so
-/// [`Findings::push`], through which each of them comes, bounds number and texts.
+/// Findings in the order in which a person should read them. If used as an error, it contains at
+/// least one finding of severity `Error`. [`Findings::push`] limits the number of findings and the
+/// length of their texts, because content and specs determine both.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct Findings(Vec<Finding>);
@@ -202,7 +202,7 @@ impl Findings {
         self.0.len()
     }
 
-    /// Returns `true` without any finding.
+    /// Returns `true` if there are no findings.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -212,15 +212,16 @@ impl Findings {
         self.0.first()
     }
 
-    /// Sorts the findings by a key; those with equal keys keep their order. Those that replace
-    /// others go last.
+    /// Sorts the findings by a key; findings with equal keys keep their order. Findings that stand
+    /// for omitted ones are last.
     pub fn sort_by_key<K: Ord>(&mut self, key: impl Fn(&Finding) -> K) {
         self.0
             .sort_by_cached_key(|finding| (finding.message == MORE, key(finding)));
     }
 
-    /// Adds one, with its texts cut to 4 KiB each. Of each severity, the first 100 are kept; one
-    /// more says that there are others, with the code of the most permanent outcome among them.
+    /// Adds a finding, and truncates each of its texts to 4 KiB. Only the first 100 findings of
+    /// each severity are kept. One more finding then states that others exist; its code is the one
+    /// with the most permanent outcome among them.
     pub fn push(&mut self, mut finding: Finding) {
         if self.0.len() >= KEPT {
             let severity = finding.severity;

@@ -28,9 +28,9 @@ pub struct Definition<'a> {
     pub found: Observed<Value>,
 }
 
-/// Compares the definitions. One result if all are equal, otherwise one for each that is not.
-/// `served` has the kinds that the API server serves, for callers without permission to read
-/// definitions.
+/// Compares the definitions. Returns one result if all are equal, otherwise one for each definition
+/// that differs. `served` has the kinds that the API server serves, for callers without permission
+/// to read definitions.
 pub fn definitions(
     definitions: Vec<Definition<'_>>,
     served: &Observed<Vec<String>>,
@@ -96,7 +96,7 @@ fn difference(expected: &Value, found: &Value) -> Option<Finding> {
     });
     if !is_established {
         let message = "the API server has not established it";
-        let hint = "its conditions have the reason: kubectl describe the definition";
+        let hint = "its conditions name the reason: kubectl describe crd";
         return Some(Finding::error(code, message).hint(hint));
     }
     let schema = |version: Option<&Value>| {

@@ -19,11 +19,11 @@ use crate::diagnostic::{Code, Finding, Findings, Outcome, Severity, codes};
 pub enum CheckState {
     /// The check passed.
     Ok,
-    /// It passed, and something deserves attention.
+    /// The check passed with a warning.
     Warning,
     /// It failed.
     Problem,
-    /// It could not be done: the caller lacks a permission, or a dependency did not respond.
+    /// The check could not run: the caller lacks a permission, or a dependency did not respond.
     Unknown,
 }
 
@@ -147,7 +147,7 @@ impl<T> Observed<T> {
         }
     }
 
-    /// Returns all values, or the first result that is none.
+    /// Returns all values, or the first result without a value.
     pub fn all(observed: impl IntoIterator<Item = Self>) -> Observed<Vec<T>> {
         let mut values = Vec::new();
         for one in observed {
@@ -159,7 +159,7 @@ impl<T> Observed<T> {
         Observed::Found(values)
     }
 
-    /// Returns the value. Otherwise the result of the check: `missing`, or unknown.
+    /// Returns the value; otherwise the result of the check, which is `missing` or unknown.
     fn found_or(
         self,
         check: &'static str,
@@ -184,6 +184,9 @@ pub fn outcome(results: &[CheckResult]) -> Option<Outcome> {
     let errors = counted.filter_map(|result| Some(Finding::error(result.code?, "")));
     errors.collect::<Findings>().outcome()
 }
+
+#[cfg(test)]
+mod messages;
 
 #[cfg(test)]
 mod tests {

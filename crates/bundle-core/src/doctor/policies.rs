@@ -28,7 +28,7 @@ pub struct ObservedRoot {
     pub state: Observed<Result<Option<i64>, Finding>>,
 }
 
-/// Checks the policies. One result for all that are usable, and one for each other.
+/// Checks the policies. Returns one result for all usable policies, and one for each other policy.
 pub fn policies(
     observed: Observed<Vec<ObservedPolicy>>,
     now: i64,
@@ -63,7 +63,7 @@ pub fn policies(
     results
 }
 
-/// Returns the results for a policy that deserves attention.
+/// Returns the results for a policy with a problem or a warning.
 fn one(policy: ObservedPolicy, now: i64, date: &impl Fn(i64) -> String) -> Vec<CheckResult> {
     let code = codes::doctor::POLICY_UNUSABLE;
     let subject = format!("signaturepolicy {}", policy.name);

@@ -42,8 +42,8 @@ pub fn is_read(path: &str) -> bool {
         || FORMATS.iter().any(|format| renderer(*format).reads(path))
 }
 
-/// Returns the memory of a content of any format with these files while it is rendered, in bytes.
-/// `parsed` is the memory of the parsed files with the `weight` of their documents.
+/// Returns the memory that rendering these files in any format requires, in bytes. `parsed` is the
+/// memory of the parsed files, including the `weight` of their documents.
 pub fn rendering_memory(has_file: impl Fn(&str) -> bool, parsed: u64, weight: &Weight) -> u64 {
     let needed = FORMATS.map(|format| renderer(format).memory(&has_file, parsed, weight));
     needed.into_iter().max().unwrap_or(parsed)
@@ -181,7 +181,7 @@ fn render_with(
     })
 }
 
-/// The layout of files that no `bundle.yaml` explains.
+/// Returns the format of files without a `bundle.yaml`.
 pub fn detect(files: &Files) -> Format {
     let found = FORMATS.into_iter();
     let mut found = found.filter(|format| renderer(*format).is_format_of(files));

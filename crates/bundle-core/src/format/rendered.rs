@@ -9,7 +9,7 @@ use crate::{
 /// Name of the text in findings.
 const NAME: &str = "helm template";
 
-/// The objects in the output of `helm template`; what is wrong is added to `findings`.
+/// Returns the objects in the output of `helm template`. Errors are added to `findings`.
 pub(super) fn read(
     text: &[u8],
     allowance: &mut Allowance,

@@ -122,8 +122,8 @@ pub(super) trait ContentFormat: Sync {
     /// only the path.
     fn reads(&self, path: &str) -> bool;
 
-    /// Returns the memory of a content with these files while it is rendered, in bytes. `parsed`
-    /// is the memory of the parsed files with the weight of their documents.
+    /// Returns the memory that rendering these files requires, in bytes. `parsed` is the memory of
+    /// the parsed files, including the weight of their documents.
     fn memory(&self, _has_file: &dyn Fn(&str) -> bool, parsed: u64, _weight: &Weight) -> u64 {
         parsed
     }

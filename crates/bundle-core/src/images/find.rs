@@ -84,7 +84,7 @@ fn too_many(object: &Manifest) -> Finding {
     Finding::error(
         codes::format::TOO_COMPLEX,
         format!(
-            "the images up to this object need more than {} MiB of memory with their paths",
+            "the images of the objects up to this one need, with their paths, more than {} MiB of memory",
             MAX_MEMORY >> 20
         ),
     )
@@ -124,7 +124,7 @@ pub(super) fn of_object(object: &Manifest, allowance: &mut Allowance) -> Result<
     }
     if let Value::Object(map) = &object.value {
         for (key, value) in map {
-            // What a cluster says, and what only names the object.
+            // The status describes the cluster, and the metadata only names the object.
             if key != "status" && key != "metadata" {
                 walk.key(key, value);
             }
@@ -235,9 +235,10 @@ impl<'v> Walk<'v> {
         let Some(image) = map.get("image").and_then(Value::as_str) else {
             return;
         };
-        // Istio's injection puts the image in; this word is no name of one.
+        // The injector of Istio replaces `auto` by an image.
         let injected = image == "auto" && name == Some("istio-proxy");
-        // Another program fills in an empty image. In other kinds the word `containers` may mean anything.
+        // Another program sets an empty image. In custom resources the field `containers` can have
+        // another meaning.
         if image.is_empty() || injected || (!self.built_in && !is_literal(image)) {
             return;
         }
@@ -308,7 +309,7 @@ impl<'v> Walk<'v> {
         });
         let texts = image.len() + before.map_or(0, str::len);
         self.left = left.checked_sub(self.place + texts + steps.sum::<usize>());
-        // A known field comes first, and may be found by its shape as well.
+        // A field can be found twice: as a known field, and by its shape. The first result is kept.
         if self.left.is_none() || !self.seen.insert((self.path.clone(), before)) {
             return;
         }

@@ -19,7 +19,8 @@ pub(super) fn argument(flag: &str, value: &str) -> Option<Evidence> {
 
 /// Returns the evidence that the text of a field of an unknown kind is an image.
 pub(super) fn field(name: &str, value: &str) -> Option<Evidence> {
-    // The name alone is too weak here: in many kinds, `image` is a name without registry or tag, or a picture.
+    // The name alone is not sufficient: in many kinds, `image` is a name without registry or tag,
+    // or a picture.
     if names_image_camel(name) && looks(value) {
         Some(Evidence::Name)
     } else {
@@ -35,7 +36,7 @@ fn judge(named: bool, value: &str) -> Option<Evidence> {
             Evidence::Look
         });
     }
-    // The name says image, so that the rules for the text are weaker: it requires a tag, a digest or a path.
+    // The name indicates an image, so less is required of the text: a tag, a digest or a path.
     let more = value.contains(['/', ':', '@']);
     (named
         && more

@@ -65,7 +65,8 @@ impl ImageReference {
             (None, None) => format!("{host}/{official}{path}:{DEFAULT_TAG}"),
         };
         let reference: Reference = full.parse().map_err(|finding: Finding| {
-            // The message quotes the completed text instead of the written one.
+            // The error quotes the completed reference, and this message quotes the reference as
+            // written.
             let why = finding.message.split_once("`: ").map(|(_, why)| why);
             let why = why.unwrap_or(&finding.message);
             unreadable(text, &why.replacen(official, "", 1))

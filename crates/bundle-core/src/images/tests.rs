@@ -336,7 +336,7 @@ fn reports_differences_between_lock_and_manifests() {
     lock.images[1].found_in.clear();
     let said = lock.disagrees(&found).to_string();
     assert!(said.contains("does not list this field"), "{said}");
-    // What is only probable may be left out: its registry may not have it.
+    // A lock may omit a probable image, because its registry may not have it.
     lock.images.remove(1);
     assert!(lock.disagrees(&found).is_empty());
     let other = find(&objects(&deployment(&["nginx:1.26"])), None);
@@ -355,7 +355,7 @@ fn deploys_at_the_found_fields_only() {
     );
     let mut all = objects(&text);
     let mut lock = lock_of(&find(&all, None));
-    // The author took this place out of the lock.
+    // The author removed this place from the lock.
     let proxy = lock
         .images
         .iter_mut()
@@ -441,7 +441,7 @@ proptest! {
         let mut twice = once.clone();
         deploy(&mut twice, &lock);
         prop_assert_eq!(&once, &twice);
-        // Undone at the found fields, it is what it was.
+        // Without the digests at the found fields, the objects are the original ones.
         let mut undone = once.clone();
         for one in &found {
             for place in &one.places {
@@ -450,7 +450,7 @@ proptest! {
             }
         }
         prop_assert_eq!(&undone, &before);
-        // Everything that the lock has is pinned now.
+        // All images in the lock are pinned now.
         for one in find(&once, None) {
             if let Ok(image) = ImageReference::parse(&one.image) {
                 prop_assert!(image.digest().is_some(), "{}", one.image);

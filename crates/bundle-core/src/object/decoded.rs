@@ -62,7 +62,7 @@ pub fn normalize(value: &mut Value) {
         return;
     }
     if kind == "CustomResourceDefinition" {
-        // In a schema a null can be a default, or one of the allowed values.
+        // In a schema, null can be a default or an allowed value.
         drop_placeholder(value.pointer_mut("/spec/conversion/webhook/clientConfig"));
         return;
     }
@@ -187,7 +187,7 @@ mod tests {
                 json!({"stringData": {"a": "b"}}),
                 json!({"data": {"a": "Yg=="}}),
             ),
-            // The text counts, also an empty one.
+            // `stringData` has priority, also if the text is empty.
             (
                 json!({"stringData": {"a": "b", "n": null}, "data": {"a": "eA==", "c": "ZA=="}}),
                 json!({"data": {"a": "Yg==", "c": "ZA==", "n": ""}}),

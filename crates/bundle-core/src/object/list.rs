@@ -41,11 +41,11 @@ fn unroll(
         Finding::error(codes::format::LIST, message)
             .in_file(file)
             .at_line(line)
-            .hint("put the objects in as documents of their own, with `---` between")
+            .hint("write the objects as separate documents, with `---` between them")
     };
     if depth == DEPTH {
         findings.push(refuse(format!(
-            "lists are in each other more than {DEPTH} deep"
+            "lists are nested more than {DEPTH} levels deep"
         )));
         return;
     }
@@ -64,7 +64,7 @@ fn unroll(
             && !of.is_empty()
             && !item.contains_key("kind")
         {
-            // Each item gets a copy of both, which must not multiply the size of the file.
+            // Each item gets a copy of both, so long values would multiply the size of the file.
             if of.len() > LONGEST_KIND || api.as_ref().is_some_and(|api| !is_short(api)) {
                 findings.push(refuse(
                     "kind or apiVersion of the list is not valid for its items".to_owned(),
@@ -185,7 +185,7 @@ mod tests {
         );
         assert_eq!(
             names(&deep).1,
-            ["a.yaml:1: lists are in each other more than 16 deep"]
+            ["a.yaml:1: lists are nested more than 16 levels deep"]
         );
     }
 }

@@ -50,6 +50,8 @@ pub enum Format {
     HelmV3,
 }
 
+/// Type of resources with default custom resources.
+const DEFAULT_RESOURCE: &str = "default-cr";
 /// Names of all formats.
 const FORMATS: &[&str] = &["plain+v0", "registry+v1", "helm+v3"];
 
@@ -236,6 +238,13 @@ impl Package {
         .into_iter()
         .flatten()
         .collect()
+    }
+
+    /// Returns the resources with default custom resources.
+    pub fn default_resources(&self) -> impl Iterator<Item = &Resource> {
+        self.resources
+            .iter()
+            .filter(|resource| resource.kind == DEFAULT_RESOURCE)
     }
 
     /// Returns the name of the package for messages: `bundle web 1.4.0`.

@@ -91,7 +91,7 @@ fn text(kind: Text) -> Value {
         }),
         Text::Version => pattern(VERSION),
         Text::Minor => pattern(r"^[0-9]+\.[0-9]+$"),
-        // Ranges have a grammar of their own: only what can stand in one is said here.
+        // Ranges have a grammar of their own; the schema lists only the characters.
         Text::Range => pattern(r"^[-0-9A-Za-z.*<>=!~^|,+ ]+$"),
         Text::Api => pattern(API),
         Text::Digest => pattern("^sha256:[0-9a-f]{64}$"),

@@ -15,7 +15,7 @@ pub(crate) fn nearest<'a>(written: &str, known: &[&'a str]) -> Option<&'a str> {
 fn distance(left: &str, right: &str) -> usize {
     let right: Vec<char> = right.chars().collect();
     let mut row: Vec<usize> = (0..=right.len()).collect();
-    // Long words are never near: what is typed here comes from a file and may be of any length.
+    // Long words are never similar. The words come from files and can have any length.
     for (index, letter) in left.chars().take(64).enumerate() {
         let mut diagonal = row[0];
         row[0] = index + 1;

@@ -375,7 +375,7 @@ fn parser_and_schema_agree() {
         with("kubernetes: {supported: '>1 <1'}\n"),
         with("kubernetes: {baseline: '1.30', supported: '>=1.31'}\n"),
         with(&format!("requires: {{apis: [v1/{}]}}\n", "A".repeat(64))),
-        // Each within its limits, and together more than the manifest has room for.
+        // Each field is within its limit, but together they exceed the limit of the manifest.
         with(&format!(
             "security: {{scan: enabled, exclude: [{}]}}\n",
             vec!["y".repeat(2000); 99].join(",")

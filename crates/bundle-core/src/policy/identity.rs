@@ -44,7 +44,8 @@ impl Matcher {
                 .build()
                 .map_err(|error| format!("invalid regular expression: {error}"))
         };
-        // Alone first: `a)|(b` is none, though it becomes one in the group that anchors it.
+        // The pattern alone must be valid: `a)|(b` is invalid, but would become valid within the
+        // group that anchors it.
         compile(text)?;
         compile(&format!(r"\A(?:{text})\z")).map(Self::Pattern)
     }
@@ -127,7 +128,8 @@ mod tests {
         let exact = Matcher::exact(CI).unwrap();
         assert!(exact.matches(CI));
         for other in [
-            // A prefix, more than it, another case, a space, a look-alike (Cyrillic а), a combining form, a percent-escape.
+            // A prefix, a longer text, other case, a space, a similar letter (Cyrillic а), a
+            // combining character, percent encoding.
             &CI[..CI.len() - 1],
             &format!("{CI}2"),
             &CI.to_uppercase(),
@@ -135,7 +137,8 @@ mod tests {
             &CI.replace("main", "m\u{430}in"),
             &CI.replace("main", "ma\u{0069}\u{0307}n"),
             &CI.replace("/web/", "%2Fweb/"),
-            // Zero width, another space, line ends, a NUL, an escape, the other direction, a full-width letter, a tag.
+            // Zero-width characters, another space, line ends, NUL, an escape sequence,
+            // right-to-left text, a full-width letter, a tag character.
             &CI.replace("main", "ma\u{200b}in"),
             &CI.replace("main", "main\u{feff}"),
             &format!("{CI}\u{a0}"),
@@ -153,7 +156,7 @@ mod tests {
         ] {
             assert!(!exact.matches(other), "{other}");
         }
-        // Composed and decomposed are two texts, whichever of them the policy has.
+        // Composed and decomposed characters differ, in both directions.
         for (one, other) in [
             ("\u{e9}", "e\u{301}"),
             ("\u{212b}", "\u{c5}"),
@@ -162,7 +165,7 @@ mod tests {
             assert!(!Matcher::exact(one).unwrap().matches(other), "{one}");
             assert!(!Matcher::exact(other).unwrap().matches(one), "{other}");
         }
-        // Characters that mean something elsewhere mean themselves here.
+        // Characters that are special elsewhere have no special meaning here.
         for wildcard in ["*@example.com", ".*", "?", "[a-z]@example.com", "%"] {
             let exact = Matcher::exact(wildcard).unwrap();
             assert!(exact.matches(wildcard));

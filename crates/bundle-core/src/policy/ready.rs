@@ -135,7 +135,7 @@ impl Policy {
             problems.push(unreadable(&self.name, &path, why));
             None
         };
-        // The caller has recorded what could not be read.
+        // The caller has recorded Secrets and ConfigMaps that could not be read.
         let looked_up = !self.problems.is_empty() || !self.unavailable.is_empty();
         match authority.kind.as_ref()? {
             AuthorityKind::Key(KeySource::Inline(pem)) => match material.key(pem) {

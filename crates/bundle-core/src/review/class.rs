@@ -205,8 +205,8 @@ impl Class {
         )))
     }
 
-    /// Returns the error for content from `source` that this class does not allow; `field` is the
-    /// path of the source.
+    /// Returns the error if this class does not allow content from `source`; `field` is the path of
+    /// the source.
     pub fn takes(&self, source: &Source, field: &str) -> Option<Finding> {
         let kind = source.kind();
         let refuse = |what: String, taken: &[String]| {

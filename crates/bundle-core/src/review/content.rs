@@ -123,7 +123,7 @@ fn config_map(
             .at_field(field)
             .hint("try again"),
         ),
-        // One that is missing may still come.
+        // A missing ConfigMap can be created later.
         Some(ConfigMapFact::Missing | ConfigMapFact::Immutable) => {}
     }
 }

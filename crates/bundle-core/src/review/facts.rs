@@ -191,7 +191,7 @@ pub enum ConfigMapFact {
 #[derive(Debug, Clone, Default)]
 #[expect(
     clippy::large_enum_variant,
-    reason = "there is one in a review, and it is the large one"
+    reason = "a review has one value, and this variant is the usual one"
 )]
 pub enum ContentFact {
     /// There was no lookup, because no rule depends on it.

@@ -50,7 +50,7 @@ fn start_of(message: impl fmt::Display) -> String {
         }
     }
     let mut start = Start(String::new());
-    // It fails where the text is too long, which ends it.
+    // The write fails at the maximum length, which ends the formatting.
     let _ = write!(start, "{message}");
     start.0
 }
@@ -60,7 +60,7 @@ fn start_of(message: impl fmt::Display) -> String {
 pub(super) struct Field<'v> {
     value: Option<&'v Value>,
     rule: MemberRule,
-    /// `spec.source.image`
+    /// Path, such as `spec.source.image`.
     pub(super) path: String,
 }
 
@@ -141,7 +141,7 @@ impl<'v> Field<'v> {
         match KubeName::parse(kind, text) {
             Ok(name) => Some(name),
             Err(why) => {
-                // A name can be as long as the object; what it begins with is enough to find it.
+                // A name can be as long as the object, so the message contains only its beginning.
                 let start: String = text.chars().take(80).collect();
                 self.bad(findings, format_args!("Invalid value: {start:?}: {why}"));
                 None

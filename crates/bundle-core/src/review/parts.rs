@@ -26,7 +26,7 @@ pub struct PartRequesters {
     /// Requester of `serviceAccount`.
     pub service_account: Requester,
     /// Requester of `collision`, `drift.ignore`, `deletion` and `rollout.replace`. The content
-    /// requires no permissions of this requester. An approval of own settings is not possible.
+    /// requires no permissions of this requester. A user cannot approve their own settings.
     pub settings: Requester,
 }
 
@@ -146,7 +146,7 @@ impl ChangedParts {
         }
     }
 
-    /// Returns `true` if a part changes that decides about the content. Settings do not.
+    /// Returns `true` if a part that determines the content changes. Settings do not count.
     pub fn any_of_content(self) -> bool {
         self.class || self.template || self.config || self.service_account
     }

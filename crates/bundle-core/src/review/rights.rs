@@ -160,8 +160,8 @@ pub(super) fn approve(spec: &CheckedApprovalSpec, facts: &Facts<'_>, findings: &
     .put(facts, findings);
 }
 
-/// Returns the reason against an approval of another generation of the BundleDeployment than the
-/// present one: its author has read other settings, or none.
+/// Returns the reason to reject an approval of a generation that is not the current one: its author
+/// has read other settings, or none.
 fn unread_generation(
     spec: &CheckedApprovalSpec,
     present: i64,

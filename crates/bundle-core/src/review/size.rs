@@ -53,8 +53,8 @@ pub struct MeasuredObject<'a> {
     pub weight: ObjectWeight,
 }
 
-/// Returns a finding for each bound that a write exceeds. An update of an object that exceeds it
-/// already may leave it as large as it is, or make it smaller.
+/// Returns a finding for each limit that a write exceeds. If the stored object already exceeds a
+/// limit, an update may keep its size or reduce it.
 pub fn judge_size(
     old: Option<MeasuredObject<'_>>,
     new: MeasuredObject<'_>,
@@ -214,7 +214,7 @@ mod tests {
             assert_eq!(fields(Some(old), &more), [""; 0]);
         }
         assert_eq!(fields(Some(&more), &most_of_all), expected);
-        // The stamp of a write counts for nothing.
+        // The stamp does not count towards the size.
         let mut without_stamp = more.clone();
         without_stamp["metadata"]["annotations"] = Value::Object(Map::new());
         assert_eq!(fields(Some(&without_stamp), &more), [""; 0]);

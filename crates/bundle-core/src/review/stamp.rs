@@ -147,7 +147,7 @@ pub(super) fn verify<T: DeserializeOwned>(
     domain: &str,
     text: &str,
 ) -> Result<T, StampError> {
-    // Anybody may write the annotation.
+    // Any user with write permission can set the annotation.
     if !footprint::of_json(text.as_bytes()).is_ok_and(|footprint| footprint <= MOST) {
         return Err(StampError::Unreadable);
     }

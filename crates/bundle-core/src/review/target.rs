@@ -24,7 +24,8 @@ pub fn check_target(
 
 /// Returns the objects in the `system` or `state` namespace of the webhook, and these Namespaces
 /// themselves, unless `allowed`, the namespaces of a class, has that namespace by its exact name. A
-/// pattern is not enough: the class of a package with a part of the webhook itself has to name it.
+/// pattern is not sufficient: the class for a package with a part of the webhook itself must name
+/// the namespace.
 ///
 /// A Namespace counts because the removal of a BundleDeployment deletes it with all its content.
 pub fn in_reserved_namespaces<'a>(
@@ -43,7 +44,7 @@ pub fn in_reserved_namespaces<'a>(
         .collect()
 }
 
-/// Returns the namespace of the object; a Namespace is in itself.
+/// Returns the namespace of the object; for a Namespace, its own name.
 fn affected_namespace(id: &ObjectId) -> Option<&String> {
     let is_namespace = id.group.is_empty() && id.kind == "Namespace";
     id.namespace

@@ -21,8 +21,8 @@ pub(super) fn settings(spec: &Value) -> [(&'static str, &Value); 4] {
     ]
 }
 
-/// Returns `true` if both specs have the same [`settings`], by what they mean and by how they are
-/// read.
+/// Returns `true` if the [`settings`] of both specs have the same meaning and parse to equal
+/// values.
 pub(super) fn same_settings(left: &CheckedDeploymentSpec, right: &CheckedDeploymentSpec) -> bool {
     left.adopt == right.adopt
         && left.drift_ignore == right.drift_ignore
@@ -52,10 +52,9 @@ pub fn approval_terms(spec: &Value) -> Digest {
     ]))
 }
 
-/// Returns `true` if `spec` has class and template alone, or the defaults of everything else that
-/// [`approval_terms`] covers. Only then can an approval leave out the generation that was read:
-/// there is nothing that its author could have overlooked. A spec that cannot be read has other
-/// terms.
+/// Returns `true` if `spec` sets only class and template, or sets everything else that
+/// [`approval_terms`] covers to its default. Only then may an approval omit the generation, because
+/// its author cannot have overlooked a setting. Returns `false` for an invalid spec.
 pub fn has_default_terms(spec: &Value) -> bool {
     let has_config = MemberRule::of("config").is_set(&spec["config"]);
     let Ok(spec) = CheckedDeploymentSpec::parse(spec) else {

@@ -76,7 +76,7 @@ pub fn required(objects: &[Manifest]) -> Required {
                     role.namespace.as_deref(),
                     role.name.as_str(),
                 );
-                // Who may write a role with these rules may bind it.
+                // A requester who may write a role with these rules may also bind it.
                 if !roles.contains(&name) {
                     questions.push(bind);
                 }

@@ -324,7 +324,7 @@ mod tests {
                 .contains(&Question::resource("*", "*", "*", None, None))
         );
         assert_eq!(rules[0].questions(None).len(), 2);
-        // On a cluster it holds what it has collected.
+        // A role in a cluster contains its aggregated rules.
         let collected = json!({ "aggregationRule": {}, "rules": [{ "apiGroups": [""], "resources": ["pods"], "verbs": ["get"] }] });
         assert_eq!(rules_held(&collected).len(), 1);
         assert_eq!(rules_held(&collected)[0].questions(None).len(), 1);

@@ -128,10 +128,10 @@ mod tests {
     #[test]
     fn constraints_with_suffixes_and_hyphens_admit_versions_that_helm_admits() {
         for (constraint, inside, outside) in [
-            // Without a patch, a suffix does not move the range.
+            // Without a patch version, the suffix does not change the range.
             (">1.31-0", &[[1, 32, 0]][..], &[[1, 31, 5]][..]),
             ("<=1.31-0", &[[1, 31, 5]], &[[1, 32, 0]]),
-            // Only the prerelease itself equals it, and no release does.
+            // Only the prerelease itself matches, and no release.
             ("1.31.0-rc.1 || 1.32", &[[1, 32, 0]], &[[1, 31, 0]]),
             ("!=1.31.0-rc.1", &[[1, 31, 0]], &[]),
             ("!=1.31-rc.1", &[[1, 31, 4]], &[]),

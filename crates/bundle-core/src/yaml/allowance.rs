@@ -69,7 +69,7 @@ impl<'a> NodeCount<'a> {
         Ok(())
     }
 
-    /// Returns the nodes that may still come.
+    /// Returns the remaining number of nodes.
     pub(super) fn left(&self) -> usize {
         self.left.get()
     }

@@ -1,5 +1,5 @@
-//! Check of the keys of a large document before it is parsed: the parser stores a list or map that
-//! is a key as a whole, before it is rejected.
+//! Checks the keys of a large document before it is parsed. The parser would store a whole list or
+//! map that is used as a key before it rejects that key.
 
 use serde_saphyr::granit_parser::{self, Event, Parser};
 

@@ -59,8 +59,8 @@ pub(super) fn text<'a>(bytes: &'a [u8], file: &str) -> Result<&'a str, Finding> 
     Ok(text)
 }
 
-/// The one set of options that reads YAML as kubectl does (YAML 1.1 booleans and octal numbers),
-/// within the limits.
+/// Returns the only options with which this project parses YAML: as kubectl does (YAML 1.1 booleans
+/// and octal numbers), within the limits.
 ///
 /// To expand merge keys, the parser stores all keys of each map and all entries of merged maps.
 /// To find duplicate keys it would store the keys as well, so the visitor finds these
@@ -84,16 +84,17 @@ pub(super) fn options(text: &str) -> Options {
             max_recorded_anchor_events: unfolded,
             max_recorded_anchor_bytes: MAX_ANCHOR_BYTES,
             max_total_scalar_bytes: MAX_FILE_BYTES * 2,
-            // The ratio of aliases to anchors says nothing: what they unfold to is limited instead.
+            // The ratio of aliases to anchors is not relevant: the size of the expansion is limited
+            // instead.
             enforce_alias_anchor_ratio: false,
         },
         alias_limits: serde_saphyr::alias_limits! {
             max_total_replayed_events: unfolded,
         },
-        // Errors are rendered by us, in one line.
+        // Errors are rendered in one line by this project.
         with_snippet: false,
         legacy_octal_numbers: true,
-        // A custom tag is a type that JSON does not have.
+        // JSON has no type for a custom tag.
         reject_unsupported_tags: true,
         emit_comments: false,
     }

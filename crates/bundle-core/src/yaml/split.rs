@@ -23,7 +23,8 @@ pub(super) fn parts(text: &str) -> Vec<Part<'_>> {
                     text: &text[start..offset],
                     line: first,
                 });
-                // `--- {a: 1}` has content on the separator's line: it stays with the document, and the parser reads it.
+                // In `--- {a: 1}` the line of the separator has content, which belongs to the
+                // document.
                 let content = rest.trim_start();
                 let bare = content.is_empty() || content.starts_with('#');
                 start = if bare { offset + line.len() } else { offset };

@@ -23,7 +23,10 @@ pub(super) fn read(
         nodes: &nodes,
         merges: limits::has_merge_key(part.text),
     };
-    #[expect(clippy::disallowed_methods, reason = "this is the one door")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the only YAML parser of the project"
+    )]
     let value = serde_saphyr::with_deserializer_from_str_with_options(
         part.text,
         limits::options(part.text),
@@ -83,7 +86,10 @@ impl<'de> Visitor<'de> for Tree<'_> {
 
     fn visit_f64<E: Error>(self, value: f64) -> Result<Value, E> {
         if value.fract() == 0.0 && value.abs() <= MAX_WHOLE {
-            #[expect(clippy::cast_possible_truncation, reason = "whole and within 53 bits")]
+            #[expect(
+                clippy::cast_possible_truncation,
+                reason = "the value is whole and has at most 53 bits"
+            )]
             return Ok((value as i64).into());
         }
         Number::from_f64(value)

@@ -54,7 +54,10 @@ pub fn weigh(text: &[u8], file: &str, allowance: &mut Allowance) -> Result<Weigh
             operator_entries: &operator_entries,
             role: Role::Object,
         };
-        #[expect(clippy::disallowed_methods, reason = "this is the one door")]
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "the only YAML parser of the project"
+        )]
         let document = serde_saphyr::with_deserializer_from_str_with_options(
             part.text,
             limits::options(part.text),

@@ -9,12 +9,12 @@ type Disturbance = fn(&mut State);
 
 /// Changes that any user can revert. Each is one disturbance.
 const DISTURBANCES: [Disturbance; 24] = [
-    // A new template, or the former one again.
+    // A new template, or the previous one again.
     |state| {
         state.cluster.wanted = 1 - state.cluster.wanted;
         new_generation(state);
     },
-    // Another class, or other terms of the same.
+    // Another class, or the same class with other terms.
     |state| state.cluster.terms = 1 - state.cluster.terms,
     |state| state.cluster.is_class_gone = !state.cluster.is_class_gone,
     |state| {
@@ -137,7 +137,7 @@ impl State {
         cluster.is_held = false;
         cluster.is_healthy = true;
         cluster.is_invalid = false;
-        // Somebody has admitted the deletion.
+        // A user has admitted the deletion.
         cluster.is_reviewed |= cluster.is_deleted;
         state.memory.is_blind = false;
         state.memory.is_held = false;

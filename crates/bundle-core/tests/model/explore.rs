@@ -159,7 +159,7 @@ fn converges(state: &State, plans: &mut Plans, converged: &mut Seen) {
                 break;
             }
         }
-        // Only a failure is followed by another reconcile: nothing else wakes it.
+        // Only a failure triggers another reconcile here.
         if !has_failed || now.cluster.is_gone {
             break;
         }

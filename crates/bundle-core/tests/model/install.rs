@@ -62,7 +62,7 @@ impl State {
         }
         let has_answer = run.was_allowed && !run.has_done(InstallStep::Apply);
         if has_answer && !run.is_authorization_old {
-            // Time has passed: a successor of its own, before the one in which nothing gets old.
+            // Time passes: the next state has an outdated permission check.
             let old = Run {
                 is_authorization_old: true,
                 ..*run

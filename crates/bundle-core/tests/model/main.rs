@@ -11,7 +11,7 @@
     clippy::disallowed_methods,
     clippy::print_stdout,
     clippy::struct_excessive_bools,
-    reason = "it measures itself and prints figures; a state is a set of flags"
+    reason = "the test measures and prints its duration; a state is a set of flags"
 )]
 
 mod conditions;

@@ -141,7 +141,7 @@ impl State {
             return next.push(state.with_teardown(teardown));
         }
         if self.has_objects() && self.cluster.is_held {
-            // The finalizer of others holds the last object.
+            // A finalizer of another owner delays the deletion of the last object.
             state.reconcile = Reconcile::None;
             return next.push(state);
         }
@@ -150,7 +150,7 @@ impl State {
                 state.delete(content);
             }
         }
-        // The inventory is saved once the removal is complete or has failed.
+        // The inventory is saved when the removal is complete or has failed.
         state.record.objects = self.record.objects;
         debug_assert!(!teardown.has_done(RemovalStep::RemoveFinalizer));
         teardown.done |= removal_bit(RemovalStep::DeleteObjects);

@@ -247,7 +247,7 @@ impl State {
             return None;
         }
         state.reconcile = if self.cluster.is_deleted {
-            // Objects that go are no drift from here on.
+            // From here on, deleted objects are no drift.
             state.forget();
             Reconcile::Remove(Teardown::begin(self))
         } else {

@@ -273,7 +273,7 @@ fn agreed_media_type(
 pub(crate) fn write<T: Serialize>(document: &T) -> Vec<u8> {
     #[expect(
         clippy::expect_used,
-        reason = "maps with text keys into memory: nothing in it can fail"
+        reason = "maps with text keys, written to memory: serialization cannot fail"
     )]
     serde_json::to_vec(document).expect("documents are plain data")
 }

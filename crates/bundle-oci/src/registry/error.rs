@@ -76,7 +76,7 @@ pub enum Reason {
     /// 401 or 403.
     #[error("the registry denies access {who} ({status}{detail})")]
     Denied {
-        /// `as nobody in particular` or `as NAME`.
+        /// `without credentials` or `as NAME`.
         who: String,
         /// HTTP status.
         status: u16,
@@ -159,7 +159,7 @@ pub enum Reason {
         /// Limit in bytes.
         limit: u64,
     },
-    /// More objects than the limit.
+    /// Kind of object that exceeds the limit.
     #[error("there are more than {limit} {what}")]
     TooMany {
         /// Objects of which there are too many.

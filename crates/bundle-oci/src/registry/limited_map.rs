@@ -1,4 +1,4 @@
-//! Map with a limit of its entries and bytes, for the caches of registries and repositories.
+//! Map with limits for the number and size of its entries, for caches of registries.
 //! References can name any number of hosts, and registries choose the texts that are cached.
 
 use std::borrow::Borrow;

@@ -1,7 +1,7 @@
 //! Client for OCI registries. It bounds everything it reads, has a deadline for every call, and
 //! never treats a failure as "not found".
 //!
-//! `docs/explanation/decisions/registry-client.md` has the reasons for an own client.
+//! `docs/explanation/decisions/registry-client.md` explains why the project has its own client.
 
 mod auth;
 mod blobs;

@@ -197,8 +197,8 @@ impl DiskLayout {
             return Ok(None);
         };
         let bytes = self.checked(&name, digest, &part, size)?;
-        let said = self.entries.iter().find(|entry| entry.digest == *digest);
-        RawManifest::new(said.map(|entry| entry.media_type.as_str()), bytes)
+        let entry = self.entries.iter().find(|entry| entry.digest == *digest);
+        RawManifest::new(entry.map(|one| one.media_type.as_str()), bytes)
             .map(Some)
             .map_err(|why| self.bad(&format!("{digest} is invalid: {why}")))
     }

@@ -394,7 +394,7 @@ impl GraphBuilder<'_> {
                 return Err(Finding::error(
                     codes::registry::MALFORMED,
                     format!(
-                        "{} is declared with {} bytes and with {} bytes",
+                        "{} is declared with two sizes, {} and {} bytes",
                         blob.digest, known.size, blob.size
                     ),
                 )
@@ -408,7 +408,10 @@ impl GraphBuilder<'_> {
         Ok(())
     }
 
-    #[expect(clippy::unused_self, reason = "reads like a sentence where it is used")]
+    #[expect(
+        clippy::unused_self,
+        reason = "the argument completes a sentence at the call"
+    )]
     fn too_much(&self, what: &str) -> Finding {
         Finding::error(codes::registry::TOO_LARGE, format!("the image has {what}"))
             .hint("nothing was written; check the reference")

@@ -169,12 +169,12 @@ pub async fn write_layout(
 
 /// Writes every missing blob. A blob gets its name when it is complete.
 async fn write_blobs(
-    said: &Path,
+    shown: &Path,
     folder: &Path,
     plans: &[CopyPlan],
     progress: &Arc<dyn Progress>,
 ) -> Result<WriteResult, Finding> {
-    let unwritable = |error: &io::Error| unwritable("layout", said, error);
+    let unwritable = |error: &io::Error| unwritable("layout", shown, error);
     let blobs = folder.join(layout::BLOBS);
     fs_err::create_dir_all(&blobs).map_err(|error| unwritable(&error))?;
     let mut written = WriteResult::default();
@@ -202,7 +202,7 @@ async fn write_blobs(
             let file = fs_err::File::from_parts(file, place.clone());
             write_blob(blob, file, progress)
                 .await
-                .map_err(|error| error.finding("layout", said))?;
+                .map_err(|error| error.finding("layout", shown))?;
             temporary
                 .persist(&place)
                 .map_err(|error| unwritable(&error.error))
@@ -350,7 +350,8 @@ fn entries(plans: &[CopyPlan]) -> Result<Vec<serde_json::Value>, Finding> {
         .collect()
 }
 
-/// Returns the name of an attachment under a tag: a whole reference if the image's name is one.
+/// Returns the name of an attachment with this tag in the layout: REGISTRY/REPOSITORY:TAG if the
+/// image has a name of that form, otherwise only the tag.
 fn attachment_name(name: Option<&str>, tag: &str) -> String {
     let reference: Option<bundle_core::reference::Reference> =
         name.and_then(|name| name.parse().ok());

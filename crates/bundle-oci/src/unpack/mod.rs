@@ -23,7 +23,7 @@ use entry::{AcceptedEntry, AcceptedKind};
 pub use sink::{FileSink, InMemory};
 use stream::TarEntries;
 
-/// Error of unpacking. No content is used then.
+/// Error of unpacking. The content is then not used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum UnpackError {
     /// An entry that is not allowed in a bundle.
@@ -131,7 +131,7 @@ pub struct Unpacker<S: FileSink = InMemory> {
 }
 
 impl Unpacker {
-    /// Starts with the verified image configuration and its layers.
+    /// Creates an unpacker for the verified image configuration and its layers.
     pub fn new(
         config: &Descriptor,
         config_bytes: &[u8],
@@ -148,7 +148,7 @@ impl Unpacker {
 }
 
 impl<S: FileSink> Unpacker<S> {
-    /// Starts with a sink that receives the content while it is read.
+    /// Creates an unpacker that writes the content of files to `sink` while it is read.
     pub fn onto(
         sink: S,
         config: &Descriptor,

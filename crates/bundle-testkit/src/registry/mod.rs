@@ -117,8 +117,7 @@ impl Registry {
             .fallback(answer::answer)
             .with_state(Arc::clone(&shared));
         let task = tokio::spawn(async move {
-            // The server ends with the runtime or when it is dropped; no caller is left to receive
-            // an error.
+            // The server ends with the runtime, or when it is dropped. Nobody waits for an error.
             let _ = axum::serve(listener, router).await;
         });
         Ok(Self {

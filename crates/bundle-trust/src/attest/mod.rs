@@ -148,7 +148,8 @@ impl Predicate {
             JsonError::NotAnObject => refused("it is not a JSON object".to_owned()),
             _ => unverifiable(&error),
         })?;
-        // As it will be read inside of a statement, one level deeper: what cannot be verified must not be signed.
+        // The reader of the statement finds the predicate one level deeper. A predicate that it
+        // would reject must not be signed.
         bundle_core::json::object(format!(r#"{{"predicate":{text}}}"#).as_bytes())
             .map_err(|error| unverifiable(&error))?;
         let missing: Findings = kind
@@ -169,7 +170,7 @@ impl Predicate {
             return Ok(Self { kind, text, value });
         }
         let value = json!({ "Data": text, "Timestamp": now });
-        // As text within text it is longer.
+        // Text within JSON text is longer, because it is escaped.
         let text = value.to_string();
         fits(text.len())?;
         Ok(Self { kind, text, value })
@@ -205,7 +206,8 @@ fn lacks(object: &Map<String, Value>, (field, begins): (&str, Option<&str>)) -> 
 /// it.
 pub fn statement(name: &str, digest: &Digest, predicate: &Predicate) -> Vec<u8> {
     let subject = json!([{ "name": name, "digest": { "sha256": digest.hex() } }]);
-    // Written piece by piece, so that the predicate is signed as its author wrote it; it has been read as one JSON object.
+    // The statement is concatenated, so that the predicate is signed as its author wrote it. It was
+    // parsed as one JSON object.
     format!(
         r#"{{"_type":{},"subject":{subject},"predicateType":{},"predicate":{}}}"#,
         Value::from(dsse::STATEMENT),

@@ -86,7 +86,7 @@ fn rejects_predicates_without_required_fields_of_their_type() {
             r#"{"@context":"https://example.com","statements":[]}"#,
         ),
         ("link", r#"{"materials":[],"products":[]}"#, "{}"),
-        // By its URI it is the same kind.
+        // The URI of a known type selects that type.
         (
             "https://spdx.dev/Document",
             r#"{"spdxVersion":"SPDX-2.3"}"#,

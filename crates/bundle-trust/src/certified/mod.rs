@@ -35,7 +35,7 @@ pub(crate) fn read(form: &Form) -> Result<Bundle, Rejection> {
     let text = serde_json::to_string(form).map_err(|error| fault(Fault::Unreadable, &error))?;
     #[expect(
         clippy::disallowed_methods,
-        reason = "the text is written from what the strict reader has read"
+        reason = "the text is serialized from a strictly parsed value"
     )]
     let bundle = Bundle::from_json(&text).map_err(|error| fault(Fault::Unreadable, &error))?;
     let evidence = evidence(&bundle);
@@ -64,7 +64,7 @@ pub(crate) fn verify<'a>(
     now: Timestamp,
 ) -> Result<Held, Rejection> {
     logs::check(bundle, root)?;
-    // Whose certificate it is, is decided afterwards, by what the policies ask for.
+    // The identity is compared later, with each policy.
     let everything = VerificationPolicy::any_identity();
     let result = root
         .verifier
@@ -161,7 +161,7 @@ fn kind(error: &Error) -> Fault {
         Error::SignatureInvalid(_) => Fault::Forged,
         Error::ArtifactMismatch(_) | Error::UnsupportedArtifact(_) => Fault::Content,
         Error::Certificate(error) => match error {
-            // webpki looks at the dates while it builds the chain.
+            // webpki checks the validity period while it builds the chain.
             CertificateError::ChainInvalid(why)
                 if why.contains("CertExpired") || why.contains("CertNotValidYet") =>
             {

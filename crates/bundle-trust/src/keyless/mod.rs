@@ -1,6 +1,4 @@
-//! Keyless signing: requests to Fulcio, Rekor and a timestamp authority, and checks that their
-//! responses belong to the key and signature. The caller sends the requests. The signature is not
-//! verified with a trust root here; see `sign::maker`.
+//! Maximum length of an identity token, in bytes.
 
 use bundle_core::diagnostic::{Finding, codes};
 use bundle_core::policy::IdentityName;
@@ -22,7 +20,7 @@ mod services;
 pub use entry::{Entry, LogVersion};
 pub use services::SigningConfig;
 
-/// Longest identity token, in bytes.
+/// Maximum number of certificates in a chain.
 const LONGEST_TOKEN: usize = 64 * 1024;
 /// Most certificates in a chain.
 const MOST_CERTIFICATES: usize = 16;
@@ -265,10 +263,10 @@ impl Signed {
         let mut request = TIMESTAMP_PREFIX.to_vec();
         request.extend_from_slice(&Sha256::digest(&self.signature));
         request.extend_from_slice(&[0x02, 0x08]);
-        // Positive, and never beginning with a zero byte.
+        // DER: a positive integer without a leading zero byte.
         let nonce = (nonce & 0x3fff_ffff_ffff_ffff) | 0x4000_0000_0000_0000;
         request.extend_from_slice(&nonce.to_be_bytes());
-        // The authority's certificate shall come with it.
+        // Requests the certificate of the authority in the response.
         request.extend_from_slice(&[0x01, 0x01, 0xff]);
         request
     }

@@ -160,19 +160,21 @@ fn choose<'a>(
         Selector::Any => 1,
         Selector::All => chosen.len(),
         Selector::Exact if selection.count == 0 => {
-            return Err(unusable(&format!("it requires exactly 0 of: {what}")));
+            return Err(unusable(&format!(
+                "it requires exactly 0 services of type {what}"
+            )));
         }
         Selector::Exact => selection.count,
     };
     if wanted > chosen.len() {
         return Err(unusable(&format!(
-            "it requires {wanted} different operators of: {what}, but {} are active",
+            "it requires services of type {what} by {wanted} operators, but only {} have an active one",
             chosen.len()
         )));
     }
     if wanted > MOST {
         return Err(unusable(&format!(
-            "it requires {wanted} of: {what}, more than the limit of {MOST}"
+            "it requires {wanted} services of type {what}, and the limit is {MOST}"
         )));
     }
     chosen.truncate(wanted);
@@ -258,7 +260,11 @@ mod tests {
         let exact = |count: u32| all(json!({"selector": "EXACT", "count": count}), &both);
         assert_eq!(exact(1).unwrap(), ["two-2026"]);
         assert_eq!(exact(2).unwrap(), ["two-2026", "two-other"]);
-        assert!(exact(3).unwrap_err().contains("but 2 are active"));
+        assert!(
+            exact(3)
+                .unwrap_err()
+                .contains("but only 2 have an active one")
+        );
         assert!(exact(0).unwrap_err().contains("exactly 0"));
     }
 
@@ -282,6 +288,6 @@ mod tests {
             .map(|n| log("one", 1, "2024-01-01T00:00:00Z", &n.to_string()))
             .collect();
         let told = logs(&many, &json!({"selector": "ALL"}), &both).unwrap_err();
-        assert!(told.contains("limit of 4"), "{told}");
+        assert!(told.contains("the limit is 4"), "{told}");
     }
 }

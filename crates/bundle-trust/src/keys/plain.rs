@@ -1,4 +1,4 @@
-//! Unencrypted private keys (PKCS#8 and SEC 1): import, and export if the user insists.
+//! Unencrypted private keys (PKCS#8 and SEC 1): import, and export on request.
 
 use aws_lc_rs::signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair};
 use bundle_core::diagnostic::{Finding, codes};
@@ -21,7 +21,7 @@ const TRIAL: &[u8] = b"trial";
 /// cosign.
 pub fn import(text: &str, password: &Password) -> Result<KeyPairFiles, Finding> {
     let key = PrivateKey::new(read(text)?)?;
-    // With the public part of another key, no signature would verify.
+    // If the parts belong to different keys, no signature would verify.
     let holds = |signature: Vec<u8>| key.public().verifies(TRIAL, &signature);
     if !key.sign(TRIAL).is_some_and(holds) {
         return Err(unreadable("its private and public parts do not match"));

@@ -115,7 +115,7 @@ MDkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDIgACd5NY0p/n5Rl7hpbGynY1VahMn2R2
 fn rejects_unsupported_public_keys_with_reason() {
     assert_eq!(PublicKey::parse(RSA_2048).unwrap().algorithm(), "RSA");
     let good = include_str!("../../testdata/cosign.pub");
-    // The last byte of the point changed: no longer on the curve.
+    // The last byte of the point is changed: it is not on the curve.
     let off_curve = good.replace("4Exug==", "4Exuw==");
     let twice = format!("{good}{good}");
     let long = format!("{good}{}", "x".repeat(LONGEST_FILE));
@@ -159,7 +159,7 @@ fn public(der: &[u8]) -> Result<PublicKey, bundle_core::diagnostic::Finding> {
 #[test]
 fn rejects_ed25519_keys_of_small_order() {
     let points = [
-        // Of small order, with either sign, and the same written past the end of the field.
+        // Points of small order with either sign, also encoded as numbers above the field size.
         "0000000000000000000000000000000000000000000000000000000000000000",
         "0100000000000000000000000000000000000000000000000000000000000000",
         "0000000000000000000000000000000000000000000000000000000000000080",
@@ -198,7 +198,7 @@ fn rejects_non_canonical_encodings_of_a_key() {
         let with = |more: &[u8]| public(&[der.as_slice(), more].concat());
         assert!(with(&[0]).is_err() && with(&der).is_err());
         assert!(public(&der[..der.len() - 1]).is_err());
-        // The outer length in more bytes than it needs.
+        // The outer length has more bytes than necessary.
         let long = match der[1] {
             0x82 => [&[0x30, 0x83, 0x00], &der[2..]].concat(),
             _ => [&[0x30, 0x81], &der[1..]].concat(),
@@ -208,7 +208,7 @@ fn rejects_non_canonical_encodings_of_a_key() {
         assert!(PublicKey::parse(&garbage).is_err(), "{garbage}");
         assert!(PublicKey::parse(&format!("\u{feff}{pem}")).is_ok());
     }
-    // Without the parameters that RSA keys carry, and with other ones.
+    // Without the parameters that RSA keys have, and with other parameters.
     let der = pem::parse(RSA_2048).unwrap().into_contents();
     let at = der.windows(2).position(|two| two == [0x05, 0x00]).unwrap();
     let mut other = der.clone();

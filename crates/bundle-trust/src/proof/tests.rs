@@ -206,7 +206,7 @@ fn unavailable_registry_results_in_cannot_tell() {
     assert!(refusal.cannot_tell);
     assert!(refusal.findings.to_string().contains("does not answer"));
 
-    // Where no policy asks, the registry's silence does not matter.
+    // If no policy matches, an unavailable registry has no effect.
     let decided = decide(reference(), &down, &[], ClassSignatures::IfPolicy, NOW).unwrap();
     assert_eq!(
         decided.warnings.first().unwrap().code,

@@ -194,7 +194,7 @@ impl Root {
     /// Returns the next time after `now` at which a part of the root becomes valid or expires.
     pub fn changes_after(&self, now: Timestamp) -> Option<Timestamp> {
         let windows = self.authorities.iter().chain(self.log_windows());
-        // The end itself still counts.
+        // The end itself is part of the period.
         let ends = |window: &Window| window.until.saturating_add(SignedDuration::from_nanos(1));
         windows
             .flat_map(|window| [Some(window.from), ends(window).ok()])

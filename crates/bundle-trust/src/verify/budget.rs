@@ -149,7 +149,7 @@ pub(super) fn operations(raw: &RawSignature, against: &Against) -> Result<usize,
     let keys = against.keys.len().max(1);
     let roots = against.roots.len();
     if [legacy::ENVELOPE, legacy::SIMPLE_SIGNING].contains(&raw.artifact_type.as_str()) {
-        // One certificate with its chain, one promise and one timestamp are all that it has room for.
+        // The annotations have space for one certificate with its chain, one SET and one timestamp.
         let chain = raw.annotations.get(legacy::CHAIN);
         let certificates = chain.map_or(0, |text| text.matches("-----BEGIN").count());
         let evidence = if legacy::is_certified(raw) {
@@ -196,11 +196,12 @@ impl Material {
                     why: "it has the same timestamp twice".to_owned(),
                 });
             }
-            // Its own signature, and those of the authority's chain.
+            // Its own signature, and the signatures in the chain of the authority.
             operations += 3 + one.signed_timestamp.len() / TIMESTAMP_BYTES;
         }
         if self.certificate.is_some() || chain.is_some() {
-            // The chain is valid at each attested time. Each of its certificates can be tried at each position.
+            // The chain is verified at each attested time. Each certificate can be tried at each
+            // position.
             let times = (timestamps.len() + self.tlog_entries.len()).max(1);
             operations += 2 + times * 2 * certificates.max(1);
         }
@@ -217,7 +218,7 @@ impl Entry {
             .into_iter()
             .flat_map(|checkpoint| checkpoint.envelope.lines())
         {
-            // `— NAME SIGNATURE`, where the signature begins with four bytes that name the key.
+            // `— NAME SIGNATURE`, where the signature begins with four bytes that identify the key.
             let signature = line
                 .strip_prefix('\u{2014}')
                 .and_then(|rest| rest.rsplit_once(' '));
@@ -234,7 +235,8 @@ impl Entry {
                 ),
             });
         }
-        // Who names one key twice names one that is known: witnesses sign once, and their keys are not tried.
+        // Several lines for one key can only be lines for the key of the log: witnesses sign once,
+        // and their keys are not tried.
         let repeated: usize = by_key.values().map(|count| count - 1).sum();
         let checkpoint = if by_key.is_empty() {
             0

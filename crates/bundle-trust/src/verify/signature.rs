@@ -93,7 +93,7 @@ impl Against {
                     let annotations = statement::Annotations::new();
                     (key, Meaning::Signed, annotations, Vec::new())
                 }
-                // Both at once were rejected before.
+                // A bundle with both was rejected before.
                 (Some(_), Some(_)) | (None, None) => {
                     return Err(Rejection::Unreadable("it has no DSSE envelope".to_owned()));
                 }
@@ -135,7 +135,8 @@ impl Against {
         for key in self.keys.iter().filter(|key| !is_named(key)) {
             match check(key) {
                 Ok(()) => return Ok(key),
-                // The signature is by this key, or claims to cover other content.
+                // The other digest is the best reason: the signature may be valid for other
+                // content.
                 Err(rejection @ Rejection::OtherDigest(_)) => told = rejection,
                 Err(_) => {}
             }
@@ -162,7 +163,7 @@ impl Against {
                 if envelope.payload_type != dsse::PAYLOAD {
                     return Err(Rejection::PayloadType(envelope.payload_type.clone()));
                 }
-                // The message then names a signature of other content; the subject is checked below.
+                // The digest is only for the message. The subject is checked below.
                 statement::claimed_digest(envelope.payload.as_bytes())
             }
             _ => None,
@@ -276,7 +277,7 @@ impl Against {
                     roots.insert(root.id().clone());
                     first.get_or_insert(held);
                 }
-                // A failure under the right root is more informative than the wrong root.
+                // A failure under the right root is a better reason than the wrong root.
                 Err(rejection) => {
                     if nearest.as_ref().is_none_or(is_foreign) {
                         nearest = Some(rejection);

@@ -93,7 +93,7 @@ impl BillOfMaterials {
         Ok(Self { platform, packages })
     }
 
-    /// Number of packages without the program itself.
+    /// Returns the number of packages without the program itself.
     pub fn len(&self) -> usize {
         self.packages.len() - 1
     }

@@ -1,5 +1,5 @@
-//! Everyday use of the plugin on a real API server: upgrades that keep settings, waits that end at
-//! once, lists.
+//! Everyday use of the plugin on a real API server: upgrades that keep settings, waits that end
+//! immediately, lists.
 
 use std::path::Path;
 use std::time::{Duration, Instant};

@@ -9,7 +9,7 @@ use bundle_core::diagnostic::{Finding, codes};
 use crate::failure::{Failure, Outcome};
 use crate::system::process::{self, ProcessError, ProcessGroup, ProcessLimits};
 
-/// Above the time and output of any rendering; stderr is truncated to what is readable.
+/// Limits above the time and output of any rendering. Stderr is truncated to a readable length.
 const LIMITS: ProcessLimits = ProcessLimits {
     time: Duration::from_secs(60),
     output: 32 << 20,

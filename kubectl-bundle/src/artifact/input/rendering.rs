@@ -1,5 +1,5 @@
-//! The external command that renders a content, run on exactly the files that are packed: what is checked is what is shipped.
-//! Not here: which command that is (bundle_core::format).
+//! Runs the external command that renders content, on exactly the files that are packed, so that
+//! the checked content equals the shipped content. `bundle_core::format` selects the command.
 
 use std::path::Path;
 use std::process::Command;

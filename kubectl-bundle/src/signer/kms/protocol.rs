@@ -51,8 +51,8 @@ struct SignatureAnswer {
     signature: String,
 }
 
-/// Enough time to find a token and touch it; output above any response; stderr is truncated to what
-/// is readable.
+/// Limits of a plugin: enough time to find a hardware token and touch it, and more output than any
+/// response has. Stderr is truncated to a readable length.
 pub(super) const LIMITS: ProcessLimits = ProcessLimits {
     time: Duration::from_secs(60),
     output: 256 << 10,

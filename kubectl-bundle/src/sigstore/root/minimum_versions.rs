@@ -12,9 +12,9 @@ use super::store::{MetadataUpdate, SNAPSHOT, TIMESTAMP};
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct MinimumVersions {
     timestamp: u64,
-    /// Version of the snapshot, from a timestamp.
+    /// Version of the snapshot metadata that the timestamp metadata names.
     snapshot: u64,
-    /// Versions of targets, from a snapshot.
+    /// Versions of targets metadata that the snapshot metadata names, by file.
     targets: BTreeMap<String, u64>,
 }
 

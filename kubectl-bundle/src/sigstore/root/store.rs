@@ -199,7 +199,7 @@ impl MetadataUpdate {
         self.load(ROOT)
     }
 
-    /// Returns `true` if this refresh has a new, valid timestamp.
+    /// Returns `true` if this refresh has new, valid timestamp metadata.
     pub(super) fn has_new_timestamp(&self) -> bool {
         self.changes().contains_key(TIMESTAMP)
     }

@@ -44,3 +44,78 @@ fn reports_a_missing_installation() {
       hint: check the cluster with --context, and the namespace with --system-namespace
     ");
 }
+
+/// Returns the discovery document of a kind.
+fn discovery(api_version: &str, kind: &str, plural: &str) -> serde_json::Value {
+    json!({
+        "kind": "APIResourceList", "apiVersion": "v1", "groupVersion": api_version,
+        "resources": [{
+            "name": plural, "singularName": "", "namespaced": true, "kind": kind,
+            "verbs": ["get", "list", "patch", "delete"],
+        }],
+    })
+}
+
+/// Returns the Deployment of bundle-webhook with this metadata.
+fn deployment(mut metadata: serde_json::Value) -> serde_json::Value {
+    metadata["name"] = "bundle-webhook".into();
+    json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata})
+}
+
+#[test]
+fn reports_an_installation_by_helm() {
+    let mut context = Context::new();
+    let version = json!({
+        "major": "1", "minor": "35", "gitVersion": "v1.35.1", "gitCommit": "", "gitTreeState": "",
+        "buildDate": "", "goVersion": "", "compiler": "", "platform": "",
+    });
+    let release = deployment(json!({"annotations": {
+        "meta.helm.sh/release-name": "bundle",
+        "meta.helm.sh/release-namespace": "bundle-system",
+    }}));
+    let apps = discovery("apps/v1", "Deployment", "deployments");
+    cluster(
+        &mut context,
+        vec![
+            (Method::GET, "/version", 200, version),
+            (Method::GET, "/apis/apps/v1", 200, apps),
+            (Method::GET, "/deployments/bundle-webhook", 200, release),
+        ],
+    );
+    let output = context.run(&["install", "--image", IMAGE]);
+    insta::assert_snapshot!(diagnostics(&output), @r"
+    error: the cluster has deployment.apps/bundle-webhook in bundle-system already; it belongs to Helm release bundle in namespace bundle-system [BUNDLE-CLUSTER-009]
+      hint: upgrade it with Helm, or remove it first: helm uninstall bundle --namespace bundle-system
+    ");
+}
+
+#[test]
+fn reports_bundledeployments_that_an_uninstallation_would_remove() {
+    let mut context = Context::new();
+    let own = deployment(json!({"labels": {
+        "app.kubernetes.io/managed-by": "kubectl-bundle",
+    }}));
+    let apps = discovery("apps/v1", "Deployment", "deployments");
+    let kinds = discovery(
+        "core.rukpak.io/v1alpha1",
+        "BundleDeployment",
+        "bundledeployments",
+    );
+    let list = json!({
+        "kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": {},
+        "items": [{"metadata": {"name": "web"}}, {"metadata": {"name": "shop"}}],
+    });
+    let mut answers = vec![
+        (Method::GET, "/apis/apps/v1", 200, apps),
+        (Method::GET, "/deployments/bundle-webhook", 200, own),
+        (Method::GET, "/bundledeployments", 200, list),
+    ];
+    // Read for each ProvisionerClass, and for BundleDeployments.
+    let again = std::iter::repeat_n(kinds, 10);
+    answers.extend(again.map(|kinds| (Method::GET, "/core.rukpak.io/v1alpha1", 200, kinds)));
+    cluster(&mut context, answers);
+    insta::assert_snapshot!(diagnostics(&context.run(&["uninstall"])), @r"
+    error: 2 BundleDeployment(s) exist: web, shop; nothing was removed [BUNDLE-CLUSTER-010]
+      hint: set the handling of their installed objects: --bundle-deployments=delete or --bundle-deployments=orphan
+    ");
+}

@@ -188,11 +188,43 @@ fn reports_problems_of_custom_resources() {
 #[test]
 fn reports_default_resources_without_definition() {
     let default = "apiVersion: shop.example.com/v1\nkind: Queue\nmetadata: {name: orders}\n";
-    let output = build_with(
-        "resources:\n- {name: default, type: default-cr, path: default.yaml}\n",
-        &[("default.yaml", default)],
-    );
-    insta::assert_snapshot!(output, @"");
+    let resources = "resources:\n- {name: default, type: default-cr, path: default.yaml}\n";
+    let output = build_with(resources, &[("default.yaml", default)]);
+    insta::assert_snapshot!(output, @r"
+    error: web/default.yaml:1: Queue.shop.example.com/orders: the bundle defines no kind Queue in group shop.example.com [BUNDLE-CHECK-006]
+      hint: add its CustomResourceDefinition to manifests/
+    ");
+}
+
+#[test]
+fn reports_default_resources_with_invalid_fields() {
+    let definition = definition("{type: object, properties: {size: {type: integer}}}");
+    let default = definition.rsplit("---\n").next().unwrap();
+    let valid = definition.replace("size: many", "size: 3");
+    let resources = "resources:\n- {name: default, type: default-cr, path: default.yaml}\n";
+    let files = [
+        ("manifests/queue.yaml", valid.as_str()),
+        ("default.yaml", default),
+    ];
+    insta::assert_snapshot!(build_with(resources, &files), @r#"
+    error: web/default.yaml:1: Queue.shop.example.com/default/orders: spec.size: "many" is of type string, but must be integer [BUNDLE-CHECK-005]
+      hint: the schema is in the CustomResourceDefinition of the bundle; `kubectl explain` shows it once it is installed
+    "#);
+}
+
+#[test]
+fn reports_apis_that_few_servers_serve() {
+    let policy = "\
+apiVersion: admissionregistration.k8s.io/v1alpha1
+kind: MutatingAdmissionPolicy
+metadata: {name: web}
+";
+    let package = PACKAGE.replace(">=1.31 <1.38", ">=1.33 <1.38");
+    let output = build(&[("bundle.yaml", &package), ("manifests/web.yaml", policy)]);
+    insta::assert_snapshot!(output, @r"
+    warning: web/manifests/web.yaml:1: MutatingAdmissionPolicy.admissionregistration.k8s.io/web: admissionregistration.k8s.io/v1alpha1/MutatingAdmissionPolicy is an alpha API, which API servers serve only if an administrator has enabled it [BUNDLE-CHECK-002]
+      hint: list it in requires.apis of bundle.yaml: the installation then checks that the cluster serves it
+    ");
 }
 
 #[test]

@@ -7,7 +7,7 @@ mod registry;
 mod signing;
 
 /// Returns the diagnostics in the output of a command, each with its hint.
-fn diagnostics(output: &str) -> String {
+pub(crate) fn diagnostics(output: &str) -> String {
     let starts = ["error: ", "warning: ", "  hint: "];
     output
         .split_inclusive('\n')

@@ -61,9 +61,8 @@ fn reports_a_list_of_signatures_that_another_client_overwrites() {
     ");
 }
 
-#[test]
-fn reports_a_rejected_login() {
-    let mut context = Context::new();
+/// Starts a registry that requires a login.
+fn with_login(context: &mut Context) -> Registry {
     let login = Login {
         user: "ana".to_owned(),
         password: "right".to_owned(),
@@ -73,11 +72,16 @@ fn reports_a_rejected_login() {
         login: Some(login),
         ..Settings::default()
     };
-    let registry = context
-        .runtime()
-        .block_on(Registry::start(settings))
-        .unwrap();
+    let started = context.runtime().block_on(Registry::start(settings));
+    let registry = started.unwrap();
     context.replace(registry.host(), "[REGISTRY]");
+    registry
+}
+
+#[test]
+fn reports_a_rejected_login() {
+    let mut context = Context::new();
+    let registry = with_login(&mut context);
     let web = registry.reference("team/web:1.4.0");
     let password = context.write("password", "wrong\n");
     let mut inspect: Command = context.command(&[
@@ -156,5 +160,37 @@ fn reports_saved_content_without_reference_or_lock() {
     insta::assert_snapshot!(run(&context, &["load", "web.oci", "--to", &mirror]), @r"
     error: the original reference of `1.4.0` is unknown [BUNDLE-REGISTRY-033]
       hint: push it separately: kubectl bundle push FILE:NAME REGISTRY/REPOSITORY:TAG
+    ");
+}
+
+#[test]
+fn reports_an_invalid_file_of_credentials() {
+    let mut context = Context::new();
+    let registry = with_login(&mut context);
+    context.write("home/.docker/config.json", "{");
+    let web = registry.reference("team/web:1.4.0");
+    insta::assert_snapshot!(run(&context, &["inspect", &web]), @r"
+    error: cannot read the manifest of [REGISTRY]/team/web:1.4.0: the stored credentials for [REGISTRY] cannot be read: it is not a docker configuration, in `[DIR]/home/.docker/config.json` [BUNDLE-REGISTRY-012]
+      hint: repair or remove that entry, or log in again (docker login)
+    ");
+}
+
+#[test]
+fn reports_invalid_annotations_of_a_manifest() {
+    let mut context = Context::new().with_bundle();
+    let registry = context.registry();
+    let web = registry.reference("team/web:1.4.0");
+    let pinned = context.stdout(&["push", "web", &web]);
+    let (_, digest) = pinned.rsplit_once('@').unwrap();
+    let manifest = registry.manifest("team/web", digest).unwrap();
+    let mut manifest: serde_json::Value = serde_json::from_slice(&manifest).unwrap();
+    manifest["annotations"]["io.rukpak.core.bundle.kubernetes"] = "many".into();
+    let media_type = "application/vnd.oci.image.manifest.v1+json";
+    let changed = manifest.to_string();
+    registry.put_manifest("team/web", "changed", media_type, changed.as_bytes());
+    let changed = registry.reference("team/web:changed");
+    insta::assert_snapshot!(run(&context, &["inspect", &changed]), @r"
+    error: annotations[io.rukpak.core.bundle.kubernetes]: invalid annotation of the OCI manifest: expected value at line 1 column 1 [BUNDLE-FORMAT-019]
+      hint: build the bundle again with `kubectl bundle build`, then push it
     ");
 }

@@ -118,3 +118,37 @@ fn reports_invalid_settings_and_metadata_of_tuf_repositories() {
       hint: run `kubectl bundle trust reset`, and `trust init` again
     ");
 }
+
+#[test]
+fn reports_annotations_above_the_limit() {
+    let (context, registry, _) = pushed();
+    let manifest = registry.manifest("team/web", "1.4.0").unwrap();
+    let mut manifest: serde_json::Value = serde_json::from_slice(&manifest).unwrap();
+    let version = format!("1.4.0-{}", "x".repeat(5_000));
+    manifest["annotations"]["org.opencontainers.image.version"] = version.into();
+    let media_type = "application/vnd.oci.image.manifest.v1+json";
+    let changed = manifest.to_string();
+    registry.put_manifest("team/web", "long", media_type, changed.as_bytes());
+    let long = registry.reference("team/web:long");
+    insta::assert_snapshot!(run(&context, &["sign", &long, "--key", "release.key"]), @r"
+    error: [REGISTRY]/team/web@sha256:69b64238...: 2 annotations with 5020 bytes exceed the limit of 32 annotations with 4096 bytes [BUNDLE-TRUST-012]
+      hint: use fewer or shorter annotations
+    ");
+}
+
+#[test]
+fn reports_an_unreachable_issuer() {
+    let (context, _registry, web) = pushed();
+    let sign = [
+        "sign",
+        &web,
+        "--fulcio-auth-flow",
+        "device",
+        "--oidc-issuer",
+        "http://127.0.0.1:9",
+    ];
+    insta::assert_snapshot!(run(&context, &sign), @r"
+    error: the issuer of identity tokens at 127.0.0.1 is unreachable [BUNDLE-TRUST-022]
+      hint: nothing was stored: try again
+    ");
+}

@@ -214,7 +214,7 @@ fn wait_ends_at_kinds_that_the_version_of_the_server_no_longer_has() {
             (Method::GET, LIST, 200, list(&[removed])),
             (Method::GET, "/events", 200, told),
             (Method::GET, "/version", 200, version("v1.36.0")),
-            // Somebody may still install what serves the kind.
+            // Another user may install the API that serves the kind.
             not_found(),
             (Method::PATCH, PATH, 201, foreign.clone()),
             (Method::GET, LIST, 200, list(&[foreign])),

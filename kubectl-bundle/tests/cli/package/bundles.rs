@@ -163,7 +163,7 @@ fn rejects_invalid_manifests() {
     ----- stdout -----
     ----- stderr -----
     error: web/manifests/web.yaml:1: the items of a List are a list of objects [BUNDLE-FORMAT-009]
-      hint: put the objects in as documents of their own, with `---` between
+      hint: write the objects as separate documents, with `---` between them
     ");
     insta::assert_snapshot!(build(b"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, namespace: default, ownerReferences: [{name: b}]}\n"), @r"
     exit code: 3

@@ -29,11 +29,10 @@ pub trait Lookups: ReviewLookups + Send + 'static {
     fn policies(&self) -> Option<(Policies, u64)>;
     /// Returns the user name of the pod, or `None` if it is unknown.
     fn own_user(&self) -> impl Future<Output = Option<String>> + Send;
-    /// Returns the time since when the registrations have been intact, or `None` while they are
-    /// not.
+    /// Returns the time since which the registrations have been intact; `None` while they are not.
     fn intact_since(&self) -> Option<Timestamp>;
-    /// Returns the time since when the API server must have reviewed every write, or `None` if it
-    /// is unknown or not the case.
+    /// Returns the time since which the registrations have required a review of every write; `None`
+    /// if they do not require it, or if this is unknown. It reads the registrations.
     fn enforced_since(&self) -> Option<Timestamp>;
     /// Reads an image, with its signatures if `signatures` is true. Responses of the registry are
     /// held in `memory`.

@@ -81,7 +81,7 @@ fn warning(item: &PreparedObject, owner: &str, rules: &[&Rule]) -> String {
         return sentence;
     }
     let rule = scaling::ignore_rule(&item.id);
-    format!("{sentence}; to leave it to others from the start, set {rule}")
+    format!("{sentence}; to exclude it from the first apply too, set {rule}")
 }
 
 /// Returns the name of the HorizontalPodAutoscaler that scales `item`. If the list is incomplete,

@@ -269,8 +269,8 @@ impl Inventories {
         }
     }
 
-    /// Returns, by key, the BundleDeployments that record one of `objects` (uids by key) or are
-    /// about to. Ignores the one with uid `except`.
+    /// Returns the BundleDeployments that record one of `objects` (uids by key), or are about to
+    /// record it, by key. Ignores the one with uid `except`.
     ///
     /// Reads all inventories, because conflicts are rare. Fails if one is damaged, because it could
     /// record any object.

@@ -142,7 +142,7 @@ impl DeploymentReconcile<'_> {
         Ok(self.ctx.states.suspects(&self.name, Instant::now()).1)
     }
 
-    /// Records that these objects could not be tried, and drops cached discovery data of custom
+    /// Records that these objects could not be restored, and drops cached discovery data of custom
     /// kinds.
     async fn not_restored(&self, keys: &BTreeSet<String>, error: &ReconcileError) {
         let failure = if error.retry == RetryPolicy::Soon {

@@ -58,9 +58,10 @@ pub(in crate::reconcile) struct Remover<'a> {
 /// Custom resources that the deployment did not install.
 #[derive(Default)]
 struct ForeignResources {
-    /// The first few that are cluster-scoped, or in a namespace with objects of the deployment.
+    /// The first of those that are cluster-scoped, or in a namespace with objects of the
+    /// deployment.
     named: Vec<String>,
-    /// The number of those.
+    /// The number of those that are cluster-scoped, or in such a namespace.
     here: usize,
     /// The number of those in other namespaces.
     elsewhere: usize,

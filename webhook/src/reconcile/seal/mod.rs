@@ -234,7 +234,7 @@ fn message(
         String::new()
     };
     format!(
-        "{why}; nothing is done with it ({}). Read its spec; if you want exactly this, run {remove}`{annotate} {annotation}={token} --overwrite`: you become its requester, and are checked for all of it",
+        "{why}; it is not reconciled ({}). Read its spec. To request exactly this spec, run {remove}`{annotate} {annotation}={token} --overwrite`: you become its requester, and your permissions are checked for all of it",
         codes::review::NOT_ADMITTED,
     )
 }

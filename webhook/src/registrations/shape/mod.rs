@@ -24,11 +24,11 @@ impl fmt::Display for Fault {
     }
 }
 
-/// Returns all faults because of which the API server could skip the review of a write. Empty for
-/// an intact registration. `object` is `None` if it does not exist.
+/// Returns all faults that could let the API server skip the review of a write. Empty for an intact
+/// registration. `object` is `None` if it does not exist.
 ///
-/// `timeoutSeconds`, `reinvocationPolicy`, labels and annotations belong to the administrator: they
-/// let no write pass without a review.
+/// `timeoutSeconds`, `reinvocationPolicy`, labels and annotations are not faults. Administrators
+/// may change them, because no value lets a write pass without a review.
 pub(crate) fn faults(
     registration: Registration,
     name: &str,

@@ -210,7 +210,7 @@ pub(super) async fn referrers(count: usize) -> Result<Table> {
     let pinned = publish(&bench, &registry, "1.0.0").await?;
     run(&bench, "keys generate --output-key-prefix wanted").await?;
     let verify = format!("verify {pinned} --key wanted.pub");
-    let mut table = Table::new(&["referrers that are signatures by others", "s", "said"]);
+    let mut table = Table::new(&["referrers that are signatures by others", "s", "message"]);
     let client = Client::new(ClientOptions::default())?;
     let reference: Reference = pinned.parse()?;
     let reference = reference.pinned().context("push returned no digest")?;
@@ -234,13 +234,13 @@ pub(super) async fn referrers(count: usize) -> Result<Table> {
         let began = Instant::now();
         let output = answer(bench.plugin().await?, &verify).await?;
         let seconds = began.elapsed().as_secs_f64();
-        let said = output.failure(3)?;
-        let said = said.split("the registry has").nth(1).unwrap_or(&said);
-        let said = said.lines().next().unwrap_or_default().trim();
+        let message = output.failure(3)?;
+        let message = message.split("the registry has").nth(1).unwrap_or(&message);
+        let message = message.lines().next().unwrap_or_default().trim();
         table.row([
             referrers.to_string(),
             format!("{seconds:.3}"),
-            said.replace('|', "\\|"),
+            message.replace('|', "\\|"),
         ]);
     }
     Ok(table)

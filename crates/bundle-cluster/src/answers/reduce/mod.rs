@@ -40,9 +40,9 @@ const TIMES: [&str; 2] = ["creationTimestamp", "deletionTimestamp"];
 /// Invalid JSON in a response of an API server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Malformed {
-    #[error("the answer is not made of JSON objects")]
+    #[error("the response does not consist of JSON objects")]
     Json,
-    #[error("the answer has more than {0} bytes outside of its objects")]
+    #[error("the response has more than {0} bytes outside of its objects")]
     Envelope(usize),
 }
 
@@ -337,7 +337,7 @@ impl Reducer {
         let mut metadata = vec![format!(r#""annotations":{{"{TOO_LARGE}":"true"}}"#)];
         let mut name = String::new();
         for (field, text) in mem::take(&mut self.identity) {
-            // Bytes between two quotes of the response, unchanged.
+            // The bytes between two quotes of the response, unchanged.
             let text = String::from_utf8_lossy(&text);
             if matches!(field, "namespace" | "name") {
                 if !name.is_empty() {
@@ -377,7 +377,7 @@ impl Reducer {
                 }
                 Ok(())
             }
-            // The caller checks the weight of lists.
+            // Lists: the caller checks the weight.
             None if self.kind != AnswerKind::List && self.weight > limit.saturating_mul(2) => {
                 Err(Malformed::Envelope(limit))
             }

@@ -54,7 +54,7 @@ pub(super) fn value(schema: &Value, value: &Value) -> Cel {
         Value::Null => Cel::Null,
         Value::Bool(value) => Cel::Bool(*value),
         Value::Number(number) => match number.as_i64() {
-            // What may be a fraction always is one.
+            // A value of type number is a float, also if it is a whole number.
             Some(whole) if text(schema, "type") != Some("number") => Cel::Int(whole),
             _ => Cel::Float(number.as_f64().unwrap_or(f64::NAN)),
         },
@@ -66,7 +66,7 @@ pub(super) fn value(schema: &Value, value: &Value) -> Cel {
             ))
         }
         Value::Object(fields) => {
-            // The keys of a map are data; only fields have names that need to be written otherwise.
+            // The keys of a map are data and stay unchanged. Only names of fields are escaped.
             let is_map = schema
                 .get("additionalProperties")
                 .is_some_and(|others| *others != Value::Bool(false));

@@ -121,12 +121,12 @@ impl Rules {
         };
         let (program, facts) = match self.compiled.get(source)? {
             Compiled::Ready(program, facts) => (program, facts),
-            // That is said of the definition.
+            // A finding for the definition reports it.
             Compiled::Bad(_) => return None,
             Compiled::Unknown(why) => return unchecked(why),
         };
         if facts.old_self && !optional {
-            // It compares with what was there before, and nothing was.
+            // The rule compares with the old value, and an object that is created has none.
             return None;
         }
         let rounds = u32::try_from(facts.loops).unwrap_or(u32::MAX);

@@ -112,7 +112,8 @@ impl Walk<'_> {
         }
         self.lists(schema, path);
         self.texts_of_rules(schema, path);
-        // The server asks at the root alone whether all that branches limit is described outside.
+        // The server makes one check only at the root: all fields that branches restrict must be
+        // specified outside of them.
         let outer = (place.level == Level::Root).then_some(schema);
         self.values(schema, outer, path, path);
         self.default(schema, path, place);
@@ -147,7 +148,7 @@ impl Walk<'_> {
             "$ref",
             "$schema",
         ] {
-            // The server reads `$schema` and does nothing with it.
+            // The server accepts `$schema` and ignores it.
             if key != "$schema" && set(key) {
                 self.report(
                     &child(path, key),

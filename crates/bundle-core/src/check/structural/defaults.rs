@@ -19,7 +19,7 @@ pub(in super::super) fn fill(schema: &Value, value: &mut Value) {
                     if !is_nothing {
                         continue;
                     }
-                    // Some servers write `default: null` back; it is none.
+                    // Some servers return `default: null`, which means no default.
                     match field.get("default").filter(|value| !value.is_null()) {
                         Some(default) => drop(map.insert(key.clone(), default.clone())),
                         None => drop(map.remove(key)),

@@ -80,7 +80,7 @@ pub(super) fn holds(format: &str, text: &str) -> Option<bool> {
         "email" | "isbn" | "isbn10" | "isbn13" | "creditcard" | "rgbcolor" => return None,
         name => match COMPILED.get(name) {
             Some(pattern) => pattern.is_match(text),
-            // Unknown formats mean nothing.
+            // An unknown format restricts nothing.
             None => true,
         },
     })

@@ -31,7 +31,7 @@ impl Pattern {
                     Trouble::Unknown("it is too large for this check".to_owned())
                 }
                 error => {
-                    // The last line says what; those before draw where.
+                    // The last line has the reason; the lines before it show the position.
                     let text = error.to_string();
                     let last = text.lines().last().unwrap_or_default();
                     Trouble::Bad(last.trim_start_matches("error: ").to_owned())
@@ -45,11 +45,11 @@ impl Pattern {
 }
 
 /// Translates a pattern. Classes of Go contain only ASCII. Within brackets, `[` and `&&` have no
-/// meaning, and a `{` that starts no repetition is a literal.
+/// special meaning, and a `{` that starts no repetition is a literal.
 fn translate(text: &str) -> Result<String, Trouble> {
     let mut out = String::with_capacity(text.len());
     let mut rest = text.chars().peekable();
-    // `true` within brackets, and `true` if they already contain an item.
+    // `None` outside of brackets; `true` if the brackets already contain an item.
     let mut class: Option<bool> = None;
     while let Some(letter) = rest.next() {
         match (letter, class) {
@@ -79,7 +79,7 @@ fn translate(text: &str) -> Result<String, Trouble> {
                     "\\["
                 });
                 if rest.peek() == Some(&':') {
-                    // `[:alpha:]` as a whole.
+                    // A class such as `[:alpha:]` is copied as a whole.
                     for letter in rest.by_ref() {
                         out.push(letter);
                         if letter == ']' {
@@ -99,7 +99,8 @@ fn translate(text: &str) -> Result<String, Trouble> {
                 class = Some(true);
             }
             ('{', None) => {
-                // Longer than any repetition: what follows is read once, not once for each brace.
+                // The limit is longer than any valid repetition, so that the rest of the text is
+                // not read once for each brace.
                 let ahead: String = rest
                     .clone()
                     .take_while(|letter| *letter != '}')
@@ -185,7 +186,7 @@ fn escape(
         'Z' | 'u' | 'U' | 'h' | 'H' | 'R' | 'X' | 'K' | 'G' | 'k' => {
             return Err(Trouble::Bad(format!("`\\{letter}` is not an escape")));
         }
-        // Word boundaries here, themselves in Go.
+        // Word boundaries in this library, and the characters themselves in Go.
         '<' | '>' => out.push(letter),
         letter => {
             out.push('\\');

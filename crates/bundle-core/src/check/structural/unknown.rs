@@ -55,7 +55,7 @@ pub(in super::super) fn find(
                     || others == Some(&Value::Bool(true))
                     || (whole && IMPLIED.contains(&key.as_str()))
                 {
-                    // Kept as it is.
+                    // The value is kept.
                 } else {
                     let known: Vec<&str> = fields
                         .into_iter()

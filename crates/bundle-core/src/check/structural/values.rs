@@ -100,7 +100,7 @@ impl Walk {
 
     fn has_type(&mut self, schema: &Value, value: &Value, path: &str) -> bool {
         if value.is_null() && flag(schema, "nullable") {
-            // An enumeration has to have the null too.
+            // A value list (enum) must contain null too.
             let listed = schema.get("enum").and_then(Value::as_array);
             return listed.is_some_and(|listed| !listed.contains(value));
         }
@@ -150,7 +150,7 @@ impl Walk {
                     path,
                     format!("{} does not match `{pattern}`", brief(&value.into())),
                 )),
-                // That the definition is wrong is said of the definition.
+                // A finding for the definition reports it.
                 Err(PatternTrouble::Bad(_)) => None,
                 Err(PatternTrouble::Unknown(why)) => Some(Problem::unchecked(
                     path,

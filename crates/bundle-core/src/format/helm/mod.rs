@@ -206,7 +206,8 @@ impl ContentFormat for HelmV3 {
         for argument in ["--include-crds", "--skip-tests", "--namespace", namespace] {
             arguments.push(argument.into());
         }
-        // Without it, helm renders for a version of its own choice, and rejects a chart for older ones.
+        // Without this flag, helm renders for a version of its own choice, and rejects charts that
+        // require a newer one.
         if let Some([major, minor, patch]) = target.kubernetes {
             arguments.push("--kube-version".into());
             arguments.push(RenderArgument::Text(format!("{major}.{minor}.{patch}")));
@@ -249,7 +250,7 @@ impl ContentFormat for HelmV3 {
         findings: &mut Findings,
     ) -> Vec<Manifest> {
         match read(input.files) {
-            // The range of bundle.yaml counts where there is one.
+            // The range in bundle.yaml has priority.
             Ok((chart, _)) if package.is_none_or(|own| own.kubernetes.is_none()) => {
                 findings.extend(chart.unreadable_range());
             }
@@ -279,7 +280,7 @@ impl Chart {
         let line = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
         Ok(Package {
             description: filled(&line(&self.description)),
-            // One that cannot be read is a warning of the content: `unreadable_range`.
+            // An invalid range is a warning of the content: `unreadable_range`.
             kubernetes: helm::range(&self.kube_version)
                 .ok()
                 .map(|supported| Kubernetes {

@@ -75,7 +75,7 @@ pub(super) fn convert(
     target: Option<&str>,
     findings: &mut Findings,
 ) -> Vec<Manifest> {
-    // Such a name has its finding already. Each generated name would contain it.
+    // An invalid name was reported before. Each generated name would contain it.
     if !object::is_dns_subdomain(&operator.csv.name) {
         return Vec::new();
     }
@@ -97,7 +97,7 @@ pub(super) fn convert(
         made.push(
             json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}),
         );
-        // It gets its finding once, and not for each object in it.
+        // The invalid name is reported once, and not for each object in the namespace.
         if namespace.len() > MAX_NAMESPACE {
             return written(&place, made, findings);
         }
@@ -218,7 +218,8 @@ fn account(name: &str) -> &str {
     if name.is_empty() { DEFAULT } else { name }
 }
 
-/// The accounts to make, each once: those that the workloads run as and those that get permissions.
+/// Returns the ServiceAccounts to create, each once: those that workloads run as, and those that
+/// get permissions.
 fn accounts(strategy: &Strategy) -> BTreeSet<&str> {
     let running = strategy.deployments.iter().map(|deployment| {
         account(
@@ -238,7 +239,8 @@ fn accounts(strategy: &Strategy) -> BTreeSet<&str> {
         .collect()
 }
 
-/// An operator of all namespaces has its permissions in all of them, and may see which there are.
+/// Returns the roles. An operator for all namespaces gets its permissions in every namespace, and
+/// may read and list namespaces.
 fn roles(
     csv: &str,
     permissions: Vec<Permission>,
@@ -256,7 +258,7 @@ fn roles(
     let all: BTreeMap<String, Permission> = cluster_permissions
         .into_iter()
         .chain(promoted)
-        // The same permission twice has the same name, and is the same role.
+        // Equal permissions have the same name and are one role.
         .map(|permission| (role_name(csv, &permission), permission))
         .collect();
     let group = "rbac.authorization.k8s.io";
@@ -286,8 +288,8 @@ fn roles(
     roles
 }
 
-/// `<csv>-<account>-<hash>`: another permission has another name, so that an upgrade never widens a
-/// role in place.
+/// Returns the name of a role, `<csv>-<account>-<hash>`. Different permissions have different
+/// names, so an upgrade never extends an existing role.
 fn role_name(csv: &str, permission: &Permission) -> String {
     let account = account(&permission.service_account_name);
     let hash = hash(csv, account, &permission.rules);
@@ -299,7 +301,7 @@ fn role_name(csv: &str, permission: &Permission) -> String {
 }
 
 /// Returns the hash of `[csv, account, rules]` as JSON, in hexadecimal. One rule at a time is
-/// written as text.
+/// serialized.
 fn hash(csv: &str, account: &str, rules: &[Value]) -> String {
     let mut hash = Sha256::new();
     hash.update(format!("[{},{},[", json!(csv), json!(account)));
@@ -386,7 +388,7 @@ fn placed(mut object: Manifest, namespace: &str, findings: &mut Findings) -> Opt
     Some(object)
 }
 
-/// Objects that were made here, with the rules that all objects meet.
+/// Checks generated objects by the rules for all objects, and returns the valid ones.
 fn written(
     (file, line): &(String, usize),
     made: Vec<Value>,

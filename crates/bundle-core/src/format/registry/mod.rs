@@ -113,7 +113,7 @@ impl ContentFormat for RegistryV1 {
         path.starts_with(plain::FOLDER) || path == ANNOTATIONS
     }
 
-    /// The values of the bundle move into the objects that install it. While they move, some exist
+    /// Values of the bundle move into the objects that install it. While they move, some exist
     /// twice.
     fn memory(&self, has_file: &dyn Fn(&str) -> bool, parsed: u64, weight: &Weight) -> u64 {
         if !has_file(ANNOTATIONS) {
@@ -166,7 +166,7 @@ fn parts(
             }
         }),
         [] => {
-            // A file that could not be read may be the one that is missed.
+            // A file that could not be read may be the missing one.
             if !findings.has_errors() {
                 findings.push(
                     refused("manifests/ has no ClusterServiceVersion")

@@ -165,7 +165,7 @@ mod tests {
         ObjectAction::Remove,
     ];
 
-    /// Class, acting account, whether the object is inside of the targets, acts, consent.
+    /// Class, acting account, `true` if the object is inside of the targets, acts, consent.
     type Row<'a> = (
         Option<&'a Class>,
         ActingAccount,
@@ -209,8 +209,8 @@ mod tests {
         let strict = class("Requester", "DryRun");
         let reviewed = class("Requester", "AccessReview");
         let lends = class("Class", "DryRun");
-        // `requesterCheck` belongs to `authorization: Requester`; it is no term of a class that
-        // delegates.
+        // `requesterCheck` belongs to `authorization: Requester`; a class with `authorization:
+        // Class` ignores it.
         let lends_reviewed = class("Class", "AccessReview");
         let deletions_and_repairs: &[ObjectAction] = &[Restore, Prune, Remove];
         let table: [Row<'_>; 18] = [
@@ -275,8 +275,8 @@ mod tests {
         let all_but_other = DecidedObjects::AllBut([other.to_string()].into());
         let dry_run = Consent::Requesters(RequesterCheck::DryRun);
         let review = Consent::Requesters(RequesterCheck::AccessReview);
-        // Class, objects that it decided about, object, consent for installation, consent for all
-        // other acts.
+        // Class, objects that the class decided about, object, consent for installation, consent
+        // for all other actions.
         let table = [
             (
                 &lends,

@@ -17,8 +17,8 @@ pub const FIRST_PAUSE: Duration = Duration::from_hours(1);
 /// The longest pause.
 pub const MAX_PAUSE: Duration = Duration::from_hours(24);
 
-/// Step in which content is read as a whole. The end of one step proves nothing about the other,
-/// so each has records of its own.
+/// Step that reads the whole content. Each step has its own records, because the end of the process
+/// during one step does not imply the same for the other step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ParseStep {
     /// The memory of the content is estimated.

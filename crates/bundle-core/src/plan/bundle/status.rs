@@ -156,7 +156,7 @@ impl BundleOutcome<'_> {
     }
 }
 
-/// Returns `Verified` and `Compatible` as `Unknown`, unless they exist.
+/// Returns changes that set `Verified` and `Compatible` to `Unknown` if they do not exist.
 fn not_looked_at() -> [ConditionChange; 2] {
     [condition::VERIFIED, condition::COMPATIBLE].map(|kind| {
         ConditionChange::default(

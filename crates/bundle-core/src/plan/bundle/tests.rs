@@ -129,11 +129,13 @@ fn status_depends_on_the_outcome() {
         source: "registry.example.com/web:1",
         now: &new,
     };
-    // Outcome; phase, whether the source is forgotten, conditions; whether it is news, has succeeded, and asks again.
+    // Outcome; phase, whether the source is forgotten, conditions; whether an Event is sent, the
+    // attempt has succeeded, and it is repeated.
     #[rustfmt::skip]
     let table = [
         (Pending { is_retry: false }, Some(Phase::Unpacking), false, [&["Unpacked=False Unpacking"][..], &not_looked_at].concat(), [false, false, false]),
-        // What failed before is shown until the next attempt has ended: nothing but default conditions is written.
+        // During a retry the status shows the previous failure: only default conditions are
+        // written.
         (Pending { is_retry: true }, None, false, not_looked_at.to_vec(), [false, false, false]),
         (Failed(failure(lost, false)), Some(Phase::Failing), true, failed.clone(), [false, false, false]),
         // Content that was unpacked stays unpacked, unless its record is not trusted.

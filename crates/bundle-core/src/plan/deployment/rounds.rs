@@ -24,7 +24,8 @@ pub enum RoundStep {
     Authorize,
     /// Delete the objects of the round that must be replaced.
     Replace,
-    /// Dry-run those applies of the round as the requesters that depend on earlier phases.
+    /// Send the applies of the round whose objects depend on earlier phases as dry runs, as the
+    /// requesters.
     Try,
     /// Check that the namespaces of the round are the same as at the permission check.
     CheckNamespaces,

@@ -1,4 +1,5 @@
-//! Objects that kstatus or Argo CD judge otherwise than this project, and the reason of each difference.
+//! Objects that kstatus or Argo CD judge differently from this project, and the reason of each
+//! difference.
 //!
 //! The scenarios in `e2e/tests/scenarios/content/suites` run the code of both projects. They fail for a difference that is not in this table, and
 //! for a row without a difference.
@@ -137,7 +138,7 @@ pub const DIFFERENCES: &[Difference] = &[
         name: "kstatus-pod-unschedulable",
         tool: HealthTool::Kstatus,
         kinds: "`Pod`",
-        state: "it cannot be scheduled for longer than 15 s",
+        state: "the scheduler has found no node for it for more than 15 s",
         here: WAITING,
         there: FAILED,
         reason: "The scheduler keeps trying, and a new node can be added. The message has the scheduler's own words.",

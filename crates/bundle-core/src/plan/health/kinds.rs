@@ -53,7 +53,7 @@ pub const KINDS: &[KindRule] = &[
         group: "apps",
         kind: "StatefulSet",
         rule: Some(workload::stateful_set),
-        ready: "the wanted number of replicas exists and is ready, none is left over, and all are of the update revision (with a partition: as many as it leaves to update); with the strategy `OnDelete`: once its controller has seen it",
+        ready: "the wanted number of replicas exists and is ready, none is left over, and all are of the update revision (with a partition: all replicas from that ordinal on); with the strategy `OnDelete`: once its controller has seen it",
         failed: "",
     },
     KindRule {

@@ -89,7 +89,7 @@ pub(super) fn namespace(object: &Value) -> Health {
 
 pub(super) fn claim(object: &Value) -> Health {
     if object["status"]["phase"] == "Lost" {
-        return Health::Failed("its phase is Lost: its volume does not exist any more".into());
+        return Health::Failed("its phase is Lost: its volume no longer exists".into());
     }
     phase_must_be(object, "Bound")
 }

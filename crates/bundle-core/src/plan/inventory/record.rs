@@ -65,7 +65,7 @@ pub struct InstalledContent {
     pub fields_digest: Option<String>,
 }
 
-/// Seals of one object, in case that a user removes them from its status. Each has a MAC and is
+/// Seals of one object, stored in case a user removes them from its status. Each has a MAC and is
 /// valid for that object only.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]

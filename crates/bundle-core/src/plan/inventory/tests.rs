@@ -128,7 +128,7 @@ fn adoption_claims_the_object_only_after_an_apply_has_reached_it() {
     assert!(!inventory.owns(KEY, "a") && inventory.uid(KEY).is_none());
     assert_eq!(inventory.reserves(KEY, "a"), Some(Reservation::Owned));
     assert_eq!(inventory.reserves(KEY, "b"), None);
-    // Older than we are, and we crashed before the answer was recorded.
+    // The object was created after the intent, and the process ended before it recorded the uid.
     assert_eq!(inventory.claim(KEY, live("a", 1, true)), Claim::Ours);
     assert_eq!(inventory.claim(KEY, live("a", 1, false)), Claim::Unrecorded);
     assert_eq!(inventory.claim(KEY, live("b", 1, true)), Claim::Unrecorded);

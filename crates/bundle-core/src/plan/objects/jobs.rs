@@ -283,7 +283,7 @@ mod tests {
         runs.expire("Job.batch/x/other", true);
         assert!(runs.has_expired("Job.batch/x/one", "sha256:a"));
         assert!(!runs.has_expired("Job.batch/x/one", "sha256:b"));
-        // Another object was applied again: the record of the Job is unchanged.
+        // Another object was applied again, and the record of the Job is unchanged.
         runs.applied("sha256:a", ["ConfigMap/x/two"]);
         assert!(runs.has_expired("Job.batch/x/one", "sha256:a"));
         runs.applied("sha256:b", []);

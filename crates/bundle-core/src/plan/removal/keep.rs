@@ -118,7 +118,7 @@ mod tests {
             id(("", "Namespace"), None, "sys"),
             id(("", "Namespace"), None, "sys-state"),
             id(("", "Namespace"), None, "team-a"),
-            // Permissions decide about objects in them.
+            // Objects in these namespaces: permissions decide.
             id(("", "ConfigMap"), Some("sys"), "sys"),
         ];
         let kept = |allowed: &[&str]| {

@@ -171,7 +171,7 @@ fn message(left: usize, obstacles: &BTreeMap<ObjectId, Obstacle>, admit: &str) -
     parts.join("; ")
 }
 
-/// Joins up to ten items, which contain commas.
+/// Joins up to ten items with semicolons, because the items contain commas.
 fn list(refused: &[String]) -> String {
     let rest = refused.len().saturating_sub(OBJECTS);
     let shown = refused[..refused.len() - rest].join("; ");

@@ -97,7 +97,7 @@ fn only_dependencies_wait_for_an_object_that_is_being_deleted() {
             .collect();
         waits_for(ids(left), |id| going.contains(&id), &obstacles)
     };
-    // A finalizer holds a custom resource: definition and controller wait for it.
+    // A finalizer delays the deletion of a custom resource: definition and controller wait for it.
     assert!(waits(&[4, 5, 7], &[5], &[]));
     assert!(!waits(&[5], &[5], &[]));
     // The same with an object that always remains: nothing waits for it.

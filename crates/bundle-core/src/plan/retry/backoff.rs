@@ -248,7 +248,7 @@ mod tests {
     #[test]
     fn restore_delay_depends_on_the_history_of_the_object() {
         use RestoreFailure::{Invalid, Passing, Refused};
-        // History, milliseconds since the last attempt, milliseconds to wait.
+        // Previous attempts, milliseconds since the last attempt, milliseconds to wait.
         let table = [
             (RestoreBackoff::default(), 0, 0),
             (restored(1), 0, 0),

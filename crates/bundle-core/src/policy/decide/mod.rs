@@ -107,7 +107,7 @@ pub fn decide(
         .iter()
         .map(|ready| (ready.policy.mode(), evaluate(reference, found, ready)))
         .collect();
-    // Under `Required`, a policy in warn mode cannot be what lets unsigned content in.
+    // Under `Required`, a policy in mode Warn alone does not admit unsigned content.
     let proven = results
         .iter()
         .any(|(_, result)| matches!(result, PolicyResult::Met(_)));
@@ -138,7 +138,7 @@ pub fn decide(
             }
         }
     }
-    // A rejection comes first: a retry could only turn "cannot tell" into it.
+    // A rejection has priority over unknown results, which could only become rejections.
     if refusals.has_errors() {
         refusals.extend(unknown);
         refusals.extend(satisfied.warnings);
@@ -234,7 +234,7 @@ fn evaluate(
         }
     };
     let holds: Vec<&Accepted> = found.iter().filter_map(SignatureFound::holds).collect();
-    // Who has signed for each authority; one whose attestations are not complete has signed for nothing.
+    // The signers of each authority. Without all of its attestations, an authority has none.
     let mut lacking = Vec::new();
     let candidates: Vec<Vec<&Accepted>> = ready
         .authorities

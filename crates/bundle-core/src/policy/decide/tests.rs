@@ -112,7 +112,8 @@ type Row<'a> = (&'a [&'a str], Option<&'a [&'a str]>, &'a str, &'a str);
 #[test]
 fn decides_by_signatures_policies_and_class() {
     let down = Unavailable(Finding::error(codes::registry::UNREACHABLE, "no answer"));
-    // Policies, keys that signed (`None`: the registry does not answer), then the word under IfPolicy and under Required.
+    // Policies, keys that signed (`None`: the registry does not respond), verdict under IfPolicy,
+    // verdict under Required.
     let table: &[Row] = &[
         (&[], Some(&[]), "yes+w", "no"),
         (&[], Some(&["a"]), "yes+w", "no"),
@@ -285,7 +286,8 @@ fn identity_requires_issuer_subject_and_trust_root() {
     ] {
         assert!(!met(&exact, &signed(name, root)), "{name} under {root}");
     }
-    // The issuer of one signature and the subject of another belong to no accepted identity.
+    // One signature has the right issuer and the other one the right subject: neither identity is
+    // accepted.
     let halves = [
         signed("google/eve@example.com", "public"),
         signed("evil/ann@example.com", "public"),
@@ -302,7 +304,7 @@ fn identity_requires_issuer_subject_and_trust_root() {
         &signed("google/ann@example.com.evil.com", "public")
     ));
     assert!(!met(&pattern, &signed("google/ann@exampleXcom", "public")));
-    // A key is no identity, whatever it is called.
+    // A key is never an identity, also if its name looks like one.
     assert!(!met(&pattern, &found(&["google/ann@example.com"])));
 }
 
@@ -314,7 +316,7 @@ fn assigns_as_many_distinct_signers_as_possible() {
             .collect()
     };
     let two = keyless(2, &[&["~g/~.*"], &["g/ann"]], &[]);
-    // Whatever the order, `ann` must be left for the one who can only be `ann`.
+    // In each order, `ann` is assigned to the authority that accepts only `ann`.
     assert!(met(&two, &signed(&["g/ann", "g/bob"])));
     assert!(met(&two, &signed(&["g/bob", "g/ann"])));
     assert!(!met(&two, &signed(&["g/ann", "g/ann"])));

@@ -135,7 +135,7 @@ fn canonical_registry(registry: &str) -> String {
             .map_or_else(
                 || other.to_owned(),
                 |address| match address.to_ipv4_mapped() {
-                    // A connection reaches the host of the shorter one.
+                    // Both forms reach the same host, and the shorter one is canonical.
                     Some(address) => address.to_string(),
                     None => format!("[{address}]"),
                 },

@@ -74,7 +74,7 @@ fn letters(registry: &str, repository: &str) -> Option<String> {
     stray(repository, |b| {
         b.is_ascii_lowercase() || b.is_ascii_digit() || b"._-*/".contains(&b)
     })
-    .map(|c| format!("has {c:?} in the repository, which repositories do not allow"))
+    .map(|c| format!("has {c:?} in the repository; names of repositories do not allow it"))
 }
 
 fn slashes(registry: &str, repository: &str) -> Option<String> {
@@ -102,7 +102,7 @@ fn no_reference(registry: &str) -> String {
     if canonical_registry(registry) == DOCKER_HUB {
         return "matches no reference: on Docker Hub, every repository has two components, and official images are library/NAME".to_owned();
     }
-    "matches no reference: no registry and repository are written like this".to_owned()
+    "matches no reference: no valid registry and repository have this form".to_owned()
 }
 
 /// Returns the pattern with frequent errors corrected, if the result is valid.
@@ -144,7 +144,7 @@ fn meant(pattern: &str) -> Option<String> {
         }
         _ => text,
     };
-    // What is the same to us is not another pattern.
+    // A pattern with the same meaning is no suggestion.
     let differs = canonical_pattern(&text) != canonical_pattern(pattern) || text == "docker.io/*/*";
     (differs && fault(&text).is_none()).then_some(text)
 }

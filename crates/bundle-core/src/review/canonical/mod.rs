@@ -1,7 +1,7 @@
 //! Equality and digests of specs by meaning: absent, null and empty fields are equal,
-//! `createNamespace: false` equals an absent field, and the order of keys is ignored.
-//! No function here copies a value. A spec is compared and digested in place, because copies would
-//! exceed the memory that its review was granted.
+//! `createNamespace: false` equals an absent field, and the order of keys is ignored. No function
+//! here copies a value. A spec is compared and digested in place, because copies would exceed the
+//! memory that its review has reserved.
 
 use std::io::Write;
 
@@ -199,7 +199,7 @@ impl<H: Update> Write for HashWriter<H> {
     }
 }
 
-// A digest and a list of bytes take everything.
+// Writes to a digest or a vector never fail.
 fn put(out: &mut impl Write, bytes: &[u8]) {
     let _ = out.write_all(bytes);
 }
@@ -356,7 +356,7 @@ mod tests {
             assert_eq!(spec_digest(&absent), spec_digest(&spec(nothing)));
         }
         assert!(!same(&absent, &spec(json!(true))));
-        // Other switches, and what is the user's own, stay as they are.
+        // Other boolean fields, and the content of `config`, stay unchanged.
         assert!(!same(&json!({"paused": false}), &json!({})));
         let config = |value: Value| json!({"config": value});
         assert!(!same(

@@ -122,7 +122,7 @@ proptest! {
     #[test]
     fn comparisons_are_those_of_the_reduced_values(left in values(), right in values()) {
         prop_assert_eq!(same(&left, &right), reduced(&left) == reduced(&right), "{} and {}", &left, &right);
-        // Random values rarely mean the same.
+        // Random values are rarely equal, so the value is compared with its own reduced form.
         let equal = reduced(&left).unwrap_or_default();
         prop_assert!(same(&left, &equal), "{} and {}", &left, &equal);
     }

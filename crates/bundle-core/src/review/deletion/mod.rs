@@ -135,8 +135,8 @@ impl<'a> Deletion<'a> {
 }
 
 impl Deletion<'_> {
-    /// Returns `true` if the object is another provisioner's, which has its own rules: not if we
-    /// have installed something with it.
+    /// Returns `true` if the object belongs to another provisioner, which has its own rules.
+    /// Returns `false` if bundle-webhook has installed content for it.
     pub fn is_foreign(&self, facts: &DeletionFacts) -> bool {
         let is_foreign = |name: &KubeName| {
             let class = facts.classes.get(name.as_str());
@@ -152,11 +152,11 @@ pub fn has_finalizer(object: &Value, finalizer: &str) -> bool {
     finalizers.is_some_and(|all| all.iter().any(|found| found == finalizer))
 }
 
-/// Returns `true` if an update requires the same permissions as a deletion. Updates of metadata do
-/// if they change owner references (the garbage collector follows them), remove `finalizer` (a
-/// deletion would then leave installed objects behind), or set the annotation `admit` (the writer
-/// becomes the requester). Updates of the spec of a BundleDeployment do, because the writer becomes
-/// a requester of installed content.
+/// Returns `true` if an update requires the same permissions as a deletion. These are updates of
+/// metadata that change owner references (the garbage collector follows them), remove `finalizer`
+/// (a deletion would then leave installed objects behind), or set the annotation `admit` (the
+/// writer becomes the requester). They also include all updates of the spec of a BundleDeployment,
+/// because the writer becomes a requester of installed content.
 pub fn is_guarded_update(
     kind: Kind,
     old: &Value,
@@ -195,7 +195,7 @@ pub fn judge_deletion(deletion: &Deletion<'_>, facts: &DeletionFacts) -> Finding
     }
     let manages = facts.may_manage == Some(Answer::Yes);
     for name in &classes {
-        // A class that is gone must not make objects undeletable.
+        // Objects of a missing class must remain deletable.
         if !(manages && matches!(fact(name), Some(ClassFact::Unknown))) {
             may_use(name, deletion, facts, &mut findings);
         }
@@ -309,9 +309,10 @@ fn not_asked(what: &str) -> Finding {
     Finding::error(codes::review::RIGHTS_UNKNOWN, message).hint("try again")
 }
 
-/// Returns `true` if two requesters have the same user name and no different uids. An authenticator
-/// may omit the uid. API servers omit it only for a ServiceAccount that another user
-/// impersonates, for example the new owner of its name: such a requester is not the recorded one.
+/// Returns `true` if two requesters have the same user name, and their uids do not differ. A
+/// missing uid is ignored, because an authenticator may omit it. The exception is a ServiceAccount:
+/// the API server omits its uid only if another user impersonates it, so such a requester is not
+/// the recorded one.
 fn is_same(recorded: &Requester, requester: &Requester) -> bool {
     let omits = requester.uid.is_empty() && requester.service_account().is_none();
     recorded.user == requester.user

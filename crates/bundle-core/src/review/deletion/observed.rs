@@ -16,9 +16,9 @@ pub struct ObservedDeletion {
     /// Time since which the API server cannot delete an object without a review; `None` while it
     /// can.
     pub enforced_since: Option<i64>,
-    /// Start of the review of the write that admitted the current spec by the annotation
-    /// `core.rukpak.io/admit`, from stamp or seal. The time of a stamp for another write is no
-    /// evidence: it can have been renewed by a write without a review.
+    /// Time of the write that admitted the current spec by the annotation `core.rukpak.io/admit`:
+    /// the start of its review, as stamp or seal record it. The times of other stamps do not
+    /// count, because a write without a review can renew a stamp.
     pub admitted: Option<i64>,
 }
 

@@ -137,7 +137,7 @@ fn user_with_another_uid_is_another_requester() {
         ("ana", "1", "2", refused),
         (account, "1", "1", None),
         (account, "1", "2", refused),
-        // Somebody who impersonates the account.
+        // Another user, who impersonates the ServiceAccount.
         (account, "1", "", refused),
         (account, "", "", None),
         (account, "", "1", None),
@@ -232,7 +232,7 @@ fn controllers_may_delete_bundles_of_deleted_deployments() {
             let found = judged(Kind::Bundle, &child(), &requester(user), &facts);
             assert_eq!(found, expected, "{user}: {facts:?}");
         }
-        // What others own is theirs to give up; who may add owners is guarded.
+        // Owners can delete the object, because adding an owner requires permission.
         let found = judged(
             Kind::BundleDeployment,
             &deployment(),

@@ -25,7 +25,7 @@ use crate::{
 #[derive(Debug, Clone, PartialEq)]
 #[expect(
     clippy::struct_excessive_bools,
-    reason = "each is a switch of its own in the API"
+    reason = "each field is a separate setting of the API"
 )]
 pub struct CheckedDeploymentSpec {
     /// Name of the ProvisionerClass that installs.
@@ -38,7 +38,7 @@ pub struct CheckedDeploymentSpec {
     pub target_namespace: Option<KubeName>,
     /// `true` if that namespace is created if it is missing.
     pub create_namespace: bool,
-    /// `true` if nothing is changed.
+    /// `true` if the reconciler changes no objects (`spec.paused`).
     pub paused: bool,
     /// `true` if existing objects without owner are adopted.
     pub adopt: bool,
@@ -193,7 +193,7 @@ fn template(field: &Field<'_>, written: &Value, findings: &mut Findings) -> Opti
 /// Optional fields.
 #[expect(
     clippy::struct_excessive_bools,
-    reason = "each is a switch of its own in the API"
+    reason = "each field is a separate setting of the API"
 )]
 struct Optional {
     service_account: Option<ServiceAccount>,
@@ -382,7 +382,7 @@ pub(super) fn service_account(
     if !field.object(findings) {
         return None;
     }
-    // This text is used in URLs, headers, and commands for administrators.
+    // These names are used in URLs, headers, and commands for administrators.
     let mut part = |name: &str, kind| field.get(name).required_name(kind, findings);
     let namespace = part("namespace", NameKind::Label);
     let name = part("name", NameKind::Subdomain);

@@ -61,7 +61,7 @@ impl Verdict {
 pub fn judge(subject: &Subject<'_>, facts: &Facts<'_>) -> Verdict {
     let mut findings = Findings::default();
     if let Some(finding) = immutable(subject) {
-        // Nothing else matters, and people know this text.
+        // No other finding is relevant, and this message is that of RukPak.
         return Verdict::Refuse(finding.into());
     }
     if subject.is_leaving() || (subject.own && subject.spec_is_kept()) {
@@ -87,7 +87,8 @@ pub fn judge(subject: &Subject<'_>, facts: &Facts<'_>) -> Verdict {
     sort(&mut findings);
     match findings.outcome() {
         None => admit(findings, stamp),
-        // Nothing is changed by a write that leaves the spec alone, so it is not stopped. Nothing will be done with the object either.
+        // A write that keeps the spec changes nothing, so it is not rejected. The object is not
+        // reconciled either way.
         Some(_) if subject.spec_is_kept() => {
             let warnings = findings.into_iter().map(|finding| Finding {
                 severity: Severity::Warning,
@@ -104,7 +105,7 @@ pub fn judge(subject: &Subject<'_>, facts: &Facts<'_>) -> Verdict {
 /// write. `facts` must not contain the content.
 pub fn may_look(subject: &Subject<'_>, facts: &Facts<'_>) -> bool {
     let verdict = judge(subject, facts);
-    // The only reason can be that there was no lookup yet.
+    // A lookup is useful if the missing lookup is the only reason for a rejection.
     !verdict
         .findings()
         .errors()
@@ -254,8 +255,8 @@ fn target_namespace(spec: &CheckedDeploymentSpec, facts: &Facts<'_>, findings: &
     }
 }
 
-/// Returns `true` if one of its classes has a foreign provisioner. Other provisioners reconcile it, and
-/// gets no stamp.
+/// Returns `true` if a class of the object belongs to another provisioner, which reconciles the
+/// object. Such an object gets no stamp.
 fn leaves_alone(spec: &Spec, facts: &Facts<'_>) -> bool {
     let foreign = |name: &str| matches!(facts.classes.get(name), Some(ClassFact::Known(class)) if !class.is_ours());
     match spec {

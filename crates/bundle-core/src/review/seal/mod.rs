@@ -203,7 +203,8 @@ pub fn vouch_state(key: &[u8], object: &StoredObject<'_>, moment: &SealMoment) -
             _ => VouchState::Sealed(seal),
         },
         (_, Ok(stamp)) => VouchState::Unsealed(stamp),
-        // The generation moved although the spec is written as before, and that went through admission, which saw nothing to stamp.
+        // The generation changed although the spec is the same, and the write was reviewed: the
+        // seal still holds.
         (Some((seal, _)), Err(_))
             if is_intact(object.written, moment) || is_intact(Some(seal.time), moment) =>
         {

@@ -292,7 +292,7 @@ fn seal_moves_on_with_a_generation_that_admission_saw_no_change_in() {
     };
     let found = vouch_state(KEY, &unnoted, &at(NOON + 31_000));
     assert!(matches!(found, VouchState::Unsealed(_)), "{found:?}");
-    // Not across a gap, and not two at once.
+    // Not if the registrations had a gap, and not for two generations later.
     let gap = SealMoment {
         now: NOON + 31_000,
         intact_since: Some(NOON + 30_000),
@@ -336,7 +336,7 @@ fn seal_does_not_count_beside_a_later_stamp_however_old_that_is() {
         .vouched()
         .unwrap();
     let seal = super::seal(KEY, &object(&spec, None, None), &vouched);
-    // Another requester became responsible a minute later, for the same generation.
+    // A minute later, another requester takes over the same generation.
     let later = Stamp {
         time: NOON + 60_000,
         ..stamp(&spec, Some(1))
@@ -348,7 +348,7 @@ fn seal_does_not_count_beside_a_later_stamp_however_old_that_is() {
     assert!(matches!(fresh, VouchState::Unsealed(found) if found.time == NOON + 60_000));
     let hour = at(NOON + 3_600_000);
     assert_eq!(refusal(&taken_over, &hour), StampError::Expired);
-    // The seal of that stamp counts for ever, and so does one beside its own stamp.
+    // The seal of that stamp never expires, and a seal beside its own stamp is valid too.
     let own = super::seal(
         KEY,
         &taken_over,
@@ -362,7 +362,7 @@ fn seal_does_not_count_beside_a_later_stamp_however_old_that_is() {
         vouch_state(KEY, &taken_over, &hour),
         VouchState::Sealed(_)
     ));
-    // A stamp for another generation says nothing about this seal.
+    // A stamp of another generation has no effect on this seal.
     let other = stamp(&spec, Some(2)).text(KEY);
     let beside = object(&spec, Some(&other), Some(&seal));
     assert!(matches!(
@@ -404,7 +404,7 @@ fn update_whose_time_nobody_noted_is_sealed_only_while_its_stamp_is_new() {
             assert_eq!(refusal(&update, &gap), StampError::Gap);
         }
     }
-    // The time of a create is always there.
+    // A create always has a time.
     let text = stamp(&spec, None).text(KEY);
     let created = StoredObject {
         created: Some(NOON - EARLIER - 1),

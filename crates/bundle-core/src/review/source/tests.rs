@@ -95,7 +95,7 @@ fn keeps_messages_of_rukpak_for_sources() {
 
 #[test]
 fn rejects_paths_outside_of_the_bundle_and_non_http_urls() {
-    // Shorter than the prefix that it cut off without looking.
+    // Paths shorter than the prefix that is removed.
     for directory in [".", "a", "ab"] {
         assert!(parse(&json!({"type": "git", "git": {"repository": "r", "ref": {"tag": "t"}, "directory": directory}})).is_ok());
     }

@@ -70,7 +70,7 @@ fn line(text: &'static str) -> Option<(&'static str, Entry)> {
 pub fn of(group: &str) -> &'static [(&'static str, &'static str, Api)] {
     let group = match group {
         "" => "core",
-        // The name of the core group in the table is no name of a group.
+        // The table calls the core group `core`; no API group has this name.
         "core" => return &[],
         group => group,
     };
@@ -90,14 +90,14 @@ pub fn is_custom(group: &str) -> bool {
     group.contains('.') && !is_built_in(group)
 }
 
-/// Returns `true` if a Kubernetes of any version may have the group, also one that is newer than
-/// this table: those have no dot, or the domain `k8s.io`. It is `true` for some groups of
-/// CustomResourceDefinitions, and serves checks that must not miss a built-in group.
+/// Returns `true` if any version of Kubernetes, including versions newer than this table, may have
+/// the group: it has no dot, or the domain `k8s.io`. It also returns `true` for some groups of
+/// CustomResourceDefinitions. Use it for checks that must not miss a built-in group.
 pub fn may_be_built_in(group: &str) -> bool {
     !group.contains('.') || group.ends_with(".k8s.io") || is_built_in(group)
 }
 
-/// The API of this group (empty for the core group), version and kind.
+/// Returns the API of this group (empty for the core group), version and kind.
 pub fn api(group: &str, version: &str, kind: &str) -> Option<&'static Api> {
     of(group)
         .iter()

@@ -169,9 +169,9 @@ pub(in crate::registry) struct Download {
     failures: u32,
     since: u64,
     until: Option<Instant>,
-    /// Time of the present window that was spent waiting for the registry.
+    /// Time of the current window that was spent waiting for the registry.
     waited: Duration,
-    /// Bytes that had been taken when the window began.
+    /// Bytes that the caller had received when the window began.
     window_start: u64,
     /// The last piece, held back until the end of the response is verified.
     held: Option<Bytes>,
@@ -330,7 +330,7 @@ impl Download {
             let range = content_range(&response);
             if range != Some((self.offset, self.descriptor.size)) {
                 return Err(Reason::Malformed(format!(
-                    "the registry sent another range of the blob than the requested one from byte {} on",
+                    "the registry did not send the requested range of the blob, from byte {} on",
                     self.offset
                 )));
             }

@@ -294,7 +294,7 @@ impl BlobUpload<'_> {
             let stored = stored_bytes(answer.headers()).unwrap_or(end);
             if stored <= part.from || stored > end {
                 return Err(Reason::Malformed(format!(
-                    "the registry reports {stored} bytes of an upload that had {} bytes before and of which {end} were sent",
+                    "the registry reports that it has stored {stored} bytes of an upload; it had stored {} bytes before, and {end} bytes were sent",
                     part.from
                 )));
             }

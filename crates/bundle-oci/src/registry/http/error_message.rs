@@ -29,10 +29,10 @@ pub(in crate::registry) async fn detail_of(http: &HttpClient, response: Response
     else {
         return String::new();
     };
-    let Ok(said) = serde_json::from_slice::<ErrorBody>(&body) else {
+    let Ok(parsed_body) = serde_json::from_slice::<ErrorBody>(&body) else {
         return String::new();
     };
-    let Some(first) = said.errors.into_iter().next() else {
+    let Some(first) = parsed_body.errors.into_iter().next() else {
         return String::new();
     };
     let text = if first.message.is_empty() {

@@ -94,7 +94,7 @@ impl NetworkZone {
             .unwrap_or(Self::Public)
     }
 
-    /// Returns the reason for which a registry in this zone must not lead to that URL, if any. Host
+    /// Returns the reason why a registry in this zone must not redirect to that URL, if any. Host
     /// names are checked when they are resolved.
     pub(in crate::registry) fn refuses(self, to: &Url) -> Option<&'static str> {
         Self::of_url(to)

@@ -217,7 +217,7 @@ async fn registry_below_the_minimum_rate_is_given_up_after_one_window() {
     let Reason::TooSlow { came, .. } = error.reason else {
         panic!("{error}");
     };
-    // A minimum in bytes a second is that of a part of a second too.
+    // A minimum rate in bytes per second also holds for parts of a second.
     assert!(came < (1 << 20) * 60 / 1000, "{came}");
     assert_eq!(error.finding().code, codes::registry::STALLED);
     assert!(error.is_passing());
@@ -232,7 +232,7 @@ async fn slow_registry_is_read_to_the_end_if_it_keeps_to_the_minimum_rate() {
         piece: 100,
         pause: Duration::from_millis(5),
     }));
-    // Several windows; 0 is no minimum.
+    // Several periods; 0 means no minimum.
     for slowest in [100, 0] {
         let client = impatient(slowest, Duration::from_millis(20));
         let read = client.blob(&repository, &blob.descriptor).bytes().await;

@@ -57,9 +57,9 @@ pub struct DiskUnpacker {
 }
 
 impl DiskUnpacker {
-    /// Starts with an empty folder to which no other process writes, the verified image configuration,
-    /// and the layers. With `skip_unsafe`, devices, named pipes and links out of the folder are
-    /// skipped and listed instead of being an error.
+    /// Creates an unpacker into an empty folder to which no other process writes, for the verified
+    /// image configuration and the layers. With `skip_unsafe`, devices, named pipes and links out
+    /// of the folder are skipped and listed instead of being an error.
     pub fn new(
         folder: &Path,
         config: &Descriptor,

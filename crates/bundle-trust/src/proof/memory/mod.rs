@@ -290,7 +290,7 @@ fn weight(found: &SignatureFound) -> usize {
             };
             texts + signer + meaning
         }
-        // The beginning of its words may be kept.
+        // A rejection can contain the beginning of texts of the signature.
         Err(_) => EACH,
     }
 }
@@ -298,7 +298,7 @@ fn weight(found: &SignatureFound) -> usize {
 fn key(signatures: &[RawSignature], digest: &Digest, against: &Against) -> Key {
     let mut hasher = Sha256::new();
     let mut part = |bytes: &[u8]| {
-        // Lengths first, so that nothing can be moved from one part to the next.
+        // Lengths come first, so that no byte can be moved from one part to the next.
         hasher.update((bytes.len() as u64).to_le_bytes());
         hasher.update(bytes);
     };

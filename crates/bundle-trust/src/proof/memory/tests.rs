@@ -92,11 +92,12 @@ fn caches_examination_per_digest_keys_roots_and_signatures() {
         assert!(lets_in(&memory, &found, &[by_key(&key)], NOW));
     }
     assert_eq!(memory.made(), 1);
-    // Policies that are gone, or name another key: the decision follows at once.
+    // Without policies, and with policies for another key, the verdict changes immediately.
     assert!(!lets_in(&memory, &found, &[], NOW));
     assert!(!lets_in(&memory, &found, &[by_key(&other)], NOW));
     assert_eq!(memory.made(), 3);
-    // Another digest under the same name, signatures of which one byte, the annotations or the type differ.
+    // Another digest under the same name; signatures with another byte, other annotations or
+    // another type.
     let replayed = memory.decide(
         pinned(&Digest::of(b"other")),
         &found,
@@ -172,9 +173,9 @@ fn cached_examination_expires_with_its_trust_root() {
         "{}",
         refusal.findings
     );
-    // Under no root at all, since it has ended.
+    // Nothing was verified, because the root has expired.
     assert_eq!(memory.made(), 2);
-    // Another root with the same name: nothing that held under the first one counts.
+    // Another root with the same name: results under the first root do not count.
     let other = [keyless(&ROOT.replace("2020-01-01", "2020-01-02"))];
     let class = ClassSignatures::IfPolicy;
     let under_other = memory.decide(reference, &Ok(vec![bundle(UNTIMED)]), &other, class, end);
@@ -197,13 +198,13 @@ fn rejection_that_may_change_with_time_is_cached_for_a_minute() {
             now,
         )
     };
-    // The log's time is still to come.
+    // The time in the log is in the future.
     let early = logged() - SignedDuration::from_secs(30);
     decide(early).unwrap_err();
     decide(early).unwrap_err();
     assert_eq!(memory.made(), 1);
     decide(logged() + SignedDuration::from_mins(2)).unwrap();
-    // A clock that is set back knows nothing of it.
+    // After the clock is set back, the result is not used.
     decide(early).unwrap_err();
     assert_eq!(memory.made(), 3);
 }
@@ -298,7 +299,7 @@ fn interrupted_examination_is_unknown_and_not_cached() {
     assert_eq!(memory.made(), 0);
     assert!(lets_in(&memory, &found, &policies, NOW));
     assert_eq!(memory.made(), 1);
-    // What is remembered costs no time.
+    // Cached results are used also if no time is left.
     let examined = memory.examine_while(&content(), &found, &policies, NOW, &|| false);
     assert_eq!(examined.found.unwrap().len(), 2);
 }
@@ -307,7 +308,7 @@ fn interrupted_examination_is_unknown_and_not_cached() {
 fn decision_stops_before_the_signature_at_which_its_bundle_is_gone() {
     let key = PrivateKey::unwritten(KeyKind::EcdsaP256);
     let (memory, policies) = (Memory::default(), [by_key(&key)]);
-    // The good one comes last, after signatures that differ from each other.
+    // The valid signature is the last one, after nine different invalid ones.
     let mut all: Vec<_> = (0..9).map(|n| bundle(&format!("{{\"n\": {n}}}"))).collect();
     all.push(signed(&key, &content()));
     let found: Found = Ok(all);
@@ -323,7 +324,7 @@ fn decision_stops_before_the_signature_at_which_its_bundle_is_gone() {
     };
     let refusal = decide(3).unwrap_err();
     assert!(refusal.cannot_tell, "{}", refusal.findings);
-    // Four times before a signature, and once before another attempt.
+    // Four calls before signatures, and one before another attempt.
     assert_eq!((asked.get(), memory.made()), (5, 0));
     assert!(decide(usize::MAX).is_ok());
     assert_eq!(memory.made(), 1);

@@ -76,7 +76,7 @@ impl Scan {
                 self.key = Key::Expected;
                 *self.begins_with_number.get_or_insert(false)
             }
-            // Other formats have lines that begin like this: `[[name]]`.
+            // TOML has lines with the same beginning: `[[name]]`.
             1 => begins_value(rest),
             2 => self.key == Key::Image,
             _ => false,
@@ -107,7 +107,7 @@ fn name(text: &[u8]) -> String {
     use serde::Deserialize as _;
     #[expect(
         clippy::disallowed_methods,
-        reason = "whatever any reader takes it for is wanted, and nothing is trusted"
+        reason = "the name is read as leniently as by any other reader, and is not trusted"
     )]
     let mut reader = serde_json::Deserializer::from_slice(text);
     super::Name::deserialize(&mut reader).map_or_else(|_| String::new(), |super::Name(name)| name)

@@ -97,10 +97,10 @@ impl Top {
             is_list: content.starts_with(b"[") && list::is_read_by_position(content),
             ..Self::default()
         };
-        // Where it ends in an error, what stood before it counts: others may read on.
+        // After a syntax error, the fields before it count: other readers may continue.
         #[expect(
             clippy::disallowed_methods,
-            reason = "whatever any reader takes it for is wanted, and nothing is trusted"
+            reason = "the name is read as leniently as by any other reader, and is not trusted"
         )]
         let mut reader = serde_json::Deserializer::from_slice(content);
         let _ = reader.deserialize_map(&mut top);
@@ -204,7 +204,7 @@ mod tests {
             assert!(finding.message.contains(told), "{finding}");
         }
         mistaken_attested(manifest.as_bytes()).unwrap_err();
-        // What they say is not the digest of an image.
+        // These statements do not contain the digest of an image.
         mistaken_attested(&file).unwrap();
         mistaken_attested(&older).unwrap();
     }
@@ -232,7 +232,7 @@ mod tests {
             format!("{long}{{{fields}}}"),
             format!("\u{feff} {{{fields}}}"),
             format!("\n\t {{{fields}}} and more"),
-            // Truncated, or not parsed to its end.
+            // Truncated, or invalid at the end.
             format!("{{{fields}"),
             format!("{{{fields},\"x\":'1'}}"),
         ];

@@ -103,7 +103,7 @@ proptest! {
                 }
             }
         }
-        // And what we ourselves take for one, the plainest reader does as well.
+        // Each file that this project reads as a payload is also detected by the simplest reader.
         if statement::read_simple(&text, &digest).is_ok() {
             prop_assert!(READERS[0].1(&text), "{shown}");
             prop_assert!(mistaken(&text).is_err(), "{shown}");

@@ -54,7 +54,7 @@ fn ask(raw: &RawSignature, key: &PrivateKey) -> Result<Vec<Attestation>, String>
     let wanted = [Who::Key(key.public().id().clone())];
     let kinds = [PredicateType::parse(KIND).unwrap()];
     let signatures = std::slice::from_ref(raw);
-    // Whatever becomes of it, it is no signature.
+    // An attestation is never a signature, whether it is valid or not.
     assert!(super::super::by(signatures, &pinned(), &wanted, &against).is_err());
     attested(signatures, &pinned(), &wanted, &kinds, &against)
         .map_err(|findings| findings.to_string())
@@ -139,7 +139,8 @@ fn rejects_altered_attestations() {
         let refused = ask(&envelope(&key, &statement(said), around), &key).unwrap_err();
         assert!(refused.contains(why), "{why}: {refused}");
     }
-    // A given key excludes certificates, and the number of annotations is limited.
+    // Signatures with certificates do not count for a given key, and the number of annotations is
+    // limited.
     let mut flood = envelope(&key, &statement(|_| {}), |_| {});
     flood
         .annotations

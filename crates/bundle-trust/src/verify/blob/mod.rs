@@ -111,7 +111,7 @@ pub(super) fn check(
     let unreadable = |why: &str| Rejection::Unreadable(why.to_owned());
     let signature = dsse::decode(&message.signature)
         .ok_or_else(|| unreadable("its signature is not base64"))?;
-    let said = match &message.message_digest {
+    let claimed = match &message.message_digest {
         None => None,
         Some(named) if named.algorithm.is_empty() && named.digest.is_empty() => None,
         Some(named) => {
@@ -126,8 +126,9 @@ pub(super) fn check(
                 "an Ed25519 signature of the content itself, of which only the digest is known",
             )
         })?;
-        // A different digest shows that it is another file; a failed signature alone does not.
-        let same = match &said {
+        // Only a different digest shows that the file is another one. A failed signature alone does
+        // not.
+        let same = match &claimed {
             None => true,
             Some(("SHA2_256", digest)) => *digest == content.sha256(),
             Some(("SHA2_512", digest)) => digest.as_slice() == Sha512::digest(bytes).as_slice(),
@@ -142,7 +143,7 @@ pub(super) fn check(
             Err(Rejection::Forged(key.id().clone()))
         };
     }
-    let over = match said {
+    let over = match claimed {
         None => content.sha256(),
         Some(("SHA2_256", digest)) if digest.len() == Sha256::output_size() => digest,
         Some(("SHA2_256", _)) => return Err(unreadable("its digest is damaged")),

@@ -77,7 +77,7 @@ fn ignores_claimed_digest_of_message_signature() {
             let bundle = signed(&key, |message| message["messageDigest"] = said.clone());
             let result = verify(&bundle, FILE, true, &key);
             assert_eq!(result.is_ok(), holds, "{kind:?} {said}: {result:?}");
-            // Whatever it says, it holds for no other file.
+            // The bundle is never valid for another file.
             assert!(verify(&bundle, b"other", true, &key).is_err(), "{said}");
         }
         let foreign = PrivateKey::unwritten(kind);

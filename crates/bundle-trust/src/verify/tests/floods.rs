@@ -57,7 +57,8 @@ fn flooded(good: &Value, number: usize) -> RawSignature {
     raw(&bundle)
 }
 
-/// Maximum number of attempts for a bundle with one entry: 7 invalid signatures of its checkpoint.
+/// Returns a bundle with one entry and 7 invalid signatures under its checkpoint, which is the
+/// limit.
 fn costly(good: &Value, number: usize) -> RawSignature {
     let mut bundle = good.clone();
     flood_checkpoint(&mut entries(&mut bundle)[0], 7, number);
@@ -128,7 +129,7 @@ fn expensive_signature_does_not_use_the_share_of_later_ones() {
     let sigstore = Sigstore::new();
     let mut against = sigstore.against(&[]);
     let good = sigstore.signed(&Wanted::default(), &statement());
-    // Each asks for the most that one entry can; a share is enough for it.
+    // Each signature has the maximum cost of one log entry, which is within its share.
     let flood: Vec<_> = (0..MAX_SIGNATURES)
         .map(|number| costly(&good, number))
         .collect();
@@ -136,7 +137,8 @@ fn expensive_signature_does_not_use_the_share_of_later_ones() {
     assert!(cost(&flood[0], &against) <= SHARE);
     let mut budget = Budget::new(flood.len(), &against);
     assert!(flood.iter().all(|raw| budget.charge(raw, &against).is_ok()));
-    // More than a share: there is room for the first ones only as far as none that follows needs it.
+    // Costs above the share: the first signatures are examined only if the following ones do not
+    // need the budget.
     let mut dear = good.clone();
     let entry = entries(&mut dear)[0].clone();
     *entries(&mut dear) = (0..6)
@@ -161,7 +163,7 @@ fn expensive_signature_does_not_use_the_share_of_later_ones() {
     assert_eq!(lone.charge(&dear[0], &against), Ok(()));
     let refused = Err(Rejection::TooCostly { operations: wanted });
     assert_eq!(budget.charge(&dear[0], &against), refused);
-    // More roots and keys ask for more, of each signature and of all.
+    // More roots and keys increase the cost of each signature, and the budget.
     against.roots.push(against.roots[0].clone());
     assert_eq!(cost(&dear[0], &against), 2 * wanted - 1);
 }

@@ -355,7 +355,7 @@ impl Sigstore {
             "logID": hexadecimal(&id(&self.log)),
             "logIndex": 0,
         });
-        // serde_json's maps are sorted, as the log wants it.
+        // The maps of serde_json are sorted, as the log requires.
         let promise = self.log.sign(promised.to_string().as_bytes()).unwrap();
         json!({
             "mediaType": sign::BUNDLE_MEDIA_TYPE,

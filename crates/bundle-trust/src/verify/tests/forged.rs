@@ -112,7 +112,7 @@ fn rejects_authority_with_equal_name_and_other_key() {
         fault(judge(&ours.against(&[]), &bundle), "theirs"),
         Fault::UnknownLog
     );
-    // A foreign certificate with the evidence of the trusted log.
+    // A certificate of another authority, with evidence of the trusted log.
     let key = KeyPair::generate().unwrap();
     let certificate = theirs.certificate(&key, &Wanted::default());
     let signature = key.sign(&dsse::pre_authentication(&statement())).unwrap();
@@ -176,7 +176,7 @@ fn rejects_certificate_signed_with_sha1() {
         let bundle = sigstore.bundle(certificate, &statement(), SIGNATURE);
         fault(judge(&against, &bundle), "weak")
     };
-    // The same certificate by SHA-256 gets as far as to the promise that it lacks.
+    // The same certificate with SHA-256 is rejected only for its missing SCT.
     assert_eq!(
         by(include_bytes!("../../../testdata/weak/leaf-sha256.der")),
         Fault::Sct
@@ -198,7 +198,7 @@ fn rejects_certificate_with_short_rsa_key() {
     let bundle = sigstore.bundle(&certificate, &statement(), SIGNATURE);
     assert_eq!(fault(judge(&against, &bundle), "short"), Fault::Forged);
 
-    // A key that is long enough signs.
+    // A signature by a key of sufficient length is valid.
     let long = KeyPair::generate_for(&rcgen::PKCS_RSA_SHA256).unwrap();
     let certificate = sigstore.certificate(&long, &Wanted::default());
     let signature = long.sign(&dsse::pre_authentication(&statement())).unwrap();
@@ -256,7 +256,7 @@ fn payload_rules_apply_to_certificates_as_to_keys() {
     ] {
         match signed(&payload) {
             Err(found) if found == expected => {}
-            // The library that verifies may be the first to stumble over it.
+            // The verification library may report the problem first.
             Err(Rejection::Certificate {
                 fault: Fault::Content | Fault::Unreadable,
                 ..
@@ -306,7 +306,7 @@ fn rejects_additional_message_signature_and_malleable_signature() {
     });
     let why = "it has both a DSSE envelope and a message signature".to_owned();
     assert_eq!(judge(&against, &bundle), Err(Rejection::Unreadable(why)));
-    // Another form of the same signature is not the one that the log has.
+    // The log entry has another encoding of the same signature.
     let mut bundle = sigstore.signed(&Wanted::default(), &statement());
     let sig = &mut bundle["dsseEnvelope"]["signatures"][0]["sig"];
     let other = super::keys::mirrored(&dsse::decode(sig.as_str().unwrap()).unwrap());

@@ -39,7 +39,7 @@ fn rejects_rekor_2_entry_that_names_another_log() {
     let root = root();
     let other = root["tlogs"][0]["logId"].clone();
     let id = other["keyId"].as_str().unwrap().to_owned();
-    // The name of another log of the root, and a line that looks like that log's.
+    // The name of another log of the root, with a line in the form of that log.
     for name in ["127.0.0.1", "127.0.0.1:21049"] {
         let mut bundle = read(tiled::WORKFLOW);
         add_signature(&mut bundle, name, &id);
@@ -47,7 +47,7 @@ fn rejects_rekor_2_entry_that_names_another_log() {
         entry(&mut bundle)["logId"] = other.clone();
         assert_eq!(fault(judge_under(&root, &bundle)), Fault::Checkpoint);
     }
-    // The key of one log under the name of another.
+    // The key of one log with the name of another log.
     for address in [
         "https://log.example.com",
         "https://127.0.0.1.example.com",
@@ -110,7 +110,7 @@ fn log_is_trusted_only_in_its_validity_window() {
     };
     let (before, after) = ("2020-01-01T00:00:00Z", "2027-01-01T00:00:00Z");
     let early = "2026-11-01T00:00:00Z";
-    // When an entry of tiles was made, its timestamp says.
+    // The time of an entry in a tiled log is that of its timestamp.
     let tiles = root();
     judge_under(&ended(&tiles, 1, before, after), &read(tiled::WORKFLOW)).unwrap();
     let found = judge_under(&ended(&tiles, 1, before, early), &read(tiled::WORKFLOW));
@@ -123,14 +123,14 @@ fn log_is_trusted_only_in_its_validity_window() {
         &read(tiled::WORKFLOW),
     );
     assert_eq!(fault(found), Fault::LogTime);
-    // Both ends still count.
+    // Both ends are part of the period.
     let exactly = at.to_string();
     judge_under(
         &ended(&tiles, 1, &exactly, &exactly),
         &read(tiled::WORKFLOW),
     )
     .unwrap();
-    // So it does for the older log, with its promise and without one.
+    // The same for the older log, with and without an SET.
     let old = read(older::ROOT);
     judge_under(&ended(&old, 0, before, after), &read(older::WORKFLOW)).unwrap();
     let found = judge_under(&ended(&old, 0, before, early), &read(older::WORKFLOW));
@@ -140,7 +140,7 @@ fn log_is_trusted_only_in_its_validity_window() {
     judge_under(&ended(&old, 0, before, after), &unpromised).unwrap();
     let found = judge_under(&ended(&old, 0, before, early), &unpromised);
     assert_eq!(fault(found), Fault::LogTime);
-    // For a signature by key, evidence out of its window says nothing of the time.
+    // For a signature by key, evidence outside of the period is ignored, so the time is unknown.
     let by_key = read(tiled::WITH_KEY);
     assert!(judge_under(&tiles, &by_key).unwrap().signed_at.is_some());
     let accepted = judge_under(&ended(&tiles, 1, before, early), &by_key).unwrap();

@@ -61,7 +61,7 @@ fn accepts_bundles_of_every_version_by_certificate() {
             assert_eq!(accepted.meaning, Meaning::Signed);
         }
     }
-    // The promise alone, as the first clients had it, and the proof alone.
+    // Only the SET, as the first clients wrote it, and only the inclusion proof.
     let mut promised = as_version(UNTIMED, V0_1);
     entry(&mut promised)["inclusionProof"] = Value::Null;
     let accepted = found(&promised).unwrap();
@@ -108,7 +108,7 @@ fn version_0_2_requires_inclusion_proof_and_checkpoint_of_every_entry() {
         entry(&mut bundle)["inclusionProof"]["checkpoint"] = without;
         assert_eq!(fault(&bundle), Fault::Checkpoint);
     }
-    // A promise that is there has to hold.
+    // An existing SET must be valid.
     let mut bundle = as_version(UNTIMED, V0_2);
     entry(&mut bundle)["integratedTime"] = json!("1795276361");
     assert_eq!(fault(&bundle), Fault::Promise);
@@ -199,12 +199,12 @@ fn signatures_by_key_count_in_every_version() {
         let bytes = super::keys::altered(&key, |b| b["mediaType"] = json!(media_type));
         super::keys::judge(&bytes, &key).unwrap();
     }
-    // What is entered in a log counts as it does in 0.3.
+    // A log entry has the same effect as in version 0.3.
     let mut bundle: Value =
         serde_json::from_str(include_str!("../../../testdata/keyless/key.bundle.json")).unwrap();
     bundle["mediaType"] = json!(V0_1);
     assert!(found(&bundle).unwrap().signed_at.is_some());
-    // Evidence that is not what the version requires says nothing of the time.
+    // Evidence that the version does not accept shows no time.
     entry(&mut bundle)["inclusionPromise"] = Value::Null;
     assert_eq!(found(&bundle).unwrap().signed_at, None);
 }
@@ -218,7 +218,7 @@ fn files_are_verified_by_bundles_of_every_version() {
     examine_one(&raw, &Content::named(&digest), &against)
         .0
         .unwrap();
-    // A message signature over the file, in a log of tiles, which promises nothing.
+    // A message signature over the file, in a tiled log, which issues no SET.
     let mut message = as_version(tiled::MESSAGE, V0_2);
     tiled::judge(&message).unwrap();
     message["mediaType"] = json!(V0_1);

@@ -142,6 +142,6 @@ async fn installed_objects_above_the_memory_limit_are_not_parsed() {
             .unwrap();
         applied.success().unwrap();
     }
-    healthy("False", "too large to be looked at").await.unwrap();
+    healthy("False", "too large to be read").await.unwrap();
     survived("installed objects of small maps", &mut webhook, probe).await;
 }

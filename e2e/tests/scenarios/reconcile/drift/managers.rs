@@ -37,7 +37,7 @@ rules:
 - {apiGroups: [''], resources: [configmaps], verbs: [get]}
 ";
 
-/// Returns the present values of the fields that the webhook applies to an object.
+/// Returns the current values of the fields that the webhook applies to an object.
 async fn applied(cluster: &Cluster, what: &str) -> Value {
     let live = get(cluster, &format!("{what} -n team-a")).await.unwrap();
     let mut value = json!({

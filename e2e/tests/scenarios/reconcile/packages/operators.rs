@@ -6,7 +6,7 @@ use e2e::{Cluster, wait};
 use crate::scenarios::content::formats::{self, ANNOTATIONS, CRD, CSV, SERVICE};
 use crate::scenarios::reconcile::{LONG, get, kubectl, publish, stage};
 
-/// Returns the namespaced objects of the operator.
+/// Namespaced objects of the operator.
 const NAMESPACED: [&str; 3] = [
     "serviceaccount cache",
     "service cache",

@@ -8,8 +8,8 @@ use e2e::{Cluster, Output};
 
 use crate::scenarios::reconcile::{condition, get, publish, stage, until};
 
-/// Bundles of three versions. They come without `metadata/annotations.yaml`, as they did before
-/// there were images of bundles.
+/// Bundles of three versions. They have no `metadata/annotations.yaml`, because they are older than
+/// bundle images.
 const BUNDLES: &str =
     "operator-courier-2.1.11/tests/test_files/bundles/api/etcd_valid_nested_bundle";
 

@@ -19,7 +19,7 @@ async fn uses_proxies_from_the_environment() {
         .unwrap();
     let proxy = Proxy::start().await.unwrap();
     let port = registry.host().rsplit_once(':').unwrap().1.to_owned();
-    // A name that only the proxy can resolve.
+    // Only the proxy can resolve this name.
     let name = format!("registry.example.com:{port}");
     let ca = registry.ca().unwrap().display();
     let push = format!("push bundle {name}/team/web:1 --registry-ca {ca}");

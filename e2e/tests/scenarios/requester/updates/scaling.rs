@@ -70,8 +70,8 @@ async fn replicas_are_ignored_with_an_autoscaler_and_restored_after_a_change_by_
         let warnings = found["status"]["warnings"].to_string();
         if ["own", "foreign"].iter().all(|name| {
             let message = format!(
-                "Deployment.apps/scaled/{name}: spec.replicas is left to HorizontalPodAutoscaler {name}; to leave it to others \
-                 from the start, set spec.drift.ignore: [{{kind: Deployment.apps, namespace: scaled, name: {name}, fields: [/spec/replicas]}}]"
+                "Deployment.apps/scaled/{name}: spec.replicas is left to HorizontalPodAutoscaler {name}; to exclude it \
+                 from the first apply too, set spec.drift.ignore: [{{kind: Deployment.apps, namespace: scaled, name: {name}, fields: [/spec/replicas]}}]"
             );
             warnings.contains(&message)
         }) {

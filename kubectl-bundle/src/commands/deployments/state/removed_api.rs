@@ -13,7 +13,8 @@ pub(crate) fn has_missing_kinds(message: &str) -> bool {
     message.contains(MISSING)
 }
 
-/// Returns the cause to stop for if `message` names a built-in kind that `server` no longer serves. Another program may still bring all other kinds.
+/// Returns the cause to stop for if `message` names a built-in kind that `server` no longer serves.
+/// Another program may still install the definitions of other kinds.
 pub(crate) fn cause(message: &str, server: &ServerVersion) -> Option<StopCause> {
     let kinds = message.split(MISSING).skip(1).filter_map(kind);
     let changes: Vec<String> = kinds

@@ -15,7 +15,7 @@ pub(crate) use arguments::Arguments;
 
 /// Name of the program that kubectl runs from PATH.
 const NAME: &str = "kubectl_complete-bundle";
-/// It runs the plugin through kubectl, which knows its path.
+/// Content of the program. It runs the plugin through kubectl, which knows the path of the plugin.
 pub(crate) const PROGRAM: &str = "#!/bin/sh\nexec kubectl bundle __complete -- \"$@\"\n";
 const EXECUTABLE: u32 = 0o755;
 /// Name of the plugin on PATH.

@@ -31,7 +31,10 @@ pub(crate) struct Version {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-#[expect(clippy::struct_field_names, reason = "kubectl calls them so")]
+#[expect(
+    clippy::struct_field_names,
+    reason = "the names are those in the output of kubectl"
+)]
 struct Versions {
     client_version: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]

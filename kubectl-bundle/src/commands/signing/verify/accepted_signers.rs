@@ -32,7 +32,7 @@ pub(crate) struct LoadedSigners {
 }
 
 impl AcceptedSigners {
-    /// Returns the trust root. With keys, it is only used for the signing time.
+    /// Returns the trust root. If the accepted signers are keys, it only confirms signing times.
     pub(crate) async fn root(&self, root: TrustRootSettings, ui: &mut Ui) -> Outcome<SelectedRoot> {
         match self {
             Self::Keys(_) => root.open_for_times(ui).await,

@@ -25,7 +25,7 @@ use crate::commands::program::version::version_of;
 use crate::commands::webhook::install::manifests::{DEPLOYMENT, EmbeddedManifest, InstallPhase};
 use crate::commands::webhook::install::waiting_reason;
 
-/// Most objects of a list.
+/// Maximum number of objects of a list.
 const LISTED: u32 = 500;
 
 /// Checks the CustomResourceDefinitions.

@@ -1,4 +1,4 @@
-//! Requests with a deadline, whose results say why there is none.
+//! Requests with a deadline. A result without a value contains the reason.
 
 use std::time::Duration;
 
@@ -54,7 +54,7 @@ impl Observer {
         self.limited(async { request.await.map(Some) })
     }
 
-    /// Reads the object of a manifest.
+    /// Reads the object that a manifest describes from the cluster.
     pub(super) fn read<'a>(
         &'a self,
         manifest: &'a EmbeddedManifest,
@@ -62,7 +62,8 @@ impl Observer {
         self.limited(self.target.get(manifest))
     }
 
-    /// On the heap: the future of a request is large, and checks hold many.
+    /// Waits for a request within the deadline. The future is boxed, because futures of requests
+    /// are large and checks hold many of them.
     fn limited<'a, T: Send + 'a>(
         &'a self,
         work: impl Future<Output = Outcome<Option<T>>> + Send + 'a,

@@ -13,7 +13,7 @@ use kube::api::{Api, ListParams};
 use super::observer::Observer;
 use crate::commands::webhook::install::manifests::{DEPLOYMENT, EmbeddedManifest};
 
-/// Most classes that are examined.
+/// Maximum number of classes that are examined.
 const CLASSES: u32 = 100;
 
 /// Checks the permissions of the pod in the roles that the plugin contains.

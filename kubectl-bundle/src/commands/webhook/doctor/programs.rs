@@ -7,7 +7,7 @@ use bundle_core::doctor::client::Programs;
 
 /// Name of the plugin, as kubectl looks for it.
 const NAME: &str = "kubectl-bundle";
-/// Most entries of a folder that are read.
+/// Maximum number of entries of a folder that are read.
 const ENTRIES: usize = 20_000;
 
 /// Finds the programs in the folders of PATH. `running` is the path of this program.

@@ -18,7 +18,7 @@ use super::observer::Observer;
 use super::shown_date;
 use crate::commands::webhook::install::manifests::{DEPLOYMENT, EmbeddedManifest};
 
-/// Most certificates of a `caBundle` that are read.
+/// Maximum number of certificates of a `caBundle` that are read.
 const CERTIFICATES: usize = 64;
 
 /// Part of the message with which bundle-webhook rejects the object of [`review`]. It is RukPak's

@@ -33,7 +33,7 @@ pub(super) fn of(manifests: &[EmbeddedManifest]) -> Vec<String> {
 /// Returns the risk of a role that includes impersonation.
 fn risk(role: &Value, manifests: &[EmbeddedManifest]) -> &'static str {
     if role["kind"] == "ClusterRole" && role["name"] == "cluster-admin" {
-        return "; only the pod acts as it, for requests with these permissions";
+        return "; only the pod impersonates it, for requesters with these permissions";
     }
     let impersonates = manifests
         .iter()

@@ -147,7 +147,7 @@ impl EmbeddedManifest {
     }
 }
 
-/// Returns all objects, for the system namespace `namespace` and the state namespace beside it.
+/// Returns all objects, for the system namespace `namespace` and its state namespace.
 ///
 /// # Errors
 /// `namespace` cannot be the name of a namespace.

@@ -173,7 +173,8 @@ impl Install {
                 return Ok(WaitState::Met);
             }
             let selector = ListParams::default().labels("app.kubernetes.io/name=bundle-webhook");
-            // The reason is extra: a person who may not list Pods still sees the count.
+            // The reason is optional: a person without permission to list Pods still sees the
+            // count.
             let reason = match cluster.ask(pods.list(&selector)).await {
                 Ok(found) => found.items.iter().find_map(waiting_reason),
                 Err(_) => None,
@@ -189,7 +190,7 @@ impl Install {
         let outcome = cluster
             .wait_for(&api, DEPLOYMENT, self.wait, question, |limit| {
                 timeout_error("the pods were not ready", limit).hint(
-                    "the installation goes on without this command; kubectl describe the Pods of Deployment bundle-webhook",
+                    "the installation continues in the cluster; see the Pods: kubectl describe pods -l app.kubernetes.io/name=bundle-webhook",
                 )
             })
             .await;

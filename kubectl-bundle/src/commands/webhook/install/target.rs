@@ -112,7 +112,10 @@ impl InstallTarget {
                 Err(Failure::Server(status)) if status.code == 404 && began.elapsed() < limit => {}
                 Ok(false) => {
                     return Err(crate::cluster::wait::timeout_error(
-                        &format!("the kind of {} was not served", manifest.title()),
+                        &format!(
+                            "the API server did not serve the kind of {}",
+                            manifest.title()
+                        ),
                         limit,
                     )
                     .into());

@@ -18,7 +18,7 @@ use crate::flags::{ClusterFlags, DryRunMode, Environment};
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  # Remove an installation without DeploymentsMode
+  # Remove an installation without BundleDeployments
   kubectl bundle uninstall
 
   # Also delete the objects that bundles installed

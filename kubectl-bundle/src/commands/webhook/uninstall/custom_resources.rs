@@ -48,7 +48,10 @@ pub(super) async fn remove(
         ("ProvisionerClass", names::<ProvisionerClass>(target).await?),
     ] {
         if !found.is_empty() {
-            ui.note(format!("goes with its kind: {kind} {}", shortened(&found)));
+            ui.note(format!(
+                "deleted with its kind: {kind} {}",
+                shortened(&found)
+            ));
         }
     }
     Ok(())
@@ -163,7 +166,7 @@ async fn remove_bundles(ui: &mut Ui, target: &InstallTarget, uninstall: &Uninsta
             cluster
                 .wait_for(&api, &name, uninstall.wait, question, |limit| {
                     timeout_error(&format!("bundle {name} was not deleted"), limit)
-                        .hint("the pod removes its finalizer; see that it runs, and run the command again")
+                        .hint("the pod removes its finalizer; check that the pod runs, then run the command again")
                 })
                 .await?;
         }

@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use url::Url;
 
 use super::service::{Asked, Service, field, token};
+use crate::catalog::diagnostics;
 use crate::context::Context;
 
 /// The error occurs before any request to the registry.
@@ -187,6 +188,16 @@ fn each_fault_of_an_issuer_has_its_own_error() {
         let told = refused(path, answer.clone());
         assert!(told.contains(why), "{path} {answer:?}: {told}");
     }
+    let denied = refused("/token", (400, json!({"error": "access_denied"})));
+    insta::assert_snapshot!(diagnostics(&denied), @r"
+    error: the login failed: the login was denied [BUNDLE-TRUST-041]
+      hint: nothing was signed: try again, or pass a token (--identity-token)
+    ");
+    let unknown = refused("/device", (400, json!({"error": "invalid_client"})));
+    insta::assert_snapshot!(diagnostics(&unknown), @r#"
+    error: the issuer of identity tokens at 127.0.0.1 rejects the request: 400 Bad Request: {"error":"invalid_client"} [BUNDLE-TRUST-021]
+      hint: nothing was stored; check that this service accepts the issuer of the token
+    "#);
 }
 
 #[test]

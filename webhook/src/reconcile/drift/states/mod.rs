@@ -83,14 +83,15 @@ struct InstalledState {
 /// Kinds of the content that are not watched yet.
 #[derive(Debug, Clone, Copy, Default)]
 struct UnwatchedKinds {
-    /// True if an object was restored since then, so that the kinds can be served now.
+    /// True if an object was restored after the last attempt to watch them: the kinds can be served
+    /// since then.
     has_restored: bool,
 }
 
 /// The states of all deployments.
 pub(in crate::reconcile) struct InstalledStates {
     all: Mutex<HashMap<String, InstalledState>>,
-    /// The origin of the times of restores.
+    /// The time from which the times of restores are counted.
     began: Instant,
     wake: mpsc::UnboundedSender<String>,
     /// The end states of Jobs, also of deleted ones.
@@ -322,7 +323,7 @@ impl InstalledStates {
             .remove(deployment);
     }
 
-    /// Returns the drifted objects with the time since when they have drifted.
+    /// Returns the drifted objects with the time since which they have drifted.
     pub(in crate::reconcile) fn drifted(&self, deployment: &str) -> BTreeMap<String, Timestamp> {
         self.with(deployment, |state| {
             let drifted = state.drifted.iter();

@@ -372,7 +372,7 @@ impl InstalledState {
     }
 }
 
-/// Adds those of `failing` to the message that it does not name. A message that names none of them
+/// Adds the objects of `failing` that the message does not name. A message that names none of them
 /// is not about objects, and stays unchanged.
 fn naming(message: &str, failing: &BTreeSet<String>) -> String {
     let (named, others): (Vec<&String>, Vec<&String>) =

@@ -27,5 +27,5 @@ area! {
     BAD_CHART = "BUNDLE-FORMAT-024", Refused, "invalid Helm chart", "A helm+v3 bundle is a chart. Chart.yaml is at the root of the bundle or in its only folder, has name and version, and the dependencies of the chart are in charts/.";
     WRONG_CLASS = "BUNDLE-FORMAT-025", Refused, "the class does not support the format of the bundle", "Each provisioner supports one format: core.rukpak.io/plain plain+v0, core.rukpak.io/registry registry+v1, and core.rukpak.io/helm helm+v3. Set provisionerClassName to a class of the provisioner for this format.";
     OWNED = "BUNDLE-FORMAT-026", Refused, "an object has owner references", "metadata.ownerReferences identify owners by UID. An owner with this UID does not exist in another cluster, so the garbage collector would delete the object after each installation. Remove the field; the BundleDeployment manages the installed objects.";
-    CANCELLED = "BUNDLE-FORMAT-027", CannotTell, "parsing of the content was cancelled", "The Bundle was deleted, or the webhook stops. The result is not needed any more. No action is required.";
+    CANCELLED = "BUNDLE-FORMAT-027", CannotTell, "parsing of the content was cancelled", "The Bundle was deleted, or the webhook stops. The result is no longer needed. No action is required.";
 }

@@ -16,9 +16,8 @@ use crate::plan::drift::FieldsEntry;
 pub use crate::review::deployment::IgnoreRule as Rule;
 
 impl Rule {
-    /// Returns true if the rule applies to this object. No rule applies to roles and bindings:
-    /// permissions were checked for the rules in the content, so these must be applied, and not the
-    /// rules on the cluster.
+    /// Returns true if the rule applies to this object. No rule applies to roles and bindings: the
+    /// permissions were checked for the rules in the content, so exactly these are applied.
     pub fn fits(&self, id: &ObjectId) -> bool {
         id.group != "rbac.authorization.k8s.io"
             && self
@@ -33,7 +32,7 @@ impl Rule {
     }
 }
 
-/// Most comparisons of [`without_effect`].
+/// Maximum number of comparisons in [`without_effect`].
 const COMPARISONS: usize = 10_000_000;
 
 /// Sets all fields that the rules name to their value in `live`, the object on the cluster, or
@@ -60,8 +59,8 @@ pub fn apply_rules(
     owned.remove_from(desired);
 }
 
-/// Leaves the fields that the rules name. Each value is copied once, although several pointers can
-/// name it, or values above it.
+/// Sets or removes the fields that the rules name by path. Each value is copied only once, even if
+/// several pointers name it or a value that contains it.
 fn keep_live_fields(desired: &mut Value, live: &Value, rules: &[&Rule]) {
     let mut found = BTreeMap::<*const Value, (&str, &Value)>::new();
     for pointer in rules.iter().flat_map(|rule| &rule.fields) {
@@ -103,7 +102,8 @@ fn find<'v>(
 }
 
 /// Returns a message for each part of `rules`, in the order of `spec.drift.ignore`, that has no
-/// effect on these objects. After too many comparisons, the last message says so.
+/// effect on these objects. If the maximum number of comparisons is reached, the last message
+/// states that.
 pub fn without_effect(rules: &[Rule], objects: &[(&ObjectId, &Value)]) -> Vec<String> {
     let mut lines = Vec::new();
     let mut left = COMPARISONS;
@@ -132,7 +132,7 @@ pub fn without_effect(rules: &[Rule], objects: &[(&ObjectId, &Value)]) -> Vec<St
         }
         if left == 0 {
             lines.push(format!(
-                "{path} and the rules after it are not compared with all of the content, because there are too many"
+                "{path} and the rules after it are not compared with all objects of the content, because the number of comparisons is limited"
             ));
             break;
         }

@@ -7,9 +7,9 @@ use serde_json::{Map, Value};
 
 use super::count;
 
-/// Most sets of names by which the items of one list are identified. The schema of a list has one.
+/// Maximum number of key sets for the items of one list. The schema of a list has one key set.
 const KEY_SETS: usize = 4;
-/// Most fields that identify an item.
+/// Maximum number of fields that identify an item.
 const KEY_FIELDS: usize = 8;
 
 /// Fields of any number of entries, by their keys in `fieldsV1`.

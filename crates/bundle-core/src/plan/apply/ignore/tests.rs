@@ -198,7 +198,7 @@ fn cost_is_linear_in_entries_for_items_of_lists() {
     let rule = of_manager("keda".to_owned());
     let named = |number: usize| json!({ "name": format!("c{number}") });
     assert_linear(|size| {
-        // One entry for each item, and one for all of them.
+        // One entry for each item, and one entry with all items.
         let keys: Vec<String> = (0..size)
             .map(|number| format!("k:{}", named(number)))
             .collect();
@@ -249,7 +249,7 @@ fn cost_is_linear_in_members_of_sets() {
 fn items_are_found_by_few_sets_of_names() {
     let rule = of_manager("keda".to_owned());
     let work = |size: usize| {
-        // Each key has another name, which a schema never has.
+        // Each key has another field, which no schema has.
         let fields: Map<_, _> = (0..size)
             .map(|number| (format!("k:{{\"n{number}\":1}}"), json!({ "f:image": {} })))
             .collect();

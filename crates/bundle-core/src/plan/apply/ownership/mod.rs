@@ -56,7 +56,7 @@ impl ListPath {
             segments.push(Segment::Field(name.to_owned()));
             if let Some(indices) = indices {
                 let index = indices.strip_suffix(']')?;
-                // A list of lists has no keys. Text in brackets is the key of a map.
+                // Lists of lists have no keys. Text in brackets is a key of a map.
                 index.parse::<u32>().ok()?;
                 list = Some(segments.len());
                 segments.push(Segment::OwnItems);

@@ -4,10 +4,7 @@ use super::*;
 
 const OURS: &str = "bundle-webhook";
 
-#[expect(
-    clippy::needless_pass_by_value,
-    reason = "the rows hand over what they state"
-)]
+#[expect(clippy::needless_pass_by_value, reason = "the rows pass their values")]
 fn entry(manager: &str, operation: &str, api_version: &str, fields: Value) -> Value {
     json!({"manager": manager, "operation": operation, "apiVersion": api_version, "fieldsType": "FieldsV1", "fieldsV1": fields})
 }
@@ -52,7 +49,7 @@ fn adoption_transfers_fields_of_former_managers_only() {
         let after = change.applied(&before, OURS, "v1").unwrap();
         let ours = entry(OURS, "Apply", "v1", json!({"f:data": {".": {}, "f:a": {}}}));
         assert_eq!(after, [status.clone(), edited.clone(), ours], "{manager}");
-        // Into the entry that we have.
+        // The fields are added to the existing entry.
         let ours = entry(OURS, "Apply", "v1", json!({"f:data": {"f:b": {}}}));
         let after = change.applied(&[ours, theirs], OURS, "v1").unwrap();
         let both = json!({"f:data": {".": {}, "f:a": {}, "f:b": {}}});

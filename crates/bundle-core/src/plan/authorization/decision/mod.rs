@@ -81,8 +81,8 @@ impl Decision {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Decisions {
-    /// Newest last: the decision about the installed content, one by another decider since then,
-    /// and the decision about the content whose installation started last.
+    /// Up to three decisions, newest last: about the installed content, by another decider since
+    /// then, and about the content whose installation started last.
     #[serde(default)]
     of_content: Vec<Decision>,
     /// Keys of recorded objects that are not part of the installed content, from content that
@@ -158,7 +158,7 @@ impl Decisions {
             .partition(|decision| {
                 Some(decision.content.as_str()) == installed && decision.content != content
             });
-        // One of them shows that not all objects have the same decider.
+        // One other decision is enough: it shows that not all objects have the same decider.
         let other = others.into_iter().find(|decision| !decision.is_by(by));
         kept.extend(other);
         kept.push(Decision {

@@ -60,7 +60,8 @@ fn decision_counts_only_for_the_same_class_and_terms() {
     assert_ne!(decider("u", &approval, &adopt), approved);
 }
 
-/// Installed content with its decider, deciders of content that began since, whether the second class decided about the objects.
+/// Decider of the installed content, deciders of installations that started since then, and `true`
+/// if the second class decided about the objects.
 type Row<'a> = (Option<Option<&'a Decider>>, &'a [&'a Decider], bool);
 
 #[test]

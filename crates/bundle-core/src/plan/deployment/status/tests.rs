@@ -214,7 +214,7 @@ fn conditions_depend_on_facts() {
         ("uoaRcI", [unpacked, "False UpgradeFailed", allowed, none, in_line, healthy, "True UpgradeFailed", "False UpgradeFailed"]),
         ("uoaRcK", [unpacked, "Unknown UpgradeFailed", allowed, none, in_line, healthy, "True UpgradeFailed", "False UpgradeFailed"]),
         ("uoRcM", [unpacked, "False InstallFailed", "False RightsMissing", none, in_line, healthy, "False InstallFailed", "False InstallFailed"]),
-        // Rights were withdrawn from what is installed.
+        // The permissions for the installed content were withdrawn.
         ("usRcW", [unpacked, "-", "False RightsWithdrawn", none, in_line, healthy, "True RightsWithdrawn", "False RightsWithdrawn"]),
         ("uoRcW", [unpacked, "-", "False RightsWithdrawn", none, in_line, healthy, "True RightsWithdrawn", "False RightsWithdrawn"]),
     ] {

@@ -89,7 +89,7 @@ pub enum MaintenanceStep {
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[expect(
     clippy::struct_excessive_bools,
-    reason = "each is a fact of its own, and every combination has a plan"
+    reason = "the facts are independent, and every combination has a plan"
 )]
 pub struct ObservedDeployment {
     /// `spec.paused`.
@@ -232,7 +232,7 @@ impl Outcome {
         } else if self.is_partly_applied {
             MaintenanceStep::MaintainPartial
         } else {
-            // While new content is not applied, the previous content is maintained.
+            // Until the new content is applied, the installed content is maintained.
             MaintenanceStep::MaintainPrevious
         };
         let mut steps = vec![MaintenanceStep::ReportApproval, keep];

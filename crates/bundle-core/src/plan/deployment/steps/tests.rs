@@ -49,7 +49,7 @@ fn installation_steps_depend_on_observed_facts() {
     let again = steps(&[&BEGIN, &ASK, &[Watch, Authorize], &INSTALL]);
     let found_again = steps(&[&BEGIN, &ASK, &[Watch, Compare]]);
     for (facts, expected) in [
-        // Nothing is known of the content, or nothing is to be done.
+        // The content is unknown, or nothing is left to do.
         ("", vec![]),
         ("c", vec![]),
         ("h", vec![]),
@@ -93,7 +93,8 @@ fn installation_steps_depend_on_observed_facts() {
         ("uidah", vec![ReportHeldError]),
         ("uwh", vec![ReportHeldError]),
         ("uwidh", vec![ReportHeldError]),
-        // Settings have changed, or the former content is wanted again: it is installed and decided.
+        // Settings have changed, or the former content is requested again: it is installed and
+        // decided.
         ("uoid", again.clone()),
         ("uoida", again.clone()),
         ("uoidc", again.clone()),
@@ -114,7 +115,7 @@ fn installation_steps_depend_on_observed_facts() {
         ("uida", steps(&[&BEGIN, &ASK, &[Watch, FindDrift]])),
         ("uid", steps(&[&BEGIN, &ASK, &[Watch, FindDrift]])),
         ("uidan", steps(&[&BEGIN, &ASK, &[Watch, FindDrift]])),
-        // Another class, or the same with other terms, allows what is installed.
+        // Another class, or the same class with other terms, allows the installed content.
         ("uwi", steps(&[&BEGIN, &ASK, &FIRST, &DECISION])),
         ("uwia", steps(&[&BEGIN, &ASK, &FIRST, &DECISION])),
         ("uwiac", steps(&[&BEGIN, &ASK, &FIRST, &DECISION])),
@@ -155,7 +156,7 @@ fn installation_steps_depend_on_observed_facts() {
             "uoi",
             steps(&[&BEGIN, &ASK, &FIRST, &DECISION, &[Watch], &INSTALL]),
         ),
-        // The last time it went wrong after everything had been applied.
+        // The last attempt failed after the apply.
         (
             "uwd",
             steps(&[&BEGIN, &[Authorize, Prune, RecordInstalled, WatchAll]]),
@@ -197,7 +198,7 @@ fn installation_steps_depend_on_observed_facts() {
             "uiacf",
             steps(&[&BEGIN, &ASK, &FIRST, &DECISION, &[Watch], &INSTALL]),
         ),
-        // Applied, and never decided nor recorded: as if it were new.
+        // Applied, but neither decided nor recorded: treated as new.
         ("uw", all.clone()),
         ("uwa", all.clone()),
         ("uwc", all),
@@ -356,7 +357,7 @@ fn every_plan_has_the_order_that_security_requires() {
                 assert_eq!(at(check), written.checked_sub(1), "{check:?} {observed:?}");
             }
         }
-        // Nothing is pruned before its successor is applied, and nothing recorded before that.
+        // Nothing is pruned or recorded as installed before the new content is applied.
         if observed.in_place != AppliedContent::Wanted {
             assert!(is_before(Apply, Prune), "{observed:?}");
             assert!(is_before(Apply, RecordInstalled), "{observed:?}");

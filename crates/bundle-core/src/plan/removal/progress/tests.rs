@@ -1,4 +1,4 @@
-//! Removals and prunes from the first look to the result.
+//! Removals and prunes, from the first observation to the result.
 
 use serde_json::json;
 
@@ -156,7 +156,7 @@ fn namespace_of_the_webhook_is_kept_and_named_by_removals_and_prunes() {
             "Namespace/team-a is no longer part of the content and stays: it is a namespace of bundle-webhook"
         ]
     );
-    // A missing permission for another object has its own code.
+    // A missing permission for another object has its own code and has priority.
     let both = RemovalProgress::new(
         [free(&namespace()), free(&config("a"))],
         [

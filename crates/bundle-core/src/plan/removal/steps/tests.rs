@@ -73,12 +73,12 @@ fn removal_steps_depend_on_observed_facts() {
     let released = accepted(&[&[ReleaseObjects], &END]);
     let left_behind = accepted(&[&END]);
     for (facts, expected) in [
-        // It was removed before.
+        // The removal is complete.
         ("", vec![]),
         ("l", vec![]),
         ("s", vec![]),
         ("su", vec![]),
-        // Nothing was installed, or nothing is left of it.
+        // Nothing was installed, or everything is removed.
         ("f", END.to_vec()),
         ("fo", END.to_vec()),
         ("fd", END.to_vec()),
@@ -129,7 +129,7 @@ fn completed_steps_are_not_repeated_and_the_order_is_unchanged() {
         for (number, step) in planned.iter().enumerate() {
             assert_eq!(now.steps(), planned[number..], "{facts}");
             now.done.insert(*step);
-            // The API server shows the object without it from here on.
+            // From here on, the API server returns the object without it.
             now.has_finalizer &= *step != RemoveFinalizer;
         }
         assert_eq!(now.steps(), [], "{facts}");

@@ -39,7 +39,7 @@ fn write_with_unchanged_spec_needs_no_lookup() {
             "{verdict:?}"
         );
     }
-    // Written otherwise, it is another generation, which needs a stamp of its own.
+    // The same spec in another notation is another generation, which needs its own stamp.
     new["spec"]["source"]["git"] = Value::Null;
     let subject = update(Kind::Bundle, &old, &new, Standing::Stamped);
     assert_eq!(needs(&subject), super::needs::Needs::default());
@@ -66,7 +66,7 @@ fn object_without_stamp_needs_the_admit_annotation() {
         codes_of(&judge(&admits, &facts))[0],
         codes::review::USE_NOT_ALLOWED.id
     );
-    // The pod itself vouches for nothing; and what is being deleted needs no check.
+    // The pod is never a requester, and objects that are being deleted need no check.
     let own = Subject {
         own: true,
         ..admits

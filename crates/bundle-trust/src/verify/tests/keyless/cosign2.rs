@@ -90,7 +90,7 @@ fn rejects_each_forged_cosign_2_signature() {
         &alter(legacy_workflow(), CERTIFICATE, &|_| "x".into())
     ));
     assert!(unreadable(&alter(legacy_workflow(), LOG, &|_| "{}".into())));
-    // Without its certificate, the signer is unknown.
+    // Without a certificate, the signer is unknown.
     assert_eq!(judge(&without(CERTIFICATE)), Err(Rejection::NoSuchKey));
     let altered = alter(legacy_key(), SIGNATURE, &flipped);
     assert_eq!(judge(&altered), Err(Rejection::NoSuchKey));
@@ -127,7 +127,7 @@ fn rejects_cosign_2_payload_of_another_type() {
         };
         examine(&[raw], &subject(), &against).remove(0).0
     };
-    // What it was called when it was signed says nothing: content is signed, wherever it is copied to.
+    // The name in the payload is not compared: a signature covers content wherever it is copied to.
     assert_eq!(judge(&|_| {}).unwrap().annotations["version"], "1.4.0");
     let other = judge(&|p| p["critical"]["type"] = json!("atomic container signature"));
     assert_eq!(

@@ -245,7 +245,7 @@ fn rejects_malformed_bundles_before_reading_certificates() {
         judge(&other),
         Err(Rejection::PayloadType("text/plain".into()))
     );
-    // The right signature for another digest.
+    // A valid signature, for another digest.
     let elsewhere = Digest::of(b"something else");
     for raw in [
         bundle(WORKFLOW),

@@ -116,7 +116,7 @@ fn verifies_every_combination_of_format_and_signer() {
         let accepted = judge(&raw).unwrap();
         assert_eq!(accepted.signer, Signer::Key(key().id().clone()));
     }
-    // The log's evidence is not needed with a key, but says when.
+    // A key requires no evidence of a log, but the evidence shows the time.
     assert!(judge(&bundle(WITH_KEY)).unwrap().signed_at.is_some());
 }
 
@@ -201,7 +201,7 @@ fn verdict_depends_on_trust_root_and_time() {
     };
     assert_eq!(fault(&public, bundle(WORKFLOW)), Fault::UnknownLog);
     assert_eq!(fault(&public, legacy_workflow()), Fault::UnknownLog);
-    // Beside it, the right one is still found, and nothing counts under the wrong one.
+    // With both roots the signature is valid under the right one only.
     let both = Against {
         roots: [public.roots.clone(), under(ROOT).roots].concat(),
         ..under(ROOT)
@@ -233,13 +233,13 @@ fn verdict_depends_on_trust_root_and_time() {
     );
     let stamps = root_without("timestampAuthorities");
     assert_eq!(fault(&stamps, bundle(WORKFLOW)), Fault::Timestamp);
-    // Before it was made.
+    // Before the time of the signature.
     let early = Against {
         now: later() - jiff::SignedDuration::from_hours(48),
         ..under(ROOT)
     };
     assert_eq!(fault(&early, bundle(UNTIMED)), Fault::Future);
-    // The authority was not trusted yet.
+    // The authority became trusted later.
     let mut root: Value = serde_json::from_str(ROOT).unwrap();
     root["certificateAuthorities"][0]["validFor"] = json!({"start": later().to_string()});
     assert_eq!(

@@ -33,10 +33,10 @@ fn wrong_key_hint_does_not_reject_a_matching_key() {
             let bytes = altered(&key, |b| {
                 b["verificationMaterial"]["publicKey"] = hint.clone();
             });
-            // Who signed is the key that fits, whatever it is called.
+            // The signer is the key that verifies the signature, whatever its hint.
             let accepted = judge(&bytes, &all).unwrap();
             assert_eq!(accepted.signer, signer, "{said}");
-            // Where no key fits, it says what the signature calls its own.
+            // If no key verifies the signature, the message contains the hint.
             let none = against(std::slice::from_ref(other.public()));
             let expected = if said == other.public().id().as_str() {
                 Rejection::Forged(KeyId::new(said))

@@ -179,7 +179,8 @@ proptest! {
         let mut bytes = sign::sign_digest(&key, &reference(), &annotations).unwrap();
         let at = at % bytes.len();
         bytes[at] = with;
-        // Where it still holds, the change was outside of what is signed (white space, an unread field), and what was signed is unchanged.
+        // If the signature is still valid, the change was outside of the signed bytes (white space,
+        // an unread field), and the annotations are unchanged.
         if let Ok(accepted) = judge(&bytes, &key) {
             prop_assert_eq!(accepted.annotations, annotations);
         }

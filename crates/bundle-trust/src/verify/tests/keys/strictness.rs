@@ -15,7 +15,7 @@ fn rejects_ambiguous_json_even_if_signed() {
         assert_eq!(found, Err(Rejection::Unreadable(why)));
     };
     for (from, to) in [
-        // First and last, at every depth, and hidden behind an escape.
+        // Duplicate keys as first or last key, at every depth, and with an escape sequence.
         (
             format!(r#""sha256":"{hex}""#),
             format!(r#""sha256":"{zero}","sha256":"{hex}""#),
@@ -58,7 +58,8 @@ fn rejects_ambiguous_json_even_if_signed() {
         let why = "not an in-toto statement".to_owned();
         assert_eq!(payload(changed), Err(Rejection::Unreadable(why)));
     }
-    // Around it as well, where a reader that takes the last would see another envelope than one that takes the first.
+    // Duplicate keys in the bundle itself: readers that use the last key would read another
+    // envelope than readers that use the first.
     let bundle = String::from_utf8(signed(&key, |_| {})).unwrap();
     twice(judge(
         bundle
@@ -72,7 +73,7 @@ fn rejects_ambiguous_json_even_if_signed() {
             .as_bytes(),
         &key,
     ));
-    // Unknown fields could be conditions, and cosign rejects them as well.
+    // Unknown fields could be restrictions, and cosign rejects them as well.
     let more = bundle.replacen('{', r#"{"unknown":[1,2],"#, 1);
     let refused = judge(more.as_bytes(), &key).unwrap_err().to_string();
     assert!(refused.contains("unknown field `unknown`"), "{refused}");
