@@ -9,6 +9,7 @@ pub mod bundles;
 pub mod certs;
 pub mod cluster;
 pub mod demo;
+pub mod dist;
 pub mod host;
 pub mod image;
 pub mod programs;

@@ -6,6 +6,8 @@ use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
 use anyhow::{Context, Result, bail};
+use object::Endianness;
+use object::read::elf::{ElfFile64, ProgramHeader as _};
 use serde_json::Value;
 use tokio::sync::OnceCell;
 
@@ -117,6 +119,18 @@ pub fn profile() -> Result<String> {
     )
 }
 
+/// Returns `true` if a program of Linux names an interpreter, which loads shared libraries.
+pub(crate) fn has_interpreter(program: &[u8]) -> Result<bool> {
+    let file: ElfFile64<'_, Endianness> =
+        ElfFile64::parse(program).context("the file is no program of Linux")?;
+    for header in file.elf_program_headers() {
+        if header.interpreter(file.endian(), program)?.is_some() {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -137,5 +151,12 @@ mod tests {
             .unwrap_err()
             .to_string();
         assert_eq!(error, "cargo built no program called `bundle-webhook`");
+    }
+
+    #[test]
+    fn programs_with_shared_libraries_have_an_interpreter() {
+        let this = fs_err::read(std::env::current_exe().unwrap()).unwrap();
+        assert!(has_interpreter(&this).unwrap());
+        assert!(has_interpreter(b"#!/bin/sh\n").is_err());
     }
 }

@@ -6,7 +6,7 @@ use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 use crate::commands::deployments::{create, delete, deploy, get, status};
 use crate::commands::package::{build, init, inspect, render, unpack};
-use crate::commands::program::{complete, completion, version};
+use crate::commands::program::{complete, completion, man, version};
 use crate::commands::signing::{attest, keys, policy, sign, trust, verify};
 use crate::commands::transfer::{copy, load, pull, push, save};
 use crate::commands::webhook::{check, doctor, install, uninstall};
@@ -131,6 +131,9 @@ verbs! {
     /// Print completion candidates for kubectl
     #[command(name = "__complete", hide = true)]
     Complete(complete::Arguments) => |typed| in_runtime(typed.settings(environment, command())?.run(ui)),
+    /// Write man pages for a release
+    #[command(name = "__man", hide = true)]
+    Man(man::Arguments) => |typed| typed.settings(command()).run(ui),
 }
 
 /// Returns clap's command.

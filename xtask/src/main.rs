@@ -17,9 +17,9 @@ mod examples;
 mod fixtures;
 mod fuzz;
 mod generate;
-mod image;
 mod model;
 mod modules;
+mod release;
 mod schemas;
 mod soak;
 mod test;
@@ -50,6 +50,8 @@ enum Command {
     Cluster(cluster::Command),
     /// Run the demo on a real Kubernetes, with each command and its output.
     Demo(demo::Arguments),
+    /// Build the plugin for all platforms, and pack archives with checksums and a krew manifest.
+    Dist(release::dist::Arguments),
     /// Generate the fixtures of unit tests for signatures, with real cosign and a local Sigstore
     /// instance.
     Fixtures(fixtures::Arguments),
@@ -59,7 +61,7 @@ enum Command {
     /// plain manifests of the chart.
     Gen(generate::Arguments),
     /// Build the container image of bundle-webhook as an OCI layout, or push it to a registry.
-    Image(image::Arguments),
+    Image(release::image::Arguments),
     /// Explore the model of a cluster with which the reconciler's plans are checked.
     Model(model::Arguments),
     /// Write the table of the schemas of Kubernetes' built-in kinds from the Go module
@@ -94,10 +96,11 @@ fn run(arguments: Arguments) -> anyhow::Result<()> {
             Command::Book(arguments) => book::run(&arguments),
             Command::Cluster(command) => cluster::run(command).await,
             Command::Demo(arguments) => demo::run(arguments).await,
+            Command::Dist(arguments) => release::dist::run(&arguments).await,
             Command::Fixtures(arguments) => fixtures::run(arguments).await,
             Command::Fuzz(arguments) => fuzz::run(&arguments),
             Command::Gen(arguments) => generate::run(&arguments),
-            Command::Image(arguments) => image::run(&arguments).await,
+            Command::Image(arguments) => release::image::run(&arguments).await,
             Command::Model(arguments) => model::run(&arguments),
             Command::Schemas => schemas::run(),
             Command::Soak(command) => soak::run(command).await,

@@ -33,6 +33,8 @@ const TOOLS: &[Tool] = &[
     Tool::CniPtp,
     Tool::CniHostLocal,
     Tool::CniLoopback,
+    Tool::Krew,
+    Tool::ValidateKrewManifest,
 ];
 
 /// Programs that the tests need and that operating systems package.

@@ -27,12 +27,14 @@ use tar::{EntryType, Header};
 use crate::registry::Registry;
 
 pub use bill::BillOfMaterials;
+pub(crate) use bill::{LinkedPackage, linked_packages};
 pub(crate) use busybox::push_busybox;
 pub use layout::ImageSet;
 pub use platform::Platform;
 pub use provenance::Provenance;
 pub use publish::{Attestations, publish};
 pub use webhook::{StaticBuild, WebhookImage, build_webhook};
+pub(crate) use webhook::{add_target, path_flags};
 
 /// Content of one path of an image.
 #[derive(Debug, Clone)]
@@ -151,7 +153,8 @@ pub async fn push(
     Ok(pushed.pinned)
 }
 
-fn header(kind: EntryType, mode: u32, size: u64) -> Header {
+/// Returns a header of the root user and the time 0.
+pub(crate) fn header(kind: EntryType, mode: u32, size: u64) -> Header {
     let mut header = Header::new_ustar();
     header.set_entry_type(kind);
     header.set_mode(mode);
@@ -162,7 +165,8 @@ fn header(kind: EntryType, mode: u32, size: u64) -> Header {
     header
 }
 
-fn append(
+/// Adds an entry to an archive.
+pub(crate) fn append(
     archive: &mut tar::Builder<Vec<u8>>,
     mut header: Header,
     path: &str,
@@ -176,9 +180,14 @@ fn append(
 
 /// Returns the document with the keys of all objects in order: a feature of serde_json that any
 /// crate can enable keeps them as they were added.
-fn sorted(mut document: Value) -> Vec<u8> {
+pub(crate) fn sort(mut document: Value) -> Value {
     document.sort_all_objects();
-    document.to_string().into_bytes()
+    document
+}
+
+/// Returns the sorted document as JSON.
+pub(crate) fn sorted(document: Value) -> Vec<u8> {
+    sort(document).to_string().into_bytes()
 }
 
 #[cfg(test)]

@@ -1,12 +1,12 @@
-//! SLSA provenance v1 of the images: from which sources, with which compiler and options.
+//! SLSA provenance v1 of images and archives: from which sources, with which compiler and options.
 
 use serde_json::{Value, json};
-
-use super::Platform;
 
 /// Facts of a build that others can repeat.
 #[derive(Debug, Clone)]
 pub struct Provenance {
+    /// Command that built it, such as `cargo-xtask-image`.
+    pub command: &'static str,
     /// Repository of the sources, such as `https://example.com/team/kubectl-bundle`.
     pub source: String,
     /// Commit that was built, in hexadecimal. No file differed from it.
@@ -15,8 +15,8 @@ pub struct Provenance {
     pub lock: String,
     /// Cargo's profile.
     pub profile: String,
-    /// Platforms of the images.
-    pub platforms: Vec<Platform>,
+    /// Platforms, such as `linux/amd64`.
+    pub platforms: Vec<String>,
     /// Version of the compiler, as `rustc --version` prints it.
     pub compiler: String,
     /// URI of the builder. `None` for a build on a developer's machine.
@@ -34,11 +34,11 @@ impl Provenance {
             .unwrap_or_else(|| format!("{}#local", self.source));
         json!({
             "buildDefinition": {
-                "buildType": format!("{}#cargo-xtask-image", self.source),
+                "buildType": format!("{}#{}", self.source, self.command),
                 "externalParameters": {
                     "source": source,
                     "profile": self.profile,
-                    "platforms": self.platforms.iter().map(ToString::to_string).collect::<Vec<_>>(),
+                    "platforms": self.platforms,
                 },
                 "internalParameters": { "compiler": self.compiler },
                 "resolvedDependencies": [
@@ -58,16 +58,21 @@ mod tests {
     #[test]
     fn predicate_names_commit_lock_and_builder() {
         let mut provenance = Provenance {
+            command: "cargo-xtask-image",
             source: "https://example.com/team/project".to_owned(),
             commit: "c0".to_owned(),
             lock: "10".to_owned(),
             profile: "release".to_owned(),
-            platforms: vec![Platform::Amd64, Platform::Arm64],
+            platforms: vec!["linux/amd64".to_owned(), "linux/arm64".to_owned()],
             compiler: "rustc 1.95.0".to_owned(),
             builder: None,
         };
         let predicate = provenance.predicate();
         let definition = &predicate["buildDefinition"];
+        assert_eq!(
+            definition["buildType"],
+            "https://example.com/team/project#cargo-xtask-image"
+        );
         assert_eq!(
             definition["resolvedDependencies"],
             json!([

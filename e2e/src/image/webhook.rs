@@ -12,7 +12,7 @@ use serde_json::json;
 
 use super::{ImageEntry, ImagePlan, Platform};
 use crate::host::packages;
-use crate::programs;
+use crate::programs::{self, has_interpreter};
 
 /// Package and program.
 const NAME: &str = "bundle-webhook";
@@ -171,7 +171,7 @@ pub fn build_webhook(build: &StaticBuild) -> Result<PathBuf> {
 }
 
 /// Installs the standard library of Rust for `target`, if rustup manages the compiler.
-fn add_target(target: &str) -> Result<()> {
+pub(crate) fn add_target(target: &str) -> Result<()> {
     if !packages::answers("rustup") {
         return Ok(());
     }
@@ -191,9 +191,16 @@ fn add_target(target: &str) -> Result<()> {
 
 /// Returns the flags of rustc: static, without symbols, and without the paths of this machine.
 fn flags(root: &Path) -> Vec<String> {
-    let mut flags: Vec<String> = ["-C", "target-feature=+crt-static", "-C", "strip=symbols"]
+    let mut flags: Vec<String> = ["-C", "target-feature=+crt-static"]
         .map(ToOwned::to_owned)
         .into();
+    flags.extend(path_flags(root));
+    flags
+}
+
+/// Returns flags of rustc that remove symbols and the paths of this machine from a program.
+pub(crate) fn path_flags(root: &Path) -> Vec<String> {
+    let mut flags: Vec<String> = ["-C", "strip=symbols"].map(ToOwned::to_owned).into();
     let home = std::env::var_os("CARGO_HOME")
         .map(PathBuf::from)
         .or_else(|| {
@@ -211,45 +218,15 @@ fn flags(root: &Path) -> Vec<String> {
 
 /// Fails if the program names an interpreter, which loads shared libraries: the image has none.
 fn ensure_static(program: &Path) -> Result<()> {
-    match has_interpreter(&fs_err::read(program)?) {
-        Some(false) => Ok(()),
-        Some(true) => bail!("{} is linked dynamically", program.display()),
-        None => bail!("{} is no program of Linux", program.display()),
+    if has_interpreter(&fs_err::read(program)?)? {
+        bail!("{} is linked dynamically", program.display());
     }
-}
-
-/// Returns `true` if the program headers of this 64-bit ELF file have an interpreter.
-fn has_interpreter(elf: &[u8]) -> Option<bool> {
-    const HEADERS: usize = 0x20;
-    const HEADER_SIZE: usize = 0x36;
-    const HEADER_COUNT: usize = 0x38;
-    const INTERPRETER: u64 = 3;
-    let field = |at: usize, length: usize| -> Option<u64> {
-        let bytes = elf.get(at..at.checked_add(length)?)?;
-        Some(
-            bytes
-                .iter()
-                .rev()
-                .fold(0, |all, byte| (all << 8) | u64::from(*byte)),
-        )
-    };
-    let begin = usize::try_from(field(HEADERS, 8)?).ok()?;
-    let size = usize::try_from(field(HEADER_SIZE, 2)?).ok()?;
-    let count = usize::try_from(field(HEADER_COUNT, 2)?).ok()?;
-    let mut kinds = (0..count).map(|index| field(begin + index * size, 4));
-    Some(elf.starts_with(b"\x7fELF") && kinds.any(|kind| kind == Some(INTERPRETER)))
+    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn programs_with_shared_libraries_have_an_interpreter() {
-        let this = std::env::current_exe().unwrap();
-        assert_eq!(has_interpreter(&fs_err::read(&this).unwrap()), Some(true));
-        assert_eq!(has_interpreter(b"#!/bin/sh\n"), None);
-    }
 
     #[test]
     fn image_of_scenarios_has_the_libraries_of_the_program() {

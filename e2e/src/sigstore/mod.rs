@@ -17,8 +17,9 @@ use crate::host::ports;
 use crate::host::process::Process;
 use crate::{tools, wait};
 
+pub use crate::host::file_server::Manner;
 pub use tiles::TiledLog;
-pub use tuf::{Manner, TufRepository};
+pub use tuf::TufRepository;
 
 const NAME: &str = "sigstore";
 const START: Duration = Duration::from_secs(20);

@@ -2,45 +2,23 @@
 //! expired, old, or signed with a wrong key.
 
 use std::io::Write as _;
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::{TcpListener, TcpStream};
-use tokio::task::JoinHandle;
 
+use crate::host::file_server::{FileServer, Manner};
 use crate::tools::{self, Tool};
-
-/// Longest request that is read.
-const LIMIT: usize = 16 << 10;
-
-/// Behavior of the mirror.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Manner {
-    /// Serves the files.
-    Plain,
-    /// Closes each connection without a response.
-    Dead,
-    /// Returns an error status.
-    Broken,
-    /// Serves the files. The response for the file with this suffix never ends.
-    Endless(&'static str),
-}
 
 /// TUF repository, whose server ends when dropped.
 pub struct TufRepository {
     folder: PathBuf,
     program: PathBuf,
-    address: SocketAddr,
+    server: FileServer,
     /// Metadata to write next: for each of `root`, `timestamp`, `snapshot` and `targets` its
     /// `version`, `expires`, `keys`, `threshold` and `signers`.
     pub state: Value,
-    manner: Arc<Mutex<Manner>>,
-    task: JoinHandle<()>,
 }
 
 impl TufRepository {
@@ -51,18 +29,7 @@ impl TufRepository {
             .prefix("tuf-")
             .tempdir_in(folder)?
             .keep();
-        let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
-        let address = listener.local_addr()?;
-        let manner = Arc::new(Mutex::new(Manner::Plain));
-        let (out, how) = (folder.join("repository"), Arc::clone(&manner));
-        let task = tokio::spawn(async move {
-            while let Ok((stream, _)) = listener.accept().await {
-                let now = how.lock().unwrap_or_else(PoisonError::into_inner).clone();
-                // A client that disconnects ends only its own response.
-                let (out, answering) = (out.clone(), now);
-                tokio::spawn(async move { answer(stream, &out, &answering).await.is_ok() });
-            }
-        });
+        let server = FileServer::start(folder.join("repository")).await?;
         let role = |name: &str| json!({"version": 1, "expires": "2090-01-01T00:00:00Z", "keys": [name], "threshold": 1, "signers": [name]});
         Ok(Self {
             state: json!({
@@ -76,15 +43,13 @@ impl TufRepository {
             }),
             folder,
             program,
-            address,
-            manner,
-            task,
+            server,
         })
     }
 
     /// Returns the URL.
     pub fn url(&self) -> String {
-        format!("http://{}", self.address)
+        self.server.url()
     }
 
     /// Returns the path of the first `root.json`, the initial trust root.
@@ -94,7 +59,7 @@ impl TufRepository {
 
     /// Sets the behavior of the mirror.
     pub fn answer(&self, manner: Manner) {
-        *self.manner.lock().unwrap_or_else(PoisonError::into_inner) = manner;
+        self.server.answer(manner);
     }
 
     /// Adds a target with the content of a file.
@@ -123,49 +88,4 @@ impl TufRepository {
         change(&mut self.state);
         self.write()
     }
-}
-
-impl Drop for TufRepository {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
-}
-
-async fn answer(mut stream: TcpStream, folder: &Path, manner: &Manner) -> Result<()> {
-    let mut read = Vec::new();
-    while !read.ends_with(b"\r\n\r\n") && read.len() < LIMIT {
-        if stream.read_buf(&mut read).await? == 0 {
-            return Ok(());
-        }
-    }
-    let text = String::from_utf8_lossy(&read);
-    let path = text
-        .split(' ')
-        .nth(1)
-        .unwrap_or("/")
-        .trim_start_matches('/');
-    if *manner == Manner::Dead {
-        return Ok(());
-    }
-    let (status, body) = match fs_err::read(folder.join(path)) {
-        _ if *manner == Manner::Broken => ("503 Service Unavailable", Vec::new()),
-        Ok(body) => ("200 OK", body),
-        Err(_) => ("404 Not Found", Vec::new()),
-    };
-    if let Manner::Endless(name) = manner
-        && path.ends_with(name)
-    {
-        stream
-            .write_all(b"HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n")
-            .await?;
-        loop {
-            stream.write_all(&[b' '; 4096]).await?;
-        }
-    }
-    let head = format!(
-        "HTTP/1.1 {status}\r\ncontent-length: {}\r\nconnection: close\r\n\r\n",
-        body.len()
-    );
-    stream.write_all(head.as_bytes()).await?;
-    Ok(stream.write_all(&body).await?)
 }

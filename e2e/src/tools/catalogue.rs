@@ -62,6 +62,10 @@ pub enum Tool {
     ArgoHealth,
     /// Versions that Helm's constraints admit: `helm-versions < QUESTION.json`.
     HelmVersions,
+    /// krew, the plugin manager of kubectl.
+    Krew,
+    /// Checks krew manifests by the rules of krew and its index.
+    ValidateKrewManifest,
 }
 
 /// Row of the table.
@@ -76,7 +80,7 @@ struct Entry {
 
 impl Tool {
     /// All tools; those that a cluster needs come first.
-    pub const ALL: [Self; 27] = [
+    pub const ALL: [Self; 29] = [
         Self::KubeApiserver,
         Self::Kubectl,
         Self::KubeControllerManager,
@@ -104,6 +108,8 @@ impl Tool {
         Self::Kstatus,
         Self::ArgoHealth,
         Self::HelmVersions,
+        Self::Krew,
+        Self::ValidateKrewManifest,
     ];
 
     const fn entry(self) -> Entry {
@@ -233,6 +239,13 @@ impl Tool {
                 "helm-versions",
                 "e2e.test/tools/helm-versions",
                 20,
+            ),
+            Self::Krew => ("krew", "krew", "sigs.k8s.io/krew/cmd/krew", 30),
+            Self::ValidateKrewManifest => (
+                "validate-krew-manifest",
+                "krew",
+                "sigs.k8s.io/krew/cmd/validate-krew-manifest",
+                5,
             ),
             // The newest that Go 1.26 builds.
             Self::RekorTiles => (

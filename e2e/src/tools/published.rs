@@ -1,6 +1,8 @@
 //! Packages of other projects that scenarios install. Their files are downloaded from package
 //! registries; none are stored here.
 
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::thread;
@@ -47,50 +49,101 @@ pub async fn module(tool: Tool, path: &'static str) -> Result<PathBuf> {
 /// Returns the folder of the unpacked packages that `e2e/tools/python/requirements.txt` names. They
 /// are downloaded once for each user.
 pub async fn python_packages() -> Result<PathBuf> {
-    off_runtime(|| {
-        let requirements =
-            Path::new(env!("CARGO_MANIFEST_DIR")).join("tools/python/requirements.txt");
-        let key = hex::encode(&Sha256::digest(fs_err::read(&requirements)?)[..8]);
-        let root = cache::root()?;
-        let home = root.join(format!("python-{key}"));
-        if home.is_dir() {
-            return Ok(home);
-        }
-        fs_err::create_dir_all(&root)?;
-        let _lock = cache::lock(&root.join("python.lock"), "python packages")?;
-        if home.is_dir() {
-            return Ok(home);
-        }
-        let scratch = tempfile::Builder::new()
-            .prefix(".installing-")
-            .tempdir_in(&root)?;
-        let archives = scratch.path().join("archives");
-        eprintln!("tools: downloading packages of the Python package index, once per user");
-        let mut pip = python(["-m", "pip", "download", "--quiet", "--no-deps"]);
-        pip.args(["--require-hashes", "--timeout", "20", "--requirement"])
-            .arg(&requirements)
-            .arg("--dest")
-            .arg(&archives);
-        let source = "the Python package index (`python3 -m pip config get global.index-url`)";
-        fetch(RequiredProgram::Python, pip, "Python packages", source)?;
-        let unpacked = scratch.path().join("unpacked");
-        for archive in fs_err::read_dir(&archives)? {
-            let archive = archive?.path();
-            let is_wheel = archive.extension().is_some_and(|kind| kind == "whl");
-            let module = if is_wheel { "zipfile" } else { "tarfile" };
-            let mut extract = python(["-m", module, "-e"]);
-            extract.arg(&archive).arg(&unpacked);
-            fetch(
-                RequiredProgram::Python,
-                extract,
-                "Python packages",
-                "an archive",
-            )?;
-        }
-        fs_err::rename(&unpacked, &home)?;
-        Ok(home)
+    off_runtime(|| unpacked("python")).await
+}
+
+/// Zig and the cargo command that uses it as C compiler and linker.
+#[derive(Debug, Clone)]
+pub(crate) struct ZigToolchain {
+    /// Program.
+    pub(crate) zig: PathBuf,
+    /// Program.
+    pub(crate) cargo_zigbuild: PathBuf,
+    /// Sources of the C libraries.
+    libraries: PathBuf,
+}
+
+impl ZigToolchain {
+    /// Returns the path of a file of the C libraries.
+    pub(crate) fn library(&self, path: &str) -> PathBuf {
+        self.libraries.join(path)
+    }
+}
+
+/// Returns the packages that `e2e/tools/zig/requirements.txt` names. They are downloaded once for
+/// each user.
+pub(crate) fn zig_toolchain() -> Result<ZigToolchain> {
+    let (os, architecture) = (std::env::consts::OS, std::env::consts::ARCH);
+    if (os, architecture) != ("linux", "x86_64") {
+        bail!(
+            "programs for other platforms are built on linux/amd64 alone, and this is {os} on {architecture}\n\
+             hint: for another builder, add the digests of its packages to e2e/tools/zig/requirements.txt"
+        );
+    }
+    let home = unpacked("zig")?;
+    let zig = home.join("ziglang/zig");
+    let scripts = fs_err::read_dir(&home)?
+        .filter_map(|entry| Some(entry.ok()?.path().join("scripts/cargo-zigbuild")))
+        .find(|script| script.is_file());
+    let cargo_zigbuild = scripts.context("the package cargo-zigbuild has no program")?;
+    for program in [&zig, &cargo_zigbuild] {
+        // Python's module unpacks without modes.
+        fs_err::set_permissions(program, Permissions::from_mode(0o755))?;
+    }
+    Ok(ZigToolchain {
+        zig,
+        cargo_zigbuild,
+        libraries: home.join("ziglang/lib"),
     })
-    .await
+}
+
+/// Returns the folder of the unpacked packages that `requirements.txt` of a folder in `e2e/tools`
+/// names.
+fn unpacked(family: &str) -> Result<PathBuf> {
+    let requirements = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tools")
+        .join(family)
+        .join("requirements.txt");
+    let key = hex::encode(&Sha256::digest(fs_err::read(&requirements)?)[..8]);
+    let root = cache::root()?;
+    let home = root.join(format!("{family}-{key}"));
+    if home.is_dir() {
+        return Ok(home);
+    }
+    fs_err::create_dir_all(&root)?;
+    let lock = root.join(format!("{family}-packages.lock"));
+    let _lock = cache::lock(&lock, "python packages")?;
+    if home.is_dir() {
+        return Ok(home);
+    }
+    let scratch = tempfile::Builder::new()
+        .prefix(".installing-")
+        .tempdir_in(&root)?;
+    let archives = scratch.path().join("archives");
+    eprintln!("tools: downloading packages of the Python package index, once per user");
+    let mut pip = python(["-m", "pip", "download", "--quiet", "--no-deps"]);
+    pip.args(["--require-hashes", "--timeout", "20", "--requirement"])
+        .arg(&requirements)
+        .arg("--dest")
+        .arg(&archives);
+    let source = "the Python package index (`python3 -m pip config get global.index-url`)";
+    fetch(RequiredProgram::Python, pip, "Python packages", source)?;
+    let unpacked = scratch.path().join("unpacked");
+    for archive in fs_err::read_dir(&archives)? {
+        let archive = archive?.path();
+        let is_wheel = archive.extension().is_some_and(|kind| kind == "whl");
+        let module = if is_wheel { "zipfile" } else { "tarfile" };
+        let mut extract = python(["-m", module, "-e"]);
+        extract.arg(&archive).arg(&unpacked);
+        fetch(
+            RequiredProgram::Python,
+            extract,
+            "Python packages",
+            "an archive",
+        )?;
+    }
+    fs_err::rename(&unpacked, &home)?;
+    Ok(home)
 }
 
 async fn off_runtime(work: impl FnOnce() -> Result<PathBuf> + Send + 'static) -> Result<PathBuf> {

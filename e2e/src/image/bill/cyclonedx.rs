@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{BillOfMaterials, Package};
+use super::{BillOfMaterials, LinkedPackage};
 
 impl BillOfMaterials {
     /// Returns the bill as a CycloneDX 1.6 document, without a serial number and a time, which
@@ -40,7 +40,7 @@ impl BillOfMaterials {
     }
 }
 
-fn component(package: &Package, kind: &str) -> Value {
+fn component(package: &LinkedPackage, kind: &str) -> Value {
     let mut component = json!({
         "type": kind,
         "bom-ref": package.purl(),

@@ -20,19 +20,19 @@ const SEPARATOR: char = '\t';
 pub struct BillOfMaterials {
     platform: Platform,
     /// The program itself first, then each package once.
-    packages: Vec<Package>,
+    packages: Vec<LinkedPackage>,
 }
 
 /// A package that is part of the program.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Package {
-    name: String,
-    version: Option<String>,
+pub(crate) struct LinkedPackage {
+    pub(crate) name: String,
+    pub(crate) version: Option<String>,
     /// SPDX licence expression.
-    licence: Option<String>,
-    repository: Option<String>,
+    pub(crate) licence: Option<String>,
+    pub(crate) repository: Option<String>,
     /// Checksum of the published archive, in hexadecimal. `None` for packages of this workspace.
-    sha256: Option<String>,
+    pub(crate) sha256: Option<String>,
     origin: Origin,
     /// Positions of the packages that this one uses.
     dependencies: BTreeSet<usize>,
@@ -49,7 +49,7 @@ enum Origin {
     Toolchain,
 }
 
-impl Package {
+impl LinkedPackage {
     /// Returns the package URL (purl specification).
     fn purl(&self) -> String {
         let kind = match self.origin {
@@ -72,18 +72,7 @@ impl BillOfMaterials {
     /// Returns the bill of `package` of the workspace at `root`, linked statically for `platform`.
     /// Asks cargo, rustc and, for the version of the C library, dpkg.
     pub fn of(root: &Path, package: &str, platform: Platform) -> Result<Self> {
-        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-        let tree = output(
-            Command::new(cargo)
-                .current_dir(root)
-                .args(["tree", "--locked", "--package", package])
-                // Procedural macros run in the compiler; they are not in the program.
-                .args(["--edges", "normal,no-proc-macro"])
-                .args(["--target", &platform.target(), "--prefix", "depth"])
-                .args(["--format", "{p}\t{l}\t{r}"]),
-        )?;
-        let lock = fs_err::read_to_string(root.join("Cargo.lock"))?;
-        let mut packages = parse_tree(&tree, &checksums(&lock)?)?;
+        let mut packages = linked_packages(root, package, &platform.target())?;
         let toolchain = [c_library(platform), standard_library()?];
         for package in toolchain {
             let index = packages.len();
@@ -104,10 +93,34 @@ impl BillOfMaterials {
     }
 }
 
+/// Returns the packages that `package` of the workspace at `root` is linked from for the Rust
+/// target: itself first, then each once.
+pub(crate) fn linked_packages(
+    root: &Path,
+    package: &str,
+    target: &str,
+) -> Result<Vec<LinkedPackage>> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let tree = output(
+        Command::new(cargo)
+            .current_dir(root)
+            .args(["tree", "--locked", "--package", package])
+            // Procedural macros run in the compiler; they are not in the program.
+            .args(["--edges", "normal,no-proc-macro"])
+            .args(["--target", target, "--prefix", "depth"])
+            .args(["--format", "{p}\t{l}\t{r}"]),
+    )?;
+    let lock = fs_err::read_to_string(root.join("Cargo.lock"))?;
+    parse_tree(&tree, &checksums(&lock)?)
+}
+
 /// Parses the output of `cargo tree` with depths: `1serde v1.0.0 (path)<TAB>MIT<TAB>https://… (*)`.
 /// A repeated package has a mark and no dependencies.
-fn parse_tree(tree: &str, checksums: &BTreeMap<(String, String), String>) -> Result<Vec<Package>> {
-    let mut packages: Vec<Package> = Vec::new();
+fn parse_tree(
+    tree: &str,
+    checksums: &BTreeMap<(String, String), String>,
+) -> Result<Vec<LinkedPackage>> {
+    let mut packages: Vec<LinkedPackage> = Vec::new();
     let mut known: BTreeMap<(String, String), usize> = BTreeMap::new();
     // The packages from the root to the current line.
     let mut path: Vec<usize> = Vec::new();
@@ -128,7 +141,7 @@ fn parse_tree(tree: &str, checksums: &BTreeMap<(String, String), String>) -> Res
         let key = (name.to_owned(), version.to_owned());
         let text = |field: Option<&str>| field.filter(|text| !text.is_empty()).map(str::to_owned);
         let index = *known.entry(key.clone()).or_insert_with(|| {
-            packages.push(Package {
+            packages.push(LinkedPackage {
                 name: key.0.clone(),
                 version: Some(key.1.clone()),
                 // Older packages separate alternatives with a slash.
@@ -178,7 +191,7 @@ fn checksums(lock: &str) -> Result<BTreeMap<(String, String), String>> {
 }
 
 /// Returns the C library. Its version is that of Debian's package, if dpkg knows it.
-fn c_library(platform: Platform) -> Package {
+fn c_library(platform: Platform) -> LinkedPackage {
     let native = Platform::of_this_machine().is_ok_and(|machine| machine == platform);
     let name = if native {
         "libc6-dev".to_owned()
@@ -186,7 +199,7 @@ fn c_library(platform: Platform) -> Package {
         format!("libc6-dev-{}-cross", platform.architecture())
     };
     let version = output(Command::new("dpkg-query").args(["-W", "-f", "${Version}", &name])).ok();
-    Package {
+    LinkedPackage {
         name,
         version: version.map(|version| version.trim().to_owned()),
         licence: Some("LGPL-2.1-or-later".to_owned()),
@@ -198,14 +211,14 @@ fn c_library(platform: Platform) -> Package {
 }
 
 /// Returns the standard library of Rust, which has the version of the compiler.
-fn standard_library() -> Result<Package> {
+fn standard_library() -> Result<LinkedPackage> {
     let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
     let version = output(Command::new(rustc).arg("--version"))?;
     let version = version
         .split(' ')
         .nth(1)
         .context("`rustc --version` printed no version")?;
-    Ok(Package {
+    Ok(LinkedPackage {
         name: "rust-std".to_owned(),
         version: Some(version.to_owned()),
         licence: Some("MIT OR Apache-2.0".to_owned()),
@@ -264,7 +277,7 @@ version = "0.1.0"
     #[test]
     fn each_package_is_listed_once_with_its_dependencies() {
         let bill = bill();
-        let names: Vec<_> = bill.packages.iter().map(Package::purl).collect();
+        let names: Vec<_> = bill.packages.iter().map(LinkedPackage::purl).collect();
         assert_eq!(
             names,
             [

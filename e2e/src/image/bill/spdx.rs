@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{BillOfMaterials, Package};
+use super::{BillOfMaterials, LinkedPackage};
 
 const DOCUMENT: &str = "SPDXRef-DOCUMENT";
 const UNKNOWN: &str = "NOASSERTION";
@@ -44,7 +44,7 @@ fn relationship(from: &str, kind: &str, to: &str) -> Value {
 }
 
 /// Returns the identifier of a package: letters, digits, `.` and `-` (SPDX 2.3, 7.2).
-fn identifier(package: &Package) -> String {
+fn identifier(package: &LinkedPackage) -> String {
     let version = package.version.as_deref().unwrap_or("unknown");
     let name: String = format!("{}-{version}", package.name)
         .chars()
@@ -56,7 +56,7 @@ fn identifier(package: &Package) -> String {
     format!("SPDXRef-Package-{name}")
 }
 
-fn description(package: &Package) -> Value {
+fn description(package: &LinkedPackage) -> Value {
     let mut description = json!({
         "SPDXID": identifier(package),
         "name": package.name,

@@ -11,6 +11,10 @@ use super::page;
 const NOT_EXECUTED: &[(&str, &str)] = &[
     ("ci-signing.md", "its steps run in a CI system"),
     ("gitops.md", "its steps need Flux or Argo CD"),
+    (
+        "install-plugin.md",
+        "`krew` installs an archive and verifies its signatures",
+    ),
     ("install.md", "`chart` and `install` run its commands"),
     (
         "least-privilege-class.md",

@@ -4,6 +4,7 @@
 mod doctor;
 mod guides;
 pub(super) mod install;
+mod krew;
 mod page;
 mod readme;
 mod shells;

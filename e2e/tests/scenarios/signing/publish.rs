@@ -34,11 +34,12 @@ async fn cosign_verifies_published_images_and_their_attestations() {
         })
         .to_vec();
     let provenance = Provenance {
+        command: "cargo-xtask-image",
         source: "https://example.com/team/project".to_owned(),
         commit: "0123456789012345678901234567890123456789".to_owned(),
         lock: "00".repeat(32),
         profile: "release".to_owned(),
-        platforms: Platform::ALL.into(),
+        platforms: Platform::ALL.map(|platform| platform.to_string()).into(),
         compiler: "rustc 1.95.0".to_owned(),
         builder: None,
     };

@@ -1,17 +1,17 @@
 //! `cargo xtask image`: the container image of bundle-webhook for each platform, as an OCI layout,
 //! with bills of materials and provenance. `e2e::image` builds, packs and publishes.
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::PathBuf;
 
-use anyhow::{Context, Result, bail};
-use bundle_core::reference::Digest;
+use anyhow::{Context, Result};
 use bundle_oci::pack::PackedImage;
 use clap::Args;
 use e2e::image::{
-    Attestations, BillOfMaterials, ImageSet, Platform, Provenance, StaticBuild, WebhookImage,
-    build_webhook, publish,
+    Attestations, BillOfMaterials, ImageSet, Platform, StaticBuild, WebhookImage, build_webhook,
+    publish,
 };
+
+use super::{Commit, ProvenanceInput, run_plugin};
 
 /// Images to build.
 #[derive(Debug, Args)]
@@ -67,7 +67,14 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<()> {
     platforms.dedup();
     let root = crate::apis::root()?;
     let commit = Commit::of_sources();
-    let provenance = provenance(arguments, &platforms, &root, commit.as_ref())?;
+    let provenance = ProvenanceInput {
+        command: "cargo-xtask-image",
+        source: arguments.source.as_deref(),
+        builder: arguments.builder.as_deref(),
+        profile: &arguments.profile,
+        platforms: platforms.iter().map(ToString::to_string).collect(),
+    };
+    let provenance = provenance.read(&root, commit.as_ref())?;
     let mut images: Vec<(Platform, PackedImage)> = Vec::new();
     for platform in &platforms {
         let build = StaticBuild {
@@ -126,88 +133,8 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<()> {
     Ok(())
 }
 
-/// Returns the facts of the provenance if a source is named.
-fn provenance(
-    arguments: &Arguments,
-    platforms: &[Platform],
-    root: &Path,
-    commit: Option<&Commit>,
-) -> Result<Option<Provenance>> {
-    let Some(source) = &arguments.source else {
-        return Ok(None);
-    };
-    let Some(commit) = commit else {
-        bail!(
-            "the provenance names a commit, and files differ from the last one\n\
-             hint: commit them, or omit --source"
-        );
-    };
-    let compiler = Command::new("rustc")
-        .arg("--version")
-        .output()
-        .context("cannot start rustc")?;
-    Ok(Some(Provenance {
-        source: source.clone(),
-        commit: commit.hex.clone(),
-        lock: Digest::of(&fs_err::read(root.join("Cargo.lock"))?)
-            .hex()
-            .to_owned(),
-        profile: arguments.profile.clone(),
-        platforms: platforms.to_vec(),
-        compiler: String::from_utf8_lossy(&compiler.stdout).trim().to_owned(),
-        builder: arguments.builder.clone(),
-    }))
-}
-
-/// Runs the plugin with the environment of this process, and returns what it prints.
-fn run_plugin(plugin: &Path, arguments: &[String]) -> Result<String> {
-    let output = Command::new(plugin)
-        .args(arguments)
-        .stderr(std::process::Stdio::inherit())
-        .output()
-        .context("cannot start kubectl-bundle")?;
-    if !output.status.success() {
-        bail!(
-            "`kubectl bundle {}` failed with {}",
-            arguments.join(" "),
-            output.status
-        );
-    }
-    String::from_utf8(output.stdout).context("kubectl-bundle printed no UTF-8")
-}
-
 fn megabytes(bytes: u64) -> f64 {
     #[expect(clippy::cast_precision_loss, reason = "a size that is only printed")]
     let bytes = bytes as f64;
     bytes / 1e6
-}
-
-/// A commit of the sources.
-struct Commit {
-    hex: String,
-    /// Time of the commit, UTC.
-    time: String,
-}
-
-impl Commit {
-    /// Returns the current commit if git knows it and no file differs from it.
-    fn of_sources() -> Option<Self> {
-        let git = |arguments: &[&str]| {
-            let output = Command::new("git")
-                .args(arguments)
-                .env("TZ", "UTC")
-                .output()
-                .ok()?;
-            let text = String::from_utf8(output.stdout).ok()?;
-            output.status.success().then(|| text.trim().to_owned())
-        };
-        let format = "--format=%cd";
-        let date = "--date=format-local:%Y-%m-%dT%H:%M:%SZ";
-        git(&["status", "--porcelain"])?.is_empty().then(|| {
-            Some(Self {
-                hex: git(&["rev-parse", "HEAD"])?,
-                time: git(&["log", "-1", format, date])?,
-            })
-        })?
-    }
 }

@@ -1,0 +1,91 @@
+//! Files that all archives have besides the program: licence, completion scripts, man pages. The
+//! plugin of this machine writes them, since those of other platforms do not run here.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+
+use super::archive::{ArchiveFile, ArchiveFiles};
+
+/// Name of the licence, as krew expects it.
+pub(super) const LICENSE: &str = "LICENSE";
+/// Program that kubectl runs for completion: a shell script.
+const COMPLETION_PROGRAM: &str = "kubectl_complete-bundle";
+/// Arguments of `completion`, and the names under which the shells look for the scripts.
+const COMPLETIONS: [(&str, &str); 4] = [
+    ("bash", "completions/kubectl-bundle.bash"),
+    ("fish", "completions/kubectl-bundle.fish"),
+    ("powershell", "completions/kubectl-bundle.ps1"),
+    ("zsh", "completions/_kubectl-bundle"),
+];
+const MAN: &str = "man/man1";
+
+/// Files of the archives that do not depend on the platform.
+#[derive(Debug, Clone)]
+pub struct ReleaseContent {
+    files: ArchiveFiles,
+    /// `kubectl_complete-bundle`.
+    completion_program: ArchiveFile,
+}
+
+impl ReleaseContent {
+    /// Returns the files of the workspace at `root`, with the completion scripts and man pages of
+    /// `plugin`.
+    pub fn of(root: &Path, plugin: &Path) -> Result<Self> {
+        let mut files = ArchiveFiles::new();
+        let license = fs_err::read(root.join(LICENSE))?;
+        files.insert(LICENSE.to_owned(), ArchiveFile::text(license));
+        for (shell, path) in COMPLETIONS {
+            let script = run(plugin, &["completion", shell])?;
+            files.insert(path.to_owned(), ArchiveFile::text(script));
+        }
+        let pages = tempfile::tempdir()?;
+        let folder = pages.path().to_str().context("the folder is no UTF-8")?;
+        run(plugin, &["__man", "--to", folder])?;
+        for page in fs_err::read_dir(pages.path())? {
+            let page = page?;
+            let name = page.file_name();
+            let name = name.to_str().context("the name of a page is no UTF-8")?;
+            let text = fs_err::read(page.path())?;
+            files.insert(format!("{MAN}/{name}"), ArchiveFile::text(text));
+        }
+        let completion_program = ArchiveFile::program(run(plugin, &["completion", "kubectl"])?);
+        Ok(Self {
+            files,
+            completion_program,
+        })
+    }
+
+    /// Returns the files for a platform. Windows runs no shell scripts, so they have no program for
+    /// completion there.
+    pub(super) fn files(&self, is_windows: bool) -> ArchiveFiles {
+        let mut files = self.files.clone();
+        if !is_windows {
+            files.insert(
+                COMPLETION_PROGRAM.to_owned(),
+                self.completion_program.clone(),
+            );
+        }
+        files
+    }
+}
+
+/// Returns what the plugin prints, in an empty environment.
+fn run(plugin: &Path, arguments: &[&str]) -> Result<Vec<u8>> {
+    let output = Command::new(plugin)
+        .args(arguments)
+        .env_clear()
+        .stdin(Stdio::null())
+        .output()
+        .with_context(|| format!("cannot start {}", plugin.display()))?;
+    if !output.status.success() {
+        bail!(
+            "`kubectl bundle {}` ended with {}: {}",
+            arguments.join(" "),
+            output.status,
+            String::from_utf8_lossy(&output.stderr).trim()
+        );
+    }
+    Ok(output.stdout)
+}

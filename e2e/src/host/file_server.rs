@@ -1,0 +1,111 @@
+//! HTTP server on loopback for the files of a folder, which can fail in the ways of a mirror.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use anyhow::Result;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinHandle;
+
+/// Longest request that is read.
+const LIMIT: usize = 16 << 10;
+
+/// Behavior of the server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Manner {
+    /// Serves the files.
+    Plain,
+    /// Closes each connection without a response.
+    Dead,
+    /// Returns an error status.
+    Broken,
+    /// Serves the files. The response for the file with this suffix never ends.
+    Endless(&'static str),
+}
+
+/// Running server; it ends when dropped.
+pub struct FileServer {
+    address: SocketAddr,
+    manner: Arc<Mutex<Manner>>,
+    task: JoinHandle<()>,
+}
+
+impl FileServer {
+    /// Starts a server for the files of `folder`.
+    pub async fn start(folder: PathBuf) -> Result<Self> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+        let address = listener.local_addr()?;
+        let manner = Arc::new(Mutex::new(Manner::Plain));
+        let how = Arc::clone(&manner);
+        let task = tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                let now = how.lock().unwrap_or_else(PoisonError::into_inner).clone();
+                // A client that disconnects ends only its own response.
+                let (folder, answering) = (folder.clone(), now);
+                tokio::spawn(async move { answer(stream, &folder, &answering).await.is_ok() });
+            }
+        });
+        Ok(Self {
+            address,
+            manner,
+            task,
+        })
+    }
+
+    /// Returns the URL of the folder, without a slash at its end.
+    pub fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// Sets the behavior.
+    pub fn answer(&self, manner: Manner) {
+        *self.manner.lock().unwrap_or_else(PoisonError::into_inner) = manner;
+    }
+}
+
+impl Drop for FileServer {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+async fn answer(mut stream: TcpStream, folder: &Path, manner: &Manner) -> Result<()> {
+    let mut read = Vec::new();
+    while !read.ends_with(b"\r\n\r\n") && read.len() < LIMIT {
+        if stream.read_buf(&mut read).await? == 0 {
+            return Ok(());
+        }
+    }
+    let text = String::from_utf8_lossy(&read);
+    let path = text
+        .split(' ')
+        .nth(1)
+        .unwrap_or("/")
+        .trim_start_matches('/');
+    if *manner == Manner::Dead {
+        return Ok(());
+    }
+    let (status, body) = match fs_err::read(folder.join(path)) {
+        _ if *manner == Manner::Broken => ("503 Service Unavailable", Vec::new()),
+        Ok(body) => ("200 OK", body),
+        Err(_) => ("404 Not Found", Vec::new()),
+    };
+    if let Manner::Endless(name) = manner
+        && path.ends_with(name)
+    {
+        stream
+            .write_all(b"HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n")
+            .await?;
+        loop {
+            stream.write_all(&[b' '; 4096]).await?;
+        }
+    }
+    let head = format!(
+        "HTTP/1.1 {status}\r\ncontent-length: {}\r\nconnection: close\r\n\r\n",
+        body.len()
+    );
+    stream.write_all(head.as_bytes()).await?;
+    Ok(stream.write_all(&body).await?)
+}
