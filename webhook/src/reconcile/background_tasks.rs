@@ -10,6 +10,8 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
+use crate::budget::requester_key;
+
 /// Time that a reconcile waits for its background work while it holds a slot of its requester. Most
 /// content is fetched within this time. Without the wait, each failure would follow the phase
 /// `Unpacking`. Both status writes would then start the next attempt at once.
@@ -144,9 +146,8 @@ impl<T: Send + 'static> BackgroundTasks<T> {
         if !is_started {
             // Cancels the task of an earlier version.
             tasks.remove(owner.name);
-            let of_requester = tasks
-                .values()
-                .filter(|entry| entry.requester == owner.requester);
+            let requester = requester_key(owner.requester);
+            let of_requester = tasks.values().filter(|entry| entry.requester == requester);
             if of_requester.count() >= TASKS_PER_REQUESTER {
                 return TaskStart::Full;
             }
@@ -178,7 +179,7 @@ impl<T: Send + 'static> BackgroundTasks<T> {
             }
         });
         TaskEntry {
-            requester: owner.requester.to_owned(),
+            requester: requester_key(owner.requester),
             version: owner.version.to_owned(),
             result: Some(result),
             awaited,
