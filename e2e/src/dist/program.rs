@@ -15,14 +15,16 @@ use crate::programs::has_interpreter;
 const MACOS_LIBRARIES: [&str; 2] = ["/usr/lib/", "/System/Library/Frameworks/"];
 /// Libraries that every supported Windows has, without `.dll`. Names of the C runtime and of API
 /// sets begin with the last one.
-const WINDOWS_LIBRARIES: [&str; 14] = [
+const WINDOWS_LIBRARIES: [&str; 16] = [
     "advapi32",
     "bcrypt",
     "bcryptprimitives",
+    "combase",
     "crypt32",
     "iphlpapi",
     "kernel32",
     "msvcrt",
+    "ncrypt",
     "ntdll",
     "ole32",
     "secur32",
