@@ -162,6 +162,58 @@ pub(crate) fn parse() -> Result<Cli, clap::Error> {
 mod tests {
     use super::*;
 
+    /// Returns the arguments of each `kubectl bundle` in the examples of a help text.
+    fn examples(help: &str) -> Vec<Vec<String>> {
+        let Some((_, examples)) = help.split_once("Examples:\n") else {
+            return Vec::new();
+        };
+        let text = examples.replace("\\\n", " ");
+        let lines = text.lines().map(str::trim);
+        let lines = lines.filter(|line| !line.starts_with('#'));
+        let command = |line: &str| {
+            let (before, _) = line.split_once("kubectl bundle ")?;
+            let words = shlex::split(&line[before.len()..]).expect("closed quotes");
+            let ends = |word: &String| ["|", "&&", ">"].contains(&word.as_str());
+            let mut words: Vec<String> = words.into_iter().take_while(|word| !ends(word)).collect();
+            // A command substitution ends with the line.
+            if let (true, Some(last)) = (before.ends_with("$("), words.last_mut()) {
+                *last = last.trim_end_matches(')').to_owned();
+            }
+            Some(words)
+        };
+        lines.filter_map(command).collect()
+    }
+
+    /// Checks the examples of all verbs below `parent`.
+    fn check_examples(parent: &clap::Command, path: &str, inherited: bool) {
+        let visible = parent.get_subcommands().filter(|verb| !verb.is_hide_set());
+        for verb in visible.filter(|verb| verb.get_name() != "help") {
+            let path = format!("{path} {}", verb.get_name());
+            let help = verb.get_after_help().or(verb.get_after_long_help());
+            let examples = examples(&help.map(ToString::to_string).unwrap_or_default());
+            for example in &examples {
+                let parsed = command().try_get_matches_from(&example[1..]);
+                assert!(
+                    parsed.is_ok(),
+                    "{path}: {}: {}",
+                    example.join(" "),
+                    parsed.unwrap_err()
+                );
+            }
+            let has_examples = inherited || !examples.is_empty();
+            if verb.has_subcommands() {
+                check_examples(verb, &path, has_examples);
+            } else {
+                assert!(has_examples, "{path} has no examples");
+            }
+        }
+    }
+
+    #[test]
+    fn every_verb_has_examples_whose_flags_exist() {
+        check_examples(&command(), "kubectl bundle", false);
+    }
+
     #[test]
     fn every_verb_has_an_entry_in_the_cli_reference() {
         let docs = include_str!("../../docs/reference/cli.md");

@@ -78,41 +78,6 @@ fn help_names_every_verb_and_exit_code() {
 }
 
 #[test]
-fn every_verb_has_examples() {
-    let context = Context::new();
-    for verb in [
-        "init",
-        "build",
-        "push",
-        "inspect",
-        "render",
-        "sign",
-        "attest",
-        "verify",
-        "deploy",
-        "create",
-        "check",
-        "get",
-        "status",
-        "delete",
-        "doctor",
-        "version",
-        "completion",
-    ] {
-        let help = context.stdout(&[verb, "--help"]);
-        assert!(
-            help.contains("Examples:\n") && help.contains(&format!("kubectl bundle {verb}")),
-            "{verb} has no examples: {help}"
-        );
-    }
-    assert!(
-        context
-            .stdout(&["keys", "generate", "--help"])
-            .contains("Examples:\n")
-    );
-}
-
-#[test]
 fn usage_errors_exit_with_2() {
     let context = Context::new();
     kb_snapshot!(context, ["bild", "web"], @r"

@@ -257,6 +257,18 @@ mod tests {
         assert!(budget.transfers.capacity() >= 4);
     }
 
+    #[tokio::test]
+    async fn largest_content_leaves_memory_to_another_requester() {
+        let budget = Budget::new(DEFAULT_LIMIT);
+        let (pool, most) = (&budget.content, budget.largest_content());
+        let of_ana = pool.take(most, Budget::half(pool, "ana")).await.unwrap();
+        let rest = pool.capacity() - most;
+        assert!(rest >= 5 * MIB);
+        let of_ben = pool.try_take(rest, Budget::half(pool, "ben"));
+        assert!(of_ben.is_some());
+        drop(of_ana);
+    }
+
     #[test]
     fn service_accounts_of_a_namespace_share_one_limit() {
         let key = requester_key("system:serviceaccount:team-a:one");

@@ -39,13 +39,14 @@ const HEAD_BYTES: u16 = 32 << 10;
 const CONNECTIONS: Limits = Limits {
     unauthenticated: 64,
     max_age: Duration::from_secs(5),
-    authenticated: 128,
-    authenticated_by_address: 16,
+    authenticated: 256,
+    // An API server opens many connections at once if many reviews start together.
+    authenticated_by_address: 192,
     waiting: 4,
     rejected: 4,
 };
 /// Concurrent requests of one connection. API servers open more connections if they need them.
-const STREAMS: u32 = 32;
+const STREAMS: u32 = 100;
 /// HTTP/2 flow-control window of a request, in bytes. Bodies wait there for their share of memory.
 const STREAM_WINDOW: u32 = 10 << 10;
 /// HTTP/2 flow-control window of a connection, in bytes. An API server uses one connection for the
