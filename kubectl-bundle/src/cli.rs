@@ -167,21 +167,25 @@ mod tests {
         let Some((_, examples)) = help.split_once("Examples:\n") else {
             return Vec::new();
         };
-        let text = examples.replace("\\\n", " ");
+        let text = examples.replace("\\\n", " ").replace("<(", "$(");
         let lines = text.lines().map(str::trim);
-        let lines = lines.filter(|line| !line.starts_with('#'));
-        let command = |line: &str| {
-            let (before, _) = line.split_once("kubectl bundle ")?;
-            let words = shlex::split(&line[before.len()..]).expect("closed quotes");
-            let ends = |word: &String| ["|", "&&", ">"].contains(&word.as_str());
-            let mut words: Vec<String> = words.into_iter().take_while(|word| !ends(word)).collect();
-            // A command substitution ends with the line.
-            if let (true, Some(last)) = (before.ends_with("$("), words.last_mut()) {
-                *last = last.trim_end_matches(')').to_owned();
+        let mut commands: Vec<String> = Vec::new();
+        for line in lines.filter(|line| !line.starts_with('#')) {
+            let mut line = line.to_owned();
+            while let Some((before, rest)) = line.split_once("$(") {
+                let (substituted, after) = rest.split_once(')').expect("a closed substitution");
+                commands.push(substituted.to_owned());
+                line = format!("{before}SUBSTITUTED{after}");
             }
-            Some(words)
+            commands.push(line);
+        }
+        let arguments = |command: &String| {
+            let (before, _) = command.split_once("kubectl bundle ")?;
+            let words = shlex::split(&command[before.len()..]).expect("closed quotes");
+            let ends = |word: &String| ["|", "&&", ">", "<"].contains(&word.as_str());
+            Some(words.into_iter().take_while(|word| !ends(word)).collect())
         };
-        lines.filter_map(command).collect()
+        commands.iter().filter_map(arguments).collect()
     }
 
     /// Checks the examples of all verbs below `parent`.

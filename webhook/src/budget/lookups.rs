@@ -24,8 +24,7 @@ const SMALL_PARTS: u64 = 4;
 /// The memory of one image lookup. It is released on drop.
 #[derive(Debug)]
 pub struct LookupMemory {
-    /// Memory that ordinary images need, so that large or stalled lookups of others do not delay
-    /// them.
+    /// Memory for ordinary images, which large or stalled lookups of other requesters do not delay.
     small: Pool,
     /// Memory of reviews.
     trees: Pool,
@@ -61,7 +60,7 @@ impl LookupMemory {
         is_begun || self.grow(OVERHEAD).await
     }
 
-    /// Returns true after memory was refused.
+    /// Returns `true` if memory was not available at least once.
     pub fn is_refused(&self) -> bool {
         self.refused.load(Ordering::Relaxed)
     }

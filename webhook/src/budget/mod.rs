@@ -152,7 +152,8 @@ impl Budget {
     }
 
     /// Returns the memory that one content can need, in bytes: seven eighths of the pool. It can be
-    /// held as long as the content is installed, and smaller content of others fits beside it.
+    /// held as long as the content is installed, and smaller content of another requester fits
+    /// beside it.
     pub fn largest_content(&self) -> u64 {
         self.content.capacity() / 8 * 7
     }

@@ -49,7 +49,7 @@ fn reports_registries_with_false_stalled_or_interrupted_responses() {
     ----- stdout -----
     ----- stderr -----
     [REGISTRY]/web:1.4.0 is sha256:4cc7e585...
-    error: cannot pull [REGISTRY]/web@sha256:4cc7e585...: the registry returned content with another digest: expected sha256:6a2f0b6f..., received sha256:0302a6ba... [BUNDLE-REGISTRY-004]
+    error: cannot pull [REGISTRY]/web@sha256:4cc7e585...: the registry returned content with another digest: expected sha256:7b4bc785..., received sha256:0302a6ba... [BUNDLE-REGISTRY-004]
       hint: the content was discarded; check the registry, its storage and proxies
     ");
     insta::assert_snapshot!(inspect(Fault::TruncatedBlob), @r"

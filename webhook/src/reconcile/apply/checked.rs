@@ -273,7 +273,7 @@ impl DryRuns<'_> {
     }
 
     /// Waits until the complete managed fields of an object can be read for the first requester, or
-    /// for the installer if no requester is asked.
+    /// for the installer without a requester.
     pub(super) async fn entries_slot(&self) -> Option<Share> {
         let requester = self.runs.first().map(|(requester, _)| &requester.user);
         let installer = self.account.user_name();

@@ -185,16 +185,19 @@ async fn missing_bodies_of_a_client_that_knows_the_path_delay_no_review_of_the_a
     let probe = LivenessProbe::start(&webhook);
     let stop = Arc::new(AtomicBool::new(false));
     let sent = Arc::new(AtomicUsize::new(0));
+    let answered = Arc::new(AtomicUsize::new(0));
     let attacks: Vec<_> = (0..BODILESS)
         .map(|_| {
-            let (open, head, stop, sent) = (open.clone(), head.clone(), stop.clone(), sent.clone());
+            let (open, head, stop) = (open.clone(), head.clone(), stop.clone());
+            let (sent, answered) = (sent.clone(), answered.clone());
             std::thread::spawn(move || {
                 while !stop.load(Ordering::Relaxed) {
                     let mut stream = open();
                     if stream.write_all(head.as_bytes()).is_ok() && stream.flush().is_ok() {
                         sent.fetch_add(1, Ordering::Relaxed);
-                        // The response, or the end of the connection.
-                        stream.read(&mut [0; 4096]).ok();
+                        // Waits for a response, or the end of the connection.
+                        let is_answered = stream.read(&mut [0; 4096]).is_ok_and(|bytes| bytes > 0);
+                        answered.fetch_add(usize::from(is_answered), Ordering::Relaxed);
                     }
                 }
             })
@@ -218,6 +221,13 @@ async fn missing_bodies_of_a_client_that_knows_the_path_delay_no_review_of_the_a
     for attack in attacks {
         attack.join().unwrap();
     }
+    let (sent, answered) = (
+        sent.load(Ordering::Relaxed),
+        answered.load(Ordering::Relaxed),
+    );
+    record(&format!(
+        "{sent} requests without bodies, {answered} with a response"
+    ));
     survived(
         "64 connections with requests without bodies",
         &mut webhook,

@@ -45,6 +45,9 @@ pub(crate) enum TrustVerb {
     /// Show the trust root in use, or print it
     Show(ShowArguments),
     /// Return to the built-in trust root
+    #[command(after_help = "\
+Examples:
+  kubectl bundle trust reset")]
     Reset,
 }
 
