@@ -43,7 +43,7 @@ const CONNECTIONS: Limits = Limits {
     // An API server opens many connections at once if many reviews start together.
     authenticated_by_address: 192,
     waiting: 4,
-    rejected: 4,
+    rejected: 1,
 };
 /// Concurrent requests of one connection. API servers open more connections if they need them.
 const STREAMS: u32 = 100;
