@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bundle_core::cancellation::Cancellation;
+use bundle_core::review::service_account;
 use tokio::sync::Semaphore;
 
 pub use pool::{Cap, Pool, Share, ShareTooLarge};
@@ -58,8 +59,7 @@ pub const DEFAULT_LIMIT: u64 = 128 * MIB;
 /// Returns the key under which shares of a requester are counted. The ServiceAccounts of a namespace
 /// have one key, because a user who can create ServiceAccounts there could multiply the shares.
 pub fn requester_key(requester: &str) -> String {
-    let account = requester.strip_prefix("system:serviceaccount:");
-    match account.and_then(|account| account.split_once(':')) {
+    match service_account(requester) {
         Some((namespace, _)) => format!("requester system:serviceaccounts:{namespace}"),
         None => format!("requester {requester}"),
     }

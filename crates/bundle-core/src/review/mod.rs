@@ -31,7 +31,7 @@ pub use facts::{
 pub use judge::{Stamping, Verdict, judge, may_look};
 pub use needs::{CheckedApprovalSpec, Image, Needs, needs};
 pub use parts::{ChangedParts, PartRequesters};
-pub use requester::Requester;
+pub use requester::{Requester, service_account};
 pub use seal::{
     SealMoment, SealedContent, StoredObject, VouchState, Vouched, content_seal, is_written_with,
     last_written, seal, sealed_content, vouch_state,

@@ -24,8 +24,11 @@ pub struct Requester {
 impl Requester {
     /// Returns namespace and name of a ServiceAccount; `None` for other users.
     pub fn service_account(&self) -> Option<(&str, &str)> {
-        self.user
-            .strip_prefix("system:serviceaccount:")?
-            .split_once(':')
+        service_account(&self.user)
     }
+}
+
+/// Returns namespace and name of the ServiceAccount with this user name; `None` for other users.
+pub fn service_account(user: &str) -> Option<(&str, &str)> {
+    user.strip_prefix("system:serviceaccount:")?.split_once(':')
 }
