@@ -4,7 +4,6 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::Api;
 use tokio::net::TcpListener;
@@ -160,13 +159,13 @@ fn start(
         timeout: settings.drain_timeout,
     };
     let deadline = settings.review_deadline + DEADLINE_MARGIN;
-    let router = admission(shared);
+    let guarded = guard::guarded(shared.clone(), crate::admission::router(shared));
     let access = Access {
         resolver,
         client_ca_file: settings.client_ca_file.clone(),
     };
     let serving =
-        admission_listener::serve(listener, router, access, deadline, drain, shutdown.clone());
+        admission_listener::serve(listener, guarded, access, deadline, drain, shutdown.clone());
     spawn(tasks, "admission", serving);
 
     // Tasks that read the project's own kinds wait until these are served.
@@ -191,11 +190,6 @@ fn start(
     let reconciling = lead(shared.clone(), shutdown.clone());
     let reconciling = after(served, shutdown.clone(), reconciling);
     spawn(tasks, "reconciler", reconciling);
-}
-
-/// Returns the router of admission, for authenticated callers only.
-fn admission(shared: &Arc<Shared>) -> Router {
-    guard::guarded(shared.clone(), crate::admission::router(shared))
 }
 
 /// Reconciles while this replica is the leader.

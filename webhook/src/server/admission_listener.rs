@@ -1,25 +1,32 @@
 //! The TLS listener of admission: limits, deadlines, and graceful shutdown. `certs` provides the
 //! certificate.
 
+use std::convert::Infallible;
+use std::future::{Ready, ready};
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
-use axum::Router;
+use axum::body::{Body, Bytes};
 use axum::extract::{DefaultBodyLimit, Request};
-use axum::http::StatusCode;
+use axum::http::{self, StatusCode};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse as _, Response};
+use axum::routing::future::RouteFuture;
+use axum::{Router, ServiceExt};
 use axum_server::Handle;
 use axum_server::tls_rustls::RustlsConfig;
+use futures::future::Either;
 use hyper_util::rt::TokioTimer;
 use rustls::ServerConfig;
 use rustls::crypto::CryptoProvider;
 use rustls::server::NoServerSessionStorage;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
+use tower::Service;
 
 use super::client_authority::ClientAuthority;
 use super::connections::{Connections, Limits};
@@ -34,19 +41,20 @@ const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 /// servers send a path of 60 bytes, about twelve short headers, and, if configured, a token of a
 /// few KiB.
 const HEAD_BYTES: u16 = 32 << 10;
-/// Connection limits. Unauthenticated clients have not sent a valid path yet; each can hold
-/// [`HEAD_BYTES`], and the same amount in TLS.
+/// Connection limits. Unauthenticated clients have not sent a valid path yet.
 const CONNECTIONS: Limits = Limits {
     unauthenticated: 64,
     max_age: Duration::from_secs(5),
+    // A handshake with client certificates, and the largest head or one record of TLS.
+    received: 48 << 10,
     authenticated: 256,
     // An API server opens many connections at once if many reviews start together.
     authenticated_by_address: 192,
-    waiting: 4,
-    rejected: 1,
+    waiting: 16,
+    rejected: 16,
 };
 /// Concurrent requests of one connection. API servers open more connections if they need them.
-const STREAMS: u32 = 100;
+const STREAMS: u32 = 32;
 /// HTTP/2 flow-control window of a request, in bytes. Bodies wait there for their share of memory.
 const STREAM_WINDOW: u32 = 10 << 10;
 /// HTTP/2 flow-control window of a connection, in bytes. An API server uses one connection for the
@@ -74,16 +82,52 @@ pub struct Drain {
     pub timeout: Duration,
 }
 
-/// Serves `router` until `shutdown`, then drains as configured. `deadline` limits each request from
-/// its first byte. The deadline of a review must be shorter, so that the response has a reason.
-pub async fn serve(
-    listener: TcpListener,
+/// A router behind a gate. The gate returns the response to a rejected request at once, so that
+/// nothing of the request is stored: a client can send many before a connection closes.
+#[derive(Debug, Clone)]
+struct Gated<G> {
+    gate: G,
     router: Router,
+}
+
+impl<G, B> Service<http::Request<B>> for Gated<G>
+where
+    G: Fn(&mut Request) -> Result<(), Response>,
+    B: http_body::Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<axum::BoxError>,
+{
+    type Response = Response;
+    type Error = Infallible;
+    type Future = Either<Ready<Result<Response, Infallible>>, RouteFuture<Infallible>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: http::Request<B>) -> Self::Future {
+        let mut request = request.map(Body::new);
+        match (self.gate)(&mut request) {
+            Ok(()) => Either::Right(self.router.call(request)),
+            Err(rejection) => Either::Left(ready(Ok(rejection))),
+        }
+    }
+}
+
+/// Serves `router` until `shutdown`, then drains as configured. `gate` sees each request before
+/// `router`, and returns the response if it rejects the request. `deadline` limits each request
+/// from its first byte. The deadline of a review must be shorter, so that the response has a
+/// reason.
+pub async fn serve<G>(
+    listener: TcpListener,
+    (gate, router): (G, Router),
     access: Access,
     deadline: Duration,
     drain: Drain,
     shutdown: CancellationToken,
-) -> io::Result<()> {
+) -> io::Result<()>
+where
+    G: Fn(&mut Request) -> Result<(), Response> + Clone + Send + Sync + 'static,
+{
     let handle: Handle<SocketAddr> = Handle::new();
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let load = |file| ClientAuthority::load(file, provider.clone());
@@ -105,7 +149,9 @@ pub async fn serve(
         .max_header_list_size(HEAD_BYTES.into())
         .initial_stream_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW);
-    let serving = server.serve(limited(router, deadline).into_make_service());
+    let router = limited(router, deadline);
+    let gated = Gated { gate, router };
+    let serving = server.serve(ServiceExt::<Request>::into_make_service(gated));
     let ending = async {
         shutdown.cancelled().await;
         tokio::time::sleep(drain.delay).await;
@@ -174,7 +220,6 @@ fn tls(
 mod tests {
     use std::io::{Read as _, Write as _};
 
-    use axum::body::Bytes;
     use axum::routing::post;
     use rustls_pki_types::CertificateDer;
     use rustls_pki_types::pem::PemObject as _;
@@ -212,16 +257,15 @@ mod tests {
         let address = listener.local_addr().unwrap();
         let (resolver, trusted) = certs::serving(&[NAME]);
         // The guard does this, and is not part of these tests.
-        let welcomed = middleware::from_fn(|request: Request, next: Next| async {
+        let accept_all = |request: &mut Request| {
             let client = request.extensions().get::<Arc<Client>>();
             client.unwrap().set_authenticated();
-            next.run(request).await
-        });
-        let router = router.layer(welcomed);
+            Ok(())
+        };
         let shutdown = CancellationToken::new();
         let serving = serve(
             listener,
-            router,
+            (accept_all, router),
             Access {
                 resolver: resolver.clone(),
                 client_ca_file,

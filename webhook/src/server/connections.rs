@@ -1,12 +1,12 @@
-//! Limits for connections of unauthenticated clients: their number and age. A new connection closes
-//! the oldest one. `guard` authenticates clients.
+//! Limits for connections of unauthenticated clients: their number, age and received bytes. A new
+//! connection closes the oldest one. `guard` authenticates clients.
 
 use std::collections::{BTreeMap, HashMap};
 use std::future::Ready;
 use std::io;
 use std::net::IpAddr;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -14,9 +14,10 @@ use std::time::Duration;
 use axum::Extension;
 use axum::middleware::AddExtension;
 use axum_server::accept::Accept;
+use futures::task::AtomicWaker;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
-use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Sleep, sleep};
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 use tower::Layer as _;
@@ -36,6 +37,9 @@ pub struct Limits {
     pub unauthenticated: usize,
     /// Maximum age of an unauthenticated connection.
     pub max_age: Duration,
+    /// Received bytes, including those of TLS, after which nothing more is read before a request of
+    /// the connection has a valid path. Exceeded by at most one read.
+    pub received: usize,
     /// Authenticated connections at the same time. Further clients are served, but stay subject to
     /// the limits of unauthenticated ones.
     pub authenticated: usize,
@@ -117,8 +121,10 @@ impl Connections {
             from,
             limits: self.limits,
             state: self.state.clone(),
-            waiting: Semaphore::new(self.limits.waiting),
+            waiting: Arc::new(Semaphore::new(self.limits.waiting)),
             rejected: AtomicU32::new(0),
+            is_accepted: AtomicBool::new(false),
+            reader: AtomicWaker::new(),
             close: close.clone(),
         };
         Connection {
@@ -127,6 +133,7 @@ impl Connections {
             closed: Box::pin(close.cancelled_owned()),
             deadline: Box::pin(sleep(self.limits.max_age)),
             is_watched: true,
+            received: 0,
         }
     }
 }
@@ -138,15 +145,19 @@ pub struct Client {
     from: IpAddr,
     limits: Limits,
     state: Arc<Mutex<State>>,
-    waiting: Semaphore,
+    waiting: Arc<Semaphore>,
     rejected: AtomicU32,
+    /// A request had a valid path.
+    is_accepted: AtomicBool,
+    /// Waits for that.
+    reader: AtomicWaker,
     close: CancellationToken,
 }
 
-/// A request that waits for its authentication, until this is dropped.
-#[derive(Debug)]
-pub struct Waiting<'a> {
-    _place: Option<SemaphorePermit<'a>>,
+/// A request that waits for its authentication, until the last clone is dropped.
+#[derive(Debug, Clone)]
+pub struct Waiting {
+    _place: Option<Arc<OwnedSemaphorePermit>>,
 }
 
 impl Client {
@@ -157,9 +168,9 @@ impl Client {
 
     /// Lets a request wait for its authentication. Returns `None` if too many requests of this
     /// unauthenticated client wait already; the request must be rejected then.
-    pub fn wait(&self) -> Option<Waiting<'_>> {
-        let place = match self.waiting.try_acquire() {
-            Ok(place) => Some(place),
+    pub fn wait(&self) -> Option<Waiting> {
+        let place = match self.waiting.clone().try_acquire_owned() {
+            Ok(place) => Some(Arc::new(place)),
             Err(_) if self.is_unauthenticated() => return None,
             Err(_) => None,
         };
@@ -167,8 +178,11 @@ impl Client {
     }
 
     /// Marks the client as authenticated. Its connection is no longer closed because of its age or
-    /// of other connections.
+    /// of other connections, and reading continues.
     pub fn set_authenticated(&self) {
+        if !self.is_accepted.swap(true, Ordering::AcqRel) {
+            self.reader.wake();
+        }
         let mut state = lock(&self.state);
         let addresses = state.authenticated.values();
         let same = addresses.filter(|address| **address == self.from).count();
@@ -202,6 +216,8 @@ pub struct Connection<S> {
     closed: Pin<Box<WaitForCancellationFutureOwned>>,
     deadline: Pin<Box<Sleep>>,
     is_watched: bool,
+    /// Bytes that were read before the client was authenticated.
+    received: usize,
 }
 
 impl<S> Connection<S> {
@@ -229,6 +245,16 @@ impl<S> Connection<S> {
         }
         Ok(())
     }
+
+    /// Returns true if nothing more may be read before the client is authenticated; that wakes the
+    /// task of `context`.
+    fn waits_for_authentication(&self, context: &Context<'_>) -> bool {
+        if self.received < self.client.limits.received {
+            return false;
+        }
+        self.client.reader.register(context.waker());
+        !self.client.is_accepted.load(Ordering::Acquire)
+    }
 }
 
 impl<S> Drop for Connection<S> {
@@ -246,7 +272,14 @@ impl<S: AsyncRead + Unpin> AsyncRead for Connection<S> {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         self.check(context)?;
-        Pin::new(&mut self.stream).poll_read(context, buffer)
+        if self.waits_for_authentication(context) {
+            return Poll::Pending;
+        }
+        let before = buffer.filled().len();
+        let read = Pin::new(&mut self.stream).poll_read(context, buffer);
+        // Beyond the limit nothing is read before the client is authenticated.
+        self.received = (self.received).saturating_add(buffer.filled().len() - before);
+        read
     }
 }
 
@@ -290,13 +323,14 @@ mod tests {
     use std::net::Ipv4Addr;
 
     use futures::FutureExt as _;
-    use tokio::io::{AsyncReadExt as _, DuplexStream, duplex};
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, duplex};
 
     use super::*;
 
     const LIMITS: Limits = Limits {
         unauthenticated: 3,
         max_age: Duration::from_secs(5),
+        received: 8,
         authenticated: 2,
         authenticated_by_address: 1,
         waiting: 2,
@@ -305,7 +339,7 @@ mod tests {
 
     struct Peer {
         connection: Connection<DuplexStream>,
-        _other: DuplexStream,
+        other: DuplexStream,
     }
 
     impl Peer {
@@ -314,7 +348,7 @@ mod tests {
             let address = Ipv4Addr::new(10, 0, 0, address);
             Self {
                 connection: connections.admit(stream, address.into()),
-                _other: other,
+                other,
             }
         }
 
@@ -367,6 +401,42 @@ mod tests {
         unknown.connection.client().reject();
         known.connection.client().reject();
         assert!(!unknown.is_open() && known.is_open());
+    }
+
+    #[tokio::test]
+    async fn nothing_beyond_the_limit_is_read_before_the_client_is_authenticated() {
+        let connections = Connections::new(LIMITS);
+        let Peer {
+            mut connection,
+            mut other,
+        } = Peer::from(&connections, 1);
+        let client = connection.client();
+        other.write_all(&[7; 60]).await.unwrap();
+        let mut buffer = [0; 6];
+        // The second read exceeds the limit.
+        for _ in 0..2 {
+            assert_eq!(connection.read_exact(&mut buffer).await.unwrap(), 6);
+        }
+        let reading = tokio::spawn(async move {
+            let mut rest = [0; 48];
+            connection.read_exact(&mut rest).await.map(|_| rest)
+        });
+        for _ in 0..10 {
+            tokio::task::yield_now().await;
+        }
+        assert!(!reading.is_finished());
+        client.set_authenticated();
+        assert_eq!(reading.await.unwrap().unwrap(), [7; 48]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn connection_that_waits_for_authentication_is_closed_for_its_age() {
+        let connections = Connections::new(LIMITS);
+        let mut peer = Peer::from(&connections, 1);
+        peer.other.write_all(&[7; 60]).await.unwrap();
+        let mut all = Vec::new();
+        let error = peer.connection.read_to_end(&mut all).await.unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
     }
 
     #[tokio::test]

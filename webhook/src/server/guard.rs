@@ -1,6 +1,6 @@
 //! Authentication in front of admission: only callers with a current token in the path are served,
 //! and only while the registrations are intact. Other requests are answered before their body is
-//! read. `certs` rotates the tokens.
+//! read; most of them before anything is stored for them. `certs` rotates the tokens.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use tokio::sync::Mutex;
 use tokio::time::Instant;
 use tower::ServiceExt as _;
 
-use super::connections::Client;
+use super::connections::{Client, Waiting};
 use crate::caller::Token;
 use crate::shared::Shared;
 use crate::telemetry::metrics::ReviewOutcome;
@@ -36,18 +36,44 @@ struct Guard {
     refreshed: Mutex<Option<Instant>>,
 }
 
-/// Returns the served router: `/validate/TOKEN` and `/mutate/TOKEN` of `admission`, and 404 for all
-/// other paths.
-pub fn guarded(shared: Arc<Shared>, admission: Router) -> Router {
+/// What the gate knows about a request.
+#[derive(Debug, Clone)]
+enum Caller {
+    /// The token was valid.
+    Known,
+    /// The token has the right form. Another replica can have rotated the tokens.
+    Unknown { token: Token, waiting: Waiting },
+}
+
+/// Returns the gate and the router of admission, for [`admission_listener::serve`]:
+/// `/validate/TOKEN` and `/mutate/TOKEN` of `admission`, and 404 for all other paths.
+///
+/// [`admission_listener::serve`]: super::admission_listener::serve
+pub fn guarded(
+    shared: Arc<Shared>,
+    admission: Router,
+) -> (
+    impl Fn(&mut Request) -> Result<(), Response> + Clone + Send + Sync + 'static,
+    Router,
+) {
     let guard = Arc::new(Guard {
         shared,
         admission,
         refreshed: Mutex::default(),
     });
-    Router::new().fallback(move |request: Request| {
+    let gate = {
+        let guard = guard.clone();
+        move |request: &mut Request| {
+            guard
+                .check(request)
+                .map_err(|client| guard.unknown(client.as_deref()))
+        }
+    };
+    let router = Router::new().fallback(move |request: Request| {
         let guard = guard.clone();
         async move { guard.answer(request).await }
-    })
+    });
+    (gate, router)
 }
 
 /// Returns route and token of a request, or `None` if no API server of this installation can have
@@ -74,21 +100,52 @@ fn strip(request: &mut Request, route: &'static str) {
     }
 }
 
+/// Returns the client of a request.
+fn client(request: &Request) -> Option<Arc<Client>> {
+    request.extensions().get::<Arc<Client>>().cloned()
+}
+
 impl Guard {
-    async fn answer(&self, mut request: Request) -> Response {
-        let shared = &self.shared;
-        let client = request.extensions().get::<Arc<Client>>().cloned();
-        let client = client.as_deref();
-        let Some((route, token)) = called(&request) else {
-            return self.unknown(client);
+    /// Returns the client of the request if the request is rejected without being stored: its path
+    /// has no token, or too many requests of the connection wait for the tokens of another replica.
+    fn check(&self, request: &mut Request) -> Result<(), Option<Arc<Client>>> {
+        let client = client(request);
+        let Some((route, token)) = called(request) else {
+            return Err(client);
+        };
+        let caller = if self.shared.paths.accepts(&token, Instant::now()) {
+            if let Some(client) = &client {
+                client.set_authenticated();
+            }
+            Caller::Known
+        } else {
+            let waiting = client.as_ref().and_then(|client| client.wait());
+            let Some(waiting) = waiting else {
+                return Err(client);
+            };
+            Caller::Unknown { token, waiting }
         };
         // Unauthenticated headers are dropped, because the request can wait.
-        strip(&mut request, route);
-        if !self.knows(&token, client).await {
-            return self.unknown(client);
-        }
-        if let Some(client) = client {
-            client.set_authenticated();
+        strip(request, route);
+        request.extensions_mut().insert(caller);
+        Ok(())
+    }
+
+    async fn answer(&self, mut request: Request) -> Response {
+        let shared = &self.shared;
+        let client = client(&request);
+        match request.extensions_mut().remove::<Caller>() {
+            Some(Caller::Known) => {}
+            Some(Caller::Unknown { token, waiting }) => {
+                if !self.knows(&token).await {
+                    return self.unknown(client.as_deref());
+                }
+                drop(waiting);
+                if let Some(client) = client {
+                    client.set_authenticated();
+                }
+            }
+            None => return self.unknown(client.as_deref()),
         }
         let Some(since) = shared.registrations.intact_since() else {
             return self.refused();
@@ -102,18 +159,10 @@ impl Guard {
         }
     }
 
-    /// Returns true if the token is valid. A request with an unknown token waits for the next read
-    /// of the Secret, unless too many requests of `client` wait already.
-    async fn knows(&self, token: &Token, client: Option<&Client>) -> bool {
+    /// Returns true if the token is valid after the next read of the Secret.
+    async fn knows(&self, token: &Token) -> bool {
         let paths = &self.shared.paths;
         let arrived = Instant::now();
-        if paths.accepts(token, arrived) {
-            return true;
-        }
-        let waiting = client.map(Client::wait);
-        if matches!(waiting, Some(None)) {
-            return false;
-        }
         let mut refreshed = self.refreshed.lock().await;
         // Concurrent requests share one read.
         if refreshed.is_none_or(|began| began < arrived) {

@@ -31,6 +31,7 @@ const HEAD_BYTES: usize = 16 << 10;
 const CONNECTIONS: Limits = Limits {
     unauthenticated: 32,
     max_age: Duration::from_secs(10),
+    received: 4 * HEAD_BYTES,
     authenticated: 0,
     authenticated_by_address: 0,
     rejected: 0,

@@ -111,11 +111,8 @@ async fn flood<S: Stream + 'static>(
         .count()
 }
 
-/// Opens TLS connections to the address to which the API server posts its reviews.
-async fn tls(
-    cluster: &Cluster,
-    connect: fn(SocketAddr) -> TcpStream,
-) -> impl Fn() -> StreamOwned<ClientConnection, TcpStream> + Clone + Send + 'static {
+/// Returns the settings of a client that trusts the certificate of the pod, like an API server.
+pub(super) async fn client_config(cluster: &Cluster) -> ClientConfig {
     let path = "{.webhooks[0].clientConfig.caBundle}";
     let bundle = kubectl(
         cluster,
@@ -127,10 +124,17 @@ async fn tls(
     for authority in CertificateDer::pem_slice_iter(&pem) {
         roots.add(authority.unwrap()).unwrap();
     }
-    let config = ClientConfig::builder()
+    ClientConfig::builder()
         .with_root_certificates(roots)
-        .with_no_client_auth();
-    let config = Arc::new(config);
+        .with_no_client_auth()
+}
+
+/// Opens TLS connections to the address to which the API server posts its reviews.
+async fn tls(
+    cluster: &Cluster,
+    connect: fn(SocketAddr) -> TcpStream,
+) -> impl Fn() -> StreamOwned<ClientConnection, TcpStream> + Clone + Send + 'static {
+    let config = Arc::new(client_config(cluster).await);
     let url: http::Uri = review_url(cluster).await.parse().unwrap();
     let host = url.host().unwrap().to_owned();
     let port = url.port_u16().unwrap();

@@ -31,6 +31,7 @@ mod removals;
 mod restarts;
 mod reviews;
 mod slots;
+mod streams;
 mod watches;
 
 const CLASS: &str = "core-rukpak-io-plain";
