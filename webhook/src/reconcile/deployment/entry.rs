@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use bundle_api::deployment_status::BundleDeploymentStatus;
+use bundle_api::deployment::status::BundleDeploymentStatus;
 use bundle_api::names::{self, reason};
 use bundle_core::diagnostic::codes;
 use bundle_core::plan::applyset;
