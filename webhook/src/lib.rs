@@ -19,6 +19,7 @@ pub mod server;
 pub mod shared;
 pub mod signals;
 pub mod sources;
+mod stored_object;
 pub mod telemetry;
 mod watches;
 

@@ -5,15 +5,11 @@
     reason = "results of a task go to stdout, and messages to stderr; it has no printer"
 )]
 
-mod api_reference;
 mod apis;
 mod bench;
 mod book;
-mod chart;
 mod cluster;
-mod command_reference;
 mod demo;
-mod examples;
 mod fixtures;
 mod fuzz;
 mod generate;

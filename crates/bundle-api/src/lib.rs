@@ -9,7 +9,6 @@ pub mod class;
 #[cfg(feature = "resources")]
 pub mod crds;
 pub mod deployment;
-pub mod deployment_status;
 pub mod names;
 pub mod policy;
 mod schemas;
@@ -19,8 +18,8 @@ pub mod source;
 pub use approval::BundleApprovalSpec;
 pub use bundle::{BundleSpec, BundleStatus};
 pub use class::ProvisionerClassSpec;
+pub use deployment::status::BundleDeploymentStatus;
 pub use deployment::{BundleDeploymentSpec, BundleTemplate};
-pub use deployment_status::BundleDeploymentStatus;
 pub use policy::SignaturePolicySpec;
 pub use service_account::ServiceAccountName;
 #[cfg(feature = "resources")]

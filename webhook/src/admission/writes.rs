@@ -16,6 +16,7 @@ use super::review::Request;
 use super::stamps::stamping::{self, InheritedStamp, OwnerDeployment, StampInput, WantedStamp};
 use super::stamps::write_time;
 use super::{Admission, Lookups, configuration, deletions};
+use crate::stored_object;
 
 /// The write of one of the reviewed kinds, with the facts that its stamps prove.
 struct ReviewedWrite<'a> {
@@ -228,7 +229,7 @@ impl<L: Lookups> Admission<L> {
         let Verdict::Admit { stamp, .. } = &verdict else {
             return verdict;
         };
-        let found = stamping::annotation(write.subject.new);
+        let found = stored_object::stamp_in_review(write.subject.new);
         let wanted = Self::wanted(stamp, write);
         let is_wanted = self.lookups.with_stamp_key(|key| wanted.is(key, found));
         if write.subject.is_leaving() || is_wanted {

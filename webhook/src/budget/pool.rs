@@ -19,15 +19,16 @@ pub struct Cap {
 /// A pool of units. Clones share the same capacity.
 #[derive(Debug, Clone)]
 pub struct Pool {
-    capacity: u64,
     state: Arc<Mutex<State>>,
 }
 
 #[derive(Debug, Default)]
 struct State {
+    /// Constant. Here, so that pool and shares have it in one place.
+    capacity: u64,
     used: u64,
-    /// The capacity, if [`Pool::divided`] limits each key by the units that are free.
-    divided: Option<u64>,
+    /// The units that are free limit each key ([`Pool::divided`]).
+    is_divided: bool,
     held: HashMap<String, u64>,
     waiting: VecDeque<Waiter>,
     next: u64,
@@ -50,7 +51,6 @@ struct Waiter {
 #[derive(Debug)]
 pub struct Share {
     weight: u64,
-    capacity: u64,
     keys: Vec<String>,
     state: Arc<Mutex<State>>,
 }
@@ -86,7 +86,7 @@ impl Drop for QueuePlace<'_> {
             if let Some(cap) = waiter.as_ref().and_then(|waiter| waiter.caps.first()) {
                 state.forget_if_idle(&cap.key);
             }
-            state.grant(&self.pool.state, self.pool.capacity)
+            state.grant(&self.pool.state)
         };
         deliver(granted);
     }
@@ -95,29 +95,30 @@ impl Drop for QueuePlace<'_> {
 impl Pool {
     /// Creates a pool with `capacity` units.
     pub fn new(capacity: u64) -> Self {
-        Self {
-            capacity,
-            state: Arc::default(),
-        }
+        Self::with(capacity, false)
     }
 
     /// Creates a pool in which a key gets a further share only while at least as many units remain
     /// free as the key then has. One key can have half of the units, a second one half of the
     /// rest, and so on, so that no few keys use all of them.
     pub fn divided(capacity: u64) -> Self {
+        Self::with(capacity, true)
+    }
+
+    fn with(capacity: u64, is_divided: bool) -> Self {
         let state = State {
-            divided: Some(capacity),
+            capacity,
+            is_divided,
             ..State::default()
         };
         Self {
-            capacity,
             state: Arc::new(Mutex::new(state)),
         }
     }
 
     /// Returns the capacity.
     pub fn capacity(&self) -> u64 {
-        self.capacity
+        lock(&self.state).capacity
     }
 
     /// Returns the units that are in use.
@@ -135,21 +136,19 @@ impl Pool {
     /// first key with the smallest share, then the one that was served longest ago, then the oldest
     /// waiter. Dropping the future leaves the queue.
     pub async fn take(&self, weight: u64, caps: Vec<Cap>) -> Result<Share, ShareTooLarge> {
-        if weight > self.capacity {
-            return Err(ShareTooLarge {
-                wanted: weight,
-                capacity: self.capacity,
-            });
+        let too_large = ShareTooLarge {
+            wanted: weight,
+            capacity: self.capacity(),
+        };
+        if weight > too_large.capacity {
+            return Err(too_large);
         }
         let (place, share) = self.enqueue(weight, caps);
         let share = share.await;
         drop(place);
         // The sender is dropped only after a send, or with its place in the queue, which this
         // function holds.
-        share.map_err(|_| ShareTooLarge {
-            wanted: weight,
-            capacity: self.capacity,
-        })
+        share.map_err(|_| too_large)
     }
 
     /// Returns a share of this weight under these limits if [`Self::take`] would not wait for it.
@@ -171,7 +170,7 @@ impl Pool {
                 caps,
                 granted,
             });
-            let ready = state.grant(&self.state, self.capacity);
+            let ready = state.grant(&self.state);
             (QueuePlace { pool: self, number }, ready)
         };
         deliver(ready);
@@ -182,8 +181,8 @@ impl Pool {
 impl State {
     fn fits(&self, weight: u64, caps: &[Cap]) -> bool {
         let free = self
-            .divided
-            .map(|capacity| capacity.saturating_sub(self.used));
+            .is_divided
+            .then(|| self.capacity.saturating_sub(self.used));
         caps.iter().all(|cap| {
             let held = self.held.get(&cap.key).copied().unwrap_or_default();
             let most = free.map_or(cap.most, |free| cap.most.min(free.saturating_sub(weight)));
@@ -219,11 +218,7 @@ impl State {
     /// Grants as many shares as possible. The next waiter in order is not overtaken if the pool has
     /// too few units for it. Only waiters that their own limit blocks are overtaken. The caller
     /// delivers the shares after it has released the lock.
-    fn grant(
-        &mut self,
-        shared: &Arc<Mutex<Self>>,
-        capacity: u64,
-    ) -> Vec<(oneshot::Sender<Share>, Share)> {
+    fn grant(&mut self, shared: &Arc<Mutex<Self>>) -> Vec<(oneshot::Sender<Share>, Share)> {
         let mut granted = Vec::new();
         loop {
             let next = (0..self.waiting.len())
@@ -242,7 +237,7 @@ impl State {
             let Some(index) = next else {
                 return granted;
             };
-            if self.used.saturating_add(self.waiting[index].weight) > capacity {
+            if self.used.saturating_add(self.waiting[index].weight) > self.capacity {
                 return granted;
             }
             let Some(waiter) = self.waiting.remove(index) else {
@@ -259,7 +254,6 @@ impl State {
             }
             let share = Share {
                 weight: waiter.weight,
-                capacity,
                 keys,
                 state: Arc::clone(shared),
             };
@@ -300,7 +294,7 @@ impl Share {
                 }
             }
         }
-        let granted = state.grant(&self.state, self.capacity);
+        let granted = state.grant(&self.state);
         drop(state);
         deliver(granted);
     }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use bundle_api::deployment_status::BundleDeploymentStatus;
+use bundle_api::deployment::status::BundleDeploymentStatus;
 use bundle_api::names::{self, reason};
 use bundle_core::content::ContentId;
 use bundle_core::diagnostic::codes;

@@ -1,8 +1,9 @@
-//! Checks of sources and pages: no import cycles, one module style, the language rules, and headers and pages of
-//! `docs` that refer only to existing names.
+//! Checks of sources and pages: no import cycles, one module style, folders of at most twelve
+//! files, the language rules, and headers and pages of `docs` that refer only to existing names.
 
 mod cycles;
 mod docs;
+mod folders;
 mod headers;
 mod language;
 mod links;
@@ -31,6 +32,7 @@ pub(crate) fn check(root: &Path) -> Result<()> {
     }
     let sources = sources(root)?;
     wrong.extend(two_styles(root, &sources));
+    wrong.extend(folders::check(root, &sources));
     wrong.extend(headers::check(root, &crates, &sources)?);
     wrong.extend(docs::check(root, &sources)?);
     let mut pages = docs::pages(&root.join("docs"))?;
@@ -62,15 +64,11 @@ fn described(root: &Path, name: &str, cycle: &ImportCycle) -> String {
     )
 }
 
-/// Folders with modules of the other style.
-const LEFT: [&str; 1] = ["crates/bundle-core/src/plan"];
-
 /// Returns files `foo.rs` next to a folder `foo`; this repository uses `foo/mod.rs`.
 fn two_styles(root: &Path, sources: &[PathBuf]) -> Vec<String> {
     sources
         .iter()
         .filter(|file| file.with_extension("").is_dir())
-        .filter(|file| !LEFT.iter().any(|left| file.starts_with(root.join(left))))
         .map(|file| {
             let shown = file.strip_prefix(root).unwrap_or(file);
             format!(

@@ -8,6 +8,8 @@ pub mod registry;
 mod rendered;
 mod renderer;
 
+use std::collections::BTreeSet;
+
 use crate::{
     cancellation::Cancellation,
     diagnostic::{Finding, Findings, Severity},
@@ -54,11 +56,11 @@ pub fn dependencies(format: Format) -> RenderDependencies {
     renderer(format).dependencies()
 }
 
-/// Returns the keys under which rendered objects can be cached for `target`, of all formats.
-pub fn cache_keys(target: &RenderTarget) -> impl Iterator<Item = Digest> + use<> {
+/// Returns the different keys under which rendered objects can be cached for `target`, of all formats.
+pub fn cache_keys(target: &RenderTarget) -> BTreeSet<Digest> {
     FORMATS
         .map(|format| dependencies(format).key(target))
-        .into_iter()
+        .into()
 }
 
 /// Returns the external command that renders the content of `package`, or `None` if it needs none.

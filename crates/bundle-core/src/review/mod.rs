@@ -3,17 +3,14 @@
 
 mod canonical;
 pub mod class;
-mod content;
 pub mod deletion;
 pub mod deployment;
 mod facts;
 mod fields;
 mod judge;
-mod needs;
 pub mod owners;
 pub mod parts;
 mod requester;
-mod rights;
 pub mod seal;
 pub mod size;
 pub mod source;
@@ -25,11 +22,11 @@ pub mod text;
 pub use canonical::{same, spec_digest, template_hash, written_digest};
 pub use class::Class;
 pub use deployment::CheckedDeploymentSpec;
+pub use facts::needs::{CheckedApprovalSpec, Image, Needs, needs};
 pub use facts::{
     Answer, ClassFact, ConfigMapFact, ContentFact, DeploymentFact, Facts, Kind, Standing, Subject,
 };
 pub use judge::{Stamping, Verdict, judge, may_look};
-pub use needs::{CheckedApprovalSpec, Image, Needs, needs};
 pub use parts::{ChangedParts, PartRequesters};
 pub use requester::{Requester, service_account};
 pub use seal::{

@@ -7,10 +7,11 @@ use bundle_core::policy::Unavailable;
 use bundle_core::reference::Digest;
 
 use crate::limits::format_size;
+use crate::registry::http_error::HttpError;
 use crate::unpack::UnpackError;
 
 /// A failed operation, its object and the reason.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, thiserror::Error)]
 #[error("cannot {doing} {subject}: {reason}")]
 pub struct RegistryError {
     /// Operation as a verb: `read the manifest of`.
@@ -18,35 +19,36 @@ pub struct RegistryError {
     /// Reference or registry.
     pub subject: String,
     /// Reason for the failure.
+    #[source]
     pub reason: Reason,
 }
 
 /// Reason for the failure of a request.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, thiserror::Error)]
 pub enum Reason {
     /// No connection.
-    #[error("{registry} is unreachable ({cause})")]
+    #[error("{registry} is unreachable ({source})")]
     Unreachable {
         /// Host and port.
         registry: String,
         /// Error of the operating system or the HTTP client.
-        cause: String,
+        source: HttpError,
     },
     /// TLS handshake failed: the registry's certificate is not trusted.
-    #[error("the certificate of {registry} is not trusted ({cause})")]
+    #[error("the certificate of {registry} is not trusted ({source})")]
     Certificate {
         /// Host and port.
         registry: String,
         /// Reason for which the certificate is rejected.
-        cause: String,
+        source: HttpError,
     },
     /// The connection broke in the middle of a response.
-    #[error("the connection to {registry} was interrupted ({cause})")]
+    #[error("the connection to {registry} was interrupted ({source})")]
     Cut {
         /// Host and port.
         registry: String,
         /// Error of the operating system or the HTTP client.
-        cause: String,
+        source: HttpError,
     },
     /// No bytes arrived for too long, or the call exceeded its deadline.
     #[error("the registry stopped responding ({})", seconds(.after))]
@@ -345,13 +347,4 @@ impl From<RegistryError> for Unavailable {
     fn from(error: RegistryError) -> Self {
         Self(error.finding())
     }
-}
-
-/// Returns the innermost cause, which has the error of the operating system.
-pub(super) fn innermost(error: &dyn std::error::Error) -> String {
-    let mut last = error;
-    while let Some(next) = last.source() {
-        last = next;
-    }
-    last.to_string()
 }

@@ -68,7 +68,7 @@ impl ImageSource {
             Self::Registry { client, repository } => {
                 match client.raw_manifest(repository, name).await {
                     Ok(raw) => Ok(Some(raw)),
-                    Err(error) if error.reason == Reason::NotFound => Ok(None),
+                    Err(error) if matches!(error.reason, Reason::NotFound) => Ok(None),
                     Err(error) => Err(error.finding()),
                 }
             }

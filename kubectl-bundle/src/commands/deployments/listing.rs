@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use bundle_api::deployment_status::{Installed, Upgrade};
+use bundle_api::deployment::status::{Installed, Upgrade};
 use bundle_api::{Bundle, BundleDeployment, BundleDeploymentStatus};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Event;

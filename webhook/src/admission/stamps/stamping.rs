@@ -7,11 +7,12 @@ use bundle_core::review::owners::owners_digest;
 use bundle_core::review::stamp::admit_token;
 use bundle_core::review::{
     self, CheckedDeploymentSpec, GeneratedFor, Kind, PartRequesters, Requester, SealMoment, Stamp,
-    StampTarget, Stamping, StoredObject, Subject, VouchState, Vouched, last_written, vouch_state,
-    written_digest,
+    StampTarget, Stamping, Subject, VouchState, Vouched, vouch_state, written_digest,
 };
 use jiff::Timestamp;
 use serde_json::{Value, json};
+
+use crate::stored_object;
 
 /// Maximum age of the stamp of a write at the validating call, in milliseconds. It exceeds the
 /// longest webhook timeout.
@@ -38,40 +39,8 @@ pub(in crate::admission) fn state(
     object: &Value,
     moment: &SealMoment,
 ) -> VouchState {
-    let metadata = &object["metadata"];
-    let stored = StoredObject {
-        kind,
-        name,
-        uid: metadata["uid"].as_str().unwrap_or_default(),
-        generation: metadata["generation"].as_i64().unwrap_or_default(),
-        created: milliseconds(&metadata["creationTimestamp"]),
-        written: written(metadata, moment.now),
-        deleting: metadata["deletionTimestamp"].is_string(),
-        spec: &object["spec"],
-        stamp: annotation(object),
-        seal: object["status"]["admission"]["seal"].as_str(),
-    };
+    let stored = stored_object::from_review(kind, name, object, moment.now);
     vouch_state(key, &stored, moment)
-}
-
-fn milliseconds(time: &Value) -> Option<i64> {
-    let time: Timestamp = time.as_str()?.parse().ok()?;
-    Some(time.as_millisecond())
-}
-
-/// Returns the time of the last write outside of the status according to `managedFields`, in
-/// milliseconds since 1970.
-pub(in crate::admission) fn written(metadata: &Value, now: i64) -> Option<i64> {
-    let entries = metadata["managedFields"].as_array()?.iter();
-    let times = entries
-        .filter(|entry| entry["subresource"] != "status")
-        .filter_map(|entry| milliseconds(&entry["time"]));
-    last_written(times, now)
-}
-
-/// Returns the text of the stamp annotation.
-pub(in crate::admission) fn annotation(object: &Value) -> Option<&str> {
-    object["metadata"]["annotations"][ANNOTATION_STAMP].as_str()
 }
 
 /// Returns true if the write sets the annotation that admits exactly the stored spec. An annotation
@@ -190,7 +159,7 @@ impl StampInput<'_> {
                 )
             }
             (Stamping::Keep, ..) => {
-                let kept = self.subject.old.and_then(annotation);
+                let kept = self.subject.old.and_then(stored_object::stamp_in_review);
                 return WantedStamp::Exactly(kept.map(str::to_owned));
             }
             (Stamping::Requester, ..) => (all, None, None),
@@ -308,7 +277,7 @@ pub(in crate::admission) fn patch(object: &Value, wanted: Option<&str>) -> Optio
         "/metadata/annotations/{}",
         ANNOTATION_STAMP.replace('/', "~1")
     );
-    match (annotation(object), wanted) {
+    match (stored_object::stamp_in_review(object), wanted) {
         (None, None) => None,
         (Some(found), Some(wanted)) if found == wanted => None,
         (Some(_), None) => Some(json!({"op": "remove", "path": path})),

@@ -8,7 +8,7 @@ use bundle_core::review::{Stamp, is_written_with};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::stamping;
+use crate::stored_object;
 
 /// The field manager of the entry.
 const MANAGER: &str = "bundle-webhook-admission";
@@ -21,7 +21,7 @@ const MANAGER: &str = "bundle-webhook-admission";
 pub(in crate::admission) fn patch(object: &Value, stamp: &Stamp) -> Option<Value> {
     stamp.target.as_ref()?;
     let metadata = &object["metadata"];
-    let written = stamping::written(metadata, stamp.time);
+    let written = stored_object::written_in_review(metadata, stamp.time);
     if written.is_some_and(|written| is_written_with(stamp, written)) {
         return None;
     }
@@ -92,7 +92,7 @@ mod tests {
         assert_eq!(patched["path"], "/metadata/managedFields");
         let noted = &patched["value"][0];
         assert_eq!(
-            stamping::written(&with(&json!([noted]))["metadata"], NOON),
+            stored_object::written_in_review(&with(&json!([noted]))["metadata"], NOON),
             Some(NOON)
         );
         assert_eq!(patch(&with(&json!([noted])), &stamp()), None);

@@ -1,13 +1,12 @@
 //! The reconcile of a Bundle: selects Bundles of this provisioner, limits them by requester, and
 //! handles deletions. `bundle_core::plan::bundle` orders the steps.
 
-use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::time::Instant;
 
 use bundle_api::names;
 use bundle_core::plan::bundle::{BundleStep, ObservedBundle};
 use bundle_core::review::{Kind, SealedContent};
+use futures::FutureExt as _;
 use kube::api::DynamicObject;
 use kube::runtime::controller::Action;
 
@@ -23,16 +22,6 @@ pub(in crate::reconcile) async fn reconcile(
     object: Arc<DynamicObject>,
     ctx: Arc<Context>,
 ) -> Result<Action, ApiFailure> {
-    let start = Instant::now();
-    let result = reconcile_sealed(&object, &ctx).await;
-    ctx.shared
-        .metrics
-        .reconcile("Bundle", result.is_ok(), start.elapsed());
-    result
-}
-
-/// Reconciles the object when it has a seal and its requester has a slot.
-async fn reconcile_sealed(woken: &DynamicObject, ctx: &Arc<Context>) -> Result<Action, ApiFailure> {
     let bundles = SealedKind {
         kind: Kind::Bundle,
         resource: &ctx.bundles,
@@ -41,11 +30,11 @@ async fn reconcile_sealed(woken: &DynamicObject, ctx: &Arc<Context>) -> Result<A
         seals_deleted: false,
         on_end: |ctx, name| ctx.unpacking.cancel(name),
     };
-    match bundles.enter(woken, ctx).await? {
-        // Boxed: the future contains the whole exchange with a registry.
-        ControlFlow::Continue(now) => Box::pin(reconcile_object(&now.object, ctx)).await,
-        ControlFlow::Break(action) => Ok(action),
-    }
+    bundles
+        .reconcile(&object, &ctx, |object, ctx| {
+            reconcile_object(object, ctx).boxed()
+        })
+        .await
 }
 
 async fn reconcile_object(

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use bundle_api::bundle::BundleStatus;
-use bundle_api::deployment_status::Revision;
+use bundle_api::deployment::status::Revision;
 use bundle_api::names::{self, reason};
 use bundle_cluster::ByName;
 use bundle_core::diagnostic::codes;

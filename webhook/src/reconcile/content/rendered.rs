@@ -19,8 +19,8 @@ use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
 use crate::reconcile::content::sealed_file::{
-    FileLocation, FinishedFile, IndexDecoder, Seal, SealedFile, SealedFileWriter, damaged,
-    encode_bytes, encode_number,
+    FileLocation, FinishedFile, IndexDecoder, Seal, SealedFile, SealedFileWriter, ValidSeal,
+    damaged, encode_bytes, encode_number,
 };
 
 /// Kind and version of the file, which the seal covers.
@@ -114,9 +114,9 @@ fn seal<'a>(name: &'a str, key: &'a [u8]) -> Seal<'a> {
     }
 }
 
-/// Returns `true` if the file has a valid seal.
-pub(super) fn is_sealed(path: &Path, name: &str, key: &[u8]) -> bool {
-    SealedFile::open(path, seal(name, key), MAX_INDEX_BYTES).is_ok()
+/// Returns the seal of the file, if it is valid. The objects are not read.
+pub(super) fn valid_seal(path: &Path, name: &str, key: &[u8]) -> io::Result<ValidSeal> {
+    ValidSeal::read(path, seal(name, key), MAX_INDEX_BYTES)
 }
 
 /// The objects of content and their encoded index.
@@ -170,10 +170,9 @@ impl<'c> RenderedContent<'c> {
         Ok(Self { content, index })
     }
 
-    /// Returns true if the file at `path` contains exactly these objects.
-    pub(super) fn is_at(&self, path: &Path, name: &str, key: &[u8]) -> bool {
-        SealedFile::open(path, seal(name, key), MAX_INDEX_BYTES)
-            .is_ok_and(|(_, index)| index == self.index)
+    /// Returns true if the file of this seal contains exactly these objects.
+    pub(super) fn is_sealed_by(&self, found: &ValidSeal, name: &str, key: &[u8]) -> bool {
+        found.covers(seal(name, key), &self.index)
     }
 
     pub(super) fn write(

@@ -100,13 +100,17 @@ pub(in crate::reconcile) struct Seal<'a> {
 
 impl Seal<'_> {
     fn mac(&self, index: &[u8]) -> Hmac<Sha256> {
+        self.begin().chain_update(index)
+    }
+
+    /// Returns the HMAC before the index.
+    fn begin(&self) -> Hmac<Sha256> {
         // HMAC accepts keys of any length.
         let mut mac = Hmac::<Sha256>::new_from_slice(self.key)
             .unwrap_or_else(|_| Hmac::<Sha256>::new(&hmac::digest::Key::<Hmac<Sha256>>::default()));
         for part in [self.purpose.as_bytes(), b"\0", self.name.as_bytes(), b"\0"] {
             mac.update(part);
         }
-        mac.update(index);
         mac
     }
 }
@@ -225,6 +229,66 @@ impl FinishedFile {
     }
 }
 
+/// Reads the length of the index and the seal at the end of a file. The position in the file is then
+/// the beginning of the index, which has at most `most` bytes.
+fn footer(file: &mut File, most: u64) -> io::Result<(u64, ValidSeal)> {
+    let size = file.metadata()?.len();
+    let footer = (NUMBER_BYTES + SEAL_BYTES) as u64;
+    let at = size.checked_sub(footer).ok_or_else(damaged)?;
+    file.seek(SeekFrom::Start(at))?;
+    let (mut length, mut sealed) = ([0; NUMBER_BYTES], [0; SEAL_BYTES]);
+    file.read_exact(&mut length)?;
+    file.read_exact(&mut sealed)?;
+    let length = u64::from_be_bytes(length);
+    let start = at.checked_sub(length).ok_or_else(damaged)?;
+    if length > most {
+        return Err(damaged());
+    }
+    file.seek(SeekFrom::Start(start))?;
+    Ok((length, ValidSeal(sealed)))
+}
+
+/// A seal that was compared with the index of its file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::reconcile) struct ValidSeal([u8; SEAL_BYTES]);
+
+impl ValidSeal {
+    /// Reads the seal of the file at `path`, whose index has at most `most` bytes, and compares it
+    /// with the index in constant memory. Fails if the seal is invalid.
+    pub(super) fn read(path: &Path, seal: Seal<'_>, most: u64) -> io::Result<Self> {
+        let mut file = fs_err::File::open(path)?.into_file();
+        let (length, found) = footer(&mut file, most)?;
+        let mut mac = MacWriter(seal.begin());
+        io::copy(&mut file.take(length), &mut mac)?;
+        found.check(mac.0)?;
+        Ok(found)
+    }
+
+    /// Returns `true` if the file of this seal has exactly this index.
+    pub(super) fn covers(&self, seal: Seal<'_>, index: &[u8]) -> bool {
+        self.check(seal.mac(index)).is_ok()
+    }
+
+    fn check(&self, mac: Hmac<Sha256>) -> io::Result<()> {
+        mac.verify_slice(&self.0)
+            .map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "its seal is invalid"))
+    }
+}
+
+/// A writer that computes an HMAC.
+struct MacWriter(Hmac<Sha256>);
+
+impl Write for MacWriter {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.update(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
 /// A file whose index has a valid seal.
 pub(in crate::reconcile) struct SealedFile(File);
 
@@ -237,24 +301,10 @@ impl SealedFile {
             .write(true)
             .open(path)?
             .into_file();
-        let size = file.metadata()?.len();
-        let footer = (NUMBER_BYTES + SEAL_BYTES) as u64;
-        let at = size.checked_sub(footer).ok_or_else(damaged)?;
-        file.seek(SeekFrom::Start(at))?;
-        let (mut length, mut sealed) = ([0; NUMBER_BYTES], [0; SEAL_BYTES]);
-        file.read_exact(&mut length)?;
-        file.read_exact(&mut sealed)?;
-        let length = u64::from_be_bytes(length);
-        let start = at.checked_sub(length).ok_or_else(damaged)?;
-        if length > most {
-            return Err(damaged());
-        }
-        file.seek(SeekFrom::Start(start))?;
+        let (length, found) = footer(&mut file, most)?;
         let mut index = Vec::new();
         (&mut file).take(length).read_to_end(&mut index)?;
-        seal.mac(&index)
-            .verify_slice(&sealed)
-            .map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "its seal is invalid"))?;
+        found.check(seal.mac(&index))?;
         Ok((Self(file), index))
     }
 

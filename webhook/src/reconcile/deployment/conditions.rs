@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use bundle_api::deployment_status::DriftedObject;
+use bundle_api::deployment::status::DriftedObject;
 use bundle_api::names;
 use bundle_core::diagnostic::codes;
 use bundle_core::plan::status::{BundleFact, Failure, ObjectFacts, PermissionFact};

@@ -1,17 +1,17 @@
 //! The entry of BundleDeployment reconciles: selects admitted BundleDeployments of this
 //! provisioner, and limits them by requester.
 
-use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use bundle_api::deployment_status::BundleDeploymentStatus;
+use bundle_api::deployment::status::BundleDeploymentStatus;
 use bundle_api::names::{self, reason};
 use bundle_core::diagnostic::codes;
 use bundle_core::plan::applyset;
 use bundle_core::plan::inventory::Inventory;
 use bundle_core::plan::status::{self as plan, DeploymentFacts};
 use bundle_core::review::{CheckedDeploymentSpec, Kind};
+use futures::FutureExt as _;
 use kube::ResourceExt as _;
 use kube::api::DynamicObject;
 use kube::runtime::controller::Action;
@@ -33,18 +33,6 @@ pub(in crate::reconcile) async fn reconcile(
     object: Arc<DynamicObject>,
     ctx: Arc<Context>,
 ) -> Result<Action, ApiFailure> {
-    let start = Instant::now();
-    let result = reconcile_sealed(&object, &ctx).await;
-    ctx.shared.metrics.reconcile(
-        crate::reconcile::DEPLOYMENT,
-        result.is_ok(),
-        start.elapsed(),
-    );
-    result
-}
-
-/// Reconciles the object when it has a seal and its requester has a slot.
-async fn reconcile_sealed(woken: &DynamicObject, ctx: &Arc<Context>) -> Result<Action, ApiFailure> {
     let deployments = SealedKind {
         kind: Kind::BundleDeployment,
         resource: &ctx.deployments,
@@ -53,11 +41,11 @@ async fn reconcile_sealed(woken: &DynamicObject, ctx: &Arc<Context>) -> Result<A
         seals_deleted: true,
         on_end: |_, _| {},
     };
-    match deployments.enter(woken, ctx).await? {
-        // Boxed: the future contains the whole exchange with a registry.
-        ControlFlow::Continue(now) => Box::pin(reconcile_object(&now.object, ctx)).await,
-        ControlFlow::Break(action) => Ok(action),
-    }
+    deployments
+        .reconcile(&object, &ctx, |object, ctx| {
+            reconcile_object(object, ctx).boxed()
+        })
+        .await
 }
 
 async fn reconcile_object(

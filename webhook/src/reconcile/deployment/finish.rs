@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use bundle_api::deployment_status::BundleDeploymentStatus;
+use bundle_api::deployment::status::BundleDeploymentStatus;
 use bundle_api::names::{condition, reason};
 use bundle_core::diagnostic::codes;
 use kube::ResourceExt as _;

@@ -1,7 +1,7 @@
 //! Status fields about new content that is not completely installed. Nothing depends on them.
 //! `installation_record` records the installed content.
 
-use bundle_api::deployment_status::Upgrade;
+use bundle_api::deployment::status::Upgrade;
 
 use crate::reconcile::bundle::generated::GeneratedBundle;
 use crate::reconcile::content::objects::PreparedObject;

@@ -15,12 +15,14 @@ use bundle_core::content::ContentId;
 use bundle_core::diagnostic::{Finding, Outcome, codes};
 use bundle_core::format::{self, Content, RenderTarget};
 use bundle_core::plan::bundle::attempts::ParseStep;
+use bundle_core::reference::Digest;
 use bundle_core::review::Source;
 use bundle_oci::registry::RegistryError;
 
 use crate::budget::lookups::LookupMemory;
 use crate::budget::{self, Budget, Share, WorkerThread};
 use crate::reconcile::background_tasks::{TaskOwner, TaskState};
+use crate::reconcile::content::sealed_file::ValidSeal;
 use crate::reconcile::content::stored::StoredContent;
 use crate::reconcile::context::Context;
 use crate::reconcile::error::{ReconcileError, RetryPolicy};
@@ -202,7 +204,9 @@ pub(in crate::reconcile) async fn load(
     wanted: &LoadRequest<'_>,
 ) -> Result<(Content, Share), ReconcileError> {
     let reason = wanted.reason;
-    let attempts = if was_rendered(ctx, wanted).await {
+    let existing = rendered_copy(ctx, wanted).await;
+    let attempts = if existing.is_some() {
+        // This version of the program has parsed the content to its end.
         ContentAttempts::without_records(wanted.requester, reason)
     } else {
         let owner = (wanted.version, wanted.requester);
@@ -215,7 +219,7 @@ pub(in crate::reconcile) async fn load(
     let weight = objects.max(objects.saturating_add(wanted.pruning).min(half));
     let share = attempts.memory(ctx, weight).await?;
     let mut stored = stored;
-    let keeper = RenderedKeeper::new(ctx, wanted);
+    let keeper = RenderedKeeper::new(ctx, wanted, existing);
     let attempt = attempts.attempt(ctx, ParseStep::Parse);
     let work = move |cancellation: &Cancellation| {
         let files = stored.files().iter();
@@ -247,20 +251,30 @@ pub(in crate::reconcile) async fn load(
     Ok((content, share))
 }
 
-/// Returns `true` if the cache has the rendered objects of the content for this target: this version
-/// of the program has parsed it to its end.
-async fn was_rendered(ctx: &Arc<Context>, wanted: &LoadRequest<'_>) -> bool {
+/// A copy of the rendered objects in the cache.
+struct RenderedCopy {
+    rendered_for: Digest,
+    seal: ValidSeal,
+}
+
+/// Returns the copy of the rendered objects of the content for this target, if the cache has one.
+async fn rendered_copy(ctx: &Arc<Context>, wanted: &LoadRequest<'_>) -> Option<RenderedCopy> {
     let find = {
         let (ctx, content) = (ctx.clone(), wanted.content.clone());
-        let mut keys = format::cache_keys(wanted.target);
+        // The format of the content is not known yet.
+        let keys = format::cache_keys(wanted.target);
         move |_: &Cancellation| {
             let key = ctx.shared.stamp_key();
-            keys.any(|rendered_for| ctx.store.is_rendered(&content, &rendered_for, key.bytes()))
+            keys.into_iter().find_map(|rendered_for| {
+                let seal = ctx
+                    .store
+                    .rendered_seal(&content, &rendered_for, key.bytes())?;
+                Some(RenderedCopy { rendered_for, seal })
+            })
         }
     };
     let budget = &ctx.shared.budget;
-    let found = budget.blocking(WorkerThread::Objects, find).await;
-    found.unwrap_or_default()
+    budget.blocking(WorkerThread::Objects, find).await.flatten()
 }
 
 /// Stores the rendered objects of parsed content, so that single objects can be read later.
@@ -269,26 +283,32 @@ struct RenderedKeeper {
     content: ContentId,
     target: RenderTarget,
     owner: String,
+    existing: Option<RenderedCopy>,
 }
 
 impl RenderedKeeper {
-    fn new(ctx: &Arc<Context>, wanted: &LoadRequest<'_>) -> Self {
+    fn new(ctx: &Arc<Context>, wanted: &LoadRequest<'_>, existing: Option<RenderedCopy>) -> Self {
         Self {
             ctx: ctx.clone(),
             content: wanted.content.clone(),
             target: wanted.target.clone(),
             owner: wanted.requester.to_owned(),
+            existing,
         }
     }
 
     fn keep(&self, content: &Content) {
         let key = self.ctx.shared.stamp_key();
         let rendered_for = format::dependencies(content.format).key(&self.target);
-        let location = (&self.content, &rendered_for);
-        let kept = self
-            .ctx
-            .store
-            .keep_rendered(content, location, key.bytes(), &self.owner);
+        let existing = self.existing.as_ref();
+        let existing = existing.filter(|copy| copy.rendered_for == rendered_for);
+        let kept = self.ctx.store.keep_rendered(
+            content,
+            (&self.content, &rendered_for),
+            existing.map(|copy| &copy.seal),
+            key.bytes(),
+            &self.owner,
+        );
         if let Err(error) = kept {
             // Without the rendered copy, each restore of an object loads the whole content.
             let digest = self.content.digest();

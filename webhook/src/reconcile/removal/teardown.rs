@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 
-use bundle_api::deployment_status::BundleDeploymentStatus;
+use bundle_api::deployment::status::BundleDeploymentStatus;
 use bundle_api::names;
 use bundle_core::diagnostic::codes;
 use bundle_core::plan::consent::{ActingAccount, ConsentRule};

@@ -11,7 +11,7 @@ use bundle_core::diagnostic::codes;
 use bundle_core::review::stamp::admit_token;
 use bundle_core::review::{
     Kind, SealMoment, SealedContent, StampError, StoredObject, VouchState, Vouched, content_seal,
-    last_written, seal, sealed_content, vouch_state,
+    seal, sealed_content, vouch_state,
 };
 use futures::StreamExt as _;
 use jiff::Timestamp;
@@ -26,6 +26,7 @@ use crate::reconcile::ApiFailure;
 use crate::reconcile::context::Context;
 use crate::reconcile::status::unreadable;
 use crate::reconcile::watched::WatchedObject;
+use crate::stored_object;
 
 /// Returns the facts that the seal or a fresh stamp of `object` proves. Otherwise returns a message
 /// with the reason and the next step.
@@ -192,28 +193,7 @@ fn state(ctx: &Context, stored: &StoredObject<'_>) -> VouchState {
 }
 
 fn stored(object: &DynamicObject, kind: Kind) -> StoredObject<'_> {
-    let metadata = &object.metadata;
-    let entries = metadata.managed_fields.iter().flatten();
-    let times = entries
-        .filter(|entry| entry.subresource.as_deref() != Some("status"))
-        .filter_map(|entry| Some(entry.time.as_ref()?.0.as_millisecond()));
-    let written = last_written(times, Timestamp::now().as_millisecond());
-    let created = metadata.creation_timestamp.as_ref();
-    StoredObject {
-        kind,
-        name: metadata.name.as_deref().unwrap_or_default(),
-        uid: metadata.uid.as_deref().unwrap_or_default(),
-        generation: metadata.generation.unwrap_or_default(),
-        created: created.map(|time| time.0.as_millisecond()),
-        written,
-        deleting: metadata.deletion_timestamp.is_some(),
-        spec: &object.data["spec"],
-        stamp: object
-            .annotations()
-            .get(names::ANNOTATION_STAMP)
-            .map(String::as_str),
-        seal: object.data["status"]["admission"]["seal"].as_str(),
-    }
+    stored_object::from_client(kind, object, Timestamp::now().as_millisecond())
 }
 
 fn message(

@@ -2,9 +2,12 @@
 //! then waits for a slot of its requester. Sealing needs no slot.
 
 use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::time::Instant;
 
 use bundle_core::review::Kind;
 use futures::FutureExt as _;
+use futures::future::BoxFuture;
 use kube::ResourceExt as _;
 use kube::api::{ApiResource, DynamicObject};
 use kube::runtime::controller::Action;
@@ -32,16 +35,41 @@ pub(in crate::reconcile) struct SealedKind<'a> {
 }
 
 /// An object that is ready to be reconciled.
-pub(in crate::reconcile) struct SealedObject {
-    pub(in crate::reconcile) object: DynamicObject,
+struct SealedObject {
+    object: DynamicObject,
     /// Held until the reconcile ends.
     _slot: Option<Share>,
 }
 
 impl SealedKind<'_> {
+    /// Reconciles the object of an event with `work` when it has a seal and its requester has a
+    /// slot, and counts the result.
+    pub(in crate::reconcile) async fn reconcile<W>(
+        &self,
+        woken: &DynamicObject,
+        ctx: &Arc<Context>,
+        work: W,
+    ) -> Result<Action, ApiFailure>
+    where
+        W: for<'o> FnOnce(
+            &'o DynamicObject,
+            &'o Arc<Context>,
+        ) -> BoxFuture<'o, Result<Action, ApiFailure>>,
+    {
+        let start = Instant::now();
+        let result = match self.enter(woken, ctx).await {
+            Ok(ControlFlow::Continue(sealed)) => work(&sealed.object, ctx).await,
+            Ok(ControlFlow::Break(action)) => Ok(action),
+            Err(error) => Err(error),
+        };
+        let metrics = &ctx.shared.metrics;
+        metrics.reconcile(self.kind.as_str(), result.is_ok(), start.elapsed());
+        result
+    }
+
     /// Returns the sealed object with a slot of its requester, or the action if there is nothing to
     /// reconcile now.
-    pub(in crate::reconcile) async fn enter(
+    async fn enter(
         &self,
         woken: &DynamicObject,
         ctx: &Context,

@@ -1,6 +1,6 @@
 //! History of revisions, and the old Bundles that are deleted after an upgrade.
 
-use bundle_api::deployment_status::{Revision, RevisionState};
+use bundle_api::deployment::status::{Revision, RevisionState};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 /// Returns the history after `bundle` is installed. `bundle` comes first and is the only active

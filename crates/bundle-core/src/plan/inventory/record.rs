@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use bundle_api::deployment_status::Revision;
+use bundle_api::deployment::status::Revision;
 use serde::{Deserialize, Serialize};
 
 use crate::plan::decision::Decisions;

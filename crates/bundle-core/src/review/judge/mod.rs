@@ -1,11 +1,14 @@
 //! Judge: applies every admission rule to one write and its facts. It sends no request.
 
+mod content;
+mod rights;
+
 use super::{
-    content,
     deployment::CheckedDeploymentSpec,
-    facts::{ClassFact, DeploymentFact, Facts, Kind, Standing, Subject},
-    needs::{self, Spec},
-    rights,
+    facts::{
+        ClassFact, DeploymentFact, Facts, Kind, Standing, Subject,
+        needs::{self, Spec},
+    },
     target::check_target,
 };
 use crate::{

@@ -1,20 +1,17 @@
 //! Sends requests to registries, with deadlines and bounded responses. `pools` has the connections.
 
-use std::error::Error;
 use std::fmt;
-use std::io;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use rustls::AlertDescription;
 use url::Url;
 
-use crate::registry::error::innermost;
 use crate::registry::http::body::BlobPart;
 use crate::registry::http::pools::{ConnectionPools, authority};
 use crate::registry::http::request_log::RequestLog;
-use crate::registry::http::tls::certificate_message;
 use crate::registry::http::zone::{NetworkZone, ZoneError};
+use crate::registry::http_error::HttpError;
 use crate::registry::memory::{FORMS, MemoryReservation, SHORT, reserve};
 use crate::registry::{ClientOptions, Deadlines, Reason, RegistryError};
 
@@ -84,7 +81,7 @@ impl HttpClient {
         let log = RequestLog::begin(&request);
         let answer = tokio::time::timeout(timeout, client.execute(request)).await;
         let outcome = match answer {
-            Ok(answer) => answer.map_err(|error| self.connection_error(&registry, &error)),
+            Ok(answer) => answer.map_err(|error| self.connection_error(&registry, error)),
             Err(_) => Err(Reason::Stalled { after: timeout }),
         };
         if let Some(log) = log {
@@ -131,7 +128,7 @@ impl HttpClient {
                     return Err(part
                         .watch
                         .failure()
-                        .map_or_else(|| self.connection_error(&registry, &error), Reason::Source));
+                        .map_or_else(|| self.connection_error(&registry, error), Reason::Source));
                 }
                 Err(_) if sent => return Err(Reason::Stalled { after }),
                 Err(_) if part.watch.taken() == before && !part.watch.is_waiting() => {
@@ -151,7 +148,7 @@ impl HttpClient {
         tokio::time::timeout(after, response.chunk())
             .await
             .map_err(|_| Reason::Stalled { after })?
-            .map_err(|error| self.connection_error(&authority(response.url()), &error))
+            .map_err(|error| self.connection_error(&authority(response.url()), error))
     }
 
     /// Returns the whole body. Returns an error if it has more than `limit` bytes.
@@ -190,9 +187,10 @@ impl HttpClient {
     }
 
     /// Returns the reason for an error of the connection.
-    fn connection_error(&self, registry: &str, error: &reqwest::Error) -> Reason {
+    fn connection_error(&self, registry: &str, error: reqwest::Error) -> Reason {
         let registry = registry.to_owned();
-        let tls = find_cause::<rustls::Error>(error);
+        let source = HttpError::from(error);
+        let tls = source.find::<rustls::Error>();
         // The server's alert about our certificate, or about its absence. It arrives with the first
         // response, after the handshake.
         if let Some(rustls::Error::AlertReceived(alert)) = tls
@@ -201,9 +199,8 @@ impl HttpClient {
             let given = self.pools.shows_certificate(&registry);
             return Reason::ClientCertificate { registry, given };
         }
-        let cause = innermost(error);
-        if error.is_connect() {
-            if find_cause::<ZoneError>(error).is_some() {
+        if source.is_connect() {
+            if source.find::<ZoneError>().is_some() {
                 return Reason::Redirect {
                     to: registry,
                     why: "which is in a private or local network, unlike the registry",
@@ -215,17 +212,16 @@ impl HttpClient {
                 | rustls::Error::NoCertificatesPresented,
             ) = tls
             {
-                let cause = certificate_message(cause);
-                return Reason::Certificate { registry, cause };
+                return Reason::Certificate { registry, source };
             }
-            return Reason::Unreachable { registry, cause };
+            return Reason::Unreachable { registry, source };
         }
-        if error.is_timeout() {
+        if source.is_timeout() {
             return Reason::Stalled {
                 after: self.deadlines.stall,
             };
         }
-        Reason::Cut { registry, cause }
+        Reason::Cut { registry, source }
     }
 }
 
@@ -239,20 +235,3 @@ const ALERTS: [AlertDescription; 7] = [
     AlertDescription::UnknownCA,
     AlertDescription::AccessDenied,
 ];
-
-/// Returns the error of type `T` among `error` and its causes.
-fn find_cause<'a, T: Error + 'static>(error: &'a (dyn Error + 'static)) -> Option<&'a T> {
-    let mut next = Some(error);
-    while let Some(error) = next {
-        if let Some(found) = error.downcast_ref::<T>() {
-            return Some(found);
-        }
-        // The `source` of an I/O error is that of its inner error.
-        let inner = error
-            .downcast_ref::<io::Error>()
-            .and_then(io::Error::get_ref)
-            .map(|inner| inner as &(dyn Error + 'static));
-        next = inner.or_else(|| error.source());
-    }
-    None
-}

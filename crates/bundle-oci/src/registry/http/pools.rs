@@ -9,9 +9,9 @@ use std::time::Duration;
 use reqwest::{Certificate, Identity, redirect};
 use url::{Host, Url};
 
-use crate::registry::error::innermost;
-use crate::registry::http::tls::{TlsSettings, certificate_message};
+use crate::registry::http::tls::TlsSettings;
 use crate::registry::http::zone::{NetworkZone, ZoneResolver};
+use crate::registry::http_error::HttpError;
 use crate::registry::limited_map::LimitedMap;
 use crate::registry::{ClientOptions, Reason, RegistryError};
 
@@ -222,7 +222,7 @@ impl ConnectionPools {
         install_provider();
         let builder = self.builder().no_proxy().tls_certs_only([]);
         let made = builder.build();
-        made.map_err(|error| Reason::Settings(certificate_message(innermost(&error))))
+        made.map_err(|error| Reason::Settings(HttpError::from(error).to_string()))
     }
 
     fn make(
@@ -254,10 +254,7 @@ impl ConnectionPools {
             // the configured ones are trusted.
             .or_else(|_| builder().tls_certs_only(certificates()).build())
             .map_err(|error| {
-                Reason::Settings(format!(
-                    "invalid certificates: {}",
-                    certificate_message(innermost(&error))
-                ))
+                Reason::Settings(format!("invalid certificates: {}", HttpError::from(error)))
             })
     }
 

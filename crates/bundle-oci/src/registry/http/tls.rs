@@ -8,7 +8,7 @@ use reqwest::{Certificate, Identity};
 
 use crate::limits::CREDENTIAL_BYTES;
 use crate::registry::bounded_file::read_bounded;
-use crate::registry::error::innermost;
+use crate::registry::http_error::HttpError;
 use crate::registry::{ClientOptions, Reason, RegistryError};
 
 /// Certificates for all registries, and the folders with certificates by host.
@@ -152,7 +152,8 @@ fn host_certificates(files: &[PathBuf]) -> Result<HostCertificates, String> {
 
 fn authorities(file: &Path) -> Result<Vec<Certificate>, String> {
     let pem = read_bounded(file, CREDENTIAL_BYTES).map_err(|error| error.to_string())?;
-    let found = Certificate::from_pem_bundle(&pem).map_err(|error| innermost(&error))?;
+    let found =
+        Certificate::from_pem_bundle(&pem).map_err(|error| HttpError::from(error).to_string())?;
     if found.is_empty() {
         return Err("it contains no PEM certificate".to_owned());
     }
@@ -183,25 +184,5 @@ fn identity(certificate: &Path, key: &Path) -> Result<Identity, String> {
     }
     pem.push(b'\n');
     pem.extend(secret);
-    Identity::from_pem(&pem).map_err(|error| innermost(&error))
-}
-
-/// Replaces the names of rustls' types for the most common errors by words.
-pub(super) fn certificate_message(cause: String) -> String {
-    const WORDS: [(&str, &str); 7] = [
-        ("UnknownIssuer", "it is signed by an unknown authority"),
-        (
-            "CaUsedAsEndEntity",
-            "it is the certificate of an authority, not of a server",
-        ),
-        ("NotValidForName", "it is not valid for this host"),
-        ("NotValidYet", "it is not valid yet"),
-        ("Expired", "it has expired"),
-        ("BadEncoding", "it is not a certificate"),
-        ("KeyMismatch", "the key does not match the certificate"),
-    ];
-    WORDS
-        .iter()
-        .find(|(name, _)| cause.contains(name))
-        .map_or(cause, |(_, words)| (*words).to_owned())
+    Identity::from_pem(&pem).map_err(|error| HttpError::from(error).to_string())
 }

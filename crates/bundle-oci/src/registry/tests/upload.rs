@@ -138,7 +138,11 @@ async fn uploads_to_registries_with_unusual_protocols() {
             let watch = Arc::new(Counted::default());
             let client = client().with_progress(watch.clone());
             let sent = client.upload(&home(&registry), blob, None).await;
-            assert_eq!(sent, Ok(UploadResult::Sent), "{peculiar:?} from {from}");
+            assert_eq!(
+                sent.unwrap(),
+                UploadResult::Sent,
+                "{peculiar:?} from {from}"
+            );
             let there = registry.blob("team/copy", &blob.descriptor.digest);
             assert_eq!(there.unwrap().len(), SIZE, "{peculiar:?} from {from}");
             let moved = watch.moved.load(Ordering::Relaxed) - watch.again.load(Ordering::Relaxed);
@@ -172,7 +176,7 @@ async fn continues_after_half_stored_chunks() {
     let (_, blob) = &sources.blobs[0];
     registry.set_fault(Some(Fault::Upload(Uploads::Halved)));
     let sent = client().upload(&home(&registry), blob, None).await;
-    assert_eq!(sent, Ok(UploadResult::Sent));
+    assert_eq!(sent.unwrap(), UploadResult::Sent);
     registry.set_fault(Some(Fault::Upload(Uploads::Exaggerated)));
     let blob = Blob::new(crate::media::LAYER_TAR, vec![1; SIZE]);
     let error = client()
@@ -286,5 +290,5 @@ async fn unreadable_source_is_distinguished_from_a_failing_registry() {
         ranges: Ranges::Kept,
     }));
     let sent = client().upload(&home(&registry), remote, None).await;
-    assert_eq!(sent, Ok(UploadResult::Sent));
+    assert_eq!(sent.unwrap(), UploadResult::Sent);
 }

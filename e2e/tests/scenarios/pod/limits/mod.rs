@@ -17,22 +17,12 @@ use serde_json::{Value, json};
 use crate::scenarios::objects::{apply, kubectl};
 use probe::{LivenessProbe, Observed, anonymous_kib};
 
-mod answers;
-mod attempts;
-mod cache;
 mod content;
-mod floods;
-mod own_objects;
+mod hostile_server;
 mod probe;
-mod reads;
+mod reconciles;
 mod registries;
-mod registry_texts;
-mod removals;
-mod restarts;
-mod reviews;
-mod slots;
-mod streams;
-mod watches;
+mod requests;
 
 const CLASS: &str = "core-rukpak-io-plain";
 const LONG: Duration = Duration::from_secs(120);
@@ -224,32 +214,6 @@ async fn post(url: &str, body: Vec<u8>) -> Option<u16> {
     Some(request.send().await.ok()?.status().as_u16())
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn review_bodies_of_empty_lists_do_not_exhaust_memory() {
-    let (cluster, mut webhook) = stage().await;
-    let url = review_url(&cluster).await;
-    let probe = LivenessProbe::start(&webhook);
-    for unit in ["[],", "{\"\":0},", "[[]],", "0,"] {
-        let head = format!(
-            r#"{{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{{"uid":"1","kind":{{"group":"core.rukpak.io","version":"v1alpha1","kind":"Bundle"}},"name":"a","operation":"CREATE","userInfo":{{"username":"mallory"}},"object":{{"spec":[{}"#,
-            unit.repeat(((8 << 20) - 400) / unit.len())
-        );
-        let body = format!("{head}0]}}}}}}").into_bytes();
-        assert!(body.len() <= 8 << 20);
-        let answers = join_all((0..4).map(|_| post(&url, body.clone()))).await;
-        assert!(
-            answers.iter().all(Option::is_some),
-            "{unit}: no answer: {answers:?}"
-        );
-    }
-    survived(
-        "8 MiB bodies of tiny values, four at a time",
-        &mut webhook,
-        probe,
-    )
-    .await;
-}
-
 /// Creates the object as a dry run, and returns status and message of the response.
 async fn create_dry(client: &Client, plural: &str, object: &Value) -> (u16, String) {
     create_dry_as(client, None, plural, object).await
@@ -277,87 +241,16 @@ async fn create_dry_as(
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn parallel_reviews_of_the_largest_objects_wait_for_memory() {
-    let (cluster, mut webhook) = stage().await;
-    let client = cluster.client().await.unwrap();
-    let probe = LivenessProbe::start(&webhook);
-    let mut object = deployment(
-        "large",
-        "registry.example.com/a@sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
-    );
-    // The API server takes requests of 3 MiB.
-    let objects: Vec<Value> = (0..8)
-        .map(|number| {
-            let text = "x".repeat(100);
-            object["metadata"]["name"] = format!("large-{number}").into();
-            object["spec"]["config"] = match number % 2 {
-                0 => json!({"a": vec![json!([]); 900_000]}),
-                _ => json!({"a": vec![Value::String(text); 26_000]}),
-            };
-            object.clone()
-        })
-        .collect();
-    let answers = join_all(
-        objects
-            .iter()
-            .map(|object| create_dry(&client, "bundledeployments", object)),
-    )
-    .await;
-    // Admitted, rejected for its weight, or a retry response. A pod that died would close the
-    // connection.
-    for (status, message) in &answers {
-        let good = match status {
-            201 => true,
-            403 => ["BUNDLE-REVIEW-042", "BUNDLE-REVIEW-063"]
-                .iter()
-                .any(|code| message.contains(code)),
-            503 => message.contains("BUNDLE-REVIEW-043"),
-            // 408: the body did not arrive before the timeout, on a busy machine.
-            _ => ["too many", "deadline exceeded", "status code 408"]
-                .iter()
-                .any(|words| message.contains(words)),
-        };
-        assert!(good, "{status}: {message}");
-    }
-    survived("eight objects of 3 MiB at once", &mut webhook, probe).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_small_layer_that_unpacks_to_a_hundred_mebibytes_does_not_exhaust_memory() {
-    let (cluster, mut webhook) = stage().await;
-    let registry = Registry::honest().await.unwrap();
-    let mut noise = vec![0; 700 << 10];
-    rand::rng().fill(&mut noise[..]);
-    let comments = format!("# {}\n", "a".repeat(97)).repeat((1 << 20) / 100);
-    let manifests = (0..117).map(|number| {
-        let text = format!("{}{comments}", config_map(&format!("c{number}"), "a"));
-        (format!("manifests/{number:03}.yaml"), text.into_bytes())
-    });
-    // First, so that the ratio stays below its limit while the rest is unpacked.
-    let files = [("noise.bin".to_owned(), noise)]
-        .into_iter()
-        .chain(manifests);
-    let (reference, size) = publish(&registry, "bomb", &tar(files));
-    record(&format!("the layer has {} KiB", size >> 10));
-    let probe = LivenessProbe::start(&webhook);
-    for number in 0..3 {
-        let name = format!("bomb-{number}");
-        apply(&cluster, &bundle(&name, &reference)).await;
-    }
-    for number in 0..3 {
-        let name = format!("bomb-{number}");
-        wait::until_true(LONG, "the Bundle is unpacked or refused", || async {
-            let (phase, _) = phase(&cluster, &name).await;
-            Ok(phase == "Unpacked" || phase == "Failing")
-        })
+/// Creates an object as a user of the group of administrators.
+async fn create_as(cluster: &Cluster, user: &str, objects: &[Value]) {
+    let text: Vec<String> = objects.iter().map(Value::to_string).collect();
+    let user = format!("--as={user}");
+    let created = cluster.tool(Tool::Kubectl).await.unwrap();
+    let created = created
+        .args(["create", "-f", "-", &user, "--as-group=system:masters"])
+        .stdin(text.join("\n---\n"))
+        .output()
         .await
         .unwrap();
-    }
-    survived(
-        "a layer of 1 MiB that unpacks to 120 MiB",
-        &mut webhook,
-        probe,
-    )
-    .await;
+    created.success().unwrap();
 }

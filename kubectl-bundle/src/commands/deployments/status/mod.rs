@@ -8,7 +8,7 @@ mod rows;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-use bundle_api::deployment_status::Upgrade;
+use bundle_api::deployment::status::Upgrade;
 use bundle_api::{BundleDeployment, BundleDeploymentStatus};
 use bundle_cluster::ByName;
 use jiff::Timestamp;

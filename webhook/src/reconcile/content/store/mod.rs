@@ -15,7 +15,7 @@ use bundle_core::reference::Digest;
 
 use crate::budget::requester_key;
 use crate::reconcile::content::rendered::{self, RenderedContent, SelectedObjects};
-use crate::reconcile::content::sealed_file::SealedFileWriter;
+use crate::reconcile::content::sealed_file::{SealedFileWriter, ValidSeal};
 use crate::reconcile::content::stored::{self, StoredContent, StoredFile, Summary};
 
 /// Age at which an unfinished file counts as abandoned.
@@ -153,19 +153,20 @@ impl Store {
         Some(selected)
     }
 
-    /// Stores the rendered objects of `content` under the cache key `rendered_for`, unless an equal
-    /// copy exists. Only rendered copies are removed to free space.
+    /// Stores the rendered objects of `content` under the cache key `rendered_for`, unless the
+    /// `existing` copy is equal. Only rendered copies are removed to free space.
     pub(in crate::reconcile) fn keep_rendered(
         &self,
         rendered: &Content,
         (content, rendered_for): (&ContentId, &Digest),
+        existing: Option<&ValidSeal>,
         key: &[u8],
         owner: &str,
     ) -> io::Result<()> {
         let path = self.rendered_path(content, rendered_for);
         let name = rendered_seal_name(content, rendered_for);
         let rendering = RenderedContent::new(rendered)?;
-        if rendering.is_at(&path, &name, key) {
+        if existing.is_some_and(|seal| rendering.is_sealed_by(seal, &name, key)) {
             return Ok(());
         }
         let owner = &requester_key(owner);
@@ -176,17 +177,17 @@ impl Store {
         Ok(())
     }
 
-    /// Returns `true` if there is a rendered copy of `content` with this cache key. Its objects are
-    /// not read.
-    pub(in crate::reconcile) fn is_rendered(
+    /// Returns the seal of the rendered copy of `content` with this cache key; `None` without such a
+    /// copy. Its objects are not read.
+    pub(in crate::reconcile) fn rendered_seal(
         &self,
         content: &ContentId,
         rendered_for: &Digest,
         key: &[u8],
-    ) -> bool {
+    ) -> Option<ValidSeal> {
         let path = self.rendered_path(content, rendered_for);
         let name = rendered_seal_name(content, rendered_for);
-        rendered::is_sealed(&path, &name, key)
+        rendered::valid_seal(&path, &name, key).ok()
     }
 
     /// Removes the rendered copy of `content` with this cache key.

@@ -1,3 +1,5 @@
+use std::os::unix::fs::MetadataExt as _;
+
 use bundle_core::format::{self, Content, Files};
 use serde_json::{Value, json};
 
@@ -51,7 +53,9 @@ fn web() -> Digest {
 }
 
 fn keep_rendered(store: &Store, origin: &ContentId, text: &str) -> io::Result<()> {
-    store.keep_rendered(&content(text), (origin, &web()), b"key", "ana")
+    let existing = store.rendered_seal(origin, &web(), b"key");
+    let location = (origin, &web());
+    store.keep_rendered(&content(text), location, existing.as_ref(), b"key", "ana")
 }
 
 fn select(store: &Store, origin: &ContentId, wanted: &[&str]) -> Option<SelectedObjects> {
@@ -74,14 +78,44 @@ fn only_content_with_a_sealed_copy_of_its_objects_was_rendered() {
     let folder = tempfile::tempdir().unwrap();
     let origin = image("a:1", b"1", None);
     let store = Store::new(folder.path().to_owned(), LARGE);
-    let is_rendered = |target: &[u8], key| store.is_rendered(&origin, &Digest::of(target), key);
+    let is_rendered = |target: &[u8], key| {
+        let seal = store.rendered_seal(&origin, &Digest::of(target), key);
+        seal.is_some()
+    };
     assert!(!is_rendered(b"web", b"key"));
     keep_rendered(&store, &origin, OBJECTS).unwrap();
     assert!(is_rendered(b"web", b"key"));
     assert!(!is_rendered(b"other", b"key"));
     assert!(!is_rendered(b"web", b"other key"));
     let other = image("a:1", b"2", None);
-    assert!(!store.is_rendered(&other, &web(), b"key"));
+    assert!(store.rendered_seal(&other, &web(), b"key").is_none());
+}
+
+#[test]
+fn rendered_copy_is_written_again_only_if_its_objects_or_its_index_changed() {
+    let folder = tempfile::tempdir().unwrap();
+    let origin = image("a:1", b"1", None);
+    let store = Store::new(folder.path().to_owned(), LARGE);
+    let path = store.rendered_path(&origin, &web());
+    // An open file keeps its number.
+    let written = |text: &str| {
+        let before = fs_err::File::open(&path).ok();
+        keep_rendered(&store, &origin, text).unwrap();
+        let number = |file: std::fs::Metadata| file.ino();
+        let before = before.map(|file| number(file.metadata().unwrap()));
+        before != Some(number(fs_err::metadata(&path).unwrap()))
+    };
+    assert!(written(OBJECTS));
+    assert!(!written(OBJECTS));
+    assert!(written(&OBJECTS.replace("third", "fourth")));
+    let mut bytes = fs_err::read(&path).unwrap();
+    // The last byte of the index; its length and its seal follow.
+    let last = bytes.len() - 41;
+    bytes[last] ^= 1;
+    fs_err::write(&path, &bytes).unwrap();
+    assert!(store.rendered_seal(&origin, &web(), b"key").is_none());
+    assert!(written(&OBJECTS.replace("third", "fourth")));
+    assert!(!written(&OBJECTS.replace("third", "fourth")));
 }
 
 #[test]
@@ -232,7 +266,7 @@ fn objects_that_json_does_not_preserve_are_not_stored() {
     }
     let mut rendered = content(OBJECTS);
     rendered.objects[0].value["data"] = deep;
-    let kept = store.keep_rendered(&rendered, (&origin, &web()), b"key", "ana");
+    let kept = store.keep_rendered(&rendered, (&origin, &web()), None, b"key", "ana");
     assert!(kept.is_err());
     assert_eq!(names(folder.path()), 0);
 }

@@ -2,7 +2,7 @@
 //! only use the record, because other clients can write the status.
 
 use bundle_api::ServiceAccountName;
-use bundle_api::deployment_status::Installed;
+use bundle_api::deployment::status::Installed;
 use bundle_core::plan::inventory::{InstallationRecord, InstalledContent, RememberedSeals};
 use bundle_core::reference::Digest;
 use bundle_core::review::Kind;

@@ -1,7 +1,7 @@
 //! The history of a BundleDeployment in its inventory and its status. The rules are in
 //! `bundle_core::plan::revisions`.
 
-use bundle_api::deployment_status::Revision;
+use bundle_api::deployment::status::Revision;
 use bundle_core::plan::revisions;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 

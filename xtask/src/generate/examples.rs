@@ -14,11 +14,11 @@ const FOLDERS: [(&str, &str); 2] = [
 
 /// Rendered messages by code; a hint is on a second line.
 #[derive(Debug, Default)]
-pub(crate) struct Examples(BTreeMap<String, String>);
+pub(super) struct Examples(BTreeMap<String, String>);
 
 impl Examples {
     /// Reads the examples in the repository at `root`.
-    pub(crate) fn read(root: &Path) -> Result<Self> {
+    pub(super) fn read(root: &Path) -> Result<Self> {
         let mut files = Vec::new();
         for (folder, end) in FOLDERS {
             files.extend(sources(&root.join(folder), end)?);
@@ -31,7 +31,7 @@ impl Examples {
     }
 
     /// Returns the example of a code.
-    pub(crate) fn get(&self, code: &str) -> Option<&str> {
+    pub(super) fn get(&self, code: &str) -> Option<&str> {
         self.0.get(code).map(String::as_str)
     }
 

@@ -15,7 +15,7 @@ const FOLDERS: [&str; 2] = ["manifests", "admission"];
 const HEADER: &str = "# Written by `cargo xtask gen` from charts/bundle-webhook.\n";
 
 /// Returns path and text of the chart's template for a CRD. `crd` is its manifest as `crds/` has it.
-pub(crate) fn crd_template(plural: &str, crd: &str) -> Result<(PathBuf, String)> {
+pub(super) fn crd_template(plural: &str, crd: &str) -> Result<(PathBuf, String)> {
     ensure!(
         !crd.contains("{{"),
         "the CRD of {plural} has `{{{{`, which Helm would read as a template"
@@ -36,7 +36,7 @@ pub(crate) fn crd_template(plural: &str, crd: &str) -> Result<(PathBuf, String)>
 }
 
 /// Renders the chart that is on disk. Returns path and text of each plain manifest.
-pub(crate) fn plain_manifests(root: &Path) -> Result<BTreeMap<PathBuf, String>> {
+pub(super) fn plain_manifests(root: &Path) -> Result<BTreeMap<PathBuf, String>> {
     check_versions(root)?;
     let helm = e2e::tools::path(Tool::Helm, None)?;
     let chart = root.join(CHART);
@@ -60,7 +60,7 @@ pub(crate) fn plain_manifests(root: &Path) -> Result<BTreeMap<PathBuf, String>> 
 }
 
 /// Returns the YAML files in `webhook/deploy` that the chart does not render.
-pub(crate) fn unknown_manifests(
+pub(super) fn unknown_manifests(
     root: &Path,
     known: &BTreeMap<PathBuf, String>,
 ) -> Result<Vec<String>> {

@@ -15,8 +15,8 @@ use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use serde_json::{Value, json};
 
-use super::registry_texts::HostileServer;
 use super::*;
+use crate::scenarios::pod::limits::hostile_server::HostileServer;
 
 /// Number of dry runs whose registry stalls: the attack that was measured. API servers allow 200
 /// writes at the same time.

@@ -1,5 +1,9 @@
 //! Memory and time of large content: unpacked, installed and parsed, also during an attack.
 
+mod attempts;
+mod cache;
+mod restarts;
+
 use super::*;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -144,4 +148,43 @@ async fn installed_objects_above_the_memory_limit_are_not_parsed() {
     }
     healthy("False", "too large to be read").await.unwrap();
     survived("installed objects of small maps", &mut webhook, probe).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_small_layer_that_unpacks_to_a_hundred_mebibytes_does_not_exhaust_memory() {
+    let (cluster, mut webhook) = stage().await;
+    let registry = Registry::honest().await.unwrap();
+    let mut noise = vec![0; 700 << 10];
+    rand::rng().fill(&mut noise[..]);
+    let comments = format!("# {}\n", "a".repeat(97)).repeat((1 << 20) / 100);
+    let manifests = (0..117).map(|number| {
+        let text = format!("{}{comments}", config_map(&format!("c{number}"), "a"));
+        (format!("manifests/{number:03}.yaml"), text.into_bytes())
+    });
+    // First, so that the ratio stays below its limit while the rest is unpacked.
+    let files = [("noise.bin".to_owned(), noise)]
+        .into_iter()
+        .chain(manifests);
+    let (reference, size) = publish(&registry, "bomb", &tar(files));
+    record(&format!("the layer has {} KiB", size >> 10));
+    let probe = LivenessProbe::start(&webhook);
+    for number in 0..3 {
+        let name = format!("bomb-{number}");
+        apply(&cluster, &bundle(&name, &reference)).await;
+    }
+    for number in 0..3 {
+        let name = format!("bomb-{number}");
+        wait::until_true(LONG, "the Bundle is unpacked or refused", || async {
+            let (phase, _) = phase(&cluster, &name).await;
+            Ok(phase == "Unpacked" || phase == "Failing")
+        })
+        .await
+        .unwrap();
+    }
+    survived(
+        "a layer of 1 MiB that unpacks to 120 MiB",
+        &mut webhook,
+        probe,
+    )
+    .await;
 }

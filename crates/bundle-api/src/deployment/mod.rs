@@ -1,5 +1,7 @@
 //! `BundleDeployment`: a template of a Bundle, and the options for installing its content.
 
+pub mod status;
+
 use std::collections::BTreeMap;
 
 #[cfg(feature = "resources")]
@@ -8,7 +10,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 #[cfg(feature = "resources")]
-use crate::deployment_status::BundleDeploymentStatus;
+use self::status::BundleDeploymentStatus;
 use crate::{bundle::BundleSpec, names, service_account::ServiceAccountName};
 
 /// Content to install, and the options for it.

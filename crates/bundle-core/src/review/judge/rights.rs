@@ -3,13 +3,12 @@
 
 use std::borrow::Cow;
 
-use super::{
+use crate::diagnostic::{Code, Finding, Findings, codes};
+use crate::review::{
     deployment::CheckedDeploymentSpec,
-    facts::{Answer, ClassFact, DeploymentFact, Facts},
-    needs::CheckedApprovalSpec,
+    facts::{Answer, ClassFact, DeploymentFact, Facts, needs::CheckedApprovalSpec},
     requester::Requester,
 };
-use crate::diagnostic::{Code, Finding, Findings, codes};
 
 /// Checks that the class at `field` exists and that the requester has verb `use` on it.
 pub(super) fn class(name: &str, field: &'static str, facts: &Facts<'_>, findings: &mut Findings) {

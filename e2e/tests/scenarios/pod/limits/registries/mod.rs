@@ -1,5 +1,8 @@
 //! Registries that send slowly or not at all: only the Bundles of their own tenant wait.
 
+mod manifests;
+mod texts;
+
 use super::*;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -65,20 +68,6 @@ async fn slow_registries_delay_only_their_own_bundles() {
     .await
     .unwrap();
     survived("ten slow registries", &mut webhook, probe).await;
-}
-
-/// Creates an object as a user of the group of administrators.
-pub(super) async fn create_as(cluster: &Cluster, user: &str, objects: &[Value]) {
-    let text: Vec<String> = objects.iter().map(Value::to_string).collect();
-    let user = format!("--as={user}");
-    let created = cluster.tool(Tool::Kubectl).await.unwrap();
-    let created = created
-        .args(["create", "-f", "-", &user, "--as-group=system:masters"])
-        .stdin(text.join("\n---\n"))
-        .output()
-        .await
-        .unwrap();
-    created.success().unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]

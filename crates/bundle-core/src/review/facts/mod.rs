@@ -1,11 +1,13 @@
 //! Input of the review rules: the write, and the facts that were looked up for it. The webhook and
 //! `kubectl bundle check` use the same types. `needs` lists the required facts; `judge` decides.
 
+pub(super) mod needs;
+
 use std::{collections::BTreeMap, fmt};
 
 use serde_json::Value;
 
-use super::{class::Class, parts::ChangedParts, requester::Requester};
+use crate::review::{class::Class, parts::ChangedParts, requester::Requester};
 use crate::{
     diagnostic::{Finding, Findings},
     package,
@@ -237,7 +239,7 @@ pub enum DeploymentFact {
     Unavailable(Finding),
 }
 
-/// Facts that were looked up for a review. Only the map entries that [`needs`](super::needs) lists
+/// Facts that were looked up for a review. Only the map entries that [`needs`](needs::needs) lists
 /// are read. A missing entry counts as unknown, so the review ends with
 /// [`Outcome::CannotTell`](crate::diagnostic::Outcome::CannotTell).
 #[derive(Debug, Clone, Default)]

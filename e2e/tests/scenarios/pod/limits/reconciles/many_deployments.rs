@@ -5,7 +5,6 @@ use bundle_testkit::registry::Registry;
 use e2e::wait;
 use serde_json::json;
 
-use super::registries::create_as;
 use super::*;
 
 const DEPLOYMENTS: usize = 80;

@@ -69,3 +69,75 @@ async fn parallel_reviews_of_tiny_lists_neither_exhaust_memory_nor_delay_others(
     ));
     survived("dry runs of tiny lists, 6 at a time", &mut webhook, probe).await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn review_bodies_of_empty_lists_do_not_exhaust_memory() {
+    let (cluster, mut webhook) = stage().await;
+    let url = review_url(&cluster).await;
+    let probe = LivenessProbe::start(&webhook);
+    for unit in ["[],", "{\"\":0},", "[[]],", "0,"] {
+        let head = format!(
+            r#"{{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{{"uid":"1","kind":{{"group":"core.rukpak.io","version":"v1alpha1","kind":"Bundle"}},"name":"a","operation":"CREATE","userInfo":{{"username":"mallory"}},"object":{{"spec":[{}"#,
+            unit.repeat(((8 << 20) - 400) / unit.len())
+        );
+        let body = format!("{head}0]}}}}}}").into_bytes();
+        assert!(body.len() <= 8 << 20);
+        let answers = join_all((0..4).map(|_| post(&url, body.clone()))).await;
+        assert!(
+            answers.iter().all(Option::is_some),
+            "{unit}: no answer: {answers:?}"
+        );
+    }
+    survived(
+        "8 MiB bodies of tiny values, four at a time",
+        &mut webhook,
+        probe,
+    )
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn parallel_reviews_of_the_largest_objects_wait_for_memory() {
+    let (cluster, mut webhook) = stage().await;
+    let client = cluster.client().await.unwrap();
+    let probe = LivenessProbe::start(&webhook);
+    let mut object = deployment(
+        "large",
+        "registry.example.com/a@sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
+    );
+    // The API server takes requests of 3 MiB.
+    let objects: Vec<Value> = (0..8)
+        .map(|number| {
+            let text = "x".repeat(100);
+            object["metadata"]["name"] = format!("large-{number}").into();
+            object["spec"]["config"] = match number % 2 {
+                0 => json!({"a": vec![json!([]); 900_000]}),
+                _ => json!({"a": vec![Value::String(text); 26_000]}),
+            };
+            object.clone()
+        })
+        .collect();
+    let answers = join_all(
+        objects
+            .iter()
+            .map(|object| create_dry(&client, "bundledeployments", object)),
+    )
+    .await;
+    // Admitted, rejected for its weight, or a retry response. A pod that died would close the
+    // connection.
+    for (status, message) in &answers {
+        let good = match status {
+            201 => true,
+            403 => ["BUNDLE-REVIEW-042", "BUNDLE-REVIEW-063"]
+                .iter()
+                .any(|code| message.contains(code)),
+            503 => message.contains("BUNDLE-REVIEW-043"),
+            // 408: the body did not arrive before the timeout, on a busy machine.
+            _ => ["too many", "deadline exceeded", "status code 408"]
+                .iter()
+                .any(|words| message.contains(words)),
+        };
+        assert!(good, "{status}: {message}");
+    }
+    survived("eight objects of 3 MiB at once", &mut webhook, probe).await;
+}

@@ -2,6 +2,11 @@
 //! reference from bundle-api, diagnostics and the schema of bundle.yaml from bundle-core, and the
 //! command reference from the plugin.
 
+mod api_reference;
+mod chart;
+mod command_reference;
+mod examples;
+
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -12,7 +17,7 @@ use bundle_core::plan::health::differences::{DIFFERENCES, Difference, Verdict};
 use bundle_core::plan::health::kinds::{KINDS, KindRule};
 use clap::Args;
 
-use crate::examples::Examples;
+use examples::Examples;
 
 /// Write or check generated files.
 #[derive(Debug, Args)]
@@ -28,9 +33,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         .context("xtask is in the repository")?;
     let mut stale = write(root, &files(root)?, arguments.check)?;
     // After the templates that it renders.
-    let plain = crate::chart::plain_manifests(root)?;
+    let plain = chart::plain_manifests(root)?;
     stale.extend(write(root, &plain, arguments.check)?);
-    let unknown = crate::chart::unknown_manifests(root, &plain)?;
+    let unknown = chart::unknown_manifests(root, &plain)?;
     if !unknown.is_empty() {
         bail!(
             "charts/bundle-webhook does not render {}\nhint: delete it, or add a template to the chart",
@@ -78,10 +83,7 @@ fn write(root: &Path, files: &BTreeMap<PathBuf, String>, check: bool) -> Result<
 fn files(root: &Path) -> Result<BTreeMap<PathBuf, String>> {
     let mut files = BTreeMap::new();
     let crds = bundle_api::crds::all()?;
-    files.insert(
-        "docs/reference/api.md".into(),
-        crate::api_reference::page(&crds)?,
-    );
+    files.insert("docs/reference/api.md".into(), api_reference::page(&crds)?);
     for crd in crds {
         let plural = crd["spec"]["names"]["plural"]
             .as_str()
@@ -94,7 +96,7 @@ fn files(root: &Path) -> Result<BTreeMap<PathBuf, String>> {
             format!("crds/{}_{plural}.yaml", bundle_api::names::GROUP).into(),
             text.clone(),
         );
-        let (template, text) = crate::chart::crd_template(plural, &text)?;
+        let (template, text) = chart::crd_template(plural, &text)?;
         files.insert(template, text);
     }
     files.insert(
@@ -104,7 +106,7 @@ fn files(root: &Path) -> Result<BTreeMap<PathBuf, String>> {
     files.insert("docs/reference/health.md".into(), health());
     files.insert(
         "docs/reference/commands.md".into(),
-        crate::command_reference::page(&e2e::programs::build()?.plugin)?,
+        command_reference::page(&e2e::programs::build()?.plugin)?,
     );
     files.insert(
         "docs/reference/bundle.schema.json".into(),

@@ -11,7 +11,7 @@ use anyhow::{Context as _, Result, bail};
 const SHARED: [&str; 3] = ["Cluster options", "Registry options", "Common options"];
 
 /// Returns the page for the program at `plugin`.
-pub(crate) fn page(plugin: &Path) -> Result<String> {
+pub(super) fn page(plugin: &Path) -> Result<String> {
     let mut text = String::from(
         "<!-- Written by `cargo xtask gen` from the help texts of kubectl-bundle. -->\n\
          # Commands\n\n\

@@ -3,17 +3,17 @@
 
 use std::collections::BTreeSet;
 
-use super::{
-    canonical,
-    deployment::CheckedDeploymentSpec,
-    facts::{Kind, Standing, Subject},
-    fields::{self, Field},
-    source::{CheckedBundleSpec, Source},
-};
+use super::{Kind, Standing, Subject};
 use crate::{
     diagnostic::{Finding, Findings},
     names::{KubeName, NameKind},
     reference::{Digest, Reference},
+    review::{
+        canonical,
+        deployment::CheckedDeploymentSpec,
+        fields::{self, Field},
+        source::{CheckedBundleSpec, Source},
+    },
     service_account::ServiceAccount,
 };
 
@@ -43,7 +43,7 @@ pub struct Image {
 
 /// Parsed spec of any kind.
 #[derive(Debug, Clone)]
-pub(super) enum Spec {
+pub(in crate::review) enum Spec {
     Bundle(CheckedBundleSpec),
     Deployment(Box<CheckedDeploymentSpec>),
     Approval(CheckedApprovalSpec),
@@ -97,7 +97,7 @@ impl CheckedApprovalSpec {
     }
 }
 
-pub(super) fn read(subject: &Subject<'_>) -> Result<Spec, Findings> {
+pub(in crate::review) fn read(subject: &Subject<'_>) -> Result<Spec, Findings> {
     let spec = subject.spec();
     match subject.kind {
         Kind::Bundle => CheckedBundleSpec::parse(spec).map(Spec::Bundle),
@@ -109,7 +109,7 @@ pub(super) fn read(subject: &Subject<'_>) -> Result<Spec, Findings> {
 }
 
 /// Returns `true` if the rules about permissions and content apply to the write.
-pub(super) fn is_checked(subject: &Subject<'_>) -> bool {
+pub(in crate::review) fn is_checked(subject: &Subject<'_>) -> bool {
     if subject.is_leaving() || subject.standing == Standing::Inherited {
         return false;
     }
@@ -123,7 +123,7 @@ pub(super) fn is_checked(subject: &Subject<'_>) -> bool {
 /// Returns `true` if the content must be looked up. It is not necessary if an update of a checked
 /// BundleDeployment keeps class and template, and with them the content, or if the object is being
 /// deleted and its spec is unchanged.
-pub(super) fn content_is_checked(subject: &Subject<'_>) -> bool {
+pub(in crate::review) fn content_is_checked(subject: &Subject<'_>) -> bool {
     if subject.is_removed_unchanged() {
         return false;
     }

@@ -1,17 +1,17 @@
 //! Admission rules about content: allowed sources, signatures, ConfigMaps, Kubernetes versions.
 //! They call the rules in `policy` and `version`.
 
-use super::{
-    class::Class,
-    facts::{Answer, ClassFact, ConfigMapFact, ContentFact, Facts, Subject},
-    needs, rights,
-    source::{CheckedBundleSpec, Source},
-};
+use super::rights;
 use crate::{
     diagnostic::{Finding, Findings, Outcome, Severity, codes},
     package,
     policy::{self, ClassSignatures, Mode, PolicyDecision},
     reference::Reference,
+    review::{
+        class::Class,
+        facts::{Answer, ClassFact, ConfigMapFact, ContentFact, Facts, Subject, needs},
+        source::{CheckedBundleSpec, Source},
+    },
 };
 
 /// Source of content, with the classes that it must satisfy.

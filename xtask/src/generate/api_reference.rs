@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result};
 use serde_json::Value;
 
 /// Returns the page for `crds`.
-pub(crate) fn page(crds: &[Value]) -> Result<String> {
+pub(super) fn page(crds: &[Value]) -> Result<String> {
     let mut text = String::from(
         "<!-- Written by `cargo xtask gen` from crates/bundle-api. -->\n\
          # API\n\n\
