@@ -13,10 +13,10 @@ mod writes;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::Router;
 use axum::extract::State;
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use axum::routing::post;
-use axum::{Json, Router};
 use bundle_core::review::Verdict;
 use bundle_core::review::text::{self, Refusal};
 use tokio::time::Instant;
@@ -93,11 +93,11 @@ async fn validate<L: Lookups>(
     .instrument(request.span())
     .await;
     let warnings = text::warnings(&verdict);
-    Json(match text::refusal(&verdict) {
+    let review = match text::refusal(&verdict) {
         None => review::allowed(&request.uid, &warnings, &[]),
         Some(refusal) => review::denied(&request.uid, &refusal, &warnings),
-    })
-    .into_response()
+    };
+    received.respond(review)
 }
 
 async fn mutate<L: Lookups>(
@@ -106,12 +106,12 @@ async fn mutate<L: Lookups>(
 ) -> Response {
     let request = &received.request;
     let mutated = admission.mutated(request).instrument(request.span()).await;
-    let answer = match mutated {
+    let review = match mutated {
         // The validating call reports rejections and warnings.
         Ok(patch) => review::allowed(&request.uid, &[], &patch),
         Err(refusal) => review::denied(&request.uid, &refusal, &[]),
     };
-    Json(answer).into_response()
+    received.respond(review)
 }
 
 impl<L: Lookups> Admission<L> {

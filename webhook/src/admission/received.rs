@@ -13,14 +13,17 @@ use axum::response::{IntoResponse as _, Response};
 use bundle_core::cancellation::Cancellation;
 use bundle_core::diagnostic::{Code, Finding, codes};
 use bundle_core::review::{Verdict, text};
+use bundle_core::text::bounded;
 use futures::StreamExt as _;
 use kube::core::admission::AdmissionResponse;
+use serde_json::Value;
 use tokio::time::Instant;
 
 use super::review::{self, Envelope, Request, RequestEnvelope};
 use super::{Admission, Lookups};
 use crate::budget::{self, Budget, SMALL_BODY, Share, WorkerThread};
 use crate::server::connections::Client;
+use crate::server::responses::ResponseShare;
 use crate::telemetry::metrics::ReviewOutcome;
 
 /// Maximum size of a body, in bytes. The review of an update has two objects of up to 3 MiB each,
@@ -31,13 +34,25 @@ const BODY_TIMEOUT: Duration = Duration::from_secs(2);
 /// Minimum rate of a body, in bytes per second. API servers are in the same network.
 const MIN_BODY_RATE: u64 = 1 << 20;
 
+/// Maximum length of the reason why a body is not a review, in bytes.
+const MESSAGE_BYTES: usize = 512;
+
 /// A parsed review, with its memory.
 pub(super) struct Received {
     pub(super) request: Request,
     /// Time at which its last byte arrived.
     pub(super) started: Instant,
-    /// Released after the response.
-    _share: Share,
+    share: Share,
+}
+
+impl Received {
+    /// Returns the response, which keeps a share of memory until it is sent.
+    pub(super) fn respond(self, review: Value) -> Response {
+        let mut response = Json(review).into_response();
+        let share = ResponseShare::new(self.share);
+        response.extensions_mut().insert(share);
+        response
+    }
 }
 
 /// The body of a review, with its share of memory. The share is dropped after the body.
@@ -120,7 +135,7 @@ impl<L: Lookups> Admission<L> {
         Ok(Received {
             request,
             started,
-            _share: share,
+            share,
         })
     }
 
@@ -255,6 +270,8 @@ impl<L: Lookups> Admission<L> {
     /// Returns the response to a body that is not a valid review.
     fn malformed(&self, why: &str, started: Instant) -> Response {
         self.count(ReviewOutcome::Invalid, codes::review::MALFORMED, started);
+        // The error of the parser can contain a text of the body.
+        let why = bounded(why, MESSAGE_BYTES);
         tracing::warn!(code = codes::review::MALFORMED.id, "{why}");
         let message = format!("{}: {why}", codes::review::MALFORMED);
         Json(AdmissionResponse::invalid(message).into_review()).into_response()

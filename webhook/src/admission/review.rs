@@ -14,6 +14,9 @@ use serde_json::{Value, json};
 use crate::clients::cluster;
 use crate::telemetry::spans;
 
+/// Maximum length of the uid of a request, in bytes. API servers send UUIDs of 36.
+const UID_BYTES: usize = 128;
+
 /// The request of a review.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -117,8 +120,16 @@ pub(super) struct UserName {
 
 /// Computes the memory of a review without parsing it. The error is the message for the client.
 pub(super) fn weigh(body: &[u8]) -> Result<Envelope, String> {
-    serde_json::from_slice(body)
-        .map_err(|error| format!("the body is not an AdmissionReview: {error}"))
+    let envelope: Envelope = serde_json::from_slice(body)
+        .map_err(|error| format!("the body is not an AdmissionReview: {error}"))?;
+    // The response repeats it.
+    let uid = envelope.request.as_ref().map_or("", |request| &request.uid);
+    if uid.len() > UID_BYTES {
+        return Err(format!(
+            "request.uid of the AdmissionReview has more than {UID_BYTES} bytes"
+        ));
+    }
+    Ok(envelope)
 }
 
 /// Parses a review. The error is the message for the client.

@@ -29,7 +29,8 @@ use tokio_util::sync::CancellationToken;
 use tower::Service;
 
 use super::client_authority::ClientAuthority;
-use super::connections::{Connections, Limits};
+use super::connections::{Client, Connections, Limits};
+use super::responses::{self, SEND_TIMEOUT};
 use crate::certs::Resolver;
 
 /// Maximum size of a body. The review of an update has two objects of up to 3 MiB each, with their
@@ -40,17 +41,20 @@ const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 /// Maximum size of the head of a request, in bytes; with HTTP/1 also of the buffered body. API
 /// servers send a path of 60 bytes, about twelve short headers, and, if configured, a token of a
 /// few KiB.
-const HEAD_BYTES: u16 = 32 << 10;
+const HEAD_BYTES: u16 = 16 << 10;
 /// Connection limits. Unauthenticated clients have not sent a valid path yet.
 const CONNECTIONS: Limits = Limits {
-    unauthenticated: 64,
+    // An API server opens a connection for each of its first requests.
+    unauthenticated: 320,
     max_age: Duration::from_secs(5),
+    max_stall: SEND_TIMEOUT,
     // A handshake with client certificates, and the largest head or one record of TLS.
-    received: 48 << 10,
+    received: 32 << 10,
     authenticated: 256,
-    // An API server opens many connections at once if many reviews start together.
     authenticated_by_address: 192,
     waiting: 16,
+    waiting_in_all: 256,
+    waiting_by_address: 192,
     rejected: 16,
 };
 /// Concurrent requests of one connection. API servers open more connections if they need them.
@@ -182,13 +186,16 @@ fn limited(router: Router, deadline: Duration) -> Router {
 }
 
 async fn within(deadline: Duration, request: Request, next: Next) -> Response {
-    match tokio::time::timeout(deadline, next.run(request)).await {
-        Ok(response) => response,
-        Err(_) => (
-            StatusCode::REQUEST_TIMEOUT,
-            "the request exceeded its deadline\n",
-        )
-            .into_response(),
+    let client = request.extensions().get::<Arc<Client>>().cloned();
+    let response = tokio::time::timeout(deadline, next.run(request)).await;
+    let response = response.unwrap_or_else(|_| {
+        let message = "the request exceeded its deadline\n";
+        (StatusCode::REQUEST_TIMEOUT, message).into_response()
+    });
+    match client {
+        Some(client) => responses::bounded(response, client, SEND_TIMEOUT).await,
+        // Each connection has a client.
+        None => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
     }
 }
 
@@ -226,7 +233,6 @@ mod tests {
     use tokio::sync::Notify;
     use tokio::task::JoinHandle;
 
-    use super::super::connections::Client;
     use super::*;
     use crate::certs;
 
@@ -259,7 +265,8 @@ mod tests {
         // The guard does this, and is not part of these tests.
         let accept_all = |request: &mut Request| {
             let client = request.extensions().get::<Arc<Client>>();
-            client.unwrap().set_authenticated();
+            let accepted = client.unwrap().accept();
+            request.extensions_mut().insert(Arc::new(accepted));
             Ok(())
         };
         let shutdown = CancellationToken::new();

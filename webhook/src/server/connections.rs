@@ -18,7 +18,7 @@ use futures::task::AtomicWaker;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::time::{Sleep, sleep};
+use tokio::time::{Instant, Sleep, sleep};
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 use tower::Layer as _;
 
@@ -37,18 +37,24 @@ pub struct Limits {
     pub unauthenticated: usize,
     /// Maximum age of an unauthenticated connection.
     pub max_age: Duration,
+    /// Maximum time of a write that the client does not receive.
+    pub max_stall: Duration,
     /// Received bytes, including those of TLS, after which nothing more is read before a request of
     /// the connection has a valid path. Exceeded by at most one read.
     pub received: usize,
-    /// Authenticated connections at the same time. Further clients are served, but stay subject to
-    /// the limits of unauthenticated ones.
+    /// Authenticated connections at the same time. An additional one closes the one without
+    /// requests for the longest time, of the same address if that has too many. If all have
+    /// requests, the additional one is served, and counts as unauthenticated after its requests.
     pub authenticated: usize,
     /// Authenticated connections of one address at the same time.
     pub authenticated_by_address: usize,
-    /// Requests of an unauthenticated connection that can wait for their authentication at the same
-    /// time.
+    /// Requests of one connection that can wait for their authentication at the same time.
     pub waiting: usize,
-    /// Rejected requests after which an unauthenticated connection is closed by the next one.
+    /// Such requests of all connections.
+    pub waiting_in_all: usize,
+    /// Such requests of one address.
+    pub waiting_by_address: usize,
+    /// Rejected requests in a row after which the next one closes the connection.
     pub rejected: u32,
 }
 
@@ -56,30 +62,60 @@ pub struct Limits {
 struct State {
     next: u64,
     /// Ordered by number, so the oldest comes first.
-    unauthenticated: BTreeMap<u64, UnauthenticatedConnection>,
-    /// The addresses of the authenticated connections.
-    authenticated: BTreeMap<u64, IpAddr>,
+    unauthenticated: BTreeMap<u64, OpenConnection>,
+    authenticated: BTreeMap<u64, OpenConnection>,
+    /// Requests that wait for their authentication, by address.
+    waiting: HashMap<IpAddr, usize>,
 }
 
 #[derive(Debug)]
-struct UnauthenticatedConnection {
+struct OpenConnection {
     from: IpAddr,
     close: CancellationToken,
+    /// Accepted requests without a response.
+    requests: usize,
+    /// Time of the last such response, or of the start of the connection.
+    idle_since: Instant,
 }
 
 impl State {
-    /// Removes the oldest connection of the address with the most connections. Of several such
-    /// addresses, the one with the oldest connection.
-    fn evict(&mut self) -> Option<UnauthenticatedConnection> {
+    /// Removes the oldest unauthenticated connection without accepted requests, of the address with
+    /// the most of them. Of several such addresses, the one with the oldest connection.
+    fn evict(&mut self) -> Option<OpenConnection> {
+        let idle = || (self.unauthenticated.iter()).filter(|(_, it)| it.requests == 0);
         let mut counts: HashMap<IpAddr, usize> = HashMap::new();
-        for connection in self.unauthenticated.values() {
+        for (_, connection) in idle() {
             *counts.entry(connection.from).or_default() += 1;
         }
         let most = counts.values().max()?;
-        let (number, _) = (self.unauthenticated.iter())
-            .find(|(_, connection)| counts.get(&connection.from) == Some(most))?;
+        let (number, _) = idle().find(|(_, it)| counts.get(&it.from) == Some(most))?;
         let number = *number;
         self.unauthenticated.remove(&number)
+    }
+
+    /// Makes an unauthenticated connection an authenticated one. Returns a connection to close for
+    /// it.
+    fn authenticate(&mut self, number: u64, limits: &Limits) -> Option<OpenConnection> {
+        let from = self.unauthenticated.get(&number)?.from;
+        let same = |connection: &OpenConnection| connection.from == from;
+        let count = self.authenticated.values().filter(|it| same(it)).count();
+        let mut closed = None;
+        let is_address_full = count >= limits.authenticated_by_address;
+        if is_address_full || self.authenticated.len() >= limits.authenticated {
+            let idle = (self.authenticated.iter())
+                .filter(|(_, it)| it.requests == 0 && (!is_address_full || same(it)));
+            let (idle, _) = idle.min_by_key(|(_, it)| it.idle_since)?;
+            let idle = *idle;
+            closed = self.authenticated.remove(&idle);
+        }
+        let connection = self.unauthenticated.remove(&number)?;
+        self.authenticated.insert(number, connection);
+        closed
+    }
+
+    fn connection(&mut self, number: u64) -> Option<&mut OpenConnection> {
+        let known = self.authenticated.get_mut(&number);
+        known.or_else(|| self.unauthenticated.get_mut(&number))
     }
 }
 
@@ -105,9 +141,11 @@ impl Connections {
         state.next += 1;
         // The same address for IPv4 and IPv4-mapped IPv6.
         let from = from.to_canonical();
-        let connection = UnauthenticatedConnection {
+        let connection = OpenConnection {
             from,
             close: close.clone(),
+            requests: 0,
+            idle_since: Instant::now(),
         };
         state.unauthenticated.insert(number, connection);
         if state.unauthenticated.len() > self.limits.unauthenticated
@@ -134,6 +172,7 @@ impl Connections {
             deadline: Box::pin(sleep(self.limits.max_age)),
             is_watched: true,
             received: 0,
+            stalled: None,
         }
     }
 }
@@ -154,10 +193,36 @@ pub struct Client {
     close: CancellationToken,
 }
 
-/// A request that waits for its authentication, until the last clone is dropped.
-#[derive(Debug, Clone)]
+/// A request that waits for its authentication, until this is dropped.
+#[derive(Debug)]
 pub struct Waiting {
-    _place: Option<Arc<OwnedSemaphorePermit>>,
+    client: Arc<Client>,
+    _place: OwnedSemaphorePermit,
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        let mut state = lock(&self.client.state);
+        if let Some(count) = state.waiting.get_mut(&self.client.from) {
+            *count -= 1;
+            if *count == 0 {
+                state.waiting.remove(&self.client.from);
+            }
+        }
+    }
+}
+
+/// An accepted request, until this is dropped.
+#[derive(Debug)]
+pub struct AcceptedRequest(Arc<Client>);
+
+impl Drop for AcceptedRequest {
+    fn drop(&mut self) {
+        if let Some(connection) = lock(&self.0.state).connection(self.0.number) {
+            connection.requests -= 1;
+            connection.idle_since = Instant::now();
+        }
+    }
 }
 
 impl Client {
@@ -166,45 +231,65 @@ impl Client {
         self.from
     }
 
-    /// Lets a request wait for its authentication. Returns `None` if too many requests of this
-    /// unauthenticated client wait already; the request must be rejected then.
-    pub fn wait(&self) -> Option<Waiting> {
-        let place = match self.waiting.clone().try_acquire_owned() {
-            Ok(place) => Some(Arc::new(place)),
-            Err(_) if self.is_unauthenticated() => return None,
-            Err(_) => None,
-        };
-        Some(Waiting { _place: place })
+    /// Lets a request wait for its authentication. Returns `None` if too many requests wait
+    /// already; the request must be rejected then.
+    pub fn wait(self: &Arc<Self>) -> Option<Waiting> {
+        let place = self.waiting.clone().try_acquire_owned().ok()?;
+        let mut state = lock(&self.state);
+        let all: usize = state.waiting.values().sum();
+        let same = state.waiting.entry(self.from).or_default();
+        if all >= self.limits.waiting_in_all || *same >= self.limits.waiting_by_address {
+            return None;
+        }
+        *same += 1;
+        drop(state);
+        Some(Waiting {
+            client: self.clone(),
+            _place: place,
+        })
     }
 
-    /// Marks the client as authenticated. Its connection is no longer closed because of its age or
-    /// of other connections, and reading continues.
-    pub fn set_authenticated(&self) {
+    /// Accepts a request with a valid path. The connection is then no longer closed because of its
+    /// age or of unauthenticated ones, and reading continues.
+    pub fn accept(self: &Arc<Self>) -> AcceptedRequest {
         if !self.is_accepted.swap(true, Ordering::AcqRel) {
             self.reader.wake();
         }
+        self.rejected.store(0, Ordering::Relaxed);
         let mut state = lock(&self.state);
-        let addresses = state.authenticated.values();
-        let same = addresses.filter(|address| **address == self.from).count();
-        if state.authenticated.len() < self.limits.authenticated
-            && same < self.limits.authenticated_by_address
-            && state.unauthenticated.remove(&self.number).is_some()
-        {
-            state.authenticated.insert(self.number, self.from);
+        if let Some(connection) = state.connection(self.number) {
+            connection.requests += 1;
         }
+        let closed = state.authenticate(self.number, &self.limits);
+        drop(state);
+        if let Some(connection) = closed {
+            connection.close.cancel();
+        }
+        AcceptedRequest(self.clone())
     }
 
-    /// Counts a rejected request. Closes the connection of an unauthenticated client with too many,
-    /// because each request uses memory until its response is sent.
+    /// Counts a rejected request. Closes a connection with too many in a row.
     pub fn reject(&self) {
         let before = self.rejected.fetch_add(1, Ordering::Relaxed);
-        if before >= self.limits.rejected && self.is_unauthenticated() {
+        if before >= self.limits.rejected {
             self.close.cancel();
         }
     }
 
-    fn is_unauthenticated(&self) -> bool {
-        lock(&self.state).unauthenticated.contains_key(&self.number)
+    /// Closes the connection, also that of an authenticated client.
+    pub fn close(&self) {
+        self.close.cancel();
+    }
+
+    /// Returns true if the connection can be closed because of its age.
+    fn can_expire(&self) -> bool {
+        let state = lock(&self.state);
+        let connection = state.unauthenticated.get(&self.number);
+        connection.is_some_and(|connection| connection.requests == 0)
+    }
+
+    fn is_authenticated(&self) -> bool {
+        lock(&self.state).authenticated.contains_key(&self.number)
     }
 }
 
@@ -218,6 +303,8 @@ pub struct Connection<S> {
     is_watched: bool,
     /// Bytes that were read before the client was authenticated.
     received: usize,
+    /// Ends the time for a write that the client does not receive.
+    stalled: Option<Pin<Box<Sleep>>>,
 }
 
 impl<S> Connection<S> {
@@ -228,20 +315,24 @@ impl<S> Connection<S> {
 
     /// Returns an error if the connection must end.
     fn check(&mut self, context: &mut Context<'_>) -> io::Result<()> {
+        if self.closed.as_mut().poll(context).is_ready() {
+            return Err(io::ErrorKind::ConnectionAborted.into());
+        }
         if !self.is_watched {
             return Ok(());
         }
-        if self.closed.as_mut().poll(context).is_ready() {
-            return Err(io::Error::new(
-                io::ErrorKind::ConnectionAborted,
-                "closed in favor of newer connections",
-            ));
-        }
         if self.deadline.as_mut().poll(context).is_ready() {
-            if self.client.is_unauthenticated() {
+            if self.client.can_expire() {
                 return Err(io::ErrorKind::TimedOut.into());
             }
-            self.is_watched = false;
+            if self.client.is_authenticated() {
+                self.is_watched = false;
+            } else {
+                let again = Instant::now() + self.client.limits.max_age;
+                self.deadline.as_mut().reset(again);
+                // Registers the task for the new time.
+                let _pending = self.deadline.as_mut().poll(context);
+            }
         }
         Ok(())
     }
@@ -290,7 +381,16 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Connection<S> {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         self.check(context)?;
-        Pin::new(&mut self.stream).poll_write(context, bytes)
+        if let Poll::Ready(written) = Pin::new(&mut self.stream).poll_write(context, bytes) {
+            self.stalled = None;
+            return Poll::Ready(written);
+        }
+        let limit = self.client.limits.max_stall;
+        let stalled = (self.stalled).get_or_insert_with(|| Box::pin(sleep(limit)));
+        match stalled.as_mut().poll(context) {
+            Poll::Ready(()) => Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
+            Poll::Pending => Poll::Pending,
+        }
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -330,10 +430,13 @@ mod tests {
     const LIMITS: Limits = Limits {
         unauthenticated: 3,
         max_age: Duration::from_secs(5),
+        max_stall: Duration::from_secs(7),
         received: 8,
         authenticated: 2,
         authenticated_by_address: 1,
         waiting: 2,
+        waiting_in_all: 4,
+        waiting_by_address: 3,
         rejected: 2,
     };
 
@@ -372,35 +475,41 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn waiting_requests_are_limited_only_for_unauthenticated_clients() {
+    async fn waiting_requests_are_limited_by_connection_by_address_and_in_all() {
         let connections = Connections::new(LIMITS);
-        let peer = Peer::from(&connections, 1);
-        let client = peer.connection.client();
-        let waiting = [client.wait(), client.wait()];
-        assert!(waiting.iter().all(Option::is_some) && client.wait().is_none());
-        // Requests of other connections are counted separately.
-        let other = Peer::from(&connections, 1);
-        assert!(other.connection.client().wait().is_some());
+        let peers = [1, 1, 2].map(|address| Peer::from(&connections, address));
+        let [first, second, other] = peers.each_ref().map(|peer| peer.connection.client());
+        // Authenticated clients can send wrong paths as well.
+        let _accepted = first.accept();
+        let mut waiting = vec![first.wait().unwrap(), first.wait().unwrap()];
+        assert!(first.wait().is_none());
+        waiting.push(second.wait().unwrap());
+        assert!(second.wait().is_none(), "three of the address wait");
+        waiting.push(other.wait().unwrap());
+        assert!(other.wait().is_none(), "four wait in all");
         drop(waiting);
-        let waiting = [client.wait(), client.wait()];
-        assert!(waiting.iter().all(Option::is_some));
-        client.set_authenticated();
-        assert!(client.wait().is_some());
+        assert!(lock(&connections.state).waiting.is_empty());
+        assert!(first.wait().is_some());
     }
 
     #[tokio::test]
-    async fn only_unauthenticated_connections_are_closed_for_their_rejected_requests() {
+    async fn too_many_rejected_requests_in_a_row_close_each_connection() {
         let connections = Connections::new(LIMITS);
         let (mut unknown, mut known) = (Peer::from(&connections, 1), Peer::from(&connections, 2));
-        known.connection.client().set_authenticated();
+        let _accepted = known.connection.client().accept();
         for _ in 0..LIMITS.rejected {
             unknown.connection.client().reject();
             known.connection.client().reject();
         }
         assert!(unknown.is_open() && known.is_open());
+        drop(known.connection.client().accept());
         unknown.connection.client().reject();
         known.connection.client().reject();
         assert!(!unknown.is_open() && known.is_open());
+        for _ in 0..LIMITS.rejected {
+            known.connection.client().reject();
+        }
+        assert!(!known.is_open());
     }
 
     #[tokio::test]
@@ -425,7 +534,7 @@ mod tests {
             tokio::task::yield_now().await;
         }
         assert!(!reading.is_finished());
-        client.set_authenticated();
+        let _accepted = client.accept();
         assert_eq!(reading.await.unwrap().unwrap(), [7; 48]);
     }
 
@@ -437,6 +546,18 @@ mod tests {
         let mut all = Vec::new();
         let error = peer.connection.read_to_end(&mut all).await.unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn write_that_the_client_does_not_receive_closes_an_authenticated_connection() {
+        let connections = Connections::new(LIMITS);
+        let mut peer = Peer::from(&connections, 1);
+        let _accepted = peer.connection.client().accept();
+        let began = tokio::time::Instant::now();
+        // More than the buffer of the stream.
+        let error = peer.connection.write_all(&[7; 100]).await.unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        assert_eq!(began.elapsed(), LIMITS.max_stall);
     }
 
     #[tokio::test]
@@ -454,27 +575,47 @@ mod tests {
     async fn only_unauthenticated_connections_are_closed_for_their_age() {
         let connections = Connections::new(LIMITS);
         let mut authenticated = Peer::from(&connections, 1);
-        let mut second = Peer::from(&connections, 1);
         let mut connection = Peer::from(&connections, 1);
-        authenticated.connection.client().set_authenticated();
-        // One more than the limit of authenticated clients of one address.
-        second.connection.client().set_authenticated();
+        drop(authenticated.connection.client().accept());
         let error = connection.connection.read_u8().await.unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
-        assert!(!second.is_open());
         assert!(authenticated.is_open());
         // Authenticated connections are not closed for new ones.
         let _others: Vec<_> = (0..9).map(|_| Peer::from(&connections, 1)).collect();
         assert!(authenticated.is_open());
-        let is_authenticated = |peer: &Peer| {
-            peer.connection.client().set_authenticated();
-            !peer.connection.client.is_unauthenticated()
-        };
-        let third = Peer::from(&connections, 1);
-        let (other, one_more) = (Peer::from(&connections, 2), Peer::from(&connections, 3));
-        assert!(is_authenticated(&other));
-        assert!(!is_authenticated(&one_more) && !is_authenticated(&third));
-        drop(authenticated);
-        assert!(is_authenticated(&third));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn additional_authenticated_connection_closes_the_one_idle_for_the_longest_time() {
+        let connections = Connections::new(LIMITS);
+        let mut peers = [1, 1, 2, 3].map(|address| Peer::from(&connections, address));
+        let accept = |peer: &Peer| peer.connection.client().accept();
+        drop(accept(&peers[0]));
+        // More than one of the address.
+        let request = accept(&peers[1]);
+        assert!(!peers[0].is_open() && peers[1].is_open());
+        drop(accept(&peers[2]));
+        // More than two in all, and one has a request.
+        drop(accept(&peers[3]));
+        assert!(peers[1].is_open() && !peers[2].is_open() && peers[3].is_open());
+        drop(request);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn connection_above_the_limit_stays_open_while_it_has_an_accepted_request() {
+        let connections = Connections::new(LIMITS);
+        let mut known = Peer::from(&connections, 1);
+        let mut above = Peer::from(&connections, 1);
+        let accept = |peer: &Peer| peer.connection.client().accept();
+        let requests = (accept(&known), accept(&above));
+        let waited = tokio::time::timeout(LIMITS.max_age * 3, above.connection.read_u8()).await;
+        assert!(waited.is_err(), "{waited:?}");
+        // Nor for new connections.
+        let _others: Vec<_> = (0..9).map(|_| Peer::from(&connections, 1)).collect();
+        assert!(known.is_open() && above.is_open());
+        drop(requests);
+        let error = above.connection.read_u8().await.unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        assert!(known.is_open());
     }
 }

@@ -15,7 +15,7 @@ use tokio::sync::Mutex;
 use tokio::time::Instant;
 use tower::ServiceExt as _;
 
-use super::connections::{Client, Waiting};
+use super::connections::{AcceptedRequest, Client, Waiting};
 use crate::caller::Token;
 use crate::shared::Shared;
 use crate::telemetry::metrics::ReviewOutcome;
@@ -40,9 +40,13 @@ struct Guard {
 #[derive(Debug, Clone)]
 enum Caller {
     /// The token was valid.
-    Known,
+    Known(Arc<AcceptedRequest>),
     /// The token has the right form. Another replica can have rotated the tokens.
-    Unknown { token: Token, waiting: Waiting },
+    Unknown {
+        client: Arc<Client>,
+        token: Token,
+        waiting: Arc<Waiting>,
+    },
 }
 
 /// Returns the gate and the router of admission, for [`admission_listener::serve`]:
@@ -63,11 +67,7 @@ pub fn guarded(
     });
     let gate = {
         let guard = guard.clone();
-        move |request: &mut Request| {
-            guard
-                .check(request)
-                .map_err(|client| guard.unknown(client.as_deref()))
-        }
+        move |request: &mut Request| guard.check(request)
     };
     let router = Router::new().fallback(move |request: Request| {
         let guard = guard.clone();
@@ -100,30 +100,28 @@ fn strip(request: &mut Request, route: &'static str) {
     }
 }
 
-/// Returns the client of a request.
-fn client(request: &Request) -> Option<Arc<Client>> {
-    request.extensions().get::<Arc<Client>>().cloned()
-}
-
 impl Guard {
-    /// Returns the client of the request if the request is rejected without being stored: its path
-    /// has no token, or too many requests of the connection wait for the tokens of another replica.
-    fn check(&self, request: &mut Request) -> Result<(), Option<Arc<Client>>> {
-        let client = client(request);
+    /// Returns the response to a request that is rejected without being stored: its path has no
+    /// token, or too many requests wait for the tokens of another replica.
+    fn check(&self, request: &mut Request) -> Result<(), Response> {
+        // Each connection has a client.
+        let Some(client) = request.extensions().get::<Arc<Client>>().cloned() else {
+            return Err(StatusCode::INTERNAL_SERVER_ERROR.into_response());
+        };
         let Some((route, token)) = called(request) else {
-            return Err(client);
+            return Err(self.unknown(&client));
         };
         let caller = if self.shared.paths.accepts(&token, Instant::now()) {
-            if let Some(client) = &client {
-                client.set_authenticated();
-            }
-            Caller::Known
+            Caller::Known(Arc::new(client.accept()))
         } else {
-            let waiting = client.as_ref().and_then(|client| client.wait());
-            let Some(waiting) = waiting else {
-                return Err(client);
+            let Some(waiting) = client.wait() else {
+                return Err(self.unknown(&client));
             };
-            Caller::Unknown { token, waiting }
+            Caller::Unknown {
+                client,
+                token,
+                waiting: Arc::new(waiting),
+            }
         };
         // Unauthenticated headers are dropped, because the request can wait.
         strip(request, route);
@@ -133,20 +131,22 @@ impl Guard {
 
     async fn answer(&self, mut request: Request) -> Response {
         let shared = &self.shared;
-        let client = client(&request);
-        match request.extensions_mut().remove::<Caller>() {
-            Some(Caller::Known) => {}
-            Some(Caller::Unknown { token, waiting }) => {
+        let _accepted = match request.extensions_mut().remove::<Caller>() {
+            Some(Caller::Known(accepted)) => accepted,
+            Some(Caller::Unknown {
+                client,
+                token,
+                waiting,
+            }) => {
                 if !self.knows(&token).await {
-                    return self.unknown(client.as_deref());
+                    return self.unknown(&client);
                 }
                 drop(waiting);
-                if let Some(client) = client {
-                    client.set_authenticated();
-                }
+                Arc::new(client.accept())
             }
-            None => return self.unknown(client.as_deref()),
-        }
+            // The gate lets no other request pass.
+            None => return StatusCode::INTERNAL_SERVER_ERROR.into_response(),
+        };
         let Some(since) = shared.registrations.intact_since() else {
             return self.refused();
         };
@@ -183,10 +183,8 @@ impl Guard {
         paths.accepts(token, Instant::now())
     }
 
-    fn unknown(&self, client: Option<&Client>) -> Response {
-        if let Some(client) = client {
-            client.reject();
-        }
+    fn unknown(&self, client: &Client) -> Response {
+        client.reject();
         self.shared.metrics.unknown_caller();
         StatusCode::NOT_FOUND.into_response()
     }

@@ -31,11 +31,14 @@ const HEAD_BYTES: usize = 16 << 10;
 const CONNECTIONS: Limits = Limits {
     unauthenticated: 32,
     max_age: Duration::from_secs(10),
+    max_stall: Duration::from_secs(5),
     received: 4 * HEAD_BYTES,
     authenticated: 0,
     authenticated_by_address: 0,
     rejected: 0,
     waiting: 0,
+    waiting_in_all: 0,
+    waiting_by_address: 0,
 };
 /// Delay after a connection could not be accepted. The process can have too many open files.
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(50);

@@ -6,3 +6,4 @@ pub mod client_authority;
 pub mod connections;
 pub mod guard;
 pub mod health;
+pub mod responses;

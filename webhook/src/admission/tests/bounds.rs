@@ -81,7 +81,17 @@ async fn malformed_reviews_get_an_admission_response() {
     no_object["request"]["object"] = Value::Null;
     let mut old_version = review("ana", None, &bundle());
     old_version["apiVersion"] = "admission.k8s.io/v1beta1".into();
+    let mut long_uid = review("ana", None, &bundle());
+    long_uid["request"]["uid"] = "u".repeat(129).into();
+    // The message of the parser contains the value.
+    let mut long_value = review("ana", None, &bundle());
+    long_value["request"]["kind"] = "k".repeat(1 << 20).into();
     for (body, text) in [
+        (long_uid.to_string(), "request.uid of the AdmissionReview"),
+        (
+            long_value.to_string(),
+            "not an AdmissionReview: invalid type",
+        ),
         (String::new(), "not an AdmissionReview: EOF"),
         ("not json".to_owned(), "not an AdmissionReview"),
         ("[]".to_owned(), "not an AdmissionReview"),
@@ -110,6 +120,7 @@ async fn malformed_reviews_get_an_admission_response() {
                 message.starts_with("BUNDLE-REVIEW-022: ") && message.contains(text),
                 "{message}"
             );
+            assert!(message.len() < 600, "{} bytes", message.len());
         }
     }
 }
