@@ -170,7 +170,7 @@ fn start(
 
     // Tasks that read the project's own kinds wait until these are served.
     let served = CancellationToken::new();
-    let asking = {
+    let discovery = {
         let (shared, shutdown, served) = (shared.clone(), shutdown.clone(), served.clone());
         async move {
             tokio::select! {
@@ -180,7 +180,7 @@ fn start(
             api_server::refresh(shared, shutdown).await;
         }
     };
-    spawn(tasks, "API server", asking);
+    spawn(tasks, "API server", discovery);
     let classes = watches::classes(shared.clone(), shutdown.clone());
     let classes = after(served.clone(), shutdown.clone(), classes);
     spawn(tasks, "classes", classes);

@@ -18,7 +18,7 @@ const RED_ZONE: usize = 256 << 10;
 /// Size of a new stack segment, in bytes.
 const STACK: usize = 4 << 20;
 /// Minimum capacity of a list.
-const LIST_ROOM: u64 = 4;
+const MIN_LIST: u64 = 4;
 
 /// Estimated memory of a JSON tree, in bytes. `Footprint::deserialize` reads a value and keeps only
 /// this number.
@@ -42,10 +42,10 @@ impl Footprint {
     pub fn of_list(elements: u64) -> Self {
         match elements {
             0 => Self(0),
-            1..=LIST_ROOM => Self(LIST_ROOM * VALUE + ALLOCATION),
+            1..=MIN_LIST => Self(MIN_LIST * VALUE + ALLOCATION),
             elements => {
-                let room = elements.checked_next_power_of_two().unwrap_or(u64::MAX);
-                Self(room.saturating_mul(VALUE * 3 / 2))
+                let capacity = elements.checked_next_power_of_two().unwrap_or(u64::MAX);
+                Self(capacity.saturating_mul(VALUE * 3 / 2))
             }
         }
     }

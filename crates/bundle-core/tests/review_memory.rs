@@ -6,8 +6,8 @@ use bundle_core::footprint;
 use bundle_core::review::approval_terms;
 use bundle_core::review::stamp::admit_token;
 use bundle_core::review::{
-    CheckedDeploymentSpec, Facts, Kind, Stamp, Standing, Subject, judge, needs, same, spec_digest,
-    template_hash, written_digest,
+    CheckedDeploymentSpec, Facts, Kind, Stamp, StampState, Subject, judge, needs, same,
+    spec_digest, template_hash, written_digest,
 };
 use peak_alloc::PeakAlloc;
 use serde_json::{Value, json};
@@ -133,7 +133,7 @@ fn rules(spec: &Value, object: &Value, old: &Value) -> Vec<(&'static str, usize)
         name: "web",
         old,
         new: object,
-        standing: Standing::Stamped,
+        stamp_state: StampState::Stamped,
         admits: false,
         own: false,
     };

@@ -94,20 +94,20 @@ fn wait_for_output(
         // On a thread, as a command that does not read would block the write.
         thread::spawn(move || drop(stdin.write_all(&input)));
     }
-    let (tell, heard) = mpsc::channel();
+    let (sender, received) = mpsc::channel();
     let mut open = 0;
     if let Some(stdout) = child.stdout.take() {
-        read(stdout, limits.output, tell.clone(), true);
+        read(stdout, limits.output, sender.clone(), true);
         open += 1;
     }
     if let Some(stderr) = child.stderr.take() {
-        read(stderr, limits.stderr, tell, false);
+        read(stderr, limits.stderr, sender, false);
         open += 1;
     }
     let (mut output, mut stderr) = (Vec::new(), Vec::new());
     for _ in 0..open {
         let left = end.saturating_duration_since(Instant::now());
-        match heard
+        match received
             .recv_timeout(left)
             .map_err(|_| ProcessError::Timeout)?
         {
@@ -140,7 +140,7 @@ fn wait_for_output(
 fn read(
     pipe: impl Read + Send + 'static,
     limit: u64,
-    tell: mpsc::Sender<(Vec<u8>, bool)>,
+    sender: mpsc::Sender<(Vec<u8>, bool)>,
     is_output: bool,
 ) {
     thread::spawn(move || {
@@ -151,7 +151,7 @@ fn read(
         if !is_output {
             let _ = io::copy(&mut pipe.into_inner(), &mut io::sink());
         }
-        let _ = tell.send((bytes, is_output));
+        let _ = sender.send((bytes, is_output));
     });
 }
 
@@ -237,8 +237,8 @@ mod tests {
                 time: Duration::from_secs(1),
                 ..SHORT
             };
-            let trouble = shell(&script, b"", limits).err();
-            assert!(matches!(trouble, Some(ProcessError::Timeout)), "{script}");
+            let error = shell(&script, b"", limits).err();
+            assert!(matches!(error, Some(ProcessError::Timeout)), "{script}");
             let pid = std::fs::read_to_string(&pids).unwrap();
             let status = PathBuf::from(format!("/proc/{}/stat", pid.trim()));
             let end = Instant::now() + Duration::from_secs(10);
@@ -252,16 +252,16 @@ mod tests {
 
     #[test]
     fn command_is_stopped_at_the_output_limit() {
-        let trouble = shell("yes", b"", LONG).err();
-        assert!(matches!(trouble, Some(ProcessError::OutputLimit)));
-        let trouble = shell("yes >&2", b"", SHORT).err();
-        assert!(matches!(trouble, Some(ProcessError::Timeout)));
+        let error = shell("yes", b"", LONG).err();
+        assert!(matches!(error, Some(ProcessError::OutputLimit)));
+        let error = shell("yes >&2", b"", SHORT).err();
+        assert!(matches!(error, Some(ProcessError::Timeout)));
     }
 
     #[test]
     fn missing_command_cannot_be_started() {
         let folder = tempfile::tempdir().unwrap();
-        let trouble = run(Command::new(folder.path()), None, ProcessGroup::Own, SHORT).err();
-        assert!(matches!(trouble, Some(ProcessError::Io(_))));
+        let error = run(Command::new(folder.path()), None, ProcessGroup::Own, SHORT).err();
+        assert!(matches!(error, Some(ProcessError::Io(_))));
     }
 }

@@ -107,8 +107,8 @@ impl<L: Lookups> Admission<L> {
             return Err(too_many());
         };
         let allowed = BODY_TIMEOUT + Duration::from_secs(length as u64 / MIN_BODY_RATE);
-        let room = Vec::with_capacity(announced.unwrap_or_default());
-        let receiving = bytes(request.into_body(), room, length);
+        let buffer = Vec::with_capacity(announced.unwrap_or_default());
+        let receiving = bytes(request.into_body(), buffer, length);
         let body = match tokio::time::timeout(allowed, receiving).await {
             Ok(Ok(body)) => body,
             Ok(Err(message)) => {

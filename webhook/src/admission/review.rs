@@ -180,11 +180,11 @@ pub(super) fn denied(uid: &str, refusal: &Refusal, warnings: &[String]) -> Value
         .causes
         .iter()
         .map(|cause| {
-            let mut told = json!({"reason": cause.code.id, "message": cause.message});
+            let mut detail = json!({"reason": cause.code.id, "message": cause.message});
             if let Some(field) = &cause.field {
-                told["field"] = field.as_str().into();
+                detail["field"] = field.as_str().into();
             }
-            told
+            detail
         })
         .collect();
     let codes: Vec<&str> = refusal.causes.iter().map(|cause| cause.code.id).collect();

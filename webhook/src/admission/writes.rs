@@ -4,7 +4,7 @@ use bundle_cluster::review;
 use bundle_core::diagnostic::{Finding, Findings, codes};
 use bundle_core::review::text::{self, Refusal};
 use bundle_core::review::{
-    Kind, Requester, SealMoment, Stamping, Standing, Subject, Verdict, VouchState, Vouched,
+    Kind, Requester, SealMoment, StampState, Stamping, Subject, Verdict, VouchState, Vouched,
 };
 use jiff::Timestamp;
 use serde_json::Value;
@@ -139,10 +139,10 @@ impl<L: Lookups> Admission<L> {
             }
             _ => None,
         };
-        let standing = match (&inherited, &vouched) {
-            (Some(_), _) => Standing::Inherited,
-            (None, Some(_)) => Standing::Stamped,
-            (None, None) => Standing::Unstamped,
+        let stamp_state = match (&inherited, &vouched) {
+            (Some(_), _) => StampState::Inherited,
+            (None, Some(_)) => StampState::Stamped,
+            (None, None) => StampState::Unstamped,
         };
         ReviewedWrite {
             subject: Subject {
@@ -150,7 +150,7 @@ impl<L: Lookups> Admission<L> {
                 name,
                 old,
                 new: &request.object,
-                standing,
+                stamp_state,
                 admits,
                 // A person who runs the pod with their own credentials is the requester.
                 own: own && request.requester.user.starts_with("system:serviceaccount:"),

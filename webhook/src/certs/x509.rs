@@ -8,6 +8,8 @@ use rustls_pki_types::pem::PemObject as _;
 use x509_parser::extensions::GeneralName;
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
+use crate::BoxError;
+
 /// The properties of a certificate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct CertificateFacts {
@@ -22,25 +24,26 @@ pub(super) struct CertificateFacts {
 
 /// A certificate that cannot be parsed.
 #[derive(Debug, thiserror::Error)]
-#[error("not a certificate: {reason}")]
+#[error("not a certificate: {source}")]
 pub struct NotACertificate {
-    reason: String,
+    source: BoxError,
+}
+
+fn unreadable(error: impl Into<BoxError>) -> NotACertificate {
+    NotACertificate {
+        source: error.into(),
+    }
 }
 
 impl CertificateFacts {
     /// Reads the first certificate in `pem`.
     pub(super) fn of(pem: &str) -> Result<Self, NotACertificate> {
-        let unreadable = |reason: String| NotACertificate { reason };
-        let der = CertificateDer::from_pem_slice(pem.as_bytes())
-            .map_err(|error| unreadable(error.to_string()))?;
-        let (_, certificate) =
-            X509Certificate::from_der(&der).map_err(|error| unreadable(error.to_string()))?;
-        let at = |seconds| {
-            Timestamp::from_second(seconds).map_err(|error| unreadable(error.to_string()))
-        };
+        let der = CertificateDer::from_pem_slice(pem.as_bytes()).map_err(unreadable)?;
+        let (_, certificate) = X509Certificate::from_der(&der).map_err(unreadable)?;
+        let at = |seconds| Timestamp::from_second(seconds).map_err(unreadable);
         let names = certificate
             .subject_alternative_name()
-            .map_err(|error| unreadable(error.to_string()))?
+            .map_err(unreadable)?
             .map(|extension| {
                 extension
                     .value

@@ -62,14 +62,14 @@ pub enum ClusterError {
 pub async fn builder(kubeconfig: Option<&Path>) -> Result<ClientBuilder<Transport>, ClusterError> {
     let mut config = match kubeconfig {
         Some(path) => {
-            let told = |source| ClusterError::Kubeconfig {
+            let unreadable = |source| ClusterError::Kubeconfig {
                 path: path.display().to_string(),
                 source,
             };
-            let file = Kubeconfig::read_from(path).map_err(told)?;
+            let file = Kubeconfig::read_from(path).map_err(unreadable)?;
             Config::from_custom_kubeconfig(file, &KubeConfigOptions::default())
                 .await
-                .map_err(told)?
+                .map_err(unreadable)?
         }
         None => Config::incluster().map_err(|source| ClusterError::NotInCluster { source })?,
     };

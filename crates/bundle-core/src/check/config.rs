@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// Maximum number of reported problems of one file.
-const TOLD: usize = 100;
+const MAX_ERRORS: usize = 100;
 /// Maximum size of the schema, in bytes.
 const SCHEMA: usize = 1 << 20;
 /// Maximum size of a compiled pattern, in bytes.
@@ -55,7 +55,7 @@ pub(super) fn check(package: Option<&Package>, files: &Files, findings: &mut Fin
     let Some((path, default)) = default else {
         return;
     };
-    for error in validator.iter_errors(&default).take(TOLD) {
+    for error in validator.iter_errors(&default).take(MAX_ERRORS) {
         let finding = Finding::error(codes::check::BAD_CONFIG, short(&error.to_string()))
             .in_file(path)
             .hint("change the default, or the schema in config.schema");

@@ -30,13 +30,13 @@ pub(super) fn check(
         .map(|object| object.id.name.as_str())
         .chain(installation.and_then(Installation::created_namespace))
         .collect();
-    let mut told: BTreeSet<&str> = BTreeSet::new();
+    let mut reported: BTreeSet<&str> = BTreeSet::new();
     let mut homeless = Vec::new();
     for object in objects {
         status(object, findings);
         match (namespaced(object), object.id.namespace.as_deref()) {
             (Some(true), None) => homeless.push(object),
-            (_, Some(namespace)) if told.insert(namespace) => {
+            (_, Some(namespace)) if reported.insert(namespace) => {
                 foreign(object, namespace, &created, findings);
             }
             _ => {}

@@ -42,7 +42,7 @@ pub fn hygiene(found: &[FoundImage], allowed: &Allowed) -> Findings {
                 continue;
             }
         };
-        let Some((code, why)) = trouble(&image, &one.image) else {
+        let Some((code, why)) = mutable(&image, &one.image) else {
             continue;
         };
         if allowed.allows(&image) {
@@ -64,7 +64,7 @@ pub fn hygiene(found: &[FoundImage], allowed: &Allowed) -> Findings {
     findings
 }
 
-fn trouble(image: &ImageReference, written: &str) -> Option<(Code, String)> {
+fn mutable(image: &ImageReference, written: &str) -> Option<(Code, String)> {
     let tag = image.effective_tag()?;
     if image.tag().is_none() {
         return Some((

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use super::{Evidence, FoundImage, ImageReference, Spot, hygiene::placed};
+use super::{Evidence, FoundImage, ImageReference, StoredLocation, hygiene::placed};
 use crate::{
     diagnostic::{Finding, Findings, codes},
     files::Files,
@@ -52,7 +52,7 @@ pub struct Locked {
     /// Locations of the image, sorted. At a location that is only probable, the digest is set only
     /// if the location is in this list.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub found_in: Vec<Spot>,
+    pub found_in: Vec<StoredLocation>,
 }
 
 impl Locked {
@@ -65,7 +65,13 @@ impl Locked {
     pub(super) fn is_found_in(&self, object: Option<&str>, field: &str) -> bool {
         let wanted = (object, field);
         self.found_in
-            .binary_search_by(|spot| (spot.object.as_deref(), spot.field.as_str()).cmp(&wanted))
+            .binary_search_by(|stored_location| {
+                (
+                    stored_location.object.as_deref(),
+                    stored_location.field.as_str(),
+                )
+                    .cmp(&wanted)
+            })
             .is_ok()
     }
 }

@@ -68,8 +68,8 @@ pub struct Place {
 
 impl Place {
     /// Returns object and field, as stored in a lock.
-    pub fn spot(&self) -> Spot {
-        Spot {
+    pub fn stored_location(&self) -> StoredLocation {
+        StoredLocation {
             object: self.object.clone(),
             field: self.field.to_string(),
         }
@@ -79,7 +79,7 @@ impl Place {
 /// Location as stored in a lock. It stays valid if files are renamed or lines move.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Spot {
+pub struct StoredLocation {
     /// Object; `None` for the list in `bundle.yaml`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub object: Option<String>,

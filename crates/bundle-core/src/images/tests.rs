@@ -65,7 +65,7 @@ fn lock_of(found: &[FoundImage]) -> Lock {
                     media_type: "application/vnd.oci.image.index.v1+json".to_owned(),
                     platforms: vec!["linux/amd64".to_owned()],
                     size: None,
-                    found_in: one.places.iter().map(Place::spot).collect(),
+                    found_in: one.places.iter().map(Place::stored_location).collect(),
                 })
             })
             .collect(),

@@ -207,22 +207,22 @@ impl Class {
 
     /// Returns the error if this class does not allow content from `source`; `field` is the path of
     /// the source.
-    pub fn takes(&self, source: &Source, field: &str) -> Option<Finding> {
+    pub fn source_rejection(&self, source: &Source, field: &str) -> Option<Finding> {
         let kind = source.kind();
-        let refuse = |what: String, taken: &[String]| {
+        let refuse = |what: String, allowed: &[String]| {
             Finding::error(
                 codes::review::SOURCE_NOT_ALLOWED,
                 format!("provisioner class {:?} does not allow {what}", self.name),
             )
             .at_field(field)
-            .hint(if taken.is_empty() {
+            .hint(if allowed.is_empty() {
                 "it allows none".to_owned()
             } else {
-                format!("it allows {}", taken.join(", "))
+                format!("it allows {}", allowed.join(", "))
             })
         };
         if let Some(types) = &self.source_types
-            && !types.iter().any(|taken| taken == kind)
+            && !types.iter().any(|allowed| allowed == kind)
         {
             return Some(refuse(format!("sources of type {kind}"), types));
         }
@@ -320,7 +320,11 @@ mod tests {
         assert_eq!(class.signatures, ClassSignatures::IfPolicy);
         assert_eq!(class.namespaces, ["*"]);
         assert!(class.cluster_scoped && !class.private_addresses);
-        assert!(class.takes(&Source::Upload, "spec.source").is_none());
+        assert!(
+            class
+                .source_rejection(&Source::Upload, "spec.source")
+                .is_none()
+        );
     }
 
     #[test]
@@ -356,12 +360,16 @@ mod tests {
             ("registry.example.com.evil.example.net/web:1", false),
         ] {
             assert_eq!(
-                class.takes(&image(reference), "spec.source").is_none(),
+                class
+                    .source_rejection(&image(reference), "spec.source")
+                    .is_none(),
                 taken,
                 "{reference}"
             );
         }
-        let finding = class.takes(&Source::Upload, "spec.source").unwrap();
+        let finding = class
+            .source_rejection(&Source::Upload, "spec.source")
+            .unwrap();
         assert_eq!(
             finding.message,
             "provisioner class \"plain\" does not allow sources of type upload"
@@ -384,14 +392,14 @@ mod tests {
             ("https://files.example.com/a", true),
         ] {
             assert_eq!(
-                class.takes(&http(url), "spec.source").is_none(),
+                class.source_rejection(&http(url), "spec.source").is_none(),
                 taken,
                 "{url}"
             );
         }
         assert!(
             class
-                .takes(&image("127.0.0.1:5000/web:1"), "spec.source")
+                .source_rejection(&image("127.0.0.1:5000/web:1"), "spec.source")
                 .is_none()
         );
     }

@@ -24,7 +24,7 @@ pub use class::Class;
 pub use deployment::CheckedDeploymentSpec;
 pub use facts::needs::{CheckedApprovalSpec, Image, Needs, needs};
 pub use facts::{
-    Answer, ClassFact, ConfigMapFact, ContentFact, DeploymentFact, Facts, Kind, Standing, Subject,
+    Answer, ClassFact, ConfigMapFact, ContentFact, DeploymentFact, Facts, Kind, StampState, Subject,
 };
 pub use judge::{Stamping, Verdict, judge, may_look};
 pub use parts::{ChangedParts, PartRequesters};

@@ -2,7 +2,7 @@
 
 use bundle_core::plan::phases::Phase;
 use bundle_core::plan::rounds::{ObservedRound, RoundStep};
-use bundle_core::plan::steps::{AppliedContent, InstallStep, MaintenanceStep, Outcome};
+use bundle_core::plan::steps::{AppliedContent, InstallOutcome, InstallStep, MaintenanceStep};
 
 use super::state::{Answer, Drift, Objects, Plans, Reconcile, Run, State, bit};
 
@@ -279,7 +279,7 @@ impl State {
                 }
                 RoundStep::WatchAll
                 | RoundStep::Replace
-                | RoundStep::Try
+                | RoundStep::DryRun
                 | RoundStep::CheckNamespaces => true,
             };
             if !succeeds {
@@ -307,7 +307,7 @@ impl State {
     }
 
     fn upkeep_step(&self, run: &Run, number: u8, plans: &mut Plans) -> Self {
-        let outcome = Outcome {
+        let outcome = InstallOutcome {
             is_in_place: self.memory.known == Some(run.wanted)
                 && !self.cluster.is_moved[usize::from(run.wanted)],
             is_partly_applied: self.memory.is_partly_applied,

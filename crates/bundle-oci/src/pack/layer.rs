@@ -36,7 +36,9 @@ impl LayerWriter {
     }
 
     pub(super) fn folder(&mut self, path: &str) -> Result<(), Finding> {
-        self.0.folder(path).map_err(|error| told(path, error))
+        self.0
+            .folder(path)
+            .map_err(|error| entry_finding(path, error))
     }
 
     pub(super) fn file(
@@ -47,7 +49,7 @@ impl LayerWriter {
     ) -> Result<(), Finding> {
         self.0
             .file(path, size, content)
-            .map_err(|error| told(path, error))
+            .map_err(|error| entry_finding(path, error))
     }
 
     pub(super) fn finish(self) -> Result<Layer, Finding> {
@@ -99,7 +101,7 @@ pub(super) fn of_files(files: &Files, time: u64) -> Result<Layer, Finding> {
     layer.finish()
 }
 
-fn told(path: &str, error: EntryError) -> Finding {
+fn entry_finding(path: &str, error: EntryError) -> Finding {
     match error {
         EntryError::Path(finding) => finding,
         EntryError::Read(error) => Finding::error(

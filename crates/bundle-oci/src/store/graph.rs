@@ -241,15 +241,15 @@ impl GraphBuilder<'_> {
             let source = self.source;
             let found: Vec<(Digest, Vec<(ManifestRole, RawManifest)>)> = stream::iter(subjects)
                 .map(|subject| async move {
-                    let beside = attachments_of(source, &subject, depth == 0).await?;
-                    Ok::<_, Finding>((subject, beside))
+                    let attachments = attachments_of(source, &subject, depth == 0).await?;
+                    Ok::<_, Finding>((subject, attachments))
                 })
                 .buffered(AT_ONCE)
                 .try_collect()
                 .await?;
             let mut next = Vec::new();
-            for (_, beside) in found {
-                for (role, raw) in beside {
+            for (_, attachments) in found {
+                for (role, raw) in attachments {
                     next.extend(self.add_tree(raw, &role).await?);
                 }
             }

@@ -43,8 +43,8 @@ impl<R: Read> CompressedReader<R> {
 
 impl<R: Read> Read for CompressedReader<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let room = usize::try_from(self.most - self.count).unwrap_or(usize::MAX);
-        let space = room.min(buffer.len());
+        let left = usize::try_from(self.most - self.count).unwrap_or(usize::MAX);
+        let space = left.min(buffer.len());
         let read = self.inner.read(&mut buffer[..space])?;
         self.hash.update(&buffer[..read]);
         self.count += read as u64;

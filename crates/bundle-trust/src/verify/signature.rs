@@ -126,7 +126,7 @@ impl Against {
     ) -> Result<&PublicKey, Rejection> {
         let is_named = |key: &&PublicKey| key.id() == hint;
         let named = self.keys.iter().find(is_named);
-        let mut told = match named.map(|key| (key, check(key))) {
+        let mut reason = match named.map(|key| (key, check(key))) {
             Some((key, Ok(()))) => return Ok(key),
             Some((_, Err(rejection))) => rejection,
             None if hint.as_str().is_empty() => Rejection::NoSuchKey,
@@ -137,11 +137,11 @@ impl Against {
                 Ok(()) => return Ok(key),
                 // The other digest is the best reason: the signature may be valid for other
                 // content.
-                Err(rejection @ Rejection::OtherDigest(_)) => told = rejection,
+                Err(rejection @ Rejection::OtherDigest(_)) => reason = rejection,
                 Err(_) => {}
             }
         }
-        Err(told)
+        Err(reason)
     }
 
     fn time_of_key(

@@ -78,13 +78,13 @@ impl Callback {
             state,
             issuer: issuer.to_owned(),
         });
-        let (tell, mut heard) = mpsc::channel(1);
+        let (sender, mut received) = mpsc::channel(1);
         // The tasks end when this is dropped.
         let mut acceptors = JoinSet::new();
         for listener in self.listeners {
-            acceptors.spawn(accept(listener, Arc::clone(&expected), tell.clone()));
+            acceptors.spawn(accept(listener, Arc::clone(&expected), sender.clone()));
         }
-        match timeout(LOGIN_TIMEOUT, heard.recv()).await {
+        match timeout(LOGIN_TIMEOUT, received.recv()).await {
             Ok(Some(verdict)) => Ok(verdict?),
             Ok(None) | Err(_) => {
                 Err(rejected("the login was not completed within 5 minutes").into())
@@ -96,7 +96,7 @@ impl Callback {
 async fn accept(
     listener: TcpListener,
     expected: Arc<ExpectedRedirect>,
-    tell: mpsc::Sender<RedirectResult>,
+    sender: mpsc::Sender<RedirectResult>,
 ) {
     let mut visitors = JoinSet::new();
     loop {
@@ -109,13 +109,13 @@ async fn accept(
             tokio::time::sleep(Duration::from_millis(100)).await;
             continue;
         };
-        let (expected, tell) = (Arc::clone(&expected), tell.clone());
+        let (expected, sender) = (Arc::clone(&expected), sender.clone());
         visitors.spawn(async move {
             if let Ok(Some(verdict)) =
                 timeout(CONNECTION_TIMEOUT, handle_request(stream, &expected)).await
             {
                 // Only the first result is used.
-                let _ = tell.try_send(verdict);
+                let _ = sender.try_send(verdict);
             }
         });
     }

@@ -153,7 +153,7 @@ pub(in crate::admission) fn key(subject: &Subject<'_>, requester: &Requester) ->
         old,
         spec_digest(subject.spec()),
         subject.is_leaving(),
-        format!("{:?}", subject.standing),
+        format!("{:?}", subject.stamp_state),
         subject.own,
         subject.admits,
         subject.spec_is_untouched(),

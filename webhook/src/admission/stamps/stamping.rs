@@ -301,8 +301,8 @@ pub(in crate::admission) fn generated(
     const LENGTH: usize = 5;
     let prefix = object["metadata"]["generateName"].as_str()?;
     // Kubernetes truncates at 63 characters for all kinds.
-    let room = kind.name_limit().min(63) - LENGTH;
-    let mut name: String = prefix.chars().take(room).collect();
+    let longest = kind.name_limit().min(63) - LENGTH;
+    let mut name: String = prefix.chars().take(longest).collect();
     name.extend(
         random
             .take(LENGTH)

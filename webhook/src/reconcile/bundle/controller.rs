@@ -1,5 +1,5 @@
-//! The reconcile of a Bundle: selects Bundles of this provisioner, limits them by requester, and
-//! handles deletions. `bundle_core::plan::bundle` orders the steps.
+//! The reconcile of a Bundle: selects Bundles of this provisioner, and handles deletions.
+//! `seal::sealed` limits them by requester, and `bundle_core::plan::bundle` orders the steps.
 
 use std::sync::Arc;
 

@@ -214,13 +214,13 @@ impl<'a> BundleReconcile<'a> {
         let checked = self.spec().map(|spec| sources::is_supported(&spec.source));
         checked
             .unwrap_or(Ok(()))
-            .map_err(|error| reader::registry_error(error, reason::UNPACK_FAILED))
+            .map_err(|error| reader::source_error(error, reason::UNPACK_FAILED))
     }
 
     fn check_source(&self) -> Result<(), ReconcileError> {
         let refused = self
             .spec()
-            .and_then(|spec| self.class.takes(&spec.source, "spec.source"));
+            .and_then(|spec| self.class.source_rejection(&spec.source, "spec.source"));
         refused.map_or(Ok(()), |finding| {
             Err(ReconcileError::findings(
                 reason::UNPACK_FAILED,

@@ -77,7 +77,7 @@ impl Unpack {
         let slot = reader::transfer_slot(ctx, user, &self.source, FAILED).await?;
         let source = reader::open(ctx, &self.source, user, FAILED).await?;
         let resolved = source.resolve().await;
-        let resolved = resolved.map_err(|error| reader::registry_error(error, FAILED))?;
+        let resolved = resolved.map_err(|error| reader::source_error(error, FAILED))?;
         let proof = self.bundle.proof(ctx).await?;
         let bundle = BundleToVerify {
             name: &self.bundle.name,

@@ -8,7 +8,7 @@ use bundle_api::names::reason;
 use bundle_core::diagnostic::codes;
 use bundle_core::plan::revisions::RetainedBundles;
 use bundle_core::plan::status::BundleFact;
-use bundle_core::plan::steps::{MaintenanceStep, Outcome};
+use bundle_core::plan::steps::{InstallOutcome, MaintenanceStep};
 use kube::Client;
 
 use crate::clients::cluster::ServiceAccount;
@@ -93,7 +93,7 @@ impl DeploymentReconcile<'_> {
         let key = self.content_key(&request);
         let applied = self.ctx.states.partially_applied(&self.name, &key);
         self.show_upgrade(&generated);
-        let outcome = Outcome {
+        let outcome = InstallOutcome {
             is_in_place: unpacked && self.ctx.states.content(&self.name) == Some(key),
             is_partly_applied: applied.is_some(),
             has_changed: self.has_installed,
@@ -113,7 +113,7 @@ impl DeploymentReconcile<'_> {
     async fn maintenance(
         &mut self,
         request: &InstallRequest<'_>,
-        outcome: Outcome,
+        outcome: InstallOutcome,
         applied: BTreeSet<String>,
     ) -> Result<Option<Duration>, ReconcileError> {
         let mut kept = Ok(None);

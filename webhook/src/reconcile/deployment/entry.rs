@@ -1,5 +1,5 @@
 //! The entry of BundleDeployment reconciles: selects admitted BundleDeployments of this
-//! provisioner, and limits them by requester.
+//! provisioner. `seal::sealed` limits them by requester.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -73,9 +73,9 @@ impl<'a> DeploymentReconcile<'a> {
     ) -> Result<bool, ReconcileError> {
         let key = self.content_key(request);
         let attempt = self.attempt_key(&key);
-        let held = self.ctx.states.delayed_error(&self.name, &attempt);
-        let observed = self.observed(request, (&key, is_unpacked), held.is_some());
-        let installing = self.install_content(request, &key, (observed, held));
+        let delayed = self.ctx.states.delayed_error(&self.name, &attempt);
+        let observed = self.observed(request, (&key, is_unpacked), delayed.is_some());
+        let installing = self.install_content(request, &key, (observed, delayed));
         match Box::pin(installing).await {
             Err(error) if error.code == codes::install::INVALID_OBJECT => Err(self
                 .ctx
@@ -145,9 +145,9 @@ impl<'a> DeploymentReconcile<'a> {
         &mut self,
         request: &InstallRequest<'_>,
         key: &str,
-        (mut observed, held): (ObservedDeployment, Option<ReconcileError>),
+        (mut observed, delayed): (ObservedDeployment, Option<ReconcileError>),
     ) -> Result<bool, ReconcileError> {
-        let first = observed.is_first();
+        let is_first = observed.is_first();
         let prepared = OnceLock::<HeldObjects>::new();
         let items = || prepared.get().map_or(&[][..], |items| items.as_slice());
         let mut authorized: Option<AuthorizedInstall<'_, '_>> = None;
@@ -161,22 +161,22 @@ impl<'a> DeploymentReconcile<'a> {
                 return Ok(observed.done.contains(&InstallStep::RecordInstalled));
             };
             match step {
-                InstallStep::ReportHeldError => return held.map_or(Ok(false), Err),
+                InstallStep::ReportHeldError => return delayed.map_or(Ok(false), Err),
                 InstallStep::CheckContent => self.check_content_unchanged(request)?,
                 InstallStep::Render => {
                     let items = self.prepared_objects(request).await?;
                     prepared.get_or_init(|| items);
                 }
                 InstallStep::CheckTargets => self.check_targets(items())?,
-                InstallStep::CheckApproval => self.approve(request, first).await?,
+                InstallStep::CheckApproval => self.approve(request, is_first).await?,
                 InstallStep::CheckSource => self.check_source_allowed()?,
                 InstallStep::Verify => self.verify(request).await?,
                 InstallStep::Authorize | InstallStep::Reauthorize => {
-                    authorized = Some(self.authorize_install(request, items(), first).await?);
+                    authorized = Some(self.authorize_install(request, items(), is_first).await?);
                 }
                 InstallStep::CheckPreconditionsOfDecision | InstallStep::CheckPreconditions => {
                     self.check_preconditions(request).await?;
-                    self.approve(request, first).await?;
+                    self.approve(request, is_first).await?;
                 }
                 InstallStep::RecordDecision => self.record_decision(request, items()).await?,
                 InstallStep::Watch => is_watched = self.watch(request, items(), false).await?,
@@ -190,18 +190,22 @@ impl<'a> DeploymentReconcile<'a> {
                         deployment = self.name,
                         "all objects are unchanged: nothing is applied"
                     );
-                    let left = restore::observed_as_applied(items(), &seen).unwrap_or_default();
-                    self.ctx.states.finish_apply(&self.name, key, left, &seen);
+                    let applied = restore::observed_as_applied(items(), &seen).unwrap_or_default();
+                    self.ctx
+                        .states
+                        .finish_apply(&self.name, key, applied, &seen);
                 }
                 InstallStep::Apply => {
                     let authorized = match authorized.take() {
                         Some(authorized) => authorized,
-                        None => self.authorize_install(request, items(), first).await?,
+                        None => self.authorize_install(request, items(), is_first).await?,
                     };
-                    let watched = (is_watched, first);
-                    let left = self.apply(request, items(), watched, authorized).await?;
+                    let watched = (is_watched, is_first);
+                    let applied = self.apply(request, items(), watched, authorized).await?;
                     let seen = self.ctx.watches.observed_objects(&self.name);
-                    self.ctx.states.finish_apply(&self.name, key, left, &seen);
+                    self.ctx
+                        .states
+                        .finish_apply(&self.name, key, applied, &seen);
                 }
                 InstallStep::Prune => self.prune(request, items()).await?,
                 InstallStep::RecordInstalled => {
@@ -244,10 +248,10 @@ impl<'a> DeploymentReconcile<'a> {
         } else {
             restore::find_changed(request.client, items, &seen).await
         };
-        let left: HashMap<String, AppliedState> = items
+        let applied: HashMap<String, AppliedState> = items
             .iter()
             .map(|item| {
-                let left = match seen.get(&item.key) {
+                let applied = match seen.get(&item.key) {
                     Some(seen) if !changed.contains(&item.key) => {
                         crate::reconcile::install::executor::applied_state(seen)
                     }
@@ -256,11 +260,13 @@ impl<'a> DeploymentReconcile<'a> {
                         version: 0,
                     },
                 };
-                (item.key.clone(), left)
+                (item.key.clone(), applied)
             })
             .collect();
         let key = self.content_key(request);
-        self.ctx.states.finish_apply(&self.name, &key, left, &seen);
+        self.ctx
+            .states
+            .finish_apply(&self.name, &key, applied, &seen);
         self.ctx.states.mark_drifted(&self.name, changed);
         Ok(())
     }
@@ -401,10 +407,10 @@ impl<'a> DeploymentReconcile<'a> {
         if installed.installation != self.content_key(request) || !self.is_installed(request) {
             return false;
         }
-        let Some(left) = restore::observed_as_applied(items, seen) else {
+        let Some(applied) = restore::observed_as_applied(items, seen) else {
             return false;
         };
-        states::digest_of(&left)
+        states::digest_of(&applied)
             .is_some_and(|digest| installed.fields_digest.as_deref() == Some(digest.as_str()))
     }
 

@@ -45,7 +45,8 @@ pub(in crate::reconcile) struct Install<'a> {
 /// The results of the applies so far.
 #[derive(Default)]
 pub(in crate::reconcile) struct ApplyResults {
-    pub(in crate::reconcile) left: HashMap<String, AppliedState>,
+    /// The state of each applied object.
+    pub(in crate::reconcile) applied: HashMap<String, AppliedState>,
     /// The uid of each object in the response of the API server.
     pub(in crate::reconcile) uids: BTreeMap<String, String>,
     /// Objects that a request can have created although its response failed or was lost.
@@ -94,7 +95,7 @@ impl Install<'_> {
             match outcome.result {
                 Ok(Applied { seen, warnings, .. }) => {
                     done.warnings.extend(warnings);
-                    done.left.insert(item.key.clone(), applied_state(&seen));
+                    done.applied.insert(item.key.clone(), applied_state(&seen));
                     done.uids.insert(item.key.clone(), seen.uid);
                 }
                 Err(error) => {

@@ -20,29 +20,34 @@ use crate::reconcile::install::executor::ApplyResults;
 use crate::reconcile::install::record::Intents;
 
 impl<'a> DeploymentReconcile<'a> {
-    /// Records all `items`, which are sorted by phase, and applies them. `first` is true if this
+    /// Records all `items`, which are sorted by phase, and applies them. `is_first` is true if this
     /// content was not installed before.
     pub(in crate::reconcile) async fn apply<'i>(
         &mut self,
         request: &InstallRequest<'_>,
         items: &'i [PreparedObject],
-        (watched, first): (bool, bool),
-        mut asked: AuthorizedInstall<'a, 'i>,
+        (watched, is_first): (bool, bool),
+        mut authorized: AuthorizedInstall<'a, 'i>,
     ) -> Result<HashMap<String, AppliedState>, ReconcileError> {
         let all: Vec<&PreparedObject> = items.iter().collect();
-        self.check_namespaces(request, &all, (ObjectAction::Install, &asked.namespaces))
+        self.check_namespaces(
+            request,
+            &all,
+            (ObjectAction::Install, &authorized.namespaces),
+        )
+        .await?;
+        self.check_before_record(&all, &authorized.namespaces)
             .await?;
-        self.check_before_record(&all, &asked.namespaces).await?;
         // The records precede all applies, so that a crash loses no object.
-        self.record_namespaces(request, items, asked.namespaces.clone())
+        self.record_namespaces(request, items, authorized.namespaces.clone())
             .await?;
-        let mut intents = vec![self.record_targets(asked.plan.targets()).await?];
+        let mut intents = vec![self.record_targets(authorized.plan.targets()).await?];
         self.write_applyset().await?;
         self.ctx.states.begin_apply(&self.name);
         let mut done = ApplyResults::default();
         let work = (&mut done, &mut intents);
         let applied = self
-            .apply_phases(request, items, (watched, first), &mut asked, work)
+            .apply_phases(request, items, (watched, is_first), &mut authorized, work)
             .await;
         let mut recorded = Ok(());
         for intents in &intents {
@@ -56,27 +61,27 @@ impl<'a> DeploymentReconcile<'a> {
             let key = self.content_key(request);
             let states = &self.ctx.states;
             let seen = self.ctx.watches.observed_objects(&self.name);
-            states.record_interrupted(&self.name, &key, done.left, &done.uncertain, &seen);
+            states.record_interrupted(&self.name, &key, done.applied, &done.uncertain, &seen);
             return Err(error);
         }
         self.warnings.extend(done.warnings);
-        Ok(done.left)
+        Ok(done.applied)
     }
 
     async fn apply_phases<'i>(
         &mut self,
         request: &InstallRequest<'_>,
         items: &'i [PreparedObject],
-        (watched, first): (bool, bool),
-        asked: &mut AuthorizedInstall<'a, 'i>,
+        (watched, is_first): (bool, bool),
+        authorized: &mut AuthorizedInstall<'a, 'i>,
         (done, intents): (&mut ApplyResults, &mut Vec<Intents>),
     ) -> Result<(), ReconcileError> {
         let install = self.install(request, request.reason);
         let mut is_watched = watched;
-        let mut left = items;
+        let mut remaining = items;
         loop {
-            let size = rounds::round(left.iter().map(|item| item.phase));
-            let (now, later) = left.split_at(size);
+            let size = rounds::round(remaining.iter().map(|item| item.phase));
+            let (now, later) = remaining.split_at(size);
             let now: Vec<&PreparedObject> = now.iter().collect();
             let mut applies = None;
             let mut round = ObservedRound {
@@ -85,7 +90,7 @@ impl<'a> DeploymentReconcile<'a> {
                 ..ObservedRound::default()
             };
             loop {
-                round.is_authorization_old = !asked.is_recent();
+                round.is_authorization_old = !authorized.is_recent();
                 let Some(step) = round.steps().first().copied() else {
                     break;
                 };
@@ -95,32 +100,40 @@ impl<'a> DeploymentReconcile<'a> {
                         is_watched = true;
                     }
                     RoundStep::CheckPreconditions => self.check_preconditions(request).await?,
-                    RoundStep::CheckApproval => self.approve(request, first).await?,
+                    RoundStep::CheckApproval => self.approve(request, is_first).await?,
                     RoundStep::Authorize => {
-                        *asked = Box::pin(self.authorize_remaining(request, left, first)).await?;
-                        intents.push(self.record_targets(asked.plan.targets()).await?);
+                        *authorized =
+                            Box::pin(self.authorize_remaining(request, remaining, is_first))
+                                .await?;
+                        intents.push(self.record_targets(authorized.plan.targets()).await?);
                     }
                     RoundStep::Replace => {
                         // Until it is created again, the object has the values of neither content.
                         let replaced = now.iter().map(|item| &item.key);
                         done.uncertain.extend(
                             replaced
-                                .filter(|key| asked.replacements.contains(key))
+                                .filter(|key| authorized.replacements.contains(key))
                                 .cloned(),
                         );
-                        intents.extend(self.delete_replaced_objects(request, asked, &now).await?);
+                        intents.extend(
+                            self.delete_replaced_objects(request, authorized, &now)
+                                .await?,
+                        );
                     }
-                    RoundStep::Try => {
-                        let tried = asked.check.check_round(&now, &mut asked.plan).await?;
+                    RoundStep::DryRun => {
+                        let tried = authorized
+                            .check
+                            .check_round(&now, &mut authorized.plan)
+                            .await?;
                         applies = Some(tried);
                     }
                     RoundStep::CheckNamespaces => {
-                        self.check_before_applies(&now, &mut asked.namespaces)
+                        self.check_before_applies(&now, &mut authorized.namespaces)
                             .await?;
                     }
                     RoundStep::Apply => {
                         let applies = applies.take().unwrap_or_default();
-                        let outcome = install.apply_round(&asked.check, applies, done).await;
+                        let outcome = install.apply_round(&authorized.check, applies, done).await;
                         self.record_applied(done).await?;
                         outcome?;
                     }
@@ -130,7 +143,7 @@ impl<'a> DeploymentReconcile<'a> {
             if now.is_empty() {
                 return Ok(());
             }
-            left = later;
+            remaining = later;
         }
     }
 
@@ -139,13 +152,17 @@ impl<'a> DeploymentReconcile<'a> {
         &mut self,
         request: &InstallRequest<'_>,
         items: &'i [PreparedObject],
-        first: bool,
+        is_first: bool,
     ) -> Result<AuthorizedInstall<'a, 'i>, ReconcileError> {
-        let asked = self.authorize_install(request, items, first).await?;
+        let authorized = self.authorize_install(request, items, is_first).await?;
         let all: Vec<&PreparedObject> = items.iter().collect();
-        self.check_namespaces(request, &all, (ObjectAction::Install, &asked.namespaces))
-            .await?;
-        Ok(asked)
+        self.check_namespaces(
+            request,
+            &all,
+            (ObjectAction::Install, &authorized.namespaces),
+        )
+        .await?;
+        Ok(authorized)
     }
 
     /// Fails if the deployment or its class has changed since the reconcile began, or a policy on

@@ -184,12 +184,12 @@ impl DeploymentReconcile<'_> {
     pub(in crate::reconcile) async fn delete_replaced_objects<'i>(
         &mut self,
         request: &InstallRequest<'_>,
-        asked: &mut AuthorizedInstall<'_, 'i>,
+        authorized: &mut AuthorizedInstall<'_, 'i>,
         items: &[&'i PreparedObject],
     ) -> Result<Option<Intents>, ReconcileError> {
         let replaced: Vec<(&'i PreparedObject, &String)> = items
             .iter()
-            .filter_map(|item| Some((*item, asked.replacements.0.get(&item.key)?)))
+            .filter_map(|item| Some((*item, authorized.replacements.0.get(&item.key)?)))
             .collect();
         if replaced.is_empty() {
             return Ok(None);
@@ -212,8 +212,9 @@ impl DeploymentReconcile<'_> {
         let intents = self.record_targets(targets).await?;
         let replaced: Vec<&'i PreparedObject> =
             replaced.into_iter().map(|(item, _)| item).collect();
-        let (created, _) = ApplyPlan::prepare(asked.check.preparer(), &replaced, &absent).await;
-        asked.plan.extend(created);
+        let (created, _) =
+            ApplyPlan::prepare(authorized.check.preparer(), &replaced, &absent).await;
+        authorized.plan.extend(created);
         Ok(Some(intents))
     }
 

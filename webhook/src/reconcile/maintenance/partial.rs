@@ -127,17 +127,17 @@ impl DeploymentReconcile<'_> {
         self.watch(former, &items, true).await?;
         let seen = self.seen(former, &items).await?;
         let changed = restore::find_changed(former.client, &items, &seen).await;
-        let left: HashMap<String, states::AppliedState> = items
+        let applied: HashMap<String, states::AppliedState> = items
             .iter()
             .map(|item: &PreparedObject| {
-                let left = match seen.get(&item.key) {
+                let applied = match seen.get(&item.key) {
                     Some(seen) if !changed.contains(&item.key) => executor::applied_state(seen),
                     _ => states::AppliedState {
                         state: None,
                         version: 0,
                     },
                 };
-                (item.key.clone(), left)
+                (item.key.clone(), applied)
             })
             .collect();
         let missing = changed
@@ -145,7 +145,7 @@ impl DeploymentReconcile<'_> {
             .filter(|key| !seen.contains_key(*key))
             .cloned()
             .collect();
-        states.add_former_objects(&name, left, &seen, &missing);
+        states.add_former_objects(&name, applied, &seen, &missing);
         states.mark_drifted(&name, changed);
         Ok(())
     }

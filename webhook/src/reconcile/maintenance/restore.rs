@@ -190,8 +190,8 @@ impl DeploymentReconcile<'_> {
         for (item, result) in results {
             match result {
                 Ok(applied) if self.is_as_applied(item, &applied) => {
-                    let left = executor::applied_state(&applied.seen);
-                    states.record_verified(&self.name, &item.key, left, now);
+                    let state = executor::applied_state(&applied.seen);
+                    states.record_verified(&self.name, &item.key, state, now);
                 }
                 Ok(applied) => {
                     states.record_restored(
@@ -231,8 +231,8 @@ impl DeploymentReconcile<'_> {
         for (item, result) in results {
             match result {
                 Ok(applied) if self.is_as_applied(item, &applied) => {
-                    let left = executor::applied_state(&applied.seen);
-                    states.record_verified(&self.name, &item.key, left, now);
+                    let state = executor::applied_state(&applied.seen);
+                    states.record_verified(&self.name, &item.key, state, now);
                 }
                 Ok(_) | Err(_) => states.mark_drifted(&self.name, [item.key.clone()].into()),
             }
@@ -257,10 +257,10 @@ impl DeploymentReconcile<'_> {
         let ctx = self.ctx;
         let now_drifted = ctx.states.drifted(&self.name);
         let mut by_phase = BTreeMap::<Phase, Vec<&PreparedObject>>::new();
-        let is_asked =
+        let is_requested =
             |item: &&PreparedObject| asked.contains(&item.key) || due.contains(&item.key);
         let is_drifted = |item: &&PreparedObject| now_drifted.contains_key(&item.key);
-        for item in items.iter().filter(is_asked).filter(is_drifted) {
+        for item in items.iter().filter(is_requested).filter(is_drifted) {
             if !ctx.states.shows_drift_in_fields(&self.name, &item.key)
                 && self.is_untouched(install.client, item).await
             {
@@ -323,7 +323,7 @@ impl DeploymentReconcile<'_> {
             let recorded = self.record_done(&done, &intents).await;
             for item in items {
                 let failure = match done.failed.get(&item.key) {
-                    _ if done.left.contains_key(&item.key) => continue,
+                    _ if done.applied.contains_key(&item.key) => continue,
                     Some(failure) => *failure,
                     // The object was rejected before a request was sent.
                     None if last_error
@@ -342,11 +342,11 @@ impl DeploymentReconcile<'_> {
             if items.iter().any(|item| item.defines_kinds()) {
                 ctx.apis.forget_custom().await;
             }
-            for (key, left) in done.left {
+            for (key, applied) in done.applied {
                 let cause = causes.remove(key.as_str());
-                ctx.states.record_restored(&self.name, &key, left);
+                ctx.states.record_restored(&self.name, &key, applied);
                 // An object whose replicas were released to an autoscaler is not restored.
-                if left.state.map(|state| state.revision) != before.get(&key).copied() {
+                if applied.state.map(|state| state.revision) != before.get(&key).copied() {
                     self.restored.push(RestoredObject { key, cause });
                 }
             }

@@ -10,7 +10,7 @@ use bundle_core::review::Class;
 
 use super::attempt::ContentAttempts;
 use super::parse::{self, WeighError};
-use super::{panicked, registry_error, unstorable};
+use super::{panicked, source_error, unstorable};
 use crate::budget::{Share, WorkerThread};
 use crate::reconcile::content::sealed_file::{FileLocation, SealedFileWriter};
 use crate::reconcile::content::stored::{StoredFile, Summary};
@@ -38,7 +38,7 @@ pub(in crate::reconcile) async fn fetch(
     let writer = ctx.store.begin();
     let writer = writer.map_err(|error| unstorable(&error, reason))?;
     let fetched = source.fetch(content, writer).await;
-    let (files, mut writer) = fetched.map_err(|error| registry_error(error, reason))?;
+    let (files, mut writer) = fetched.map_err(|error| source_error(error, reason))?;
     let alone = attempts.exclusive_memory(ctx).await?;
     let attempt = attempts.attempt(ctx, ParseStep::Weigh);
     let weigh = move |cancellation: &Cancellation| {

@@ -52,11 +52,11 @@ pub(in crate::reconcile) async fn open(
         ));
     }
     let opened = sources::open(&ctx.shared, source, Arc::new(memory)).await;
-    opened.map_err(|error| registry_error(error, reason))
+    opened.map_err(|error| source_error(error, reason))
 }
 
 /// Converts the failure of a source to the error of a reconcile.
-pub(in crate::reconcile) fn registry_error(
+pub(in crate::reconcile) fn source_error(
     error: SourceError,
     reason: &'static str,
 ) -> ReconcileError {

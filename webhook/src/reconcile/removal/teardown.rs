@@ -381,12 +381,12 @@ async fn account(
 /// request to search for leftover objects.
 fn may_have_installed(object: &DynamicObject) -> bool {
     let status: BundleDeploymentStatus = status_of(object);
-    let told = object
+    let kinds = object
         .annotations()
         .get(names::ANNOTATION_APPLYSET_GROUP_KINDS);
     status.installed.is_some()
         || status.active_bundle.is_some()
-        || told.is_some_and(|kinds| !kinds.is_empty())
+        || kinds.is_some_and(|kinds| !kinds.is_empty())
 }
 
 /// Removes the records of objects whose namespace was deleted, even if a new namespace has its

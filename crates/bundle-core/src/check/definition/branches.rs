@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 
 use super::schema::Walk;
-use crate::check::structural::{Pattern, PatternTrouble, Problem, child, item, text};
+use crate::check::structural::{Pattern, PatternError, Problem, child, item, text};
 
 impl Walk<'_> {
     /// Checks the restrictions of a schema and of its branches. `outer` specifies the types of the
@@ -19,11 +19,11 @@ impl Walk<'_> {
         if let Some(pattern) = text(branch, "pattern").filter(|pattern| !pattern.is_empty()) {
             match Pattern::new(pattern) {
                 Ok(_) => {}
-                Err(PatternTrouble::Bad(why)) => self.report(
+                Err(PatternError::Bad(why)) => self.report(
                     &child(path, "pattern"),
                     format!("`{pattern}` is not a regular expression: {why}"),
                 ),
-                Err(PatternTrouble::Unknown(why)) => self.problems.push(Problem::unchecked(
+                Err(PatternError::Unknown(why)) => self.problems.push(Problem::unchecked(
                     &child(path, "pattern"),
                     format!("`{pattern}`: {why}"),
                 )),

@@ -11,7 +11,7 @@ mod values;
 use serde_json::Value;
 
 pub(super) use defaults::fill;
-pub(super) use pattern::{Pattern, Trouble as PatternTrouble};
+pub(super) use pattern::{Pattern, PatternError};
 pub(super) use unknown::{find as unknown_fields, prune};
 
 /// Maximum number of steps of a comparison. Schemas with alternatives multiply the steps, and an

@@ -12,7 +12,7 @@ pub(in super::super) struct Pattern(Regex);
 
 /// Reason why a pattern cannot be translated.
 #[derive(Debug, PartialEq, Eq)]
-pub(in super::super) enum Trouble {
+pub(in super::super) enum PatternError {
     /// Go rejects the pattern too.
     Bad(String),
     /// Go may accept the pattern.
@@ -20,7 +20,7 @@ pub(in super::super) enum Trouble {
 }
 
 impl Pattern {
-    pub(in super::super) fn new(text: &str) -> Result<Self, Trouble> {
+    pub(in super::super) fn new(text: &str) -> Result<Self, PatternError> {
         let text = translate(text)?;
         RegexBuilder::new(&text)
             .size_limit(SIZE)
@@ -28,13 +28,13 @@ impl Pattern {
             .map(Self)
             .map_err(|error| match error {
                 regex::Error::CompiledTooBig(_) => {
-                    Trouble::Unknown("it is too large for this check".to_owned())
+                    PatternError::Unknown("it is too large for this check".to_owned())
                 }
                 error => {
                     // The last line has the reason; the lines before it show the position.
                     let text = error.to_string();
                     let last = text.lines().last().unwrap_or_default();
-                    Trouble::Bad(last.trim_start_matches("error: ").to_owned())
+                    PatternError::Bad(last.trim_start_matches("error: ").to_owned())
                 }
             })
     }
@@ -46,7 +46,7 @@ impl Pattern {
 
 /// Translates a pattern. Classes of Go contain only ASCII. Within brackets, `[` and `&&` have no
 /// special meaning, and a `{` that starts no repetition is a literal.
-fn translate(text: &str) -> Result<String, Trouble> {
+fn translate(text: &str) -> Result<String, PatternError> {
     let mut out = String::with_capacity(text.len());
     let mut rest = text.chars().peekable();
     // `None` outside of brackets; `true` if the brackets already contain an item.
@@ -56,7 +56,7 @@ fn translate(text: &str) -> Result<String, Trouble> {
             ('\\', _) => {
                 let escaped = rest
                     .next()
-                    .ok_or_else(|| Trouble::Bad("it ends with a backslash".to_owned()))?;
+                    .ok_or_else(|| PatternError::Bad("it ends with a backslash".to_owned()))?;
                 escape(escaped, class.is_some(), &mut out, &mut rest)?;
                 class = class.map(|_| true);
             }
@@ -123,7 +123,7 @@ fn translate(text: &str) -> Result<String, Trouble> {
 }
 
 /// Returns `true` if `{` with the text after it is a repetition.
-fn repetition(inner: &str, closed: bool) -> Result<bool, Trouble> {
+fn repetition(inner: &str, closed: bool) -> Result<bool, PatternError> {
     let (low, high) = inner.split_once(',').unwrap_or((inner, ""));
     let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
     if !closed || low.is_empty() || !digits(low) || !digits(high) {
@@ -131,7 +131,7 @@ fn repetition(inner: &str, closed: bool) -> Result<bool, Trouble> {
     }
     for number in [low, high] {
         if !number.is_empty() && number.parse::<u32>().map_or(true, |n| n > REPEATS) {
-            return Err(Trouble::Bad(format!(
+            return Err(PatternError::Bad(format!(
                 "a repetition of {number} exceeds the limit of {REPEATS}"
             )));
         }
@@ -150,7 +150,7 @@ fn escape(
     in_class: bool,
     out: &mut String,
     rest: &mut std::iter::Peekable<std::str::Chars<'_>>,
-) -> Result<(), Trouble> {
+) -> Result<(), PatternError> {
     match letter {
         'd' => out.push_str(if in_class { "0-9" } else { "[0-9]" }),
         'D' => out.push_str("[^0-9]"),
@@ -167,8 +167,8 @@ fn escape(
         }),
         'W' => out.push_str("[^0-9A-Za-z_]"),
         'b' if !in_class => out.push_str(r"(?-u:\b)"),
-        'B' if !in_class => return Err(Trouble::Unknown(r"it has \B".to_owned())),
-        'C' => return Err(Trouble::Unknown(r"it has \C".to_owned())),
+        'B' if !in_class => return Err(PatternError::Unknown(r"it has \B".to_owned())),
+        'C' => return Err(PatternError::Unknown(r"it has \C".to_owned())),
         'Q' => {
             let mut quoted = String::new();
             for letter in rest.by_ref() {
@@ -181,10 +181,10 @@ fn escape(
             out.push_str(&regex::escape(&quoted));
         }
         '0'..='7' => {
-            return Err(Trouble::Unknown("it has an octal escape".to_owned()));
+            return Err(PatternError::Unknown("it has an octal escape".to_owned()));
         }
         'Z' | 'u' | 'U' | 'h' | 'H' | 'R' | 'X' | 'K' | 'G' | 'k' => {
-            return Err(Trouble::Bad(format!("`\\{letter}` is not an escape")));
+            return Err(PatternError::Bad(format!("`\\{letter}` is not an escape")));
         }
         // Word boundaries in this library, and the characters themselves in Go.
         '<' | '>' => out.push(letter),
@@ -225,10 +225,10 @@ mod tests {
         }
         for pattern in ["(", "a(?=b)", r"(a)\k", "a{1001}", "[a", "*", "a**b("] {
             assert!(
-                matches!(Pattern::new(pattern), Err(Trouble::Bad(_))),
+                matches!(Pattern::new(pattern), Err(PatternError::Bad(_))),
                 "{pattern}"
             );
         }
-        assert!(matches!(Pattern::new(r"\C"), Err(Trouble::Unknown(_))));
+        assert!(matches!(Pattern::new(r"\C"), Err(PatternError::Unknown(_))));
     }
 }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use serde_json::{Number, Value};
 
-use super::{Pattern, PatternTrouble, Problem, brief, child, flag, formats, item, of_field, text};
+use super::{Pattern, PatternError, Problem, brief, child, flag, formats, item, of_field, text};
 
 /// Keyword for formats of built-in kinds that the API server checks when it decodes an object:
 /// `quantity`, `base64`. Schemas in CRDs do not have it.
@@ -14,7 +14,7 @@ const FORMAT: &str = "x-bundle-format";
 pub(super) struct Walk {
     problems: Vec<Problem>,
     left: usize,
-    patterns: HashMap<String, Result<Pattern, PatternTrouble>>,
+    patterns: HashMap<String, Result<Pattern, PatternError>>,
 }
 
 impl Walk {
@@ -53,8 +53,8 @@ impl Walk {
             && !allowed.iter().any(|one| same(one, value))
         {
             // An empty string counts as absent.
-            let told = allowed.iter().filter(|one| one.as_str() != Some(""));
-            let allowed: Vec<String> = told.take(20).map(brief).collect();
+            let shown = allowed.iter().filter(|one| one.as_str() != Some(""));
+            let allowed: Vec<String> = shown.take(20).map(brief).collect();
             self.report(
                 path,
                 format!("{} is not one of {}", brief(value), allowed.join(", ")),
@@ -151,8 +151,8 @@ impl Walk {
                     format!("{} does not match `{pattern}`", brief(&value.into())),
                 )),
                 // A finding for the definition reports it.
-                Err(PatternTrouble::Bad(_)) => None,
-                Err(PatternTrouble::Unknown(why)) => Some(Problem::unchecked(
+                Err(PatternError::Bad(_)) => None,
+                Err(PatternError::Unknown(why)) => Some(Problem::unchecked(
                     path,
                     format!("the pattern `{pattern}`: {why}"),
                 )),

@@ -295,8 +295,8 @@ fn role_name(csv: &str, permission: &Permission) -> String {
     let hash = hash(csv, account, &permission.rules);
     let hash = &hash[..10];
     let base = format!("{csv}-{account}");
-    let room = MAX_NAME - hash.len() - 1;
-    let base: String = base.chars().take(room).collect();
+    let longest = MAX_NAME - hash.len() - 1;
+    let base: String = base.chars().take(longest).collect();
     format!("{base}-{hash}")
 }
 

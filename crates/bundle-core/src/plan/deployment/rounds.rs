@@ -26,7 +26,7 @@ pub enum RoundStep {
     Replace,
     /// Send the applies of the round whose objects depend on earlier phases as dry runs, as the
     /// requesters.
-    Try,
+    DryRun,
     /// Check that the namespaces of the round are the same as at the permission check.
     CheckNamespaces,
     /// Apply the objects of the round, and record them.
@@ -65,7 +65,7 @@ impl ObservedRound {
             }
             steps.extend([
                 RoundStep::Replace,
-                RoundStep::Try,
+                RoundStep::DryRun,
                 RoundStep::CheckNamespaces,
                 RoundStep::Apply,
             ]);
@@ -129,7 +129,7 @@ mod tests {
 
     #[test]
     fn steps_of_a_round_depend_on_phase_watches_and_age_of_the_permission_check() {
-        let writes = vec![Replace, Try, CheckNamespaces, Apply];
+        let writes = vec![Replace, DryRun, CheckNamespaces, Apply];
         let asks = vec![CheckPreconditions, CheckApproval, Authorize];
         let early = Some(Phase::Configuration);
         for (phase, is_watched, is_old, expected) in [
@@ -172,12 +172,12 @@ mod tests {
         let mut round = observed(Some(Phase::Deploy), true, false);
         round.done.insert(Replace);
         round.is_authorization_old = true;
-        assert_eq!(round.steps(), [Try, CheckNamespaces, Apply]);
+        assert_eq!(round.steps(), [DryRun, CheckNamespaces, Apply]);
         let mut asked = observed(Some(Phase::Deploy), true, true);
         asked
             .done
             .extend([CheckPreconditions, CheckApproval, Authorize]);
-        assert_eq!(asked.steps(), [Replace, Try, CheckNamespaces, Apply]);
+        assert_eq!(asked.steps(), [Replace, DryRun, CheckNamespaces, Apply]);
     }
 
     #[test]

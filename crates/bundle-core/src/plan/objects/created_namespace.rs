@@ -24,11 +24,11 @@ pub enum NamespaceState {
 /// requested, if the content contains it, or if another client created it.
 pub fn created_namespace(
     target: Option<&str>,
-    is_asked: bool,
+    is_requested: bool,
     objects: &[Manifest],
     state: NamespaceState,
 ) -> Option<Manifest> {
-    let target = target.filter(|_| is_asked)?;
+    let target = target.filter(|_| is_requested)?;
     if state == NamespaceState::Foreign || has_namespace(objects, target) {
         return None;
     }
@@ -149,7 +149,7 @@ mod tests {
         use NamespaceState::{Absent, Foreign, Ours};
         let own = vec![manifest(namespace_id("web"))];
         let other = vec![manifest(namespace_id("other"))];
-        for (target, is_asked, objects, state, expected) in [
+        for (target, is_requested, objects, state, expected) in [
             (Some("web"), true, &other, Absent, true),
             (Some("web"), true, &other, Ours, true),
             (Some("web"), true, &other, Foreign, false),
@@ -159,8 +159,8 @@ mod tests {
             (Some("web"), false, &other, Ours, false),
             (None, true, &other, Absent, false),
         ] {
-            let created = created_namespace(target, is_asked, objects, state);
-            let context = format!("{target:?} {is_asked} {state:?}");
+            let created = created_namespace(target, is_requested, objects, state);
+            let context = format!("{target:?} {is_requested} {state:?}");
             assert_eq!(created.is_some(), expected, "{context}");
             if let Some(created) = created {
                 assert_eq!(created.id.to_string(), "Namespace/web");

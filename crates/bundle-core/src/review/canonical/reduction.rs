@@ -43,12 +43,12 @@ pub(super) fn reduced(value: &Value) -> Option<Value> {
 }
 
 fn opaque(value: &Value) -> Option<Value> {
-    let says_nothing = match value {
+    let is_empty = match value {
         Value::Null => true,
         Value::Object(members) => members.is_empty(),
         _ => false,
     };
-    (!says_nothing).then(|| value.clone())
+    (!is_empty).then(|| value.clone())
 }
 
 fn reference_digest(spec: &Value) -> Digest {

@@ -67,7 +67,7 @@ impl fmt::Display for Kind {
 
 /// Trust in the stored object before any lookup.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Standing {
+pub enum StampState {
     /// Create, or update of an object without a valid stamp or seal.
     Unstamped,
     /// Update of an object that is sealed or has a valid stamp: its spec was checked before.
@@ -89,7 +89,7 @@ pub struct Subject<'a> {
     /// Complete object after the write.
     pub new: &'a Value,
     /// Trust in the stored object.
-    pub standing: Standing,
+    pub stamp_state: StampState,
     /// `true` if the requester confirms the whole spec of an existing object: the write sets the
     /// annotation `core.rukpak.io/admit` to the value for this spec. `check` sets `true`, because it
     /// cannot verify stamps and therefore checks the whole spec.
@@ -132,7 +132,7 @@ impl<'a> Subject<'a> {
     /// Returns the parts of the spec for which this write makes the user the requester.
     pub fn changed_parts(&self) -> ChangedParts {
         match self.old_spec() {
-            Some(old) if !self.admits && self.standing == Standing::Stamped => {
+            Some(old) if !self.admits && self.stamp_state == StampState::Stamped => {
                 ChangedParts::between(old, self.spec())
             }
             _ => ChangedParts {

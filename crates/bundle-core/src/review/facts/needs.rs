@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Kind, Standing, Subject};
+use super::{Kind, StampState, Subject};
 use crate::{
     diagnostic::{Finding, Findings},
     names::{KubeName, NameKind},
@@ -110,7 +110,7 @@ pub(in crate::review) fn read(subject: &Subject<'_>) -> Result<Spec, Findings> {
 
 /// Returns `true` if the rules about permissions and content apply to the write.
 pub(in crate::review) fn is_checked(subject: &Subject<'_>) -> bool {
-    if subject.is_leaving() || subject.standing == Standing::Inherited {
+    if subject.is_leaving() || subject.stamp_state == StampState::Inherited {
         return false;
     }
     if subject.spec_is_kept() {
@@ -129,7 +129,7 @@ pub(in crate::review) fn content_is_checked(subject: &Subject<'_>) -> bool {
     }
     let Some(old) = subject
         .old_spec()
-        .filter(|_| subject.standing == Standing::Stamped && !subject.admits)
+        .filter(|_| subject.stamp_state == StampState::Stamped && !subject.admits)
     else {
         return true;
     };

@@ -44,7 +44,7 @@ pub(super) fn check(
     findings.extend(
         classes
             .iter()
-            .filter_map(|class| class.takes(source, sourced.field)),
+            .filter_map(|class| class.source_rejection(source, sourced.field)),
     );
     if !needs::content_is_checked(subject) || is_foreign(sourced, facts) {
         return;

@@ -6,7 +6,7 @@ mod rights;
 use super::{
     deployment::CheckedDeploymentSpec,
     facts::{
-        ClassFact, DeploymentFact, Facts, Kind, Standing, Subject,
+        ClassFact, DeploymentFact, Facts, Kind, StampState, Subject,
         needs::{self, Spec},
     },
     target::check_target,
@@ -123,7 +123,7 @@ fn admit(warnings: Findings, stamp: Stamping) -> Verdict {
 fn kept(subject: &Subject<'_>) -> Stamping {
     if subject.spec_is_untouched() {
         Stamping::Keep
-    } else if subject.standing == Standing::Stamped {
+    } else if subject.stamp_state == StampState::Stamped {
         Stamping::Carry
     } else {
         Stamping::None
@@ -132,7 +132,7 @@ fn kept(subject: &Subject<'_>) -> Stamping {
 
 /// Returns the stamp for a write that no rule rejects.
 fn stamping(subject: &Subject<'_>, facts: &Facts<'_>) -> Stamping {
-    if subject.standing == Standing::Inherited {
+    if subject.stamp_state == StampState::Inherited {
         return Stamping::Inherit;
     }
     if subject.old.is_some() && !(subject.admits && needs::is_checked(subject)) {

@@ -78,7 +78,7 @@ impl TokenScope<'_> {
 pub(in crate::registry) struct Tokens {
     sources: Logins,
     logins: Mutex<LimitedMap<(String, String), Option<Login>>>,
-    bought: Mutex<LimitedMap<TokenKey, (HeaderValue, Instant)>>,
+    obtained: Mutex<LimitedMap<TokenKey, (HeaderValue, Instant)>>,
 }
 
 #[derive(Deserialize)]
@@ -99,7 +99,7 @@ impl Tokens {
         Self {
             sources,
             logins: Mutex::default(),
-            bought: Mutex::default(),
+            obtained: Mutex::default(),
         }
     }
 
@@ -118,7 +118,7 @@ impl Tokens {
 
     /// Removes a token that the registry rejected.
     pub(in crate::registry) fn forget(&self, purpose: TokenScope<'_>) {
-        lock(&self.bought).remove(&purpose.key());
+        lock(&self.obtained).remove(&purpose.key());
     }
 
     /// Returns the value of the header, if any.
@@ -148,7 +148,7 @@ impl Tokens {
                 login,
             ) => {
                 let key = purpose.key();
-                if let Some((token, until)) = lock(&self.bought).get(&key)
+                if let Some((token, until)) = lock(&self.obtained).get(&key)
                     && *until > instant()
                 {
                     return Ok(Some(token.clone()));
@@ -162,7 +162,7 @@ impl Tokens {
                 };
                 let (token, until) = order.fetch(http).await?;
                 let bytes = key_bytes(&key) + token.len();
-                lock(&self.bought).insert(key, (token.clone(), until), bytes);
+                lock(&self.obtained).insert(key, (token.clone(), until), bytes);
                 Ok(Some(token))
             }
         }

@@ -62,9 +62,9 @@ impl<'a> BlobPart<'a> {
                 Ok(Some(slice)) => Some((Ok(slice), Some(feed))),
                 Ok(None) => None,
                 Err(finding) => {
-                    let told = std::io::Error::other(finding.message.clone());
+                    let error = std::io::Error::other(finding.message.clone());
                     *feed.watch.lock() = Some(finding);
-                    Some((Err(told), None))
+                    Some((Err(error), None))
                 }
             }
         }))

@@ -44,14 +44,14 @@ impl Client {
         signatures: bool,
     ) -> Result<ImageMetadata, RegistryError> {
         let pinned = reference.pin(self.resolve(reference).await?);
-        let beside = async {
+        let read_signatures = async {
             if signatures {
                 self.signatures(&pinned).await.map_err(Unavailable::from)
             } else {
                 Ok(Vec::new())
             }
         };
-        let (manifest, signatures) = futures::join!(self.manifest(&pinned), beside);
+        let (manifest, signatures) = futures::join!(self.manifest(&pinned), read_signatures);
         Ok(ImageMetadata {
             annotations: manifest?.annotations,
             pinned,

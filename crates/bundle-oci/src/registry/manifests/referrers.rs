@@ -200,7 +200,7 @@ impl Client {
         most: usize,
     ) -> Result<Option<ReferrerList>, Reason> {
         let mut listed = ReferrerList::default();
-        let mut room = SIGNATURES_BYTES;
+        let mut memory_left = SIGNATURES_BYTES;
         let mut target = RequestTarget::Path(format!("referrers/{subject}"));
         for page in 0..REFERRER_PAGES {
             let ask = RegistryRequest {
@@ -220,7 +220,7 @@ impl Client {
             let index = read_list(&self.list_body(response).await?)?;
             let from = listed.entries.len();
             listed.entries.extend(index.descriptors());
-            room = room.saturating_sub(
+            memory_left = memory_left.saturating_sub(
                 listed.entries[from..]
                     .iter()
                     .map(Descriptor::memory_size)
@@ -229,7 +229,7 @@ impl Client {
             match next {
                 None => return Ok(Some(listed)),
                 Some(_) if listed.entries.len() > most => return Ok(Some(listed)),
-                Some(_) if room == 0 => break,
+                Some(_) if memory_left == 0 => break,
                 Some(next) => target = RequestTarget::Url(next),
             }
         }

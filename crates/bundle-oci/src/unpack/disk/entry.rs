@@ -42,7 +42,7 @@ pub(super) fn read_entry<R: Read>(
         .header()
         .mode()
         .map_err(|_| refused(&name, "has no mode"))?;
-    let wish = match kind {
+    let kind = match kind {
         EntryType::Directory => TarEntryKind::Folder {
             mode: mode & 0o755 | 0o700,
         },
@@ -75,7 +75,7 @@ pub(super) fn read_entry<R: Read>(
         EntryType::GNUSparse => return Err(refused(&name, SPARSE)),
         other => return Err(refused(&name, entry::describe(other))),
     };
-    Ok(Some((path, wish)))
+    Ok(Some((path, kind)))
 }
 
 fn target<R: Read>(item: &mut Entry<'_, R>, name: &str) -> Result<String, UnpackError> {

@@ -99,8 +99,8 @@ impl DiskUnpacker {
                             what: "the number of entries".to_owned(),
                             limit: self.limits.entries.to_string(),
                         })?;
-                if let Some((path, wish)) = entry::read_entry(&mut item)? {
-                    self.grant(&path, wish, index, item)?;
+                if let Some((path, kind)) = entry::read_entry(&mut item)? {
+                    self.grant(&path, kind, index, item)?;
                 }
             }
             Ok(())
@@ -133,11 +133,11 @@ impl DiskUnpacker {
     fn grant<R: Read>(
         &mut self,
         path: &str,
-        wish: TarEntryKind,
+        kind: TarEntryKind,
         layer: usize,
         item: TarEntry<'_, R>,
     ) -> Result<(), UnpackError> {
-        if let TarEntryKind::Removal { below } = wish {
+        if let TarEntryKind::Removal { below } = kind {
             for (path, node) in self.tree.remove(path, below, layer) {
                 self.erase(&path, &node)?;
             }
@@ -147,7 +147,7 @@ impl DiskUnpacker {
             self.folder(&folder, 0o755)?;
             self.tree.put(&folder, TreeNode::Folder, layer);
         }
-        if let TarEntryKind::Folder { mode } = wish {
+        if let TarEntryKind::Folder { mode } = kind {
             if path.is_empty() {
                 return Ok(());
             }
@@ -158,7 +158,7 @@ impl DiskUnpacker {
             self.tree.put(path, TreeNode::Folder, layer);
             return Ok(());
         }
-        let node = match wish {
+        let node = match kind {
             TarEntryKind::File { size, mode, marked } => {
                 if size > self.limits.file {
                     return Err(UnpackError::TooLarge {

@@ -57,13 +57,17 @@ impl TargetFolder {
                 }
             }
         };
-        let beside = match how {
+        let parent_folder = match how {
             TargetState::Empty => target,
             TargetState::New | TargetState::Replaced => parent(target),
         };
         // A rename is atomic only within one file system.
-        let growing = fs_err::create_dir_all(beside)
-            .and_then(|()| tempfile::Builder::new().prefix(PREFIX).tempdir_in(beside))
+        let growing = fs_err::create_dir_all(parent_folder)
+            .and_then(|()| {
+                tempfile::Builder::new()
+                    .prefix(PREFIX)
+                    .tempdir_in(parent_folder)
+            })
             .map_err(|error| unwritable(target, &error))?;
         fs_err::create_dir(growing.path().join("new"))
             .map_err(|error| unwritable(target, &error))?;

@@ -251,9 +251,9 @@ impl CachedExaminations {
 
 /// Returns the error of an examination that ended before it was complete.
 fn interrupted(signatures: usize, reference: &PinnedReference) -> Unavailable {
-    let told =
+    let message =
         format!("not all of its {signatures} signatures could be verified before the deadline");
-    let finding = Finding::error(codes::trust::CANNOT_TELL, told)
+    let finding = Finding::error(codes::trust::CANNOT_TELL, message)
         .about(reference.to_string())
         .hint("retry; if this repeats, remove unused signatures from the registry");
     Unavailable(finding)

@@ -116,7 +116,7 @@ fn entry(found: &FoundImage, image: &ImageReference, answer: &RawManifest) -> Lo
         media_type: answer.media_type.clone(),
         platforms,
         size,
-        found_in: found.places.iter().map(Place::spot).collect(),
+        found_in: found.places.iter().map(Place::stored_location).collect(),
     }
 }
 

@@ -52,11 +52,11 @@ impl Version {
             webhook_version: None,
         };
         // Known versions are printed even if the cluster is unreachable.
-        let mut trouble = None;
+        let mut failed = None;
         if let Some(settings) = &self.cluster {
             match self.ask(settings, &mut versions).await {
                 Ok(()) => {}
-                Err(failure) => trouble = Some(failure),
+                Err(failure) => failed = Some(failure),
             }
         }
         if !ui.structured(self.format, &versions)? {
@@ -74,7 +74,7 @@ impl Version {
             finding.severity = Severity::Warning;
             ui.finding(&finding);
         }
-        trouble.map_or(Ok(()), Err)
+        failed.map_or(Ok(()), Err)
     }
 
     async fn ask(&self, settings: &KubeSettings, versions: &mut Versions) -> Outcome {

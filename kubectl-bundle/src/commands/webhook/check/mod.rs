@@ -12,7 +12,7 @@ use std::path::PathBuf;
 
 use bundle_cluster::review;
 use bundle_core::diagnostic::{Finding, Findings, Outcome as Meaning};
-use bundle_core::review::{Facts, Kind, Standing, Subject, Verdict, judge, needs};
+use bundle_core::review::{Facts, Kind, StampState, Subject, Verdict, judge, needs};
 use serde_json::Value;
 
 use crate::cluster::KubeSettings;
@@ -111,7 +111,7 @@ impl Check {
             old: None,
             new: &found.value,
             // Only the webhook can verify a stamp, so everything is checked as for a new object.
-            standing: Standing::Unstamped,
+            stamp_state: StampState::Unstamped,
             admits: true,
             own: false,
         };

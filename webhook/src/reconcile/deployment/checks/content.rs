@@ -140,13 +140,15 @@ impl DeploymentReconcile<'_> {
     pub(in crate::reconcile) fn check_source_allowed(&self) -> Result<(), ReconcileError> {
         let source = &self.spec.template.bundle.source;
         let field = "spec.template.spec.source";
-        self.class.takes(source, field).map_or(Ok(()), |finding| {
-            Err(ReconcileError::findings(
-                self.install_reason(),
-                &finding.into(),
-                RetryPolicy::OnChange,
-            ))
-        })
+        self.class
+            .source_rejection(source, field)
+            .map_or(Ok(()), |finding| {
+                Err(ReconcileError::findings(
+                    self.install_reason(),
+                    &finding.into(),
+                    RetryPolicy::OnChange,
+                ))
+            })
     }
 
     /// Verifies the content again before its first installation, because policies can have changed

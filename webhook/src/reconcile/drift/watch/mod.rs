@@ -274,14 +274,14 @@ impl Watches {
     fn start(&self, subject: &WatchKey, client: &Client, slot: Share) -> Watch {
         let users = Arc::<Mutex<HashSet<String>>>::default();
         let table = ObservedTable::default();
-        let (told, progress) = watch::channel(WatchProgress::Listing);
+        let (sender, progress) = watch::channel(WatchProgress::Listing);
         let task = tokio::spawn(follow(
             subject.clone(),
             client.clone(),
             users.clone(),
             table.clone(),
             self.states.clone(),
-            told,
+            sender,
         ))
         .abort_handle();
         Watch {
@@ -300,7 +300,7 @@ async fn follow(
     users: Arc<Mutex<HashSet<String>>>,
     table: ObservedTable,
     states: Arc<InstalledStates>,
-    told: watch::Sender<WatchProgress>,
+    sender: watch::Sender<WatchProgress>,
 ) {
     let api = object::api::<PartialObjectMeta<DynamicObject>>(
         &client,
@@ -310,7 +310,7 @@ async fn follow(
     let api = match api {
         Ok(api) => api,
         Err(error) => {
-            told.send_replace(WatchProgress::Failed(crate::chain(&error)));
+            sender.send_replace(WatchProgress::Failed(crate::chain(&error)));
             return;
         }
     };
@@ -358,7 +358,7 @@ async fn follow(
                     .unwrap_or_else(PoisonError::into_inner)
                     .clone_from(&listed);
                 if matches!(
-                    told.send_replace(WatchProgress::Synced),
+                    sender.send_replace(WatchProgress::Synced),
                     WatchProgress::Failed(_)
                 ) {
                     states.requeue(&users());
@@ -392,8 +392,12 @@ async fn follow(
                     .lock()
                     .unwrap_or_else(PoisonError::into_inner)
                     .remove(&key);
-                let told = Observation::Gone(seen.version);
-                states.changed(&states.recording_deployments(&users(), &key), &key, &told);
+                let observation = Observation::Gone(seen.version);
+                states.changed(
+                    &states.recording_deployments(&users(), &key),
+                    &key,
+                    &observation,
+                );
             }
             Err(error) => {
                 failures += 1;
@@ -404,18 +408,18 @@ async fn follow(
                 // in `keep` retry with their own backoff. Waking them would open the watch again at
                 // once.
                 let mut has_worked = false;
-                told.send_if_modified(|progress| {
+                sender.send_if_modified(|progress| {
                     has_worked = *progress == WatchProgress::Synced;
-                    let tell = match progress {
+                    let is_reported = match progress {
                         WatchProgress::Listing => true,
                         WatchProgress::Synced => failures >= FAILURE_THRESHOLD,
                         WatchProgress::Failed(_) => false,
                     };
-                    has_worked &= tell;
-                    if tell {
+                    has_worked &= is_reported;
+                    if is_reported {
                         *progress = WatchProgress::Failed(why);
                     }
-                    tell
+                    is_reported
                 });
                 if has_worked {
                     states.requeue(&users());

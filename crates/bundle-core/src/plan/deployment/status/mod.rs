@@ -198,22 +198,22 @@ impl DeploymentFacts {
                 installed.state == ConditionStatus::True && installed.is_present
             }),
         };
-        let told = [
+        let conditions = [
             (condition::DRIFTED, observed.drifted()),
             (condition::HEALTHY, observed.healthy()),
             (condition::PROGRESSING, observed.progressing(&installation)),
             (condition::READY, observed.ready(&installation)),
         ];
-        for (kind, told) in told {
+        for (kind, condition) in conditions {
             // `--wait` and scripts read the code. Messages of RukPak's own conditions are
             // unchanged.
             let message = match failure {
                 Some(failure) if kind == condition::READY && !self.is_paused => {
-                    format!("{} [{}]", told.message, failure.code.id)
+                    format!("{} [{}]", condition.message, failure.code.id)
                 }
-                _ => told.message,
+                _ => condition.message,
             };
-            changes.set(kind, told.state, told.reason, message);
+            changes.set(kind, condition.state, condition.reason, message);
         }
     }
 }

@@ -122,7 +122,7 @@ pub struct ObservedDeployment {
 
 /// Facts that are known after the steps of [`ObservedDeployment::installation`] succeeded or one failed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Outcome {
+pub struct InstallOutcome {
     /// True if the wanted content is applied completely.
     pub is_in_place: bool,
     /// True if an installation ended before all objects were applied.
@@ -223,7 +223,7 @@ impl ObservedDeployment {
     }
 }
 
-impl Outcome {
+impl InstallOutcome {
     /// Returns the steps after the installation. [`MaintenanceStep::CheckPermissions`] runs only if all
     /// earlier steps succeeded.
     pub fn maintenance(self) -> Vec<MaintenanceStep> {

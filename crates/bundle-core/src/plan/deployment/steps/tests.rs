@@ -285,7 +285,7 @@ fn maintenance_depends_on_the_outcome_of_the_installation() {
             vec![ReportApproval, MaintainPrevious, DeleteOldBundles],
         ),
     ] {
-        let outcome = Outcome {
+        let outcome = InstallOutcome {
             is_in_place: in_place,
             is_partly_applied: partly,
             has_changed: changed,

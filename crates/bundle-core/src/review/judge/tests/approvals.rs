@@ -38,7 +38,7 @@ fn approval_needs_permission_and_is_valid_for_one_object() {
     let mut changed = new.clone();
     changed["spec"]["reason"] = "another".into();
     let verdict = judge(
-        &update(Kind::BundleApproval, &new, &changed, Standing::Stamped),
+        &update(Kind::BundleApproval, &new, &changed, StampState::Stamped),
         &Facts::default(),
     );
     assert_eq!(message(&verdict), "bundleapproval.spec is immutable");

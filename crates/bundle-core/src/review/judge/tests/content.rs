@@ -151,7 +151,7 @@ fn signatures_are_decided_by_policy_and_class() {
 fn content_is_looked_up_again_only_if_it_may_differ() {
     let old = deployment(&json!({}));
     let paused = deployment(&json!({"paused": true}));
-    let subject = update(Kind::BundleDeployment, &old, &paused, Standing::Stamped);
+    let subject = update(Kind::BundleDeployment, &old, &paused, StampState::Stamped);
     let asked = needs(&subject);
     assert!(asked.image.is_none() && asked.classes.contains("plain"));
     let mut facts = fine();
@@ -164,7 +164,7 @@ fn content_is_looked_up_again_only_if_it_may_differ() {
         }
     ));
     let subject = Subject {
-        standing: Standing::Unstamped,
+        stamp_state: StampState::Unstamped,
         ..subject
     };
     assert!(needs(&subject).image.is_some());

@@ -90,7 +90,7 @@ fn messages_of_admission_codes_are_recorded() {
     let (old, new) = (bundle("plain"), bundle("other"));
     text += &message_of(
         "BUNDLE-REVIEW-001",
-        &update(Kind::Bundle, &old, &new, Standing::Stamped),
+        &update(Kind::Bundle, &old, &new, StampState::Stamped),
         &fine(),
     );
     text += &of_source(
@@ -209,11 +209,11 @@ fn lookups() -> String {
     };
     text += &of_deployment("BUNDLE-REVIEW-020", &json!({}), &unread);
     let (old, new) = (deployment(&json!({})), deployment(&json!({"paused": true})));
-    let unstamped = update(Kind::BundleDeployment, &old, &new, Standing::Unstamped);
+    let unstamped = update(Kind::BundleDeployment, &old, &new, StampState::Unstamped);
     text += &message_of("BUNDLE-REVIEW-025", &unstamped, &fine());
     let (old, _) = approval(Some(3), existing(3), Answer::Yes);
     let (new, facts) = approval(Some(4), existing(4), Answer::Yes);
-    let changed = update(Kind::BundleApproval, &old, &new, Standing::Stamped);
+    let changed = update(Kind::BundleApproval, &old, &new, StampState::Stamped);
     text + &message_of("BUNDLE-REVIEW-023", &changed, &facts)
 }
 

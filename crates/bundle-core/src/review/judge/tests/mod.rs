@@ -43,16 +43,16 @@ fn create(kind: Kind, new: &Value) -> Subject<'_> {
         name: "web",
         old: None,
         new,
-        standing: Standing::Unstamped,
+        stamp_state: StampState::Unstamped,
         admits: false,
         own: false,
     }
 }
 
-fn update<'a>(kind: Kind, old: &'a Value, new: &'a Value, standing: Standing) -> Subject<'a> {
+fn update<'a>(kind: Kind, old: &'a Value, new: &'a Value, stamp_state: StampState) -> Subject<'a> {
     Subject {
         old: Some(old),
-        standing,
+        stamp_state,
         ..create(kind, new)
     }
 }

@@ -14,7 +14,7 @@ fn only_changes_of_content_need_impersonate() {
         deployment(&spec)
     };
     let settings = changed(json!({"drift": {"mode": "Report"}, "paused": true}));
-    let subject = update(Kind::BundleDeployment, &old, &settings, Standing::Stamped);
+    let subject = update(Kind::BundleDeployment, &old, &settings, StampState::Stamped);
     assert_eq!(needs(&subject).impersonate, None);
     assert_eq!(needs(&subject).image, None);
     assert_eq!(stamp_of(&subject, &fine()), Stamping::Carry);
@@ -29,7 +29,7 @@ fn only_changes_of_content_need_impersonate() {
             json!({"template": {"metadata": {"labels": {"a": "b"}}, "spec": bundle_spec("plain")}}),
         ),
     ] {
-        let subject = update(Kind::BundleDeployment, &old, &new, Standing::Stamped);
+        let subject = update(Kind::BundleDeployment, &old, &new, StampState::Stamped);
         assert!(needs(&subject).impersonate.is_some(), "{new}");
         let mut facts = fine();
         facts.may_impersonate = Some(Answer::No);
@@ -47,7 +47,7 @@ fn change_of_deletion_policy_during_deletion_needs_use() {
     let old = deployment(&json!({}));
     let mut new = deployment(&json!({"deletion": {"objects": "Orphan"}}));
     new["metadata"]["deletionTimestamp"] = "2026-11-21T12:00:00Z".into();
-    let subject = update(Kind::BundleDeployment, &old, &new, Standing::Stamped);
+    let subject = update(Kind::BundleDeployment, &old, &new, StampState::Stamped);
     let mut facts = fine();
     assert!(matches!(
         judge(&subject, &facts),

@@ -17,8 +17,8 @@ fn admits_valid_bundle_with_stamp_of_its_requester() {
 fn rejects_changes_of_a_bundle_spec() {
     let (old, mut new) = (bundle("plain"), bundle("plain"));
     new["spec"]["source"]["image"]["ref"] = "registry.example.com/web:2".into();
-    for standing in [Standing::Stamped, Standing::Unstamped] {
-        let subject = update(Kind::Bundle, &old, &new, standing);
+    for stamp_state in [StampState::Stamped, StampState::Unstamped] {
+        let subject = update(Kind::Bundle, &old, &new, stamp_state);
         assert_eq!(needs(&subject), super::needs::Needs::default());
         let refusal = text::refusal(&judge(&subject, &Facts::default())).unwrap();
         assert_eq!(refusal.reason, "bundle.spec is immutable");
@@ -30,8 +30,8 @@ fn rejects_changes_of_a_bundle_spec() {
 fn write_with_unchanged_spec_needs_no_lookup() {
     let (old, mut new) = (bundle("plain"), bundle("plain"));
     new["metadata"]["labels"] = json!({"a": "b"});
-    for standing in [Standing::Stamped, Standing::Unstamped] {
-        let subject = update(Kind::Bundle, &old, &new, standing);
+    for stamp_state in [StampState::Stamped, StampState::Unstamped] {
+        let subject = update(Kind::Bundle, &old, &new, stamp_state);
         assert_eq!(needs(&subject), super::needs::Needs::default());
         let verdict = judge(&subject, &Facts::default());
         assert!(
@@ -41,17 +41,17 @@ fn write_with_unchanged_spec_needs_no_lookup() {
     }
     // The same spec in another notation is another generation, which needs its own stamp.
     new["spec"]["source"]["git"] = Value::Null;
-    let subject = update(Kind::Bundle, &old, &new, Standing::Stamped);
+    let subject = update(Kind::Bundle, &old, &new, StampState::Stamped);
     assert_eq!(needs(&subject), super::needs::Needs::default());
     assert_eq!(stamp_of(&subject, &Facts::default()), Stamping::Carry);
-    let subject = update(Kind::Bundle, &old, &new, Standing::Unstamped);
+    let subject = update(Kind::Bundle, &old, &new, StampState::Unstamped);
     assert_eq!(stamp_of(&subject, &Facts::default()), Stamping::None);
 }
 
 #[test]
 fn object_without_stamp_needs_the_admit_annotation() {
     let (old, new) = (bundle("plain"), bundle("plain"));
-    let subject = update(Kind::Bundle, &old, &new, Standing::Unstamped);
+    let subject = update(Kind::Bundle, &old, &new, StampState::Unstamped);
     assert_eq!(stamp_of(&subject, &fine()), Stamping::Keep);
     let admits = Subject {
         admits: true,
@@ -75,7 +75,7 @@ fn object_without_stamp_needs_the_admit_annotation() {
     assert_eq!(stamp_of(&own, &Facts::default()), Stamping::Keep);
     let mut leaving = new.clone();
     leaving["metadata"]["deletionTimestamp"] = "2026-11-21T12:00:00Z".into();
-    let leaving = update(Kind::Bundle, &old, &leaving, Standing::Unstamped);
+    let leaving = update(Kind::Bundle, &old, &leaving, StampState::Unstamped);
     assert_eq!(needs(&leaving), super::needs::Needs::default());
     assert!(matches!(
         judge(&leaving, &Facts::default()),
@@ -89,10 +89,10 @@ fn admitting_a_deleted_object_transfers_it_without_content_lookup() {
     let mut old = deployment(&account);
     old["metadata"]["deletionTimestamp"] = "2026-11-21T12:00:00Z".into();
     let new = old.clone();
-    for standing in [Standing::Stamped, Standing::Unstamped] {
+    for stamp_state in [StampState::Stamped, StampState::Unstamped] {
         let admits = Subject {
             admits: true,
-            ..update(Kind::BundleDeployment, &old, &new, standing)
+            ..update(Kind::BundleDeployment, &old, &new, stamp_state)
         };
         let asked = needs(&admits);
         assert!(asked.classes.contains("plain") && asked.impersonate.is_some());
@@ -110,7 +110,7 @@ fn admitting_a_deleted_object_transfers_it_without_content_lookup() {
 fn change_of_an_unsealed_spec_is_checked_and_gets_no_stamp() {
     let old = deployment(&json!({}));
     let new = deployment(&json!({"config": {"a": 1}}));
-    let subject = update(Kind::BundleDeployment, &old, &new, Standing::Unstamped);
+    let subject = update(Kind::BundleDeployment, &old, &new, StampState::Unstamped);
     let verdict = judge(&subject, &fine());
     assert_eq!(stamp_of(&subject, &fine()), Stamping::None);
     assert!(
@@ -126,7 +126,7 @@ fn change_of_an_unsealed_spec_is_checked_and_gets_no_stamp() {
 fn generated_bundle_inherits_the_checks_of_its_template() {
     let new = bundle("plain");
     let subject = Subject {
-        standing: Standing::Inherited,
+        stamp_state: StampState::Inherited,
         own: true,
         ..create(Kind::Bundle, &new)
     };
