@@ -18,6 +18,8 @@ mod json;
 pub mod keyless;
 pub mod keys;
 mod legacy;
+#[cfg(test)]
+mod messages;
 pub mod proof;
 pub mod root;
 pub mod sign;

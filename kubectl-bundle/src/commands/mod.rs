@@ -1,6 +1,8 @@
 //! Verbs, one file each. They get settings and a printer, and do not use clap or the environment.
 
 pub(crate) mod deployments;
+#[cfg(test)]
+mod messages;
 pub(crate) mod package;
 pub(crate) mod program;
 mod runtime;

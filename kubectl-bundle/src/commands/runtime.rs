@@ -1,5 +1,7 @@
 //! Runtime of verbs that use the network, and their interruption by a signal.
 
+use std::io;
+
 use bundle_core::diagnostic::{Finding, codes};
 use futures::future::{self, Either};
 
@@ -10,15 +12,7 @@ pub(crate) fn in_runtime(work: impl Future<Output = Outcome>) -> Outcome {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .map_err(|error| {
-            Failure::caused(
-                Finding::error(
-                    codes::usage::NO_RESOURCES,
-                    "cannot start the runtime for network access",
-                ),
-                &error,
-            )
-        })?;
+        .map_err(|error| no_runtime(&error))?;
     let outcome = runtime.block_on(work);
     // An external command for credentials can block a thread beyond the deadline of its caller.
     runtime.shutdown_background();
@@ -31,11 +25,29 @@ pub(crate) async fn interruptible<T>(work: impl Future<Output = Outcome<T>>) -> 
     let signal = Box::pin(signal());
     match future::select(Box::pin(work), signal).await {
         Either::Left((outcome, _)) => outcome,
-        Either::Right(((), _)) => Err(Failure::from(
-            Finding::error(codes::usage::INTERRUPTED, "interrupted")
-                .hint("the target has no incomplete content under its name; repeat the command to continue: existing content is not sent again"),
-        )),
+        Either::Right(((), _)) => Err(interrupted().into()),
     }
+}
+
+/// Returns the failure if the operating system provides no resources for network access.
+pub(super) fn no_runtime(error: &io::Error) -> Failure {
+    Failure::caused(
+        Finding::error(
+            codes::usage::NO_RESOURCES,
+            "cannot start the runtime for network access",
+        )
+        .hint("close other programs or raise the limits (ulimit -a), and try again"),
+        error,
+    )
+}
+
+/// Returns the finding for an interrupted command.
+pub(super) fn interrupted() -> Finding {
+    Finding::error(
+        codes::usage::INTERRUPTED,
+        "the command was interrupted by a signal",
+    )
+    .hint("the target has no incomplete content under its name; repeat the command to continue: existing content is not sent again")
 }
 
 /// Waits for SIGINT or SIGTERM.

@@ -103,6 +103,16 @@ pub(crate) fn in_file(finding: Finding, path: &std::path::Path) -> Finding {
     finding.in_file(path.display().to_string())
 }
 
+/// Returns the text of a failure as a terminal without colours shows it.
+#[cfg(test)]
+pub(crate) fn rendered(failure: &Failure) -> String {
+    let Failure::Findings { findings, causes } = failure else {
+        return String::new();
+    };
+    let text = crate::ui::findings::findings(findings, causes);
+    anstream::adapter::strip_str(&text).to_string()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

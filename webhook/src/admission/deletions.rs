@@ -3,7 +3,7 @@
 
 use bundle_api::names::{ANNOTATION_ADMIT, FINALIZER_INSTALLED, GROUP, verb};
 use bundle_cluster::review::on_class;
-use bundle_core::diagnostic::{Finding, Findings, Outcome, codes};
+use bundle_core::diagnostic::{Findings, Outcome};
 use bundle_core::names::{KubeName, NameKind};
 use bundle_core::review::deletion::{
     Deletion, DeletionFacts, OwnerFact, has_finalizer, is_guarded_update, judge_deletion, too_early,
@@ -18,7 +18,7 @@ use tokio::time::Instant;
 
 use super::review::Request;
 use super::stamps::stamping;
-use super::{Admission, Lookups};
+use super::{Admission, Lookups, rejections};
 
 /// Returns the kind if the request deletes one of the project's own objects.
 pub(super) fn kind(request: &Request) -> Option<Kind> {
@@ -106,12 +106,7 @@ impl<L: Lookups> Admission<L> {
         };
         tokio::time::timeout_at(until, judging)
             .await
-            .unwrap_or_else(|_| {
-                let message = format!("the review did not finish within {:?}", self.deadline);
-                Finding::error(codes::review::DEADLINE, message)
-                    .hint("retry; the result is not cached")
-                    .into()
-            })
+            .unwrap_or_else(|_| rejections::deadline_exceeded(self.deadline).into())
     }
 
     async fn deletion_facts(&self, deletion: &Deletion<'_>) -> DeletionFacts {

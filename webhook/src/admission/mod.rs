@@ -5,6 +5,7 @@ mod configuration;
 mod deletions;
 mod lookups;
 mod received;
+pub(crate) mod rejections;
 mod review;
 mod size;
 mod stamps;

@@ -20,7 +20,7 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use super::review::{self, Envelope, Request, RequestEnvelope};
-use super::{Admission, Lookups};
+use super::{Admission, Lookups, rejections};
 use crate::budget::{self, Budget, SMALL_BODY, Share, WorkerThread};
 use crate::server::connections::Client;
 use crate::server::responses::ResponseShare;
@@ -177,11 +177,7 @@ impl<L: Lookups> Admission<L> {
         let caps = Budget::half(pool, requester);
         let _waiting = if weight <= pool.capacity() && pool.is_capped(weight, &caps) {
             let Some(waiting) = self.wait_for_own(requester, body) else {
-                let finding = Finding::error(
-                    codes::review::BUSY,
-                    "other reviews of this requester use all memory for its reviews",
-                )
-                .hint("try again, with fewer large objects at a time; no decision was made");
+                let finding = rejections::memory_of_requester_in_use();
                 return Err(self.answered(request, finding, started));
             };
             Some(waiting)
@@ -191,20 +187,10 @@ impl<L: Lookups> Admission<L> {
         let share = pool.take(weight, caps);
         let finding = match budget::wait_for_share(self.memory_timeout(), share).await {
             Some(Ok(share)) => return Ok(share),
-            Some(Err(too_large)) => Finding::error(
-                codes::review::OBJECT_TOO_LARGE,
-                format!(
-                    "the objects of this request need {} MiB of memory when they are parsed, and the limit of a review is {} MiB",
-                    too_large.wanted.div_ceil(1 << 20),
-                    too_large.capacity >> 20
-                ),
-            )
-            .hint("use fewer and longer values; many small values, such as empty lists, need the most memory"),
-            None => Finding::error(
-                codes::review::BUSY,
-                format!("no memory became available for this review within {:?}", self.memory_timeout()),
-            )
-            .hint("try again; no decision was made"),
+            Some(Err(too_large)) => {
+                rejections::objects_too_large(too_large.wanted, too_large.capacity)
+            }
+            None => rejections::no_memory(self.memory_timeout()),
         };
         Err(self.answered(request, finding, started))
     }
@@ -269,11 +255,13 @@ impl<L: Lookups> Admission<L> {
 
     /// Returns the response to a body that is not a valid review.
     fn malformed(&self, why: &str, started: Instant) -> Response {
+        let verdict = Verdict::Refuse(rejections::malformed(why).into());
         self.count(ReviewOutcome::Invalid, codes::review::MALFORMED, started);
         // The error of the parser can contain a text of the body.
         let why = bounded(why, MESSAGE_BYTES);
         tracing::warn!(code = codes::review::MALFORMED.id, "{why}");
-        let message = format!("{}: {why}", codes::review::MALFORMED);
+        let refusal = text::refusal(&verdict);
+        let message = refusal.map(|refusal| refusal.message).unwrap_or_default();
         Json(AdmissionResponse::invalid(message).into_review()).into_response()
     }
 }

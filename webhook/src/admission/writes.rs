@@ -15,7 +15,7 @@ use super::lookups::images::ReviewImages;
 use super::review::Request;
 use super::stamps::stamping::{self, InheritedStamp, OwnerDeployment, StampInput, WantedStamp};
 use super::stamps::write_time;
-use super::{Admission, Lookups, configuration, deletions};
+use super::{Admission, Lookups, configuration, deletions, rejections};
 use crate::stored_object;
 
 /// The write of one of the reviewed kinds, with the facts that its stamps prove.
@@ -200,14 +200,7 @@ impl<L: Lookups> Admission<L> {
         tokio::time::timeout_at(until, judging)
             .await
             .unwrap_or_else(|_| {
-                Verdict::CannotTell(
-                    Finding::error(
-                        codes::review::DEADLINE,
-                        format!("the review did not finish within {:?}", self.deadline),
-                    )
-                    .hint("retry; the result is not cached")
-                    .into(),
-                )
+                Verdict::CannotTell(rejections::deadline_exceeded(self.deadline).into())
             })
     }
 

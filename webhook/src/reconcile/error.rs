@@ -65,16 +65,26 @@ impl ReconcileError {
         reason: &'static str,
         error: &InventoryStoreError,
     ) -> Self {
-        let (code, retry) = match error {
-            InventoryStoreError::Claimed { .. } | InventoryStoreError::Owned { .. } => {
-                (codes::install::OWNED_BY_OTHER, RetryPolicy::Soon)
-            }
+        let (code, retry, next_step) = match error {
+            InventoryStoreError::Claimed { .. } | InventoryStoreError::Owned { .. } => (
+                codes::install::OWNED_BY_OTHER,
+                RetryPolicy::Soon,
+                "remove it from the content of one of the BundleDeployments",
+            ),
             InventoryStoreError::Inventory(
                 InventoryError::TooMany { .. } | InventoryError::TooLarge { .. },
-            ) => (codes::install::INVENTORY_TOO_LARGE, RetryPolicy::OnChange),
-            _ => (codes::install::INVENTORY_FAILED, RetryPolicy::Soon),
+            ) => (
+                codes::install::INVENTORY_TOO_LARGE,
+                RetryPolicy::OnChange,
+                "split the content into several bundles",
+            ),
+            _ => (
+                codes::install::INVENTORY_FAILED,
+                RetryPolicy::Soon,
+                "the reconcile is retried",
+            ),
         };
-        Self::new(code, reason, error.to_string(), retry)
+        Self::new(code, reason, format!("{error}; {next_step}"), retry)
     }
 
     /// Converts findings of a rule. The first error provides the code.

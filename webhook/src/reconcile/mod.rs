@@ -15,6 +15,8 @@ mod finalizers;
 mod install;
 mod inventory;
 mod maintenance;
+#[cfg(test)]
+mod messages;
 mod reader;
 mod removal;
 mod rights;

@@ -16,6 +16,7 @@ use tokio::time::Instant;
 use tower::ServiceExt as _;
 
 use super::connections::{AcceptedRequest, Client, Waiting};
+use crate::admission::rejections;
 use crate::caller::Token;
 use crate::shared::Shared;
 use crate::telemetry::metrics::ReviewOutcome;
@@ -36,7 +37,7 @@ struct Guard {
     refreshed: Mutex<Option<Instant>>,
 }
 
-/// What the gate knows about a request.
+/// Result of the gate for a request that passes.
 #[derive(Debug, Clone)]
 enum Caller {
     /// The token was valid.
@@ -195,10 +196,9 @@ impl Guard {
         let outcome = ReviewOutcome::CannotTell;
         let metrics = &self.shared.metrics;
         metrics.review("other", "other", outcome, Some(code), Duration::ZERO);
-        let faults = self.shared.registrations.faults();
-        let message = format!(
-            "{code}: reviews are rejected while the registrations of bundle-webhook are missing or altered: {faults}"
-        );
+        let finding = rejections::registrations_altered(&self.shared.registrations.faults());
+        let hint = finding.hint.as_deref().unwrap_or_default();
+        let message = format!("{code}: {finding}\nhint: {hint}");
         let status = json!({
             "apiVersion": "v1",
             "kind": "Status",

@@ -99,9 +99,11 @@ fn files(root: &Path) -> Result<BTreeMap<PathBuf, String>> {
         let (template, text) = chart::crd_template(plural, &text)?;
         files.insert(template, text);
     }
+    let examples = Examples::read(root)?;
+    examples.check(all_codes().map(|code| code.id))?;
     files.insert(
         "docs/reference/diagnostics.md".into(),
-        diagnostics(&Examples::read(root)?),
+        diagnostics(&examples),
     );
     files.insert("docs/reference/health.md".into(), health());
     files.insert(

@@ -2,6 +2,8 @@
 
 mod catalog;
 mod finding;
+mod rendered;
 
 pub use catalog::{Code, Outcome, all_codes, codes};
 pub use finding::{Finding, Findings, Place, Severity};
+pub use rendered::rendered;

@@ -3,6 +3,8 @@
 pub mod helm;
 #[cfg(test)]
 mod hostile;
+#[cfg(test)]
+mod messages;
 mod plain;
 pub mod registry;
 mod rendered;

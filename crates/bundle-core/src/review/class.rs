@@ -1,6 +1,7 @@
 //! Parser of `ProvisionerClass`: the provisioner of a class name, and the rules for its content.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use serde_json::Value;
 
@@ -56,6 +57,17 @@ pub enum Provisioner {
     Helm,
     /// Provisioner of another program.
     Foreign(String),
+}
+
+impl fmt::Display for Provisioner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Plain => "core.rukpak.io/plain",
+            Self::Registry => "core.rukpak.io/registry",
+            Self::Helm => "core.rukpak.io/helm",
+            Self::Foreign(name) => name,
+        })
+    }
 }
 
 /// Identity whose permissions are required.

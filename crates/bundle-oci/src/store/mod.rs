@@ -295,4 +295,6 @@ impl CopyPlan {
 }
 
 #[cfg(test)]
+mod messages;
+#[cfg(test)]
 mod tests;

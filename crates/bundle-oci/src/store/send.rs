@@ -8,7 +8,7 @@ use bundle_core::diagnostic::{Finding, codes};
 use bundle_core::reference::{Digest, PinnedReference, Reference};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 
-use super::{CopyPlan, ManifestNode, ManifestRole};
+use super::{CopyPlan, ManifestNode, ManifestRole, SkippedManifest};
 use crate::progress::Progress;
 use crate::registry::{Client, Reason, RegistryError, Repository, TagPolicy, UploadResult};
 
@@ -294,14 +294,19 @@ impl GraphSender<'_> {
         if missing.is_empty() || !refused {
             return error.finding();
         }
-        let platforms: Vec<_> = missing
-            .iter()
-            .filter_map(|one| one.descriptor.platform.as_ref().map(ToString::to_string))
-            .collect();
-        Finding::error(
-            codes::registry::SPARSE_INDEX,
-            format!("{error}: {} of its images are not copied ({})", missing.len(), platforms.join(", ")),
-        )
-        .hint("copy or save all platforms (without --platform), or let the registry accept incomplete indexes (CNCF distribution: validation.manifests.indexes.platforms: none)")
+        sparse_index(error, missing)
     }
+}
+
+/// Returns the finding about an index that a registry rejects without the manifests in `missing`.
+pub(super) fn sparse_index(error: &RegistryError, missing: &[SkippedManifest]) -> Finding {
+    let platforms: Vec<_> = missing
+        .iter()
+        .filter_map(|one| one.descriptor.platform.as_ref().map(ToString::to_string))
+        .collect();
+    Finding::error(
+        codes::registry::SPARSE_INDEX,
+        format!("{error}: {} of its images are not copied ({})", missing.len(), platforms.join(", ")),
+    )
+    .hint("copy or save all platforms (without --platform), or let the registry accept incomplete indexes (CNCF distribution: validation.manifests.indexes.platforms: none)")
 }

@@ -22,6 +22,8 @@ use jiff::Timestamp;
 use crate::{keys::PublicKey, root::Root, verify::Against};
 
 pub use memory::Memory;
+#[cfg(test)]
+pub(crate) use memory::interrupted;
 
 /// Verified content: each matching policy is satisfied, or no policy matches and the class admits
 /// unsigned content.

@@ -12,6 +12,7 @@ use sigstore_tuf::{Repository, canonical_json};
 
 use super::repository::TufRepository;
 use super::store::{Folders, Instance};
+use crate::failure::rendered;
 
 const NOW: Timestamp = Timestamp::constant(1_900_000_000, 0);
 const LATER: &str = "2090-01-01T00:00:00Z";
@@ -184,6 +185,24 @@ impl Client {
         let message = format!("{failure:?}");
         assert!(message.contains(why), "{why}: {message}");
     }
+}
+
+#[tokio::test]
+async fn messages_of_rejected_refreshes_are_recorded() {
+    let client = Client::at_five().await;
+    let expired = |state: &mut State| state.timestamp_expires = PAST;
+    let refreshes = [
+        Files(BTreeMap::new()),
+        State::at(6, 6).with(expired).files(),
+        State::at(4, 4).files(),
+    ];
+    let mut text = String::new();
+    for files in refreshes {
+        let failure = client.source().refresh(files).await.err().unwrap();
+        text += &rendered(&failure);
+    }
+    let recorded = include_str!("messages.txt");
+    assert_eq!(text, recorded, "copy the left side to messages.txt");
 }
 
 #[tokio::test]

@@ -24,6 +24,7 @@ use tokio::sync::OnceCell;
 
 use super::allowed_reviews::AllowedReviews;
 use super::{Lookups, Policies};
+use crate::admission::rejections;
 use crate::budget::lookups::LookupMemory;
 use crate::chain;
 use crate::shared::Shared;
@@ -202,12 +203,8 @@ impl Lookups for ClusterLookups {
         signatures: bool,
         memory: Arc<LookupMemory>,
     ) -> Result<ImageMetadata, Finding> {
-        let busy = || {
-            let why = "not enough memory for the response of the registry about the image";
-            Finding::error(codes::review::BUSY, why).hint("try again; no decision was made")
-        };
         if !memory.begin().await {
-            return Err(busy());
+            return Err(rejections::no_memory_for_image());
         }
         let registry = self
             .shared
@@ -218,7 +215,7 @@ impl Lookups for ClusterLookups {
             .with_memory(memory.clone());
         let looked = registry.look(&image.reference, signatures).await;
         if memory.is_refused() {
-            return Err(busy());
+            return Err(rejections::no_memory_for_image());
         }
         looked.map_err(|error| error.finding())
     }

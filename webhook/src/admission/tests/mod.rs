@@ -2,6 +2,7 @@
 
 mod bounds;
 mod deletions;
+mod messages;
 mod signatures;
 mod stamps;
 mod waiting;

@@ -99,26 +99,36 @@ pub(in crate::reconcile) async fn find_or_create(
             continue;
         }
         if !same(&found.data["spec"], bundle_spec(deployment)) {
-            return Err(ReconcileError::new(
-                codes::install::CONTENT_CHANGED,
-                reason::BUNDLE_LOAD_FAILED,
-                format!(
-                    "the spec of Bundle {name} differs from the template: delete the Bundle, and the controller creates it again"
-                ),
-                RetryPolicy::Slowly,
-            ));
+            return Err(bundle_differs(&name));
         }
         return Ok(GeneratedBundle::from_object(ctx, found));
     }
-    Err(ReconcileError::new(
+    Err(names_taken(&taken))
+}
+
+/// Returns the error for a Bundle of the template whose spec another client changed.
+pub(in crate::reconcile) fn bundle_differs(name: &str) -> ReconcileError {
+    ReconcileError::new(
+        codes::install::CONTENT_CHANGED,
+        reason::BUNDLE_LOAD_FAILED,
+        format!(
+            "the spec of Bundle {name} differs from the template: delete the Bundle, and the controller creates it again"
+        ),
+        RetryPolicy::Slowly,
+    )
+}
+
+/// Returns the error for a Bundle all of whose names are in use.
+pub(in crate::reconcile) fn names_taken(names: &[String]) -> ReconcileError {
+    ReconcileError::new(
         codes::install::CHILD_TAKEN,
         reason::BUNDLE_LOAD_FAILED,
         format!(
             "the names of the Bundle are in use by Bundles that were not created for this BundleDeployment: {}; delete one of them, or change the template",
-            taken.join(", ")
+            names.join(", ")
         ),
         RetryPolicy::Slowly,
-    ))
+    )
 }
 
 /// Returns the names that the Bundle of a template can have: the usual name, then names that other

@@ -156,35 +156,14 @@ pub(in crate::reconcile) async fn prepare(
                 Ok(item) => items.push(item),
                 Err(id) => unplaced.push(id),
             },
-            None => missing.push(format!(
-                "no matches for kind {:?} in version {:?}",
-                object.id.kind,
-                object.id.api_version()
-            )),
+            None => missing.push(object.id),
         }
     }
     if !missing.is_empty() {
-        return Err(ReconcileError::new(
-            codes::install::MISSING_KIND,
-            reason,
-            format!(
-                "required resource not found: {}",
-                error::joined(missing, 20)
-            ),
-            RetryPolicy::Soon,
-        ));
+        return Err(missing_kinds(&missing, reason));
     }
     if !unplaced.is_empty() {
-        return Err(ReconcileError::new(
-            codes::install::NO_NAMESPACE,
-            reason,
-            format!(
-                "{} of the content name no namespace: {}; set spec.targetNamespace, and spec.createNamespace: true if it does not exist (deploy -n NAMESPACE --create-namespace)",
-                count(unplaced.len()),
-                some_of(&unplaced, MAX_LISTED)
-            ),
-            RetryPolicy::OnChange,
-        ));
+        return Err(without_namespace(&unplaced, reason));
     }
     let twice = duplicates(&items);
     if !twice.is_empty() {
@@ -199,6 +178,42 @@ pub(in crate::reconcile) async fn prepare(
         ));
     }
     Ok(items)
+}
+
+/// Returns the error for objects whose kinds the API server does not serve. Its text is that of
+/// RukPak.
+pub(in crate::reconcile) fn missing_kinds(
+    objects: &[ObjectId],
+    reason: &'static str,
+) -> ReconcileError {
+    let kinds = objects.iter().map(|id| {
+        let version = id.api_version();
+        format!("no matches for kind {:?} in version {version:?}", id.kind)
+    });
+    let kinds = error::joined(kinds.collect(), MAX_LISTED);
+    ReconcileError::new(
+        codes::install::MISSING_KIND,
+        reason,
+        format!("required resource not found: {kinds}"),
+        RetryPolicy::Soon,
+    )
+}
+
+/// Returns the error for namespaced objects that name no namespace, without a target namespace.
+pub(in crate::reconcile) fn without_namespace(
+    objects: &[ObjectId],
+    reason: &'static str,
+) -> ReconcileError {
+    ReconcileError::new(
+        codes::install::NO_NAMESPACE,
+        reason,
+        format!(
+            "{} of the content name no namespace: {}; set spec.targetNamespace, and spec.createNamespace: true if it does not exist (deploy -n NAMESPACE --create-namespace)",
+            count(objects.len()),
+            some_of(objects, MAX_LISTED)
+        ),
+        RetryPolicy::OnChange,
+    )
 }
 
 /// Returns each key that several `items` have. The check of the format cannot find these, because

@@ -120,7 +120,7 @@ pub(in crate::reconcile) fn check_provisioner(class: &Class) -> Result<(), Recon
         codes::install::NOT_IMPLEMENTED,
         names::reason::UNPACK_FAILED,
         format!(
-            "class {} has provisioner {:?}, which is not implemented: use a class for plain manifests or registry+v1 bundles",
+            "class {} has provisioner {}, which is not implemented: use a class for plain manifests or registry+v1 bundles",
             class.name, class.provisioner
         ),
         RetryPolicy::OnChange,

@@ -61,9 +61,7 @@ async fn reconcile_object(
         ClassLookup::Unmanaged => return Ok(Action::await_change()),
         ClassLookup::NotFound if !has_finalizer(object) => return Ok(Action::await_change()),
         ClassLookup::NotFound => {
-            let message = format!(
-                "ProvisionerClass {class_name} does not exist: installed objects stay unchanged until the class is created again"
-            );
+            let message = class_gone(class_name);
             return report_class_error(object, ctx, "ClassGone", &message).await;
         }
         ClassLookup::Invalid(why) => {
@@ -138,6 +136,13 @@ async fn reconcile_object(
     let result = Box::pin(reconcile.run()).await;
     ctx.states.end_reconcile(&reconcile.name);
     reconcile.finish(result).await
+}
+
+/// Returns the message about a class that was deleted.
+pub(in crate::reconcile) fn class_gone(class: &str) -> String {
+    format!(
+        "ProvisionerClass {class} does not exist: installed objects stay unchanged until the class is created again"
+    )
 }
 
 /// Reports why the class cannot be used, and changes nothing else.

@@ -133,10 +133,8 @@ impl<'a> DeploymentReconcile<'a> {
         items.sort_by_key(|item| item.phase);
         let objects: Vec<_> = items.iter().map(|item| (&item.id, &item.value)).collect();
         let unused = ignore::without_effect(&self.spec.drift_ignore, &objects);
-        for line in unused {
-            let code = codes::install::IGNORE_WITHOUT_EFFECT;
-            self.warnings.insert(format!("{line} ({code})"));
-        }
+        self.warnings
+            .extend(unused.iter().map(|line| ignore_warning(line)));
         Ok(items)
     }
 
@@ -436,4 +434,9 @@ impl<'a> DeploymentReconcile<'a> {
             created_namespace: self.created_namespace.clone(),
         }
     }
+}
+
+/// Returns the warning about a rule in `spec.drift.ignore` without effect.
+pub(in crate::reconcile) fn ignore_warning(line: &str) -> String {
+    format!("{line} ({})", codes::install::IGNORE_WITHOUT_EFFECT)
 }

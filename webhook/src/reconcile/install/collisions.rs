@@ -55,18 +55,44 @@ impl DeploymentReconcile<'_> {
     }
 }
 
-/// Existing objects that no BundleDeployment records.
+/// Existing objects that this BundleDeployment does not record.
 #[derive(Default)]
-struct Collisions<'k> {
+pub(in crate::reconcile) struct Collisions<'k> {
+    /// Objects and their owners, which are other BundleDeployments.
+    pub(in crate::reconcile) owned: Vec<String>,
     unmanaged: Vec<&'k String>,
     /// Objects whose recorded predecessor was deleted by another actor, which then created them.
     replaced: Vec<&'k String>,
 }
 
 impl Collisions<'_> {
-    /// Returns a message that names some of the objects and the next step, or `None` without
-    /// objects.
-    fn message(&self) -> Option<String> {
+    /// Returns an error that names the objects and the next step.
+    pub(in crate::reconcile) fn check(self, reason: &'static str) -> Result<(), ReconcileError> {
+        let unowned = self.unowned_message();
+        let (code, message) = match (self.owned.len(), unowned) {
+            (0, None) => return Ok(()),
+            (0, Some(message)) => (codes::install::COLLISION, message),
+            (owned, unowned) => {
+                let them = if owned == 1 { "it" } else { "them" };
+                let owned = format!(
+                    "{}; remove {them} from the content of one of the BundleDeployments",
+                    error::joined(self.owned, MAX_FAILURES)
+                );
+                let parts: Vec<String> = [Some(owned), unowned].into_iter().flatten().collect();
+                (codes::install::OWNED_BY_OTHER, parts.join("; "))
+            }
+        };
+        Err(ReconcileError::new(
+            code,
+            reason,
+            message,
+            RetryPolicy::Slowly,
+        ))
+    }
+
+    /// Returns a message that names some of the objects without an owner, or `None` if there are
+    /// none.
+    fn unowned_message(&self) -> Option<String> {
         let mut parts = Vec::new();
         match self.unmanaged[..] {
             [] => {}
@@ -163,40 +189,20 @@ impl Install<'_> {
         if let Some(key) = &self.created_namespace
             && foreign.contains_key(key)
         {
-            return Err(ReconcileError::new(
-                codes::install::NAMESPACE_CREATED,
-                self.reason,
-                format!("{key} was created by another actor at the same time"),
-                RetryPolicy::Soon,
-            ));
+            return Err(namespace_created(key, self.reason));
         }
         let owners = self.inventories.owners(foreign, self.uid).await;
         let owners = owners.map_err(|error| ReconcileError::inventory(self.reason, &error))?;
-        let mut of_others = Vec::new();
-        let mut of_nobody = Collisions::default();
+        let mut collisions = Collisions::default();
         for key in foreign.keys() {
             match owners.get(key) {
-                Some(owner) => of_others.push(format!("{key} {owner}")),
+                Some(owner) => collisions.owned.push(format!("{key} {owner}")),
                 None if self.adopt => {}
-                None if replaced.contains(key.as_str()) => of_nobody.replaced.push(key),
-                None => of_nobody.unmanaged.push(key),
+                None if replaced.contains(key.as_str()) => collisions.replaced.push(key),
+                None => collisions.unmanaged.push(key),
             }
         }
-        let (code, message) = match (of_others.is_empty(), of_nobody.message()) {
-            (true, None) => return Ok(()),
-            (true, Some(message)) => (codes::install::COLLISION, message),
-            (false, of_nobody) => {
-                let parts = [Some(error::joined(of_others, MAX_FAILURES)), of_nobody];
-                let parts: Vec<String> = parts.into_iter().flatten().collect();
-                (codes::install::OWNED_BY_OTHER, parts.join("; "))
-            }
-        };
-        Err(ReconcileError::new(
-            code,
-            self.reason,
-            message,
-            RetryPolicy::Slowly,
-        ))
+        collisions.check(self.reason)
     }
 
     /// Returns those of `items` that exist, by key.
@@ -232,6 +238,18 @@ impl Install<'_> {
     }
 }
 
+/// Returns the error for a target namespace that another actor created before this deployment.
+pub(in crate::reconcile) fn namespace_created(key: &str, reason: &'static str) -> ReconcileError {
+    ReconcileError::new(
+        codes::install::NAMESPACE_CREATED,
+        reason,
+        format!(
+            "{key} was created by another actor at the same time; the reconcile is retried and uses it unchanged"
+        ),
+        RetryPolicy::Soon,
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -245,8 +263,9 @@ mod tests {
             let collisions = Collisions {
                 unmanaged: keys.iter().take(unmanaged).collect(),
                 replaced: keys.iter().take(replaced).collect(),
+                ..Collisions::default()
             };
-            collisions.message().unwrap_or_default()
+            collisions.unowned_message().unwrap_or_default()
         };
         let out = "over with --collision Adopt (spec.collision)";
         for (unmanaged, replaced, expected) in [

@@ -183,19 +183,35 @@ impl<'a> DeploymentReconcile<'a> {
         let begun = preconditions(self.object, Some(self.class));
         let now = now.as_ref().map(|now| preconditions(now, class));
         let policies = self.applied_policies.as_ref();
-        let message = if !begun.are_unchanged(now.as_ref()) {
-            "spec or class changed during the installation: it is restarted with the new values"
-        } else if policies.is_some_and(|policies| !policies.are_current(self.ctx)) {
-            "a SignaturePolicy for the content changed during the installation: the content is verified again"
-        } else {
-            return Ok(());
+        if !begun.are_unchanged(now.as_ref()) {
+            return Err(ChangedInput::SpecOrClass.error(request.reason));
+        }
+        if policies.is_some_and(|policies| !policies.are_current(self.ctx)) {
+            return Err(ChangedInput::Policy.error(request.reason));
+        }
+        Ok(())
+    }
+}
+
+/// The input of an installation that changed since the reconcile began.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::reconcile) enum ChangedInput {
+    SpecOrClass,
+    Policy,
+}
+
+impl ChangedInput {
+    pub(in crate::reconcile) fn error(self, reason: &'static str) -> ReconcileError {
+        let message = match self {
+            Self::SpecOrClass => {
+                "spec or class changed during the installation: it is restarted with the new values"
+            }
+            Self::Policy => {
+                "a SignaturePolicy for the content changed during the installation: the content is verified again"
+            }
         };
-        Err(ReconcileError::new(
-            codes::install::CHANGED_MEANWHILE,
-            request.reason,
-            message,
-            RetryPolicy::Soon,
-        ))
+        let code = codes::install::CHANGED_MEANWHILE;
+        ReconcileError::new(code, reason, message, RetryPolicy::Soon)
     }
 }
 

@@ -52,16 +52,28 @@ impl Install<'_> {
                 return Ok(());
             }
             if Instant::now() > end {
-                return Err(ReconcileError::new(
-                    codes::install::NOT_READY,
-                    self.reason,
-                    error::joined(not_ready, MAX_FAILURES),
-                    RetryPolicy::Soon,
-                ));
+                return Err(self::not_ready(not_ready, self.reason));
             }
             tokio::time::sleep(pauses.next_pause()).await;
         }
     }
+}
+
+/// Returns the error for objects that are not ready, each with the reason.
+pub(in crate::reconcile) fn not_ready(
+    objects: Vec<String>,
+    reason: &'static str,
+) -> ReconcileError {
+    ReconcileError::new(
+        codes::install::NOT_READY,
+        reason,
+        format!(
+            "not ready after {} s, and other objects depend on it: {}",
+            READY_WAIT_LIMIT.as_secs(),
+            error::joined(objects, MAX_FAILURES)
+        ),
+        RetryPolicy::Soon,
+    )
 }
 
 /// Returns the health of an object.

@@ -79,7 +79,7 @@ impl DeploymentReconcile<'_> {
         }
         // Only running Jobs are kept here, and they end without any action.
         if !kept.is_empty() {
-            return Err(replacement_held(request, kept));
+            return Err(replacement_held(request.reason, kept));
         }
         self.check_replacement(request, check, &replaced).await?;
         let mut replacements = Replacements::default();
@@ -232,7 +232,7 @@ impl DeploymentReconcile<'_> {
                 Some((Replacement::Replace, version)) => version,
                 Some((Replacement::Keep(reason), _)) => {
                     let kept = format!("{}: {}", item.key, reason.next_step());
-                    return Err(replacement_held(request, vec![kept]));
+                    return Err(replacement_held(request.reason, vec![kept]));
                 }
             };
             tries += 1;
@@ -276,19 +276,29 @@ impl DeploymentReconcile<'_> {
                 return Ok(());
             }
             if Instant::now() > end {
-                let why = "it was deleted for its replacement, and finalizers hold it";
-                let left = left.iter().map(|(item, _)| format!("{}: {why}", item.key));
-                return Err(replacement_held(request, left.collect()));
+                let left = left.iter().map(|(item, _)| in_deletion(&item.key));
+                return Err(replacement_held(request.reason, left.collect()));
             }
             tokio::time::sleep(pauses.next_pause()).await;
         }
     }
 }
 
-fn replacement_held(request: &InstallRequest<'_>, messages: Vec<String>) -> ReconcileError {
+/// Returns the message about an object that still exists after its deletion.
+pub(in crate::reconcile) fn in_deletion(key: &str) -> String {
+    format!(
+        "{key}: it was deleted for its replacement, and waits for finalizers of other controllers"
+    )
+}
+
+/// Returns the error for objects that cannot be replaced yet, each with the reason.
+pub(in crate::reconcile) fn replacement_held(
+    reason: &'static str,
+    messages: Vec<String>,
+) -> ReconcileError {
     ReconcileError::new(
         codes::install::REPLACEMENT_HELD,
-        request.reason,
+        reason,
         error::joined(messages, MAX_FAILURES),
         RetryPolicy::Soon,
     )

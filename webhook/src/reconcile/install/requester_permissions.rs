@@ -224,17 +224,7 @@ impl<'a> DeploymentReconcile<'a> {
         }
         for (requester, question) in questions {
             if !authorize::has_permission(&self.ctx.own, requester, &question).await? {
-                let rules = authorize::rules(std::slice::from_ref(&question));
-                let message = format!(
-                    "{} no longer has these permissions: {rules}",
-                    requester.user
-                );
-                return Err(ReconcileError::new(
-                    codes::install::RIGHTS_WITHDRAWN,
-                    request.reason,
-                    message,
-                    RetryPolicy::Slowly,
-                ));
+                return Err(lost_permission(requester, &question, request.reason));
             }
         }
         Ok(())
@@ -327,6 +317,24 @@ impl<'a> DeploymentReconcile<'a> {
     }
 }
 
+/// Returns the error for a requester who had this permission when the spec was admitted.
+pub(in crate::reconcile) fn lost_permission(
+    requester: &Requester,
+    question: &Question,
+    reason: &'static str,
+) -> ReconcileError {
+    let rules = authorize::rules(std::slice::from_ref(question));
+    ReconcileError::new(
+        codes::install::RIGHTS_WITHDRAWN,
+        reason,
+        format!(
+            "{} no longer has these permissions: {rules} (grant them again, or let a user who has them write the spec)",
+            requester.user
+        ),
+        RetryPolicy::Slowly,
+    )
+}
+
 /// Converts the rejection of content that was allowed before to withdrawn permissions.
 fn withdrawn(error: ReconcileError) -> ReconcileError {
     let refused = [
@@ -344,7 +352,7 @@ fn withdrawn(error: ReconcileError) -> ReconcileError {
 
 /// Converts the error for installed objects, with reasons that do not change the condition
 /// `Installed`.
-fn withdrawn_from_installed(error: ReconcileError) -> ReconcileError {
+pub(in crate::reconcile) fn withdrawn_from_installed(error: ReconcileError) -> ReconcileError {
     let error = withdrawn(error);
     if error.code != codes::install::RIGHTS_WITHDRAWN {
         return ReconcileError {

@@ -54,8 +54,8 @@ pub(in crate::reconcile) enum InventoryStoreError {
 /// The BundleDeployment that owns an object. Displayed as `belongs to BundleDeployment web`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::reconcile) struct Owner {
-    deployment: String,
-    reservation: Reservation,
+    pub(in crate::reconcile) deployment: String,
+    pub(in crate::reconcile) reservation: Reservation,
 }
 
 impl fmt::Display for Owner {

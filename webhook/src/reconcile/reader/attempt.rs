@@ -9,6 +9,7 @@ use bundle_core::diagnostic::codes;
 use bundle_core::plan::bundle::attempts::{
     AttemptDecision, AttemptKey, ENDS_BEFORE_PAUSE, ParseStep,
 };
+use bundle_core::reference::Digest;
 
 use super::{all_memory, memory, unstorable};
 use crate::attempts::Attempts;
@@ -56,7 +57,7 @@ impl ContentAttempts {
         let decisions = [records.decide(&weigh, now), records.decide(&parse, now)];
         for decision in decisions {
             if let AttemptDecision::Wait(left) = decision {
-                return Err(process_ended(content, left, reason));
+                return Err(process_ended(content.digest(), left, reason));
             }
         }
         Ok(Self {
@@ -122,8 +123,12 @@ impl Attempt {
     }
 }
 
-fn process_ended(content: &ContentId, left: Duration, reason: &'static str) -> ReconcileError {
-    let digest = content.digest();
+/// Returns the error for content with `digest` that is parsed again after `left`.
+pub(in crate::reconcile) fn process_ended(
+    digest: &Digest,
+    left: Duration,
+    reason: &'static str,
+) -> ReconcileError {
     ReconcileError::new(
         codes::install::PROCESS_ENDED,
         reason,

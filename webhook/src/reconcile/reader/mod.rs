@@ -2,9 +2,9 @@
 //! before content is parsed. Until its size is known, only one file of the content is in memory at
 //! a time.
 
-mod attempt;
+pub(super) mod attempt;
 mod fetch;
-mod parse;
+pub(super) mod parse;
 
 use std::io;
 use std::sync::Arc;
@@ -106,8 +106,11 @@ fn from_registry_error(error: RegistryError, reason: &'static str) -> ReconcileE
     ReconcileError::findings(reason, &finding.into(), retry)
 }
 
-fn unstorable(error: &io::Error, reason: &'static str) -> ReconcileError {
-    let message = format!("the content cannot be stored in the cache: {error}");
+/// Returns the error for content that cannot be written to the cache.
+pub(in crate::reconcile) fn unstorable(error: &io::Error, reason: &'static str) -> ReconcileError {
+    let message = format!(
+        "the content cannot be stored in the cache: {error}; use a larger volume for the cache, or a smaller --cache-limit"
+    );
     ReconcileError::new(
         codes::install::CACHE_FULL,
         reason,
@@ -135,18 +138,38 @@ pub(in crate::reconcile) async fn memory(
 ) -> Result<Share, ReconcileError> {
     let most = ctx.shared.budget.largest_content();
     if weight > most {
-        return Err(ReconcileError::new(
-            codes::install::CONTENT_TOO_LARGE,
-            reason,
-            format!(
-                "the content needs {} MiB of memory once it is parsed, and at most {} MiB are available for one content",
-                weight.div_ceil(1 << 20),
-                most >> 20
-            ),
-            RetryPolicy::OnChange,
-        ));
+        return Err(content_too_large(weight, most, reason));
     }
     reserve(ctx, requester, weight, reason).await
+}
+
+/// Returns the error for content that needs `weight` bytes when it is parsed.
+pub(in crate::reconcile) fn content_too_large(
+    weight: u64,
+    limit: u64,
+    reason: &'static str,
+) -> ReconcileError {
+    ReconcileError::new(
+        codes::install::CONTENT_TOO_LARGE,
+        reason,
+        format!(
+            "the content needs {} MiB of memory once it is parsed, and at most {} MiB are available for one content: split it into several bundles, or increase the memory of bundle-webhook",
+            weight.div_ceil(1 << 20),
+            limit >> 20
+        ),
+        RetryPolicy::OnChange,
+    )
+}
+
+/// Returns the error for content that waits for memory of other content.
+pub(in crate::reconcile) fn no_memory(reason: &'static str) -> ReconcileError {
+    let message = "the content waits for memory that other content uses; the reconcile is retried";
+    ReconcileError::new(
+        codes::install::MEMORY_BUSY,
+        reason,
+        message,
+        RetryPolicy::Soon,
+    )
 }
 
 /// Reserves all memory for content, so that no other content is in memory.
@@ -170,12 +193,7 @@ async fn reserve(
     // A share that never fits has been rejected before.
     match budget::wait_for_share(MEMORY_WAIT_LIMIT, share).await {
         Some(Ok(share)) => Ok(share),
-        Some(Err(_)) | None => Err(ReconcileError::new(
-            codes::install::MEMORY_BUSY,
-            reason,
-            "the content waits for memory that other content uses; the reconcile is retried",
-            RetryPolicy::Soon,
-        )),
+        Some(Err(_)) | None => Err(no_memory(reason)),
     }
 }
 
@@ -349,12 +367,7 @@ async fn stored(
     match ctx.refetching.run(owner, work).await {
         TaskState::Done(fetched) => fetched?,
         TaskState::Pending | TaskState::Postponed => {
-            return Err(ReconcileError::new(
-                codes::install::UNPACKING,
-                reason,
-                "the content is not in the cache and is being fetched again",
-                RetryPolicy::Soon,
-            ));
+            return Err(fetched_again(reason));
         }
     }
     copy().ok_or_else(|| {
@@ -365,6 +378,16 @@ async fn stored(
             RetryPolicy::Soon,
         )
     })
+}
+
+/// Returns the error for content that is being fetched again.
+pub(in crate::reconcile) fn fetched_again(reason: &'static str) -> ReconcileError {
+    ReconcileError::new(
+        codes::install::UNPACKING,
+        reason,
+        "the content is not in the cache and is being fetched again; the reconcile continues after that",
+        RetryPolicy::Soon,
+    )
 }
 
 /// Waits for a transfer slot. Sources without a host share the slots of one host.

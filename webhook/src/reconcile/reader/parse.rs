@@ -81,7 +81,7 @@ pub(super) fn parse(
 
 /// Classifies the failure. A digest always means the same files, so a parse error is permanent. A
 /// disk error is retried.
-pub(super) fn read_error(
+pub(in crate::reconcile) fn read_error(
     read: io::Result<Result<Content, Findings>>,
     reason: &'static str,
 ) -> Result<Content, ReconcileError> {
@@ -95,7 +95,7 @@ pub(super) fn read_error(
         Err(error) => Err(ReconcileError::new(
             codes::install::CONTENT_LOST,
             reason,
-            format!("the content cannot be read from the cache: {error}"),
+            format!("the content cannot be read from the cache, and is fetched again: {error}"),
             RetryPolicy::Soon,
         )),
     }

@@ -149,10 +149,7 @@ impl Removal<'_> {
         let namespaces = std::mem::take(&mut self.namespaces);
         self.namespaces = self.release(left, namespaces, &in_use).await?;
         for kept in in_use {
-            let note = format!(
-                "{} was created with the content and stays: {}; delete it manually when it is no longer needed",
-                kept.id, kept.why
-            );
+            let note = namespace_in_use(&kept);
             self.ctx
                 .deployment_events
                 .warn(self.object, codes::install::NAMESPACE_IN_USE, &note)
@@ -217,4 +214,12 @@ impl Removal<'_> {
         let result = rest.progress().removal_result(&going, &self.rule, &admit);
         Ok(result?)
     }
+}
+
+/// Returns the note about a created namespace that contains foreign objects.
+pub(in crate::reconcile) fn namespace_in_use(kept: &KeptObject) -> String {
+    format!(
+        "{} was created with the content and stays: {}; delete it manually when it is no longer needed",
+        kept.id, kept.why
+    )
 }

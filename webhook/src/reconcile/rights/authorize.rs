@@ -47,25 +47,13 @@ pub(in crate::reconcile) async fn authorize(
         .missing(account, installer, (subset, items))
         .await
         .map_err(|error| unknown(requester, &error))?;
-    if missing.is_empty() {
-        return Ok(());
-    }
-    Err(ReconcileError::new(
-        codes::install::NOT_AUTHORIZED,
-        reason::INSTALL_FAILED,
-        format!(
-            "{} lacks permissions for this content; missing: {}",
-            requester.user,
-            missing.text(&requester.user)
-        ),
-        RetryPolicy::Slowly,
-    ))
+    missing.check(&requester.user)
 }
 
 /// The permissions that a requester lacks for content.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct MissingRights {
-    questions: Vec<Question>,
+pub(in crate::reconcile) struct MissingRights {
+    pub(in crate::reconcile) questions: Vec<Question>,
     /// Roles that grant more than the requester has, and whose rules the requester has no
     /// permission to read.
     unreadable_roles: BTreeSet<String>,
@@ -79,6 +67,22 @@ impl MissingRights {
     fn extend(&mut self, other: Self) {
         self.questions.extend(other.questions);
         self.unreadable_roles.extend(other.unreadable_roles);
+    }
+
+    /// Returns an error that lists the missing permissions of `user`.
+    pub(in crate::reconcile) fn check(&self, user: &str) -> Result<(), ReconcileError> {
+        if self.is_empty() {
+            return Ok(());
+        }
+        Err(ReconcileError::new(
+            codes::install::NOT_AUTHORIZED,
+            reason::INSTALL_FAILED,
+            format!(
+                "{user} lacks permissions for this content; missing: {} (grant them, or use a class that allows the content)",
+                self.text(user)
+            ),
+            RetryPolicy::Slowly,
+        ))
     }
 
     fn text(&self, user: &str) -> String {
@@ -178,7 +182,8 @@ pub(in crate::reconcile) async fn undeletable(
     Ok(refused)
 }
 
-fn unknown(requester: &Requester, error: &kube::Error) -> ReconcileError {
+/// Returns the error for an access review that the API server did not answer.
+pub(in crate::reconcile) fn unknown(requester: &Requester, error: &kube::Error) -> ReconcileError {
     ReconcileError::new(
         codes::install::RIGHTS_UNKNOWN,
         reason::INSTALL_FAILED,

@@ -1,5 +1,6 @@
 //! ConfigMaps as files: which ones are accepted, their digest, and the requests to the API server.
 
+use bundle_core::diagnostic::rendered;
 use bundle_oci::unpack::InMemory;
 use http::{Request, Response, StatusCode};
 use k8s_openapi::ByteString;
@@ -32,6 +33,28 @@ fn collect(
     }
     collected.check()?;
     Ok(collected)
+}
+
+#[test]
+fn messages_of_config_map_sources_are_recorded() {
+    let same = || map(&[("web.yaml", "a: 1")]);
+    let maps = [
+        ("one", &["manifests"][..], same()),
+        ("two", &["manifests"][..], same()),
+    ];
+    let duplicate = collect(&maps, Limits::default()).err().unwrap();
+    let missing = ConfigMapsError::Missing {
+        namespace: "bundle-system".to_owned(),
+        name: "one".to_owned(),
+    };
+    let changed = ConfigMapsError::Changed {
+        expected: Digest::of(b"1"),
+        found: Digest::of(b"2"),
+    };
+    let findings = [missing, duplicate, changed].map(|error| error.finding());
+    let recorded = include_str!("messages.txt");
+    let text = rendered(&findings);
+    assert_eq!(text, recorded, "copy the left side to messages.txt");
 }
 
 fn refused(maps: &[(&str, &[&str], ConfigMap)]) -> String {

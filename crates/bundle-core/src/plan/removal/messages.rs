@@ -7,9 +7,10 @@ use serde_json::json;
 
 use super::RemovalFailure;
 use super::progress::RemovalProgress;
+use crate::diagnostic::rendered;
 use crate::object::ObjectId;
 use crate::plan::authorization::downgrade;
-use crate::plan::consent::{ActingAccount, ConsentRule};
+use crate::plan::consent::{ActingAccount, ConsentRule, DenialReason};
 use crate::plan::decision::DecidedObjects;
 use crate::review::Class;
 
@@ -27,13 +28,23 @@ fn config_map(namespace: &str) -> ObjectId {
 
 /// Returns the failure of a removal that left a ConfigMap in `namespace`, for the reason `why`.
 fn left(namespace: &str, why: Option<&str>, authorization: &str) -> RemovalFailure {
+    left_by(ActingAccount::Granted, namespace, why, authorization)
+}
+
+/// Like [`left`], with the ServiceAccount of the removal.
+fn left_by(
+    account: ActingAccount,
+    namespace: &str,
+    why: Option<&str>,
+    authorization: &str,
+) -> RemovalFailure {
     let spec = json!({
         "provisioner": "core.rukpak.io/plain",
         "authorization": authorization,
         "targets": {"namespaces": ["team-*"]},
     });
     let class = Class::parse("plain", &spec).unwrap();
-    let rule = ConsentRule::new(Some(&class), ActingAccount::Granted, DecidedObjects::None);
+    let rule = ConsentRule::new(Some(&class), account, DecidedObjects::None);
     let id = config_map(namespace);
     let kept = why.map(|why| (id.clone(), why.to_owned().into()));
     let progress = RemovalProgress::new([(id.clone(), Vec::new())], kept);
@@ -45,6 +56,7 @@ fn left(namespace: &str, why: Option<&str>, authorization: &str) -> RemovalFailu
 #[test]
 fn messages_of_removals_are_recorded() {
     let mut text = String::new();
+    let withdrawn = "ana has no permission to impersonate ServiceAccount team-a/deployer";
     for failure in [
         RemovalFailure::no_account(),
         RemovalFailure::definitions_in_use("queues.shop.example.com (3 Queues)"),
@@ -60,13 +72,17 @@ fn messages_of_removals_are_recorded() {
             Some("it is outside of spec.targets of the class"),
             "Class",
         ),
+        left_by(
+            ActingAccount::Withdrawn(withdrawn.to_owned()),
+            "team-a",
+            Some(&DenialReason::AccountWithdrawn(withdrawn.to_owned()).to_string()),
+            "Requester",
+        ),
         RemovalFailure::not_reviewed(),
     ] {
         let _ = writeln!(text, "error: {} [{}]", failure.message, failure.code);
     }
     let policies = ["releases".to_owned()];
-    let older = downgrade::refusal(Some("1.4.0"), Some("1.3.9"), &policies).unwrap();
-    let _ = writeln!(text, "error: {older} [{}]", older.code);
-    let _ = writeln!(text, "  hint: {}", older.hint.unwrap());
+    text += &rendered(&downgrade::refusal(Some("1.4.0"), Some("1.3.9"), &policies));
     assert_eq!(text, RECORDED, "copy the left side to messages.txt");
 }

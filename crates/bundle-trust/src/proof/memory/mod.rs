@@ -250,7 +250,7 @@ impl CachedExaminations {
 }
 
 /// Returns the error of an examination that ended before it was complete.
-fn interrupted(signatures: usize, reference: &PinnedReference) -> Unavailable {
+pub(crate) fn interrupted(signatures: usize, reference: &PinnedReference) -> Unavailable {
     let message =
         format!("not all of its {signatures} signatures could be verified before the deadline");
     let finding = Finding::error(codes::trust::CANNOT_TELL, message)

@@ -107,9 +107,7 @@ pub(crate) async fn wait_until(
     };
     let outcome = cluster
         .wait_for(&api, name, wait, question, |limit| {
-            timeout_error(&format!("bundledeployment {name} was not {aim}"), limit).hint(format!(
-                "the reconciler continues; details: kubectl bundle status {name}"
-            ))
+            timed_out(name, aim, limit)
         })
         .await;
     drop(progress);
@@ -130,6 +128,13 @@ pub(crate) async fn wait_until(
 async fn server_version(cluster: &Cluster) -> Option<ServerVersion> {
     let info = cluster.ask(cluster.client.apiserver_version()).await.ok()?;
     ServerVersion::parse(&info.git_version).ok()
+}
+
+/// Returns the finding for a BundleDeployment that did not become `aim` in time.
+pub(crate) fn timed_out(name: &str, aim: &str, limit: Duration) -> Finding {
+    timeout_error(&format!("bundledeployment {name} was not {aim}"), limit).hint(format!(
+        "the reconciler continues; details: kubectl bundle status {name}"
+    ))
 }
 
 fn is_timeout(finding: &Finding) -> bool {

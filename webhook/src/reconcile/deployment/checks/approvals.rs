@@ -120,8 +120,19 @@ pub(in crate::reconcile) async fn approved(
             Err((_, why)) => invalid.push(format!("{}: {why}", approval.name_any())),
         }
     }
+    Err(not_approved(deployment, digest, invalid))
+}
+
+/// Returns the error for content without a valid approval. `invalid` has the other approvals of it,
+/// each with the reason.
+pub(in crate::reconcile) fn not_approved(
+    deployment: &DynamicObject,
+    digest: &str,
+    mut invalid: Vec<String>,
+) -> ReconcileError {
     let mut message = format!(
-        "waiting for approval of {digest} for BundleDeployment {name} (uid {}, generation {})",
+        "waiting for approval of {digest} for BundleDeployment {} (uid {}, generation {}): a user with verb approve on the class must create a BundleApproval with these values",
+        deployment.name_any(),
         deployment.metadata.uid.as_deref().unwrap_or_default(),
         deployment.metadata.generation.unwrap_or_default()
     );
@@ -129,12 +140,12 @@ pub(in crate::reconcile) async fn approved(
         invalid.sort();
         message = format!("{message}; invalid: {}", invalid.join("; "));
     }
-    Err(ReconcileError::new(
+    ReconcileError::new(
         codes::install::NOT_APPROVED,
         reason::INSTALL_FAILED,
         message,
         RetryPolicy::OnChange,
-    ))
+    )
 }
 
 /// Returns true if `by` requested any part of the approved object, including settings.

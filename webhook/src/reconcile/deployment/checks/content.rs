@@ -2,6 +2,7 @@
 //! and approval.
 
 use bundle_core::diagnostic::codes;
+use bundle_core::object::ObjectId;
 use bundle_core::plan::conditions::some_of;
 use bundle_core::plan::consent::{ActingAccount, Consent, ConsentRule, DenialReason, ObjectAction};
 use bundle_core::plan::decision::DecidedObjects;
@@ -56,16 +57,8 @@ impl DeploymentReconcile<'_> {
         if outside.is_empty() {
             return Ok(());
         }
-        Err(ReconcileError::new(
-            codes::install::OUTSIDE_TARGETS,
-            self.install_reason(),
-            format!(
-                "class {} does not allow these objects or namespaces: {}",
-                self.class.name,
-                some_of(&outside, MAX_LISTED)
-            ),
-            RetryPolicy::OnChange,
-        ))
+        let class = &self.class.name;
+        Err(outside_targets(&outside, class, self.install_reason()))
     }
 
     /// Checks that no object is in a namespace of the webhook, unless the class names that
@@ -81,15 +74,11 @@ impl DeploymentReconcile<'_> {
         if reserved.is_empty() {
             return Ok(());
         }
-        Err(ReconcileError::new(
-            codes::install::RESERVED_NAMESPACE,
+        let class = &self.class.name;
+        Err(in_reserved_namespace(
+            &reserved,
+            class,
             self.install_reason(),
-            format!(
-                "objects of the content are in a namespace of bundle-webhook: {}; change their namespace, or list it by its exact name in spec.targets.namespaces of class {}",
-                some_of(&reserved, MAX_LISTED),
-                self.class.name,
-            ),
-            RetryPolicy::OnChange,
         ))
     }
 
@@ -244,4 +233,38 @@ impl DeploymentReconcile<'_> {
             }
         }
     }
+}
+
+/// Returns the error for objects that `spec.targets` of the class does not allow.
+pub(in crate::reconcile) fn outside_targets(
+    objects: &[&ObjectId],
+    class: &str,
+    reason: &'static str,
+) -> ReconcileError {
+    ReconcileError::new(
+        codes::install::OUTSIDE_TARGETS,
+        reason,
+        format!(
+            "class {class} does not allow these objects or namespaces: {}; use another namespace or class",
+            some_of(objects, MAX_LISTED)
+        ),
+        RetryPolicy::OnChange,
+    )
+}
+
+/// Returns the error for objects in a namespace of the webhook that the class does not name.
+pub(in crate::reconcile) fn in_reserved_namespace(
+    objects: &[&ObjectId],
+    class: &str,
+    reason: &'static str,
+) -> ReconcileError {
+    ReconcileError::new(
+        codes::install::RESERVED_NAMESPACE,
+        reason,
+        format!(
+            "objects of the content are in a namespace of bundle-webhook: {}; change their namespace, or list it by its exact name in spec.targets.namespaces of class {class}",
+            some_of(objects, MAX_LISTED)
+        ),
+        RetryPolicy::OnChange,
+    )
 }

@@ -43,15 +43,7 @@ impl DeploymentReconcile<'_> {
         if missing.is_empty() {
             return Ok(live);
         }
-        Err(ReconcileError::new(
-            codes::install::APPLY_FAILED,
-            self.install_reason(),
-            format!(
-                "{}; create the namespace, or wait until its deletion has ended",
-                some_of(&missing, MAX_LISTED)
-            ),
-            RetryPolicy::Soon,
-        ))
+        Err(missing_namespaces(&missing, self.install_reason()))
     }
 
     /// Checks, before objects are created, that no namespace was replaced since the installation.
@@ -83,13 +75,7 @@ impl DeploymentReconcile<'_> {
             let namespace = item.id.namespace.as_deref();
             namespace.is_some_and(|namespace| replaced.contains(namespace))
         };
-        let names: Vec<String> = replaced
-            .iter()
-            .map(|name| format!("namespace {name}"))
-            .collect();
-        let list = some_of(&names, MAX_LISTED);
-        let conditions =
-            format!("{list} was deleted and created again since the content was installed into it");
+        let conditions = replaced_since_installation(&replaced);
         let concerned = |item: &&&PreparedObject| is_in_replaced(item);
         if items
             .iter()
@@ -116,14 +102,7 @@ impl DeploymentReconcile<'_> {
         {
             return Ok(());
         }
-        Err(ReconcileError::new(
-            codes::install::NAMESPACE_REPLACED,
-            self.install_reason(),
-            format!(
-                "{conditions}: nothing is created in it until a user with permission to use the class writes the spec again"
-            ),
-            RetryPolicy::Slowly,
-        ))
+        Err(namespaces_replaced(&replaced, self.install_reason()))
     }
 
     /// Checks the namespaces before installed objects are created again, or written where another
@@ -174,4 +153,45 @@ impl DeploymentReconcile<'_> {
         }
         self.save_inventory(inventory).await
     }
+}
+
+/// Returns the error for namespaces that do not exist. `missing` has the messages about them.
+pub(in crate::reconcile) fn missing_namespaces(
+    missing: &[String],
+    reason: &'static str,
+) -> ReconcileError {
+    ReconcileError::new(
+        codes::install::APPLY_FAILED,
+        reason,
+        format!(
+            "{}; create the namespace, or wait until its deletion has ended",
+            some_of(missing, MAX_LISTED)
+        ),
+        RetryPolicy::Soon,
+    )
+}
+
+fn replaced_since_installation(names: &BTreeSet<&str>) -> String {
+    let names: Vec<String> = names
+        .iter()
+        .map(|name| format!("namespace {name}"))
+        .collect();
+    let list = some_of(&names, MAX_LISTED);
+    format!("{list} was deleted and created again since the content was installed into it")
+}
+
+/// Returns the error for replaced namespaces with objects that the class decides about.
+pub(in crate::reconcile) fn namespaces_replaced(
+    names: &BTreeSet<&str>,
+    reason: &'static str,
+) -> ReconcileError {
+    ReconcileError::new(
+        codes::install::NAMESPACE_REPLACED,
+        reason,
+        format!(
+            "{}: nothing is created in it until a user with permission to use the class writes the spec again",
+            replaced_since_installation(names)
+        ),
+        RetryPolicy::Slowly,
+    )
 }

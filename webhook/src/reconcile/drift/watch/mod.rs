@@ -84,7 +84,10 @@ pub(in crate::reconcile) struct WatchUser<'a> {
 /// A watch that could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub(in crate::reconcile) enum WatchError {
-    #[error("cannot watch {kind}{place} as {}: {why}", account.user_name())]
+    #[error(
+        "cannot watch {kind}{place} as {}, which requires verbs list and watch: {why}",
+        account.user_name()
+    )]
     Failed {
         kind: String,
         place: String,
@@ -103,6 +106,18 @@ pub(in crate::reconcile) enum WatchError {
 }
 
 impl WatchError {
+    pub(in crate::reconcile) fn failed(subject: &WatchKey, why: String) -> Self {
+        let namespace = subject.namespace.as_ref();
+        Self::Failed {
+            kind: subject.kind.resource.plural.clone(),
+            place: namespace
+                .map(|namespace| format!(" in namespace {namespace}"))
+                .unwrap_or_default(),
+            account: subject.account.clone(),
+            why,
+        }
+    }
+
     pub(in crate::reconcile) fn code(&self) -> Code {
         match self {
             Self::Failed { .. } => codes::install::NOT_WATCHED,
@@ -179,16 +194,7 @@ impl Watches {
                 Err(_) => format!("no answer within {} s", FIRST_LIST_TIMEOUT.as_secs()),
             };
             self.close(&subject);
-            return Err(WatchError::Failed {
-                kind: subject.kind.resource.plural.clone(),
-                place: subject
-                    .namespace
-                    .as_ref()
-                    .map(|namespace| format!(" in namespace {namespace}"))
-                    .unwrap_or_default(),
-                account: subject.account,
-                why,
-            });
+            return Err(WatchError::failed(&subject, why));
         }
         Ok(())
     }

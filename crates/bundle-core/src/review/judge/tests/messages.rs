@@ -1,9 +1,8 @@
 //! Messages of the admission codes. `cargo xtask gen` copies `messages.txt` to the page about
 //! diagnostics.
 
-use std::fmt::Write as _;
-
 use super::*;
+use crate::diagnostic::rendered;
 use crate::review::{
     deletion::{Deletion, DeletionFacts, judge_deletion, too_early},
     owners::owner_of_another,
@@ -11,22 +10,6 @@ use crate::review::{
 };
 
 const RECORDED: &str = include_str!("messages.txt");
-
-/// Returns the findings as `kubectl bundle` prints them.
-fn rendered(findings: &[crate::diagnostic::Finding]) -> String {
-    let mut text = String::new();
-    for finding in findings {
-        let severity = match finding.severity {
-            crate::diagnostic::Severity::Error => "error",
-            crate::diagnostic::Severity::Warning => "warning",
-        };
-        let _ = writeln!(text, "{severity}: {finding} [{}]", finding.code);
-        if let Some(hint) = &finding.hint {
-            let _ = writeln!(text, "  hint: {hint}");
-        }
-    }
-    text
-}
 
 /// Returns the message of the first finding with `code` in the verdict.
 fn message_of(code: &str, subject: &Subject<'_>, facts: &Facts<'_>) -> String {

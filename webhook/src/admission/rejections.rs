@@ -1,0 +1,71 @@
+//! Findings about reviews that end without a verdict of the rules.
+
+use std::time::Duration;
+
+use bundle_core::diagnostic::{Finding, codes};
+
+/// Next step of a requester whose review was not decided.
+const RETRY: &str = "try again; no decision was made";
+
+/// Returns the finding for a review that exceeded its deadline.
+pub(super) fn deadline_exceeded(deadline: Duration) -> Finding {
+    Finding::error(
+        codes::review::DEADLINE,
+        format!("the review did not finish within {deadline:?}"),
+    )
+    .hint("retry; the result is not cached")
+}
+
+/// Returns the finding for a body that is not a review.
+pub(super) fn malformed(why: &str) -> Finding {
+    Finding::error(codes::review::MALFORMED, why)
+        .hint("only API servers send reviews; find the client that sent this one")
+}
+
+/// Returns the finding for objects that need `wanted` bytes when they are parsed.
+pub(super) fn objects_too_large(wanted: u64, limit: u64) -> Finding {
+    Finding::error(
+        codes::review::OBJECT_TOO_LARGE,
+        format!(
+            "the objects of this request need {} MiB of memory when they are parsed, and the limit of a review is {} MiB",
+            wanted.div_ceil(1 << 20),
+            limit >> 20
+        ),
+    )
+    .hint("use fewer and longer values; many small values, such as empty lists, need the most memory")
+}
+
+/// Returns the finding for a review that got no memory within `timeout`.
+pub(super) fn no_memory(timeout: Duration) -> Finding {
+    Finding::error(
+        codes::review::BUSY,
+        format!("no memory became available for this review within {timeout:?}"),
+    )
+    .hint(RETRY)
+}
+
+/// Returns the finding for a requester whose other reviews use its part of the memory.
+pub(super) fn memory_of_requester_in_use() -> Finding {
+    Finding::error(
+        codes::review::BUSY,
+        "other reviews of this requester use all memory for its reviews",
+    )
+    .hint("try again, with fewer large objects at a time; no decision was made")
+}
+
+/// Returns the finding for an image whose metadata needs more memory than is left.
+pub(super) fn no_memory_for_image() -> Finding {
+    let why = "not enough memory for the response of the registry about the image";
+    Finding::error(codes::review::BUSY, why).hint(RETRY)
+}
+
+/// Returns the finding for all reviews while the registrations have `faults`.
+pub(crate) fn registrations_altered(faults: &str) -> Finding {
+    Finding::error(
+        codes::review::REGISTRATIONS_ALTERED,
+        format!(
+            "reviews are rejected while the registrations of bundle-webhook are missing or altered: {faults}"
+        ),
+    )
+    .hint("try again; if the error persists, apply webhook/deploy/admission again")
+}

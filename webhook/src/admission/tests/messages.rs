@@ -1,0 +1,27 @@
+//! Messages about reviews without a verdict. `cargo xtask gen` copies `messages.txt` to the page
+//! about diagnostics.
+
+use bundle_core::diagnostic::rendered;
+
+use super::*;
+use crate::admission::{rejections, review};
+
+const RECORDED: &str = include_str!("messages.txt");
+
+#[test]
+fn messages_of_reviews_without_verdict_are_recorded() {
+    let body = br#"{"apiVersion": "v1", "kind": "Pod", "request": null}"#;
+    let findings = [
+        rejections::deadline_exceeded(Duration::from_secs(8)),
+        rejections::malformed(&review::read(body).unwrap_err()),
+        rejections::registrations_altered(
+            "ValidatingWebhookConfiguration bundle-webhook does not exist",
+        ),
+        rejections::objects_too_large(90 << 20, 64 << 20),
+        rejections::no_memory(Duration::from_secs(4)),
+        rejections::memory_of_requester_in_use(),
+        rejections::no_memory_for_image(),
+    ];
+    let text = rendered(&findings);
+    assert_eq!(text, RECORDED, "copy the left side to messages.txt");
+}

@@ -1,0 +1,281 @@
+//! Messages of reconciles. `cargo xtask gen` copies `messages.txt` to the page about diagnostics.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::io;
+use std::time::Duration;
+
+use bundle_core::diagnostic::{Finding, codes, rendered};
+use bundle_core::object::ObjectId;
+use bundle_core::plan::created_namespace;
+use bundle_core::plan::health::{Health, health};
+use bundle_core::plan::ignore::{self, Rule};
+use bundle_core::plan::inventory::{InventoryError, Reservation};
+use bundle_core::plan::replace::{self, KeepReason};
+use bundle_core::reference::Digest;
+use bundle_core::review::{Class, Requester};
+use bundle_core::rights::{Question, verdict};
+use kube::api::DynamicObject;
+use kube::core::Status;
+use serde_json::json;
+
+use super::apply::ApplyRejection;
+use super::bundle::generated;
+use super::content::objects::{self, PreparedObject};
+use super::deployment::checks::{approvals, content, namespaces};
+use super::deployment::{entry, steps};
+use super::drift::watch::{WatchError, WatchKey};
+use super::error::ReconcileError;
+use super::install::collisions::{self, Collisions};
+use super::install::phases::ChangedInput;
+use super::install::{ready, replace as replacement, requester_permissions};
+use super::inventory::namespaces as live_namespaces;
+use super::inventory::present::KeptObject;
+use super::inventory::store::{InventoryStoreError, Owner};
+use super::reader::{self, attempt, parse};
+use super::rights::authorize::{self, MissingRights};
+use super::rights::dry_runs::failures::DryRunFailures;
+use super::{context, removal};
+use crate::clients::cluster::ServiceAccount;
+use crate::sources::SourceError;
+
+const RECORDED: &str = include_str!("messages.txt");
+const REASON: &str = "InstallFailed";
+
+fn id(group: &str, version: &str, kind: &str, namespace: Option<&str>, name: &str) -> ObjectId {
+    ObjectId {
+        group: group.to_owned(),
+        version: version.to_owned(),
+        kind: kind.to_owned(),
+        namespace: namespace.map(str::to_owned),
+        name: name.to_owned(),
+    }
+}
+
+fn ana() -> Requester {
+    Requester {
+        user: "ana".to_owned(),
+        ..Requester::default()
+    }
+}
+
+/// Returns the question about patching Deployments in namespace `team-a`.
+fn patch_deployments() -> Question {
+    Question::resource("patch", "apps", "deployments", Some("team-a"), None)
+}
+
+/// Returns an error response of the API server.
+fn response(code: u16, message: &str) -> kube::Error {
+    kube::Error::Api(Box::new(Status {
+        message: message.to_owned(),
+        code,
+        ..Status::default()
+    }))
+}
+
+/// Returns the messages of these errors, as Events and conditions have them.
+fn text_of(errors: impl IntoIterator<Item = ReconcileError>) -> String {
+    let findings: Vec<Finding> = errors
+        .into_iter()
+        .map(|error| Finding::error(error.code, error.message))
+        .collect();
+    rendered(&findings)
+}
+
+#[test]
+fn messages_of_reconciles_are_recorded() {
+    let mut text = text_of(of_content());
+    text += &text_of(of_objects());
+    text += &text_of(of_dry_runs());
+    text += &text_of(of_permissions());
+    text += &text_of(of_checks());
+    text += &rendered(&of_events());
+    let _ = writeln!(text, "warning: {}", rule_without_effect());
+    assert_eq!(text, RECORDED, "copy the left side to messages.txt");
+}
+
+/// Returns the errors about sources, the cache and memory.
+fn of_content() -> Vec<ReconcileError> {
+    let digest = Digest::of(b"content");
+    let full = io::Error::from(io::ErrorKind::StorageFull);
+    let damaged = io::Error::from(io::ErrorKind::UnexpectedEof);
+    let pause = Duration::from_secs(3600);
+    let helm = Class::parse("charts", &json!({"provisioner": "core.rukpak.io/helm"})).unwrap();
+    vec![
+        reader::registry_error(SourceError::Unsupported("git"), REASON),
+        reader::unstorable(&full, REASON),
+        reader::content_too_large(300 << 20, 128 << 20, REASON),
+        reader::no_memory(REASON),
+        reader::fetched_again(REASON),
+        parse::read_error(Err(damaged), REASON).unwrap_err(),
+        attempt::process_ended(&digest, pause, REASON),
+        context::check_provisioner(&helm).unwrap_err(),
+        generated::bundle_differs("web-7d4b9"),
+        generated::names_taken(&["web-7d4b9".to_owned(), "web-c81f2".to_owned()]),
+    ]
+}
+
+/// Returns the errors about objects of the content and about the inventory.
+fn of_objects() -> Vec<ReconcileError> {
+    let queue = id("shop.example.com", "v1", "Queue", Some("team-a"), "orders");
+    let web = PreparedObject::config_map();
+    let owner = Owner {
+        deployment: "shop".to_owned(),
+        reservation: Reservation::Owned,
+    };
+    let mut collision = Collisions::default();
+    collision.owned.push(format!("{} {owner}", web.key));
+    let definition = id(
+        "apiextensions.k8s.io",
+        "v1",
+        "CustomResourceDefinition",
+        None,
+        "queues.shop.example.com",
+    );
+    let live = json!({"status": {"conditions": [
+        {"type": "Established", "status": "False", "message": "the names are not accepted"},
+    ]}});
+    let why = match health(&definition.group, &definition.kind, &live) {
+        Health::Waiting(why) | Health::Failed(why) => why,
+        Health::Ready => panic!("ready: {live}"),
+    };
+    let inventory = |error| ReconcileError::inventory(REASON, &error);
+    let (count, most) = (25_001, 25_000);
+    let too_many = InventoryError::TooMany {
+        count,
+        what: "objects",
+        most,
+    };
+    vec![
+        objects::missing_kinds(&[queue], REASON),
+        objects::without_namespace(&[id("", "v1", "ConfigMap", None, "web")], REASON),
+        collision.check(REASON).unwrap_err(),
+        ready::not_ready(vec![format!("{definition}: {why}")], REASON),
+        collisions::namespace_created("Namespace/team-a", REASON),
+        replacement::replacement_held(REASON, vec![replacement::in_deletion(&web.key)]),
+        inventory(InventoryStoreError::Api {
+            doing: "write",
+            source: response(504, "etcdserver: request timed out"),
+        }),
+        inventory(InventoryStoreError::Inventory(too_many)),
+        ChangedInput::SpecOrClass.error(REASON),
+    ]
+}
+
+/// Returns the errors about dry runs of the ConfigMap `web` as ana.
+fn of_dry_runs() -> Vec<ReconcileError> {
+    let denied = r#"configmaps "web" is forbidden: User "ana" cannot patch resource "configmaps" in API group "" in the namespace "team-a""#;
+    let quota = r#"configmaps "web" is forbidden: exceeded quota: objects, requested: count/configmaps=1, used: count/configmaps=20, limited: count/configmaps=20"#;
+    let unsupported =
+        r#"admission webhook "images.example.com" does not support dry run: sideEffects is Some"#;
+    let impersonation = r#"users "ana" is forbidden: User "system:serviceaccount:bundle-system:bundle-webhook" cannot impersonate resource "users" in API group "" at the cluster scope"#;
+    let untyped = "failed to create typed patch object (team-a/web; /v1, Kind=ConfigMap): .data.replicas: expected string, got &value.valueUnstructured{Value:2}";
+    let immutable = replace::sentence(&["data"], KeepReason::NotAsked);
+    let judged = |code, message: &str| ApplyRejection::Verdict(verdict(code, message));
+    let fields = vec!["metadata.labels[cost-center]".to_owned()];
+    let rejections = [
+        judged(403, denied),
+        judged(403, quota),
+        judged(422, &immutable),
+        judged(400, unsupported),
+        judged(403, impersonation),
+        judged(500, untyped),
+        judged(504, "the server was unable to return a response in time"),
+        ApplyRejection::Differs(fields),
+    ];
+    let errors = rejections.into_iter().map(|rejection| {
+        let mut failures = DryRunFailures::default();
+        failures.add(&PreparedObject::config_map(), rejection);
+        failures.into_result("ana", REASON).unwrap_err()
+    });
+    errors.collect()
+}
+
+/// Returns the errors about permissions.
+fn of_permissions() -> Vec<ReconcileError> {
+    let mut missing = MissingRights::default();
+    missing.questions.push(patch_deployments());
+    let question = Question::resource(
+        "impersonate",
+        "",
+        "serviceaccounts",
+        Some("team-a"),
+        Some("deployer"),
+    );
+    let lost = requester_permissions::lost_permission(&ana(), &question, REASON);
+    let key = WatchKey {
+        account: ServiceAccount::parse("team-a", "deployer").unwrap(),
+        kind: PreparedObject::config_map().kind,
+        namespace: Some("team-a".to_owned()),
+    };
+    let forbidden = r#"configmaps is forbidden: User "system:serviceaccount:team-a:deployer" cannot list resource "configmaps" in API group "" in the namespace "team-a""#;
+    let failures = [
+        WatchError::failed(&key, forbidden.to_owned()),
+        WatchError::TooMany {
+            wanted: 120,
+            requester: "ana".to_owned(),
+            most: 100,
+            capacity: 200,
+        },
+    ];
+    let mut errors = vec![
+        missing.check("ana").unwrap_err(),
+        authorize::unknown(&ana(), &response(503, "the server is starting")),
+        requester_permissions::withdrawn_from_installed(lost),
+    ];
+    errors.extend(
+        failures.into_iter().map(|error| {
+            ReconcileError::new(error.code(), REASON, error.to_string(), error.retry())
+        }),
+    );
+    errors
+}
+
+/// Returns the errors of the checks before content is installed.
+fn of_checks() -> Vec<ReconcileError> {
+    let digest = Digest::of(b"content");
+    let web = id("", "v1", "ConfigMap", Some("other"), "web");
+    let reserved = id("", "v1", "ConfigMap", Some("bundle-system"), "web");
+    let deployment = json!({
+        "apiVersion": "core.rukpak.io/v1alpha1",
+        "kind": "BundleDeployment",
+        "metadata": {"name": "web", "uid": "3f1c", "generation": 2},
+    });
+    let deployment: DynamicObject = serde_json::from_value(deployment).unwrap();
+    let missing = live_namespaces::missing(BTreeSet::from(["team-a"]), &BTreeMap::new());
+    vec![
+        approvals::not_approved(&deployment, digest.as_str(), Vec::new()),
+        content::outside_targets(&[&web], "team", REASON),
+        content::in_reserved_namespace(&[&reserved], "team", REASON),
+        namespaces::missing_namespaces(&missing, REASON),
+        namespaces::namespaces_replaced(&BTreeSet::from(["team-a"]), REASON),
+    ]
+}
+
+/// Returns the notes of Events.
+fn of_events() -> Vec<Finding> {
+    let foreign = ["Secret/team-a/backup".to_owned()];
+    let kept = KeptObject {
+        id: id("", "v1", "Namespace", None, "team-a"),
+        why: created_namespace::in_use(&foreign, &[]).unwrap().into(),
+    };
+    let in_use = removal::steps::namespace_in_use(&kept);
+    vec![
+        Finding::error(codes::install::CLASS_GONE, entry::class_gone("team")),
+        Finding::error(codes::install::NAMESPACE_IN_USE, in_use),
+    ]
+}
+
+/// Returns the warning about a rule that matches no object.
+fn rule_without_effect() -> String {
+    let rule = Rule {
+        kind: None,
+        namespace: None,
+        name: Some("worker".to_owned()),
+        fields: vec!["/spec/replicas".to_owned()],
+        manager: None,
+    };
+    let web = PreparedObject::config_map();
+    let lines = ignore::without_effect(&[rule], &[(&web.id, &web.value)]);
+    steps::ignore_warning(&lines[0])
+}
