@@ -72,6 +72,9 @@ impl ReconcileError {
             InventoryStoreError::Inventory(
                 InventoryError::TooMany { .. } | InventoryError::TooLarge { .. },
             ) => (codes::install::INVENTORY_TOO_LARGE, RetryPolicy::OnChange),
+            InventoryStoreError::TooManyObjects(_) => {
+                (codes::install::TOO_MANY_OBJECTS, RetryPolicy::Slowly)
+            }
             _ => (codes::install::INVENTORY_FAILED, RetryPolicy::Soon),
         };
         Self::new(code, reason, error.to_string(), retry)

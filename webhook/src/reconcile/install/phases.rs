@@ -33,6 +33,7 @@ impl<'a> DeploymentReconcile<'a> {
         self.check_namespaces(request, &all, (ObjectAction::Install, &asked.namespaces))
             .await?;
         self.check_before_record(&all, &asked.namespaces).await?;
+        self.reserve_objects(items)?;
         // The records precede all applies, so that a crash loses no object.
         self.record_namespaces(request, items, asked.namespaces.clone())
             .await?;
