@@ -50,6 +50,9 @@ const PER_REGISTRY: u64 = 2;
 const WATCH_PART: u64 = 512 << 10;
 /// Memory limit of the process for each installed object, in bytes.
 const OBJECT_PART: u64 = 4 << 10;
+/// Concurrent verifications of signatures in reviews. One requester can have one, so that another
+/// requester waits for one examination at most.
+const VERIFICATIONS: u64 = 2;
 /// Concurrent threads of one [`WorkerThread`]. One, so that a core remains for reviews and the
 /// reconciler on the usual two cores while content is parsed.
 const BLOCKING_THREADS: usize = 1;
@@ -99,6 +102,8 @@ pub struct Budget {
     pub transfers: Pool,
     /// Watches of installed objects, by requester.
     pub watches: Pool,
+    /// Verifications of signatures in reviews, by requester.
+    pub verifications: Pool,
     /// Numbers of installed objects.
     pub installed_objects: ObjectLimits,
     content_thread: Arc<Semaphore>,
@@ -136,6 +141,7 @@ impl Budget {
             content: Pool::new(shared - reviews - transfers * TRANSFER),
             transfers: Pool::new(transfers),
             watches: Pool::new(limit.min(MAX_SHARED) / WATCH_PART),
+            verifications: Pool::new(VERIFICATIONS),
             installed_objects: ObjectLimits {
                 total: limit / OBJECT_PART,
                 requester: limit / OBJECT_PART / 2,
