@@ -48,8 +48,9 @@ const PER_REGISTRY: u64 = 2;
 /// Memory limit of the process for each watch of installed objects, in bytes. A watch needs less than
 /// a quarter of it: 88 watches, with the installation of their objects, added 10 MiB.
 const WATCH_PART: u64 = 512 << 10;
-/// Memory limit of the process for each installed object, in bytes.
-const OBJECT_PART: u64 = 4 << 10;
+/// Memory limit of the process for each installed object, in bytes. An object needs less than half of
+/// it: 11,000 objects, with their installation, added 38 MiB.
+const OBJECT_PART: u64 = 8 << 10;
 /// Concurrent verifications of signatures in reviews. One requester can have one, so that another
 /// requester waits for one examination at most.
 const VERIFICATIONS: u64 = 2;

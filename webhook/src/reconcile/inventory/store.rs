@@ -122,7 +122,7 @@ impl Inventories {
         self.counts().set_requester(uid, &requester);
     }
 
-    /// Reserves the number of objects that the BundleDeployment with this uid is about to record.
+    /// Reserves the number of objects that the BundleDeployment with this uid will record.
     /// The next load or write of its inventory replaces the reservation.
     pub(in crate::reconcile) fn reserve(
         &self,

@@ -22,6 +22,7 @@ mod attempts;
 mod cache;
 mod content;
 mod floods;
+mod installed_objects;
 mod own_objects;
 mod probe;
 mod reads;

@@ -9,7 +9,7 @@ const DEPLOYMENTS: usize = 4;
 /// would need minutes for them.
 fn objects() -> usize {
     if e2e::programs::profile().unwrap() == "release" {
-        4000
+        2000
     } else {
         1000
     }
