@@ -181,6 +181,7 @@ pub(crate) fn client(settings: &RegistrySettings) -> Outcome<Client> {
         },
         deadlines,
         user_agent: concat!("kubectl-bundle/", env!("CARGO_PKG_VERSION")).to_owned(),
+        resolver: None,
     };
     Ok(Client::new(options).map_err(|error| error.finding())?)
 }

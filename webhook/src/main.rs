@@ -18,6 +18,9 @@ use tokio_util::sync::CancellationToken;
 /// Number of worker threads. Reviews are short and reconciles mostly wait; each thread needs
 /// memory.
 const WORKERS: usize = 2;
+/// Maximum number of threads for blocking work. Name lookups, parsing and transfers have smaller limits
+/// of their own, so that this one delays none of them.
+const BLOCKING_THREADS: usize = 128;
 
 fn main() -> ExitCode {
     // All connections need one TLS provider. The call only fails if one is installed already.
@@ -44,6 +47,7 @@ fn main() -> ExitCode {
 fn live(settings: Settings) -> Result<(), BoxError> {
     let runtime = Builder::new_multi_thread()
         .worker_threads(WORKERS)
+        .max_blocking_threads(BLOCKING_THREADS)
         .enable_all()
         .build()?;
     let ended = runtime.block_on(async {

@@ -60,6 +60,11 @@ impl LookupMemory {
         is_begun || self.grow(OVERHEAD).await
     }
 
+    /// Returns the requester for whom the lookup counts.
+    pub fn requester(&self) -> &str {
+        &self.requester
+    }
+
     /// Returns `true` if memory was not available at least once.
     pub fn is_refused(&self) -> bool {
         self.refused.load(Ordering::Relaxed)

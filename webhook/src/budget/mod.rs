@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bundle_core::cancellation::Cancellation;
+use bundle_core::plan::inventory::ObjectLimits;
 use bundle_core::review::service_account;
 use tokio::sync::Semaphore;
 
@@ -47,6 +48,12 @@ const PER_REGISTRY: u64 = 2;
 /// Memory limit of the process for each watch of installed objects, in bytes. A watch needs less than
 /// a quarter of it: 88 watches, with the installation of their objects, added 10 MiB.
 const WATCH_PART: u64 = 512 << 10;
+/// Memory limit of the process for each installed object, in bytes. An object needs less than half of
+/// it: 11,000 objects, with their installation, added 38 MiB.
+const OBJECT_PART: u64 = 8 << 10;
+/// Concurrent verifications of signatures in reviews. One requester can have one, so that another
+/// requester waits for one examination at most.
+const VERIFICATIONS: u64 = 2;
 /// Concurrent threads of one [`WorkerThread`]. One, so that a core remains for reviews and the
 /// reconciler on the usual two cores while content is parsed.
 const BLOCKING_THREADS: usize = 1;
@@ -56,13 +63,19 @@ pub const SMALLEST_LIMIT: u64 = PROCESS_RESERVE + MIN_SHARED;
 /// Default memory limit, in bytes: that of the shipped Deployment.
 pub const DEFAULT_LIMIT: u64 = 128 * MIB;
 
-/// Returns the key under which shares of a requester are counted. The ServiceAccounts of a namespace
-/// have one key, because a user who can create ServiceAccounts there could multiply the shares.
-pub fn requester_key(requester: &str) -> String {
+/// Returns the name for which limits of a requester count: the user, or the group of all
+/// ServiceAccounts of a namespace, because a user who can create ServiceAccounts there could multiply
+/// the shares.
+pub fn limited_requester(requester: &str) -> String {
     match service_account(requester) {
-        Some((namespace, _)) => format!("requester system:serviceaccounts:{namespace}"),
-        None => format!("requester {requester}"),
+        Some((namespace, _)) => format!("system:serviceaccounts:{namespace}"),
+        None => requester.to_owned(),
     }
+}
+
+/// Returns the key under which shares of a requester are counted.
+pub fn requester_key(requester: &str) -> String {
+    format!("requester {}", limited_requester(requester))
 }
 
 /// The limits of one process.
@@ -90,6 +103,10 @@ pub struct Budget {
     pub transfers: Pool,
     /// Watches of installed objects, by requester.
     pub watches: Pool,
+    /// Verifications of signatures in reviews, by requester.
+    pub verifications: Pool,
+    /// Numbers of installed objects.
+    pub installed_objects: ObjectLimits,
     content_thread: Arc<Semaphore>,
     object_thread: Arc<Semaphore>,
 }
@@ -125,6 +142,11 @@ impl Budget {
             content: Pool::new(shared - reviews - transfers * TRANSFER),
             transfers: Pool::new(transfers),
             watches: Pool::new(limit.min(MAX_SHARED) / WATCH_PART),
+            verifications: Pool::new(VERIFICATIONS),
+            installed_objects: ObjectLimits {
+                total: limit / OBJECT_PART,
+                requester: limit / OBJECT_PART / 2,
+            },
             content_thread: Arc::new(Semaphore::new(BLOCKING_THREADS)),
             object_thread: Arc::new(Semaphore::new(BLOCKING_THREADS)),
         }

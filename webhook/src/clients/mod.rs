@@ -1,4 +1,5 @@
 //! Clients of the API server and of registries.
 
 pub mod cluster;
+pub mod names;
 pub mod registries;

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bundle_cluster::ByName;
@@ -13,6 +13,8 @@ use bundle_oci::registry::{
 };
 use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
+
+use crate::clients::names::LimitedResolver;
 
 /// The type of Secrets with registry credentials.
 const PULL_SECRET: &str = "kubernetes.io/dockerconfigjson";
@@ -87,6 +89,15 @@ impl Registries {
     /// Creates the clients. They trust the system's certificate authorities and those in
     /// `authorities` (PEM), and use the mirrors of `mirrors` (registries.conf).
     pub fn new(authorities: Option<PathBuf>, mirrors: &[PathBuf]) -> Result<Self, RegistryError> {
+        Self::with_resolver(authorities, mirrors, LimitedResolver::default())
+    }
+
+    /// Creates the clients with this resolver of host names.
+    pub(super) fn with_resolver(
+        authorities: Option<PathBuf>,
+        mirrors: &[PathBuf],
+        resolver: LimitedResolver,
+    ) -> Result<Self, RegistryError> {
         let anonymous = Client::new(ClientOptions {
             mirrors: Mirrors::read(mirrors)?,
             ca_files: authorities.into_iter().collect(),
@@ -96,6 +107,7 @@ impl Registries {
                 slowest: MIN_TRANSFER_RATE,
                 ..Deadlines::default()
             },
+            resolver: Some(Arc::new(resolver)),
             ..ClientOptions::default()
         })?;
         Ok(Self {

@@ -69,22 +69,26 @@ impl ReconcileError {
             InventoryStoreError::Claimed { .. } | InventoryStoreError::Owned { .. } => (
                 codes::install::OWNED_BY_OTHER,
                 RetryPolicy::Soon,
-                "remove it from the content of one of the BundleDeployments",
+                "; remove it from the content of one of the BundleDeployments",
             ),
             InventoryStoreError::Inventory(
                 InventoryError::TooMany { .. } | InventoryError::TooLarge { .. },
             ) => (
                 codes::install::INVENTORY_TOO_LARGE,
                 RetryPolicy::OnChange,
-                "split the content into several bundles",
+                "; split the content into several bundles",
             ),
+            // The error has the next step.
+            InventoryStoreError::TooManyObjects(_) => {
+                (codes::install::TOO_MANY_OBJECTS, RetryPolicy::Slowly, "")
+            }
             _ => (
                 codes::install::INVENTORY_FAILED,
                 RetryPolicy::Soon,
-                "the reconcile is retried",
+                "; the reconcile is retried",
             ),
         };
-        Self::new(code, reason, format!("{error}; {next_step}"), retry)
+        Self::new(code, reason, format!("{error}{next_step}"), retry)
     }
 
     /// Converts findings of a rule. The first error provides the code.

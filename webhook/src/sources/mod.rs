@@ -100,8 +100,7 @@ pub(crate) async fn open(
             pull_secret,
         } => {
             let registry = shared.registry_for(pull_secret.as_ref()).await?;
-            let registry = registry.with_memory(memory);
-            let image = ImageSource::new(registry, reference, pull_secret.as_ref());
+            let image = ImageSource::new(&registry, reference, pull_secret.as_ref(), memory);
             Ok(OpenSource::Image(image))
         }
         Source::ConfigMaps(parts) => {

@@ -70,6 +70,8 @@ pub struct MatchingPolicies {
 
 /// Lookups of the image of one review.
 pub trait ImageLookups: Sync {
+    /// Permission to verify the signatures of an image. Dropping it ends the permission.
+    type VerificationSlot: Send;
     /// Returns the policies that match `image`. Called once, after all other facts are known.
     fn policies(&self, image: &Image) -> Result<MatchingPolicies, Finding>;
     /// Reads `image` from the registry, and its signatures if policies match.
@@ -84,6 +86,10 @@ pub trait ImageLookups: Sync {
     -> impl Future<Output = ()> + Send;
     /// Returns true if the registry is contacted although other facts already reject the object.
     fn looks_where_refused(&self) -> bool;
+    /// Waits until the signatures of the image can be verified. Called before each verification.
+    fn verification_slot(
+        &self,
+    ) -> impl Future<Output = Result<Self::VerificationSlot, Finding>> + Send;
     /// Returns the deadline of the review, after which no signature is verified. `None` without a
     /// limit.
     fn until(&self) -> Option<Instant>;
@@ -122,7 +128,12 @@ pub async fn verdict<L: ReviewLookups, I: ImageLookups>(
     let unusable = match carried_look(subject.new, image) {
         Some(Err(why)) => Some(why),
         Some(looked) => {
-            let verdict = judged(&looked.map(Arc::new));
+            let looked = looked.map(Arc::new);
+            let slot = verification_slot(images, &looked, &matching).await;
+            let verdict = match slot {
+                Ok(_slot) => judged(&looked),
+                Err(why) => return Verdict::CannotTell(why.into()),
+            };
             // Any other verdict can change with the signatures in the registry, which can have more
             // than the proof.
             if matches!(verdict, Verdict::Admit { .. }) {
@@ -133,7 +144,11 @@ pub async fn verdict<L: ReviewLookups, I: ImageLookups>(
         None => None,
     };
     let looked = images.look(image, &matching).await;
-    let mut verdict = judged(&looked);
+    let slot = verification_slot(images, &looked, &matching).await;
+    let mut verdict = match slot {
+        Ok(_slot) => judged(&looked),
+        Err(why) => return Verdict::CannotTell(why.into()),
+    };
     if !matches!(verdict, Verdict::Admit { .. }) {
         images.forget(image, &matching).await;
     }
@@ -145,4 +160,20 @@ pub async fn verdict<L: ReviewLookups, I: ImageLookups>(
         }
     }
     verdict
+}
+
+/// Waits for a slot if the image has signatures that are verified.
+async fn verification_slot<I: ImageLookups>(
+    images: &I,
+    looked: &Result<Arc<ImageMetadata>, Finding>,
+    matching: &MatchingPolicies,
+) -> Result<Option<I::VerificationSlot>, Finding> {
+    let has_signatures = looked.as_ref().is_ok_and(|image| {
+        let signatures = image.signatures.as_ref();
+        signatures.is_ok_and(|signatures| !signatures.is_empty())
+    });
+    if matching.policies.is_empty() || !has_signatures {
+        return Ok(None);
+    }
+    images.verification_slot().await.map(Some)
 }

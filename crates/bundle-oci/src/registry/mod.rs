@@ -13,6 +13,7 @@ mod limited_map;
 mod manifests;
 mod memory;
 mod mirrors;
+mod names;
 mod repository;
 mod transport;
 
@@ -35,6 +36,7 @@ pub use manifests::raw::ManifestStored;
 pub use manifests::referrers::SignatureStored;
 pub use memory::MemoryReservation;
 pub use mirrors::Mirrors;
+pub use names::{HostAddresses, NameResolver};
 pub use repository::Repository;
 
 /// Deadlines and retry pauses.
@@ -95,6 +97,8 @@ pub struct ClientOptions {
     pub deadlines: Deadlines,
     /// `User-Agent`; defaults to the name and version of this crate.
     pub user_agent: String,
+    /// Resolver of host names; `None` uses that of the operating system.
+    pub resolver: Option<Arc<dyn NameResolver>>,
 }
 
 /// A registry client. Cheap to clone; clones share connections.

@@ -27,6 +27,7 @@ use super::{Lookups, Policies};
 use crate::admission::rejections;
 use crate::budget::lookups::LookupMemory;
 use crate::chain;
+use crate::clients::names;
 use crate::shared::Shared;
 use crate::sources::HeldConfigMap;
 
@@ -213,7 +214,8 @@ impl Lookups for ClusterLookups {
             .map_err(|error| error.finding())?
             .with_deadline(self.timeout)
             .with_memory(memory.clone());
-        let looked = registry.look(&image.reference, signatures).await;
+        let looked = registry.look(&image.reference, signatures);
+        let looked = names::for_requester(memory.requester(), looked).await;
         if memory.is_refused() {
             return Err(rejections::no_memory_for_image());
         }

@@ -13,6 +13,7 @@ use super::Lookups;
 use super::cache::ImageKey;
 use crate::admission::Admission;
 use crate::budget::lookups::LookupMemory;
+use crate::budget::{Budget, Share, wait_for_share};
 
 /// Image lookups of one review, with its deadline.
 pub(in crate::admission) struct ReviewImages<'a, L> {
@@ -42,6 +43,8 @@ impl<'a, L> ReviewImages<'a, L> {
 }
 
 impl<L: Lookups> ImageLookups for ReviewImages<'_, L> {
+    type VerificationSlot = Share;
+
     fn policies(&self, image: &Image) -> Result<MatchingPolicies, Finding> {
         let Some((policies, generation)) = self.admission.lookups.policies() else {
             let why = "the SignaturePolicies are not loaded yet";
@@ -75,6 +78,19 @@ impl<L: Lookups> ImageLookups for ReviewImages<'_, L> {
 
     fn looks_where_refused(&self) -> bool {
         false
+    }
+
+    async fn verification_slot(&self) -> Result<Share, Finding> {
+        let pool = &self.admission.budget.verifications;
+        let timeout = self.admission.deadline / 4;
+        let share = pool.take(1, Budget::half(pool, self.requester));
+        if let Some(Ok(share)) = wait_for_share(timeout, share).await {
+            return Ok(share);
+        }
+        let why = format!(
+            "the verification of the signatures did not begin within {timeout:?}, because other reviews verify signatures"
+        );
+        Err(Finding::error(codes::review::BUSY, why).hint("try again; no decision was made"))
     }
 
     fn until(&self) -> Option<Instant> {

@@ -191,19 +191,22 @@ impl Lookups for SharedFake {
 struct Server {
     router: Router,
     fake: Arc<Fake>,
+    budget: Arc<Budget>,
 }
 
 fn server(fake: Fake) -> Server {
     let fake = Arc::new(fake);
+    let budget = Arc::new(Budget::new(crate::budget::DEFAULT_LIMIT));
     let admission = Admission::new(
         SharedFake(fake.clone()),
         Metrics::default(),
         Duration::from_secs(8),
-        Arc::new(Budget::new(crate::budget::DEFAULT_LIMIT)),
+        budget.clone(),
     );
     Server {
         router: routes(Arc::new(admission)),
         fake,
+        budget,
     }
 }
 

@@ -277,3 +277,39 @@ async fn sufficient_proof_saves_the_lookup_and_an_insufficient_one_repeats_no_ac
     let bare = bundle_of(&content(), "strict");
     assert_eq!(server.code(&bare).await, id(codes::trust::UNSIGNED));
 }
+
+#[tokio::test(start_paused = true)]
+async fn verification_waits_for_others_of_its_requester_and_then_for_a_limited_time() {
+    let server = server(Fake::default());
+    let key = key();
+    let object = bundle_of(&content(), "plain");
+    server.set_policies([by_key(&key)]);
+    server.set_signatures(Ok(vec![signed(&key)]));
+    let pool = &server.budget.verifications;
+    let verifying = |user| pool.take(1, Budget::half(pool, user));
+    let held = verifying("ana").await.unwrap();
+    let (answer, _) = server.write("ana", None, &object).await;
+    let message = answer["status"]["message"].as_str().unwrap();
+    let expected = "the verification of the signatures did not begin within 2s";
+    assert!(
+        message.contains("BUNDLE-REVIEW-043") && message.contains(expected),
+        "{message}"
+    );
+    assert_eq!(
+        (&answer["status"]["code"], server.fake.examinations.made()),
+        (&json!(503), 0)
+    );
+    // Other requesters have their turn, and images without signatures need none.
+    let other = server.write("eve", None, &object).await.0;
+    assert_eq!((&other["allowed"], pool.used()), (&json!(true), 1));
+    let second = verifying("bob").await.unwrap();
+    assert_eq!(
+        server.write("eve", None, &object).await.0["status"]["code"],
+        503
+    );
+    server.set_policies([]);
+    assert_eq!(server.code(&object).await, "");
+    server.set_policies([by_key(&key)]);
+    drop((held, second));
+    assert_eq!((server.code(&object).await.as_str(), pool.used()), ("", 0));
+}

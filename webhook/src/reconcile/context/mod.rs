@@ -143,7 +143,11 @@ impl Context {
             apis: Apis::new(own.clone()),
             scopes: WatchPermissions::default(),
             watches: Watches::new(states.clone(), shared.budget.watches.clone()),
-            inventories: Inventories::new(own.clone(), &shared.settings.state_namespace),
+            inventories: Inventories::new(
+                own.clone(),
+                &shared.settings.state_namespace,
+                shared.budget.installed_objects,
+            ),
             states,
             store: Store::new(
                 shared.settings.cache_dir.join("content"),

@@ -38,6 +38,7 @@ impl<'a> DeploymentReconcile<'a> {
         .await?;
         self.check_before_record(&all, &authorized.namespaces)
             .await?;
+        self.reserve_objects(items)?;
         // The records precede all applies, so that a crash loses no object.
         self.record_namespaces(request, items, authorized.namespaces.clone())
             .await?;

@@ -15,6 +15,7 @@ use rand::Rng as _;
 use serde_json::{Value, json};
 
 use crate::reconcile::apply::Target;
+use crate::reconcile::content::objects::PreparedObject;
 use crate::reconcile::context::Context;
 use crate::reconcile::deployment_state::DeploymentReconcile;
 use crate::reconcile::error::ReconcileError;
@@ -79,7 +80,9 @@ impl Intents {
 impl DeploymentReconcile<'_> {
     /// Reads the inventory of the deployment. Without one, the deployment owns no objects.
     pub(in crate::reconcile) async fn load_inventory(&mut self) -> Result<(), ReconcileError> {
-        let loaded = self.ctx.inventories.load(self.uid()).await;
+        let inventories = &self.ctx.inventories;
+        let loaded = inventories.load(self.uid()).await;
+        inventories.set_requester(self.uid(), &self.requester.user);
         let reason = self.install_reason();
         let inventory = loaded.map_err(|error| ReconcileError::inventory(reason, &error))?;
         // This also replaces the state of an earlier deployment of the same name.
@@ -111,6 +114,18 @@ impl DeploymentReconcile<'_> {
         self.show_record();
     }
 
+    /// Checks, before anything is recorded, that the number of objects is within the limits.
+    pub(in crate::reconcile) fn reserve_objects(
+        &self,
+        items: &[PreparedObject],
+    ) -> Result<(), ReconcileError> {
+        let keys = items.iter().map(|item| item.key.as_str());
+        let objects = self.inventory.len_with(keys);
+        let deployment = (self.uid(), self.requester.user.as_str());
+        let reserved = self.ctx.inventories.reserve(deployment, objects);
+        reserved.map_err(|error| ReconcileError::inventory(self.install_reason(), &error))
+    }
+
     /// Records every unrecorded object before it is applied: adoptions of existing objects, and
     /// intents for objects that are created. So a crash loses no object.
     pub(in crate::reconcile) async fn record_targets<'t>(
@@ -122,8 +137,9 @@ impl DeploymentReconcile<'_> {
         let intents = Intents::record(&mut inventory, targets, since);
         let adopted = intents.adopted();
         let inventories = &self.ctx.inventories;
+        let deployment = (self.uid(), self.requester.user.as_str());
         let saved = inventories
-            .save_adopting(self.uid(), inventory, &adopted)
+            .save_adopting(deployment, inventory, &adopted)
             .await;
         let reason = self.install_reason();
         let inventory = saved.map_err(|error| ReconcileError::inventory(reason, &error))?;

@@ -47,7 +47,7 @@ mod tests {
     use std::collections::BTreeMap;
     use std::sync::Arc;
 
-    use bundle_core::plan::inventory::Inventory;
+    use bundle_core::plan::inventory::{Inventory, ObjectLimits};
     use http::{Method, Request, Response};
     use kube::Client;
     use kube::client::Body;
@@ -78,6 +78,15 @@ mod tests {
         Client::new(service, "state")
     }
 
+    /// Returns inventories for at most three objects, two of one requester.
+    fn inventories() -> Inventories {
+        let limits = ObjectLimits {
+            total: 3,
+            requester: 2,
+        };
+        Inventories::new(server(), "state", limits)
+    }
+
     async fn adopt(
         inventories: &Inventories,
         deployment: &str,
@@ -87,12 +96,14 @@ mod tests {
         let adoption = inventory.adopt(key, "uid").unwrap();
         let adopted = BTreeMap::from([(key.to_owned(), adoption.uid().to_owned())]);
         let uid = format!("uid-of-{deployment}");
-        inventories.save_adopting(&uid, inventory, &adopted).await
+        inventories
+            .save_adopting((&uid, "ana"), inventory, &adopted)
+            .await
     }
 
     #[tokio::test]
     async fn object_that_several_adopt_at_the_same_moment_is_recorded_by_one() {
-        let inventories = Inventories::new(server(), "state");
+        let inventories = inventories();
         let (first, second, other) = futures::join!(
             adopt(&inventories, "first", "ConfigMap/x/web"),
             adopt(&inventories, "second", "ConfigMap/x/web"),
@@ -111,7 +122,7 @@ mod tests {
 
     #[tokio::test]
     async fn object_that_another_deployment_is_about_to_create_is_not_adopted() {
-        let inventories = Inventories::new(server(), "state");
+        let inventories = inventories();
         let mut first = Inventory::new("first");
         first.intend("ConfigMap/x/web", 100);
         inventories.save("uid-of-first", first).await.unwrap();
@@ -123,6 +134,70 @@ mod tests {
         adopt(&inventories, "second", "ConfigMap/x/other")
             .await
             .unwrap();
+    }
+
+    /// Records that `deployment` is about to create these objects.
+    async fn intend(
+        inventories: &Inventories,
+        deployment: (&str, &str),
+        keys: &[&str],
+    ) -> Result<Arc<Inventory>, InventoryStoreError> {
+        let mut inventory = Inventory::new(deployment.0);
+        for key in keys {
+            inventory.intend(*key, 100);
+        }
+        let adopted = BTreeMap::new();
+        inventories
+            .save_adopting(deployment, inventory, &adopted)
+            .await
+    }
+
+    #[tokio::test]
+    async fn objects_above_the_limit_of_a_requester_are_not_recorded() {
+        let inventories = inventories();
+        let (first, second) = (("first", "ana"), ("second", "ana"));
+        intend(&inventories, first, &["ConfigMap/x/a"])
+            .await
+            .unwrap();
+        let keys = ["ConfigMap/x/b", "ConfigMap/x/c"];
+        let error = intend(&inventories, second, &keys).await.unwrap_err();
+        let expected = "the content adds 2 objects to the 1 that are installed for requester \"ana\", who can have 2";
+        assert!(error.to_string().starts_with(expected), "{error}");
+        let stored = inventories.uids().await.unwrap();
+        assert!(stored.contains("first") && !stored.contains("second"));
+        // Others have the rest, and the former objects of a deployment can be replaced.
+        intend(&inventories, ("other", "ben"), &keys).await.unwrap();
+        intend(&inventories, first, &["ConfigMap/x/d"])
+            .await
+            .unwrap();
+        inventories.remove("other").await.unwrap();
+        intend(&inventories, second, &keys[..1]).await.unwrap();
+        intend(&inventories, second, &keys).await.unwrap_err();
+    }
+
+    #[tokio::test]
+    async fn inventories_above_the_limit_are_loaded_and_do_not_grow() {
+        let large = inventories();
+        let mut inventory = Inventory::new("first");
+        let keys = ["a", "b", "c", "d", "e"].map(|name| format!("ConfigMap/x/{name}"));
+        for key in &keys {
+            inventory.record(key, "uid");
+        }
+        // As with a higher limit.
+        large.save("first", inventory.clone()).await.unwrap();
+        let loaded = large.load("first").await.unwrap().unwrap();
+        assert_eq!(*loaded, inventory);
+        inventory.intend(&keys[0], 100);
+        let (first, none) = (("first", "ana"), BTreeMap::new());
+        large
+            .save_adopting(first, inventory.clone(), &none)
+            .await
+            .unwrap();
+        inventory.intend("ConfigMap/x/f", 100);
+        let error = large.save_adopting(first, inventory, &none).await;
+        assert!(matches!(error, Err(InventoryStoreError::TooManyObjects(_))));
+        let stored = large.load("first").await.unwrap().unwrap();
+        assert_eq!(stored.len(), keys.len());
     }
 
     #[test]

@@ -5,11 +5,12 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
 use std::io::{Read as _, Write as _};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bundle_cluster::ByName;
 use bundle_core::plan::inventory::{
-    Inventory, InventoryError, MAX_BYTES, RememberedSeals, Reservation,
+    Inventory, InventoryError, MAX_BYTES, ObjectCounts, ObjectLimits, RememberedSeals, Reservation,
+    TooManyObjects,
 };
 use flate2::Compression;
 use flate2::read::GzDecoder;
@@ -19,6 +20,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, DeleteParams, ListParams, ObjectMeta, PostParams};
 use kube::{Client, ResourceExt as _};
 
+use crate::budget::limited_requester;
 use crate::reconcile::api::object;
 use crate::reconcile::inventory::adoption_claims::AdoptionClaims;
 
@@ -47,6 +49,8 @@ pub(in crate::reconcile) enum InventoryStoreError {
     Owned { object: String, owner: Owner },
     #[error(transparent)]
     Inventory(#[from] InventoryError),
+    #[error(transparent)]
+    TooManyObjects(#[from] TooManyObjects),
     #[error("ConfigMap {name} is not an inventory: {why}")]
     Damaged { name: String, why: String },
 }
@@ -75,24 +79,59 @@ struct CachedInventory {
 }
 
 /// All inventories, cached. Each is read once and then only written, because one process reconciles
-/// at a time. The resourceVersion reveals writes of another process.
+/// at a time. The resourceVersion reveals writes of another process. The number of recorded objects is
+/// limited, because all inventories stay in memory.
 pub(in crate::reconcile) struct Inventories {
     api: Api<ConfigMap>,
     known: Mutex<HashMap<String, CachedInventory>>,
+    counts: Mutex<ObjectCounts>,
     claims: AdoptionClaims,
 }
 
 impl Inventories {
-    pub(in crate::reconcile) fn new(client: Client, namespace: &str) -> Self {
+    pub(in crate::reconcile) fn new(client: Client, namespace: &str, limits: ObjectLimits) -> Self {
         Self {
             api: Api::namespaced(client, namespace),
             known: Mutex::default(),
+            counts: Mutex::new(ObjectCounts::new(limits)),
             claims: AdoptionClaims::default(),
         }
     }
 
-    fn known(&self) -> std::sync::MutexGuard<'_, HashMap<String, CachedInventory>> {
+    fn known(&self) -> MutexGuard<'_, HashMap<String, CachedInventory>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn counts(&self) -> MutexGuard<'_, ObjectCounts> {
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Caches an inventory as it is stored, and counts its objects.
+    fn cache(&self, uid: &str, inventory: &Arc<Inventory>, resource_version: Option<String>) {
+        self.counts().record(uid, inventory.len() as u64);
+        let cached = CachedInventory {
+            inventory: inventory.clone(),
+            resource_version,
+        };
+        self.known().insert(uid.to_owned(), cached);
+    }
+
+    /// Counts the recorded objects of the BundleDeployment with this uid for `requester`.
+    pub(in crate::reconcile) fn set_requester(&self, uid: &str, requester: &str) {
+        let requester = limited_requester(requester);
+        self.counts().set_requester(uid, &requester);
+    }
+
+    /// Reserves the number of objects that the BundleDeployment with this uid will record.
+    /// The next load or write of its inventory replaces the reservation.
+    pub(in crate::reconcile) fn reserve(
+        &self,
+        (uid, requester): (&str, &str),
+        objects: usize,
+    ) -> Result<(), InventoryStoreError> {
+        let requester = limited_requester(requester);
+        let mut counts = self.counts();
+        Ok(counts.reserve(uid, &requester, objects as u64)?)
     }
 
     /// Returns the inventory of the BundleDeployment with this uid, or `None` if there is none.
@@ -100,8 +139,10 @@ impl Inventories {
         &self,
         uid: &str,
     ) -> Result<Option<Arc<Inventory>>, InventoryStoreError> {
-        if let Some(stored) = self.known().get(uid) {
-            return Ok(Some(stored.inventory.clone()));
+        let known = self.known().get(uid).cloned();
+        if let Some(stored) = known {
+            self.counts().record(uid, stored.inventory.len() as u64);
+            return Ok(Some(stored.inventory));
         }
         let found = ByName(&self.api)
             .get_opt(&format!("{NAME_PREFIX}{uid}"))
@@ -111,16 +152,11 @@ impl Inventories {
             source,
         })?;
         let Some(found) = found else {
+            self.counts().remove(uid);
             return Ok(None);
         };
         let inventory = Arc::new(read(&found)?);
-        self.known().insert(
-            uid.to_owned(),
-            CachedInventory {
-                inventory: inventory.clone(),
-                resource_version: found.metadata.resource_version,
-            },
-        );
+        self.cache(uid, &inventory, found.metadata.resource_version);
         Ok(Some(inventory))
     }
 
@@ -139,14 +175,13 @@ impl Inventories {
                 match read(&map) {
                     Ok(inventory) => {
                         let inventory = Arc::new(inventory);
-                        all.push(inventory.clone());
-                        self.known().insert(
-                            uid.to_owned(),
-                            CachedInventory {
-                                inventory,
-                                resource_version: map.metadata.resource_version,
-                            },
-                        );
+                        self.cache(uid, &inventory, map.metadata.resource_version);
+                        let record = inventory.record.as_ref();
+                        if let Some(installed) = record.and_then(|record| record.installed.as_ref())
+                        {
+                            self.set_requester(uid, &installed.requested_by);
+                        }
+                        all.push(inventory);
                     }
                     Err(error) => {
                         tracing::warn!(
@@ -184,6 +219,7 @@ impl Inventories {
         if let Some(known) = &known
             && *known.inventory == inventory
         {
+            self.counts().record(uid, inventory.len() as u64);
             return Ok(known.inventory.clone());
         }
         let resource_version = known.and_then(|known| known.resource_version);
@@ -197,28 +233,24 @@ impl Inventories {
             }
         };
         let inventory = Arc::new(inventory);
-        self.known().insert(
-            uid.to_owned(),
-            CachedInventory {
-                inventory: inventory.clone(),
-                resource_version: stored.metadata.resource_version,
-            },
-        );
+        self.cache(uid, &inventory, stored.metadata.resource_version);
         Ok(inventory)
     }
 
-    /// Stores `inventory`, which adopts the objects `adopted` (uids by key). Fails without storing
-    /// it if another BundleDeployment records one of them.
+    /// Stores the inventory of a BundleDeployment, which records objects that are about to be applied, and adopts the objects
+    /// `adopted` (uids by key). Fails without storing it if another BundleDeployment records one of
+    /// these, or if the number of objects exceeds a limit.
     ///
     /// One claim covers the lookup of owners and the write. So only one of several concurrent
     /// adoptions of an object succeeds.
     pub(in crate::reconcile) async fn save_adopting(
         &self,
-        uid: &str,
+        (uid, requester): (&str, &str),
         inventory: Inventory,
         adopted: &BTreeMap<String, String>,
     ) -> Result<Arc<Inventory>, InventoryStoreError> {
         if adopted.is_empty() {
+            self.reserve((uid, requester), inventory.len())?;
             return self.save(uid, inventory).await;
         }
         let _claim = self
@@ -228,6 +260,7 @@ impl Inventories {
         if let Some((object, owner)) = self.owners(adopted, uid).await?.pop_first() {
             return Err(InventoryStoreError::Owned { object, owner });
         }
+        self.reserve((uid, requester), inventory.len())?;
         self.save(uid, inventory).await
     }
 
@@ -263,9 +296,11 @@ impl Inventories {
             .delete(&name, &DeleteParams::default())
             .await
         {
-            Ok(()) => Ok(()),
-            Err(error) if object::is_not_found(&error) => Ok(()),
-            Err(error) => Err(not_written(error)),
+            Err(error) if !object::is_not_found(&error) => Err(not_written(error)),
+            _ => {
+                self.counts().remove(uid);
+                Ok(())
+            }
         }
     }
 

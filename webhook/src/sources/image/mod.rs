@@ -1,6 +1,8 @@
 //! Content from an image in a registry: a tag is resolved to a digest, and everything is fetched by
 //! digest. `registries` has the credentials.
 
+use std::sync::Arc;
+
 use bundle_core::content::ContentId;
 use bundle_core::names::KubeName;
 use bundle_core::policy::{RawSignature, Unavailable};
@@ -11,34 +13,42 @@ use bundle_oci::registry::Client;
 use bundle_oci::unpack::FileSink;
 
 use super::{ContentSource, FetchedFiles, SourceError};
+use crate::budget::lookups::LookupMemory;
+use crate::clients::names;
 
 /// An image, and a client with the credentials of its pull secret.
 pub(crate) struct ImageSource {
     registry: Client,
     reference: Reference,
     pull_secret: Option<KubeName>,
+    memory: Arc<LookupMemory>,
 }
 
 impl ImageSource {
-    /// Creates the source. `registry` has the credentials of `pull_secret`.
+    /// Creates the source. `registry` has the credentials of `pull_secret`. Responses other than
+    /// layers are held in `memory`.
     pub(super) fn new(
-        registry: Client,
+        registry: &Client,
         reference: &Reference,
         pull_secret: Option<&KubeName>,
+        memory: Arc<LookupMemory>,
     ) -> Self {
         Self {
-            registry,
+            registry: registry.with_memory(memory.clone()),
             reference: reference.clone(),
             pull_secret: pull_secret.cloned(),
+            memory,
         }
     }
 }
 
 impl ContentSource for ImageSource {
     async fn resolve(&self) -> Result<ContentId, SourceError> {
-        let digest = match self.reference.digest() {
-            Some(digest) => digest.clone(),
-            None => self.registry.resolve(&self.reference).await?,
+        let digest = if let Some(digest) = self.reference.digest() {
+            digest.clone()
+        } else {
+            let resolving = self.registry.resolve(&self.reference);
+            names::for_requester(self.memory.requester(), resolving).await?
         };
         let source = Source::Image {
             reference: self.reference.clone(),
@@ -53,12 +63,14 @@ impl ContentSource for ImageSource {
     {
         let pinned = self.reference.pin(content.digest().clone());
         let limits = Limits::default();
-        Ok(self.registry.pull_onto(&pinned, &limits, sink).await?)
+        let fetching = self.registry.pull_onto(&pinned, &limits, sink);
+        Ok(names::for_requester(self.memory.requester(), fetching).await?)
     }
 
     async fn signatures(&self, content: &ContentId) -> Result<Vec<RawSignature>, Unavailable> {
         let pinned = self.reference.pin(content.digest().clone());
-        let signatures = self.registry.signatures(&pinned).await;
+        let reading = self.registry.signatures(&pinned);
+        let signatures = names::for_requester(self.memory.requester(), reading).await;
         signatures.map_err(Unavailable::from)
     }
 }

@@ -50,8 +50,8 @@ fn open(
         Duration::from_millis(50),
     ));
     let registries = Registries::new(None, &[]).unwrap();
-    let client = registries.anonymous().with_memory(memory.clone());
-    (ImageSource::new(client, reference, None), memory)
+    let source = ImageSource::new(registries.anonymous(), reference, None, memory.clone());
+    (source, memory)
 }
 
 async fn fetch(source: &ImageSource) -> Result<(), SourceError> {

@@ -2,20 +2,20 @@
 //! uids of their namespaces. Labels and annotations never decide ownership, because users with
 //! write permission on an object can set them.
 
+mod creation;
+mod limits;
 mod record;
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
+pub use creation::{CreationKey, CreationMark};
+pub use limits::{ObjectCounts, ObjectLimits, TooManyObjects};
 pub use record::{InstallationRecord, InstalledContent, RememberedSeals};
 use serde::{Deserialize, Serialize};
 
 pub use crate::plan::applyset::parts;
 
 use crate::plan::jobs::JobRuns;
-
-mod creation;
-
-pub use creation::{CreationKey, CreationMark};
 
 /// Largest number of objects in one inventory, including objects that are still to be pruned.
 pub const MAX_OBJECTS: usize = 25_000;
@@ -300,6 +300,17 @@ impl Inventory {
         self.objects
             .iter()
             .map(|(key, record)| (key.as_str(), record))
+    }
+
+    /// Returns the number of recorded objects.
+    pub fn len(&self) -> usize {
+        self.objects.len()
+    }
+
+    /// Returns the number of recorded objects after those with `keys` are recorded too.
+    pub fn len_with<'k>(&self, keys: impl Iterator<Item = &'k str>) -> usize {
+        let added: HashSet<&str> = keys.filter(|key| !self.has(key)).collect();
+        self.len() + added.len()
     }
 
     /// Returns true if no object is recorded.

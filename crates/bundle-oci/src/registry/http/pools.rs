@@ -13,6 +13,7 @@ use crate::registry::http::tls::TlsSettings;
 use crate::registry::http::zone::{NetworkZone, ZoneResolver};
 use crate::registry::http_error::HttpError;
 use crate::registry::limited_map::LimitedMap;
+use crate::registry::names::{NameResolver, SystemResolver};
 use crate::registry::{ClientOptions, Reason, RegistryError};
 
 /// Maximum number of hosts with idle connections. The server decides the size of the buffer that an
@@ -32,6 +33,7 @@ pub(super) struct ConnectionPools {
     trust: TlsSettings,
     user_agent: String,
     connect_timeout: Duration,
+    names: Arc<dyn NameResolver>,
     pools: Mutex<Pools>,
     /// Hosts that references name, in contrast to hosts of redirects.
     registries: Mutex<LimitedMap<String, ()>>,
@@ -101,6 +103,10 @@ impl ConnectionPools {
             trust: TlsSettings::read(options)?,
             user_agent,
             connect_timeout: options.deadlines.connect,
+            names: match &options.resolver {
+                Some(resolver) => resolver.clone(),
+                None => Arc::new(SystemResolver),
+            },
             pools: Mutex::default(),
             registries: Mutex::default(),
             own: Mutex::default(),
@@ -207,20 +213,23 @@ impl ConnectionPools {
     }
 
     /// Returns the common settings of all clients. Redirects are followed by the caller, as each
-    /// target may need another client.
-    fn builder(&self) -> reqwest::ClientBuilder {
+    /// target may need another client. Names of addresses closer than `nearest` are rejected.
+    fn builder(&self, nearest: NetworkZone) -> reqwest::ClientBuilder {
+        let names = self.names.clone();
         reqwest::Client::builder()
             .user_agent(&self.user_agent)
             .connect_timeout(self.connect_timeout)
             .pool_idle_timeout(IDLE_TIMEOUT)
             .pool_max_idle_per_host(IDLE_PER_HOST)
             .redirect(redirect::Policy::none())
+            .dns_resolver(Arc::new(ZoneResolver { names, nearest }))
     }
 
     /// Returns a client without trusted certificate authorities, for plain HTTP.
     fn plain_client(&self) -> Result<reqwest::Client, Reason> {
         install_provider();
-        let builder = self.builder().no_proxy().tls_certs_only([]);
+        let builder = self.builder(NetworkZone::Local);
+        let builder = builder.no_proxy().tls_certs_only([]);
         let made = builder.build();
         made.map_err(|error| Reason::Settings(HttpError::from(error).to_string()))
     }
@@ -234,12 +243,9 @@ impl ConnectionPools {
     ) -> Result<reqwest::Client, Reason> {
         install_provider();
         let builder = || {
-            let mut builder = self.builder();
+            let mut builder = self.builder(reach);
             if loopback {
                 builder = builder.no_proxy();
-            }
-            if reach < NetworkZone::Local {
-                builder = builder.dns_resolver(Arc::new(ZoneResolver(reach)));
             }
             if let Some(identity) = identity {
                 builder = builder.identity(identity.clone());

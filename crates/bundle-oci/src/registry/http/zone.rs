@@ -3,9 +3,12 @@
 
 use std::error::Error;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
 
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use url::{Host, Url};
+
+use crate::registry::names::NameResolver;
 
 /// Network zone of an address, from far to near.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -107,8 +110,11 @@ impl NetworkZone {
 }
 
 /// DNS resolver that rejects addresses closer than allowed.
-#[derive(Debug, Clone, Copy)]
-pub(in crate::registry) struct ZoneResolver(pub(in crate::registry) NetworkZone);
+#[derive(Debug, Clone)]
+pub(in crate::registry) struct ZoneResolver {
+    pub(in crate::registry) names: Arc<dyn NameResolver>,
+    pub(in crate::registry) nearest: NetworkZone,
+}
 
 /// Error for a name that resolves to an address closer than allowed.
 #[derive(Debug, thiserror::Error)]
@@ -119,14 +125,14 @@ pub(in crate::registry) struct ZoneError(IpAddr);
 
 impl Resolve for ZoneResolver {
     fn resolve(&self, name: Name) -> Resolving {
-        let Self(reach) = *self;
+        let nearest = self.nearest;
+        let found = self.names.resolve(name.as_str());
         Box::pin(async move {
-            let found: Vec<SocketAddr> =
-                tokio::net::lookup_host((name.as_str(), 0)).await?.collect();
+            let found = found.await?;
             // All addresses have to be allowed, as any of them may be used.
             match found
                 .iter()
-                .find(|address| NetworkZone::of(address.ip()) > reach)
+                .find(|address| NetworkZone::of(address.ip()) > nearest)
             {
                 Some(near) => Err(Box::new(ZoneError(near.ip())) as Box<dyn Error + Send + Sync>),
                 None => Ok(Box::new(found.into_iter()) as Addrs),
@@ -138,6 +144,7 @@ impl Resolve for ZoneResolver {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::registry::names::SystemResolver;
 
     #[test]
     fn addresses_are_public_private_or_local() {
@@ -210,7 +217,10 @@ mod tests {
 
     #[tokio::test]
     async fn rejects_names_that_resolve_to_closer_addresses() {
-        let resolve = |reach| ZoneResolver(reach).resolve("localhost".parse().unwrap());
+        let resolve = |nearest| {
+            let names = Arc::new(SystemResolver);
+            ZoneResolver { names, nearest }.resolve("localhost".parse().unwrap())
+        };
         let Err(error) = resolve(NetworkZone::Public).await else {
             panic!("localhost is not public");
         };

@@ -182,6 +182,8 @@ fn located(findings: Findings, reference: &Reference) -> Findings {
 }
 
 impl ImageLookups for ReviewedImage<'_> {
+    type VerificationSlot = ();
+
     fn policies(&self, image: &Image) -> Result<MatchingPolicies, Finding> {
         self.lookup.policies(image)
     }
@@ -198,6 +200,10 @@ impl ImageLookups for ReviewedImage<'_> {
 
     fn looks_where_refused(&self) -> bool {
         self.lookup.looks_where_refused()
+    }
+
+    async fn verification_slot(&self) -> Result<(), Finding> {
+        self.lookup.verification_slot().await
     }
 
     fn until(&self) -> Option<Instant> {

@@ -207,6 +207,8 @@ impl ReviewLookups for ClusterFacts {
 }
 
 impl ImageLookups for ClusterFacts {
+    type VerificationSlot = ();
+
     fn policies(&self, image: &Image) -> Result<MatchingPolicies, Finding> {
         let policies = self.policies.as_deref().map_err(Clone::clone)?;
         Ok(MatchingPolicies {
@@ -231,6 +233,10 @@ impl ImageLookups for ClusterFacts {
     /// Returns `true`, because the user needs all findings at once.
     fn looks_where_refused(&self) -> bool {
         true
+    }
+
+    async fn verification_slot(&self) -> Result<(), Finding> {
+        Ok(())
     }
 
     fn until(&self) -> Option<Instant> {

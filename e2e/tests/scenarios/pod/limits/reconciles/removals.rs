@@ -5,11 +5,11 @@ use super::*;
 /// Number of deployments of one requester that are deleted at the same time.
 const DEPLOYMENTS: usize = 4;
 
-/// Number of objects of each deployment. A debug build would need minutes for the number of a real
-/// attack.
+/// Number of objects of each deployment: as many as one requester can have installed. A debug build
+/// would need minutes for them.
 fn objects() -> usize {
     if e2e::programs::profile().unwrap() == "release" {
-        7000
+        2000
     } else {
         1000
     }

@@ -1,0 +1,156 @@
+//! Threads of name lookups, by requester. The resolver of the operating system blocks a thread until
+//! DNS servers respond or its own timeout passes, also after the request was cancelled.
+
+use std::fmt;
+use std::io;
+use std::net::ToSocketAddrs as _;
+use std::sync::Arc;
+
+use bundle_oci::registry::{HostAddresses, NameResolver};
+use futures::future::{BoxFuture, FutureExt as _};
+
+use crate::budget::{Budget, Pool};
+
+/// Threads of all name lookups.
+const THREADS: u64 = 32;
+/// Parts of the threads. A requester can use one.
+const PARTS: u64 = 4;
+
+tokio::task_local! {
+    static REQUESTER: String;
+}
+
+/// Runs `work`, whose name lookups count for `requester`.
+pub fn for_requester<T>(requester: &str, work: impl Future<Output = T>) -> impl Future<Output = T> {
+    REQUESTER.scope(requester.to_owned(), Box::pin(work))
+}
+
+type Lookup = dyn Fn(&str) -> HostAddresses + Send + Sync;
+
+/// A resolver with a limited number of threads. A lookup waits for one until the deadline of its
+/// connection.
+#[derive(Clone)]
+pub struct LimitedResolver {
+    threads: Pool,
+    lookup: Arc<Lookup>,
+}
+
+impl fmt::Debug for LimitedResolver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let threads = &self.threads;
+        let resolver = &mut f.debug_struct("LimitedResolver");
+        resolver.field("threads", threads).finish_non_exhaustive()
+    }
+}
+
+impl Default for LimitedResolver {
+    fn default() -> Self {
+        Self::new(|host| Ok((host, 0).to_socket_addrs()?.collect()))
+    }
+}
+
+impl LimitedResolver {
+    /// Creates a resolver. `lookup` can block its thread.
+    fn new(lookup: impl Fn(&str) -> HostAddresses + Send + Sync + 'static) -> Self {
+        Self {
+            threads: Pool::new(THREADS),
+            lookup: Arc::new(lookup),
+        }
+    }
+}
+
+impl NameResolver for LimitedResolver {
+    fn resolve(&self, host: &str) -> BoxFuture<'static, HostAddresses> {
+        let requester = REQUESTER.try_with(Clone::clone).unwrap_or_default();
+        let (resolver, host) = (self.clone(), host.to_owned());
+        async move {
+            let Self { threads, lookup } = resolver;
+            let caps = Budget::part(&threads, &requester, PARTS);
+            let share = threads.take(1, caps).await.map_err(io::Error::other)?;
+            let thread = tokio::task::spawn_blocking(move || {
+                let found = lookup(&host);
+                // Held until the lookup ends, also if nothing waits for its result any more.
+                drop(share);
+                found
+            });
+            thread.await.map_err(io::Error::other)?
+        }
+        .boxed()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+    use std::sync::mpsc::{self, Receiver};
+    use std::time::Duration;
+
+    use bundle_core::reference::{Digest, Reference};
+    use futures::future::join_all;
+    use tokio::task::JoinHandle;
+    use tokio::time::timeout;
+
+    use super::*;
+    use crate::clients::registries::Registries;
+
+    const LONG: Duration = Duration::from_secs(30);
+
+    /// Returns a resolver that knows no host, and that stalls below `stalled.example` until the
+    /// sender of `gate` is dropped. It adds the names of started lookups to `started`.
+    fn resolver(gate: Receiver<()>, started: &Arc<Mutex<Vec<String>>>) -> LimitedResolver {
+        let (gate, started) = (Mutex::new(gate), started.clone());
+        LimitedResolver::new(move |host| {
+            started.lock().unwrap().push(host.to_owned());
+            if host.ends_with(".stalled.example") {
+                gate.lock().unwrap().recv().ok();
+            }
+            Err(io::Error::other("no such host"))
+        })
+    }
+
+    #[tokio::test]
+    async fn stalled_and_cancelled_lookups_of_one_requester_use_a_part_of_the_threads() {
+        let (closed, gate) = mpsc::channel();
+        let started = Arc::<Mutex<Vec<String>>>::default();
+        let resolver = resolver(gate, &started);
+        let threads = resolver.threads.clone();
+        let registries = Registries::with_resolver(None, &[], resolver).unwrap();
+        let look = |requester: String, host: String| {
+            let digest = Digest::of(b"x");
+            let reference: Reference = format!("{host}/web@{digest}").parse().unwrap();
+            let client = registries.anonymous().clone();
+            async move { for_requester(&requester, client.look(&reference, false)).await }
+        };
+        let most = usize::try_from(THREADS / PARTS).unwrap();
+        let lookups = (0..3 * most).map(|number| {
+            let requester = format!("system:serviceaccount:mallory:account-{}", number % 5);
+            tokio::spawn(look(requester, format!("r{number}.stalled.example")))
+        });
+        let lookups: Vec<_> = lookups.collect();
+        let all_started = async {
+            while started.lock().unwrap().len() < most {
+                tokio::task::yield_now().await;
+            }
+        };
+        timeout(LONG, all_started).await.unwrap();
+        let other = look("ana".to_owned(), "registry.example".to_owned());
+        let other = timeout(LONG, other).await.unwrap();
+        let error = other.unwrap_err().to_string();
+        assert!(error.contains("no such host"), "{error}");
+        lookups.iter().for_each(JoinHandle::abort);
+        assert!(join_all(lookups).await.iter().all(Result::is_err));
+        // Those that had a thread keep it, and no other began.
+        assert_eq!(started.lock().unwrap().len(), most + 1);
+        assert_eq!(threads.used(), THREADS / PARTS);
+        drop(closed);
+        while threads.used() > 0 {
+            tokio::task::yield_now().await;
+        }
+        let again = look(
+            "system:serviceaccount:mallory:account-0".to_owned(),
+            "r.stalled.example".to_owned(),
+        );
+        let again = timeout(LONG, again).await.unwrap();
+        again.unwrap_err();
+    }
+}
