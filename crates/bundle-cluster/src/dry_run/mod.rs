@@ -6,6 +6,7 @@ mod headers;
 use crate::ObjectUrl;
 use bundle_api::names;
 use bundle_core::object::ObjectId;
+use bundle_core::object::rejection::Rejection;
 use bundle_core::review::Requester;
 use bundle_core::rights::{DryRunVerdict, verdict};
 use http::HeaderMap;
@@ -177,10 +178,18 @@ impl RequesterDryRun {
             message: String::from_utf8_lossy(&body[..body.len().min(WORDS)]).into_owned(),
             ..Status::default()
         });
-        DryRunAnswer {
-            verdict: self.with_missing_right(verdict(code, &rejection_message(&status))),
+        let causes = causes(&status);
+        let fields: Vec<&str> = causes.iter().map(|(_, field)| field.as_str()).collect();
+        let verdict = verdict(Rejection {
             code,
-            causes: causes(&status),
+            reason: &status.reason,
+            message: &rejection_message(&status),
+            fields: &fields,
+        });
+        DryRunAnswer {
+            verdict: self.with_missing_right(verdict),
+            code,
+            causes,
             object: None,
         }
     }

@@ -121,6 +121,20 @@ async fn refusals_keep_the_words_of_the_api_server() {
 }
 
 #[tokio::test]
+async fn invalid_object_is_recognized_by_the_causes_of_the_status() {
+    let rejected = r#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"ConfigMap \"web\" is invalid: data[a b]: Invalid value: \"a b\"","reason":"Invalid","details":{"name":"web","kind":"ConfigMap","causes":[{"reason":"FieldValueInvalid","message":"Invalid value: \"a b\"","field":"data[a b]"}]},"code":422}"#;
+    let (client, _told) = client(422, rejected);
+    let run = RequesterDryRun::new(client, &ana()).unwrap();
+    let (resource, id) = config_map();
+    let body = (b"{}".to_vec(), false);
+    let answer = run.apply(&resource, &id, body, Detail::Metadata).await;
+    let message = r#"ConfigMap "web" is invalid: data[a b]: Invalid value: "a b""#;
+    assert_eq!(answer.verdict, DryRunVerdict::Invalid(message.to_owned()));
+    let cause = ("FieldValueInvalid".to_owned(), "data[a b]".to_owned());
+    assert_eq!(answer.causes, [cause]);
+}
+
+#[tokio::test]
 async fn requests_as_a_person_that_are_no_dry_run_never_leave() {
     let (client, mut told) = client(200, "{}");
     let as_person = |method: Method, target: &str, body: &'static str| {

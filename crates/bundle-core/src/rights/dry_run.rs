@@ -1,6 +1,6 @@
 //! Interprets responses of the API server to dry runs as the requester.
 
-use crate::object::rejection;
+use crate::object::rejection::{self, Rejection};
 
 /// Result of a dry run.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -14,8 +14,8 @@ pub enum DryRunVerdict {
         /// `true` if RBAC denied the request. The access reviews should have denied it too.
         by_rbac: bool,
     },
-    /// The API server rejects the object for every user because of a value. The message names the
-    /// field.
+    /// The API server rejects the object because of a value. The message names the field.
+    /// Rejections by policies and admission webhooks are [`Self::Refused`], also if they name one.
     Invalid(String),
     /// The object requires something that does not exist yet: its namespace, its kind or a role.
     Missing(String),
@@ -34,7 +34,7 @@ impl DryRunVerdict {
     }
 }
 
-/// Interprets an error response, from its HTTP status code and the message of its `Status`.
+/// Interprets an error response, from its HTTP status code and its `Status`.
 ///
 /// Sources: `k8s.io/apiserver` `pkg/endpoints/filters/impersonation` ("cannot impersonate
 /// resource", "cannot impersonate:user-info resource"), `pkg/admission/plugin/webhook` ("does not
@@ -42,7 +42,8 @@ impl DryRunVerdict {
 /// request"), `pkg/endpoints/handlers/responsewriters` ("cannot patch resource"), and
 /// `pkg/registry/rbac` of Kubernetes ("is attempting to grant RBAC permissions not currently
 /// held").
-pub fn verdict(code: u16, message: &str) -> DryRunVerdict {
+pub fn verdict(rejection: Rejection<'_>) -> DryRunVerdict {
+    let Rejection { code, message, .. } = rejection;
     let text = message.to_owned();
     let contains = |part: &str| message.contains(part);
     // Webhooks and policies choose the code of their rejections, so the texts are compared first.
@@ -52,7 +53,7 @@ pub fn verdict(code: u16, message: &str) -> DryRunVerdict {
             by_rbac: false,
         };
     }
-    if let Some(why) = rejection::not_typed(code, message) {
+    if let Some(why) = rejection::invalid(rejection) {
         return DryRunVerdict::Invalid(why);
     }
     match code {
@@ -178,6 +179,16 @@ mod tests {
 
     type Expected<'a> = &'a dyn Fn(&DryRunVerdict) -> bool;
 
+    /// Returns the verdict for a `Status` without a reason and without causes.
+    fn verdict_of(code: u16, message: &str) -> DryRunVerdict {
+        verdict(Rejection {
+            code,
+            reason: "",
+            message,
+            fields: &[],
+        })
+    }
+
     #[test]
     fn answers_of_the_api_server_are_allowed_refused_or_unknown() {
         let refused = |by_rbac| move |verdict: &DryRunVerdict| matches!(verdict, DryRunVerdict::Refused { by_rbac: by, .. } if *by == by_rbac);
@@ -239,7 +250,7 @@ mod tests {
             (504, "Timeout: request did not complete", &unknown),
         ];
         for (code, message, expected) in table {
-            let found = verdict(code, message);
+            let found = verdict_of(code, message);
             assert!(expected(&found), "{code} {message}: {found:?}");
         }
     }
@@ -248,12 +259,52 @@ mod tests {
     fn values_that_do_not_fit_the_schema_are_invalid_for_everybody() {
         let message = "failed to create typed patch object (n/web; apps/v1, Kind=Deployment): .spec.colour: field not declared in schema";
         let expected = ".spec.colour: field not declared in schema".to_owned();
-        assert_eq!(verdict(500, message), DryRunVerdict::Invalid(expected));
+        assert_eq!(verdict_of(500, message), DryRunVerdict::Invalid(expected));
+    }
+
+    #[test]
+    fn invalid_values_are_no_refusal_and_refusals_that_name_a_field_stay_refusals() {
+        let validation = r#"Service "a" is invalid: spec.ports[1].name: Duplicate value: "a""#;
+        let quota = r#"services "a" is forbidden: exceeded quota: q"#;
+        let webhook =
+            r#"admission webhook "w.example.com" denied the request: spec.type: Invalid value"#;
+        let policy = "services \"a\" is invalid: ValidatingAdmissionPolicy 'p' with binding 'b' denied request: no";
+        let parameters = r#"ValidatingAdmissionPolicy "a" is invalid: spec.paramKind: Forbidden: user &{ana  [] map[]} must have "get" permission on all objects"#;
+        let (none, unnamed): (&[&str], &[&str]) = (&[], &[""]);
+        let field: &[&str] = &["spec.ports[1].name"];
+        for (code, reason, message, fields, is_invalid) in [
+            (422, "Invalid", validation, field, true),
+            (422, "Invalid", validation, none, false),
+            (422, "Invalid", validation, unnamed, false),
+            (422, "Forbidden", validation, field, false),
+            (403, "Invalid", validation, field, false),
+            (403, "Forbidden", quota, field, false),
+            (422, "Invalid", webhook, field, false),
+            (422, "Invalid", policy, field, false),
+            (422, "Invalid", parameters, field, false),
+        ] {
+            let rejection = Rejection {
+                code,
+                reason,
+                message,
+                fields,
+            };
+            let message = message.to_owned();
+            let expected = if is_invalid {
+                DryRunVerdict::Invalid(message)
+            } else {
+                DryRunVerdict::Refused {
+                    message,
+                    by_rbac: false,
+                }
+            };
+            assert_eq!(verdict(rejection), expected, "{rejection:?}");
+        }
     }
 
     #[test]
     fn webhooks_without_dry_run_and_missing_impersonation_are_told_apart() {
-        let found = verdict(
+        let found = verdict_of(
             400,
             r#"admission webhook "w.example.com" does not support dry run"#,
         );
@@ -262,7 +313,7 @@ mod tests {
             let refusal = format!(
                 r#"users "ana" is forbidden: User "pod" cannot {verb} resource "users" in API group "" at the cluster scope"#
             );
-            let found = verdict(403, &refusal);
+            let found = verdict_of(403, &refusal);
             assert!(matches!(found, DryRunVerdict::NotImpersonated(_)), "{verb}");
         }
     }

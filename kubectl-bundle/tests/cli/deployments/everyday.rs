@@ -9,6 +9,9 @@ use crate::kb_snapshot;
 use crate::package::init::{ANNOTATIONS, CSV};
 
 const PATH: &str = "/bundledeployments/web";
+const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
+/// Digest of `{}`.
+const EMPTY: &str = "sha256:44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a";
 
 /// Returns a deployment that this program applied with `--class production`, and with further
 /// settings of this and other field managers.
@@ -446,8 +449,19 @@ fn default_class_follows_the_format_of_the_package() {
     context.write("cache/manifests/csv.yaml", CSV);
     let reference = format!("{}/cache:1", registry.host());
     context.stdout(&["push", "cache", &reference]);
-    let class = |verb: &str, more: &[&str]| {
-        let mut arguments = vec![verb, "cache", &reference, "--dry-run=client", "-o", "json"];
+    let chart = format!("{}/chart:1", registry.host());
+    let manifest = json!({
+        "schemaVersion": 2, "mediaType": MANIFEST,
+        "config": {"mediaType": "application/vnd.oci.empty.v1+json", "digest": EMPTY, "size": 2},
+        "layers": [], "annotations": {"io.rukpak.core.bundle.format": "helm+v3"},
+    });
+    registry.put_manifest("chart", "1", MANIFEST, manifest.to_string().as_bytes());
+    // The connection is established, but nothing reads the request.
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let digest = format!("sha256:{}", "9".repeat(64));
+    let silent_reference = format!("{}/web@{digest}", silent.local_addr().unwrap());
+    let class_of = |verb: &str, reference: &str, more: &[&str]| {
+        let mut arguments = vec![verb, "cache", reference, "--dry-run=client", "-o", "json"];
         arguments.extend(more);
         let object: Value = serde_json::from_str(&context.stdout(&arguments)).unwrap();
         let template = &object["spec"]["template"]["spec"]["provisionerClassName"];
@@ -459,7 +473,19 @@ fn default_class_follows_the_format_of_the_package() {
             .unwrap()
             .to_owned()
     };
-    assert_eq!(class("deploy", &[]), "core-rukpak-io-registry");
-    assert_eq!(class("create", &[]), "core-rukpak-io-registry");
-    assert_eq!(class("deploy", &["--class", "mine"]), "mine");
+    let rows: [(&str, &[&str], &str); 4] = [
+        (&reference, &[], "core-rukpak-io-registry"),
+        (&reference, &["--class", "mine"], "mine"),
+        // The format of a tag's content can change.
+        (&reference, &["--keep-tag"], "core-rukpak-io-plain"),
+        (&chart, &[], "core-rukpak-io-helm"),
+    ];
+    for verb in ["deploy", "create"] {
+        for (reference, flags, class) in rows {
+            let found = class_of(verb, reference, flags);
+            assert_eq!(found, class, "{verb} {reference} {flags:?}");
+        }
+    }
+    let found = class_of("deploy", &silent_reference, &[]);
+    assert_eq!(found, "core-rukpak-io-plain", "no response");
 }

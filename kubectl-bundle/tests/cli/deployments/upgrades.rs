@@ -236,3 +236,27 @@ fn wait_ends_at_kinds_that_the_version_of_the_server_no_longer_has() {
     assert!(waited.starts_with("exit code: 1\n"), "{waited}");
     assert!(waited.contains("was deleted during the wait"), "{waited}");
 }
+
+#[test]
+fn wait_ends_at_kinds_that_only_a_newer_version_of_kubernetes_has() {
+    let mut context = Context::new();
+    let (newer, told) = without_kind("ResourceClaim", "resource.k8s.io/v1");
+    cluster(
+        &mut context,
+        vec![
+            (Method::GET, PATH, 404, status(404, "NotFound", "not found")),
+            (Method::PATCH, PATH, 201, newer.clone()),
+            (Method::GET, LIST, 200, list(&[newer])),
+            (Method::GET, "/events", 200, told),
+            (Method::GET, "/version", 200, version("v1.33.4")),
+        ],
+    );
+    kb_snapshot!(context, ["deploy", "web", PINNED, "--wait", "-q"], @r#"
+    exit code: 3
+    ----- stdout -----
+    bundledeployment.core.rukpak.io/web created
+    ----- stderr -----
+    error: bundledeployment web: required resource not found: no matches for kind "ResourceClaim" in version "resource.k8s.io/v1" [BUNDLE-CHECK-001]
+      hint: Kubernetes 1.34 introduced resource.k8s.io/v1/ResourceClaim, and this server is 1.33; deploy content for this version, or upgrade the cluster
+    "#);
+}

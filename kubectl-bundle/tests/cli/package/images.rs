@@ -96,6 +96,21 @@ fn rejects_images_with_moving_tags() {
     ");
 }
 
+#[test]
+fn push_of_a_folder_names_the_flag_of_build_for_a_moving_tag() {
+    let context = Context::new();
+    context.write("web/bundle.yaml", PACKAGE);
+    let manifest = deployment(&["quay.io/a/b:latest".to_owned()]);
+    context.write("web/manifests/web.yaml", manifest);
+    kb_snapshot!(context, ["push", "web", "registry.example.com/web:1.0.0"], @r"
+    exit code: 3
+    ----- stdout -----
+    ----- stderr -----
+    error: web/manifests/web.yaml:1: Deployment.apps/default/web: spec.template.spec.containers[0].image: image tag is disallowed (latest): `quay.io/a/b:latest` changes over time [BUNDLE-IMAGE-003]
+      hint: write the tag of a version or a digest, or allow this tag with --allow-mutable-tags=quay.io/a/b (--allow-mutable-tags is a flag of `kubectl bundle build`)
+    ");
+}
+
 /// Removes lines with digests and sizes that depend on the port of the registry.
 fn steady(said: &str) -> String {
     said.lines()

@@ -88,6 +88,10 @@ fn detects_the_content_of_a_folder() {
     context.write("chart/Chart.yaml", CHART);
     context.write("chart/templates/web.yaml", CONFIG_MAP);
     context.stdout(&["init", "chart"]);
+    // The chart has another name than its folder.
+    let written = std::fs::read_to_string(context.path().join("chart/bundle.yaml")).unwrap();
+    assert!(written.contains("\nname: web\n"), "{written}");
+    assert!(written.contains("\nformat: helm+v3\n"), "{written}");
     // PATH is empty here.
     kb_snapshot!(context, ["build", "chart"], @r"
     exit code: 1

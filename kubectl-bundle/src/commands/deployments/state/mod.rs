@@ -2,5 +2,5 @@
 
 pub(crate) mod conditions;
 pub(crate) mod prediction;
-pub(crate) mod removed_api;
+pub(crate) mod unserved_api;
 pub(crate) mod waiting;

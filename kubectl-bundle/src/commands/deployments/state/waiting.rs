@@ -8,7 +8,7 @@ use bundle_core::version::ServerVersion;
 use kube::api::Api;
 
 use super::prediction::{Goal, Prediction, predict, reported_failure};
-use super::removed_api;
+use super::unserved_api;
 use crate::cluster::Cluster;
 use crate::cluster::wait::{Wait, WaitState, deleted_error, timeout_error};
 use crate::failure::{Failure, Outcome};
@@ -63,14 +63,14 @@ pub(crate) async fn wait_until(
         let mut state = predict(item, goal, code);
         if goal != Goal::Gone
             && matches!(state, Prediction::Waiting(_))
-            && let Some(found) =
-                reported_failure(item).filter(|found| removed_api::has_missing_kinds(found.message))
+            && let Some(found) = reported_failure(item)
+                .filter(|found| unserved_api::has_missing_kinds(found.message))
         {
             if server.is_none() {
                 server = server_version(cluster).await;
             }
             if let Some(server) = &server
-                && let Some(cause) = removed_api::cause(found.message, server)
+                && let Some(cause) = unserved_api::cause(found.message, server)
             {
                 state = Prediction::Stopped(cause);
             }

@@ -117,8 +117,8 @@ impl DryRunFailures {
         }
     }
 
-    /// Returns an error for the most severe kind of result. A rejection has priority over unknown
-    /// results.
+    /// Returns an error for the most severe kind of result. A refusal for the requester has priority
+    /// over invalid objects, and a rejection over unknown results.
     pub(in crate::reconcile) fn into_result(
         self,
         users: &str,
@@ -126,16 +126,16 @@ impl DryRunFailures {
     ) -> Result<(), ReconcileError> {
         let kinds: [(Vec<String>, Code, String, RetryPolicy); 8] = [
             (
-                self.invalid,
-                codes::install::INVALID_OBJECT,
-                CANNOT_STORE.to_owned(),
-                RetryPolicy::Rarely,
-            ),
-            (
                 self.refused,
                 codes::install::REQUESTER_REFUSED,
                 format!("the API server rejects content of {users}: "),
                 RetryPolicy::Slowly,
+            ),
+            (
+                self.invalid,
+                codes::install::INVALID_OBJECT,
+                CANNOT_STORE.to_owned(),
+                RetryPolicy::Rarely,
             ),
             (
                 self.rejected,
@@ -191,38 +191,58 @@ impl DryRunFailures {
 #[cfg(test)]
 mod tests {
     use bundle_api::names::reason;
+    use bundle_core::object::rejection::Rejection;
     use bundle_core::rights::verdict;
 
     use super::*;
 
+    /// Returns the result for a `Status` whose causes name these fields.
+    fn rejected(code: u16, message: &str, fields: &[&str]) -> ApplyRejection {
+        ApplyRejection::Verdict(verdict(Rejection {
+            code,
+            reason: "Invalid",
+            message,
+            fields,
+        }))
+    }
+
     #[test]
     fn object_that_is_rejected_for_every_user_is_no_missing_permission() {
-        for (status, message, code) in [
+        let invalid = r#"ConfigMap "web" is invalid: data[a b]: Invalid value"#;
+        let (none, field): (&[&str], &[&str]) = (&[], &["data[a b]"]);
+        for (status, message, fields, code) in [
+            (422, invalid, field, codes::install::INVALID_OBJECT),
+            // Without a field, the cause may be another one than the values.
+            (422, invalid, none, codes::install::OBJECT_REJECTED),
             (
                 422,
-                r#"ConfigMap "web" is invalid: data[a b]: Invalid value"#,
-                codes::install::OBJECT_REJECTED,
+                "ValidatingAdmissionPolicy 'p' with binding 'p' denied request: no",
+                field,
+                codes::install::REQUESTER_REFUSED,
+            ),
+            (
+                422,
+                r#"admission webhook "w.example.com" denied the request: no"#,
+                field,
+                codes::install::REQUESTER_REFUSED,
             ),
             (
                 403,
                 r#"configmaps "web" is forbidden: exceeded quota: q"#,
+                none,
                 codes::install::OBJECT_REJECTED,
             ),
             (
                 403,
                 r#"configmaps "web" is forbidden: User "ana" cannot patch resource "configmaps""#,
-                codes::install::REQUESTER_REFUSED,
-            ),
-            (
-                422,
-                "ValidatingAdmissionPolicy 'p' with binding 'p' denied request: no",
+                none,
                 codes::install::REQUESTER_REFUSED,
             ),
         ] {
             let mut complaints = DryRunFailures::default();
             complaints.add(
                 &PreparedObject::config_map(),
-                ApplyRejection::Verdict(verdict(status, message)),
+                rejected(status, message, fields),
             );
             let error = complaints.into_result("ana", reason::RECONCILE_FAILED);
             let error = error.unwrap_err();
@@ -232,20 +252,34 @@ mod tests {
     }
 
     #[test]
+    fn refusal_for_the_requester_is_reported_before_an_invalid_object() {
+        let invalid = r#"ConfigMap "web" is invalid: data[a b]: Invalid value"#;
+        let policy = "ValidatingAdmissionPolicy 'p' with binding 'p' denied request: no";
+        let mut complaints = DryRunFailures::default();
+        for refusal in [
+            rejected(422, invalid, &["data[a b]"]),
+            rejected(422, policy, &[]),
+        ] {
+            complaints.add(&PreparedObject::config_map(), refusal);
+        }
+        let error = complaints.into_result("ana", reason::RECONCILE_FAILED);
+        let error = error.unwrap_err();
+        assert_eq!(error.code, codes::install::REQUESTER_REFUSED);
+        assert!(error.objects.is_empty(), "{error:?}");
+    }
+
+    #[test]
     fn refusal_by_rbac_in_a_dry_run_after_allowed_reviews_is_counted_as_a_disagreement() {
         let message =
             r#"configmaps "web" is forbidden: User "ana" cannot patch resource "configmaps""#;
-        let by_rbac = || ApplyRejection::Verdict(verdict(403, message));
+        let by_rbac = || rejected(403, message, &[]);
         let by_policy = "ValidatingAdmissionPolicy 'p' with binding 'p' denied request: no";
         let mut complaints = DryRunFailures::default();
         complaints.add(&PreparedObject::config_map(), by_rbac());
         complaints.add(&PreparedObject::config_map(), by_rbac());
         // A rejection by a policy is no disagreement, because access reviews do not evaluate
         // policies.
-        complaints.add(
-            &PreparedObject::config_map(),
-            ApplyRejection::Verdict(verdict(422, by_policy)),
-        );
+        complaints.add(&PreparedObject::config_map(), rejected(422, by_policy, &[]));
         assert_eq!(complaints.by_rbac, 2);
         let metrics = Metrics::default();
         complaints.count_disagreements("ana", &metrics);

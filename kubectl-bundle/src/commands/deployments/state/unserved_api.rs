@@ -1,4 +1,5 @@
-//! Built-in kinds that content has and the version of the API server no longer serves, from the message of a condition.
+//! Built-in kinds that content has and the version of the API server does not serve, from the
+//! message of a condition.
 
 use bundle_core::diagnostic::codes;
 use bundle_core::version::{ServerVersion, apis};
@@ -13,8 +14,8 @@ pub(crate) fn has_missing_kinds(message: &str) -> bool {
     message.contains(MISSING)
 }
 
-/// Returns the cause to stop for if `message` names a built-in kind that `server` no longer serves.
-/// Another program may still install the definitions of other kinds.
+/// Returns the cause to stop for if `message` names a built-in kind that only earlier or only later
+/// versions than `server` have. Another program may still install the definitions of other kinds.
 pub(crate) fn cause(message: &str, server: &ServerVersion) -> Option<StopCause> {
     let kinds = message.split(MISSING).skip(1).filter_map(kind);
     let changes: Vec<String> = kinds
@@ -33,11 +34,17 @@ fn kind(text: &str) -> Option<(&str, &str)> {
     Some((quoted.nth(1)?, quoted.nth(1)?))
 }
 
-/// Returns the change that the content needs, if the API was removed before the version of the
-/// server.
+/// Returns the required change, if Kubernetes removed the API up to the version of the server, or
+/// introduced it after that version.
 fn change(kind: &str, api_version: &str, server: &ServerVersion) -> Option<String> {
     let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
     let api = apis::api(group, version, kind)?;
+    if let Some(introduced) = api.introduced.filter(|first| *first > server.minor()) {
+        return Some(format!(
+            "Kubernetes {introduced} introduced {api_version}/{kind}, and this server is {}; deploy content for this version, or upgrade the cluster",
+            server.minor()
+        ));
+    }
     let removed = api.removed.filter(|removed| *removed <= server.minor())?;
     let next = match api.replacement {
         Some(replacement) => format!("deploy content that uses {replacement}"),
@@ -72,7 +79,21 @@ mod tests {
     }
 
     #[test]
-    fn kinds_without_a_known_removal_are_no_cause() {
+    fn names_version_that_introduces_an_api() {
+        let message = "required resource not found: no matches for kind \"ResourceClaim\" in version \"resource.k8s.io/v1\", \
+                       no matches for kind \"Shop\" in version \"example.com/v1\"";
+        assert_eq!(
+            hint(message, "v1.33.4+k3s1").unwrap(),
+            "Kubernetes 1.34 introduced resource.k8s.io/v1/ResourceClaim, and this server is 1.33; deploy content for this version, or upgrade the cluster"
+        );
+        // The server can serve it, but does not: its administrator may enable it.
+        for server in ["v1.34.0", "v1.36.0"] {
+            assert_eq!(hint(message, server), None, "{server}");
+        }
+    }
+
+    #[test]
+    fn kinds_without_a_known_version_are_no_cause() {
         for message in [
             "required resource not found: no matches for kind \"Shop\" in version \"example.com/v1\"",
             "required resource not found: no matches for kind \"CronJob\" in version \"batch/v1\"",
