@@ -6,6 +6,7 @@ use e2e::{Cluster, WebhookOptions, bundles};
 use serde_json::{Value, json};
 
 const CLASS: &str = "core-rukpak-io-plain";
+const REGISTRY_CLASS: &str = "core-rukpak-io-registry";
 
 fn bundle(name: &str, class: &str, source: Value) -> Value {
     let mut object = json!({
@@ -161,6 +162,9 @@ async fn check_and_admission_return_the_same_verdict() {
         (bundle("too-new", CLASS, image(&too_new)), 3),
         (deployment("too-new", CLASS, image(&too_new)), 3),
         (bundle("foreign", "somebody-else", image(&fits)), 0),
+        // The content is plain+v0.
+        (bundle("other", REGISTRY_CLASS, image(&fits)), 3),
+        (deployment("other", REGISTRY_CLASS, image(&fits)), 3),
         (
             bundle(
                 "escape",
@@ -189,6 +193,9 @@ async fn check_and_admission_return_the_same_verdict() {
             // RukPak's texts have no diagnostic code.
             let reported = created.stderr.contains(code) || created.stderr.contains(message);
             assert!(reported, "check says {code}, admission does not: {created}");
+        }
+        if object["spec"]["provisionerClassName"] == REGISTRY_CLASS {
+            assert!(created.stderr.contains("BUNDLE-FORMAT-025"), "{created}");
         }
         if code == 0 {
             assert!(created.is_success(), "{created}");
