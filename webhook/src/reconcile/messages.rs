@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use bundle_core::diagnostic::{Finding, codes, rendered};
 use bundle_core::object::ObjectId;
+use bundle_core::object::rejection::Rejection;
 use bundle_core::plan::created_namespace;
 use bundle_core::plan::health::{Health, health};
 use bundle_core::plan::ignore::{self, Rule};
@@ -102,7 +103,7 @@ fn of_content() -> Vec<ReconcileError> {
     let pause = Duration::from_secs(3600);
     let helm = Class::parse("charts", &json!({"provisioner": "core.rukpak.io/helm"})).unwrap();
     vec![
-        reader::registry_error(SourceError::Unsupported("git"), REASON),
+        reader::source_error(SourceError::Unsupported("git"), REASON),
         reader::unstorable(&full, REASON),
         reader::content_too_large(300 << 20, 128 << 20, REASON),
         reader::no_memory(REASON),
@@ -171,7 +172,14 @@ fn of_dry_runs() -> Vec<ReconcileError> {
     let impersonation = r#"users "ana" is forbidden: User "system:serviceaccount:bundle-system:bundle-webhook" cannot impersonate resource "users" in API group "" at the cluster scope"#;
     let untyped = "failed to create typed patch object (team-a/web; /v1, Kind=ConfigMap): .data.replicas: expected string, got &value.valueUnstructured{Value:2}";
     let immutable = replace::sentence(&["data"], KeepReason::NotAsked);
-    let judged = |code, message: &str| ApplyRejection::Verdict(verdict(code, message));
+    let judged = |code, message: &str| {
+        ApplyRejection::Verdict(verdict(Rejection {
+            code,
+            reason: "",
+            message,
+            fields: &[],
+        }))
+    };
     let fields = vec!["metadata.labels[cost-center]".to_owned()];
     let rejections = [
         judged(403, denied),
