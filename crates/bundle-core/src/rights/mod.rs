@@ -17,7 +17,7 @@ pub use mutation::{MutatedKinds, records_requester, user_dependent_fields};
 pub use needs::{Need, Target, VERBS, needs};
 pub use order::Provided;
 pub use required::{Required, required};
-pub use roles::{Grant, RoleRef, Rule, can_be_asked, grant, made_as, rules_after};
+pub use roles::{Grant, QuestionBudget, RoleRef, RoleRule, Rule, grant, made_as, rules_after};
 
 /// SubjectAccessReview to send.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -20,6 +20,7 @@ use crate::reconcile::install::authorized::Replacements;
 use crate::reconcile::inventory::present::{KeptObject, Present};
 use crate::reconcile::rights::authorize;
 use crate::reconcile::rights::dry_runs::check::{DryRunCheck, DryRunInput, RequiredConsent};
+use crate::reconcile::rights::missing_rights;
 use crate::reconcile::rights::removal_permissions::{Deletions, impersonation, named_account};
 
 /// Maximum number of objects that are compared after access reviews denied content.
@@ -224,7 +225,7 @@ impl<'a> DeploymentReconcile<'a> {
         }
         for (requester, question) in questions {
             if !authorize::has_permission(&self.ctx.own, requester, &question).await? {
-                let rules = authorize::rules(std::slice::from_ref(&question));
+                let rules = missing_rights::rules(std::slice::from_ref(&question));
                 let message = format!(
                     "{} no longer has these permissions: {rules}",
                     requester.user
