@@ -1,6 +1,7 @@
 //! Memory that weighing, parsing and rendering of content allocates. Weighing needs no more than a
 //! constant. Parsing and rendering need no more than the weight of the content and the same
-//! constant, or the content is rejected.
+//! constant, or the content is rejected. The permissions that roles grant need no more than a
+//! constant.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -8,6 +9,8 @@ use bundle_core::cancellation::Cancellation;
 use bundle_core::diagnostic::codes;
 use bundle_core::files::Files;
 use bundle_core::format::{self, RenderInput, RenderTarget};
+use bundle_core::object::{Manifest, ObjectId};
+use bundle_core::rights;
 use bundle_core::yaml::{self, Allowance, Weight};
 use peak_alloc::PeakAlloc;
 use serde_json::{Value, json};
@@ -19,6 +22,9 @@ static ALLOCATOR: PeakAlloc = PeakAlloc;
 const CONSTANT: usize = 12 << 20;
 /// Memory of a prepared object in addition to its tree, as the webhook counts it.
 const PER_OBJECT: u64 = 3 << 10;
+
+/// Access reviews of the roles of one content, merged into rules, in bytes.
+const PERMISSIONS: usize = 16 << 20;
 
 /// The allocator counts all threads, so one test runs at a time.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
@@ -249,5 +255,51 @@ fn rendering_an_operator_needs_no_more_than_its_weight() {
             needed >> 10,
             limit >> 10
         );
+    }
+}
+
+/// Returns a Role with one rule.
+fn role(name: &str, rule: &Value) -> Manifest {
+    Manifest {
+        id: ObjectId {
+            group: "rbac.authorization.k8s.io".to_owned(),
+            version: "v1".to_owned(),
+            kind: "Role".to_owned(),
+            namespace: Some("home".to_owned()),
+            name: name.to_owned(),
+        },
+        value: json!({"rules": [rule]}),
+        file: String::new(),
+        line: 1,
+    }
+}
+
+#[test]
+fn permissions_of_roles_need_no_more_than_a_constant() {
+    let _alone = alone();
+    let texts = |count: usize, length: usize| -> Vec<String> {
+        let numbers = 0..count;
+        numbers.map(|number| format!("{number:0length$}")).collect()
+    };
+    let rule = |names: Vec<String>| {
+        json!({
+            "verbs": texts(100, 3), "apiGroups": [""], "resources": ["configmaps"], "resourceNames": names,
+        })
+    };
+    for (name, objects) in [
+        (
+            "a role with long names",
+            vec![role("wide", &rule(texts(100, 10 << 10)))],
+        ),
+        (
+            "many roles with many permissions",
+            (0..100)
+                .map(|number| role(&format!("r{number}"), &rule(texts(100, 5 + number))))
+                .collect(),
+        ),
+    ] {
+        let (used, required) = peak(|| rights::required(&objects));
+        assert!(!required.rules.is_empty(), "{name}");
+        assert!(used < PERMISSIONS, "{name}: {} KiB", used >> 10);
     }
 }

@@ -34,8 +34,9 @@ use super::inventory::namespaces as live_namespaces;
 use super::inventory::present::KeptObject;
 use super::inventory::store::{InventoryStoreError, Owner};
 use super::reader::{self, attempt, parse};
-use super::rights::authorize::{self, MissingRights};
+use super::rights::authorize;
 use super::rights::dry_runs::failures::DryRunFailures;
+use super::rights::missing_rights::MissingRights;
 use super::{context, removal};
 use crate::clients::cluster::ServiceAccount;
 use crate::sources::SourceError;
@@ -202,7 +203,7 @@ fn of_dry_runs() -> Vec<ReconcileError> {
 /// Returns the errors about permissions.
 fn of_permissions() -> Vec<ReconcileError> {
     let mut missing = MissingRights::default();
-    missing.questions.push(patch_deployments());
+    missing.push(patch_deployments());
     let question = Question::resource(
         "impersonate",
         "",

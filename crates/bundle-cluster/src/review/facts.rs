@@ -1,6 +1,6 @@
 //! Facts of a review except the image, looked up in parallel.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bundle_api::names;
 use bundle_core::names::KubeName;
@@ -83,20 +83,7 @@ pub(super) async fn gather<L: ReviewLookups>(
         };
         Some((fact, allowed))
     };
-    let questions = needs.config_maps.iter().cloned();
-    let config_maps = stream::iter(questions.map(|name| {
-        let right = Question::resource("get", "", "configmaps", Some(system), Some(&name));
-        let allowed = may(right);
-        async move {
-            let allowed = allowed.await;
-            let fact = match allowed {
-                Answer::Yes => Some(config_map(lookups, &name).await),
-                _ => None,
-            };
-            (name.to_string(), allowed, fact)
-        }
-    }));
-    let config_maps = config_maps.buffered(QUESTIONS).collect::<Vec<_>>();
+    let config_maps = config_maps(lookups, requester, &needs.config_maps);
     let (classes, may_impersonate, approve, config_maps) = futures::join!(
         classes,
         OptionFuture::from(impersonate),
@@ -151,6 +138,45 @@ impl Gathered {
     }
 }
 
+/// Looks up the ConfigMaps of a source. The general permission is checked first, and the lookups end
+/// at the first ConfigMap that the requester has no permission to read.
+async fn config_maps<L: ReviewLookups>(
+    lookups: &L,
+    requester: &Requester,
+    names: &BTreeSet<KubeName>,
+) -> Vec<(String, Answer, Option<ConfigMapFact>)> {
+    let system = lookups.system_namespace();
+    let question =
+        |name: Option<&str>| Question::resource("get", "", "configmaps", Some(system), name);
+    let may_read_all =
+        names.len() > 1 && lookups.has_permission(requester, &question(None)).await == Answer::Yes;
+    let found = stream::iter(names.iter().cloned().map(|name| {
+        let question = question(Some(&name));
+        async move {
+            let allowed = if may_read_all {
+                Answer::Yes
+            } else {
+                lookups.has_permission(requester, &question).await
+            };
+            let fact = match allowed {
+                Answer::Yes => Some(config_map(lookups, &name).await),
+                _ => None,
+            };
+            (name.to_string(), allowed, fact)
+        }
+    }));
+    let mut found = std::pin::pin!(found.buffered(QUESTIONS));
+    let mut config_maps = Vec::new();
+    while let Some(config_map) = found.next().await {
+        let is_denied = config_map.1 == Answer::No;
+        config_maps.push(config_map);
+        if is_denied {
+            break;
+        }
+    }
+    config_maps
+}
+
 async fn config_map<L: ReviewLookups>(lookups: &L, name: &KubeName) -> ConfigMapFact {
     match lookups.immutable(name).await {
         Ok(Some(true)) => ConfigMapFact::Immutable,
@@ -176,4 +202,103 @@ async fn deployment<L: ReviewLookups>(lookups: &L, name: &KubeName) -> Deploymen
 
 fn text(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use bundle_core::diagnostic::Finding;
+    use bundle_trust::proof;
+    use jiff::Timestamp;
+
+    use super::*;
+
+    /// Cluster in which `allowed` decides about access reviews by name, `None` for the general one.
+    struct Fake {
+        allowed: fn(Option<&str>) -> bool,
+        /// Names in the access reviews.
+        asked: Mutex<Vec<Option<String>>>,
+        examinations: proof::Memory,
+    }
+
+    impl ReviewLookups for Fake {
+        fn system_namespace(&self) -> &'static str {
+            "bundle-system"
+        }
+        fn state_namespace(&self) -> &'static str {
+            "bundle-system-state"
+        }
+        fn server(&self) -> Option<ServerVersion> {
+            None
+        }
+        async fn class(&self, _name: &KubeName) -> ClassFact {
+            ClassFact::Unknown
+        }
+        async fn has_permission(&self, _requester: &Requester, question: &Question) -> Answer {
+            let Question::Resource { name, .. } = question else {
+                return Answer::No;
+            };
+            self.asked.lock().unwrap().push(name.clone());
+            if (self.allowed)(name.as_deref()) {
+                Answer::Yes
+            } else {
+                Answer::No
+            }
+        }
+        async fn deployment(&self, _name: &KubeName) -> Result<Option<Value>, Finding> {
+            Ok(None)
+        }
+        async fn immutable(&self, _name: &KubeName) -> Result<Option<bool>, Finding> {
+            Ok(Some(true))
+        }
+        fn now(&self) -> Timestamp {
+            Timestamp::UNIX_EPOCH
+        }
+        fn examinations(&self) -> &proof::Memory {
+            &self.examinations
+        }
+    }
+
+    /// Returns the number of access reviews for `count` ConfigMaps, with their results.
+    async fn looked_up(count: usize, allowed: fn(Option<&str>) -> bool) -> (usize, Vec<Answer>) {
+        let fake = Fake {
+            allowed,
+            asked: Mutex::default(),
+            examinations: proof::Memory::default(),
+        };
+        let names = (0..count).map(|number| format!("a{number:03}").parse().unwrap());
+        let names: BTreeSet<KubeName> = names.collect();
+        let found = config_maps(&fake, &Requester::default(), &names).await;
+        let answers = found.into_iter().map(|(_, answer, fact)| {
+            assert_eq!(fact.is_some(), answer == Answer::Yes);
+            answer
+        });
+        let answers = answers.collect();
+        (fake.asked.into_inner().unwrap().len(), answers)
+    }
+
+    #[tokio::test]
+    async fn general_permission_suffices_for_all_config_maps() {
+        let (asked, answers) = looked_up(200, |name| name.is_none()).await;
+        assert_eq!((asked, answers), (1, vec![Answer::Yes; 200]));
+    }
+
+    #[tokio::test]
+    async fn lookups_end_at_the_first_denied_config_map() {
+        let (asked, answers) = looked_up(200, |_| false).await;
+        assert_eq!(answers, [Answer::No]);
+        assert!(asked <= 1 + QUESTIONS, "{asked}");
+        let (asked, answers) = looked_up(200, |name| name == Some("a000")).await;
+        assert_eq!(answers, [Answer::Yes, Answer::No]);
+        assert!(asked <= 2 + QUESTIONS, "{asked}");
+    }
+
+    #[tokio::test]
+    async fn each_config_map_is_checked_without_the_general_permission() {
+        let (asked, answers) = looked_up(20, |name| name.is_some()).await;
+        assert_eq!((asked, answers), (21, vec![Answer::Yes; 20]));
+        let (asked, answers) = looked_up(1, |name| name.is_some()).await;
+        assert_eq!((asked, answers), (1, vec![Answer::Yes]));
+    }
 }

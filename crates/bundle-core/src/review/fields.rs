@@ -203,14 +203,23 @@ impl<'v> Field<'v> {
 
     /// Returns the items of a list; none if absent, or if there are too many.
     pub(super) fn items(&self, findings: &mut Findings) -> impl Iterator<Item = Self> + use<'v> {
+        self.items_up_to(ITEMS, findings)
+    }
+
+    /// Parses a list of at most `limit` items.
+    pub(super) fn items_up_to(
+        &self,
+        limit: usize,
+        findings: &mut Findings,
+    ) -> impl Iterator<Item = Self> + use<'v> {
         let items = match self.value {
             None => [].as_slice(),
-            Some(Value::Array(items)) if items.len() <= ITEMS => items,
+            Some(Value::Array(items)) if items.len() <= limit => items,
             Some(Value::Array(items)) => {
                 let count = items.len();
                 self.bad(
                     findings,
-                    format_args!("Too many: {count}: must have at most {ITEMS} items"),
+                    format_args!("Too many: {count}: must have at most {limit} items"),
                 );
                 &[]
             }

@@ -8,6 +8,7 @@ mod mutation;
 mod needs;
 mod order;
 mod required;
+mod role_rules;
 mod roles;
 
 pub use answer::DryRunObject;
@@ -17,7 +18,8 @@ pub use mutation::{MutatedKinds, records_requester, user_dependent_fields};
 pub use needs::{Need, Target, VERBS, needs};
 pub use order::Provided;
 pub use required::{Required, required};
-pub use roles::{Grant, RoleRef, Rule, can_be_asked, grant, made_as, rules_after};
+pub use role_rules::{QuestionBudget, RoleRule, rules_after};
+pub use roles::{Grant, RoleRef, Rule, grant, made_as};
 
 /// SubjectAccessReview to send.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -2,6 +2,7 @@
 //! name for those that are denied. `roles` has the reviews for roles and bindings.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use crate::object::ObjectId;
 
@@ -19,17 +20,35 @@ pub struct Target {
     pub resource: String,
 }
 
-/// Access reviews for all objects of a kind in a namespace.
+/// Access reviews of one verb for all objects of a kind in a namespace.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Need {
-    /// Access review for any object of the kind in the namespace.
-    pub general: Question,
-    /// Access reviews for the single objects of the bundle, used if the general one is denied.
-    pub by_name: Vec<Question>,
+pub struct Need<'a> {
+    verb: &'static str,
+    group: &'a str,
+    resource: &'a str,
+    namespace: Option<&'a str>,
+    names: Arc<[&'a str]>,
+}
+
+impl<'a> Need<'a> {
+    /// Returns the access review for any object of the kind in the namespace.
+    pub fn general(&self) -> Question {
+        self.question(None)
+    }
+
+    /// Returns the access reviews for the single objects of the bundle, used if the general one is
+    /// denied.
+    pub fn by_name(&self) -> impl Iterator<Item = Question> + Send + use<'_, 'a> {
+        self.names.iter().map(|name| self.question(Some(name)))
+    }
+
+    fn question(&self, name: Option<&str>) -> Question {
+        Question::resource(self.verb, self.group, self.resource, self.namespace, name)
+    }
 }
 
 /// Returns the access reviews for these objects, in a stable order.
-pub fn needs(targets: &[Target]) -> Vec<Need> {
+pub fn needs(targets: &[Target]) -> Vec<Need<'_>> {
     let mut groups = BTreeMap::<(&str, &str, Option<&str>), Vec<&str>>::new();
     for target in targets {
         groups
@@ -46,12 +65,13 @@ pub fn needs(targets: &[Target]) -> Vec<Need> {
         .flat_map(|((group, resource, namespace), mut names)| {
             names.sort_unstable();
             names.dedup();
+            let names: Arc<[&str]> = names.into();
             VERBS.map(|verb| Need {
-                general: Question::resource(verb, group, resource, namespace, None),
-                by_name: names
-                    .iter()
-                    .map(|name| Question::resource(verb, group, resource, namespace, Some(name)))
-                    .collect(),
+                verb,
+                group,
+                resource,
+                namespace,
+                names: names.clone(),
             })
         })
         .collect()
@@ -81,9 +101,9 @@ mod tests {
             .collect();
         let found = needs(&targets);
         assert_eq!(found.len(), 3);
-        assert_eq!(found[0].by_name.len(), 1000);
+        assert_eq!(found[0].by_name().count(), 1000);
         assert_eq!(
-            found[1].general,
+            found[1].general(),
             Question::resource("patch", "apps", "deployments", Some("a"), None)
         );
     }

@@ -5,7 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
-use super::{Grant, Question, ScopedRule, Target, can_be_asked, compact, grant, needs};
+use super::{
+    Need, Question, QuestionBudget, ScopedRule, Target, compact, grant, needs, rules_after,
+};
 use crate::object::Manifest;
 use crate::version::apis;
 
@@ -21,8 +23,8 @@ pub struct Required {
 }
 
 /// Returns the permissions for installing these objects: create, patch and delete for each kind in
-/// its namespaces, all permissions of the roles in the content, and `bind` for other roles that its
-/// bindings refer to.
+/// its namespaces, all permissions of the roles in the content (`escalate` for roles that are too
+/// large), and `bind` for other roles that its bindings refer to.
 pub fn required(objects: &[Manifest]) -> Required {
     let defined = defined(objects);
     let mut guessed = BTreeSet::new();
@@ -52,37 +54,32 @@ pub fn required(objects: &[Manifest]) -> Required {
             (object.id.kind.as_str(), namespace, object.id.name.as_str())
         })
         .collect();
-    let mut questions: Vec<Question> = needs(&targets)
-        .into_iter()
-        .map(|need| need.general)
-        .collect();
+    let mut questions: Vec<Question> = needs(&targets).iter().map(Need::general).collect();
+    let mut budget = QuestionBudget::default();
     for object in objects {
-        match grant(object) {
-            Some(Grant::Role {
-                escalate, rules, ..
-            }) if !can_be_asked(&rules) => {
-                questions.push(escalate);
+        let Some(grant) = grant(&object.id, &object.value["roleRef"]) else {
+            continue;
+        };
+        let role = &grant.role;
+        let name = (
+            role.kind.as_str(),
+            role.namespace.as_deref(),
+            role.name.as_str(),
+        );
+        if grant.is_binding {
+            // A requester who may write a role with these rules may also bind it.
+            if !roles.contains(&name) {
+                questions.push(grant.shortcut);
             }
-            Some(Grant::Role {
-                rules, namespace, ..
-            }) => {
-                for rule in rules {
-                    questions.extend(rule.questions(namespace.as_deref()));
-                }
-            }
-            Some(Grant::Binding { bind, role, .. }) => {
-                let name = (
-                    role.kind.as_str(),
-                    role.namespace.as_deref(),
-                    role.name.as_str(),
-                );
-                // A requester who may write a role with these rules may also bind it.
-                if !roles.contains(&name) {
-                    questions.push(bind);
-                }
-            }
-            None => {}
+            continue;
         }
+        let rules = rules_after(Some(&object.value), None);
+        if !budget.take(&rules) {
+            questions.push(grant.shortcut);
+            continue;
+        }
+        let namespace = object.id.namespace.as_deref();
+        questions.extend(rules.iter().flat_map(|rule| rule.questions(namespace)));
     }
     Required {
         rules: compact(&questions),

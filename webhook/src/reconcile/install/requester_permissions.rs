@@ -20,6 +20,7 @@ use crate::reconcile::install::authorized::Replacements;
 use crate::reconcile::inventory::present::{KeptObject, Present};
 use crate::reconcile::rights::authorize;
 use crate::reconcile::rights::dry_runs::check::{DryRunCheck, DryRunInput, RequiredConsent};
+use crate::reconcile::rights::missing_rights;
 use crate::reconcile::rights::removal_permissions::{Deletions, impersonation, named_account};
 
 /// Maximum number of objects that are compared after access reviews denied content.
@@ -323,7 +324,7 @@ pub(in crate::reconcile) fn lost_permission(
     question: &Question,
     reason: &'static str,
 ) -> ReconcileError {
-    let rules = authorize::rules(std::slice::from_ref(question));
+    let rules = missing_rights::rules(std::slice::from_ref(question));
     ReconcileError::new(
         codes::install::RIGHTS_WITHDRAWN,
         reason,

@@ -1,36 +1,66 @@
 //! Access reviews for everything that content does, as its requester. They ask the general question
 //! first. `bundle_core::rights` derives the questions from objects.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 
 use bundle_api::names::{self, reason};
 use bundle_cluster::access;
 use bundle_cluster::account::{self, DepartedAccount};
 use bundle_core::diagnostic::codes;
-use bundle_core::object::{Manifest, ObjectId};
-use bundle_core::plan::conditions::some_of;
+use bundle_core::object::ObjectId;
 use bundle_core::review::Requester;
-use bundle_core::rights::{self, Grant, Question, RoleRef, Rule, Target};
+use bundle_core::rights::{self, Grant, Question, QuestionBudget, RoleRef, Target};
 use k8s_openapi::api::rbac::v1::{ClusterRole, Role};
 use kube::Client;
 use kube::core::discovery::ApiResource;
+use serde_json::Value;
 use tokio::sync::Mutex;
 
 use crate::clients::cluster::ServiceAccount;
 use crate::reconcile::api::discovery::Kind;
-use crate::reconcile::api::object;
+use crate::reconcile::api::{object, parallel};
 use crate::reconcile::content::objects::PreparedObject;
 use crate::reconcile::error::{ReconcileError, RetryPolicy};
 use crate::reconcile::inventory::present::{KeptObject, Present};
+use crate::reconcile::rights::missing_rights::{MAX_PERMISSIONS, MissingRights};
 
 const RBAC: &str = "rbac.authorization.k8s.io";
-/// Maximum number of rules in a message.
-const MAX_RULES: usize = 40;
+/// Number of access reviews that are in memory at one time.
+const CHUNK: usize = 64;
+/// Maximum number of cached results of access reviews.
+const MAX_ANSWERS: usize = 1_000;
+
+/// Access reviews, created while they are sent: content expands to many more than it has bytes.
+type Questions<'a> = Box<dyn Iterator<Item = Question> + Send + 'a>;
 
 struct AccessReviewer<'a> {
     own: &'a Client,
     requester: &'a Requester,
+    /// Results for questions without a name. Those with a name are rarely repeated.
     answers: Mutex<HashMap<Question, bool>>,
+}
+
+/// Denied access reviews.
+struct Denied {
+    questions: Vec<Question>,
+    /// True if no access review was allowed.
+    are_all: bool,
+}
+
+/// What was checked of the roles and bindings of one content.
+#[derive(Default)]
+struct Grants {
+    budget: QuestionBudget,
+    /// Roles whose rules were checked, with the namespace for which they are granted.
+    checked: HashSet<(RoleRef, Option<String>)>,
+}
+
+/// Role on the cluster.
+enum LiveRole {
+    Found(Value),
+    Missing,
+    /// The installer has no permission to read it, or a binding names no role.
+    Unreadable,
 }
 
 /// Checks all permissions that `requester` needs for `subset`, a part of the objects `items` of
@@ -48,71 +78,6 @@ pub(in crate::reconcile) async fn authorize(
         .await
         .map_err(|error| unknown(requester, &error))?;
     missing.check(&requester.user)
-}
-
-/// The permissions that a requester lacks for content.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub(in crate::reconcile) struct MissingRights {
-    pub(in crate::reconcile) questions: Vec<Question>,
-    /// Roles that grant more than the requester has, and whose rules the requester has no
-    /// permission to read.
-    unreadable_roles: BTreeSet<String>,
-}
-
-impl MissingRights {
-    fn is_empty(&self) -> bool {
-        self.questions.is_empty() && self.unreadable_roles.is_empty()
-    }
-
-    fn extend(&mut self, other: Self) {
-        self.questions.extend(other.questions);
-        self.unreadable_roles.extend(other.unreadable_roles);
-    }
-
-    /// Returns an error that lists the missing permissions of `user`.
-    pub(in crate::reconcile) fn check(&self, user: &str) -> Result<(), ReconcileError> {
-        if self.is_empty() {
-            return Ok(());
-        }
-        Err(ReconcileError::new(
-            codes::install::NOT_AUTHORIZED,
-            reason::INSTALL_FAILED,
-            format!(
-                "{user} lacks permissions for this content; missing: {} (grant them, or use a class that allows the content)",
-                self.text(user)
-            ),
-            RetryPolicy::Slowly,
-        ))
-    }
-
-    fn text(&self, user: &str) -> String {
-        let mut parts = Vec::new();
-        if !self.questions.is_empty() {
-            parts.push(rules(&self.questions));
-        }
-        if !self.unreadable_roles.is_empty() {
-            let roles: Vec<&String> = self.unreadable_roles.iter().collect();
-            parts.push(format!(
-                "the permissions of these roles, which exceed those of {user}, and whose rules {user} has no permission to read: {}",
-                some_of(&roles, MAX_RULES)
-            ));
-        }
-        parts.join("; ")
-    }
-}
-
-/// Formats missing permissions as RBAC rules, at most [`MAX_RULES`] of them.
-pub(in crate::reconcile) fn rules(missing: &[Question]) -> String {
-    let rules = rights::compact(missing);
-    let mut text: Vec<String> = rules
-        .iter()
-        .take(MAX_RULES)
-        .map(ToString::to_string)
-        .collect();
-    if rules.len() > MAX_RULES {
-        text.push(format!("and {} more", rules.len() - MAX_RULES));
-    }
-    text.join("; ")
 }
 
 /// Returns true if `requester` has this permission. Fails with withdrawn permissions if it is a
@@ -249,155 +214,136 @@ impl AccessReviewer<'_> {
             .collect();
         let mut missing = MissingRights::default();
         for need in rights::needs(&targets) {
-            if !self
-                .all(std::slice::from_ref(&need.general))
-                .await?
-                .is_empty()
-            {
-                let refused = self.all(&need.by_name).await?;
-                // If no name is allowed, one general rule is shorter.
-                if refused.len() == need.by_name.len() {
-                    missing.questions.push(need.general);
-                } else {
-                    missing.questions.extend(refused);
-                }
+            let general = need.general();
+            if self.is_allowed(&general).await? {
+                continue;
+            }
+            let by_name = self.denied(Box::new(need.by_name())).await?;
+            // If no name is allowed, one general rule is shorter.
+            if by_name.are_all {
+                missing.push(general);
+            } else {
+                by_name
+                    .questions
+                    .into_iter()
+                    .for_each(|question| missing.push(question));
+            }
+            if missing.is_full() {
+                return Ok(missing);
             }
         }
         let ids = subset.iter().map(|item| &item.id);
-        if let Some(question) = rights::made_as(ids, (&account.namespace, &account.name)) {
-            missing.questions.extend(self.all(&[question]).await?);
+        if let Some(question) = rights::made_as(ids, (&account.namespace, &account.name))
+            && !self.is_allowed(&question).await?
+        {
+            missing.push(question);
         }
+        let mut grants = Grants::default();
         for item in subset {
-            let mut object = manifest(item);
-            self.complete(installer, item, &mut object).await?;
-            if let Some(grant) = rights::grant(&object) {
-                missing.extend(self.grant(installer, items, &object, grant).await?);
+            let live = self.live_role_ref(installer, item).await?;
+            let role_ref = live.as_ref().unwrap_or(&item.value["roleRef"]);
+            if let Some(grant) = rights::grant(&item.id, role_ref) {
+                let namespace = item.id.namespace.as_deref();
+                let grant = (grant, namespace);
+                self.grant((installer, items), grant, &mut grants, &mut missing)
+                    .await?;
+            }
+            if missing.is_full() {
+                break;
             }
         }
         Ok(missing)
     }
 
-    /// Adds the current role to a binding that names none, as server-side apply does.
-    async fn complete(
+    /// Returns the current role of a binding whose content names none, as server-side apply keeps
+    /// it.
+    async fn live_role_ref(
         &self,
         installer: &Client,
         item: &PreparedObject,
-        object: &mut Manifest,
-    ) -> Result<(), kube::Error> {
-        let is_binding = object.id.group == RBAC
-            && matches!(
-                object.id.kind.as_str(),
-                "RoleBinding" | "ClusterRoleBinding"
-            );
-        if !is_binding || object.value["roleRef"]["name"].is_string() {
-            return Ok(());
+    ) -> Result<Option<Value>, kube::Error> {
+        let is_binding = item.id.group == RBAC
+            && matches!(item.id.kind.as_str(), "RoleBinding" | "ClusterRoleBinding");
+        if !is_binding || item.value["roleRef"]["name"].is_string() {
+            return Ok(None);
         }
         let namespace = item.id.namespace.as_deref();
         match object::read(installer, &item.kind, namespace, &item.id.name).await {
-            Ok(Some(live)) => {
-                object.value["roleRef"] = live.data["roleRef"].clone();
-                Ok(())
-            }
-            Ok(None) => Ok(()),
-            Err(error) if object::is_forbidden(&error) => Ok(()),
+            Ok(Some(live)) => Ok(Some(live.data["roleRef"].clone())),
+            Ok(None) => Ok(None),
+            Err(error) if object::is_forbidden(&error) => Ok(None),
             Err(error) => Err(error),
         }
     }
 
+    /// Adds the permissions to `missing` that `grant`, in `namespace`, grants and the requester
+    /// lacks.
     async fn grant(
         &self,
-        installer: &Client,
-        items: &[PreparedObject],
-        object: &Manifest,
-        grant: Grant,
-    ) -> Result<MissingRights, kube::Error> {
-        let (shortcut, role, namespace) = match grant {
-            Grant::Role {
-                escalate,
-                namespace,
-                ..
-            } => {
-                let role = RoleRef {
-                    kind: object.id.kind.clone(),
-                    name: object.id.name.clone(),
-                    namespace: namespace.clone(),
-                };
-                (escalate, role, namespace)
-            }
-            Grant::Binding {
-                bind,
-                role,
-                namespace,
-            } => (bind, role, namespace),
-        };
-        if self.all(std::slice::from_ref(&shortcut)).await?.is_empty() {
-            return Ok(MissingRights::default());
+        (installer, items): (&Client, &[PreparedObject]),
+        (grant, namespace): (Grant, Option<&str>),
+        grants: &mut Grants,
+        missing: &mut MissingRights,
+    ) -> Result<(), kube::Error> {
+        let Grant { shortcut, role, .. } = grant;
+        let key = (role, namespace.map(str::to_owned));
+        if grants.checked.contains(&key) || self.is_allowed(&shortcut).await? {
+            return Ok(());
         }
-        let own = own_role(items, &role);
-        let refused = match self.rules(installer, own, &role).await? {
-            Some(rules) if rights::can_be_asked(&rules) => {
-                self.all(&questions(&rules, namespace.as_deref())).await?
+        let role = &key.0;
+        let own = own_role(items, role).map(|own| &own.value);
+        let live = self.live_role(installer, role).await?;
+        let rules = match &live {
+            LiveRole::Found(live) => Some(rights::rules_after(own, Some(live))),
+            LiveRole::Missing if own.is_some() => Some(rights::rules_after(own, None)),
+            LiveRole::Missing | LiveRole::Unreadable => None,
+        };
+        let denied = match &rules {
+            Some(rules) if grants.budget.take(rules) => {
+                let questions = rules.iter().flat_map(|rule| rule.questions(namespace));
+                self.denied(Box::new(questions)).await?.questions
             }
             // A role that cannot be read, or is too large to check, requires the permission to bind
             // it.
             _ if own.is_some() => {
-                return Ok(MissingRights {
-                    questions: vec![shortcut],
-                    ..MissingRights::default()
-                });
+                missing.push(shortcut);
+                return Ok(());
             }
             _ => vec![shortcut],
         };
-        self.without_unreadable_rules(own, &role, namespace.as_deref(), refused)
-            .await
-    }
-
-    /// Removes the questions that follow only from the role on the cluster, if the requester has no
-    /// permission to read that role.
-    async fn without_unreadable_rules(
-        &self,
-        own: Option<&PreparedObject>,
-        role: &RoleRef,
-        namespace: Option<&str>,
-        refused: Vec<Question>,
-    ) -> Result<MissingRights, kube::Error> {
-        // The questions that follow from the role in the content.
-        let stated: HashSet<Question> = own
+        // The rules of the role on the cluster are shown only to requesters who can read it.
+        let stated = rights::rules_after(own, None);
+        let is_stated = |question: &Question| {
+            own.is_some() && stated.iter().any(|rule| rule.includes(question))
+        };
+        let (stated, foreign): (Vec<_>, Vec<_>) = denied.into_iter().partition(is_stated);
+        stated
             .into_iter()
-            .flat_map(|own| questions(&rights::rules_after(Some(&own.value), None), namespace))
-            .collect();
-        let (mut denied, foreign): (Vec<_>, Vec<_>) = refused
-            .into_iter()
-            .partition(|question| stated.contains(question));
-        let mut unreadable_roles = BTreeSet::new();
+            .for_each(|question| missing.push(question));
         if !foreign.is_empty() {
             let resource = format!("{}s", role.kind.to_lowercase());
             let of_role = role.namespace.as_deref();
             let read = Question::resource("get", RBAC, &resource, of_role, Some(&role.name));
             if self.is_allowed(&read).await? {
-                denied.extend(foreign);
+                foreign
+                    .into_iter()
+                    .for_each(|question| missing.push(question));
             } else {
                 let place = of_role.map(|namespace| format!("{namespace}/"));
                 let place = place.unwrap_or_default();
-                unreadable_roles.insert(format!("{} {place}{}", role.kind, role.name));
+                missing.push_unreadable_role(format!("{} {place}{}", role.kind, role.name));
             }
         }
-        Ok(MissingRights {
-            questions: denied,
-            unreadable_roles,
-        })
+        if rules.is_some() {
+            grants.checked.insert(key);
+        }
+        Ok(())
     }
 
-    /// Returns the union of the rules of a role in the content and on the cluster. `None` if the
-    /// role does not exist or cannot be read.
-    async fn rules(
-        &self,
-        installer: &Client,
-        own: Option<&PreparedObject>,
-        role: &RoleRef,
-    ) -> Result<Option<Vec<Rule>>, kube::Error> {
+    /// Reads a role on the cluster.
+    async fn live_role(&self, installer: &Client, role: &RoleRef) -> Result<LiveRole, kube::Error> {
         if role.name.is_empty() {
-            return Ok(None);
+            return Ok(LiveRole::Unreadable);
         }
         let kind = Kind {
             resource: if role.namespace.is_some() {
@@ -408,34 +354,39 @@ impl AccessReviewer<'_> {
             namespaced: role.namespace.is_some(),
         };
         let namespace = role.namespace.as_deref();
-        let found = object::read(installer, &kind, namespace, &role.name).await;
-        match found.map(|role| role.map(|role| role.data)) {
-            Ok(live) if live.is_none() && own.is_none() => Ok(None),
-            Ok(live) => Ok(Some(rights::rules_after(
-                own.map(|own| &own.value),
-                live.as_ref(),
-            ))),
-            // The role cannot be read.
-            Err(error) if object::is_forbidden(&error) => Ok(None),
+        match object::read(installer, &kind, namespace, &role.name).await {
+            Ok(Some(live)) => Ok(LiveRole::Found(live.data)),
+            Ok(None) => Ok(LiveRole::Missing),
+            Err(error) if object::is_forbidden(&error) => Ok(LiveRole::Unreadable),
             Err(error) => Err(error),
         }
     }
 
-    /// Returns the denied `questions`, in their order.
-    async fn all(&self, questions: &[Question]) -> Result<Vec<Question>, kube::Error> {
-        let answers: Vec<_> = crate::reconcile::api::parallel::ordered(
-            questions
-                .iter()
-                .map(|question| async move { (question, self.is_allowed(question).await) }),
-        )
-        .await;
-        let mut refused = Vec::new();
-        for (question, answer) in answers {
-            if !answer? {
-                refused.push(question.clone());
+    /// Returns the denied `questions`, in their order. Stops after more than [`MAX_PERMISSIONS`] of
+    /// them.
+    async fn denied(&self, mut questions: Questions<'_>) -> Result<Denied, kube::Error> {
+        let mut denied = Denied {
+            questions: Vec::new(),
+            are_all: true,
+        };
+        while denied.questions.len() <= MAX_PERMISSIONS {
+            let chunk: Vec<Question> = questions.by_ref().take(CHUNK).collect();
+            if chunk.is_empty() {
+                break;
+            }
+            let answers = parallel::ordered(chunk.into_iter().map(|question| async move {
+                let answer = self.is_allowed(&question).await;
+                (question, answer)
+            }));
+            for (question, answer) in answers.await {
+                if answer? {
+                    denied.are_all = false;
+                } else {
+                    denied.questions.push(question);
+                }
             }
         }
-        Ok(refused)
+        Ok(denied)
     }
 
     async fn is_allowed(&self, question: &Question) -> Result<bool, kube::Error> {
@@ -443,7 +394,12 @@ impl AccessReviewer<'_> {
             return Ok(*answer);
         }
         let allowed = access::has_permission(self.own, self.requester, question).await?;
-        self.answers.lock().await.insert(question.clone(), allowed);
+        if matches!(question, Question::Resource { name: None, .. }) {
+            let mut answers = self.answers.lock().await;
+            if answers.len() < MAX_ANSWERS {
+                answers.insert(question.clone(), allowed);
+            }
+        }
         Ok(allowed)
     }
 }
@@ -456,18 +412,4 @@ fn own_role<'a>(items: &'a [PreparedObject], role: &RoleRef) -> Option<&'a Prepa
             && item.id.name == role.name
             && item.id.namespace == role.namespace
     })
-}
-
-fn questions(rules: &[Rule], namespace: Option<&str>) -> Vec<Question> {
-    let questions = rules.iter().flat_map(|rule| rule.questions(namespace));
-    questions.collect()
-}
-
-fn manifest(item: &PreparedObject) -> Manifest {
-    Manifest {
-        id: item.id.clone(),
-        value: item.value.clone(),
-        file: String::new(),
-        line: 0,
-    }
 }

@@ -3,5 +3,6 @@
 
 pub(super) mod authorize;
 pub(super) mod dry_runs;
+pub(super) mod missing_rights;
 pub(super) mod removal_permissions;
 pub(super) mod source;

@@ -66,7 +66,13 @@ pub(super) fn check(
         }
         other => {
             if let Source::ConfigMaps(files) = other {
+                // The lookups end at the first denied ConfigMap.
+                let is_denied = |name: &str| facts.may_read.get(name) == Some(&Answer::No);
+                let denied = files.iter().position(|file| is_denied(&file.name));
                 for (index, file) in files.iter().enumerate() {
+                    if denied.is_some_and(|denied| denied != index) {
+                        continue;
+                    }
                     let place = format!("{}.configmaps[{index}]", sourced.field);
                     config_map(&place, &file.name, sourced, subject, facts, findings);
                 }

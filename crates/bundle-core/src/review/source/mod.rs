@@ -175,6 +175,10 @@ pub(super) fn class_name(field: &Field<'_>, findings: &mut Findings) -> Option<K
 
 const MEMBERS: [&str; 5] = ["image", "git", "configMaps", "upload", "http"];
 
+/// Maximum number of ConfigMaps of a source, as in the schema, which the API server checks after
+/// the mutating webhook.
+const MAX_CONFIG_MAPS: usize = 256;
+
 struct SourceReader<'a> {
     kind: &'a str,
     findings: &'a mut Findings,
@@ -322,7 +326,8 @@ impl SourceReader<'_> {
 
     fn config_maps(&mut self, body: &Field<'_>) -> Source {
         let mut files = Vec::new();
-        for (index, item) in body.items(self.findings).enumerate() {
+        let items = body.items_up_to(MAX_CONFIG_MAPS, self.findings);
+        for (index, item) in items.enumerate() {
             let name = item
                 .get("configMap")
                 .get("name")

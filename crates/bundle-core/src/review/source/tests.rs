@@ -58,6 +58,22 @@ fn every_type_is_read() {
 }
 
 #[test]
+fn source_has_at_most_256_config_maps() {
+    let source = |count: usize| {
+        let files: Vec<Value> = (0..count)
+            .map(|number| json!({"configMap": {"name": format!("a{number}")}}))
+            .collect();
+        json!({"type": "configMaps", "configMaps": files})
+    };
+    assert!(parse(&source(256)).is_ok());
+    let message = refused(&source(257));
+    assert!(
+        message.contains("Too many: 257: must have at most 256 items"),
+        "{message}"
+    );
+}
+
+#[test]
 fn keeps_messages_of_rukpak_for_sources() {
     for (source, text) in [
         (

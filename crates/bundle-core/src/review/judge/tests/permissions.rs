@@ -177,6 +177,24 @@ fn rejects_config_map_without_permission_to_read_it() {
 }
 
 #[test]
+fn rejects_only_for_the_config_map_at_which_the_lookups_ended() {
+    let names = ["c", "b", "a"].map(|name| json!({"configMap": {"name": name}}));
+    let new = json!({"spec": {"provisionerClassName": "plain", "source": {"type": "configMaps", "configMaps": names}}});
+    let mut facts = fine();
+    facts.may_read.insert("a".into(), Answer::Yes);
+    facts
+        .config_maps
+        .insert("a".into(), ConfigMapFact::Immutable);
+    facts.may_read.insert("b".into(), Answer::No);
+    let verdict = judge(&create(Kind::Bundle, &new), &facts);
+    let Verdict::Refuse(findings) = &verdict else {
+        panic!("{verdict:?}");
+    };
+    let found: Vec<_> = findings.errors().map(|finding| finding.code).collect();
+    assert_eq!(found, [codes::review::CONFIGMAP_NOT_ALLOWED], "{verdict:?}");
+}
+
+#[test]
 fn rejects_namespaces_of_the_webhook_as_target_namespace() {
     for (target, expected) in [
         ("bundle-system", true),

@@ -3,6 +3,7 @@
 mod attempts;
 mod cache;
 mod restarts;
+mod roles;
 
 use super::*;
 

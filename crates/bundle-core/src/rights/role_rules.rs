@@ -1,0 +1,368 @@
+//! Rules of roles as access reviews, one for each single permission. A rule of 1 KiB can expand to
+//! millions of them, so they are counted before they are created.
+
+use std::sync::LazyLock;
+
+use serde_json::{Value, json};
+
+use super::Question;
+
+/// Maximum number of access reviews for all roles of a content. A rule of 1 KiB can expand to
+/// millions of permissions.
+const MAX_QUESTIONS: usize = 10_000;
+/// Maximum length of all texts in these access reviews, in bytes.
+const MAX_QUESTION_TEXTS: usize = 1 << 20;
+/// Maximum length of one text in an access review, in bytes: that of an object name.
+const MAX_TEXT: usize = 253;
+
+/// Access reviews that the roles of one content can still expand to. A role beyond this limit
+/// requires verb `escalate` or `bind`.
+#[derive(Debug)]
+pub struct QuestionBudget {
+    questions: usize,
+    texts: usize,
+}
+
+impl Default for QuestionBudget {
+    fn default() -> Self {
+        Self {
+            questions: MAX_QUESTIONS,
+            texts: MAX_QUESTION_TEXTS,
+        }
+    }
+}
+
+impl QuestionBudget {
+    /// Takes the access reviews of `rules` from the budget. Returns `false`, and takes nothing, if
+    /// they exceed it, or if a rule has a text that is longer than an API server accepts.
+    pub fn take(&mut self, rules: &[RoleRule<'_>]) -> bool {
+        let (mut questions, mut texts) = (self.questions, self.texts);
+        for rule in rules {
+            let cost = rule.cost().and_then(|cost| {
+                Some((questions.checked_sub(cost.0)?, texts.checked_sub(cost.1)?))
+            });
+            let Some(left) = cost else {
+                return false;
+            };
+            (questions, texts) = left;
+        }
+        *self = Self { questions, texts };
+        true
+    }
+}
+
+/// Rule in the JSON of a Role or ClusterRole. It borrows its texts, because content can have
+/// millions of them.
+#[derive(Debug, Clone, Copy)]
+pub struct RoleRule<'a>(&'a Value);
+
+/// Rule of an aggregated role before aggregation.
+static ALL_PERMISSIONS: LazyLock<Value> = LazyLock::new(
+    || json!({"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"], "nonResourceURLs": ["*"]}),
+);
+
+impl<'a> RoleRule<'a> {
+    fn texts(self, key: &str) -> impl Iterator<Item = &'a str> + Clone + use<'a> {
+        let list = self.0[key].as_array().into_iter().flatten();
+        list.filter_map(Value::as_str)
+    }
+
+    /// Returns upper bounds of the number of access reviews that [`Self::questions`] returns, and
+    /// of the length of their texts. Returns `None` if a text is too long for an access review.
+    fn cost(self) -> Option<(usize, usize)> {
+        let size = |key| {
+            let mut texts = self.texts(key);
+            texts.try_fold((0_usize, 0_usize), |(count, length), text| {
+                (text.len() <= MAX_TEXT).then_some((count + 1, length + text.len()))
+            })
+        };
+        let verbs = size("verbs")?;
+        let names = size("resourceNames")?;
+        let of_objects = product(&[
+            verbs,
+            size("apiGroups")?,
+            size("resources")?,
+            (names.0.max(1), names.1),
+        ]);
+        let of_paths = product(&[verbs, size("nonResourceURLs")?]);
+        Some((
+            of_objects.0.saturating_add(of_paths.0),
+            of_objects.1.saturating_add(of_paths.1),
+        ))
+    }
+
+    /// Returns each single permission of the rule as an access review. Non-resource URLs only count
+    /// in ClusterRoles bound for the whole cluster, as in the API server.
+    pub fn questions(
+        self,
+        namespace: Option<&'a str>,
+    ) -> impl Iterator<Item = Question> + Send + use<'a> {
+        let is_nameless = self.texts("resourceNames").next().is_none();
+        let names = self.texts("resourceNames").map(Some);
+        let names = names.chain(is_nameless.then_some(None));
+        self.texts("verbs").flat_map(move |verb| {
+            let names = names.clone();
+            let of_objects = self.texts("apiGroups").flat_map(move |group| {
+                let names = names.clone();
+                self.texts("resources").flat_map(move |resource| {
+                    let names = names.clone();
+                    names
+                        .map(move |name| Question::resource(verb, group, resource, namespace, name))
+                })
+            });
+            let paths = namespace.is_none().then(|| self.texts("nonResourceURLs"));
+            let of_paths = paths.into_iter().flatten().map(move |path| Question::Path {
+                verb: verb.to_owned(),
+                path: path.to_owned(),
+            });
+            of_objects.chain(of_paths)
+        })
+    }
+
+    /// Returns `true` if `question` is one of [`Self::questions`] in its namespace.
+    pub fn includes(self, question: &Question) -> bool {
+        let has = |key, wanted: &str| self.texts(key).any(|text| text == wanted);
+        match question {
+            Question::Resource {
+                verb,
+                group,
+                resource,
+                name,
+                ..
+            } => {
+                has("verbs", verb)
+                    && has("apiGroups", group)
+                    && has("resources", resource)
+                    && match name {
+                        Some(name) => has("resourceNames", name),
+                        None => self.texts("resourceNames").next().is_none(),
+                    }
+            }
+            Question::Path { verb, path } => has("verbs", verb) && has("nonResourceURLs", path),
+        }
+    }
+}
+
+/// Returns the number of combinations of lists with these numbers and lengths of texts, and the
+/// length of the texts of all combinations.
+fn product(lists: &[(usize, usize)]) -> (usize, usize) {
+    let count = |lists: &[(usize, usize)]| {
+        let counts = lists.iter().map(|(count, _)| *count);
+        counts.fold(1, usize::saturating_mul)
+    };
+    let all = count(lists);
+    let lengths = lists
+        .iter()
+        .map(|(count, length)| length.saturating_mul(all.checked_div(*count).unwrap_or_default()));
+    (all, lengths.fold(0, usize::saturating_add))
+}
+
+/// Returns the rules of a Role or ClusterRole to be applied. An aggregated role counts as all
+/// permissions, as in the API server, because its rules are not known yet.
+fn rules_of(role: &Value) -> Vec<RoleRule<'_>> {
+    let mut rules = rules_held(role);
+    if role["aggregationRule"].is_object() {
+        rules.push(RoleRule(&ALL_PERMISSIONS));
+    }
+    rules
+}
+
+/// Returns the rules of a Role or ClusterRole on the cluster, including aggregated ones.
+fn rules_held(role: &Value) -> Vec<RoleRule<'_>> {
+    let rules = role["rules"].as_array().into_iter().flatten();
+    rules.map(RoleRule).collect()
+}
+
+/// Returns the rules of a role after `stated` is applied over `live`, including those that
+/// aggregation may add. Either may be absent.
+///
+/// An applied role without `rules` keeps the rules on the cluster. An aggregated role, in the
+/// content or on the cluster, counts as all permissions, because its controller sets its rules
+/// again after every apply.
+pub fn rules_after<'a>(stated: Option<&'a Value>, live: Option<&'a Value>) -> Vec<RoleRule<'a>> {
+    let Some(stated) = stated else {
+        return live.map(rules_held).unwrap_or_default();
+    };
+    let mut rules = rules_of(stated);
+    if let Some(live) = live {
+        if !stated["rules"].is_array() {
+            rules.extend(rules_held(live));
+        }
+        if live["aggregationRule"].is_object() {
+            rules.extend(rules_of(live));
+        }
+    }
+    rules
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn questions(rule: RoleRule<'_>, namespace: Option<&str>) -> Vec<Question> {
+        let namespace = namespace.map(str::to_owned);
+        rule.questions(namespace.as_deref()).collect()
+    }
+
+    fn many(count: usize, length: usize) -> Vec<String> {
+        (0..count)
+            .map(|number| format!("{number:0length$}"))
+            .collect()
+    }
+
+    /// Returns a rule with `count` texts of this length in each list.
+    fn wide(count: usize, length: usize) -> Value {
+        let texts = many(count, length);
+        json!({
+            "verbs": texts, "apiGroups": texts, "resources": texts, "resourceNames": texts,
+            "nonResourceURLs": texts,
+        })
+    }
+
+    fn texts(question: &Question) -> usize {
+        match question {
+            Question::Resource {
+                verb,
+                group,
+                resource,
+                name,
+                ..
+            } => {
+                let name = name.as_ref().map_or(0, String::len);
+                verb.len() + group.len() + resource.len() + name
+            }
+            Question::Path { verb, path } => verb.len() + path.len(),
+        }
+    }
+
+    #[test]
+    fn cost_of_a_rule_is_that_of_its_access_reviews() {
+        let nameless = |mut rule: Value| {
+            rule["resourceNames"] = Value::Null;
+            rule
+        };
+        for value in [
+            wide(3, 5),
+            nameless(wide(3, 5)),
+            json!({"verbs": ["get"]}),
+            json!({}),
+        ] {
+            let rule = RoleRule(&value);
+            let all = questions(rule, None);
+            let lengths = all.iter().map(texts).sum();
+            assert_eq!(rule.cost(), Some((all.len(), lengths)), "{value}");
+            assert!(all.iter().all(|question| rule.includes(question)));
+        }
+    }
+
+    #[test]
+    fn access_reviews_of_all_roles_of_a_content_are_bounded() {
+        let mut budget = QuestionBudget::default();
+        let take = |budget: &mut QuestionBudget, rule: &Value| budget.take(&[RoleRule(rule)]);
+        // 10^4 reviews of objects exceed the limit together with those of paths.
+        assert!(!take(&mut budget, &wide(10, 5)));
+        // 9^4 + 9^2 of 10,000 reviews.
+        assert!(take(&mut budget, &wide(9, 5)));
+        assert!(!take(&mut budget, &wide(9, 5)));
+        assert!(take(&mut budget, &wide(7, 5)));
+        // Reviews with 253 bytes of each text exceed the length long before the number.
+        let mut budget = QuestionBudget::default();
+        assert!(take(&mut budget, &wide(5, MAX_TEXT)));
+        assert!(!take(&mut budget, &wide(5, MAX_TEXT)));
+        assert!(!take(&mut QuestionBudget::default(), &wide(70_000, 1)));
+    }
+
+    #[test]
+    fn texts_that_no_api_server_accepts_are_not_asked() {
+        for key in [
+            "verbs",
+            "apiGroups",
+            "resources",
+            "resourceNames",
+            "nonResourceURLs",
+        ] {
+            for (length, expected) in [(MAX_TEXT, true), (MAX_TEXT + 1, false)] {
+                let mut rule = wide(1, 1);
+                rule[key] = json!(["a".repeat(length)]);
+                let mut budget = QuestionBudget::default();
+                assert_eq!(budget.take(&[RoleRule(&rule)]), expected, "{key} {length}");
+            }
+        }
+    }
+
+    #[test]
+    fn rule_includes_only_its_own_access_reviews() {
+        let value = json!({"verbs": ["get"], "apiGroups": [""], "resources": ["pods"], "resourceNames": ["a"]});
+        let ask =
+            |verb, group, resource, name| Question::resource(verb, group, resource, None, name);
+        let rule = RoleRule(&value);
+        assert!(rule.includes(&ask("get", "", "pods", Some("a"))));
+        for other in [
+            ask("list", "", "pods", Some("a")),
+            ask("get", "apps", "pods", Some("a")),
+            ask("get", "", "secrets", Some("a")),
+            ask("get", "", "pods", Some("b")),
+            ask("get", "", "pods", None),
+        ] {
+            assert!(!rule.includes(&other), "{other:?}");
+        }
+    }
+
+    #[test]
+    fn expands_rule_into_single_permissions() {
+        let role = json!({ "rules": [
+            { "apiGroups": ["", "apps"], "resources": ["pods", "pods/log"], "verbs": ["get", "list"], "resourceNames": ["a", "b"] },
+            { "nonResourceURLs": ["/metrics"], "verbs": ["get"] },
+        ] });
+        let rules = rules_of(&role);
+        assert_eq!(questions(rules[0], Some("n")).len(), 16);
+        assert_eq!(
+            questions(rules[1], None),
+            [Question::Path {
+                verb: "get".to_owned(),
+                path: "/metrics".to_owned()
+            }]
+        );
+        assert_eq!(questions(rules[1], Some("n")), []);
+    }
+
+    #[test]
+    fn aggregated_role_counts_as_all_permissions() {
+        let role = json!({ "aggregationRule": {}, "rules": null });
+        let all = questions(rules_of(&role)[0], None);
+        assert!(all.contains(&Question::resource("*", "*", "*", None, None)));
+        assert_eq!(all.len(), 2);
+        // A role in a cluster contains its aggregated rules.
+        let collected = json!({ "aggregationRule": {}, "rules": [{ "apiGroups": [""], "resources": ["pods"], "verbs": ["get"] }] });
+        assert_eq!(rules_held(&collected).len(), 1);
+        assert_eq!(questions(rules_held(&collected)[0], None).len(), 1);
+    }
+
+    #[test]
+    fn role_after_apply_includes_kept_and_aggregated_rules() {
+        let rule = |resource: &str| json!({ "apiGroups": [""], "resources": [resource], "verbs": ["get"] });
+        let live = json!({ "rules": [rule("secrets")] });
+        let resources = |stated: Option<&Value>, live: Option<&Value>| {
+            let rules = rules_after(stated, live);
+            let all: Vec<&str> = rules
+                .iter()
+                .flat_map(|rule| rule.texts("resources"))
+                .collect();
+            all.join(" ")
+        };
+        for silent in [json!({}), json!({ "rules": null })] {
+            assert_eq!(resources(Some(&silent), Some(&live)), "secrets");
+            assert_eq!(resources(Some(&silent), None), "");
+        }
+        let own = json!({ "rules": [rule("pods")] });
+        assert_eq!(resources(Some(&own), Some(&live)), "pods");
+        assert_eq!(resources(None, Some(&live)), "secrets");
+        assert_eq!(resources(None, None), "");
+        let collected =
+            json!({ "aggregationRule": {"clusterRoleSelectors": []}, "rules": [rule("secrets")] });
+        for stated in [json!({ "rules": [] }), json!({})] {
+            assert!(resources(Some(&stated), Some(&collected)).contains('*'));
+        }
+        assert_eq!(resources(None, Some(&collected)), "secrets");
+    }
+}
