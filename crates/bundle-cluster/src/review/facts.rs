@@ -83,7 +83,7 @@ pub(super) async fn gather<L: ReviewLookups>(
         };
         Some((fact, allowed))
     };
-    let config_maps = config_maps(lookups, requester, &needs.config_maps);
+    let config_maps = Box::pin(config_maps(lookups, requester, &needs.config_maps));
     let (classes, may_impersonate, approve, config_maps) = futures::join!(
         classes,
         OptionFuture::from(impersonate),

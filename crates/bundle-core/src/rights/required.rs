@@ -46,7 +46,7 @@ pub fn required(objects: &[Manifest]) -> Required {
             }
         })
         .collect();
-    let roles: BTreeSet<_> = objects
+    let own_roles: BTreeSet<_> = objects
         .iter()
         .filter(|object| object.id.group == "rbac.authorization.k8s.io")
         .map(|object| {
@@ -68,7 +68,7 @@ pub fn required(objects: &[Manifest]) -> Required {
         );
         if grant.is_binding {
             // A requester who may write a role with these rules may also bind it.
-            if !roles.contains(&name) {
+            if !own_roles.contains(&name) {
                 questions.push(grant.shortcut);
             }
             continue;

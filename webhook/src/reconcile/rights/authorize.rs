@@ -223,10 +223,7 @@ impl AccessReviewer<'_> {
             if by_name.are_all {
                 missing.push(general);
             } else {
-                by_name
-                    .questions
-                    .into_iter()
-                    .for_each(|question| missing.push(question));
+                missing.extend(by_name.questions);
             }
             if missing.is_full() {
                 return Ok(missing);
@@ -317,17 +314,13 @@ impl AccessReviewer<'_> {
             own.is_some() && stated.iter().any(|rule| rule.includes(question))
         };
         let (stated, foreign): (Vec<_>, Vec<_>) = denied.into_iter().partition(is_stated);
-        stated
-            .into_iter()
-            .for_each(|question| missing.push(question));
+        missing.extend(stated);
         if !foreign.is_empty() {
             let resource = format!("{}s", role.kind.to_lowercase());
             let of_role = role.namespace.as_deref();
             let read = Question::resource("get", RBAC, &resource, of_role, Some(&role.name));
             if self.is_allowed(&read).await? {
-                foreign
-                    .into_iter()
-                    .for_each(|question| missing.push(question));
+                missing.extend(foreign);
             } else {
                 let place = of_role.map(|namespace| format!("{namespace}/"));
                 let place = place.unwrap_or_default();

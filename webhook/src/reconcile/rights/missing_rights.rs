@@ -68,6 +68,12 @@ impl MissingRights {
         self.questions.push(question);
     }
 
+    pub(super) fn extend(&mut self, questions: Vec<Question>) {
+        for question in questions {
+            self.push(question);
+        }
+    }
+
     pub(super) fn push_unreadable_role(&mut self, role: String) {
         if self.unreadable_roles.len() == MAX_RULES {
             self.is_full = true;
