@@ -22,6 +22,8 @@ use crate::json;
 pub const LIMIT: usize = 64 << 10;
 /// Largest unpacked size in bytes. Signatures are text that compresses tenfold at best.
 const UNPACKED: u64 = 1 << 20;
+/// Maximum memory of the parsed proof, in bytes: its texts, and a few short ones for each signature.
+const MEMORY: u64 = UNPACKED + (256 << 10);
 /// Maximum number of signatures in one annotation.
 const SIGNATURES: usize = 32;
 
@@ -122,27 +124,10 @@ pub fn left_aside(mut why: Finding) -> Finding {
 /// Decodes the annotation of an object that refers to `expected`. Returns an error if it is not a
 /// proof for that digest.
 pub fn decode(text: &str, expected: &Digest) -> Result<Carried, Finding> {
-    if text.len() > LIMIT {
-        return Err(too_large(&format!(
-            "it has {} bytes, more than the limit of {LIMIT}",
-            text.len()
-        )));
-    }
-    let packed = STANDARD
-        .decode(text)
-        .map_err(|_| unusable("it is not base64"))?;
     let mut unpacked = Vec::new();
-    GzDecoder::new(packed.as_slice())
-        .take(UNPACKED + 1)
-        .read_to_end(&mut unpacked)
-        .map_err(|_| unusable("it is truncated or not gzip"))?;
-    if unpacked.len() as u64 > UNPACKED {
-        return Err(too_large(&format!(
-            "it has more than {UNPACKED} bytes after decompression"
-        )));
-    }
-    let document: Document =
-        bundle_core::json::read(&unpacked).map_err(|error| unusable(json::printable(error)))?;
+    unpack(text, &mut unpacked)?;
+    let document: Document = bundle_core::json::read_bounded(&unpacked, MEMORY)
+        .map_err(|error| unusable(json::printable(error)))?;
     if document.signatures.len() > SIGNATURES {
         return Err(too_large(&format!(
             "it has {} signatures, more than the limit of {SIGNATURES}",
@@ -170,6 +155,37 @@ pub fn decode(text: &str, expected: &Digest) -> Result<Carried, Finding> {
             })
             .collect(),
     })
+}
+
+/// Returns an upper bound of the memory that the proof and the parsed signatures need, without
+/// holding its content. Returns an error if it is too large or damaged.
+pub fn memory(text: &str) -> Result<u64, Finding> {
+    /// Unpacked bytes, the parsed document, the parsed manifest, and one parsed signature.
+    const FORMS: u64 = 4;
+    let length = unpack(text, &mut std::io::sink())?;
+    Ok(length.saturating_mul(FORMS))
+}
+
+/// Decompresses the annotation into `target` and returns the number of bytes.
+fn unpack(text: &str, target: &mut impl std::io::Write) -> Result<u64, Finding> {
+    if text.len() > LIMIT {
+        return Err(too_large(&format!(
+            "it has {} bytes, more than the limit of {LIMIT}",
+            text.len()
+        )));
+    }
+    let packed = STANDARD
+        .decode(text)
+        .map_err(|_| unusable("it is not base64"))?;
+    let mut reader = GzDecoder::new(packed.as_slice()).take(UNPACKED + 1);
+    let length =
+        std::io::copy(&mut reader, target).map_err(|_| unusable("it is truncated or not gzip"))?;
+    if length > UNPACKED {
+        return Err(too_large(&format!(
+            "it has more than {UNPACKED} bytes after decompression"
+        )));
+    }
+    Ok(length)
 }
 
 /// Returns the error for an unusable proof.
@@ -208,6 +224,21 @@ mod tests {
         let mut writer = GzEncoder::new(Vec::new(), Compression::best());
         writer.write_all(json.as_bytes()).unwrap();
         STANDARD.encode(writer.finish().unwrap())
+    }
+
+    /// Returns a proof whose signatures are `count` lists of nested maps.
+    fn nested_maps(count: usize) -> String {
+        let nested = format!("{}0{}", r#"{"":"#.repeat(100), "}".repeat(100));
+        let signatures = vec![nested; count].join(",");
+        format!(r#"{{"manifest":"","signatures":[{signatures}]}}"#)
+    }
+
+    #[test]
+    fn rejects_nested_maps_before_they_use_memory() {
+        let text = packed(&nested_maps(1_700));
+        assert!(text.len() < LIMIT);
+        let finding = decode(&text, &digest()).unwrap_err();
+        assert!(finding.message.contains("bytes when parsed"), "{finding}");
     }
 
     #[test]

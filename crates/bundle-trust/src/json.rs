@@ -26,7 +26,7 @@ pub(crate) fn rejection(error: &JsonError, otherwise: &str) -> Rejection {
     Rejection::Unreadable(match error {
         JsonError::Malformed(_) | JsonError::NotAnObject => otherwise.to_owned(),
         JsonError::Shape(why) => format!("{otherwise}: {}", printable(why)),
-        JsonError::Repeated | JsonError::TooManyValues(_) => error.to_string(),
+        JsonError::Repeated | JsonError::TooLarge(_) => error.to_string(),
     })
 }
 

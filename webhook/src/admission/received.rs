@@ -158,8 +158,8 @@ impl<L: Lookups> Admission<L> {
         })
     }
 
-    /// Reserves the memory of the parsed objects for the requester. The other texts of the request
-    /// count with the size of the body.
+    /// Reserves the memory of the parsed request for the requester. Its short texts count with the
+    /// size of the body.
     async fn tree_share(
         &self,
         envelope: &Envelope,
@@ -170,7 +170,7 @@ impl<L: Lookups> Admission<L> {
         let request = envelope.request.as_ref();
         let requester = request.map_or(NONE, |request| request.user_info.username.as_str());
         let weight = request
-            .map(|request| request.object.plus(request.old_object).0)
+            .map(|request| request.memory().0)
             .unwrap_or_default()
             .saturating_add(body as u64);
         let pool = &self.budget.trees;

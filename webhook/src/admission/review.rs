@@ -16,6 +16,9 @@ use crate::telemetry::spans;
 
 /// Maximum length of the uid of a request, in bytes. API servers send UUIDs of 36.
 const UID_BYTES: usize = 128;
+/// Maximum memory of the groups and extra fields of a requester: about 8,000 groups. API servers
+/// receive them in tokens, certificates and headers, which are far shorter.
+const MAX_USER: Footprint = Footprint(1 << 20);
 
 /// The request of a review.
 #[derive(Debug, Clone, Deserialize)]
@@ -104,7 +107,7 @@ pub(super) struct RequestEnvelope {
     #[serde(default)]
     pub(super) uid: String,
     #[serde(default)]
-    pub(super) user_info: UserName,
+    pub(super) user_info: UserEnvelope,
     /// Memory of the object when it is parsed.
     #[serde(default)]
     pub(super) object: Footprint,
@@ -112,10 +115,29 @@ pub(super) struct RequestEnvelope {
     pub(super) old_object: Footprint,
 }
 
+/// Name of the requester, and the memory of the lists that the API server sends with it.
 #[derive(Debug, Default, Deserialize)]
-pub(super) struct UserName {
+pub(super) struct UserEnvelope {
     #[serde(default)]
     pub(super) username: String,
+    #[serde(default)]
+    groups: Footprint,
+    #[serde(default)]
+    extra: Footprint,
+}
+
+impl RequestEnvelope {
+    /// Returns the memory of the request when it is parsed, without its short texts.
+    pub(super) fn memory(&self) -> Footprint {
+        let objects = self.object.plus(self.old_object);
+        objects.plus(self.user_info.memory())
+    }
+}
+
+impl UserEnvelope {
+    fn memory(&self) -> Footprint {
+        self.groups.plus(self.extra)
+    }
 }
 
 /// Computes the memory of a review without parsing it. The error is the message for the client.
@@ -127,6 +149,13 @@ pub(super) fn weigh(body: &[u8]) -> Result<Envelope, String> {
     if uid.len() > UID_BYTES {
         return Err(format!(
             "request.uid of the AdmissionReview has more than {UID_BYTES} bytes"
+        ));
+    }
+    let user = envelope.request.as_ref().map(|request| &request.user_info);
+    if user.is_some_and(|user| user.memory() > MAX_USER) {
+        return Err(format!(
+            "the groups and extra fields of userInfo need more than {} bytes when parsed",
+            MAX_USER.0
         ));
     }
     Ok(envelope)
@@ -215,4 +244,28 @@ fn is_limited(request: &Request) -> bool {
     request.kind.group == GROUP
         && request.sub_resource.is_empty()
         && matches!(request.operation.as_str(), "CREATE" | "UPDATE")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn weighed(user: &Value) -> Result<Envelope, String> {
+        let review = json!({"request": {"uid": "1", "userInfo": user, "object": {"a": "b"}}});
+        weigh(review.to_string().as_bytes())
+    }
+
+    #[test]
+    fn groups_of_the_requester_count_and_are_limited() {
+        let memory = |envelope: Envelope| envelope.request.unwrap().memory().0;
+        let alone = memory(weighed(&json!({"username": "ana"})).unwrap());
+        let groups: Vec<String> = (0..5_000).map(|number| format!("team-{number}")).collect();
+        let user = json!({"username": "ana", "groups": groups, "extra": {"scopes": ["a", "b"]}});
+        assert!(memory(weighed(&user).unwrap()) > alone + 5_000 * size_of::<String>() as u64);
+        let empty = vec![""; 100_000];
+        for user in [json!({"groups": empty}), json!({"extra": {"a": empty}})] {
+            let why = weighed(&user).unwrap_err();
+            assert!(why.contains("userInfo"), "{why}");
+        }
+    }
 }

@@ -80,9 +80,18 @@ pub(super) fn carried_look(
     object: &Value,
     image: &Image,
 ) -> Option<Result<ImageMetadata, Finding>> {
-    let text = object["metadata"]["annotations"][ANNOTATION_PROOF].as_str()?;
+    let text = proof_text(object)?;
     let field = format!("metadata.annotations[{ANNOTATION_PROOF}]");
     Some(read(text, image).map_err(|why| why.at_field(field)))
+}
+
+/// Returns the memory that [`carried_look`] needs. `None` without a proof that can be unpacked.
+pub(super) fn proof_memory(object: &Value) -> Option<u64> {
+    carried::memory(proof_text(object)?).ok()
+}
+
+fn proof_text(object: &Value) -> Option<&str> {
+    object["metadata"]["annotations"][ANNOTATION_PROOF].as_str()
 }
 
 fn read(text: &str, image: &Image) -> Result<ImageMetadata, Finding> {

@@ -21,7 +21,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use self::content::{Content, carried_look};
+use self::content::{Content, carried_look, proof_memory};
 use self::facts::gather;
 
 pub use self::facts::on_class;
@@ -80,6 +80,9 @@ pub trait ImageLookups: Sync {
         image: &Image,
         policies: &MatchingPolicies,
     ) -> impl Future<Output = Result<Arc<ImageMetadata>, Finding>> + Send;
+    /// Reserves `bytes` of memory for the proof of the review until it ends. Returns an error if they
+    /// are not available.
+    fn reserve(&self, bytes: u64) -> impl Future<Output = Result<(), Finding>> + Send;
     /// Clears cached responses of the registry. The review did not admit them, and the image can be
     /// signed at any time.
     fn forget(&self, image: &Image, policies: &MatchingPolicies)
@@ -125,6 +128,12 @@ pub async fn verdict<L: ReviewLookups, I: ImageLookups>(
         };
         judge(subject, &gathered.facts(&content))
     };
+    // Before the proof is unpacked: the memory of parallel reviews is limited.
+    if let Some(bytes) = proof_memory(subject.new)
+        && let Err(why) = images.reserve(bytes).await
+    {
+        return judged(&Err(why));
+    }
     let unusable = match carried_look(subject.new, image) {
         Some(Err(why)) => Some(why),
         Some(looked) => {

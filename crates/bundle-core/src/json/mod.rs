@@ -1,6 +1,6 @@
 //! Strict JSON parser for all input that trust depends on: an object at the top level, unique keys
-//! at every depth, valid Unicode, no text after the end. Depth and number of values are bounded
-//! before memory is allocated for them.
+//! at every depth, valid Unicode, no text after the end. Depth and memory are bounded before memory
+//! is allocated: a first pass over the text only computes its [`footprint`].
 //!
 //! Structs are read only from objects, never by position from lists. A key that differs from a
 //! field's name only by case is rejected, because Go's parser accepts it for that field. Each type
@@ -14,9 +14,17 @@ use std::fmt;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-/// Maximum number of values (texts, numbers, lists, objects) in one document, which need about 10
-/// MB. The longest signed list of components has 700 KiB and about 50,000 values.
-pub const MOST_VALUES: usize = 262_144;
+use crate::footprint;
+
+/// Maximum memory of a parsed document, in bytes. The longest signed list of components has 700 KiB
+/// and about 50,000 values, which need up to 10 MiB.
+pub const MAX_MEMORY: u64 = 12 << 20;
+/// Maximum memory of a parsed document for each of its bytes. Documents of signatures and manifests
+/// need up to ten bytes, nested objects more than a hundred.
+const MEMORY_PER_BYTE: u64 = 16;
+/// Memory that a document can need in addition to [`MEMORY_PER_BYTE`], so that short documents are
+/// parsed whatever their shape is, also with the maximum nesting.
+const MEMORY_FLOOR: u64 = 128 << 10;
 /// Maximum nesting of lists and objects, equal to the limit of the parser.
 pub const DEEPEST: usize = 127;
 
@@ -30,8 +38,8 @@ pub enum JsonError {
     Repeated,
     /// The JSON is not an object.
     NotAnObject,
-    /// Number of values in a document that exceeds the limit.
-    TooManyValues(usize),
+    /// The parsed document needs more memory than this limit, in bytes.
+    TooLarge(u64),
     /// The object does not match the type, with field and reason.
     Shape(String),
 }
@@ -42,7 +50,7 @@ impl fmt::Display for JsonError {
             Self::Malformed(why) => write!(f, "invalid JSON: {why}"),
             Self::Repeated => f.write_str("duplicate key in JSON"),
             Self::NotAnObject => f.write_str("not a JSON object"),
-            Self::TooManyValues(most) => write!(f, "the JSON has more than {most} values"),
+            Self::TooLarge(most) => write!(f, "the JSON needs more than {most} bytes when parsed"),
             Self::Shape(why) => f.write_str(why),
         }
     }
@@ -53,24 +61,36 @@ impl std::error::Error for JsonError {}
 /// Parses a typed object. The type must not use `flatten` or `untagged`, because serde parses the
 /// content of those by its own rules.
 pub fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, JsonError> {
-    read_bounded(bytes, MOST_VALUES)
+    read_bounded(bytes, MAX_MEMORY)
 }
 
-/// Like [`read`], with a lower limit on the number of values.
-pub fn read_bounded<T: DeserializeOwned>(bytes: &[u8], most: usize) -> Result<T, JsonError> {
+/// Like [`read`], with a lower limit on the memory of the parsed document, in bytes.
+pub fn read_bounded<T: DeserializeOwned>(bytes: &[u8], most: u64) -> Result<T, JsonError> {
     typed(Value::Object(object_bounded(bytes, most)?))
 }
 
 /// Parses an object with any fields.
 pub fn object(bytes: &[u8]) -> Result<Map<String, Value>, JsonError> {
-    object_bounded(bytes, MOST_VALUES)
+    object_bounded(bytes, MAX_MEMORY)
 }
 
-fn object_bounded(bytes: &[u8], most: usize) -> Result<Map<String, Value>, JsonError> {
-    match tree::read(bytes, most)? {
+fn object_bounded(bytes: &[u8], most: u64) -> Result<Map<String, Value>, JsonError> {
+    let most = max_memory(bytes.len()).min(most);
+    let needed =
+        footprint::of_json(bytes).map_err(|error| JsonError::Malformed(error.to_string()))?;
+    if needed.0 > most {
+        return Err(JsonError::TooLarge(most));
+    }
+    match tree::read(bytes)? {
         Value::Object(object) => Ok(object),
         _ => Err(JsonError::NotAnObject),
     }
+}
+
+/// Returns the maximum memory of a parsed document of `length` bytes.
+fn max_memory(length: usize) -> u64 {
+    let length = length as u64;
+    MEMORY_FLOOR.saturating_add(length.saturating_mul(MEMORY_PER_BYTE))
 }
 
 /// Converts a value to a type, by the rules of [`read`].

@@ -115,21 +115,87 @@ fn rejects_json_that_two_parsers_read_differently() {
 }
 
 #[test]
-fn bounds_depth_and_values_before_allocation() {
+fn bounds_depth_before_allocation() {
     let nested = |levels: usize| {
         let (open, close) = ("[".repeat(levels), "]".repeat(levels));
         object(format!("{{\"a\":{open}{close}}}").as_bytes())
     };
     nested(DEEPEST - 1).unwrap();
+    let maps = format!("{}0{}", "{\"\":".repeat(DEEPEST), "}".repeat(DEEPEST));
+    object(maps.as_bytes()).unwrap();
     for deeper in [DEEPEST, 100_000] {
         assert!(matches!(nested(deeper), Err(JsonError::Malformed(_))));
     }
-    let many = |count: usize| object(format!("{{\"a\":[{}0]}}", "0,".repeat(count)).as_bytes());
-    many(MOST_VALUES - 3).unwrap();
-    assert_eq!(
-        many(MOST_VALUES - 2),
-        Err(JsonError::TooManyValues(MOST_VALUES))
-    );
-    let few: Result<Value, _> = read_bounded(b"{\"a\":[1,2]}", 3);
-    assert_eq!(few, Err(JsonError::TooManyValues(3)));
+}
+
+/// Returns an object with a list that repeats `item` in at least `length` bytes.
+fn repeated(item: &str, length: usize) -> Vec<u8> {
+    let items = vec![item; length / (item.len() + 1) + 1];
+    format!("{{\"a\":[{}]}}", items.join(",")).into_bytes()
+}
+
+#[test]
+fn rejects_documents_that_need_far_more_memory_than_text() {
+    let nested = format!("{}0{}", "{\"\":".repeat(100), "}".repeat(100));
+    let lists = format!("{}0{}", "[".repeat(100), "]".repeat(100));
+    for item in [
+        &nested,
+        &lists,
+        "{\"\":0}",
+        "[[]]",
+        "[0]",
+        "\"x\"",
+        "0",
+        "[{\"\":\"\"}]",
+    ] {
+        for length in [100, 1 << 10, 16 << 10, 256 << 10, 1 << 20] {
+            let document = repeated(item, length);
+            let most = max_memory(document.len()).min(MAX_MEMORY);
+            let needed = footprint::of_json(&document).unwrap().0;
+            let found = object(&document);
+            if needed > most {
+                assert_eq!(found, Err(JsonError::TooLarge(most)), "{length} of {item}");
+            } else {
+                assert!(found.is_ok(), "{length} of {item}");
+            }
+        }
+        // No shape of many tiny values fits as soon as the document is long.
+        let found = object(&repeated(item, 1 << 20));
+        assert!(matches!(found, Err(JsonError::TooLarge(_))), "{item}");
+    }
+}
+
+#[test]
+fn limit_of_the_caller_applies_to_long_documents() {
+    let document = repeated("\"some text\"", 64 << 10);
+    assert!(object(&document).is_ok());
+    let most = 256 << 10;
+    let found: Result<Value, _> = read_bounded(&document, most);
+    assert_eq!(found, Err(JsonError::TooLarge(most)));
+}
+
+#[test]
+fn reads_a_long_signed_list_of_components() {
+    let hash = "0".repeat(64);
+    let component = json!({
+        "type": "library",
+        "bom-ref": "pkg:cargo/serde_json@1.0.149",
+        "name": "serde_json",
+        "version": "1.0.149",
+        "purl": "pkg:cargo/serde_json@1.0.149",
+        "hashes": [{"alg": "SHA-256", "content": hash}],
+        "licenses": [{"license": {"id": "MIT"}}],
+        "externalReferences": [{"type": "vcs", "url": "https://github.com/serde-rs/json"}],
+    });
+    let document = repeated(&component.to_string(), 700 << 10);
+    assert!(object(&document).is_ok());
+    let entry = json!({
+        "mediaType": "application/vnd.oci.image.manifest.v1+json",
+        "digest": format!("sha256:{hash}"),
+        "size": 1234,
+        "platform": {"architecture": "amd64", "os": "linux"},
+        "annotations": {"a": "b"},
+    });
+    let document = repeated(&entry.to_string(), 128 << 10);
+    assert!(object(&document).is_ok());
 }

@@ -8,40 +8,21 @@ use serde_json::{Map, Value};
 
 use super::JsonError;
 
-/// Remaining number of values, and the error that stopped the parser.
-struct Limits {
-    most: usize,
-    left: Cell<usize>,
-    refusal: Cell<Option<JsonError>>,
-}
-
-impl Limits {
-    fn refuse<E: Error>(&self, why: JsonError) -> E {
-        let error = E::custom(&why);
-        self.refusal.set(Some(why));
-        error
-    }
-}
-
-/// Deserializer seed for one value.
+/// Deserializer seed for one value, with the error that stopped the parser.
 #[derive(Clone, Copy)]
 struct Seed<'a> {
-    limits: &'a Limits,
+    refusal: &'a Cell<Option<JsonError>>,
 }
 
-pub(super) fn read(bytes: &[u8], most: usize) -> Result<Value, JsonError> {
-    let limits = Limits {
-        most,
-        left: Cell::new(most),
-        refusal: Cell::new(None),
-    };
+pub(super) fn read(bytes: &[u8]) -> Result<Value, JsonError> {
+    let refusal = Cell::new(None);
     let mut reader = serde_json::Deserializer::from_slice(bytes);
-    let seed = Seed { limits: &limits };
+    let seed = Seed { refusal: &refusal };
     let read = seed
         .deserialize(&mut reader)
         .and_then(|value| reader.end().map(|()| value));
     read.map_err(|error| {
-        let refusal = limits.refusal.take();
+        let refusal = refusal.take();
         refusal.unwrap_or_else(|| JsonError::Malformed(error.to_string()))
     })
 }
@@ -50,12 +31,6 @@ impl<'de> DeserializeSeed<'de> for Seed<'_> {
     type Value = Value;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
-        let Some(left) = self.limits.left.get().checked_sub(1) else {
-            return Err(self
-                .limits
-                .refuse(JsonError::TooManyValues(self.limits.most)));
-        };
-        self.limits.left.set(left);
         deserializer.deserialize_any(self)
     }
 }
@@ -108,7 +83,8 @@ impl<'de> Visitor<'de> for Seed<'_> {
         while let Some(key) = entries.next_key::<String>()? {
             let value = entries.next_value_seed(self)?;
             if object.insert(key, value).is_some() {
-                return Err(self.limits.refuse(JsonError::Repeated));
+                self.refusal.set(Some(JsonError::Repeated));
+                return Err(A::Error::custom(JsonError::Repeated));
             }
         }
         Ok(Value::Object(object))

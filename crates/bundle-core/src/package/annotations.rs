@@ -191,6 +191,12 @@ fn field<T: DeserializeOwned>(
     annotations
         .get(key)
         .map(|text| {
+            if text.len() > MAX_BYTES {
+                return Err(unreadable(
+                    key,
+                    format_args!("it has more than {MAX_BYTES} bytes"),
+                ));
+            }
             serde_json::from_str(text).map_err(|error| unreadable(key, format_args!("{error}")))
         })
         .transpose()

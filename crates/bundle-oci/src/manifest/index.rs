@@ -6,7 +6,7 @@ use bundle_core::json;
 use bundle_core::reference::Digest;
 use serde::{Deserialize, Serialize};
 
-use super::{Descriptor, MAX_VALUES, agreed_media_type, null_as_default};
+use super::{Descriptor, agreed_media_type, null_as_default};
 use crate::media;
 
 /// A parsed index, with the fields that copying and the choice of a platform need.
@@ -49,8 +49,8 @@ impl ImageIndex {
     /// Parses an index. Returns an error, one sentence, if the media type in the document differs
     /// from `content_type`.
     pub fn parse(bytes: &[u8], content_type: Option<&str>) -> Result<Self, String> {
-        let document: IndexDocument = json::read_bounded(bytes, MAX_VALUES)
-            .map_err(|error| format!("it is not an index: {error}"))?;
+        let document: IndexDocument =
+            json::read(bytes).map_err(|error| format!("it is not an index: {error}"))?;
         if document.config.is_some() || document.layers.is_some() {
             return Err("it is both a manifest and an index".to_owned());
         }

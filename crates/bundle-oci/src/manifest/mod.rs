@@ -17,9 +17,6 @@ pub use descriptor::{Descriptor, Platform};
 pub use index::ImageIndex;
 pub(crate) use index::RawIndex;
 
-/// Maximum number of JSON values in a manifest or an index. An index has about ten per entry.
-const MAX_VALUES: usize = 65_536;
-
 /// Reads `null` as an empty list or map, as some programs write it.
 fn null_as_default<'de, D, T>(deserializer: D) -> Result<T, D::Error>
 where
@@ -95,8 +92,8 @@ impl Manifest {
     /// Parses a manifest. Returns an error, one sentence, if the media type in the document differs
     /// from `content_type`.
     pub fn parse(bytes: Bytes, content_type: Option<&str>) -> Result<Self, String> {
-        let document: ManifestDocument = json::read_bounded(&bytes, MAX_VALUES)
-            .map_err(|error| format!("it is not an image manifest: {error}"))?;
+        let document: ManifestDocument =
+            json::read(&bytes).map_err(|error| format!("it is not an image manifest: {error}"))?;
         if document.manifests.is_some() {
             return Err("it is both a manifest and an index".to_owned());
         }
@@ -186,7 +183,7 @@ impl RawManifest {
     }
 
     fn own_type(bytes: &Bytes) -> Result<String, String> {
-        let kind: DocumentKind = json::read_bounded(bytes, MAX_VALUES)
+        let kind: DocumentKind = json::read(bytes)
             .map_err(|error| format!("it is neither a manifest nor an index: {error}"))?;
         Ok(match (kind.media_type, kind.manifests) {
             (Some(media_type), _) => media_type,

@@ -6,7 +6,7 @@ use futures::future::{BoxFuture, FutureExt as _, ready};
 
 use super::Reason;
 
-/// Number of copies of a document in memory: its bytes and the parsed form.
+/// Number of copies of a document in memory: its bytes, and the parsed form if that needs no more.
 pub(super) const FORMS: u64 = 2;
 /// Bytes of a response of unknown length that are received before memory for the maximum is
 /// reserved.

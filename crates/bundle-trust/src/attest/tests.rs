@@ -123,8 +123,8 @@ fn rejects_predicates_without_required_fields_of_their_type() {
     };
     read("https://example.com/kind", &deep(126)).unwrap();
     assert!(read("https://example.com/kind", &deep(127)).is_err());
-    let quoted = format!("[{}\"\"]", "\"\",".repeat(MAX_PREDICATE / 4));
-    let quoted = format!(r#"{{"a":{quoted}}}"#);
+    let quoted = r#"\""#.repeat(MAX_PREDICATE / 2 - 16);
+    let quoted = format!(r#"{{"a":"{quoted}"}}"#);
     assert!(quoted.len() < MAX_PREDICATE);
     read("https://example.com/kind", &quoted).unwrap();
     assert!(read("custom", &quoted).unwrap_err().contains("bytes"));

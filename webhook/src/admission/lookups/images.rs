@@ -6,7 +6,7 @@ use bundle_cluster::review::{ImageLookups, MatchingPolicies};
 use bundle_core::diagnostic::{Finding, codes};
 use bundle_core::policy;
 use bundle_core::review::{Image, Requester};
-use bundle_oci::registry::ImageMetadata;
+use bundle_oci::registry::{ImageMetadata, MemoryReservation as _};
 use tokio::time::Instant;
 
 use super::Lookups;
@@ -68,6 +68,14 @@ impl<L: Lookups> ImageLookups for ReviewImages<'_, L> {
         let signatures = !policies.policies.is_empty();
         let asking = lookups.look(image, signatures, self.memory.clone());
         memory.look(key.as_ref(), asking).await
+    }
+
+    async fn reserve(&self, bytes: u64) -> Result<(), Finding> {
+        if self.memory.begin().await && self.memory.grow(bytes).await {
+            return Ok(());
+        }
+        let why = "no memory became available for the proof of this review";
+        Err(Finding::error(codes::review::BUSY, why).hint("try again; no decision was made"))
     }
 
     async fn forget(&self, image: &Image, policies: &MatchingPolicies) {

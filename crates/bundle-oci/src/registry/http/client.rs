@@ -3,6 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use bundle_core::footprint;
 use bytes::{Bytes, BytesMut};
 use rustls::AlertDescription;
 use url::Url;
@@ -151,7 +152,8 @@ impl HttpClient {
             .map_err(|error| self.connection_error(&authority(response.url()), error))
     }
 
-    /// Returns the whole body. Returns an error if it has more than `limit` bytes.
+    /// Returns the whole body. Returns an error if it has more than `limit` bytes. If it is JSON, the
+    /// memory of its parsed form is reserved too.
     pub(in crate::registry) async fn body(
         &self,
         mut response: reqwest::Response,
@@ -183,6 +185,10 @@ impl HttpClient {
             }
             body.extend_from_slice(&piece);
         }
+        // Nested objects need far more memory than their text. The parsers reject other text in a
+        // pass that allocates nothing.
+        let parsed = footprint::of_json(&body).unwrap_or_default();
+        reserve(memory, parsed.0.saturating_sub(taken)).await?;
         Ok(body.freeze())
     }
 

@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 
+use bundle_core::json;
 use bundle_core::reference::Digest;
 use reqwest::header::LINK;
 use url::Url;
@@ -69,7 +70,7 @@ pub(super) fn expect_list(response: &reqwest::Response) -> Result<(), Reason> {
 }
 
 pub(super) fn read_list(body: &[u8]) -> Result<RawIndex, Reason> {
-    serde_json::from_slice(body).map_err(|error| {
+    json::read(body).map_err(|error| {
         Reason::Malformed(format!("the list of referrers is not an index: {error}"))
     })
 }
@@ -144,6 +145,21 @@ pub(in crate::registry) fn next_url(response: &reqwest::Response) -> Result<Opti
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn rejects_lists_that_need_far_more_memory_than_text() {
+        let list = |entry: &str, count: usize| {
+            let entries = vec![entry; count].join(",");
+            format!(r#"{{"schemaVersion":2,"manifests":[{entries}]}}"#)
+        };
+        let named = serde_json::to_string(&Descriptor::of(media::MANIFEST, b"a")).unwrap();
+        let found = read_list(list(&named, 5_000).as_bytes()).unwrap();
+        assert_eq!(found.descriptors().count(), 5_000);
+        for entry in [r#"{"":0}"#, r#"{"":{"":{"":0}}}"#, "[[]]", "0"] {
+            let error = read_list(list(entry, 100_000).as_bytes()).unwrap_err();
+            assert!(error.to_string().contains("when parsed"), "{error}");
+        }
+    }
 
     #[test]
     fn entries_of_both_lists_are_interleaved() {

@@ -194,6 +194,10 @@ impl ImageLookups for ReviewedImage<'_> {
         lookup_result
     }
 
+    async fn reserve(&self, bytes: u64) -> Result<(), Finding> {
+        self.lookup.reserve(bytes).await
+    }
+
     async fn forget(&self, image: &Image, policies: &MatchingPolicies) {
         self.lookup.forget(image, policies).await;
     }

@@ -228,6 +228,10 @@ impl ImageLookups for ClusterFacts {
         looked.map(Arc::new).map_err(|error| error.finding())
     }
 
+    async fn reserve(&self, _: u64) -> Result<(), Finding> {
+        Ok(())
+    }
+
     async fn forget(&self, _image: &Image, _policies: &MatchingPolicies) {}
 
     /// Returns `true`, because the user needs all findings at once.
