@@ -252,6 +252,7 @@ mod tests {
         let carried = decode(&text, &digest()).unwrap();
         assert_eq!(carried.manifest, MANIFEST.as_bytes());
         assert_eq!(carried.signatures, signatures);
+        assert!(memory(&text).unwrap() > 2 * carried.manifest.len() as u64);
         assert_eq!(text, encode(MANIFEST.as_bytes(), &signatures).unwrap());
     }
 
@@ -297,6 +298,7 @@ mod tests {
         for text in [bomb, "A".repeat(LIMIT + 4)] {
             let finding = decode(&text, &digest()).unwrap_err();
             assert_eq!(finding.code, codes::trust::PROOF_TOO_LARGE);
+            assert_eq!(memory(&text).unwrap_err().code, finding.code);
         }
     }
 }

@@ -263,7 +263,9 @@ fn foreign_images_have_no_facts_and_invalid_annotations_are_reported() {
     };
     let foreign = map(&[(keys::TITLE, "nginx"), (keys::VERSION, "latest")]);
     assert_eq!(Facts::from_annotations(&foreign).unwrap(), Facts::default());
+    let long = format!("{{\"apis\":[{}\"\"]}}", "\"\",".repeat(64 << 10));
     for broken in [
+        map(&[(keys::FORMAT, "plain+v0"), (keys::REQUIRES, &long)]),
         map(&[(keys::FORMAT, "zip")]),
         map(&[(keys::FORMAT, "plain+v0"), (keys::TITLE, "No Name\n")]),
         map(&[(keys::FORMAT, "plain+v0"), (keys::VERSION, "latest")]),
