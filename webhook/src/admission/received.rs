@@ -255,10 +255,10 @@ impl<L: Lookups> Admission<L> {
 
     /// Returns the response to a body that is not a valid review.
     fn malformed(&self, why: &str, started: Instant) -> Response {
+        // The error of the parser can contain a text of the body.
+        let why = &bounded(why, MESSAGE_BYTES);
         let verdict = Verdict::Refuse(rejections::malformed(why).into());
         self.count(ReviewOutcome::Invalid, codes::review::MALFORMED, started);
-        // The error of the parser can contain a text of the body.
-        let why = bounded(why, MESSAGE_BYTES);
         tracing::warn!(code = codes::review::MALFORMED.id, "{why}");
         let refusal = text::refusal(&verdict);
         let message = refusal.map(|refusal| refusal.message).unwrap_or_default();
