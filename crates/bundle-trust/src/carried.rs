@@ -9,6 +9,7 @@ use std::io::{Read as _, Write as _};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use bundle_core::{
     diagnostic::{Finding, Severity, codes},
+    footprint,
     policy::RawSignature,
     reference::{Digest, PinnedReference, Reference},
 };
@@ -24,6 +25,8 @@ pub const LIMIT: usize = 64 << 10;
 const UNPACKED: u64 = 1 << 20;
 /// Maximum memory of the parsed proof, in bytes: its texts, and a few short ones for each signature.
 const MEMORY: u64 = UNPACKED + (256 << 10);
+/// Maximum memory of its manifest when parsed, in bytes.
+const MANIFEST_MEMORY: u64 = 2 << 20;
 /// Maximum number of signatures in one annotation.
 const SIGNATURES: usize = 32;
 
@@ -132,6 +135,13 @@ pub fn decode(text: &str, expected: &Digest) -> Result<Carried, Finding> {
         return Err(too_large(&format!(
             "it has {} signatures, more than the limit of {SIGNATURES}",
             document.signatures.len()
+        )));
+    }
+    // Images without a proof have manifests of any size; their memory is reserved when they are read.
+    let parsed = footprint::of_json(document.manifest.as_bytes());
+    if parsed.is_ok_and(|parsed| parsed.0 > MANIFEST_MEMORY) {
+        return Err(too_large(&format!(
+            "its manifest needs more than {MANIFEST_MEMORY} bytes when parsed"
         )));
     }
     let found = Digest::of(document.manifest.as_bytes());

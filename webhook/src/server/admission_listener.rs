@@ -52,10 +52,11 @@ const CONNECTIONS: Limits = Limits {
     received: 32 << 10,
     authenticated: 256,
     authenticated_by_address: 192,
-    waiting: 16,
+    // An API server can have that many requests on a connection when another replica rotates.
+    waiting: STREAMS as usize,
     waiting_in_all: 256,
     waiting_by_address: 192,
-    rejected: 16,
+    rejected: 2 * STREAMS,
 };
 /// Concurrent requests of one connection. API servers open more connections if they need them.
 const STREAMS: u32 = 32;

@@ -237,11 +237,11 @@ impl Client {
         let place = self.waiting.clone().try_acquire_owned().ok()?;
         let mut state = lock(&self.state);
         let all: usize = state.waiting.values().sum();
-        let same = state.waiting.entry(self.from).or_default();
-        if all >= self.limits.waiting_in_all || *same >= self.limits.waiting_by_address {
+        let same = state.waiting.get(&self.from).copied().unwrap_or_default();
+        if all >= self.limits.waiting_in_all || same >= self.limits.waiting_by_address {
             return None;
         }
-        *same += 1;
+        state.waiting.insert(self.from, same + 1);
         drop(state);
         Some(Waiting {
             client: self.clone(),

@@ -19,9 +19,9 @@ use crate::footprint;
 /// Maximum memory of a parsed document, in bytes. The longest signed list of components has 700 KiB
 /// and about 50,000 values, which need up to 10 MiB.
 pub const MAX_MEMORY: u64 = 12 << 20;
-/// Maximum memory of a parsed document for each of its bytes. Documents of signatures and manifests
-/// need up to ten bytes, nested objects more than a hundred.
-const MEMORY_PER_BYTE: u64 = 16;
+/// Maximum memory of a parsed document for each of its bytes. Manifests need up to ten bytes, lists
+/// of components and statements of vulnerabilities up to 24, nested objects more than a hundred.
+const MEMORY_PER_BYTE: u64 = 32;
 /// Memory that a document can need in addition to [`MEMORY_PER_BYTE`], so that short documents are
 /// parsed whatever their shape is, also with the maximum nesting.
 const MEMORY_FLOOR: u64 = 128 << 10;

@@ -175,7 +175,7 @@ fn limit_of_the_caller_applies_to_long_documents() {
 }
 
 #[test]
-fn reads_a_long_signed_list_of_components() {
+fn reads_long_signed_documents() {
     let hash = "0".repeat(64);
     let component = json!({
         "type": "library",
@@ -188,6 +188,26 @@ fn reads_a_long_signed_list_of_components() {
         "externalReferences": [{"type": "vcs", "url": "https://github.com/serde-rs/json"}],
     });
     let document = repeated(&component.to_string(), 700 << 10);
+    assert!(object(&document).is_ok());
+    // Without hashes, as many tools write it.
+    let component = json!({
+        "type": "library",
+        "bom-ref": "pkg:cargo/serde_json@1.0.149",
+        "name": "serde_json",
+        "version": "1.0.149",
+        "purl": "pkg:cargo/serde_json@1.0.149",
+        "licenses": [{"license": {"id": "MIT"}}],
+    });
+    let document = repeated(&component.to_string(), 300 << 10);
+    assert!(object(&document).is_ok());
+    // OpenVEX.
+    let statement = json!({
+        "vulnerability": {"name": "CVE-2024-0001"},
+        "products": [{"@id": "pkg:cargo/serde_json@1.0.149"}],
+        "status": "not_affected",
+        "justification": "vulnerable_code_not_present",
+    });
+    let document = repeated(&statement.to_string(), 300 << 10);
     assert!(object(&document).is_ok());
     let entry = json!({
         "mediaType": "application/vnd.oci.image.manifest.v1+json",

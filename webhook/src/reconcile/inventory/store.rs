@@ -250,8 +250,7 @@ impl Inventories {
         adopted: &BTreeMap<String, String>,
     ) -> Result<Arc<Inventory>, InventoryStoreError> {
         if adopted.is_empty() {
-            self.reserve((uid, requester), inventory.len())?;
-            return self.save(uid, inventory).await;
+            return self.save_reserved((uid, requester), inventory).await;
         }
         let _claim = self
             .claims
@@ -260,8 +259,25 @@ impl Inventories {
         if let Some((object, owner)) = self.owners(adopted, uid).await?.pop_first() {
             return Err(InventoryStoreError::Owned { object, owner });
         }
+        self.save_reserved((uid, requester), inventory).await
+    }
+
+    /// Reserves the objects and stores the inventory. If it is not stored, they do not count.
+    async fn save_reserved(
+        &self,
+        (uid, requester): (&str, &str),
+        inventory: Inventory,
+    ) -> Result<Arc<Inventory>, InventoryStoreError> {
         self.reserve((uid, requester), inventory.len())?;
-        self.save(uid, inventory).await
+        let stored = self.save(uid, inventory).await;
+        if stored.is_err() {
+            let known = self.known().get(uid).map(|known| known.inventory.len());
+            match known {
+                Some(objects) => self.counts().record(uid, objects as u64),
+                None => self.counts().remove(uid),
+            }
+        }
+        stored
     }
 
     async fn store(
