@@ -45,7 +45,7 @@ const HEAD_BYTES: u16 = 16 << 10;
 /// Connection limits. Unauthenticated clients have not sent a valid path yet.
 const CONNECTIONS: Limits = Limits {
     // An API server opens a connection for each of its first requests.
-    unauthenticated: 320,
+    unauthenticated: 192,
     max_age: Duration::from_secs(5),
     max_stall: SEND_TIMEOUT,
     // A handshake with client certificates, and the largest head or one record of TLS.

@@ -27,7 +27,7 @@ const KNOWN: usize = 192;
 const LENGTH: usize = 64 << 10;
 const PART: usize = 10 << 10;
 /// Memory that unknown clients may add, in KiB.
-const UNKNOWN_GROWTH: u64 = 24 << 10;
+const UNKNOWN_GROWTH: u64 = 32 << 10;
 
 type Sender = h2::client::SendRequest<Bytes>;
 type Sent = (h2::client::ResponseFuture, h2::SendStream<Bytes>);
