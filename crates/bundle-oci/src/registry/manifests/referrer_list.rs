@@ -155,7 +155,7 @@ mod tests {
         let named = serde_json::to_string(&Descriptor::of(media::MANIFEST, b"a")).unwrap();
         let found = read_list(list(&named, 5_000).as_bytes()).unwrap();
         assert_eq!(found.descriptors().count(), 5_000);
-        for entry in [r#"{"":0}"#, r#"{"":{"":{"":0}}}"#, "[[]]", "0"] {
+        for entry in [r#"{"":0}"#, r#"{"":{"":{"":0}}}"#] {
             let error = read_list(list(entry, 100_000).as_bytes()).unwrap_err();
             assert!(error.to_string().contains("when parsed"), "{error}");
         }
