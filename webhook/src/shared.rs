@@ -17,6 +17,8 @@ use crate::attempts::Attempts;
 use crate::budget::Budget;
 use crate::caller::Paths;
 use crate::clients::cluster::{ClusterError, ReplicaClients, ServiceAccount};
+use crate::clients::git::{GitLimits, GitProgram};
+use crate::clients::names::LimitedResolver;
 use crate::clients::registries::{PullSecretError, Registries};
 use crate::config::settings::Settings;
 use crate::dry_run::{IdentityError, RequesterDryRun};
@@ -66,6 +68,7 @@ pub struct Shared {
     pub attempts: Arc<Attempts>,
     clients: ReplicaClients,
     registries: Registries,
+    git: Arc<GitProgram>,
     stamp_key: ArcSwap<StampKey>,
     server_version: ArcSwapOption<ServerVersion>,
 }
@@ -83,6 +86,12 @@ impl Shared {
         Self {
             budget: Arc::new(Budget::new(settings.memory_limit)),
             attempts: Arc::new(Attempts::read(settings.cache_dir.join("attempts"))),
+            git: Arc::new(GitProgram::new(
+                settings.cache_dir.join("git"),
+                settings.search_path.clone(),
+                settings.registry_ca.clone(),
+                GitLimits::default(),
+            )),
             settings,
             metrics,
             registrations: readiness.registrations().clone(),
@@ -144,6 +153,16 @@ impl Shared {
                 self.registries.with_secret(&secrets, name).await
             }
         }
+    }
+
+    /// Returns the git program.
+    pub(crate) fn git(&self) -> Arc<GitProgram> {
+        self.git.clone()
+    }
+
+    /// Returns the resolver of host names. A requester can use a part of its threads.
+    pub(crate) fn resolver(&self) -> &LimitedResolver {
+        self.registries.resolver()
     }
 
     /// Returns the key of stamps.

@@ -1,5 +1,6 @@
-//! Clients of the API server and of registries.
+//! Clients of the API server, of registries and of git servers.
 
 pub mod cluster;
+pub(crate) mod git;
 pub mod names;
 pub mod registries;

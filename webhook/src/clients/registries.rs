@@ -77,6 +77,7 @@ fn config_of(secret: Option<Secret>) -> Result<Vec<u8>, &'static str> {
 pub struct Registries {
     anonymous: Client,
     by_secret: Mutex<HashMap<String, CachedClient>>,
+    resolver: LimitedResolver,
 }
 
 /// A client and the data that it was created from. A changed Secret gets a new client.
@@ -107,13 +108,19 @@ impl Registries {
                 slowest: MIN_TRANSFER_RATE,
                 ..Deadlines::default()
             },
-            resolver: Some(Arc::new(resolver)),
+            resolver: Some(Arc::new(resolver.clone())),
             ..ClientOptions::default()
         })?;
         Ok(Self {
             anonymous,
             by_secret: Mutex::default(),
+            resolver,
         })
+    }
+
+    /// Returns the resolver of host names of all clients.
+    pub fn resolver(&self) -> &LimitedResolver {
+        &self.resolver
     }
 
     /// Returns the client without credentials.

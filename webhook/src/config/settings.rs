@@ -2,6 +2,7 @@
 //! the environment.
 
 use std::env;
+use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -43,6 +44,8 @@ pub struct Settings {
     /// In bytes.
     pub memory_limit: u64,
     pub registry_ca: Option<PathBuf>,
+    /// Folders with programs, separated by colons.
+    pub search_path: OsString,
     /// Mirrors of registries.
     pub registries_conf: Option<PathBuf>,
     /// `None`: never.
@@ -161,6 +164,7 @@ impl Settings {
             cache_limit: args.cache_limit.0,
             memory_limit,
             registry_ca: args.registry_ca,
+            search_path: env::var_os("PATH").unwrap_or_default(),
             registries_conf: args.registries_conf,
             source_check_interval: Some(source_check_interval)
                 .filter(|interval| !interval.is_zero()),

@@ -96,10 +96,14 @@ impl InstallRequest<'_> {
         let spec = CheckedBundleSpec::parse(&self.generated.object.data["spec"])
             .map_err(|_| lost("its source is invalid"))?;
         let content = self.generated.content.as_ref();
-        let digest = content
-            .map(|content| content.digest.clone())
-            .ok_or_else(|| lost("its content is unknown"))?;
-        Ok(ContentId::new(&spec.source, digest))
+        let content = content.ok_or_else(|| lost("its content is unknown"))?;
+        Ok(ContentId::sealed(&spec.source, content))
+    }
+
+    /// Returns the class of the Bundle.
+    pub(in crate::reconcile) fn class(&self) -> &str {
+        let class = self.generated.object.data["spec"]["provisionerClassName"].as_str();
+        class.unwrap_or_default()
     }
 }
 

@@ -9,7 +9,7 @@ pub use files::FileIndex;
 use crate::{
     names::KubeName,
     reference::{Digest, PinnedReference, Reference},
-    review::Source,
+    review::{SealedContent, Source, source::GitRef},
 };
 
 /// Content of one source. Equal values identify the same files, fetched from the same location with
@@ -53,6 +53,36 @@ impl ContentId {
         Self { source, digest }
     }
 
+    /// Returns the content of `source` in a sealed record.
+    pub fn sealed(source: &Source, sealed: &SealedContent) -> Self {
+        let id = Self::new(source, sealed.digest.clone());
+        match &sealed.commit {
+            Some(commit) => id.at_commit(commit),
+            None => id,
+        }
+    }
+
+    /// Returns the same content, pinned to `commit` of its repository. Other kinds of sources have
+    /// no commit.
+    #[must_use]
+    pub fn at_commit(mut self, commit: &str) -> Self {
+        if let Source::Git { checkout, .. } = &mut self.source {
+            *checkout = GitRef::Commit(commit.to_owned());
+        }
+        self
+    }
+
+    /// Returns the commit that the content of a git repository is pinned to.
+    pub fn commit(&self) -> Option<&str> {
+        match &self.source {
+            Source::Git {
+                checkout: GitRef::Commit(commit),
+                ..
+            } => Some(commit),
+            _ => None,
+        }
+    }
+
     /// Returns what the source was resolved to.
     pub fn source(&self) -> &Source {
         &self.source
@@ -94,6 +124,18 @@ impl ContentId {
                     .map(|part| json!([part.name.as_str(), part.path]));
                 json!(["configMaps", parts.collect::<Vec<_>>()]).to_string()
             }
+            (
+                Source::Git {
+                    repository,
+                    directory,
+                    auth,
+                    ..
+                },
+                _,
+            ) => {
+                let secret = auth.secret.as_ref().map(KubeName::as_str);
+                json!(["git", repository.as_str(), directory, self.commit(), secret]).to_string()
+            }
             // Sources of other types are never fetched, so nothing of them is cached.
             (other, _) => json!([other.kind(), self.digest.as_str()]).to_string(),
         };
@@ -104,7 +146,8 @@ impl ContentId {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::review::source::ConfigMapFiles;
+    use crate::review::source::git::GitUrl;
+    use crate::review::source::{Auth, ConfigMapFiles};
 
     fn image(reference: &str, secret: Option<&str>) -> Source {
         Source::Image {
@@ -144,9 +187,46 @@ mod tests {
         );
     }
 
+    fn git(repository: &str, directory: &str, secret: Option<&str>) -> Source {
+        Source::Git {
+            repository: GitUrl::parse(repository).unwrap(),
+            directory: directory.to_owned(),
+            checkout: GitRef::Branch("main".to_owned()),
+            auth: Auth {
+                secret: secret.map(|name| name.parse().unwrap()),
+                insecure_skip_verify: false,
+            },
+        }
+    }
+
+    #[test]
+    fn sealed_content_of_a_repository_is_pinned_to_its_commit() {
+        let commit = "a".repeat(40);
+        let source = git("https://git.example.com/web", "manifests", None);
+        let sealed = SealedContent {
+            spec: Digest::of(b"spec"),
+            digest: Digest::of(b"1"),
+            version: None,
+            commit: Some(commit.clone()),
+        };
+        let id = ContentId::sealed(&source, &sealed);
+        assert_eq!(id.commit(), Some(commit.as_str()));
+        assert!(id.source().is_fixed());
+        assert_eq!(
+            id,
+            ContentId::new(&source, Digest::of(b"1")).at_commit(&commit)
+        );
+        assert_eq!(ContentId::new(&source, Digest::of(b"1")).commit(), None);
+    }
+
     #[test]
     fn scopes_differ_by_place_credentials_and_kind() {
         let id = |source: &Source| ContentId::new(source, Digest::of(b"1")).scope();
+        let pinned = |digit: &str| {
+            let source = git("https://git.example.com/web", "a", None);
+            let id = ContentId::new(&source, Digest::of(b"1"));
+            id.at_commit(&digit.repeat(40)).scope()
+        };
         let one = id(&image("registry.example.com/web:1", None));
         assert_eq!(one, id(&image("registry.example.com/web:2", None)));
         let all = [
@@ -158,6 +238,12 @@ mod tests {
             id(&config_maps(&[("a", "b"), ("c", "d")])),
             id(&config_maps(&[("a", "b\",\"c"), ("d", "")])),
             id(&Source::Upload),
+            id(&git("https://git.example.com/web", "a", None)),
+            id(&git("https://git.example.com/web", "b", None)),
+            id(&git("https://git.example.com/other", "a", None)),
+            id(&git("https://git.example.com/web", "a", Some("robot"))),
+            pinned("a"),
+            pinned("b"),
         ];
         let distinct: std::collections::BTreeSet<_> = all.iter().collect();
         assert_eq!(distinct.len(), all.len());

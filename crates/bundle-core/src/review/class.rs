@@ -238,6 +238,21 @@ impl Class {
         {
             return Some(refuse(format!("sources of type {kind}"), types));
         }
+        if let Source::Git { auth, .. } = source
+            && auth.insecure_skip_verify
+        {
+            return Some(
+                Finding::error(
+                    codes::review::SOURCE_NOT_ALLOWED,
+                    format!(
+                        "provisioner class {:?} does not allow insecureSkipVerify: no class can allow it in this version",
+                        self.name
+                    ),
+                )
+                .at_field(format!("{field}.git.auth.insecureSkipVerify"))
+                .hint("remove it; add the host key to ssh-knownhosts of auth.secret, or ask an administrator to add the certificate authority with --registry-ca"),
+            );
+        }
         let host = source.host()?;
         if let Some(hosts) = &self.source_hosts
             && !hosts.iter().any(|pattern| host_matches(pattern, host))
@@ -413,6 +428,26 @@ mod tests {
             class
                 .source_rejection(&image("127.0.0.1:5000/web:1"), "spec.source")
                 .is_none()
+        );
+    }
+
+    #[test]
+    fn no_class_allows_git_without_verification() {
+        let git = |is_insecure| {
+            let spec = json!({"provisionerClassName": "plain", "source": {"type": "git", "git": {
+                "repository": "https://git.example.com/web", "ref": {"branch": "main"}, "auth": {"insecureSkipVerify": is_insecure},
+            }}});
+            super::super::CheckedBundleSpec::parse(&spec)
+                .unwrap()
+                .source
+        };
+        let class = class(&json!({"provisioner": "core.rukpak.io/plain"}));
+        assert_eq!(class.source_rejection(&git(false), "spec.source"), None);
+        let finding = class.source_rejection(&git(true), "spec.source").unwrap();
+        assert_eq!(finding.code, codes::review::SOURCE_NOT_ALLOWED);
+        assert_eq!(
+            finding.to_string(),
+            "spec.source.git.auth.insecureSkipVerify: provisioner class \"plain\" does not allow insecureSkipVerify: no class can allow it in this version"
         );
     }
 

@@ -30,6 +30,7 @@ pub use blobs::download::BlobReader;
 pub use blobs::push::{Pushed, TagPolicy};
 pub use blobs::upload::UploadResult;
 pub use error::{Reason, RegistryError};
+pub use http::zone::is_public_address;
 pub use http_error::HttpError;
 pub use manifests::image_metadata::ImageMetadata;
 pub use manifests::raw::ManifestStored;

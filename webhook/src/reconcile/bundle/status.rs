@@ -2,7 +2,7 @@
 
 use bundle_api::bundle::{BundleContent, BundleStatus};
 use bundle_api::names;
-use bundle_api::source::BundleSource;
+use bundle_api::source::{BundleSource, GitRef};
 use bundle_core::content::ContentId;
 use bundle_core::plan::bundle::StatusPlan;
 use bundle_core::review::SealedContent;
@@ -42,6 +42,12 @@ pub(super) fn resolved_source(object: &DynamicObject, id: &ContentId) -> BundleS
         serde_json::from_value(object.data["spec"]["source"].clone()).unwrap_or_default();
     if let (Some(image), Some(resolved)) = (&mut source.image, id.image()) {
         image.reference = resolved.pinned().to_string();
+    }
+    if let (Some(git), Some(commit)) = (&mut source.git, id.commit()) {
+        git.reference = GitRef {
+            commit: Some(commit.to_owned()),
+            ..GitRef::default()
+        };
     }
     source
 }

@@ -7,6 +7,7 @@ use bundle_api::bundle::BundleStatus;
 use bundle_api::names::reason;
 use bundle_core::content::ContentId;
 use bundle_core::diagnostic::codes;
+use bundle_core::names::KubeName;
 use bundle_core::plan::bundle::{
     BundleFailure, BundleOutcome, BundleStep, ObservedBundle, Phase, SealedRecord, SourceAnswer,
     VerifiedFailure,
@@ -159,8 +160,9 @@ impl<'a> BundleReconcile<'a> {
                 BundleStep::CheckSource => self.check_source()?,
                 BundleStep::Unpack => content = self.unpack().await?,
                 BundleStep::RestoreStatus => {
-                    if let Some((spec, digest)) = self.spec().zip(self.sealed_digest()) {
-                        let id = ContentId::new(&spec.source, digest.clone());
+                    if let Some((spec, sealed)) = self.spec().zip(self.sealed.as_ref()) {
+                        let id = ContentId::sealed(&spec.source, sealed);
+                        let digest = sealed.digest.clone();
                         self.status.resolved_source =
                             Some(status::resolved_source(self.object, &id));
                         content = ContentState::Sealed(digest, SourceCheck::Unchanged);
@@ -276,6 +278,7 @@ impl<'a> BundleReconcile<'a> {
             spec: spec.digest,
             digest: unpacked.id.digest().clone(),
             version: unpacked.content.version.clone(),
+            commit: unpacked.id.commit().map(str::to_owned),
         };
         let content = status::content(self.ctx, self.object, &sealed, Some(&unpacked.content));
         self.status.content = Some(content);
@@ -284,13 +287,20 @@ impl<'a> BundleReconcile<'a> {
 
     /// Checks in the background which content the source names now.
     async fn check_source_content(&self) -> SourceCheck {
-        let checked = self.checked.clone().zip(self.sealed_digest());
-        let Some(((spec, requester), digest)) = checked else {
+        let checked = self.checked.clone().zip(self.sealed.as_ref());
+        let Some(((spec, requester), sealed)) = checked else {
             return SourceCheck::Pending;
         };
         let source = spec.source;
+        let recorded = ContentId::sealed(&source, sealed);
         let user = requester.user.clone();
-        let checking = changed_content(self.ctx.clone(), source.clone(), requester, digest);
+        let checking = changed_content(
+            self.ctx.clone(),
+            spec.class,
+            source.clone(),
+            requester,
+            recorded,
+        );
         let (name, version) = (self.object.name_any(), self.version());
         let owner = TaskOwner {
             name: &name,
@@ -368,20 +378,21 @@ impl<'a> BundleReconcile<'a> {
     }
 }
 
-/// Returns the content that `source` names now if its digest is not `digest`. The error says why
-/// the content is unknown.
+/// Returns the content that `source` of a Bundle of `class` names now if it is not `recorded`. The
+/// error says why the content is unknown.
 async fn changed_content(
     ctx: Arc<Context>,
+    class: KubeName,
     source: Source,
     requester: Requester,
-    digest: Digest,
+    recorded: ContentId,
 ) -> Result<Option<ContentId>, String> {
-    // A digest of ConfigMaps reveals facts about data, so the requester must still be allowed to
-    // read them.
+    // A digest of ConfigMaps reveals facts about data, and credentials are sent to the host of the
+    // source, so the requester must still be allowed to read both.
     let may_read = rights::source::check(&ctx, &requester, &source).await;
     may_read.map_err(|error| error.message)?;
-    let recorded = ContentId::new(&source, digest);
-    let opened = reader::open(&ctx, &source, &requester.user, reason::UNPACK_FAILED).await;
+    let owner = (class.as_str(), requester.user.as_str());
+    let opened = reader::open(&ctx, &source, owner, reason::UNPACK_FAILED).await;
     let opened = opened.map_err(|error| error.message)?;
     let changed = opened.changed(&recorded).await;
     changed.map_err(|error| crate::chain(&error))

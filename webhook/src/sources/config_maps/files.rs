@@ -13,7 +13,7 @@ use sha2::{Digest as _, Sha256};
 use super::ConfigMapsError;
 
 /// A sink that discards all data.
-pub(super) struct NullSink;
+pub(in crate::sources) struct NullSink;
 
 impl io::Write for NullSink {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {

@@ -20,7 +20,8 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Api;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-use self::files::{CollectedFiles, NullSink};
+use self::files::CollectedFiles;
+pub(super) use self::files::NullSink;
 use super::{ContentSource, FetchedFiles, SourceError};
 use crate::heavy;
 use crate::shared::Shared;

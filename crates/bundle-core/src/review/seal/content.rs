@@ -21,6 +21,9 @@ pub struct SealedContent {
     /// Version of the package in the content.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
+    /// Commit that the content of a git repository was read from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub commit: Option<String>,
 }
 
 /// Serialized form.
@@ -65,6 +68,7 @@ mod tests {
             spec: canonical::spec_digest(&json!({"a": 1})),
             digest: Digest::of(b"one"),
             version: Some("1.0.0".into()),
+            commit: Some("c0ffee".into()),
         }
     }
 
@@ -86,6 +90,18 @@ mod tests {
     }
 
     #[test]
+    fn content_seals_without_commit_stay_valid() {
+        let old = json!({"kind": "Bundle", "name": "web", "uid": "u", "content": {"spec": content().spec, "digest": content().digest, "version": "1.0.0"}});
+        let expected = SealedContent {
+            commit: None,
+            ..content()
+        };
+        let read = sealed_content(KEY, "web", "u", &sign(KEY, CONTENT, &old));
+        assert_eq!(read, Some(expected.clone()));
+        assert!(!content_seal(KEY, "web", "u", &expected).contains("commit"));
+    }
+
+    #[test]
     fn rejects_content_seals_with_any_field_altered() {
         let text = content_seal(KEY, "web", "u", &content());
         let other = Digest::of(b"two").to_string();
@@ -93,6 +109,7 @@ mod tests {
             (content().digest.to_string().as_str(), other.as_str()),
             (content().spec.to_string().as_str(), other.as_str()),
             ("\"1.0.0\"", "\"9.0.0\""),
+            ("\"c0ffee\"", "\"decade\""),
             ("\"web\"", "\"other\""),
             ("\"u\"", "\"v\""),
         ] {

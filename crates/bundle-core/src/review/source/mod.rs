@@ -1,7 +1,10 @@
 //! Parser of `spec` of a Bundle. It returns the class and one source that can be fetched.
 
+pub mod git;
+
 use serde_json::Value;
 
+use self::git::GitUrl;
 use super::{
     canonical,
     fields::{self, Field},
@@ -40,7 +43,7 @@ pub enum Source {
     /// Directory of a git repository.
     Git {
         /// URL.
-        repository: String,
+        repository: GitUrl,
         /// Directory in the repository, relative and without `..`.
         directory: String,
         /// Revision to check out.
@@ -68,7 +71,7 @@ pub enum GitRef {
     Branch(String),
     /// Tag.
     Tag(String),
-    /// Commit.
+    /// Commit, as 40 lowercase hexadecimal digits.
     Commit(String),
 }
 
@@ -107,7 +110,7 @@ impl Source {
     pub fn host(&self) -> Option<&str> {
         match self {
             Self::Image { reference, .. } => Some(reference.registry()),
-            Self::Git { repository, .. } => url_host(repository),
+            Self::Git { repository, .. } => Some(repository.authority()),
             Self::Http { url, .. } => url_host(url),
             Self::ConfigMaps(_) | Self::Upload => None,
         }
@@ -117,7 +120,7 @@ impl Source {
     pub fn name(&self) -> String {
         match self {
             Self::Image { reference, .. } => reference.to_string(),
-            Self::Git { repository, .. } => repository.clone(),
+            Self::Git { repository, .. } => repository.as_str().to_owned(),
             Self::ConfigMaps(files) => {
                 let names: Vec<_> = files.iter().map(|file| file.name.as_str()).collect();
                 format!("the source of ConfigMaps {}", some_of(&names, LISTED))
@@ -279,26 +282,44 @@ impl SourceReader<'_> {
     }
 
     fn git(&mut self, body: &Field<'_>) -> Option<Source> {
-        let repository = body.get("repository").required(self.findings);
+        let url = body.get("repository");
+        let repository = url.required(self.findings).map(GitUrl::parse);
+        if let Some(Err(why)) = repository {
+            url.bad(self.findings, why);
+        }
         let reference = body.get("ref");
         self.one_of(&reference, &["branch", "tag", "commit"], false);
         let mut checkout = None;
-        for (member, make) in [
-            ("branch", GitRef::Branch as fn(String) -> GitRef),
-            ("tag", GitRef::Tag),
-            ("commit", GitRef::Commit),
-        ] {
-            if let Some(text) = reference.get(member).text(self.findings) {
-                checkout = Some(make(text.to_owned()));
+        for member in ["branch", "tag", "commit"] {
+            let field = reference.get(member);
+            let Some(text) = field.text(self.findings) else {
+                continue;
+            };
+            let valid = match member {
+                "branch" => git::check_ref(text).map(|()| GitRef::Branch(text.to_owned())),
+                "tag" => git::check_ref(text).map(|()| GitRef::Tag(text.to_owned())),
+                _ => git::parse_commit(text).map(GitRef::Commit),
+            };
+            match valid {
+                Ok(valid) => checkout = Some(valid),
+                Err(why) => field.bad(self.findings, format_args!("`{text}` {why}")),
             }
         }
         if checkout.is_none() && !self.findings.has_errors() {
             reference.missing(self.findings);
         }
         let directory = body.get("directory");
-        let given = directory.text(self.findings).unwrap_or("./manifests");
+        let given = directory
+            .text(self.findings)
+            .unwrap_or(git::DEFAULT_DIRECTORY);
         let inside = match inside(given) {
-            Ok(path) => Some(path),
+            Ok(path) => match git::check_directory(&path) {
+                Ok(()) => Some(path),
+                Err(why) => {
+                    directory.bad(self.findings, why);
+                    None
+                }
+            },
             Err(Outside::Absolute) => {
                 let text = format!(
                     "{}.{} is absolute: directory must define path within the repository",
@@ -317,7 +338,7 @@ impl SourceReader<'_> {
             }
         };
         Some(Source::Git {
-            repository: repository?.to_owned(),
+            repository: repository?.ok()?,
             directory: inside?,
             checkout: checkout?,
             auth: self.auth(&body.get("auth")),
@@ -402,13 +423,10 @@ fn inside(path: &str) -> Result<String, Outside> {
     Ok(parts.join("/"))
 }
 
-/// Returns host and port of `https://user@host:port/path` and of `git@host:path`.
+/// Returns host and port of `https://user@host:port/path`.
 fn url_host(url: &str) -> Option<&str> {
-    let authority = if let Some((_, rest)) = url.split_once("://") {
-        rest.split(['/', '?', '#']).next()?
-    } else {
-        url.split_once(':')?.0
-    };
+    let (_, rest) = url.split_once("://")?;
+    let authority = rest.split(['/', '?', '#']).next()?;
     let host = authority.rsplit('@').next()?;
     Some(host).filter(|host| !host.is_empty())
 }

@@ -102,7 +102,7 @@ fn keeps_messages_of_rukpak_for_sources() {
     for directory in ["..", "../", "../x", "a/../../b", "./.."] {
         assert_eq!(
             refused(
-                &json!({"type": "git", "git": {"repository": "r", "ref": {"tag": "t"}, "directory": directory}})
+                &json!({"type": "git", "git": {"repository": "https://git.example.com/r", "ref": {"tag": "t"}, "directory": directory}})
             ),
             "bundle.spec.source.git.directory begins with \"../\": directory must define path within the repository"
         );
@@ -113,9 +113,9 @@ fn keeps_messages_of_rukpak_for_sources() {
 fn rejects_paths_outside_of_the_bundle_and_non_http_urls() {
     // Paths shorter than the prefix that is removed.
     for directory in [".", "a", "ab"] {
-        assert!(parse(&json!({"type": "git", "git": {"repository": "r", "ref": {"tag": "t"}, "directory": directory}})).is_ok());
+        assert!(parse(&json!({"type": "git", "git": {"repository": "https://git.example.com/r", "ref": {"tag": "t"}, "directory": directory}})).is_ok());
     }
-    assert!(refused(&json!({"type": "git", "git": {"repository": "r", "ref": {"tag": "t"}, "directory": "/etc"}})).contains("is absolute"));
+    assert!(refused(&json!({"type": "git", "git": {"repository": "https://git.example.com/r", "ref": {"tag": "t"}, "directory": "/etc"}})).contains("is absolute"));
     assert!(
         refused(&json!({"type": "configMaps", "configMaps": [{"configMap": {"name": "a"}, "path": "/etc"}]}))
             .contains("\"/etc\" is outside bundle root")
@@ -125,6 +125,67 @@ fn rejects_paths_outside_of_the_bundle_and_non_http_urls() {
         refused(&json!({"type": "http", "http": {"url": "file:///etc/passwd"}}))
             .contains("is not an http or https URL")
     );
+}
+
+#[test]
+fn rejects_git_fields_that_could_be_options_or_other_protocols() {
+    let git = |field: &str, value: &str| {
+        let mut git = json!({"repository": "https://git.example.com/r", "ref": {"tag": "t"}});
+        match field {
+            "repository" | "directory" => git[field] = json!(value),
+            member => git["ref"] = json!({member: value}),
+        }
+        refused(&json!({"type": "git", "git": git}))
+    };
+    for (field, value, text) in [
+        (
+            "repository",
+            "file:///etc",
+            "spec.source.git.repository: is neither an https nor an ssh URL",
+        ),
+        (
+            "repository",
+            "ext::sh",
+            "spec.source.git.repository: is neither an https nor an ssh URL",
+        ),
+        (
+            "repository",
+            "--upload-pack=id",
+            "spec.source.git.repository: is neither an https nor an ssh URL",
+        ),
+        (
+            "repository",
+            "https://a:secret@git.example.com/r",
+            "spec.source.git.repository: contains credentials: set auth.secret instead",
+        ),
+        (
+            "branch",
+            "--upload-pack=id",
+            "spec.source.git.ref.branch: `--upload-pack=id` is not a valid name of a git ref",
+        ),
+        (
+            "branch",
+            "a..b",
+            "spec.source.git.ref.branch: `a..b` is not a valid name of a git ref",
+        ),
+        (
+            "tag",
+            "v1^{tree}",
+            "spec.source.git.ref.tag: `v1^{tree}` is not a valid name of a git ref",
+        ),
+        (
+            "commit",
+            "main",
+            "spec.source.git.ref.commit: `main` is not a commit of 40 hexadecimal digits",
+        ),
+        (
+            "directory",
+            "a\\b",
+            "spec.source.git.directory: has a backslash or a control character",
+        ),
+    ] {
+        assert_eq!(git(field, value), text, "{value}");
+    }
 }
 
 #[test]
@@ -162,11 +223,11 @@ fn reports_wrong_types_with_their_field() {
             "bundle.spec.source must validate one and only one schema (oneOf). Found 2 valid alternatives (image, http)",
         ),
         (
-            json!({"type": "git", "git": {"repository": "r", "ref": {"tag": "a", "branch": "b"}}}),
+            json!({"type": "git", "git": {"repository": "https://git.example.com/r", "ref": {"tag": "a", "branch": "b"}}}),
             "bundle.spec.source.git.ref must validate one and only one schema (oneOf). Found 2 valid alternatives (branch, tag)",
         ),
         (
-            json!({"type": "git", "git": {"repository": "r", "ref": {}}}),
+            json!({"type": "git", "git": {"repository": "https://git.example.com/r", "ref": {}}}),
             "bundle.spec.source.git.ref must validate one and only one schema (oneOf). Found none valid",
         ),
     ] {

@@ -109,6 +109,11 @@ impl NetworkZone {
     }
 }
 
+/// Returns true if an address is neither of this machine nor of a private network.
+pub fn is_public_address(address: IpAddr) -> bool {
+    NetworkZone::of(address) == NetworkZone::Public
+}
+
 /// DNS resolver that rejects addresses closer than allowed.
 #[derive(Debug, Clone)]
 pub(in crate::registry) struct ZoneResolver {

@@ -1,0 +1,252 @@
+//! The reason of a failure, from the messages of git and ssh on stderr. The server decides parts of
+//! them.
+
+use std::fmt;
+
+use bundle_core::diagnostic::{Code, codes};
+
+/// Maximum number of characters of a quoted message.
+const LONGEST: usize = 300;
+
+/// Kinds of failures that need different next steps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// The server did not respond.
+    Unreachable,
+    /// The host key is not one of the Secret.
+    HostKey,
+    /// The certificate is not trusted.
+    Certificate,
+    /// The server rejected the credentials, or needs some.
+    Credentials,
+    /// The ref does not exist.
+    RefMissing,
+    /// The server does not serve a commit by its hash.
+    CommitNotServed,
+    /// The server redirects to another URL.
+    Redirect,
+    /// Any other failure.
+    Other,
+}
+
+/// A failed command of git.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct GitFailure {
+    kind: Kind,
+    /// The message of git, cut and without control characters.
+    message: String,
+}
+
+/// Parts of messages, in the order in which they are searched.
+const MESSAGES: [(&str, Kind); 30] = [
+    ("host key verification failed", Kind::HostKey),
+    ("no matching host key type", Kind::HostKey),
+    ("certificate", Kind::Certificate),
+    ("ssl peer", Kind::Certificate),
+    ("permission denied", Kind::Credentials),
+    ("authentication failed", Kind::Credentials),
+    ("could not read username", Kind::Credentials),
+    ("could not read password", Kind::Credentials),
+    ("returned error: 401", Kind::Credentials),
+    ("returned error: 403", Kind::Credentials),
+    ("couldn't find remote ref", Kind::RefMissing),
+    ("unadvertised object", Kind::CommitNotServed),
+    ("not our ref", Kind::CommitNotServed),
+    ("returned error: 301", Kind::Redirect),
+    ("returned error: 302", Kind::Redirect),
+    ("returned error: 303", Kind::Redirect),
+    ("returned error: 307", Kind::Redirect),
+    ("returned error: 308", Kind::Redirect),
+    ("returned error: 429", Kind::Unreachable),
+    ("returned error: 5", Kind::Unreachable),
+    ("connection refused", Kind::Unreachable),
+    ("connection reset", Kind::Unreachable),
+    ("connection closed", Kind::Unreachable),
+    ("connection timed out", Kind::Unreachable),
+    ("timed out", Kind::Unreachable),
+    ("too slow", Kind::Unreachable),
+    ("failed to connect", Kind::Unreachable),
+    ("early eof", Kind::Unreachable),
+    ("unexpected disconnect", Kind::Unreachable),
+    ("empty reply", Kind::Unreachable),
+];
+
+impl GitFailure {
+    /// Reads the messages of a failed process.
+    pub(super) fn new(stderr: &[u8]) -> Self {
+        let text = String::from_utf8_lossy(stderr);
+        let lower = text.to_ascii_lowercase();
+        let known = MESSAGES.iter().find(|(part, _)| lower.contains(part));
+        Self {
+            kind: known.map_or(Kind::Other, |(_, kind)| *kind),
+            message: quoted(&text),
+        }
+    }
+
+    /// Returns true if the messages say that the ssh program does not exist.
+    pub(super) fn lacks_ssh(stderr: &[u8]) -> bool {
+        let text = String::from_utf8_lossy(stderr);
+        let is_missing =
+            |line: &str| line.contains("ssh: not found") || line.contains("ssh: command not found");
+        text.lines().any(is_missing)
+    }
+
+    pub(super) fn code(&self) -> Code {
+        match self.kind {
+            Kind::Unreachable => codes::install::GIT_UNREACHABLE,
+            _ => codes::install::GIT_FAILED,
+        }
+    }
+
+    pub(super) fn hint(&self) -> &'static str {
+        match self.kind {
+            Kind::Unreachable => "the request is retried automatically",
+            Kind::HostKey => {
+                "compare the host key of the server with ssh-knownhosts in the Secret of auth.secret"
+            }
+            Kind::Certificate => {
+                "ask an administrator to add the certificate authority of the server with --registry-ca"
+            }
+            Kind::Credentials => {
+                "set auth.secret to a Secret in the system namespace whose credentials the server accepts"
+            }
+            Kind::RefMissing => "create the branch or tag, or name another one in a new Bundle",
+            Kind::CommitNotServed => {
+                "the commit does not exist, or the server does not serve commits by their hash: allow it with uploadpack.allowReachableSHA1InWant, or name a branch or tag"
+            }
+            Kind::Redirect => "set the final URL in a new Bundle: redirects are not followed",
+            Kind::Other => "check the URL of the repository; the operation is retried",
+        }
+    }
+}
+
+impl fmt::Display for GitFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let what = match self.kind {
+            Kind::HostKey => "the host key of the server is not in ssh-knownhosts",
+            Kind::Certificate => "the certificate of the server is not trusted",
+            Kind::Credentials => "the server denies access",
+            Kind::CommitNotServed => "the server does not serve the commit",
+            Kind::Redirect => "the server redirects to another URL",
+            Kind::Unreachable | Kind::RefMissing | Kind::Other => {
+                return f.write_str(&self.message);
+            }
+        };
+        write!(f, "{what} ({})", self.message)
+    }
+}
+
+/// Returns the last lines with an error, on one line.
+fn quoted(text: &str) -> String {
+    let prefixes = ["fatal: ", "error: ", "remote: ", "ERROR: "];
+    let of_line = |line: &str| {
+        let message = prefixes.iter().find_map(|prefix| line.strip_prefix(prefix));
+        let message = message.unwrap_or_default().trim();
+        let message: String = message
+            .chars()
+            .flat_map(char::escape_debug)
+            .collect::<String>()
+            .replace("\\'", "'")
+            .replace("\\\"", "\"");
+        (!message.is_empty()).then_some(message)
+    };
+    let mut lines: Vec<String> = text.lines().filter_map(of_line).collect();
+    lines.dedup();
+    let message = match lines.len() {
+        0 => "git failed without a message".to_owned(),
+        _ => lines.join("; "),
+    };
+    if message.chars().count() <= LONGEST {
+        return message;
+    }
+    let mut cut: String = message.chars().take(LONGEST).collect();
+    cut.push('…');
+    cut
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_of_git_and_ssh_lead_to_different_next_steps() {
+        for (stderr, kind) in [
+            (
+                "fatal: couldn't find remote ref refs/heads/x",
+                Kind::RefMissing,
+            ),
+            (
+                "Host key verification failed.\nfatal: Could not read from remote repository.",
+                Kind::HostKey,
+            ),
+            (
+                "git@h: Permission denied (publickey).\nfatal: Could not read from remote repository.",
+                Kind::Credentials,
+            ),
+            (
+                "fatal: Authentication failed for 'https://h/web/'",
+                Kind::Credentials,
+            ),
+            (
+                "fatal: could not read Username for 'https://h': terminal prompts disabled",
+                Kind::Credentials,
+            ),
+            (
+                "fatal: unable to access 'https://h/': The requested URL returned error: 403",
+                Kind::Credentials,
+            ),
+            (
+                "fatal: unable to access 'https://h/': The requested URL returned error: 503",
+                Kind::Unreachable,
+            ),
+            (
+                "fatal: unable to access 'https://h/': server certificate verification failed.",
+                Kind::Certificate,
+            ),
+            (
+                "fatal: remote error: upload-pack: not our ref 1234",
+                Kind::CommitNotServed,
+            ),
+            (
+                "error: Server does not allow request for unadvertised object 1234",
+                Kind::CommitNotServed,
+            ),
+            (
+                "fatal: unable to access 'https://h/': Failed to connect to h port 443",
+                Kind::Unreachable,
+            ),
+            (
+                "fatal: unable to update url base from redirection:\n  asked for: https://h",
+                Kind::Other,
+            ),
+            ("", Kind::Other),
+        ] {
+            assert_eq!(GitFailure::new(stderr.as_bytes()).kind, kind, "{stderr}");
+        }
+    }
+
+    #[test]
+    fn quoted_messages_are_short_and_have_no_control_characters() {
+        let stderr = format!(
+            "warning: x\nremote: {}\u{1b}[31mred\nfatal: end\n",
+            "a".repeat(10)
+        );
+        let failure = GitFailure::new(stderr.as_bytes());
+        assert_eq!(failure.to_string(), "aaaaaaaaaa\\u{1b}[31mred; end");
+        let long = format!("fatal: {}", "a".repeat(4000));
+        assert_eq!(
+            GitFailure::new(long.as_bytes()).to_string().chars().count(),
+            LONGEST + 1
+        );
+        assert_eq!(
+            GitFailure::new(b"").to_string(),
+            "git failed without a message"
+        );
+    }
+
+    #[test]
+    fn missing_ssh_program_is_detected() {
+        assert!(GitFailure::lacks_ssh(b"sh: 1: ssh: not found\nfatal: x"));
+        assert!(!GitFailure::lacks_ssh(b"ssh: connect to host h port 22: x"));
+    }
+}

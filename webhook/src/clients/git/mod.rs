@@ -1,0 +1,335 @@
+//! The git program: child processes without any configuration of a user, a system or a repository,
+//! each in a folder of its own that has a size limit.
+
+mod failure;
+mod process;
+mod remote;
+
+use std::ffi::OsString;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use bundle_core::diagnostic::{Finding, codes};
+use tempfile::TempDir;
+
+pub(crate) use self::failure::GitFailure;
+pub(crate) use self::process::{GitProcess, write_all};
+pub(crate) use self::remote::{GitCredentials, GitRemote};
+use crate::budget::{Pool, Share, requester_key};
+
+/// Concurrent folders of git. Their disk space must fit on the volume of the cache beside the
+/// cache, and each runs processes in the memory of the pod. One requester can use half.
+const FOLDERS: u64 = 2;
+/// Maximum size of one folder, in bytes: a packed commit with a bundle.
+const FOLDER_BYTES: u64 = 192 << 20;
+/// Time limit of one process that uses the network.
+const NETWORK_TIMEOUT: Duration = Duration::from_secs(120);
+/// Time limit of one process that reads a folder.
+const LOCAL_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// The reason why git did not complete a command.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum GitError {
+    /// The program does not exist.
+    #[error("this pod has no `{0}` program, which sources of type git require")]
+    Missing(&'static str),
+    /// The process or its folder could not be created.
+    #[error("cannot run git")]
+    Io(#[source] io::Error),
+    /// The process failed.
+    #[error("{0}")]
+    Failed(GitFailure),
+    /// The process did not end in time.
+    #[error("git did not end within {} s", .0.as_secs())]
+    TimedOut(Duration),
+    /// The folder exceeds its size limit.
+    #[error("the revision needs more than {} MiB on disk", .0 >> 20)]
+    TooLarge(u64),
+    /// The output exceeds its size limit, or has another format than expected.
+    #[error("{0}")]
+    Output(&'static str),
+}
+
+impl GitError {
+    /// Returns the finding for the requester of the content. `message` begins with the source.
+    pub(crate) fn finding(&self, message: String) -> Finding {
+        let (code, hint) = match self {
+            Self::Missing(_) => (
+                codes::install::GIT_MISSING,
+                "ask an administrator to use an image of bundle-webhook that contains it, or push the content as an image",
+            ),
+            Self::Io(_) => (
+                codes::install::CACHE_FULL,
+                "the operation is retried automatically",
+            ),
+            Self::TimedOut(_) => (
+                codes::install::GIT_UNREACHABLE,
+                "the request is retried automatically",
+            ),
+            Self::Failed(failure) => (failure.code(), failure.hint()),
+            Self::TooLarge(_) | Self::Output(_) => (
+                codes::install::GIT_CONTENT,
+                "use a smaller repository, or push the content as an image",
+            ),
+        };
+        Finding::error(code, message).hint(hint)
+    }
+}
+
+/// Limits of the folders of git.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct GitLimits {
+    pub(crate) folder: u64,
+    pub(crate) network: Duration,
+    pub(crate) local: Duration,
+}
+
+impl Default for GitLimits {
+    fn default() -> Self {
+        Self {
+            folder: FOLDER_BYTES,
+            network: NETWORK_TIMEOUT,
+            local: LOCAL_TIMEOUT,
+        }
+    }
+}
+
+/// The git program, and the folder in which it works.
+#[derive(Debug)]
+pub(crate) struct GitProgram {
+    folder: PathBuf,
+    search_path: OsString,
+    authorities: Option<PathBuf>,
+    slots: Pool,
+    limits: GitLimits,
+}
+
+impl GitProgram {
+    /// Removes what earlier processes left in `folder`. Programs are found in `search_path`.
+    /// Servers can have certificates of the authorities of the system and of those in `authorities`
+    /// (PEM).
+    pub(crate) fn new(
+        folder: PathBuf,
+        search_path: OsString,
+        authorities: Option<PathBuf>,
+        limits: GitLimits,
+    ) -> Self {
+        // It does not exist at the first start.
+        fs_err::remove_dir_all(&folder).ok();
+        Self {
+            folder,
+            search_path,
+            authorities,
+            slots: Pool::divided(FOLDERS),
+            limits,
+        }
+    }
+
+    /// Creates a folder with an empty repository for `requester`. Waits until few enough exist.
+    pub(crate) async fn repository(
+        &self,
+        requester: &str,
+        remote: GitRemote,
+    ) -> Result<GitFolder, GitError> {
+        let caps = vec![crate::budget::Cap {
+            key: requester_key(requester),
+            most: self.slots.capacity(),
+        }];
+        // One slot never exceeds the capacity.
+        let slot = self.slots.take(1, caps).await;
+        let slot = slot.map_err(|error| GitError::Io(io::Error::other(error)))?;
+        let folder = self.create_folder().map_err(GitError::Io)?;
+        let settings = remote
+            .write(folder.path(), self.authorities.as_deref())
+            .map_err(GitError::Io)?;
+        let repository = GitFolder {
+            search_path: self.search_path.clone(),
+            limits: self.limits,
+            remote: settings,
+            folder,
+            _slot: slot,
+        };
+        let arguments = ["init", "--quiet", "--bare", "--template="];
+        repository.read(&arguments, &[], 0).await?;
+        Ok(repository)
+    }
+
+    fn create_folder(&self) -> io::Result<TempDir> {
+        fs_err::create_dir_all(&self.folder)?;
+        let folder = tempfile::Builder::new()
+            .prefix("repository-")
+            .tempdir_in(&self.folder)?;
+        fs_err::create_dir(folder.path().join(HOME))?;
+        Ok(folder)
+    }
+}
+
+/// An empty folder in place of the home directory.
+const HOME: &str = "home";
+/// The repository in a folder of git.
+const REPOSITORY: &str = "repository.git";
+
+/// A folder with one repository. It is removed on drop.
+#[derive(Debug)]
+pub(crate) struct GitFolder {
+    search_path: OsString,
+    limits: GitLimits,
+    remote: remote::RemoteSettings,
+    folder: TempDir,
+    _slot: Share,
+}
+
+impl GitFolder {
+    /// Runs a command that uses the network, as remote `origin`. Returns at most `longest` bytes of
+    /// its output.
+    pub(crate) async fn contact(
+        &self,
+        arguments: &[&str],
+        input: &[u8],
+        longest: usize,
+    ) -> Result<Vec<u8>, GitError> {
+        let process = self.start(arguments, Some(&self.remote))?;
+        process
+            .output(
+                self.path(),
+                input,
+                longest,
+                self.limits.network,
+                self.limits.folder,
+            )
+            .await
+    }
+
+    /// Runs a command without network. Returns at most `longest` bytes of its output.
+    pub(crate) async fn read(
+        &self,
+        arguments: &[&str],
+        input: &[u8],
+        longest: usize,
+    ) -> Result<Vec<u8>, GitError> {
+        let process = self.start(arguments, None)?;
+        process
+            .output(
+                self.path(),
+                input,
+                longest,
+                self.limits.local,
+                self.limits.folder,
+            )
+            .await
+    }
+
+    /// Starts a command without network whose output is read while it runs.
+    pub(crate) fn stream(&self, arguments: &[&str]) -> Result<GitProcess, GitError> {
+        self.start(arguments, None)
+    }
+
+    /// Returns the time limit of a command without network.
+    pub(crate) fn local_timeout(&self) -> Duration {
+        self.limits.local
+    }
+
+    fn start(
+        &self,
+        arguments: &[&str],
+        remote: Option<&remote::RemoteSettings>,
+    ) -> Result<GitProcess, GitError> {
+        GitProcess::start(self.path(), arguments, self.environment(remote))
+    }
+
+    fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Returns all variables of a process. Git reads its configuration from these alone.
+    fn environment(&self, remote: Option<&remote::RemoteSettings>) -> Vec<(String, OsString)> {
+        let home = self.path().join(HOME);
+        let mut variables: Vec<(String, OsString)> = [
+            ("PATH", self.search_path.clone()),
+            ("HOME", home.clone().into()),
+            ("XDG_CONFIG_HOME", home.into()),
+            ("GIT_DIR", self.path().join(REPOSITORY).into()),
+            // Without `remote`, no protocol at all.
+            (
+                "GIT_ALLOW_PROTOCOL",
+                remote.map_or("", |it| it.protocol).into(),
+            ),
+        ]
+        .map(|(name, value)| (name.to_owned(), value))
+        .into();
+        variables.extend(VARIABLES.map(|(name, value)| (name.to_owned(), value.into())));
+        let mut settings: Vec<(&str, &str)> = SETTINGS.into();
+        if let Some(remote) = remote {
+            settings.extend(
+                remote
+                    .settings
+                    .iter()
+                    .map(|(name, value)| (*name, value.as_str())),
+            );
+            if let Some(ssh) = &remote.ssh_command {
+                variables.push(("GIT_SSH_COMMAND".to_owned(), ssh.into()));
+            }
+        }
+        variables.push((
+            "GIT_CONFIG_COUNT".to_owned(),
+            settings.len().to_string().into(),
+        ));
+        for (number, (name, value)) in settings.iter().enumerate() {
+            variables.push((format!("GIT_CONFIG_KEY_{number}"), name.into()));
+            variables.push((format!("GIT_CONFIG_VALUE_{number}"), value.into()));
+        }
+        variables
+    }
+}
+
+const VARIABLES: [(&str, &str); 14] = [
+    ("LC_ALL", "C"),
+    ("GIT_CONFIG_NOSYSTEM", "1"),
+    ("GIT_CONFIG_SYSTEM", "/dev/null"),
+    ("GIT_CONFIG_GLOBAL", "/dev/null"),
+    ("GIT_ATTR_NOSYSTEM", "1"),
+    ("GIT_TERMINAL_PROMPT", "0"),
+    ("GIT_ASKPASS", ""),
+    ("SSH_ASKPASS_REQUIRE", "never"),
+    ("GIT_PROTOCOL_FROM_USER", "0"),
+    ("GIT_NO_REPLACE_OBJECTS", "1"),
+    ("GIT_NO_LAZY_FETCH", "1"),
+    ("GIT_LITERAL_PATHSPECS", "1"),
+    ("GIT_OPTIONAL_LOCKS", "0"),
+    ("GIT_SSH_VARIANT", "ssh"),
+];
+
+/// Settings of every command: nothing runs another program, and large objects are streamed.
+const SETTINGS: [(&str, &str); 24] = [
+    ("protocol.version", "2"),
+    ("protocol.file.allow", "never"),
+    ("core.hooksPath", "/dev/null"),
+    ("core.fsmonitor", "false"),
+    ("core.symlinks", "false"),
+    ("core.bigFileThreshold", "512k"),
+    ("core.packedGitWindowSize", "1m"),
+    ("core.packedGitLimit", "16m"),
+    ("core.deltaBaseCacheLimit", "8m"),
+    ("pack.threads", "1"),
+    ("index.threads", "1"),
+    ("gc.auto", "0"),
+    ("maintenance.auto", "false"),
+    ("fetch.unpackLimit", "1"),
+    ("fetch.recurseSubmodules", "false"),
+    ("fetch.writeCommitGraph", "false"),
+    ("submodule.recurse", "false"),
+    ("credential.helper", ""),
+    ("http.followRedirects", "false"),
+    ("http.sslVerify", "true"),
+    ("http.proxy", ""),
+    ("http.lowSpeedLimit", "1024"),
+    ("http.lowSpeedTime", "30"),
+    (
+        "http.userAgent",
+        concat!("bundle-webhook/", env!("CARGO_PKG_VERSION")),
+    ),
+];
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,208 @@
+//! One process of git with its children: its output is limited, its folder is measured while it
+//! runs, and the whole process group is killed when the value is dropped.
+
+use std::ffi::OsString;
+use std::io;
+use std::path::Path;
+use std::process::Stdio;
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process_group};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
+use tokio::time::{MissedTickBehavior, interval, timeout};
+
+use super::{GitError, GitFailure};
+
+/// Interval at which the size of the folder is measured.
+const MEASURED_EVERY: Duration = Duration::from_millis(100);
+/// Maximum number of bytes of stderr that are kept. The rest is discarded.
+const STDERR_BYTES: usize = 16 << 10;
+
+/// A running process and its group.
+pub(crate) struct GitProcess {
+    child: Child,
+    group: ProcessGroup,
+    stdin: Option<ChildStdin>,
+    stdout: Option<ChildStdout>,
+    stderr: Option<ChildStderr>,
+}
+
+/// The group of a process. It is killed on drop, unless the process has ended.
+struct ProcessGroup(Option<Pid>);
+
+impl Drop for ProcessGroup {
+    fn drop(&mut self) {
+        if let Some(group) = self.0 {
+            // An error means that no process is left.
+            kill_process_group(group, Signal::KILL).ok();
+        }
+    }
+}
+
+/// Stdin, stdout and the end of a process whose output is read while it runs.
+pub(crate) struct ProcessEnd {
+    child: Child,
+    group: ProcessGroup,
+    stderr: Option<ChildStderr>,
+}
+
+impl GitProcess {
+    /// Starts git in a process group of its own, with exactly these variables.
+    pub(super) fn start(
+        folder: &Path,
+        arguments: &[&str],
+        environment: Vec<(String, OsString)>,
+    ) -> Result<Self, GitError> {
+        let mut command = Command::new("git");
+        command
+            .args(arguments)
+            .env_clear()
+            .envs(environment)
+            .current_dir(folder)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .process_group(0)
+            .kill_on_drop(true);
+        let mut child = command.spawn().map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => GitError::Missing("git"),
+            _ => GitError::Io(error),
+        })?;
+        let group = child.id().and_then(|id| i32::try_from(id).ok());
+        Ok(Self {
+            group: ProcessGroup(group.and_then(Pid::from_raw)),
+            stdin: child.stdin.take(),
+            stdout: child.stdout.take(),
+            stderr: child.stderr.take(),
+            child,
+        })
+    }
+
+    /// Returns the parts for reading the output while the process runs.
+    pub(crate) fn into_parts(
+        self,
+    ) -> (
+        Option<ChildStdin>,
+        Option<BufReader<ChildStdout>>,
+        ProcessEnd,
+    ) {
+        let end = ProcessEnd {
+            child: self.child,
+            group: self.group,
+            stderr: self.stderr,
+        };
+        (self.stdin, self.stdout.map(BufReader::new), end)
+    }
+
+    /// Writes `input`, and returns the output of a successful process. Kills the process after
+    /// `limit`, or when the files of `folder` have more than `most` bytes.
+    pub(super) async fn output(
+        self,
+        folder: &Path,
+        input: &[u8],
+        longest: usize,
+        limit: Duration,
+        most: u64,
+    ) -> Result<Vec<u8>, GitError> {
+        let (stdin, stdout, end) = self.into_parts();
+        let write = async {
+            write_all(stdin, input).await;
+            Ok::<(), GitError>(())
+        };
+        let read = async {
+            match stdout {
+                Some(stdout) => read_all(stdout, longest).await,
+                None => Ok(Vec::new()),
+            }
+        };
+        let work = async {
+            let ((), output, ()) = tokio::try_join!(write, read, end.wait())?;
+            Ok(output)
+        };
+        tokio::select! {
+            done = timeout(limit, work) => done.unwrap_or(Err(GitError::TimedOut(limit))),
+            () = exceeded(folder, most) => Err(GitError::TooLarge(most)),
+        }
+    }
+}
+
+impl ProcessEnd {
+    /// Waits for the end of the process. Fails with the messages of a process that failed.
+    pub(crate) async fn wait(mut self) -> Result<(), GitError> {
+        let stderr = self.stderr.take();
+        let messages = async {
+            match stderr {
+                Some(stderr) => read_start(stderr).await,
+                None => Vec::new(),
+            }
+        };
+        let (messages, status) = tokio::join!(messages, self.child.wait());
+        let status = status.map_err(GitError::Io)?;
+        self.group.0 = None;
+        if status.success() {
+            return Ok(());
+        }
+        if GitFailure::lacks_ssh(&messages) {
+            return Err(GitError::Missing("ssh"));
+        }
+        Err(GitError::Failed(GitFailure::new(&messages)))
+    }
+}
+
+/// Writes `input` and closes the pipe. The exit status shows a process that ended before it read
+/// everything.
+pub(crate) async fn write_all(stdin: Option<ChildStdin>, input: &[u8]) {
+    if let Some(mut stdin) = stdin {
+        stdin.write_all(input).await.ok();
+        stdin.shutdown().await.ok();
+    }
+}
+
+async fn read_all(stdout: impl AsyncRead + Unpin, longest: usize) -> Result<Vec<u8>, GitError> {
+    let mut bytes = Vec::new();
+    let most = u64::try_from(longest).unwrap_or(u64::MAX).saturating_add(1);
+    let read = stdout.take(most).read_to_end(&mut bytes).await;
+    read.map_err(GitError::Io)?;
+    if bytes.len() > longest {
+        return Err(GitError::Output(
+            "the revision has too many files, or its paths are too long",
+        ));
+    }
+    Ok(bytes)
+}
+
+/// Reads everything, and keeps the first bytes.
+async fn read_start(mut stderr: ChildStderr) -> Vec<u8> {
+    let mut kept = Vec::new();
+    let mut buffer = [0; 4096];
+    while let Ok(read @ 1..) = stderr.read(&mut buffer).await {
+        let left = STDERR_BYTES - kept.len();
+        kept.extend_from_slice(&buffer[..read.min(left)]);
+    }
+    kept
+}
+
+/// Returns when the files of `folder` have more than `most` bytes.
+async fn exceeded(folder: &Path, most: u64) {
+    let mut ticks = interval(MEASURED_EVERY);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        if size(folder) > most {
+            return;
+        }
+    }
+}
+
+/// Returns the size of all files. Those that are removed meanwhile do not count.
+fn size(folder: &Path) -> u64 {
+    let entries = fs_err::read_dir(folder).into_iter().flatten().flatten();
+    entries
+        .map(|entry| match entry.metadata() {
+            Ok(metadata) if metadata.is_dir() => size(&entry.path()),
+            Ok(metadata) => metadata.len(),
+            Err(_) => 0,
+        })
+        .sum()
+}

@@ -1,0 +1,115 @@
+//! Isolation of the git program from configuration and protocols.
+
+use bundle_core::review::source::git::GitUrl;
+
+use super::*;
+
+fn remote(url: &str, credentials: Option<GitCredentials>) -> GitRemote {
+    GitRemote {
+        url: GitUrl::parse(url).unwrap(),
+        addresses: vec!["127.0.0.1".parse().unwrap()],
+        credentials,
+    }
+}
+
+fn program(folder: &Path) -> GitProgram {
+    let path = std::env::var_os("PATH").unwrap();
+    GitProgram::new(folder.join("git"), path, None, GitLimits::default())
+}
+
+#[tokio::test]
+async fn no_configuration_of_user_or_system_is_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = program(folder.path());
+    let remote = remote("https://git.example.com/web", None);
+    let repository = program.repository("ana", remote).await.unwrap();
+    let arguments = ["config", "--list", "--show-scope", "--name-only"];
+    let listed = repository.contact(&arguments, &[], 64 << 10).await.unwrap();
+    let listed = String::from_utf8(listed).unwrap();
+    assert!(listed.contains("command\thttp.followredirects"), "{listed}");
+    assert!(listed.contains("command\tremote.origin.url"), "{listed}");
+    for line in listed.lines() {
+        let (scope, name) = line.split_once('\t').unwrap();
+        let is_own = scope == "command" || (scope == "local" && name.starts_with("core."));
+        assert!(is_own, "{line}");
+    }
+}
+
+#[tokio::test]
+async fn only_the_protocol_of_the_url_is_allowed_and_none_without_a_server() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = program(folder.path());
+    let remote = remote("https://git.example.com/web", None);
+    let repository = program.repository("ana", remote).await.unwrap();
+    let other = format!("file://{}", folder.path().display());
+    for url in [
+        other.as_str(),
+        "ext::sh -c id",
+        "http://127.0.0.1:1/x",
+        "ssh://git@127.0.0.1:1/x",
+    ] {
+        let told = repository.contact(&["ls-remote", url], &[], 1000).await;
+        let told = told.unwrap_err().to_string();
+        assert!(told.contains("not allowed"), "{url}: {told}");
+    }
+    let told = repository
+        .read(&["ls-remote", "https://127.0.0.1:1/x"], &[], 1000)
+        .await;
+    let told = told.unwrap_err().to_string();
+    assert!(told.contains("transport 'https' not allowed"), "{told}");
+}
+
+#[tokio::test]
+async fn keys_of_ssh_are_files_that_only_this_user_can_read() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let folder = tempfile::tempdir().unwrap();
+    let program = program(folder.path());
+    let credentials = GitCredentials::Ssh {
+        private_key: zeroize::Zeroizing::new(b"a key without newline".to_vec()),
+        known_hosts: b"git.example.com ssh-ed25519 AAAA\n".to_vec(),
+    };
+    let remote = remote("git@git.example.com:web", Some(credentials));
+    let repository = program.repository("ana", remote).await.unwrap();
+    for (name, text) in [
+        ("key", "a key without newline\n"),
+        ("known_hosts", "git.example.com ssh-ed25519 AAAA\n"),
+    ] {
+        let path = repository.path().join(name);
+        assert_eq!(fs_err::read_to_string(&path).unwrap(), text);
+        assert_eq!(
+            fs_err::metadata(&path).unwrap().permissions().mode() & 0o777,
+            0o600
+        );
+    }
+    let command = repository.remote.ssh_command.clone().unwrap();
+    assert!(!command.contains("a key"));
+    assert!(
+        command.contains(
+            "HostName=127.0.0.1 -o HostKeyAlias=git.example.com -o StrictHostKeyChecking=yes"
+        ),
+        "{command}"
+    );
+    let path = repository.path().to_owned();
+    drop(repository);
+    assert!(!path.exists());
+}
+
+#[tokio::test]
+async fn missing_program_and_leftovers_of_earlier_processes_are_handled() {
+    let folder = tempfile::tempdir().unwrap();
+    let left = folder.path().join("git").join("repository-old");
+    fs_err::create_dir_all(&left).unwrap();
+    let none = folder.path().as_os_str().to_owned();
+    let program = GitProgram::new(folder.path().join("git"), none, None, GitLimits::default());
+    assert!(!left.exists());
+    let remote = remote("https://git.example.com/web", None);
+    let error = program.repository("ana", remote).await.unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "this pod has no `git` program, which sources of type git require"
+    );
+    assert_eq!(
+        error.finding(String::new()).code,
+        codes::install::GIT_MISSING
+    );
+}

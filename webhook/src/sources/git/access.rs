@@ -1,0 +1,61 @@
+//! Access to the server of a repository: its Secret, the addresses of its host, and a folder for git.
+
+use std::sync::Arc;
+
+use bundle_core::names::KubeName;
+use bundle_core::review::source::git::GitUrl;
+use k8s_openapi::api::core::v1::Secret;
+use kube::Api;
+
+use super::{GitSourceError, credentials, failed, host};
+use crate::clients::git::{GitFolder, GitProgram, GitRemote};
+use crate::clients::names::{self, LimitedResolver};
+use crate::shared::Shared;
+
+/// What is needed to contact a server, before it is contacted.
+pub(super) struct GitAccess {
+    pub(super) program: Arc<GitProgram>,
+    pub(super) resolver: LimitedResolver,
+    pub(super) secrets: Api<Secret>,
+    /// Secret with credentials, in the system namespace.
+    pub(super) secret: Option<KubeName>,
+    /// True if the class allows addresses that are not public.
+    pub(super) allows_private: bool,
+    pub(super) requester: String,
+}
+
+impl GitAccess {
+    pub(super) fn new(
+        shared: &Shared,
+        class: &str,
+        requester: &str,
+        secret: Option<&KubeName>,
+    ) -> Self {
+        // Without the class, nothing is allowed.
+        let class = shared.classes.get(class);
+        let allows_private = matches!(class.as_deref(), Some(Ok(class)) if class.private_addresses);
+        Self {
+            program: shared.git(),
+            resolver: shared.resolver().clone(),
+            secrets: Api::namespaced(shared.client(), &shared.settings.namespace),
+            secret: secret.cloned(),
+            allows_private,
+            requester: requester.to_owned(),
+        }
+    }
+
+    /// Creates a folder for a repository whose host has allowed addresses.
+    pub(super) async fn folder(&self, repository: &GitUrl) -> Result<GitFolder, GitSourceError> {
+        let (transport, secret) = (repository.transport(), self.secret.as_ref());
+        let credentials = credentials::read(&self.secrets, transport, secret).await?;
+        let resolving = host::addresses(&self.resolver, repository.host(), self.allows_private);
+        let addresses = names::for_requester(&self.requester, resolving).await?;
+        let remote = GitRemote {
+            url: repository.clone(),
+            addresses,
+            credentials,
+        };
+        let folder = self.program.repository(&self.requester, remote).await;
+        folder.map_err(|error| failed("cannot prepare", repository, error))
+    }
+}

@@ -1,0 +1,182 @@
+//! The Secret of a git source: user and password, or a private key and host keys.
+
+use std::fmt;
+
+use bundle_cluster::ByName;
+use bundle_core::names::KubeName;
+use bundle_core::review::source::git::GitTransport;
+use k8s_openapi::api::core::v1::Secret;
+use kube::Api;
+use zeroize::Zeroizing;
+
+use crate::clients::git::GitCredentials;
+
+/// User of a Secret that has only a token as its password. Servers ignore the name.
+const TOKEN_USER: &str = "git";
+
+/// The Secret cannot be used.
+///
+/// The text is the same for all reasons, and contains only the name that the requester wrote. The
+/// log has the reason.
+#[derive(Debug)]
+pub(crate) struct GitSecretError {
+    name: Option<KubeName>,
+    transport: GitTransport,
+}
+
+impl std::error::Error for GitSecretError {}
+
+impl fmt::Display for GitSecretError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let entries = match self.transport {
+            GitTransport::Https => "username and password",
+            GitTransport::Ssh => "ssh-privatekey and ssh-knownhosts",
+        };
+        match &self.name {
+            Some(name) => write!(
+                f,
+                "secret {name}: it does not exist, has no entries {entries}, or cannot be read"
+            ),
+            None => write!(
+                f,
+                "auth.secret is not set, and ssh requires a Secret with the entries {entries}"
+            ),
+        }
+    }
+}
+
+/// Reads the credentials in the Secret `name` of the system namespace. Returns `None` for https
+/// without a Secret.
+pub(super) async fn read(
+    secrets: &Api<Secret>,
+    transport: GitTransport,
+    name: Option<&KubeName>,
+) -> Result<Option<GitCredentials>, GitSecretError> {
+    let Some(name) = name else {
+        return match transport {
+            GitTransport::Https => Ok(None),
+            GitTransport::Ssh => Err(GitSecretError {
+                name: None,
+                transport,
+            }),
+        };
+    };
+    let found = ByName(secrets).get_opt(name).await;
+    let credentials = match found {
+        Ok(secret) => credentials(secret, transport).map_err(str::to_owned),
+        // A body that cannot be parsed can contain other data.
+        Err(kube::Error::SerdeError(_)) => {
+            Err("the response of the API server is not a Secret".to_owned())
+        }
+        Err(error) => Err(crate::chain(&error)),
+    };
+    credentials.map(Some).map_err(|reason| {
+        let name = name.clone();
+        tracing::warn!(
+            namespace = secrets.namespace(),
+            name = name.as_str(),
+            reason,
+            "cannot use the Secret of a git source"
+        );
+        GitSecretError {
+            name: Some(name),
+            transport,
+        }
+    })
+}
+
+/// Returns the credentials in a Secret, or the reason why it has none.
+fn credentials(
+    secret: Option<Secret>,
+    transport: GitTransport,
+) -> Result<GitCredentials, &'static str> {
+    let secret = secret.ok_or("the Secret does not exist")?;
+    let mut data = secret.data.unwrap_or_default();
+    let mut entry = |name: &str| data.remove(name).map(|bytes| bytes.0);
+    match transport {
+        GitTransport::Https => {
+            let text = |bytes: Vec<u8>| {
+                let text = String::from_utf8(bytes).ok();
+                let text = text.filter(|text| !text.chars().any(char::is_control));
+                text.ok_or("username or password is not text on one line")
+            };
+            let username = entry("username").map_or(Ok(TOKEN_USER.to_owned()), text)?;
+            let password = entry("password").ok_or("it has no entry `password`")?;
+            if username.contains(':') {
+                return Err("username contains a colon");
+            }
+            Ok(GitCredentials::Basic {
+                username,
+                password: Zeroizing::new(text(password)?),
+            })
+        }
+        GitTransport::Ssh => {
+            let key = entry("ssh-privatekey").filter(|key| !key.is_empty());
+            let hosts = entry("ssh-knownhosts").filter(|hosts| !hosts.is_empty());
+            Ok(GitCredentials::Ssh {
+                private_key: Zeroizing::new(key.ok_or("it has no entry `ssh-privatekey`")?),
+                known_hosts: hosts.ok_or("it has no entry `ssh-knownhosts`")?,
+            })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::ByteString;
+
+    use super::*;
+
+    fn secret(entries: &[(&str, &[u8])]) -> Secret {
+        let entries = entries.iter();
+        Secret {
+            data: Some(
+                entries
+                    .map(|(name, bytes)| ((*name).to_owned(), ByteString(bytes.to_vec())))
+                    .collect(),
+            ),
+            ..Secret::default()
+        }
+    }
+
+    #[test]
+    fn https_uses_user_and_password_or_a_token_alone() {
+        for (entries, expected) in [
+            (
+                &[("username", &b"ana"[..]), ("password", b"secret")][..],
+                ("ana", "secret"),
+            ),
+            (&[("password", b"token")], ("git", "token")),
+        ] {
+            let read = credentials(Some(secret(entries)), GitTransport::Https).unwrap();
+            let GitCredentials::Basic { username, password } = read else {
+                panic!("no user");
+            };
+            assert_eq!((username.as_str(), password.as_str()), expected);
+        }
+    }
+
+    #[test]
+    fn rejects_secrets_without_the_entries_of_the_protocol() {
+        let ssh: &[(&str, &[u8])] = &[("ssh-privatekey", b"key"), ("ssh-knownhosts", b"host")];
+        assert!(credentials(Some(secret(ssh)), GitTransport::Ssh).is_ok());
+        for (entries, transport) in [
+            (ssh, GitTransport::Https),
+            (&ssh[..1], GitTransport::Ssh),
+            (&ssh[1..], GitTransport::Ssh),
+            (
+                &[("ssh-privatekey", b"key"), ("ssh-knownhosts", b"")],
+                GitTransport::Ssh,
+            ),
+            (&[("username", b"ana")], GitTransport::Https),
+            (
+                &[("username", b"a:b"), ("password", b"x")],
+                GitTransport::Https,
+            ),
+            (&[("password", b"x\r\nHost: other")], GitTransport::Https),
+        ] {
+            assert!(credentials(Some(secret(entries)), transport).is_err());
+        }
+        assert!(credentials(None, GitTransport::Ssh).is_err());
+    }
+}

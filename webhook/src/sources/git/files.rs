@@ -1,0 +1,243 @@
+//! The files of a bundle in a commit: which entries are accepted, their limits, and their bytes.
+
+use std::collections::BTreeMap;
+use std::io;
+
+use bundle_core::content::FileIndex;
+use bundle_core::reference::Digest;
+use bundle_core::review::source::git::{CHART_FILE, is_bundle_entry, is_repository_root};
+use bundle_oci::Limits;
+use bundle_oci::limits::NAMES;
+use bundle_oci::unpack::{self, FileSink};
+use sha2::{Digest as _, Sha256};
+use tokio::io::{AsyncBufRead, AsyncBufReadExt as _, AsyncReadExt as _};
+
+use crate::heavy;
+use crate::sources::FetchedFiles;
+
+/// Maximum size of a list of files: their paths, and 64 bytes for each.
+pub(super) const LISTING_BYTES: usize = NAMES + (20_000 * 64);
+/// Maximum size of a list of the objects of a commit, with 42 bytes for each: also those outside of
+/// the bundle.
+pub(super) const OBJECTS_BYTES: usize = 16 << 20;
+/// Maximum length of the line before a blob.
+const HEADER_BYTES: u64 = 128;
+/// Bytes that are read at once.
+const CHUNK: usize = 64 << 10;
+/// Start of a file that Git LFS replaces by another one.
+const LFS_POINTER: &[u8] = b"version https://git-lfs.github.com/spec/";
+
+/// A file of a bundle.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Blob {
+    /// Path in the bundle.
+    pub(super) path: String,
+    /// Hash of the blob.
+    pub(super) id: String,
+}
+
+/// The part of a commit that is a bundle.
+pub(super) struct TreeListing<'a> {
+    /// The directory of the bundle; `None` for the root of the repository.
+    directory: Option<&'a str>,
+    limits: Limits,
+}
+
+impl<'a> TreeListing<'a> {
+    /// Returns the part in `directory` of the source.
+    pub(super) fn of(directory: &'a str) -> Self {
+        Self {
+            directory: (!is_repository_root(directory)).then_some(directory),
+            limits: Limits::default(),
+        }
+    }
+
+    /// Returns true if [`Self::paths`] depends on the entries at the root.
+    pub(super) fn needs_roots(&self) -> bool {
+        self.directory.is_none()
+    }
+
+    /// Returns the paths to list. `roots` are the names at the root, each ended by a NUL.
+    pub(super) fn paths(&self, roots: &[u8]) -> Vec<String> {
+        if let Some(directory) = self.directory {
+            return vec![directory.to_owned()];
+        }
+        let names = roots.split(|byte| *byte == 0);
+        let names: Vec<&str> = names
+            .filter_map(|name| std::str::from_utf8(name).ok())
+            .filter(|name| !name.is_empty())
+            .collect();
+        let has_chart = names.contains(&CHART_FILE);
+        let names = names.into_iter();
+        names
+            .filter(|name| is_bundle_entry(name, has_chart))
+            .map(str::to_owned)
+            .collect()
+    }
+
+    /// Parses the output of `git ls-tree -r -z`. The error is the end of a sentence about the
+    /// commit.
+    pub(super) fn blobs(&self, output: &[u8]) -> Result<Vec<Blob>, String> {
+        let mut blobs = Vec::new();
+        let mut names = 0;
+        let entries = output.split(|byte| *byte == 0);
+        for entry in entries.filter(|entry| !entry.is_empty()) {
+            let (mode, id, path) = parse(entry)?;
+            let shown = path.escape_debug();
+            match mode {
+                "100644" | "100755" | "100664" => {}
+                "120000" => {
+                    return Err(format!(
+                        "has the symbolic link `{shown}`, which is not allowed in a bundle"
+                    ));
+                }
+                "160000" => {
+                    return Err(format!(
+                        "has the submodule `{shown}`, which is not allowed in a bundle"
+                    ));
+                }
+                _ => return Err(format!("has `{shown}`, which is not a regular file")),
+            }
+            let path = match self.directory {
+                // A file at the path of the directory has no `/`.
+                Some(directory) => path
+                    .strip_prefix(directory)
+                    .and_then(|rest| rest.strip_prefix('/'))
+                    .ok_or_else(|| format!("has the file `{shown}` in place of the directory"))?,
+                None => path,
+            };
+            unpack::check_path(path)
+                .map_err(|why| format!("has the file `{shown}`, which {why}"))?;
+            names += path.len();
+            if blobs.len() >= self.limits.entries {
+                return Err(format!("has more than {} files", self.limits.entries));
+            }
+            if names > NAMES {
+                return Err(format!("has paths of more than {} KiB", NAMES >> 10));
+            }
+            blobs.push(Blob {
+                path: path.to_owned(),
+                id: id.to_owned(),
+            });
+        }
+        match self.directory {
+            Some(directory) if blobs.is_empty() => Err(format!(
+                "has no directory `{}` with files",
+                directory.escape_debug()
+            )),
+            _ => Ok(blobs),
+        }
+    }
+}
+
+/// Parses `MODE TYPE HASH<tab>PATH`.
+fn parse(entry: &[u8]) -> Result<(&str, &str, &str), String> {
+    let entry =
+        std::str::from_utf8(entry).map_err(|_| "has a file whose path is not UTF-8".to_owned())?;
+    let parts = entry.split_once('\t').and_then(|(facts, path)| {
+        let mut facts = facts.split(' ');
+        Some((facts.next()?, facts.nth(1)?, path))
+    });
+    parts.ok_or_else(|| "has an entry that cannot be read".to_owned())
+}
+
+/// The reason why a blob could not be read.
+#[derive(Debug)]
+pub(super) enum BlobError {
+    /// The sink failed.
+    Sink(io::Error),
+    /// The process ended early.
+    Pipe(io::Error),
+    /// The file is not allowed. The text is the end of a sentence about the commit.
+    Invalid(String),
+}
+
+/// Writes files into a sink within the limits of a bundle.
+pub(super) struct BlobReader<S: FileSink> {
+    sink: S,
+    files: BTreeMap<String, S::File>,
+    index: FileIndex,
+    limits: Limits,
+    bytes: u64,
+}
+
+impl<S: FileSink> BlobReader<S> {
+    pub(super) fn new(sink: S) -> Self {
+        Self {
+            sink,
+            files: BTreeMap::new(),
+            index: FileIndex::default(),
+            limits: Limits::default(),
+            bytes: 0,
+        }
+    }
+
+    /// Reads the next blob of `git cat-file --batch`.
+    pub(super) async fn read(
+        &mut self,
+        output: &mut (impl AsyncBufRead + Unpin),
+        blob: &Blob,
+    ) -> Result<(), BlobError> {
+        let size = size_of(output, blob).await?;
+        self.bytes = self.bytes.saturating_add(size);
+        let path = &blob.path;
+        if size > self.limits.file {
+            let limit = self.limits.file >> 20;
+            return Err(BlobError::Invalid(format!(
+                "has the file `{path}` of more than {limit} MiB"
+            )));
+        }
+        if self.bytes > self.limits.total {
+            let limit = self.limits.total >> 20;
+            return Err(BlobError::Invalid(format!(
+                "has files of more than {limit} MiB"
+            )));
+        }
+        let mut hash = Sha256::new();
+        let mut chunk = vec![0; CHUNK];
+        let mut left = usize::try_from(size).unwrap_or(usize::MAX);
+        let mut is_start = true;
+        while left > 0 {
+            let next = left.min(CHUNK);
+            let part = &mut chunk[..next];
+            output.read_exact(part).await.map_err(BlobError::Pipe)?;
+            if is_start && part.starts_with(LFS_POINTER) {
+                return Err(BlobError::Invalid(format!(
+                    "has the file `{path}`, which is a Git LFS pointer and not the file itself"
+                )));
+            }
+            is_start = false;
+            hash.update(&*part);
+            let sink = &mut self.sink;
+            heavy::run(|| sink.write_all(part)).map_err(BlobError::Sink)?;
+            left -= next;
+        }
+        let end = output.read_u8().await.map_err(BlobError::Pipe)?;
+        if end != b'\n' {
+            return Err(BlobError::Pipe(io::ErrorKind::InvalidData.into()));
+        }
+        let file = self.sink.end_file().map_err(BlobError::Sink)?;
+        self.files.insert(path.clone(), file);
+        self.index.insert(path.clone(), hash.finalize().into());
+        Ok(())
+    }
+
+    /// Returns the files and their digest.
+    pub(super) fn finish(self) -> (Digest, FetchedFiles<S>) {
+        (self.index.digest(), (self.files, self.sink))
+    }
+}
+
+/// Reads `HASH blob SIZE`.
+async fn size_of(output: &mut (impl AsyncBufRead + Unpin), blob: &Blob) -> Result<u64, BlobError> {
+    let mut line = Vec::new();
+    let mut limited = output.take(HEADER_BYTES);
+    let read = limited.read_until(b'\n', &mut line).await;
+    read.map_err(BlobError::Pipe)?;
+    let line = String::from_utf8(line).unwrap_or_default();
+    let size = line
+        .strip_prefix(blob.id.as_str())
+        .and_then(|rest| rest.trim_end().strip_prefix(" blob "))
+        .and_then(|size| size.parse().ok());
+    size.ok_or_else(|| BlobError::Pipe(io::ErrorKind::UnexpectedEof.into()))
+}

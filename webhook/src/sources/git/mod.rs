@@ -1,0 +1,448 @@
+//! Content from a commit of a git repository. A branch or tag is resolved to a commit. Only that
+//! commit is fetched, and only the files of the bundle are read, without a checkout.
+
+mod access;
+mod credentials;
+mod files;
+mod host;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::sync::Arc;
+
+use bundle_core::content::ContentId;
+use bundle_core::diagnostic::{Finding, codes};
+use bundle_core::policy::{RawSignature, Unavailable};
+use bundle_core::reference::Digest;
+use bundle_core::review::Source;
+use bundle_core::review::source::GitRef;
+use bundle_core::review::source::git::GitUrl;
+use bundle_oci::unpack::FileSink;
+use tokio::sync::{Mutex, OnceCell};
+
+use self::access::GitAccess;
+pub(crate) use self::credentials::GitSecretError;
+use self::files::{Blob, BlobReader, TreeListing};
+pub(crate) use self::host::HostError;
+use super::config_maps::NullSink;
+use super::{ContentSource, FetchedFiles, SourceError};
+use crate::clients::git::{GitError, GitFolder, write_all};
+use crate::shared::Shared;
+
+/// The ref that the fetched commit has in its folder.
+const FETCHED: &str = "refs/bundle/content";
+/// Maximum number of bytes of the output of a command about one ref.
+const SMALL_OUTPUT: usize = 64 << 10;
+
+/// The reason why a repository has no valid content.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum GitSourceError {
+    /// The Secret cannot be used.
+    #[error("source bundle content: {0}")]
+    Secret(#[from] GitSecretError),
+    /// The host has no address that is allowed.
+    #[error("source bundle content: {0}")]
+    Host(#[from] HostError),
+    /// Git failed.
+    #[error("source bundle content: git {doing} {from}: {error}")]
+    Git {
+        doing: String,
+        from: String,
+        error: GitError,
+    },
+    /// The files are not a bundle.
+    #[error("source bundle content: commit {commit} of {repository} {why}")]
+    Content {
+        commit: String,
+        repository: String,
+        why: String,
+    },
+    /// The server returned another commit than the recorded one.
+    #[error(
+        "source bundle content: commit {commit} of {repository} has files {found} in the directory, and {expected} was recorded: only that content is accepted under this name"
+    )]
+    Changed {
+        commit: String,
+        repository: String,
+        expected: Digest,
+        found: Digest,
+    },
+    /// The sink failed.
+    #[error("cannot store the content in the cache: {0}")]
+    Unstorable(io::Error),
+}
+
+impl GitSourceError {
+    /// Returns the finding for the requester of the content.
+    pub(crate) fn finding(&self) -> Finding {
+        let message = self.to_string();
+        let (code, hint) = match self {
+            Self::Secret(_) => (
+                codes::install::GIT_CREDENTIALS,
+                "create it in the system namespace; the log of the pod has the reason",
+            ),
+            Self::Host(error) => return error.finding(message),
+            Self::Git { error, .. } => {
+                let message = match error {
+                    GitError::Io(source) => format!("{message}: {source}"),
+                    _ => message,
+                };
+                return error.finding(message);
+            }
+            Self::Content { .. } => (
+                codes::install::GIT_CONTENT,
+                "set spec.source.git.directory to a folder that contains only the bundle, as regular files",
+            ),
+            Self::Changed { .. } => (
+                codes::install::CONTENT_CHANGED,
+                "create another Bundle, or change the template of the BundleDeployment",
+            ),
+            Self::Unstorable(_) => (
+                codes::install::CACHE_FULL,
+                "the operation is retried automatically",
+            ),
+        };
+        Finding::error(code, message).hint(hint)
+    }
+}
+
+/// A repository, and the means to contact its server.
+pub(crate) struct GitSource {
+    source: Source,
+    repository: GitUrl,
+    directory: String,
+    checkout: GitRef,
+    access: GitAccess,
+    /// Created for the first command: most reconciles need the content alone.
+    folder: OnceCell<GitFolder>,
+    /// The commit that was fetched last.
+    fetched: Mutex<Option<Arc<FetchedCommit>>>,
+}
+
+/// A commit in the folder, and the files of its bundle.
+struct FetchedCommit {
+    commit: String,
+    blobs: Vec<Blob>,
+}
+
+impl GitSource {
+    /// Opens a git source of a Bundle of `class`. Returns `None` for another kind of source.
+    pub(super) fn open(
+        shared: &Shared,
+        source: &Source,
+        class: &str,
+        requester: &str,
+    ) -> Option<Self> {
+        let Source::Git {
+            repository,
+            directory,
+            checkout,
+            auth,
+        } = source
+        else {
+            return None;
+        };
+        Some(Self {
+            source: source.clone(),
+            repository: repository.clone(),
+            directory: directory.clone(),
+            checkout: checkout.clone(),
+            access: GitAccess::new(shared, class, requester, auth.secret.as_ref()),
+            folder: OnceCell::new(),
+            fetched: Mutex::default(),
+        })
+    }
+
+    /// Returns the folder. The first call reads the Secret and checks the addresses of the host.
+    async fn folder(&self) -> Result<&GitFolder, GitSourceError> {
+        let create = || self.access.folder(&self.repository);
+        self.folder.get_or_try_init(create).await
+    }
+
+    fn failed(&self, doing: &str, error: GitError) -> GitSourceError {
+        failed(doing, &self.repository, error)
+    }
+
+    fn invalid(&self, commit: &str, why: impl Into<String>) -> GitSourceError {
+        GitSourceError::Content {
+            commit: commit.to_owned(),
+            repository: self.repository.as_str().to_owned(),
+            why: why.into(),
+        }
+    }
+
+    /// Returns the commit that `checkout` names now, with its files. The one that was fetched last
+    /// is used again if it is that commit.
+    async fn fetch_commit(&self, checkout: &GitRef) -> Result<Arc<FetchedCommit>, GitSourceError> {
+        let mut last = self.fetched.lock().await;
+        if let (Some(known), GitRef::Commit(commit)) = (&*last, checkout)
+            && known.commit == *commit
+        {
+            return Ok(known.clone());
+        }
+        let doing = format!("cannot fetch {}", describe(checkout));
+        let refspec = format!("+{}:{FETCHED}", ref_of(checkout));
+        let arguments = [
+            "fetch",
+            "--quiet",
+            "--depth=1",
+            "--filter=blob:none",
+            "--no-tags",
+            "--no-write-fetch-head",
+            "--no-auto-maintenance",
+            "--recurse-submodules=no",
+            "--",
+            "origin",
+            &refspec,
+        ];
+        let fetched = self
+            .folder()
+            .await?
+            .contact(&arguments, &[], SMALL_OUTPUT)
+            .await;
+        fetched.map_err(|error| self.failed(&doing, error))?;
+        let commit = self.commit(checkout).await?;
+        let blobs = self.list(&commit).await?;
+        self.fetch_blobs(&commit, &blobs).await?;
+        let fetched = Arc::new(FetchedCommit { commit, blobs });
+        *last = Some(fetched.clone());
+        Ok(fetched)
+    }
+
+    /// Returns the commit of the fetched ref.
+    async fn commit(&self, checkout: &GitRef) -> Result<String, GitSourceError> {
+        let peeled = format!("{FETCHED}^{{commit}}");
+        let arguments = ["rev-parse", "--verify", "--quiet", &peeled];
+        let found = self
+            .folder()
+            .await?
+            .read(&arguments, &[], SMALL_OUTPUT)
+            .await;
+        let found = found.ok().and_then(|text| String::from_utf8(text).ok());
+        let found = found.map(|text| text.trim().to_owned());
+        let is_named = |commit: &String| match checkout {
+            // The hash of a tag object names another commit.
+            GitRef::Commit(named) => named == commit,
+            GitRef::Branch(_) | GitRef::Tag(_) => true,
+        };
+        found.filter(is_named).ok_or_else(|| {
+            let doing = format!("cannot use {}", describe(checkout));
+            self.failed(&doing, GitError::Output("it does not name a commit"))
+        })
+    }
+
+    /// Returns the files of the bundle in `commit`.
+    async fn list(&self, commit: &str) -> Result<Vec<Blob>, GitSourceError> {
+        let listing = TreeListing::of(&self.directory);
+        let failed = |error| self.failed("cannot list the files of the commit in", error);
+        let roots = if listing.needs_roots() {
+            let arguments = ["ls-tree", "-z", "--name-only", "--full-tree", commit];
+            let names = self
+                .folder()
+                .await?
+                .read(&arguments, &[], files::LISTING_BYTES);
+            names.await.map_err(failed)?
+        } else {
+            Vec::new()
+        };
+        let mut arguments = vec!["ls-tree", "-r", "-z", "--full-tree", commit, "--"];
+        let paths = listing.paths(&roots);
+        arguments.extend(paths.iter().map(String::as_str));
+        if paths.is_empty() {
+            return Ok(Vec::new());
+        }
+        let output = self
+            .folder()
+            .await?
+            .read(&arguments, &[], files::LISTING_BYTES);
+        let output = output.await.map_err(failed)?;
+        listing
+            .blobs(&output)
+            .map_err(|why| self.invalid(commit, why))
+    }
+
+    /// Fetches the blobs that the folder lacks, all in one request.
+    async fn fetch_blobs(&self, commit: &str, blobs: &[Blob]) -> Result<(), GitSourceError> {
+        let failed = |error| self.failed("cannot fetch the files of the commit from", error);
+        let arguments = [
+            "rev-list",
+            "--no-walk",
+            "--objects",
+            "--missing=print",
+            "--no-object-names",
+            commit,
+        ];
+        let listed = self
+            .folder()
+            .await?
+            .read(&arguments, &[], files::OBJECTS_BYTES);
+        let listed = String::from_utf8(listed.await.map_err(failed)?).unwrap_or_default();
+        let missing: BTreeSet<&str> = listed
+            .lines()
+            .filter_map(|line| line.strip_prefix('?'))
+            .collect();
+        let wanted: BTreeSet<&str> = blobs.iter().map(|blob| blob.id.as_str()).collect();
+        let wanted: Vec<&str> = wanted.intersection(&missing).copied().collect();
+        if wanted.is_empty() {
+            return Ok(());
+        }
+        let arguments = [
+            "-c",
+            "fetch.negotiationAlgorithm=noop",
+            "fetch",
+            "--quiet",
+            // Only servers with the smart protocol support it; others could name further hosts.
+            "--depth=1",
+            "--filter=blob:none",
+            "--no-tags",
+            "--no-write-fetch-head",
+            "--no-auto-maintenance",
+            "--recurse-submodules=no",
+            "--stdin",
+            "origin",
+        ];
+        let input = wanted.join("\n") + "\n";
+        let folder = self.folder().await?;
+        let fetched = folder.contact(&arguments, input.as_bytes(), SMALL_OUTPUT);
+        fetched.await.map(drop).map_err(failed)
+    }
+
+    /// Writes the files of a fetched commit into `sink`. Returns them with their digest.
+    async fn read<S>(
+        &self,
+        fetched: &FetchedCommit,
+        sink: S,
+    ) -> Result<(Digest, FetchedFiles<S>), GitSourceError>
+    where
+        S: FileSink<File: Send> + Send,
+    {
+        let failed = |error| self.failed("cannot read the files of the commit from", error);
+        let process = self
+            .folder()
+            .await?
+            .stream(&["cat-file", "--batch", "--buffer"]);
+        let (stdin, stdout, end) = process.map_err(failed)?.into_parts();
+        let mut reader = BlobReader::new(sink);
+        let names = fetched.blobs.iter().map(|blob| format!("{}\n", blob.id));
+        let names: String = names.collect();
+        let write = write_all(stdin, names.as_bytes());
+        let read = async {
+            if let Some(mut stdout) = stdout {
+                for blob in &fetched.blobs {
+                    reader.read(&mut stdout, blob).await?;
+                }
+            }
+            Ok::<(), files::BlobError>(())
+        };
+        let limit = self.folder().await?.local_timeout();
+        let work = async { tokio::join!(write, read).1 };
+        let done = tokio::time::timeout(limit, work).await;
+        match done.map_err(|_| failed(GitError::TimedOut(limit)))? {
+            Ok(()) => {}
+            Err(files::BlobError::Sink(error)) => return Err(GitSourceError::Unstorable(error)),
+            Err(files::BlobError::Invalid(why)) => {
+                return Err(self.invalid(&fetched.commit, why));
+            }
+            Err(files::BlobError::Pipe(error)) => {
+                // The process has the reason.
+                end.wait().await.map_err(failed)?;
+                return Err(failed(GitError::Io(error)));
+            }
+        }
+        end.wait().await.map_err(failed)?;
+        Ok(reader.finish())
+    }
+
+    /// Returns the commit that the server has for a branch or tag now.
+    async fn advertised(&self) -> Result<Option<String>, GitSourceError> {
+        let name = ref_of(&self.checkout);
+        let peeled = format!("{name}^{{}}");
+        let arguments = ["ls-remote", "--quiet", "--", "origin", &name, &peeled];
+        let output = self
+            .folder()
+            .await?
+            .contact(&arguments, &[], SMALL_OUTPUT)
+            .await;
+        let output = output.map_err(|error| {
+            let doing = format!("cannot look up {}", describe(&self.checkout));
+            self.failed(&doing, error)
+        })?;
+        let output = String::from_utf8(output).unwrap_or_default();
+        let refs = output.lines().filter_map(|line| line.split_once('\t'));
+        let refs: BTreeMap<&str, &str> = refs.map(|(commit, name)| (name, commit)).collect();
+        let found = refs
+            .get(peeled.as_str())
+            .or_else(|| refs.get(name.as_str()));
+        Ok(found.map(|commit| (*commit).to_owned()))
+    }
+}
+
+fn failed(doing: &str, repository: &GitUrl, error: GitError) -> GitSourceError {
+    GitSourceError::Git {
+        doing: doing.to_owned(),
+        from: repository.as_str().to_owned(),
+        error,
+    }
+}
+
+/// Returns the name of a revision for git. A full name is never ambiguous.
+fn ref_of(checkout: &GitRef) -> String {
+    match checkout {
+        GitRef::Branch(name) => format!("refs/heads/{name}"),
+        GitRef::Tag(name) => format!("refs/tags/{name}"),
+        GitRef::Commit(commit) => commit.clone(),
+    }
+}
+
+fn describe(checkout: &GitRef) -> String {
+    match checkout {
+        GitRef::Branch(name) => format!("branch {name} of"),
+        GitRef::Tag(name) => format!("tag {name} of"),
+        GitRef::Commit(commit) => format!("commit {commit} of"),
+    }
+}
+
+impl ContentSource for GitSource {
+    async fn resolve(&self) -> Result<ContentId, SourceError> {
+        let fetched = self.fetch_commit(&self.checkout).await?;
+        let (digest, _) = self.read(&fetched, NullSink).await?;
+        Ok(ContentId::new(&self.source, digest).at_commit(&fetched.commit))
+    }
+
+    async fn changed(&self, recorded: &ContentId) -> Result<Option<ContentId>, SourceError> {
+        if recorded.commit().is_some() && self.advertised().await?.as_deref() == recorded.commit() {
+            return Ok(None);
+        }
+        let now = self.resolve().await?;
+        Ok((now.digest() != recorded.digest()).then_some(now))
+    }
+
+    async fn fetch<S>(&self, content: &ContentId, sink: S) -> Result<FetchedFiles<S>, SourceError>
+    where
+        S: FileSink<File: Send> + Send + 'static,
+    {
+        let checkout = match content.commit() {
+            Some(commit) => GitRef::Commit(commit.to_owned()),
+            None => self.checkout.clone(),
+        };
+        let fetched = self.fetch_commit(&checkout).await?;
+        let (found, files) = self.read(&fetched, sink).await?;
+        if found != *content.digest() {
+            return Err(GitSourceError::Changed {
+                commit: fetched.commit.clone(),
+                repository: self.repository.as_str().to_owned(),
+                expected: content.digest().clone(),
+                found,
+            }
+            .into());
+        }
+        Ok(files)
+    }
+
+    async fn signatures(&self, _: &ContentId) -> Result<Vec<RawSignature>, Unavailable> {
+        Ok(Vec::new())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,302 @@
+//! Git repositories on loopback, over https with the smart protocol of `git http-backend`.
+
+use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::process::{Output, Stdio};
+use std::sync::{Arc, Mutex};
+
+use axum::Router;
+use axum::body::{Bytes, to_bytes};
+use axum::extract::{Request, State};
+use axum::response::Response;
+use axum_server::tls_rustls::RustlsConfig;
+use http::StatusCode;
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use tempfile::TempDir;
+use tokio::io::AsyncWriteExt as _;
+use tokio::process::Command;
+
+/// Name of the server in its certificate. No DNS server knows it.
+pub(super) const HOST: &str = "git.example.com";
+
+/// Behavior of the server.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Behavior {
+    /// Required user and password.
+    pub(super) login: Option<(String, String)>,
+    /// Redirects each request to this URL.
+    pub(super) redirect: Option<String>,
+    /// Accepts requests and never responds.
+    pub(super) stalls: bool,
+}
+
+struct Served {
+    root: PathBuf,
+    behavior: Mutex<Behavior>,
+    requests: Mutex<Vec<String>>,
+}
+
+/// A running server with one repository, `web`.
+pub(super) struct GitServer {
+    pub(super) folder: TempDir,
+    served: Arc<Served>,
+    address: SocketAddr,
+    task: tokio::task::JoinHandle<()>,
+}
+
+impl Drop for GitServer {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl GitServer {
+    pub(super) async fn start() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().join("served");
+        fs_err::create_dir(&root).unwrap();
+        let work = folder.path().join("work");
+        run(
+            folder.path(),
+            &["init", "--quiet", "--initial-branch=main", "work"],
+        );
+        let (certificate, key) = identity(&folder.path().join("ca.pem"));
+        rustls::crypto::aws_lc_rs::default_provider()
+            .install_default()
+            .ok();
+        let tls = RustlsConfig::from_pem(certificate.into(), key.into())
+            .await
+            .unwrap();
+        let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let address = listener.local_addr().unwrap();
+        let served = Arc::new(Served {
+            root,
+            behavior: Mutex::default(),
+            requests: Mutex::default(),
+        });
+        let router = Router::new().fallback(respond).with_state(served.clone());
+        let server = axum_server::from_tcp_rustls(listener, tls).unwrap();
+        let task = tokio::spawn(async move {
+            server.serve(router.into_make_service()).await.ok();
+        });
+        let server = Self {
+            folder,
+            served,
+            address,
+            task,
+        };
+        server.write(
+            &work,
+            &[
+                ("README.md", "no bundle\n"),
+                ("manifests/web.yaml", "a: 1\n"),
+            ],
+        );
+        server.commit("first");
+        run(
+            &server.served.root,
+            &["clone", "--quiet", "--bare", "../work", "web.git"],
+        );
+        server.git(&["remote", "add", "served", "../served/web.git"]);
+        for setting in ["uploadpack.allowFilter", "http.uploadpack"] {
+            server.configure(setting, "true");
+        }
+        server
+    }
+
+    pub(super) fn configure(&self, name: &str, value: &str) {
+        run(&self.served.root.join("web.git"), &["config", name, value]);
+    }
+
+    pub(super) fn set(&self, behavior: Behavior) {
+        *self.served.behavior.lock().unwrap() = behavior;
+    }
+
+    pub(super) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    pub(super) fn url(&self) -> String {
+        format!("https://{HOST}:{}/web.git", self.address.port())
+    }
+
+    /// Returns the paths of all requests so far.
+    pub(super) fn requests(&self) -> Vec<String> {
+        self.served.requests.lock().unwrap().clone()
+    }
+
+    pub(super) fn work(&self) -> PathBuf {
+        self.folder.path().join("work")
+    }
+
+    pub(super) fn write(&self, folder: &Path, files: &[(&str, &str)]) {
+        for (path, text) in files {
+            let path = folder.join(path);
+            fs_err::create_dir_all(path.parent().unwrap()).unwrap();
+            fs_err::write(path, text).unwrap();
+        }
+    }
+
+    /// Commits all files of the working folder, and returns the commit.
+    pub(super) fn commit(&self, message: &str) -> String {
+        self.git(&["add", "--all"]);
+        self.git(&["commit", "--quiet", "--allow-empty", "-m", message]);
+        self.git(&["rev-parse", "HEAD"])
+    }
+
+    /// Makes refs of the working folder those of the server.
+    pub(super) fn push(&self) {
+        self.git(&["push", "--quiet", "--force", "--mirror", "served"]);
+    }
+
+    /// Commits these files, and pushes the commit.
+    pub(super) fn publish(&self, files: &[(&str, &str)]) -> String {
+        self.write(&self.work(), files);
+        let commit = self.commit("more");
+        self.push();
+        commit
+    }
+
+    pub(super) fn git(&self, arguments: &[&str]) -> String {
+        run(&self.work(), arguments)
+    }
+
+    /// Removes all objects of the server without a ref.
+    pub(super) fn prune(&self) {
+        let served = self.served.root.join("web.git");
+        run(&served, &["reflog", "expire", "--expire=now", "--all"]);
+        run(&served, &["gc", "--quiet", "--prune=now"]);
+    }
+}
+
+/// Runs git in `folder` as the author of a repository.
+pub(super) fn run(folder: &Path, arguments: &[&str]) -> String {
+    let output: Output = std::process::Command::new("git")
+        .args(["-c", "protocol.file.allow=always"])
+        .args(arguments)
+        .current_dir(folder)
+        .env("GIT_CONFIG_NOSYSTEM", "1")
+        .env("GIT_CONFIG_GLOBAL", "/dev/null")
+        .envs([
+            ("GIT_AUTHOR_NAME", "ana"),
+            ("GIT_AUTHOR_EMAIL", "ana@example.com"),
+        ])
+        .envs([
+            ("GIT_COMMITTER_NAME", "ana"),
+            ("GIT_COMMITTER_EMAIL", "ana@example.com"),
+        ])
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{arguments:?}: {stderr}");
+    String::from_utf8_lossy(&output.stdout).trim().to_owned()
+}
+
+/// Returns certificate and key of the server in PEM, and writes the authority.
+fn identity(authority: &Path) -> (String, String) {
+    let mut params = CertificateParams::default();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let issuer = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
+    fs_err::write(authority, issuer.pem()).unwrap();
+    let params = CertificateParams::new(vec![HOST.to_owned()]).unwrap();
+    let key = KeyPair::generate().unwrap();
+    let certificate = params.signed_by(&key, &issuer).unwrap();
+    (certificate.pem(), key.serialize_pem())
+}
+
+async fn respond(State(served): State<Arc<Served>>, request: Request) -> Response {
+    let behavior = served.behavior.lock().unwrap().clone();
+    let path = request.uri().path_and_query().unwrap().to_string();
+    served.requests.lock().unwrap().push(path);
+    let empty = |status| {
+        let mut response = Response::new(axum::body::Body::empty());
+        *response.status_mut() = status;
+        response
+    };
+    if behavior.stalls {
+        std::future::pending::<()>().await;
+    }
+    if let Some(url) = behavior.redirect {
+        let mut response = empty(StatusCode::FOUND);
+        let location = format!("{url}{}", request.uri());
+        response
+            .headers_mut()
+            .insert("location", location.parse().unwrap());
+        return response;
+    }
+    if let Some((user, password)) = behavior.login {
+        use base64::Engine as _;
+        let pair = base64::prelude::BASE64_STANDARD.encode(format!("{user}:{password}"));
+        let given = request.headers().get("authorization");
+        if given.is_none_or(|given| given != format!("Basic {pair}").as_str()) {
+            let mut response = empty(StatusCode::UNAUTHORIZED);
+            let challenge = "Basic realm=\"git\"".parse().unwrap();
+            response.headers_mut().insert("www-authenticate", challenge);
+            return response;
+        }
+    }
+    backend(&served.root, request).await
+}
+
+/// Runs `git http-backend` for one request.
+async fn backend(root: &Path, request: Request) -> Response {
+    let variables = variables(root, &request);
+    let body: Bytes = to_bytes(request.into_body(), usize::MAX).await.unwrap();
+    let mut child = Command::new("git")
+        .arg("http-backend")
+        .envs(variables)
+        .env("CONTENT_LENGTH", body.len().to_string())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .kill_on_drop(true)
+        .spawn()
+        .unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    let (_, output) = tokio::join!(
+        async move { stdin.write_all(&body).await },
+        child.wait_with_output()
+    );
+    let output = output.unwrap().stdout;
+    let end = output
+        .windows(4)
+        .position(|four| four == b"\r\n\r\n")
+        .unwrap();
+    let (head, rest) = output.split_at(end);
+    let mut response = Response::builder();
+    for line in std::str::from_utf8(head).unwrap().lines() {
+        let (name, value) = line.split_once(": ").unwrap();
+        response = if name == "Status" {
+            response.status(value[..3].parse::<u16>().unwrap())
+        } else {
+            response.header(name, value)
+        };
+    }
+    response.body(rest[4..].to_vec().into()).unwrap()
+}
+
+fn variables(root: &Path, request: &Request) -> BTreeMap<&'static str, String> {
+    let header = |name: &str| {
+        let value = request.headers().get(name);
+        value.map_or("", |value| value.to_str().unwrap()).to_owned()
+    };
+    [
+        ("GIT_PROJECT_ROOT", root.display().to_string()),
+        ("GIT_HTTP_EXPORT_ALL", "1".to_owned()),
+        ("GIT_CONFIG_NOSYSTEM", "1".to_owned()),
+        ("GIT_CONFIG_GLOBAL", "/dev/null".to_owned()),
+        ("PATH_INFO", request.uri().path().to_owned()),
+        (
+            "QUERY_STRING",
+            request.uri().query().unwrap_or_default().to_owned(),
+        ),
+        ("REQUEST_METHOD", request.method().to_string()),
+        ("CONTENT_TYPE", header("content-type")),
+        ("HTTP_CONTENT_ENCODING", header("content-encoding")),
+        ("GIT_PROTOCOL", header("git-protocol")),
+    ]
+    .into()
+}
