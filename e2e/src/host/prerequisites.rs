@@ -48,6 +48,8 @@ pub enum RequiredProgram {
     Fish,
     /// The functions that kubectl's completion for bash requires.
     BashCompletion,
+    /// The OpenSSH server, which serves git repositories.
+    Sshd,
 }
 
 /// File of bash-completion that sessions read.
@@ -142,6 +144,11 @@ impl RequiredProgram {
                 "has the functions of completion in bash",
                 "install the package `bash-completion`",
             ),
+            Self::Sshd => (
+                "/usr/sbin/sshd",
+                "serves git repositories over SSH",
+                "install the package `openssh-server`",
+            ),
             Self::Python => (
                 "python3",
                 "fetches packages that other projects published",
@@ -176,6 +183,7 @@ impl RequiredProgram {
             Self::Zsh => Some("zsh"),
             Self::Fish => Some("fish"),
             Self::BashCompletion => Some("bash-completion"),
+            Self::Sshd => Some("openssh-server"),
             Self::Go | Self::Git | Self::CCompiler => None,
         }
     }

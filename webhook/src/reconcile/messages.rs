@@ -37,6 +37,7 @@ use super::reader::{self, attempt, parse};
 use super::rights::authorize;
 use super::rights::dry_runs::failures::DryRunFailures;
 use super::rights::missing_rights::MissingRights;
+use super::rights::source;
 use super::{context, removal};
 use crate::clients::cluster::ServiceAccount;
 use crate::sources::SourceError;
@@ -231,6 +232,12 @@ fn of_permissions() -> Vec<ReconcileError> {
         missing.check("ana").unwrap_err(),
         authorize::unknown(&ana(), &response(503, "the server is starting")),
         requester_permissions::withdrawn_from_installed(lost),
+        source::not_allowed(
+            codes::review::SECRET_NOT_ALLOWED,
+            "ana",
+            "bundle-system",
+            "Secret git-login",
+        ),
     ];
     errors.extend(
         failures.into_iter().map(|error| {

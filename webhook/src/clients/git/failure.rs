@@ -73,7 +73,7 @@ const MESSAGES: [(&str, Kind); 30] = [
 
 impl GitFailure {
     /// Reads the messages of a failed process.
-    pub(super) fn new(stderr: &[u8]) -> Self {
+    pub(crate) fn new(stderr: &[u8]) -> Self {
         let text = String::from_utf8_lossy(stderr);
         let lower = text.to_ascii_lowercase();
         let known = MESSAGES.iter().find(|(part, _)| lower.contains(part));

@@ -85,7 +85,7 @@ async fn keys_of_ssh_are_files_that_only_this_user_can_read() {
     assert!(!command.contains("a key"));
     assert!(
         command.contains(
-            "HostName=127.0.0.1 -o HostKeyAlias=git.example.com -o StrictHostKeyChecking=yes"
+            "-o 'HostName=127.0.0.1' -o 'HostKeyAlias=git.example.com' -o 'StrictHostKeyChecking=yes'"
         ),
         "{command}"
     );

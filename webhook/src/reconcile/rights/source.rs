@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 
 use bundle_api::names::reason;
-use bundle_core::diagnostic::codes;
+use bundle_core::diagnostic::{Code, codes};
 use bundle_core::names::KubeName;
 use bundle_core::plan::conditions::some_of;
 use bundle_core::review::{Requester, Source};
@@ -55,14 +55,28 @@ pub(in crate::reconcile) async fn check(
     if refused.is_empty() {
         return Ok(());
     }
-    Err(ReconcileError::new(
+    let names = some_of(&refused, MAX_LISTED);
+    Err(not_allowed(
+        code,
+        &requester.user,
+        namespace,
+        &format!("{kind} {names}"),
+    ))
+}
+
+/// Returns the error for a requester without permission to read `objects`.
+pub(in crate::reconcile) fn not_allowed(
+    code: Code,
+    user: &str,
+    namespace: &str,
+    objects: &str,
+) -> ReconcileError {
+    ReconcileError::new(
         code,
         reason::UNPACK_FAILED,
         format!(
-            "{} has no permission to read the source: verb get is missing in namespace {namespace} on {kind} {}",
-            requester.user,
-            some_of(&refused, MAX_LISTED)
+            "{user} has no permission to read the source: verb get is missing in namespace {namespace} on {objects}"
         ),
         RetryPolicy::Slowly,
-    ))
+    )
 }

@@ -26,6 +26,16 @@ pub(crate) struct GitSecretError {
 
 impl std::error::Error for GitSecretError {}
 
+#[cfg(test)]
+impl GitSecretError {
+    pub(super) fn new(name: &str) -> Self {
+        Self {
+            name: Some(name.parse().unwrap()),
+            transport: GitTransport::Https,
+        }
+    }
+}
+
 impl fmt::Display for GitSecretError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let entries = match self.transport {

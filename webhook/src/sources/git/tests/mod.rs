@@ -2,6 +2,7 @@
 //! content that is no bundle.
 
 mod hostile;
+mod messages;
 mod server;
 
 use std::time::Duration;

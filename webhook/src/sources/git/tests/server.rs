@@ -148,7 +148,11 @@ impl GitServer {
 
     /// Makes refs of the working folder those of the server.
     pub(super) fn push(&self) {
-        self.git(&["push", "--quiet", "--force", "--mirror", "served"]);
+        let heads = "refs/heads/*:refs/heads/*";
+        let tags = "refs/tags/*:refs/tags/*";
+        self.git(&[
+            "push", "--quiet", "--force", "--prune", "served", heads, tags,
+        ]);
     }
 
     /// Commits these files, and pushes the commit.
