@@ -51,10 +51,11 @@ pub struct ImageSource {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct GitSource {
-    /// URL of the repository.
+    /// URL of the repository: `https://…`, `ssh://…` or `user@host:path`, without credentials.
     pub repository: String,
-    /// Directory of the manifests in the repository. A path outside of the repository is rejected.
-    /// Default: `./manifests`.
+    /// Directory of the bundle in the repository: its root, which contains `manifests`. Default:
+    /// `./manifests` of a bundle at the root of the repository. A path outside of the repository is
+    /// rejected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub directory: Option<String>,
     /// Revision to check out: exactly one of `branch`, `tag` and `commit`.
@@ -116,7 +117,7 @@ pub struct Authorization {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secret: Option<LocalName>,
     /// Accept any TLS certificate or host key. Anyone on the network path can then replace the
-    /// content.
+    /// content. This version rejects `true` for git.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub insecure_skip_verify: Option<bool>,
 }

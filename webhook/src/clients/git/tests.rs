@@ -99,7 +99,7 @@ async fn missing_program_and_leftovers_of_earlier_processes_are_handled() {
     let folder = tempfile::tempdir().unwrap();
     let left = folder.path().join("git").join("repository-old");
     fs_err::create_dir_all(&left).unwrap();
-    let none = folder.path().as_os_str().to_owned();
+    let none = folder.path().join("none").into();
     let program = GitProgram::new(folder.path().join("git"), none, None, GitLimits::default());
     assert!(!left.exists());
     let remote = remote("https://git.example.com/web", None);
