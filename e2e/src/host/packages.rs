@@ -2,14 +2,19 @@
 //! install hint. `tools` builds programs from sources.
 
 use std::process::{Command, Stdio};
+use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context, Result, bail};
 
 use crate::host::prerequisites::{self, RequiredProgram};
 
+static INSTALLING: Mutex<()> = Mutex::new(());
+
 /// Ensures that `programs` are installed. As root on Debian, missing programs are installed from
 /// packages; elsewhere the error names each with an install hint.
 pub fn ensure(programs: &[RequiredProgram]) -> Result<()> {
+    // Two processes of the package manager at the same time fail.
+    let _one = INSTALLING.lock().unwrap_or_else(PoisonError::into_inner);
     let missing: Vec<&str> = programs
         .iter()
         .filter(|program| prerequisites::check(&[**program]).is_err())
