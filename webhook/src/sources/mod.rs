@@ -83,7 +83,7 @@ pub(crate) trait ContentSource: Send + Sync {
 pub(crate) enum OpenSource {
     Image(ImageSource),
     ConfigMaps(ConfigMapsSource),
-    Git(GitSource),
+    Git(Box<GitSource>),
 }
 
 /// Fails if no provisioner of this version fetches this kind of source.
@@ -118,7 +118,7 @@ pub(crate) async fn open(
         Source::Git { .. } => {
             let git = GitSource::open(shared, source, class, memory.requester());
             let git = git.ok_or(SourceError::Unsupported(source.kind()))?;
-            Ok(OpenSource::Git(git))
+            Ok(OpenSource::Git(Box::new(git)))
         }
         other => Err(SourceError::Unsupported(other.kind())),
     }
@@ -129,7 +129,7 @@ impl ContentSource for OpenSource {
         match self {
             Self::Image(image) => image.resolve().await,
             Self::ConfigMaps(config_maps) => config_maps.resolve().await,
-            Self::Git(git) => git.resolve().await,
+            Self::Git(git) => Box::pin(git.resolve()).await,
         }
     }
 
@@ -137,7 +137,7 @@ impl ContentSource for OpenSource {
         match self {
             Self::Image(image) => image.changed(recorded).await,
             Self::ConfigMaps(config_maps) => config_maps.changed(recorded).await,
-            Self::Git(git) => git.changed(recorded).await,
+            Self::Git(git) => Box::pin(git.changed(recorded)).await,
         }
     }
 
@@ -148,7 +148,7 @@ impl ContentSource for OpenSource {
         match self {
             Self::Image(image) => image.fetch(content, sink).await,
             Self::ConfigMaps(config_maps) => config_maps.fetch(content, sink).await,
-            Self::Git(git) => git.fetch(content, sink).await,
+            Self::Git(git) => Box::pin(git.fetch(content, sink)).await,
         }
     }
 

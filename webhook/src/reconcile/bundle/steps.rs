@@ -294,13 +294,13 @@ impl<'a> BundleReconcile<'a> {
         let source = spec.source;
         let recorded = ContentId::sealed(&source, sealed);
         let user = requester.user.clone();
-        let checking = changed_content(
+        let checking = Box::pin(changed_content(
             self.ctx.clone(),
             spec.class,
             source.clone(),
             requester,
             recorded,
-        );
+        ));
         let (name, version) = (self.object.name_any(), self.version());
         let owner = TaskOwner {
             name: &name,

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use bundle_core::diagnostic::{Finding, codes};
 use bundle_core::review::source::git::GitHost;
@@ -56,7 +56,7 @@ pub(super) async fn addresses(
                 why,
             };
             let found = resolver.resolve(name).await.map_err(unresolved)?;
-            let found: BTreeSet<IpAddr> = found.iter().map(|address| address.ip()).collect();
+            let found: BTreeSet<IpAddr> = found.iter().map(SocketAddr::ip).collect();
             if found.is_empty() {
                 return Err(unresolved(io::Error::other("it has no address")));
             }

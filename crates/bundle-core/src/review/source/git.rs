@@ -229,7 +229,9 @@ fn is_plain(text: &str, longest: usize) -> bool {
 pub(super) fn check_ref(name: &str) -> Result<(), &'static str> {
     let is_special = |c: char| c.is_control() || " ~^:?*[\\".contains(c);
     let is_invalid_component = |component: &str| {
-        component.is_empty() || component.starts_with('.') || component.ends_with(".lock")
+        component.is_empty()
+            || component.starts_with('.')
+            || component.strip_suffix(".lock").is_some()
     };
     if name.len() > LONGEST_REF {
         return Err("is longer than 244 bytes");

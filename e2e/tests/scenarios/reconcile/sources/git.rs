@@ -235,13 +235,13 @@ async fn git_repositories_without_a_valid_bundle_are_rejected() {
     cluster.webhook().await.unwrap();
     let class = "githostile";
     let repository = Repository::start(&cluster, class).await;
-    let link = |folder: &str, target: &str| {
+    let symlink = |folder: &str, target: &str| {
         let folder = repository.work.join(folder).join("manifests");
         fs_err::create_dir_all(&folder).unwrap();
         fs_err::os::unix::fs::symlink(target, folder.join("all.yaml")).unwrap();
     };
-    link("absolute", "/etc/passwd");
-    link("relative", "../../../../../etc/passwd");
+    symlink("absolute", "/etc/passwd");
+    symlink("relative", "../../../../../etc/passwd");
     let pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 1\n";
     repository.write("pointer/manifests/all.yaml", pointer);
     repository.bundle("valid", "hello");
@@ -317,7 +317,16 @@ async fn git_repositories_without_a_valid_bundle_are_rejected() {
 
     // Credentials go to a host that the requester chose, so the requester must be able to read them.
     let user = "githostile-mallory";
-    for role in ["bundle-editor", "bundle-user"] {
+    let role = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
+        "metadata": {"name": format!("{class}-use")},
+        "rules": [{
+            "apiGroups": ["core.rukpak.io"], "resources": ["provisionerclasses"],
+            "resourceNames": [class], "verbs": ["use"],
+        }],
+    });
+    apply(&cluster, &role).await;
+    for role in ["bundle-editor".to_owned(), format!("{class}-use")] {
         let line =
             format!("create clusterrolebinding {user}-{role} --clusterrole={role} --user={user}");
         kubectl(&cluster, &line).await;

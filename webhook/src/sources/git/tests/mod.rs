@@ -220,10 +220,7 @@ async fn rewritten_branch_and_moved_tag_never_replace_the_recorded_commit() {
     for checkout in [branch("main"), GitRef::Tag("v1".to_owned())] {
         let source = open(&server, "manifests", &checkout).await;
         let (recorded, first) = fetched(&source).await.unwrap();
-        server.write(
-            &server.work(),
-            &[("manifests/web.yaml", &format!("{checkout:?}"))],
-        );
+        server.write(&[("manifests/web.yaml", &format!("{checkout:?}"))]);
         server.git(&["add", "--all"]);
         server.git(&["commit", "--quiet", "--amend", "-m", "rewritten"]);
         server.git(&["tag", "--force", "v1"]);

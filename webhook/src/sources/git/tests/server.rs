@@ -56,7 +56,6 @@ impl GitServer {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().join("served");
         fs_err::create_dir(&root).unwrap();
-        let work = folder.path().join("work");
         run(
             folder.path(),
             &["init", "--quiet", "--initial-branch=main", "work"],
@@ -77,33 +76,30 @@ impl GitServer {
             requests: Mutex::default(),
         });
         let router = Router::new().fallback(respond).with_state(served.clone());
-        let server = axum_server::from_tcp_rustls(listener, tls).unwrap();
+        let listening = axum_server::from_tcp_rustls(listener, tls).unwrap();
         let task = tokio::spawn(async move {
-            server.serve(router.into_make_service()).await.ok();
+            listening.serve(router.into_make_service()).await.ok();
         });
-        let server = Self {
+        let repositories = Self {
             folder,
             served,
             address,
             task,
         };
-        server.write(
-            &work,
-            &[
-                ("README.md", "no bundle\n"),
-                ("manifests/web.yaml", "a: 1\n"),
-            ],
-        );
-        server.commit("first");
+        repositories.write(&[
+            ("README.md", "no bundle\n"),
+            ("manifests/web.yaml", "a: 1\n"),
+        ]);
+        repositories.commit("first");
         run(
-            &server.served.root,
+            &repositories.served.root,
             &["clone", "--quiet", "--bare", "../work", "web.git"],
         );
-        server.git(&["remote", "add", "served", "../served/web.git"]);
+        repositories.git(&["remote", "add", "served", "../served/web.git"]);
         for setting in ["uploadpack.allowFilter", "http.uploadpack"] {
-            server.configure(setting, "true");
+            repositories.configure(setting, "true");
         }
-        server
+        repositories
     }
 
     pub(super) fn configure(&self, name: &str, value: &str) {
@@ -131,7 +127,8 @@ impl GitServer {
         self.folder.path().join("work")
     }
 
-    pub(super) fn write(&self, folder: &Path, files: &[(&str, &str)]) {
+    pub(super) fn write(&self, files: &[(&str, &str)]) {
+        let folder = self.work();
         for (path, text) in files {
             let path = folder.join(path);
             fs_err::create_dir_all(path.parent().unwrap()).unwrap();
@@ -157,7 +154,7 @@ impl GitServer {
 
     /// Commits these files, and pushes the commit.
     pub(super) fn publish(&self, files: &[(&str, &str)]) -> String {
-        self.write(&self.work(), files);
+        self.write(files);
         let commit = self.commit("more");
         self.push();
         commit
