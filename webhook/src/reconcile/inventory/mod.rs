@@ -2,6 +2,7 @@
 //! and objects that are being adopted.
 
 pub(super) mod adoption_claims;
+mod config_map;
 pub(super) mod decision;
 pub(super) mod namespaces;
 pub(super) mod present;
