@@ -11,7 +11,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::ResourceExt as _;
 use kube::api::ObjectMeta;
 
-use super::store::InventoryStoreError;
+use super::error::InventoryStoreError;
 
 /// Prefix of the ConfigMap name. The uid of the BundleDeployment follows.
 pub(super) const NAME_PREFIX: &str = "inventory-";

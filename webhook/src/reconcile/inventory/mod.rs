@@ -4,6 +4,7 @@
 pub(super) mod adoption_claims;
 mod config_map;
 pub(super) mod decision;
+pub(super) mod error;
 pub(super) mod namespaces;
 pub(super) mod present;
 pub(super) mod store;
