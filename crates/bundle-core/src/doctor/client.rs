@@ -60,7 +60,7 @@ pub fn kubernetes(reported: Observed<String>, newest: Minor) -> CheckResult {
     const CHECK: &str = "kubernetes";
     const SUBJECT: &str = "/version";
     let missing = || {
-        Finding::error(codes::cluster::BAD_ANSWER, "the server has no version")
+        Finding::error(codes::cluster::BAD_ANSWER, "the server does not return its version")
             .about(SUBJECT)
             .hint("check that the server in the kubeconfig is a Kubernetes API server")
     };
