@@ -46,7 +46,7 @@ pub fn plugin(version: &str, programs: &Programs) -> CheckResult {
         ),
         Some(_) if !verbs.is_empty() => warning(
             format!(
-                "this is version {version}, but for its verb kubectl runs {}",
+                "this is version {version}, but kubectl runs {} for a verb of this plugin",
                 crate::text::some_of(verbs, 5)
             ),
             "remove that program, unless you use it on purpose",

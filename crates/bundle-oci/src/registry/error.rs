@@ -181,7 +181,7 @@ pub enum Reason {
     #[error("{0}")]
     Malformed(String),
     /// A rejected redirect.
-    #[error("the registry redirects to {to}, {why}")]
+    #[error("the registry redirects to {to}: {why}")]
     Redirect {
         /// Target without query.
         to: String,

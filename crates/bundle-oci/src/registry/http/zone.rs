@@ -103,8 +103,8 @@ impl NetworkZone {
         Self::of_url(to)
             .filter(|near| *near > self)
             .map(|near| match near {
-                Self::Local => "which is a loopback or link-local address",
-                _ => "which is in a private network",
+                Self::Local => "the target is a loopback or link-local address",
+                _ => "the target is in a private network",
             })
     }
 }

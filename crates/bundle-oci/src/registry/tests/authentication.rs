@@ -110,7 +110,7 @@ async fn credentials_are_not_sent_to_redirect_targets() {
         .await
         .unwrap_err();
     assert!(
-        error.to_string().contains("after too many redirects"),
+        error.to_string().contains("too many redirects"),
         "{error}"
     );
 }

@@ -61,7 +61,7 @@ fn decision_counts_only_for_the_same_class_and_terms() {
 }
 
 /// Decider of the installed content, deciders of installations that started since then, and `true`
-/// if the second class decided about the objects.
+/// if the second class authorized the objects.
 type Row<'a> = (Option<Option<&'a Decider>>, &'a [&'a Decider], bool);
 
 #[test]
@@ -118,7 +118,7 @@ fn objects_from_content_of_another_class_stay_undecided() {
         assert!(!objects.has(&object("old")), "{content}");
         assert_eq!(decisions.objects(&one), DecidedObjects::None);
     }
-    // Once the content has it, its class has decided about it.
+    // Once the content has it, its class has authorized it.
     decisions.conclude("both", &two, keys.iter().copied(), &BTreeSet::from(keys));
     assert_eq!(decisions.objects(&two), DecidedObjects::ALL);
 }

@@ -41,7 +41,7 @@ pub enum InstallStep {
     /// Check that spec, class and policies are unchanged since the decision, and check the approval
     /// again.
     CheckPreconditionsOfDecision,
-    /// Record that the class, with its current terms, decided about content that is already
+    /// Record that the class, with its current terms, authorized content that is already
     /// installed.
     RecordDecision,
     /// Watch the kinds of the content that are already served.
@@ -145,7 +145,7 @@ impl ObservedDeployment {
     }
 
     /// Returns true if the content was never installed, or if the class, with its current terms,
-    /// has not decided about it.
+    /// has not authorized it.
     pub fn is_first(&self) -> bool {
         !self.is_decided || !self.is_installed
     }
