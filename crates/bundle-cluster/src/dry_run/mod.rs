@@ -52,7 +52,7 @@ pub struct DryRunAnswer {
 /// Requested part of the resulting object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Detail {
-    /// Metadata, which is not read.
+    /// Only metadata, which the caller does not read.
     Metadata,
     /// The whole object.
     Object,
