@@ -20,8 +20,8 @@ pub use pool::{Cap, Pool, Share, ShareTooLarge};
 const MIB: u64 = 1 << 20;
 
 /// Memory that the process needs in addition to all shares, in bytes: code and runtime,
-/// connections, watches, caches, and requests to the API server (`requests`). An idle process needs
-/// 14 MiB, and 25 MiB after the installation of 3,000 objects.
+/// connections, watches, caches, and requests to the API server (`requests`). The section Footprint
+/// of `docs/explanation/benchmarks.md` has the measured resident memory.
 const PROCESS_RESERVE: u64 = 32 * MIB;
 /// Minimum memory for shares, in bytes. With less, no review of the largest object fits.
 const MIN_SHARED: u64 = 64 * MIB;

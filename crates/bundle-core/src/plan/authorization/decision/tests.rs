@@ -60,12 +60,12 @@ fn decision_counts_only_for_the_same_class_and_terms() {
     assert_ne!(decider("u", &approval, &adopt), approved);
 }
 
-/// Decider of the installed content, deciders of installations that started since then, and `true`
-/// if the second class authorized the objects.
+/// Decider of the installed content, deciders of installations that started after its
+/// installation, and `true` if the second class authorized the objects.
 type Row<'a> = (Option<Option<&'a Decider>>, &'a [&'a Decider], bool);
 
 #[test]
-fn class_decided_about_objects_only_if_it_decided_about_all_their_content() {
+fn class_authorized_objects_only_if_it_authorized_all_their_content() {
     let (one, two) = (plain("1"), plain("2"));
     let table: [Row<'_>; 11] = [
         (None, &[], false),

@@ -105,8 +105,8 @@ pub struct ObservedDeployment {
     pub is_installed: bool,
     /// True if the inventory recorded at the start an installation that is not complete.
     pub is_unfinished: bool,
-    /// True if the inventory recorded at the start that the class, with its current terms, decided
-    /// about the wanted content.
+    /// True if the inventory recorded at the start that the class, with its current terms,
+    /// authorized the wanted content.
     pub is_decided: bool,
     /// True if the inventory recorded at the start the Bundle of the template as installed.
     pub is_active: bool,
