@@ -43,7 +43,7 @@ pub(super) struct Attempt {
 }
 
 impl ContentAttempts {
-    /// Fails if the content is not tried now. `version` is uid and generation of the object.
+    /// Fails if the content must not be parsed now. `version` is uid and generation of the object.
     pub(in crate::reconcile) fn new(
         ctx: &Context,
         (version, requester): (&str, &str),

@@ -47,7 +47,7 @@ struct Denied {
     are_all: bool,
 }
 
-/// What was checked of the roles and bindings of one content.
+/// Checked roles, and the access reviews that remain, for the roles and bindings of one content.
 #[derive(Default)]
 struct Grants {
     budget: QuestionBudget,
