@@ -1,6 +1,6 @@
 //! Records of running attempts to parse content, as empty files in the cache volume. The volume
 //! outlives the process, so a record of an earlier process shows that it ended during the attempt.
-//! `bundle_core::plan::bundle::attempts` decides by them.
+//! `bundle_core::plan::bundle::attempts` has the rules.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;

@@ -45,11 +45,11 @@ pub const TRANSFER: u64 = 3 * MIB;
 const SMALL_LOOKUP_PARTS: u64 = 16;
 /// Concurrent transfers from one registry.
 const PER_REGISTRY: u64 = 2;
-/// Memory limit of the process for each watch of installed objects, in bytes. A watch needs less than
-/// a quarter of it: 88 watches, with the installation of their objects, added 10 MiB.
+/// Memory limit of the process for each watch of installed objects, in bytes. A watch needs less
+/// than a quarter of it: 88 watches, with the installation of their objects, added 10 MiB.
 const WATCH_PART: u64 = 512 << 10;
-/// Memory limit of the process for each installed object, in bytes. An object needs less than half of
-/// it: 11,000 objects, with their installation, added 38 MiB.
+/// Memory limit of the process for each installed object, in bytes. An object needs less than half
+/// of it: 11,000 objects, with their installation, added 38 MiB.
 const OBJECT_PART: u64 = 8 << 10;
 /// Concurrent verifications of signatures in reviews. One requester can have one, so that another
 /// requester waits for one examination at most.
@@ -64,8 +64,8 @@ pub const SMALLEST_LIMIT: u64 = PROCESS_RESERVE + MIN_SHARED;
 pub const DEFAULT_LIMIT: u64 = 128 * MIB;
 
 /// Returns the name for which limits of a requester count: the user, or the group of all
-/// ServiceAccounts of a namespace, because a user who can create ServiceAccounts there could multiply
-/// the shares.
+/// ServiceAccounts of a namespace, because a user who can create ServiceAccounts there could
+/// multiply the shares.
 pub fn limited_requester(requester: &str) -> String {
     match service_account(requester) {
         Some((namespace, _)) => format!("system:serviceaccounts:{namespace}"),

@@ -133,8 +133,8 @@ impl Pool {
     }
 
     /// Waits for a share of this weight under these limits. The next waiter is the one whose first
-    /// key has the smallest share; among equals the one whose first key was served longest ago, then
-    /// the oldest waiter. Dropping the future removes the waiter.
+    /// key has the smallest share; among equals the one whose first key was served longest ago,
+    /// then the oldest waiter. Dropping the future removes the waiter.
     pub async fn take(&self, weight: u64, caps: Vec<Cap>) -> Result<Share, ShareTooLarge> {
         let too_large = ShareTooLarge {
             wanted: weight,

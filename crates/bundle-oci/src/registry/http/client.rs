@@ -152,8 +152,8 @@ impl HttpClient {
             .map_err(|error| self.connection_error(&authority(response.url()), error))
     }
 
-    /// Returns the whole body. Returns an error if it has more than `limit` bytes. If it is JSON, the
-    /// memory of its parsed form is reserved too.
+    /// Returns the whole body. Returns an error if it has more than `limit` bytes. If it is JSON,
+    /// the memory of its parsed form is reserved too.
     pub(in crate::registry) async fn body(
         &self,
         mut response: reqwest::Response,

@@ -120,7 +120,8 @@ pub struct ObservedDeployment {
     pub done: BTreeSet<InstallStep>,
 }
 
-/// Facts that are known after the steps of [`ObservedDeployment::installation`] succeeded or one failed.
+/// Facts that are known after the steps of [`ObservedDeployment::installation`] succeeded or one
+/// failed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct InstallOutcome {
     /// True if the wanted content is applied completely.
@@ -224,8 +225,8 @@ impl ObservedDeployment {
 }
 
 impl InstallOutcome {
-    /// Returns the steps after the installation. [`MaintenanceStep::CheckPermissions`] runs only if all
-    /// earlier steps succeeded.
+    /// Returns the steps after the installation. [`MaintenanceStep::CheckPermissions`] runs only if
+    /// all earlier steps succeeded.
     pub fn maintenance(self) -> Vec<MaintenanceStep> {
         let keep = if self.is_in_place {
             MaintenanceStep::Maintain
