@@ -60,9 +60,12 @@ pub fn kubernetes(reported: Observed<String>, newest: Minor) -> CheckResult {
     const CHECK: &str = "kubernetes";
     const SUBJECT: &str = "/version";
     let missing = || {
-        Finding::error(codes::cluster::BAD_ANSWER, "the server does not return its version")
-            .about(SUBJECT)
-            .hint("check that the server in the kubeconfig is a Kubernetes API server")
+        Finding::error(
+            codes::cluster::BAD_ANSWER,
+            "the server does not return its version",
+        )
+        .about(SUBJECT)
+        .hint("check that the server in the kubeconfig is a Kubernetes API server")
     };
     let reported = match reported.found_or(CHECK, SUBJECT, missing) {
         Ok(reported) => reported,

@@ -359,14 +359,20 @@ fn redirect_target(from: &Url, response: &Response, method: &Method) -> Result<U
         .and_then(|value| value.to_str().ok())
         .and_then(|text| from.join(text).ok())
     else {
-        return refuse("an unknown target".to_owned(), "the header Location has no valid URL");
+        return refuse(
+            "an unknown target".to_owned(),
+            "the header Location has no valid URL",
+        );
     };
     if !matches!(*method, Method::GET | Method::HEAD) {
         return refuse(authority(&to), "requests that write must not be redirected");
     }
     match (from.scheme(), to.scheme()) {
         (_, "https") | ("http", "http") => Ok(to),
-        _ => refuse(authority(&to), "the target does not use TLS, but the registry does"),
+        _ => refuse(
+            authority(&to),
+            "the target does not use TLS, but the registry does",
+        ),
     }
 }
 

@@ -103,7 +103,9 @@ pub fn interrupted_by_key<'a>(
             count: 0,
             last: written,
         };
-        let found = interrupted.entry(AttemptKey(key.to_owned())).or_insert(first);
+        let found = interrupted
+            .entry(AttemptKey(key.to_owned()))
+            .or_insert(first);
         found.count = found.count.max(number);
         found.last = found.last.max(written);
     }
@@ -147,7 +149,10 @@ mod tests {
             (u32::MAX, 86_400, TryAlone),
         ] {
             let last = at(start);
-            let decided = decide(Some(InterruptedAttempts { count, last }), at(start + passed));
+            let decided = decide(
+                Some(InterruptedAttempts { count, last }),
+                at(start + passed),
+            );
             assert_eq!(decided, expected, "{count} ends, {passed} s");
         }
         assert_eq!(decide(None, at(start)), Try);
