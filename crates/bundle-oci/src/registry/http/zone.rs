@@ -77,7 +77,7 @@ impl NetworkZone {
         }
     }
 
-    /// Returns the zone of the IP address in a URL; `None` if the URL has a host name.
+    /// Returns the zone of the IP address or of `localhost` in a URL; `None` for other host names.
     fn of_url(url: &Url) -> Option<Self> {
         match url.host()? {
             Host::Ipv4(address) => Some(Self::of_v4(address)),
