@@ -36,7 +36,7 @@ pub const SMALL_BODY: usize = 64 << 10;
 /// Reviews whose small bodies wait for memory or arrive. The buffers of a connection hold up to 10
 /// KiB of each.
 const SMALL_ARRIVALS: u64 = 256;
-/// The same for large bodies.
+/// Reviews whose large bodies wait for memory or arrive.
 const LARGE_ARRIVALS: u64 = 64;
 /// Memory of one transfer, in bytes: received data before it is unpacked, buffers, and the list of
 /// files (`bundle_oci::limits::NAMES`).

@@ -6,7 +6,7 @@ area! {
     SOURCE_UNION = "BUNDLE-REVIEW-003", Refused, "not exactly one source is set", "A source has exactly one of image, git, configMaps, http and upload. A git reference has exactly one of branch, tag and commit.";
     SOURCE_PATH = "BUNDLE-REVIEW-004", Refused, "a path leaves the root of the content", "Directories in a repository and paths in a bundle are relative. A leading slash, and .. beyond the root, are rejected.";
     CONFIGMAP_MUTABLE = "BUNDLE-REVIEW-005", Refused, "a ConfigMap of the source is mutable", "The content of a Bundle does not change, so its ConfigMaps require immutable: true.";
-    BAD_FIELD = "BUNDLE-REVIEW-006", Refused, "invalid value of a field", "The message names the field and the allowed values. `kubectl explain` lists all of them.";
+    BAD_FIELD = "BUNDLE-REVIEW-006", Refused, "invalid value of a field", "The message names the field and the allowed values. `kubectl explain` describes all fields.";
     MISSING_FIELD = "BUNDLE-REVIEW-007", Refused, "a required field is missing", "The message names the field. `kubectl explain` describes it.";
     NAME_TOO_LONG = "BUNDLE-REVIEW-008", Refused, "a name is too long", "Names of Bundles have at most 52 characters. Names of BundleDeployments have at most 45, because the names of their Bundles begin with them.";
     CLASS_UNKNOWN = "BUNDLE-REVIEW-009", Refused, "the ProvisionerClass does not exist", "A warning: the object is admitted, but not reconciled until an administrator has created the class and the object is written again.";
