@@ -117,8 +117,8 @@ impl DryRunFailures {
         }
     }
 
-    /// Returns an error for the most severe kind of result. A refusal for the requester has
-    /// priority over invalid objects, and a rejection over unknown results.
+    /// Returns an error for the most severe kind of result. Missing permissions of the
+    /// requester have priority over invalid objects, and rejections over unknown results.
     pub(in crate::reconcile) fn into_result(
         self,
         users: &str,
