@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 use bundle_cluster::ByName;
+use bundle_core::diagnostic::{Finding, codes};
 use jiff::Timestamp;
 use k8s_openapi::api::admissionregistration::v1::{
     MutatingWebhookConfiguration, ValidatingWebhookConfiguration,
@@ -90,6 +91,17 @@ pub(crate) enum EnforcementError {
     Changed,
     #[error("the webhook registrations were not read yet")]
     Unread,
+}
+
+/// Returns the finding for all reviews while the registrations have `faults`.
+pub(crate) fn altered(faults: &str) -> Finding {
+    Finding::error(
+        codes::review::REGISTRATIONS_ALTERED,
+        format!(
+            "reviews are rejected while the registrations of bundle-webhook are missing or altered: {faults}"
+        ),
+    )
+    .hint("try again; if the error persists, apply webhook/deploy/admission again")
 }
 
 impl Default for Integrity {
