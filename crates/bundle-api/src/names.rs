@@ -68,8 +68,8 @@ pub const ANNOTATION_ADMIT: &str = "core.rukpak.io/admit";
 /// Annotation with the OCI manifest and its signatures, gzip and base64, so that an admission
 /// review needs no registry.
 pub const ANNOTATION_PROOF: &str = "core.rukpak.io/proof";
-/// Annotation on installed objects: a mark that distinguishes objects that the pod created from foreign
-/// objects of the same name. It is read only after a crash.
+/// Annotation on installed objects: a mark that distinguishes objects that the pod created from
+/// foreign objects of the same name. It is read only after a crash.
 pub const ANNOTATION_CREATION_MARK: &str = "core.rukpak.io/creation-mark";
 
 /// Finalizer of a Bundle: removes its unpacked content from the cache.

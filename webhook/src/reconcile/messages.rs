@@ -61,7 +61,7 @@ fn ana() -> Requester {
     }
 }
 
-/// Returns the question about patching Deployments in namespace `team-a`.
+/// Returns the access review for patching Deployments in namespace `team-a`.
 fn patch_deployments() -> Question {
     Question::resource("patch", "apps", "deployments", Some("team-a"), None)
 }

@@ -119,10 +119,10 @@ impl Default for Integrity {
 }
 
 impl Integrity {
-    /// Returns the time since which both registrations have been intact without interruption, as far
-    /// as it is proven. `None` while one is missing or altered, and in the second in which another
-    /// client changed one. Times of objects have whole seconds, so a stamp of that second proves
-    /// nothing.
+    /// Returns the time since which both registrations have been intact without interruption, as
+    /// far as it is proven. `None` while one is missing or altered, and in the second in which
+    /// another client changed one. Times of objects have whole seconds, so a stamp of that second
+    /// proves nothing.
     pub fn intact_since(&self) -> Option<Timestamp> {
         self.state
             .load()

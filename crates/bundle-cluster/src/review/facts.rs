@@ -138,8 +138,8 @@ impl Gathered {
     }
 }
 
-/// Looks up the ConfigMaps of a source. The general permission is checked first, and the lookups end
-/// at the first ConfigMap that the requester has no permission to read.
+/// Looks up the ConfigMaps of a source. The general permission is checked first, and the lookups
+/// end at the first ConfigMap that the requester has no permission to read.
 async fn config_maps<L: ReviewLookups>(
     lookups: &L,
     requester: &Requester,

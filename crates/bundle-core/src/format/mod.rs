@@ -90,7 +90,8 @@ pub fn dependencies(format: Format) -> RenderDependencies {
     renderer(format).dependencies()
 }
 
-/// Returns the different keys under which rendered objects can be cached for `target`, of all formats.
+/// Returns the different keys under which rendered objects can be cached for `target`, of all
+/// formats.
 pub fn cache_keys(target: &RenderTarget) -> BTreeSet<Digest> {
     FORMATS
         .map(|format| dependencies(format).key(target))

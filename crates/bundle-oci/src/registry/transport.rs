@@ -257,7 +257,7 @@ impl Client {
         }
         Err(Reason::Redirect {
             to: authority(&url),
-            why: "after too many redirects",
+            why: "too many redirects",
         })
     }
 
@@ -359,14 +359,20 @@ fn redirect_target(from: &Url, response: &Response, method: &Method) -> Result<U
         .and_then(|value| value.to_str().ok())
         .and_then(|text| from.join(text).ok())
     else {
-        return refuse("nowhere".to_owned(), "without a URL");
+        return refuse(
+            "an unknown target".to_owned(),
+            "the header Location has no valid URL",
+        );
     };
     if !matches!(*method, Method::GET | Method::HEAD) {
-        return refuse(authority(&to), "while content is being written");
+        return refuse(authority(&to), "requests that write must not be redirected");
     }
     match (from.scheme(), to.scheme()) {
         (_, "https") | ("http", "http") => Ok(to),
-        _ => refuse(authority(&to), "away from TLS"),
+        _ => refuse(
+            authority(&to),
+            "the target does not use TLS, but the registry does",
+        ),
     }
 }
 

@@ -1,5 +1,5 @@
-//! The inventories of BundleDeployments: their storage, which recorded objects and namespaces exist,
-//! and objects that are being adopted.
+//! The inventories of BundleDeployments: their storage, which recorded objects and namespaces
+//! exist, and objects that are being adopted.
 
 pub(super) mod adoption_claims;
 mod config_map;

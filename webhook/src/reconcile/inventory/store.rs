@@ -27,8 +27,8 @@ struct CachedInventory {
 }
 
 /// All inventories, cached. Each is read once and then only written, because one process reconciles
-/// at a time. The resourceVersion reveals writes of another process. The number of recorded objects is
-/// limited, because all inventories stay in memory.
+/// at a time. The resourceVersion reveals writes of another process. The number of recorded objects
+/// is limited, because all inventories stay in memory.
 pub(in crate::reconcile) struct Inventories {
     api: Api<ConfigMap>,
     known: Mutex<HashMap<String, CachedInventory>>,
@@ -185,9 +185,9 @@ impl Inventories {
         Ok(inventory)
     }
 
-    /// Stores the inventory of a BundleDeployment, which records objects that are about to be applied, and adopts the objects
-    /// `adopted` (uids by key). Fails without storing it if another BundleDeployment records one of
-    /// these, or if the number of objects exceeds a limit.
+    /// Stores the inventory of a BundleDeployment. It records objects that are about to be applied,
+    /// and adopts the objects `adopted` (uids by key). Fails without storing it if another
+    /// BundleDeployment records one of these, or if the number of objects exceeds a limit.
     ///
     /// One claim covers the lookup of owners and the write. So only one of several concurrent
     /// adoptions of an object succeeds.

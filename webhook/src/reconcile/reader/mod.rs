@@ -47,7 +47,7 @@ pub(in crate::reconcile) async fn open(
         return Err(ReconcileError::new(
             codes::install::MEMORY_BUSY,
             reason,
-            "reads of other images for this requester use all memory for them; the reconcile is retried",
+            "other images that are read for this requester use all memory that one requester can have for images; the reconcile is retried",
             RetryPolicy::Soon,
         ));
     }

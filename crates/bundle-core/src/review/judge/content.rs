@@ -174,8 +174,8 @@ fn image(
     }
 }
 
-/// Returns the finding for content that could not be fetched: an error if a signature is required,
-/// a warning otherwise.
+/// Adds the finding for content that could not be fetched: an error if a signature is required, a
+/// warning otherwise.
 fn unseen(
     why: &Finding,
     sourced: &Sourced<'_>,

@@ -223,7 +223,7 @@ fn trusted_realm(realm: &str, endpoint: &Endpoint) -> Result<Url, Reason> {
     } else {
         Err(Reason::Redirect {
             to: authority(&url),
-            why: "for a token, without TLS",
+            why: "the token service does not use TLS, but the registry does",
         })
     }
 }

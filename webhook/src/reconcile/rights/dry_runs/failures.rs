@@ -152,7 +152,7 @@ impl DryRunFailures {
             (
                 self.unsupported,
                 codes::install::DRY_RUN_UNSUPPORTED,
-                format!("cannot check by dry run that {users} can write the content: "),
+                format!("cannot check by dry run whether {users} can write the content: "),
                 RetryPolicy::Slowly,
             ),
             (
@@ -170,7 +170,7 @@ impl DryRunFailures {
             (
                 self.unknown,
                 codes::install::RIGHTS_UNKNOWN,
-                format!("cannot check yet that {users} can write the content: "),
+                format!("cannot check yet whether {users} can write the content: "),
                 RetryPolicy::Soon,
             ),
         ];
