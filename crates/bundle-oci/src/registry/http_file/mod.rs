@@ -121,6 +121,11 @@ impl Received {
 }
 
 impl ReceivedFile {
+    /// Returns the URL without its query.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
     /// Returns the descriptor of the file.
     pub fn descriptor(&self) -> &Descriptor {
         &self.received.descriptor
@@ -175,7 +180,7 @@ impl Client {
         limits: &Limits,
         folder: &Path,
     ) -> Result<ReceivedFile, HttpFileError> {
-        let file = tempfile::tempfile_in(folder);
+        let file = fs_err::create_dir_all(folder).and_then(|()| tempfile::tempfile_in(folder));
         let file = file.map_err(|error| request.error(HttpFileReason::Storage(error)))?;
         let (file, received) = self.receive(request, limits, file).await?;
         Ok(ReceivedFile {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bundle_core::reference::Digest;
+use bundle_core::review::CheckedBundleSpec;
 use bundle_testkit::file_server::{FileResponse, FileServer};
 use flate2::Compression;
 use flate2::write::GzEncoder;
@@ -266,4 +267,32 @@ async fn dials_private_addresses_only_if_the_class_allows_them() {
     let error = receive(&client, "http://files.example.com/a", None, false).await;
     let text = error.unwrap_err().to_string();
     assert!(text.ends_with("files.example.com is not listed as insecure, and the URL has no TLS"));
+}
+
+#[test]
+fn hosts_of_admitted_urls_are_those_that_are_dialed() {
+    for (url, host) in [
+        ("https://Files.Example.com/a", Some("files.example.com")),
+        (
+            "https://files.example.com:8443?a=@b",
+            Some("files.example.com:8443"),
+        ),
+        ("https://192.0.2.1/a@b", Some("192.0.2.1")),
+        ("https://[2001:db8::1]:8443/a", Some("[2001:db8::1]:8443")),
+        // These name 127.0.0.1, or no host.
+        ("https://0x7f.1/a", None),
+        ("https://files.example.com\\@127.0.0.1/a", None),
+        ("https://files.example.com@127.0.0.1/a", None),
+        ("https://127.0.0.1\t/a", None),
+    ] {
+        let spec = serde_json::json!({"provisionerClassName": "plain", "source": {"type": "http", "http": {"url": url}}});
+        let admitted = CheckedBundleSpec::parse(&spec).ok();
+        let found = admitted.as_ref().and_then(|spec| spec.source.host());
+        let found = found.map(str::to_ascii_lowercase);
+        assert_eq!(found.as_deref(), host, "{url}");
+        if let Some(host) = host {
+            let dialed = HttpFileRequest::new(url, None, false).unwrap();
+            assert_eq!(authority(&dialed.url), host, "{url}");
+        }
+    }
 }
