@@ -24,6 +24,7 @@ use crate::lease::Fence;
 use crate::object_cache::ObjectCache;
 use crate::readiness::Readiness;
 use crate::registrations::Integrity;
+use crate::sources::RecentDigests;
 use crate::telemetry::metrics::Metrics;
 
 /// The key of admission stamps. It is never printed, and wiped when dropped.
@@ -64,6 +65,8 @@ pub struct Shared {
     pub budget: Arc<Budget>,
     /// The records of attempts to parse content.
     pub attempts: Arc<Attempts>,
+    /// The digests of archives that were downloaded recently.
+    pub(crate) recent_archives: RecentDigests,
     clients: ReplicaClients,
     registries: Registries,
     stamp_key: ArcSwap<StampKey>,
@@ -83,6 +86,7 @@ impl Shared {
         Self {
             budget: Arc::new(Budget::new(settings.memory_limit)),
             attempts: Arc::new(Attempts::read(settings.cache_dir.join("attempts"))),
+            recent_archives: RecentDigests::new(settings.source_check_interval),
             settings,
             metrics,
             registrations: readiness.registrations().clone(),

@@ -215,8 +215,9 @@ async fn respond(
             stream
                 .write_all(b"HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n\x1f\x8b")
                 .await?;
+            let zeros = vec![0; 64 << 10];
             loop {
-                stream.write_all(&[0; 64 << 10]).await?;
+                stream.write_all(&zeros).await?;
             }
         }
         FileResponse::Stalled => {

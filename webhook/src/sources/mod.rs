@@ -17,7 +17,7 @@ use bundle_oci::unpack::FileSink;
 use self::config_maps::ConfigMapsSource;
 pub(crate) use self::config_maps::{ConfigMapsError, HeldConfigMap};
 use self::http::HttpSource;
-pub(crate) use self::http::HttpSourceError;
+pub(crate) use self::http::{HttpSourceError, RecentDigests};
 use self::image::ImageSource;
 use crate::budget::lookups::LookupMemory;
 use crate::clients::registries::PullSecretError;
@@ -83,7 +83,7 @@ pub(crate) trait ContentSource: Send + Sync {
 pub(crate) enum OpenSource {
     Image(ImageSource),
     ConfigMaps(ConfigMapsSource),
-    Http(HttpSource),
+    Http(Box<HttpSource>),
 }
 
 /// Fails if no provisioner of this version fetches this kind of source.
@@ -117,7 +117,7 @@ pub(crate) async fn open(
         }
         Source::Http { url, auth } => {
             let http = HttpSource::open(shared, (url, auth), class, memory).await?;
-            Ok(OpenSource::Http(http))
+            Ok(OpenSource::Http(Box::new(http)))
         }
         other => Err(SourceError::Unsupported(other.kind())),
     }

@@ -76,7 +76,8 @@ pub(super) async fn gather<L: ReviewLookups>(
     });
     let secret = needs.secret.as_ref().map(|name| {
         let name = Some(name.as_str());
-        may(Question::resource("get", "", "secrets", Some(system), name))
+        let question = Question::resource("get", "", "secrets", Some(system), name);
+        Box::pin(may(question))
     });
     let approve = async {
         let fact = deployment(lookups, needs.deployment.as_ref()?).await;

@@ -2,6 +2,7 @@
 //! digest of its bytes is known before it is unpacked, and other bytes are never unpacked later.
 
 mod credentials;
+mod recent;
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,6 +19,7 @@ use bundle_oci::unpack::{FileSink, UnpackError};
 use kube::Api;
 
 use self::credentials::HttpSecretError;
+pub(crate) use self::recent::RecentDigests;
 use super::{ContentSource, FetchedFiles, SourceError};
 use crate::budget::lookups::LookupMemory;
 use crate::clients::names;
@@ -32,7 +34,6 @@ pub(crate) enum HttpSourceError {
     /// The download or the unpacking failed.
     #[error("source bundle content: {error}")]
     Failed {
-        #[source]
         error: HttpFileError,
         /// True if the digest of the content was recorded before.
         is_recorded: bool,
@@ -62,7 +63,7 @@ impl HttpSourceError {
             ),
             Self::Failed { error, .. } => describe(&error.reason),
         };
-        Finding::error(code, crate::chain(self)).hint(hint)
+        Finding::error(code, self.to_string()).hint(hint)
     }
 
     /// Returns `true` if the same request fails each time, and nothing depends on its success:
@@ -127,6 +128,8 @@ pub(crate) struct HttpSource {
     /// Folder of the temporary file.
     folder: PathBuf,
     memory: Arc<LookupMemory>,
+    recent: RecentDigests,
+    private_addresses: bool,
     /// The archive that the source was resolved to, until it is unpacked.
     received: Mutex<Option<ReceivedFile>>,
 }
@@ -161,6 +164,8 @@ impl HttpSource {
             auth: auth.clone(),
             folder: shared.settings.cache_dir.clone(),
             memory,
+            recent: shared.recent_archives.clone(),
+            private_addresses,
             received: Mutex::default(),
         })
     }
@@ -173,6 +178,12 @@ impl HttpSource {
         ContentId::new(&source, digest)
     }
 
+    /// Returns the key of recent digests: URL and Secret, and the addresses that the class allows.
+    fn key(&self) -> Digest {
+        let scope = self.content(Digest::of(b"")).scope();
+        Digest::of(format!("{scope} {}", self.private_addresses).as_bytes())
+    }
+
     /// Downloads the archive. Name lookups count for the requester.
     async fn receive(&self) -> Result<ReceivedFile, HttpFileError> {
         let limits = Limits::default();
@@ -180,6 +191,20 @@ impl HttpSource {
             .client
             .receive_file(&self.request, &limits, &self.folder);
         names::for_requester(self.memory.requester(), receiving).await
+    }
+
+    /// Downloads the archive, and returns the digest of its bytes.
+    async fn describe(&self) -> Result<Digest, HttpSourceError> {
+        let limits = Limits::default();
+        let describing = self.client.describe_file(&self.request, &limits);
+        let described = names::for_requester(self.memory.requester(), describing).await;
+        let described = described.map_err(|error| HttpSourceError::Failed {
+            error,
+            is_recorded: true,
+        })?;
+        let digest = described.digest;
+        self.recent.insert(self.key(), digest.clone()).await;
+        Ok(digest)
     }
 
     fn held(&self) -> std::sync::MutexGuard<'_, Option<ReceivedFile>> {
@@ -197,20 +222,18 @@ impl ContentSource for HttpSource {
         let received = self.receive().await.map_err(failed)?;
         received.check().map_err(failed)?;
         let digest = received.descriptor().digest.clone();
+        self.recent.insert(self.key(), digest.clone()).await;
         *self.held() = Some(received);
         Ok(self.content(digest))
     }
 
     async fn changed(&self, recorded: &ContentId) -> Result<Option<ContentId>, SourceError> {
-        let limits = Limits::default();
-        let describing = self.client.describe_file(&self.request, &limits);
-        let described = names::for_requester(self.memory.requester(), describing).await;
-        let described = described.map_err(|error| HttpSourceError::Failed {
-            error,
-            is_recorded: true,
-        })?;
-        let is_same = described.digest == *recorded.digest();
-        Ok((!is_same).then(|| self.content(described.digest)))
+        let found = match self.recent.get(&self.key()).await {
+            Some(found) => found,
+            None => self.describe().await?,
+        };
+        let is_same = found == *recorded.digest();
+        Ok((!is_same).then(|| self.content(found)))
     }
 
     async fn fetch<S>(&self, content: &ContentId, sink: S) -> Result<FetchedFiles<S>, SourceError>

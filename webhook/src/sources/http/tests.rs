@@ -26,7 +26,8 @@ fn archive(content: &[u8]) -> Vec<u8> {
     field(136, "00000000000");
     field(148, "        ");
     field(156, "0");
-    field(257, "ustar\000");
+    field(257, "ustar");
+    field(263, "00");
     let sum: u32 = header.iter().map(|byte| u32::from(*byte)).sum();
     header[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
     let mut tar = header.to_vec();
@@ -63,6 +64,8 @@ impl Stage {
             auth: Auth::default(),
             folder: self.folder.path().join("new"),
             memory: Arc::new(memory),
+            recent: RecentDigests::new(None),
+            private_addresses,
             received: Mutex::default(),
         }
     }
@@ -106,11 +109,12 @@ async fn archive_is_downloaded_once_and_other_bytes_are_rejected_later() {
     // Later, without the cached copy.
     let source = stage.web();
     assert_eq!(source.changed(&id).await.unwrap(), None);
+    assert_eq!(stage.server.requests().len(), 2);
     source.fetch(&id, InMemory::default()).await.unwrap();
 
     let second = archive(b"a: 2");
     stage.respond(FileResponse::File(second.clone().into()));
-    let now = source.changed(&id).await.unwrap().unwrap();
+    let now = stage.web().changed(&id).await.unwrap().unwrap();
     assert_eq!(now.digest(), &Digest::of(&second));
     let error = error_of(source.fetch(&id, InMemory::default()).await);
     assert_eq!(error.finding().code, codes::install::CONTENT_CHANGED);
@@ -123,6 +127,49 @@ async fn archive_is_downloaded_once_and_other_bytes_are_rejected_later() {
     source.fetch(&id, InMemory::default()).await.unwrap();
     let left = fs_err::read_dir(stage.folder.path().join("new")).unwrap();
     assert_eq!(left.count(), 0);
+}
+
+#[tokio::test]
+async fn recent_digest_of_a_url_is_compared_without_a_download() {
+    let stage = Stage::new().await;
+    stage.respond(FileResponse::File(archive(b"a: 1").into()));
+    let source = stage.web();
+    let id = source.resolve().await.unwrap();
+    stage.respond(FileResponse::File(archive(b"a: 2").into()));
+    let other = HttpSource {
+        recent: source.recent.clone(),
+        ..stage.web()
+    };
+    assert_eq!(other.changed(&id).await.unwrap(), None);
+    assert_eq!(stage.server.requests().len(), 1);
+    // The digest is not returned for another Secret, nor for another class.
+    let secret = Some("login".parse().unwrap());
+    let others = [
+        HttpSource {
+            auth: Auth {
+                secret,
+                ..Auth::default()
+            },
+            recent: source.recent.clone(),
+            ..stage.web()
+        },
+        HttpSource {
+            private_addresses: false,
+            recent: source.recent.clone(),
+            ..stage.web()
+        },
+    ];
+    for other in others {
+        assert!(other.changed(&id).await.unwrap().is_some());
+    }
+    // A short interval has passed.
+    let source = HttpSource {
+        recent: RecentDigests::new(Some(Duration::ZERO)),
+        ..stage.web()
+    };
+    source.resolve().await.unwrap();
+    source.changed(&id).await.unwrap().unwrap();
+    assert_eq!(stage.server.requests().len(), 5);
 }
 
 #[tokio::test]
