@@ -17,6 +17,7 @@ use crate::attempts::Attempts;
 use crate::budget::Budget;
 use crate::caller::Paths;
 use crate::clients::cluster::{ClusterError, ReplicaClients, ServiceAccount};
+use crate::clients::recent_digests::RecentDigests;
 use crate::clients::registries::{PullSecretError, Registries};
 use crate::config::settings::Settings;
 use crate::dry_run::{IdentityError, RequesterDryRun};
@@ -24,7 +25,6 @@ use crate::lease::Fence;
 use crate::object_cache::ObjectCache;
 use crate::readiness::Readiness;
 use crate::registrations::Integrity;
-use crate::sources::RecentDigests;
 use crate::telemetry::metrics::Metrics;
 
 /// The key of admission stamps. It is never printed, and wiped when dropped.

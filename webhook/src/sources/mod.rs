@@ -17,7 +17,7 @@ use bundle_oci::unpack::FileSink;
 use self::config_maps::ConfigMapsSource;
 pub(crate) use self::config_maps::{ConfigMapsError, HeldConfigMap};
 use self::http::HttpSource;
-pub(crate) use self::http::{HttpSourceError, RecentDigests};
+pub(crate) use self::http::HttpSourceError;
 use self::image::ImageSource;
 use crate::budget::lookups::LookupMemory;
 use crate::clients::registries::PullSecretError;

@@ -2,7 +2,6 @@
 //! digest of its bytes is known before it is unpacked, and other bytes are never unpacked later.
 
 mod credentials;
-mod recent;
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -19,10 +18,10 @@ use bundle_oci::unpack::{FileSink, UnpackError};
 use kube::Api;
 
 use self::credentials::HttpSecretError;
-pub(crate) use self::recent::RecentDigests;
 use super::{ContentSource, FetchedFiles, SourceError};
 use crate::budget::lookups::LookupMemory;
 use crate::clients::names;
+use crate::clients::recent_digests::RecentDigests;
 use crate::shared::Shared;
 
 /// The reason why an archive could not be fetched. The messages start like those of RukPak.
@@ -79,7 +78,7 @@ impl HttpSourceError {
 
 /// Returns code and hint for a failed download.
 fn describe(reason: &HttpFileReason) -> (Code, &'static str) {
-    const AGAIN: &str = "correct the file, then create the Bundle again or change one of its annotations: the pod does not read the URL again by itself";
+    const AGAIN: &str = "correct the file, then create the Bundle again or change one of its annotations: the pod does not read the URL again before that";
     match reason {
         reason if reason.is_passing() => (
             codes::install::HTTP_UNREACHABLE,

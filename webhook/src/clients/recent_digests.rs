@@ -24,11 +24,11 @@ impl RecentDigests {
     }
 
     /// Returns the digest for `key`, if it is recent.
-    pub(super) async fn get(&self, key: &Digest) -> Option<Digest> {
+    pub(crate) async fn get(&self, key: &Digest) -> Option<Digest> {
         self.0.get(key).await
     }
 
-    pub(super) async fn insert(&self, key: Digest, digest: Digest) {
+    pub(crate) async fn insert(&self, key: Digest, digest: Digest) {
         self.0.insert(key, digest).await;
     }
 }
