@@ -329,6 +329,26 @@ fn configurations_need_no_more_than_the_memory_that_is_counted_for_them() {
         ("many branches", json!({"anyOf": branches}), maps(100)),
         ("many small maps", json!({}), maps(7_000)),
         (
+            "many errors of many values",
+            json!({"properties": {"all": {"items": {"allOf": vec![json!({"type": "string"}); 9_000]}}}}),
+            json!({"all": vec![0; 30_000]}),
+        ),
+        (
+            "errors of one alternative",
+            json!({"anyOf": [{"properties": {"all": {"items": {"allOf": vec![json!({"type": "string"}); 900]}}}}]}),
+            json!({"all": vec![0; 10_000]}),
+        ),
+        (
+            "errors of alternatives of items",
+            json!({"properties": {"all": {"items": {"anyOf": vec![json!({"type": "string"}); 65]}}}}),
+            json!({"all": vec![0; 4_000]}),
+        ),
+        (
+            "as many listed errors as possible",
+            json!({"properties": {"all": {"items": {"allOf": vec![json!({"type": "string"}); 10]}}}}),
+            json!({"all": vec![0; 1_000]}),
+        ),
+        (
             "as many errors",
             json!({"properties": {"all": {"items": {"type": "string"}}}}),
             maps(7_000),

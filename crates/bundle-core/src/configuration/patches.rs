@@ -101,11 +101,11 @@ fn read_again(object: &mut Manifest, findings: &mut Findings) {
         value: std::mem::take(&mut object.value),
         line: object.line,
     };
-    let before = findings.len();
+    // Without an object, there are errors.
     let Some(read) = object::read(document, &object.file, findings) else {
         return;
     };
-    if read.id == object.id || findings.len() > before {
+    if read.id == object.id {
         *object = read;
     } else {
         let message = format!("the configuration changes the identity of {}", object.id);

@@ -1,9 +1,9 @@
-//! The JSON Schema of a configuration, within limits: it comes from content that nobody reviewed,
-//! and the webhook evaluates it.
+//! The JSON Schema of a configuration, within limits: it comes from content, and the webhook
+//! evaluates it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use jsonschema::{PatternOptions, Validator};
+use jsonschema::{PatternOptions, ValidationError, Validator};
 use serde_json::Value;
 
 use crate::{
@@ -25,11 +25,24 @@ const DEPTH: usize = 100;
 const COMPILED_PATTERN: usize = 32 << 10;
 /// Maximum size of the cache of a pattern, in bytes.
 const PATTERN_CACHE: usize = 64 << 10;
+/// Maximum product of the values of schema and configuration for a validation: each of the one can
+/// be compared with each of the other.
+const COMPARISONS: u64 = 50_000_000;
+/// Maximum of that product for a list of errors: each comparison can have an error.
+const LISTED_COMPARISONS: u64 = 30_000;
+/// Supported values of `$schema`, with or without `#`. In older drafts other keywords change the base of
+/// references.
+const DRAFTS: [&str; 4] = [
+    "http://json-schema.org/draft-06/schema",
+    "http://json-schema.org/draft-07/schema",
+    "https://json-schema.org/draft/2019-09/schema",
+    "https://json-schema.org/draft/2020-12/schema",
+];
 /// Maximum memory of the errors of alternatives, in bytes. Each error contains a copy of the value.
 const ERROR_MEMORY: u64 = 8 << 20;
 /// Keywords with alternatives: the error of a value lists the errors of all of them.
 const ALTERNATIVES: [&str; 2] = ["anyOf", "oneOf"];
-/// Keywords whose references depend on the path of the evaluation, or change the base of others.
+/// Keywords of references that depend on the path of the evaluation or on other names than `#/...`.
 const UNSUPPORTED: [&str; 5] = [
     "$anchor",
     "$dynamicAnchor",
@@ -46,8 +59,7 @@ const MAX_MESSAGE: usize = 300;
 #[derive(Debug)]
 pub struct ConfigSchema {
     validator: Validator,
-    /// Number of alternatives. A definition counts at each `$ref` to it.
-    alternatives: usize,
+    size: Size,
 }
 
 impl ConfigSchema {
@@ -77,28 +89,49 @@ impl ConfigSchema {
         let validator = options.build(schema);
         let validator =
             validator.map_err(|error| format!("it is not a JSON Schema: {}", short(&error)))?;
-        Ok(Self {
-            validator,
-            alternatives: size.alternatives,
-        })
+        Ok(Self { validator, size })
     }
 
     /// Returns the fields of `value` that do not match the schema, each with the reason. The field
     /// of the whole value is empty. Only one error is returned for a value whose errors would need
-    /// too much memory.
+    /// too much memory, or that needs too much time.
     pub fn errors(&self, value: &Value) -> Vec<(String, String)> {
+        let count = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
+        let comparisons = count(self.size.values).saturating_mul(count(values(value)));
+        let only = |message: &str| vec![(String::new(), message.to_owned())];
+        if comparisons > COMPARISONS {
+            return only("it has too many values for a schema of this size");
+        }
         if self.validator.is_valid(value) {
             return Vec::new();
         }
-        let copies = u64::try_from(self.alternatives).unwrap_or(u64::MAX);
-        if Footprint::of(value).0.saturating_mul(copies) > ERROR_MEMORY {
-            let message = "it does not match the schema, and is too large to list the errors";
-            return vec![(String::new(), message.to_owned())];
+        let copies = Footprint::of(value)
+            .0
+            .saturating_mul(count(self.size.alternatives));
+        if comparisons <= LISTED_COMPARISONS && copies <= ERROR_MEMORY {
+            let errors = self.validator.iter_errors(value).take(MAX_ERRORS);
+            return errors.map(|error| described(&error)).collect();
         }
-        let errors = self.validator.iter_errors(value).take(MAX_ERRORS);
-        errors
-            .map(|error| (field(error.instance_path().as_str()), short(&error)))
-            .collect()
+        // Without alternatives, the validation ends at the first error.
+        if self.size.alternatives == 0
+            && let Err(error) = self.validator.validate(value)
+        {
+            return vec![described(&error)];
+        }
+        only("it does not match the schema, and is too large to list the errors")
+    }
+}
+
+fn described(error: &ValidationError<'_>) -> (String, String) {
+    (field(error.instance_path().as_str()), short(error))
+}
+
+/// Returns the number of values, with lists and maps and without keys.
+fn values(value: &Value) -> usize {
+    1 + match value {
+        Value::Array(items) => items.iter().map(values).sum(),
+        Value::Object(map) => map.values().map(values).sum::<usize>(),
+        _ => 0,
     }
 }
 
@@ -162,8 +195,13 @@ impl<'a> Counter<'a> {
             }
             Value::Object(map) => {
                 for (key, value) in map {
-                    if UNSUPPORTED.contains(&key.as_str()) || (key == "$id" && depth > 0) {
-                        return Err(format!("the keyword `{key}` is not supported"));
+                    let is_of_root = ["$id", "$schema"].contains(&key.as_str());
+                    if UNSUPPORTED.contains(&key.as_str()) || (is_of_root && depth > 0) {
+                        return Err(format!("the keyword `{key}` is not supported here"));
+                    }
+                    let draft = value.as_str().unwrap_or_default().trim_end_matches('#');
+                    if key == "$schema" && !DRAFTS.contains(&draft) {
+                        return Err(format!("the draft `{}` is not supported", cut(draft)));
                     }
                     if key == "format" && value == "regex" {
                         return Err("the format `regex` is not supported".to_owned());
@@ -217,11 +255,11 @@ fn field(pointer: &str) -> String {
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'$');
         let is_index = !step.is_empty() && step.bytes().all(|byte| byte.is_ascii_digit());
         if is_index || step.is_empty() || !step.bytes().all(plain) {
-            path.push_str(&format!("[{step}]"));
+            path = format!("{path}[{step}]");
         } else if path.is_empty() {
             path = step;
         } else {
-            path.push_str(&format!(".{step}"));
+            path = format!("{path}.{step}");
         }
     }
     path

@@ -164,11 +164,20 @@ fn schemas_that_need_more_than_linear_time_are_rejected() {
         (r##"{"$ref": "#anchor"}"##, "no definition"),
         (
             r##"{"$dynamicRef": "#a"}"##,
-            "`$dynamicRef` is not supported",
+            "`$dynamicRef` is not supported here",
         ),
         (
             r#"{"properties": {"a": {"$id": "https://example.com/a"}}}"#,
-            "`$id` is not supported",
+            "`$id` is not supported here",
+        ),
+        // In this draft, `id` changes the base of references.
+        (
+            r#"{"$schema": "http://json-schema.org/draft-04/schema#"}"#,
+            "the draft `http://json-schema.org/draft-04/schema` is not supported",
+        ),
+        (
+            r#"{"not": {"$schema": "http://json-schema.org/draft-04/schema#"}}"#,
+            "`$schema` is not supported here",
         ),
         (r#"{"format": "regex"}"#, "`regex` is not supported"),
         (r#"{"pattern": "(a{200}){200}"}"#, "not a JSON Schema"),

@@ -373,10 +373,7 @@ pub(super) fn redirect_target(
     }
     match (from.scheme(), to.scheme()) {
         (_, "https") | ("http", "http") => Ok(to),
-        _ => refuse(
-            authority(&to),
-            "the target does not use TLS",
-        ),
+        _ => refuse(authority(&to), "the target does not use TLS"),
     }
 }
 

@@ -275,10 +275,18 @@ pub(in crate::reconcile) async fn load(
     let budget = &ctx.shared.budget;
     let done = budget.blocking(WorkerThread::Content, work).await;
     let (read, mut share) = done.ok_or_else(|| panicked(reason))?;
-    let content = parse::read_error(read?, reason).inspect_err(|_| {
-        // Removes the copy that cannot be read. The next reconcile fetches it again.
+    let read = read?;
+    // The findings can be about the configuration, and other BundleDeployments use the copy.
+    let is_copy_unusable = match &read {
+        Ok(Ok(_)) => false,
+        Ok(Err(_)) => !wanted.target.is_configured(),
+        Err(_) => true,
+    };
+    if is_copy_unusable {
+        // The next reconcile fetches it again.
         ctx.store.remove(wanted.content.digest());
-    })?;
+    }
+    let content = parse::read_error(read, reason)?;
     // The objects of an attempt without other content need no more than others.
     share.reduce(weight);
     Ok((content, share))

@@ -286,7 +286,12 @@ async fn bad_responses_fail_with_their_reason_and_invalid_files_are_not_read_aga
             "larger than the limit of 64 MiB",
         ),
         ("escape", local("escape"), &none, "control character"),
-        ("plain", local("plain"), &none, "the target does not use TLS"),
+        (
+            "plain",
+            local("plain"),
+            &none,
+            "the target does not use TLS",
+        ),
         (
             "metadata",
             public("metadata"),
