@@ -1,5 +1,5 @@
-//! A Helm release of the packed chart on a node: image and chart are in the registry of the cluster,
-//! and the pods run there.
+//! A Helm release of the packed chart on a node: image and chart are in the registry of the
+//! cluster, and the pods run there.
 #![expect(
     clippy::disallowed_methods,
     reason = "the names are those of the harness itself"

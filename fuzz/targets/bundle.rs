@@ -1,5 +1,5 @@
-//! A signature, as a registry may return it: any bytes are rejected with a reason, unless they are the
-//! signature of the key or the certificate. `statement` covers payloads with a valid signature.
+//! A signature, as a registry may return it: any bytes are rejected with a reason, unless they are
+//! the signature of the key or the certificate. `statement` covers payloads with a valid signature.
 #![no_main]
 
 use std::collections::BTreeMap;
@@ -30,8 +30,8 @@ static DIGESTS: LazyLock<[Digest; 2]> = LazyLock::new(|| {
     [SUBJECT.trim(), cosign].map(|text| text.parse().expect("a digest"))
 });
 
-/// Input: annotations, one `name=value` a line, up to the first NUL, and the bytes after it. Without a
-/// NUL, a bundle.
+/// Input: annotations, one `name=value` a line, up to the first NUL, and the bytes after it.
+/// Without a NUL, a bundle.
 fn read(data: &[u8]) -> RawSignature {
     let Some(end) = data.iter().position(|byte| *byte == 0) else {
         return RawSignature { bytes: data.to_vec(), ..RawSignature::default() };
@@ -55,7 +55,8 @@ fuzz_target!(|data: &[u8]| {
     for digest in &*DIGESTS {
         let found = examine(std::slice::from_ref(&raw), digest, &AGAINST);
         match found[0].holds() {
-            // Only the signatures of the fixtures can be valid: their keys are not part of the input.
+            // Only the signatures of the fixtures can be valid: their keys are not part of the
+            // input.
             Some(Accepted { annotations, checked, .. }) => {
                 assert!(checked.contains(&"digest"));
                 assert!(annotations.get("version").is_none_or(|text| text == "1.4.0"));

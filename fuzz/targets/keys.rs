@@ -1,5 +1,6 @@
-//! Keys and trust roots, as users and Secrets store them: a key that is parsed is written and parsed
-//! again with the same result. Encrypted keys are excluded: stretching a password takes 0.1 s.
+//! Keys and trust roots, as users and Secrets store them: a key that is parsed is written and
+//! parsed again with the same result. Encrypted keys are excluded: stretching a password takes 0.1
+//! s.
 #![no_main]
 
 use base64::Engine as _;

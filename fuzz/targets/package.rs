@@ -1,4 +1,5 @@
-//! `bundle.yaml`: the result is a package or findings, and the annotations of a package are parsed back.
+//! `bundle.yaml`: the result is a package or findings, and the annotations of a package are parsed
+//! back.
 #![no_main]
 
 use bundle_core::package;

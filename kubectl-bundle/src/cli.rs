@@ -89,7 +89,7 @@ verbs! {
         ArtifactOrFile::Artifact(sign) => in_runtime(sign.run(ui)),
         ArtifactOrFile::File(sign) => in_runtime(sign.run(ui)),
     },
-    /// Attest something about a bundle in a registry
+    /// Sign a statement about a bundle in a registry
     Attest(attest::Arguments) => |typed| match typed.settings(environment)? {
         ArtifactOrFile::Artifact(attest) => in_runtime(attest.run(ui)),
         ArtifactOrFile::File(sign) => in_runtime(sign.run(ui)),

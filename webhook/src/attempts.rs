@@ -1,6 +1,6 @@
 //! Records of running attempts to parse content, as empty files in the cache volume. The volume
 //! outlives the process, so a record of an earlier process shows that it ended during the attempt.
-//! `bundle_core::plan::bundle::attempts` decides by them.
+//! `bundle_core::plan::bundle::attempts` has the rules.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
-use bundle_core::plan::bundle::attempts::{self, AttemptDecision, AttemptKey, ProcessEnds};
+use bundle_core::plan::bundle::attempts::{self, AttemptDecision, AttemptKey, InterruptedAttempts};
 
 /// Maximum number of records of earlier processes. The oldest ones beyond it are removed.
 const MAX_RECORDS: usize = 1024;
@@ -22,8 +22,8 @@ pub struct Attempts {
 
 #[derive(Debug)]
 struct State {
-    /// Ends of the process, by attempt.
-    ends: BTreeMap<AttemptKey, ProcessEnds>,
+    /// Interrupted attempts of earlier processes.
+    interrupted: BTreeMap<AttemptKey, InterruptedAttempts>,
     /// Records of attempts that have not ended.
     running: BTreeSet<PathBuf>,
     /// True if the process stops, so that no further attempt begins.
@@ -57,7 +57,7 @@ impl Attempts {
         let names = records.map(|(written, name)| (name.as_str(), *written));
         Self {
             state: Mutex::new(State {
-                ends: attempts::ends_by_key(names),
+                interrupted: attempts::interrupted_by_key(names),
                 running: BTreeSet::new(),
                 is_closed: false,
             }),
@@ -72,7 +72,7 @@ impl Attempts {
 
     /// Decides on the next attempt.
     pub fn decide(&self, key: &AttemptKey, now: SystemTime) -> AttemptDecision {
-        attempts::decide(self.lock().ends.get(key).copied(), now)
+        attempts::decide(self.lock().interrupted.get(key).copied(), now)
     }
 
     /// Records that an attempt begins. Without a record it must not begin.
@@ -81,11 +81,11 @@ impl Attempts {
         if state.is_closed {
             return Err(io::Error::other("the webhook stops"));
         }
-        let ends = state.ends.get(&key).map_or(0, |ends| ends.count);
-        let number = ends.saturating_add(1);
+        let earlier = state.interrupted.get(&key).map_or(0, |found| found.count);
+        let number = earlier.saturating_add(1);
         let record = self.folder.join(key.record(number));
         fs_err::create_dir_all(&self.folder)?;
-        // The end of the process does not lose the file, so nothing is synchronized to the disk.
+        // The file survives the end of the process without a synchronization to the disk.
         fs_err::File::create(&record)?;
         state.running.insert(record);
         drop(state);
@@ -111,11 +111,11 @@ impl Drop for RunningAttempt {
         let mut state = self.attempts.lock();
         for number in 1..=self.number {
             let record = self.attempts.folder.join(self.key.record(number));
-            // A record that cannot be removed counts as an end after the next start.
+            // A record that cannot be removed counts as an interrupted attempt after a restart.
             fs_err::remove_file(&record).ok();
             state.running.remove(&record);
         }
-        state.ends.remove(&self.key);
+        state.interrupted.remove(&self.key);
     }
 }
 
@@ -206,7 +206,7 @@ mod tests {
             fs_err::write(records.join(format!("{number}.1")), "").unwrap();
         }
         let attempts = read(&folder);
-        assert_eq!(attempts.lock().ends.len(), MAX_RECORDS);
+        assert_eq!(attempts.lock().interrupted.len(), MAX_RECORDS);
         assert_eq!(fs_err::read_dir(&records).unwrap().count(), MAX_RECORDS);
     }
 }

@@ -60,7 +60,7 @@ impl Readiness {
     }
 
     /// Returns the integrity of the webhook registrations. The replica is not ready while they are
-    /// altered, because it answers no review then.
+    /// altered, because the webhook rejects all reviews then.
     pub fn registrations(&self) -> &Integrity {
         &self.registrations
     }

@@ -19,6 +19,7 @@ use crate::caller::Paths;
 use crate::clients::cluster::{ClusterError, ReplicaClients, ServiceAccount};
 use crate::clients::git::{GitLimits, GitProgram};
 use crate::clients::names::LimitedResolver;
+use crate::clients::recent_digests::RecentDigests;
 use crate::clients::registries::{PullSecretError, Registries};
 use crate::config::settings::Settings;
 use crate::dry_run::{IdentityError, RequesterDryRun};
@@ -66,6 +67,8 @@ pub struct Shared {
     pub budget: Arc<Budget>,
     /// The records of attempts to parse content.
     pub attempts: Arc<Attempts>,
+    /// The digests of archives that were downloaded recently.
+    pub(crate) recent_archives: RecentDigests,
     clients: ReplicaClients,
     registries: Registries,
     git: Arc<GitProgram>,
@@ -92,6 +95,7 @@ impl Shared {
                 settings.registry_ca.clone(),
                 GitLimits::default(),
             )),
+            recent_archives: RecentDigests::new(settings.source_check_interval),
             settings,
             metrics,
             registrations: readiness.registrations().clone(),

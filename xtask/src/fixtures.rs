@@ -1,6 +1,6 @@
 //! `cargo xtask fixtures`: generates the fixtures of unit tests for signatures with real cosign and
-//! a local Sigstore instance. `e2e::bundles::fixtures` generates them; a README next to the files describes
-//! each.
+//! a local Sigstore instance. `e2e::bundles::fixtures` generates them; a README next to the files
+//! describes each.
 
 use std::path::Path;
 

@@ -60,6 +60,8 @@ enum Command {
     Image(release::image::Arguments),
     /// Explore the model of a cluster with which the reconciler's plans are checked.
     Model(model::Arguments),
+    /// Check import cycles, folders, headers of modules, names in pages, and the language rules.
+    Modules,
     /// Write the table of the schemas of Kubernetes' built-in kinds from the Go module
     /// k8s.io/kubernetes of each supported version.
     Schemas,
@@ -98,6 +100,7 @@ fn run(arguments: Arguments) -> anyhow::Result<()> {
             Command::Gen(arguments) => generate::run(&arguments),
             Command::Image(arguments) => release::image::run(&arguments).await,
             Command::Model(arguments) => model::run(&arguments),
+            Command::Modules => modules::check(&apis::root()?),
             Command::Schemas => schemas::run(),
             Command::Soak(command) => soak::run(command).await,
             Command::Test(arguments) => test::run(&arguments),

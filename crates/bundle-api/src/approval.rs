@@ -22,7 +22,7 @@ use crate::names;
         status = "BundleApprovalStatus",
         derive = "Default",
         derive = "PartialEq",
-        doc = "BundleApproval is a named person's approval of exactly one content digest for one BundleDeployment. Its author needs verb `approve` on the class. It is immutable. Deleting it withdraws the approval: installed content stays, and is not changed any more.",
+        doc = "BundleApproval is a named person's approval of exactly one content digest for one BundleDeployment. Its author needs verb `approve` on the class. It is immutable. Deleting it withdraws the approval: installed content stays and is maintained, and no new content is installed.",
         printcolumn(
             name = "Deployment",
             type_ = "string",

@@ -69,7 +69,7 @@ pub struct BundleStatus {
     /// unless the phase is `Unpacked`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resolved_source: Option<BundleSource>,
-    /// URL of the unpacked content inside the cluster. Empty unless the phase is `Unpacked`.
+    /// URL of the unpacked content inside the cluster. Not implemented yet: never set.
     #[serde(
         default,
         rename = "contentURL",

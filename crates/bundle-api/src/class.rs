@@ -130,8 +130,8 @@ pub enum ApprovalMode {
     Required,
 }
 
-/// `AnotherPerson`: anyone with verb `approve` on the class, except the requester. Default: `Anyone`
-/// with verb `approve` on the class.
+/// `AnotherPerson`: anyone with verb `approve` on the class, except the requester. Default:
+/// `Anyone` with verb `approve` on the class.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum ApprovalBy {
     /// Anyone with verb `approve`.

@@ -68,8 +68,8 @@ pub const ANNOTATION_ADMIT: &str = "core.rukpak.io/admit";
 /// Annotation with the OCI manifest and its signatures, gzip and base64, so that an admission
 /// review needs no registry.
 pub const ANNOTATION_PROOF: &str = "core.rukpak.io/proof";
-/// Annotation on installed objects: a mark that distinguishes objects that the pod created from foreign
-/// objects of the same name. It is read only after a crash.
+/// Annotation on installed objects: a mark that distinguishes objects that the pod created from
+/// foreign objects of the same name. It is read only after a crash.
 pub const ANNOTATION_CREATION_MARK: &str = "core.rukpak.io/creation-mark";
 
 /// Finalizer of a Bundle: removes its unpacked content from the cache.
@@ -138,6 +138,8 @@ pub mod reason {
     pub const UPGRADE_FAILED: &str = "UpgradeFailed";
     /// Installed: restoring drifted objects failed.
     pub const RECONCILE_FAILED: &str = "ReconcileFailed";
+    /// Installed: `spec.config` does not match the schema of the package.
+    pub const INVALID_CONFIGURATION: &str = "InvalidConfiguration";
     /// Installed: a watch on installed objects could not be opened.
     pub const CREATE_DYNAMIC_WATCH_FAILED: &str = "CreateDynamicWatchFailed";
     /// Installed: succeeded.

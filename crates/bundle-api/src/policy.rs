@@ -101,7 +101,8 @@ pub struct Authority {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Key {
-    /// Public key as PEM (`-----BEGIN PUBLIC KEY-----`): ECDSA P-256 or Ed25519.
+    /// Public key as PEM (`-----BEGIN PUBLIC KEY-----`): ECDSA P-256, Ed25519, or RSA of 2048 to
+    /// 8192 bits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub data: Option<String>,
     /// Secret in the system namespace with the key in `cosign.pub`.

@@ -27,7 +27,8 @@ pub struct BundleSource {
     /// Gzipped tar archive at a URL.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub http: Option<HttpSource>,
-    /// Content that is uploaded to the pod after the Bundle is created.
+    /// Content that is uploaded to the pod after the Bundle is created. Not implemented yet: the
+    /// Bundle is not unpacked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub upload: Option<UploadSource>,
 }
@@ -112,12 +113,12 @@ pub struct UploadSource {}
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Authorization {
-    /// Secret in the system namespace: `username` and `password`, or for git over SSH
-    /// `ssh-privatekey` and `ssh-knownhosts`.
+    /// Secret in the system namespace: `username` and `password`, for http also `token`, for git
+    /// over SSH `ssh-privatekey` and `ssh-knownhosts`. The requester needs verb `get` on it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secret: Option<LocalName>,
     /// Accept any TLS certificate or host key. Anyone on the network path can then replace the
-    /// content. This version rejects `true` for git.
+    /// content. This version rejects `true`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub insecure_skip_verify: Option<bool>,
 }

@@ -4,6 +4,7 @@
 
 pub mod cancellation;
 pub mod check;
+pub mod configuration;
 pub mod content;
 pub mod diagnostic;
 pub mod doctor;

@@ -1,5 +1,6 @@
-//! The OpenAPI schemas of Kubernetes' own kinds, of one release for each supported minor version, as a compressed table in the program.
-//! Only `kubectl-bundle` has it: the pod leaves these checks to the API server. How objects are compared with schemas is in `bundle_core::check`.
+//! The OpenAPI schemas of Kubernetes' own kinds, of one release for each supported minor version,
+//! as a compressed table in the program. Only `kubectl-bundle` has it: the pod leaves these checks
+//! to the API server. How objects are compared with schemas is in `bundle_core::check`.
 
 use std::collections::HashMap;
 use std::io::Read as _;

@@ -23,7 +23,8 @@ use crate::json;
 pub const LIMIT: usize = 64 << 10;
 /// Largest unpacked size in bytes. Signatures are text that compresses tenfold at best.
 const UNPACKED: u64 = 1 << 20;
-/// Maximum memory of the parsed proof, in bytes: its texts, and a few short ones for each signature.
+/// Maximum memory of the parsed proof, in bytes: its texts, and a few short ones for each
+/// signature.
 const MEMORY: u64 = UNPACKED + (256 << 10);
 /// Maximum memory of its manifest when parsed, in bytes.
 const MANIFEST_MEMORY: u64 = 2 << 20;
@@ -137,7 +138,8 @@ pub fn decode(text: &str, expected: &Digest) -> Result<Carried, Finding> {
             document.signatures.len()
         )));
     }
-    // Images without a proof have manifests of any size; their memory is reserved when they are read.
+    // Images without a proof have manifests of any size; their memory is reserved when they are
+    // read.
     let parsed = footprint::of_json(document.manifest.as_bytes());
     if parsed.is_ok_and(|parsed| parsed.0 > MANIFEST_MEMORY) {
         return Err(too_large(&format!(

@@ -1,5 +1,5 @@
-//! The webhook in an existing cluster: its objects are not changed, and objects of the tests are
-//! removed at the end, admission registrations first.
+//! The webhook in an existing cluster. Existing objects of the cluster are not changed. Objects of
+//! the tests are removed at the end, admission registrations first.
 
 use std::sync::atomic::Ordering;
 

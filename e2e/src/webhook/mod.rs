@@ -31,7 +31,7 @@ pub const STATE_NAMESPACE: &str = "bundle-system-state";
 const SERVICE_ACCOUNT: &str = "bundle-webhook";
 
 const READY: Duration = Duration::from_secs(30);
-/// Longer than a shutdown waits for reviews in flight.
+/// Timeout of a shutdown. The pod waits for reviews in progress for less time.
 const STOP: Duration = Duration::from_secs(30);
 
 /// Options for starting the webhook.

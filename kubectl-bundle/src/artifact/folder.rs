@@ -187,8 +187,8 @@ pub(crate) fn packed(ui: &mut Ui, location: &ArtifactLocation) -> Outcome<Packed
     build(ui, &path).map(|built| built.packed)
 }
 
-/// Returns the findings of `build` on the files of a built bundle, for a BundleDeployment with these
-/// settings; without them, for a Bundle.
+/// Returns the findings of `build` on the files of a built bundle, for a BundleDeployment with
+/// these settings; without them, for a Bundle.
 pub(crate) fn findings(files: &Files, installation: Option<&Installation<'_>>) -> Findings {
     let target = installation.and_then(|installation| installation.target_namespace);
     let rendered = format::render(&RenderInput {

@@ -194,7 +194,7 @@ fn pick(text: &str) -> Option<ImageSelector> {
     Some(ImageSelector::Name(name.to_owned()))
 }
 
-/// Splits `PATH:NAME` or `PATH@DIGEST`, where `PATH` may not exist.
+/// Splits `PATH:NAME` or `PATH@DIGEST`, also if `PATH` does not exist.
 fn split(text: &str) -> (PathBuf, ImageSelector) {
     // A drive letter is not a path.
     let from = if text

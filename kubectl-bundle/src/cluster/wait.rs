@@ -37,8 +37,8 @@ pub(crate) enum WaitState {
 }
 
 impl Cluster {
-    /// Watches the object `name` until `question` returns that it is done. `None` is a missing
-    /// object. `late` returns the finding for a timeout.
+    /// Watches the object `name` until `question` returns an end state. `None` is a missing object.
+    /// `timeout_error` returns the finding for a timeout.
     pub(crate) async fn wait_for<K>(
         &self,
         api: &Api<K>,

@@ -47,7 +47,7 @@ pub(super) fn interrupted() -> Finding {
         codes::usage::INTERRUPTED,
         "the command was interrupted by a signal",
     )
-    .hint("the target has no incomplete content under its name; repeat the command to continue: existing content is not sent again")
+    .hint("repeat the command to continue: it does not send existing content again, and the target has no incomplete content under its name")
 }
 
 /// Waits for SIGINT or SIGTERM.

@@ -25,7 +25,7 @@ fn help_names_every_verb_and_exit_code() {
       render      Print the objects that would be installed
       keys        Create key pairs for signing
       sign        Sign a bundle in a registry
-      attest      Attest something about a bundle in a registry
+      attest      Sign a statement about a bundle in a registry
       verify      Verify the signatures of a bundle
       policy      Evaluate SignaturePolicies before they are applied
       trust       Get trust roots from a TUF repository

@@ -22,13 +22,11 @@ use tokio::time::Instant;
 use super::review::{self, Envelope, Request, RequestEnvelope};
 use super::{Admission, Lookups, rejections};
 use crate::budget::{self, Budget, SMALL_BODY, Share, WorkerThread};
+use crate::server::admission_listener::BODY_LIMIT;
 use crate::server::connections::Client;
 use crate::server::responses::ResponseShare;
 use crate::telemetry::metrics::ReviewOutcome;
 
-/// Maximum size of a body, in bytes. The review of an update has two objects of up to 3 MiB each,
-/// with their managed fields.
-pub(super) const BODY_LIMIT: usize = 8 << 20;
 /// Time limit for a body, in addition to the time for its size.
 const BODY_TIMEOUT: Duration = Duration::from_secs(2);
 /// Minimum rate of a body, in bytes per second. API servers are in the same network.

@@ -59,13 +59,16 @@ pub(super) fn no_memory_for_image() -> Finding {
     Finding::error(codes::review::BUSY, why).hint(RETRY)
 }
 
-/// Returns the finding for all reviews while the registrations have `faults`.
-pub(crate) fn registrations_altered(faults: &str) -> Finding {
-    Finding::error(
-        codes::review::REGISTRATIONS_ALTERED,
-        format!(
-            "reviews are rejected while the registrations of bundle-webhook are missing or altered: {faults}"
-        ),
-    )
-    .hint("try again; if the error persists, apply webhook/deploy/admission again")
+/// Returns the finding for a review whose proof got no memory.
+pub(super) fn no_memory_for_proof() -> Finding {
+    let why = "no memory became available for the proof of this review";
+    Finding::error(codes::review::BUSY, why).hint(RETRY)
+}
+
+/// Returns the finding for a review whose verification did not begin within `timeout`.
+pub(super) fn no_verification_slot(timeout: Duration) -> Finding {
+    let why = format!(
+        "the verification of the signatures did not begin within {timeout:?}, because other reviews verify signatures"
+    );
+    Finding::error(codes::review::BUSY, why).hint(RETRY)
 }

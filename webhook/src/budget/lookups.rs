@@ -1,6 +1,6 @@
-//! Memory of registry responses in image lookups of reviews and reconciles. A requester can name any
-//! image, so its size and the time of each response are untrusted. `bundle_oci::registry` reserves
-//! the memory.
+//! Memory of registry responses in image lookups of reviews and reconciles. A requester can name
+//! any image, so its size and the time of each response are untrusted. `bundle_oci::registry`
+//! reserves the memory.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;

@@ -20,8 +20,8 @@ pub use pool::{Cap, Pool, Share, ShareTooLarge};
 const MIB: u64 = 1 << 20;
 
 /// Memory that the process needs in addition to all shares, in bytes: code and runtime,
-/// connections, watches, caches, and requests to the API server (`requests`). An idle process needs
-/// 14 MiB, and 25 MiB after the installation of 3,000 objects.
+/// connections, watches, caches, and requests to the API server (`requests`). The section Footprint
+/// of `docs/explanation/benchmarks.md` has the measured resident memory.
 const PROCESS_RESERVE: u64 = 32 * MIB;
 /// Minimum memory for shares, in bytes. With less, no review of the largest object fits.
 const MIN_SHARED: u64 = 64 * MIB;
@@ -36,7 +36,7 @@ pub const SMALL_BODY: usize = 64 << 10;
 /// Reviews whose small bodies wait for memory or arrive. The buffers of a connection hold up to 10
 /// KiB of each.
 const SMALL_ARRIVALS: u64 = 256;
-/// The same for large bodies.
+/// Reviews whose large bodies wait for memory or arrive.
 const LARGE_ARRIVALS: u64 = 64;
 /// Memory of one transfer, in bytes: received data before it is unpacked, buffers, and the list of
 /// files (`bundle_oci::limits::NAMES`).
@@ -45,11 +45,11 @@ pub const TRANSFER: u64 = 3 * MIB;
 const SMALL_LOOKUP_PARTS: u64 = 16;
 /// Concurrent transfers from one registry.
 const PER_REGISTRY: u64 = 2;
-/// Memory limit of the process for each watch of installed objects, in bytes. A watch needs less than
-/// a quarter of it: 88 watches, with the installation of their objects, added 10 MiB.
+/// Memory limit of the process for each watch of installed objects, in bytes. A watch needs less
+/// than a quarter of it: 88 watches, with the installation of their objects, added 10 MiB.
 const WATCH_PART: u64 = 512 << 10;
-/// Memory limit of the process for each installed object, in bytes. An object needs less than half of
-/// it: 11,000 objects, with their installation, added 38 MiB.
+/// Memory limit of the process for each installed object, in bytes. An object needs less than half
+/// of it: 11,000 objects, with their installation, added 38 MiB.
 const OBJECT_PART: u64 = 8 << 10;
 /// Concurrent verifications of signatures in reviews. One requester can have one, so that another
 /// requester waits for one examination at most.
@@ -64,8 +64,8 @@ pub const SMALLEST_LIMIT: u64 = PROCESS_RESERVE + MIN_SHARED;
 pub const DEFAULT_LIMIT: u64 = 128 * MIB;
 
 /// Returns the name for which limits of a requester count: the user, or the group of all
-/// ServiceAccounts of a namespace, because a user who can create ServiceAccounts there could multiply
-/// the shares.
+/// ServiceAccounts of a namespace, because a user who can create ServiceAccounts there could
+/// multiply the shares.
 pub fn limited_requester(requester: &str) -> String {
     match service_account(requester) {
         Some((namespace, _)) => format!("system:serviceaccounts:{namespace}"),

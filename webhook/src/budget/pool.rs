@@ -132,9 +132,9 @@ impl Pool {
         !lock(&self.state).fits(weight, caps)
     }
 
-    /// Waits for a share of this weight under these limits. Waiters are served in this order: the
-    /// first key with the smallest share, then the one that was served longest ago, then the oldest
-    /// waiter. Dropping the future leaves the queue.
+    /// Waits for a share of this weight under these limits. The next waiter is the one whose first
+    /// key has the smallest share; among equals the one whose first key was served longest ago,
+    /// then the oldest waiter. Dropping the future removes the waiter.
     pub async fn take(&self, weight: u64, caps: Vec<Cap>) -> Result<Share, ShareTooLarge> {
         let too_large = ShareTooLarge {
             wanted: weight,

@@ -116,8 +116,8 @@ impl Registrar {
         Ok(())
     }
 
-    /// Returns the time until the next rotation of the path. `None` if only a repaired registration
-    /// leads to one.
+    /// Returns the time until the next rotation of the path. `None` if rotation is disabled, or if
+    /// the registrations have faults that the webhook does not repair.
     pub(super) fn rotates_in(&self, shared: &Shared) -> Option<Duration> {
         let interval = shared.settings.path_rotation_interval;
         let interval = interval.filter(|_| self.keeper.is_repairable())?;

@@ -3,4 +3,5 @@
 pub mod cluster;
 pub(crate) mod git;
 pub mod names;
+pub(crate) mod recent_digests;
 pub mod registries;

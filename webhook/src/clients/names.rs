@@ -1,5 +1,5 @@
-//! Threads of name lookups, by requester. The resolver of the operating system blocks a thread until
-//! DNS servers respond or its own timeout passes, also after the request was cancelled.
+//! Threads of name lookups, by requester. The resolver of the operating system blocks a thread
+//! until DNS servers respond or its own timeout passes, also after the request was cancelled.
 
 use std::fmt;
 use std::io;

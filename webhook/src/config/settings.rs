@@ -35,7 +35,7 @@ pub struct Settings {
     pub names: Vec<String>,
     pub service: String,
     pub registration: String,
-    /// `None`: never.
+    /// Interval of rotating the path of the registrations; `None`: never.
     pub path_rotation_interval: Option<Duration>,
     pub client_ca_file: Option<PathBuf>,
     pub cache_dir: PathBuf,
@@ -48,7 +48,7 @@ pub struct Settings {
     pub search_path: OsString,
     /// Mirrors of registries.
     pub registries_conf: Option<PathBuf>,
-    /// `None`: never.
+    /// Interval of comparing sources with unpacked content; `None`: never.
     pub source_check_interval: Option<Duration>,
     pub rights_check_interval: Duration,
     pub review_deadline: Duration,

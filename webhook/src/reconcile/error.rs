@@ -10,7 +10,7 @@ pub(in crate::reconcile) use bundle_core::plan::retry::RetryPolicy;
 use rand::Rng as _;
 
 use crate::reconcile::api::object;
-use crate::reconcile::inventory::store::InventoryStoreError;
+use crate::reconcile::inventory::error::InventoryStoreError;
 
 /// Maximum number of objects and warnings in a status or a message.
 pub(in crate::reconcile) const MAX_LISTED: usize = 20;

@@ -30,9 +30,9 @@ use super::error::ReconcileError;
 use super::install::collisions::{self, Collisions};
 use super::install::phases::ChangedInput;
 use super::install::{ready, replace as replacement, requester_permissions};
+use super::inventory::error::{InventoryStoreError, Owner};
 use super::inventory::namespaces as live_namespaces;
 use super::inventory::present::KeptObject;
-use super::inventory::store::{InventoryStoreError, Owner};
 use super::reader::{self, attempt, parse};
 use super::rights::authorize;
 use super::rights::dry_runs::failures::DryRunFailures;
@@ -62,7 +62,7 @@ fn ana() -> Requester {
     }
 }
 
-/// Returns the question about patching Deployments in namespace `team-a`.
+/// Returns the access review for patching Deployments in namespace `team-a`.
 fn patch_deployments() -> Question {
     Question::resource("patch", "apps", "deployments", Some("team-a"), None)
 }

@@ -1,5 +1,5 @@
-//! Limits for concurrent reconciles and comparisons. Both can wait for objects, webhooks or registries
-//! that their requester blocks, so few requesters together cannot hold all slots.
+//! Limits for concurrent reconciles and comparisons. Both can wait for objects, webhooks or
+//! registries that their requester blocks, so few requesters together cannot hold all slots.
 
 use tokio::sync::{Semaphore, SemaphorePermit};
 
@@ -7,8 +7,8 @@ use crate::budget::{Cap, Pool, Share, requester_key};
 
 /// Concurrent reconciles of one kind. One requester can use half, two of them three quarters.
 const RECONCILE_SLOTS: u64 = 8;
-/// Objects of one kind that are read and sealed at the same time. Each needs two requests to the API
-/// server, which converts no object of these kinds: they have one version.
+/// Objects of one kind that are read and sealed at the same time. Each needs two requests to the
+/// API server, which converts no object of these kinds: they have one version.
 const CONCURRENT_READS: usize = 8;
 /// Concurrent comparisons by dry run. Each holds the JSON of up to three objects. One requester can
 /// use half.

@@ -127,8 +127,8 @@ impl From<Fields> for WatchedObject {
     }
 }
 
-/// A value of `spec`, of which only short texts under known keys are kept. No value is an error: one
-/// unexpected object must not make a list fail.
+/// A value of `spec`, of which only short texts under known keys are kept. No value is an error:
+/// one unexpected object must not make a list fail.
 #[derive(Debug, Default)]
 enum Value {
     Text(String),

@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 use bundle_cluster::ByName;
+use bundle_core::diagnostic::{Finding, codes};
 use jiff::Timestamp;
 use k8s_openapi::api::admissionregistration::v1::{
     MutatingWebhookConfiguration, ValidatingWebhookConfiguration,
@@ -92,6 +93,17 @@ pub(crate) enum EnforcementError {
     Unread,
 }
 
+/// Returns the finding for all reviews while the registrations have `faults`.
+pub(crate) fn altered(faults: &str) -> Finding {
+    Finding::error(
+        codes::review::REGISTRATIONS_ALTERED,
+        format!(
+            "reviews are rejected while the registrations of bundle-webhook are missing or altered: {faults}"
+        ),
+    )
+    .hint("try again; if the error persists, apply webhook/deploy/admission again")
+}
+
 impl Default for Integrity {
     /// Returns the state before any registration is read.
     fn default() -> Self {
@@ -107,10 +119,10 @@ impl Default for Integrity {
 }
 
 impl Integrity {
-    /// Returns the time since which both registrations have been intact without interruption, as far
-    /// as it is proven. `None` while one is missing or altered, and in the second in which another
-    /// client changed one. Times of objects have whole seconds, so a stamp of that second proves
-    /// nothing.
+    /// Returns the time since which both registrations have been intact without interruption, as
+    /// far as it is proven. `None` while one is missing or altered, and in the second in which
+    /// another client changed one. Times of objects have whole seconds, so a stamp of that second
+    /// proves nothing.
     pub fn intact_since(&self) -> Option<Timestamp> {
         self.state
             .load()

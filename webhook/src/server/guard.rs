@@ -16,11 +16,10 @@ use tokio::time::Instant;
 use tower::ServiceExt as _;
 
 use super::connections::{AcceptedRequest, Client, Waiting};
-use crate::admission::rejections;
 use crate::caller::Token;
 use crate::shared::Shared;
 use crate::telemetry::metrics::ReviewOutcome;
-use crate::{certs, chain};
+use crate::{certs, chain, registrations};
 
 /// Minimum interval of reads of the Secret after unknown tokens. Another replica can have rotated
 /// the tokens.
@@ -196,7 +195,7 @@ impl Guard {
         let outcome = ReviewOutcome::CannotTell;
         let metrics = &self.shared.metrics;
         metrics.review("other", "other", outcome, Some(code), Duration::ZERO);
-        let finding = rejections::registrations_altered(&self.shared.registrations.faults());
+        let finding = registrations::altered(&self.shared.registrations.faults());
         let hint = finding.hint.as_deref().unwrap_or_default();
         let message = format!("{code}: {finding}\nhint: {hint}");
         let status = json!({

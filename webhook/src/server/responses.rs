@@ -15,6 +15,9 @@ use crate::budget::Share;
 /// Time limit for a client to read a response. API servers read at once.
 pub const SEND_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// Maximum size of a response, in bytes. The largest have a patch with texts of their review.
+const RESPONSE_LIMIT: usize = 16 << 20;
+
 /// Share of memory of a response, as an extension of the response.
 #[derive(Clone)]
 pub struct ResponseShare(Arc<Mutex<Option<Share>>>);
@@ -55,8 +58,7 @@ impl Drop for Unsent {
 pub async fn bounded(response: Response, client: Arc<Client>, timeout: Duration) -> Response {
     let (mut parts, body) = response.into_parts();
     let share = parts.extensions.remove::<ResponseShare>();
-    // The handlers return complete bodies.
-    let Ok(bytes) = to_bytes(body, usize::MAX).await else {
+    let Ok(bytes) = to_bytes(body, RESPONSE_LIMIT).await else {
         return StatusCode::INTERNAL_SERVER_ERROR.into_response();
     };
     if bytes.is_empty() {

@@ -3,6 +3,7 @@
 
 mod config_maps;
 mod git;
+mod http;
 mod image;
 
 use std::collections::BTreeMap;
@@ -18,6 +19,8 @@ use self::config_maps::ConfigMapsSource;
 pub(crate) use self::config_maps::{ConfigMapsError, HeldConfigMap};
 use self::git::GitSource;
 pub(crate) use self::git::GitSourceError;
+use self::http::HttpSource;
+pub(crate) use self::http::HttpSourceError;
 use self::image::ImageSource;
 use crate::budget::lookups::LookupMemory;
 use crate::clients::registries::PullSecretError;
@@ -41,6 +44,9 @@ pub(crate) enum SourceError {
     /// The repository cannot be fetched, or has no valid content.
     #[error(transparent)]
     Git(#[from] GitSourceError),
+    /// The archive cannot be fetched, or is no valid content.
+    #[error(transparent)]
+    Http(#[from] HttpSourceError),
 }
 
 /// The files of fetched content by path, in the representation of the sink, and the sink.
@@ -84,13 +90,17 @@ pub(crate) enum OpenSource {
     Image(ImageSource),
     ConfigMaps(ConfigMapsSource),
     Git(Box<GitSource>),
+    Http(Box<HttpSource>),
 }
 
 /// Fails if no provisioner of this version fetches this kind of source.
 pub(crate) fn is_supported(source: &Source) -> Result<(), SourceError> {
     match source {
-        Source::Image { .. } | Source::ConfigMaps(_) | Source::Git { .. } => Ok(()),
-        other => Err(SourceError::Unsupported(other.kind())),
+        Source::Image { .. }
+        | Source::ConfigMaps(_)
+        | Source::Git { .. }
+        | Source::Http { .. } => Ok(()),
+        Source::Upload => Err(SourceError::Unsupported(source.kind())),
     }
 }
 
@@ -120,7 +130,11 @@ pub(crate) async fn open(
             let git = git.ok_or(SourceError::Unsupported(source.kind()))?;
             Ok(OpenSource::Git(Box::new(git)))
         }
-        other => Err(SourceError::Unsupported(other.kind())),
+        Source::Http { url, auth } => {
+            let http = HttpSource::open(shared, (url, auth), class, memory).await?;
+            Ok(OpenSource::Http(Box::new(http)))
+        }
+        Source::Upload => Err(SourceError::Unsupported(source.kind())),
     }
 }
 
@@ -130,6 +144,7 @@ impl ContentSource for OpenSource {
             Self::Image(image) => image.resolve().await,
             Self::ConfigMaps(config_maps) => config_maps.resolve().await,
             Self::Git(git) => Box::pin(git.resolve()).await,
+            Self::Http(http) => http.resolve().await,
         }
     }
 
@@ -138,6 +153,7 @@ impl ContentSource for OpenSource {
             Self::Image(image) => image.changed(recorded).await,
             Self::ConfigMaps(config_maps) => config_maps.changed(recorded).await,
             Self::Git(git) => Box::pin(git.changed(recorded)).await,
+            Self::Http(http) => http.changed(recorded).await,
         }
     }
 
@@ -149,6 +165,7 @@ impl ContentSource for OpenSource {
             Self::Image(image) => image.fetch(content, sink).await,
             Self::ConfigMaps(config_maps) => config_maps.fetch(content, sink).await,
             Self::Git(git) => Box::pin(git.fetch(content, sink)).await,
+            Self::Http(http) => http.fetch(content, sink).await,
         }
     }
 
@@ -157,6 +174,7 @@ impl ContentSource for OpenSource {
             Self::Image(image) => image.signatures(content).await,
             Self::ConfigMaps(config_maps) => config_maps.signatures(content).await,
             Self::Git(git) => git.signatures(content).await,
+            Self::Http(http) => http.signatures(content).await,
         }
     }
 }

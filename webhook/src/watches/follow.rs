@@ -18,8 +18,8 @@ use crate::clients::cluster::watch_events;
 /// The `spec` of all objects by name; `null` for an object without one.
 pub(super) type Specs = BTreeMap<String, Arc<Value>>;
 
-/// The watch, and the objects that it has reported. They are untyped: an invalid object must neither
-/// stop the watch nor be skipped.
+/// The watch, and the objects that it has reported. They are untyped: an invalid object must
+/// neither stop the watch nor be skipped.
 pub(super) struct Follower {
     events: BoxStream<'static, watcher::Result<Event<DynamicObject>>>,
     kind: &'static str,

@@ -253,8 +253,8 @@ async fn until_restored(node: &NodeRelease) -> Result<()> {
     .await
 }
 
-/// Deletes the pod of the leader and an object of a bundle, and returns the time until the object is
-/// restored.
+/// Deletes the pod of the leader and an object of a bundle, and returns the time until the object
+/// is restored.
 async fn failover(node: &NodeRelease, flags: &str) -> Result<Duration> {
     until_ready(node, 2).await?;
     let leader = wait::until(LONG, "a pod holds the lease", || node.holder()).await?;

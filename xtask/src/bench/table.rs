@@ -50,7 +50,8 @@ impl fmt::Display for Table {
     }
 }
 
-/// Replaces the text between `<!-- NAME -->` and `<!-- end -->` in `docs/explanation/benchmarks.md`.
+/// Replaces the text between `<!-- NAME -->` and `<!-- end -->` in
+/// `docs/explanation/benchmarks.md`.
 pub(super) fn write(tables: &[(&str, Table)]) -> Result<()> {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/explanation/benchmarks.md");
     let mut text = fs_err::read_to_string(&file)?;

@@ -1,5 +1,6 @@
-//! The Helm chart and the plain manifests: templates of the CRDs from the code, and `webhook/deploy` as the real `helm template` renders the chart.
-//! All other templates of the chart are written by hand.
+//! The Helm chart and the plain manifests: templates of the CRDs from the code, and
+//! `webhook/deploy` as the real `helm template` renders the chart. All other templates of the chart
+//! are written by hand.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -10,11 +11,13 @@ use e2e::Tool;
 
 const CHART: &str = "charts/bundle-webhook";
 const DEPLOY: &str = "webhook/deploy";
-/// Folders of templates that also are folders of plain manifests. Templates elsewhere render nothing with default values.
+/// Folders of templates that also are folders of plain manifests. Templates elsewhere render
+/// nothing with default values.
 const FOLDERS: [&str; 2] = ["manifests", "admission"];
 const HEADER: &str = "# Written by `cargo xtask gen` from charts/bundle-webhook.\n";
 
-/// Returns path and text of the chart's template for a CRD. `crd` is its manifest as `crds/` has it.
+/// Returns path and text of the chart's template for a CRD. `crd` is its manifest as `crds/` has
+/// it.
 pub(super) fn crd_template(plural: &str, crd: &str) -> Result<(PathBuf, String)> {
     ensure!(
         !crd.contains("{{"),
@@ -133,7 +136,8 @@ fn split(rendered: &str) -> Result<BTreeMap<PathBuf, String>> {
     Ok(files)
 }
 
-/// Returns the only item of a typed list, with the comment before the list; any other text unchanged, with a line break at its end.
+/// Returns the only item of a typed list, with the comment before the list; any other text
+/// unchanged, with a line break at its end.
 fn without_list(text: &str) -> String {
     let is_list = text
         .lines()

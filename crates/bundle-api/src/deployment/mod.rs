@@ -68,8 +68,9 @@ pub struct BundleDeploymentSpec {
     /// Template of the Bundle. A change creates a new Bundle, named after this object and a hash of
     /// the template.
     pub template: BundleTemplate,
-    /// Configuration of the content, in free form; the package documents its keys. A change is
-    /// applied in place, without a new Bundle.
+    /// Configuration of the content, in free form; the schema of the package documents its keys. It
+    /// has no effect if the package has no `config.patches`. A change is applied in place, without a
+    /// new Bundle.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "crate::schemas::free_form")]
     pub config: Option<serde_json::Value>,
@@ -110,7 +111,7 @@ pub struct BundleDeploymentSpec {
     /// Override for content whose Kubernetes version range excludes this server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kubernetes: Option<KubernetesOverride>,
-    /// Exceptions from the checks on upgrades of CRDs.
+    /// Exceptions from the checks on upgrades of CRDs. Not implemented yet: it has no effect.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub crd_upgrades: Option<CrdUpgrades>,
 }
@@ -208,19 +209,22 @@ pub struct DriftIgnore {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Rollout {
-    /// Longest time for new content to become healthy, as `10m` or `1h30m`. Default: 10m.
+    /// Longest time for new content to become healthy, as `10m` or `1h30m`. Default: 10m. Not
+    /// implemented yet: it has no effect.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(regex(pattern = r"^([0-9]+(ms|s|m|h))+$"))]
     pub deadline: Option<String>,
     /// Handling of content that is not healthy by the deadline: `Hold` stops and reports it;
-    /// `RollBack` installs the previous content. Default: `Hold`.
+    /// `RollBack` installs the previous content. Default: `Hold`. Not implemented yet: it has no
+    /// effect.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_failure: Option<OnFailure>,
     /// Number of earlier revisions that are kept. Default: 5.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 100))]
     pub history: Option<u32>,
-    /// Allow a lower version to replace a higher one. Default: false.
+    /// Allow a lower version to replace a higher one. Default: false. Not implemented yet: it has no
+    /// effect; a SignaturePolicy can forbid lower versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allow_downgrade: Option<bool>,
     /// Handling of an object with a change of an immutable field. `IfCompleted` deletes and

@@ -41,7 +41,8 @@ fn config_map(name: usize, labels: usize) -> Value {
     }})
 }
 
-/// Answers lists of eight objects with so many labels each, whose continue token is the next number.
+/// Answers lists of eight objects with so many labels each, whose continue token is the next
+/// number.
 fn paged(labels: usize) -> impl Fn(&Uri) -> (u16, String) {
     move |uri| {
         let number = |key| query(uri, key).map_or(0, |text| text.parse().unwrap());

@@ -52,7 +52,7 @@ pub struct DryRunAnswer {
 /// Requested part of the resulting object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Detail {
-    /// Metadata, which is not read.
+    /// Only metadata, which the caller does not read.
     Metadata,
     /// The whole object.
     Object,
@@ -117,7 +117,8 @@ impl RequesterDryRun {
 
     /// Sends the deletion of the object with this uid as a dry run.
     pub async fn delete(&self, resource: &ApiResource, id: &ObjectId, uid: &str) -> DryRunVerdict {
-        // The API server reads the options from the body and then ignores the query. The query repeats dryRun for the guard and for the audit log.
+        // The API server reads the options from the body and then ignores the query. The query
+        // repeats dryRun for the guard and for the audit log.
         let options = json!({
             "apiVersion": "v1",
             "kind": "DeleteOptions",

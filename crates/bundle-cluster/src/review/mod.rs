@@ -80,8 +80,8 @@ pub trait ImageLookups: Sync {
         image: &Image,
         policies: &MatchingPolicies,
     ) -> impl Future<Output = Result<Arc<ImageMetadata>, Finding>> + Send;
-    /// Reserves `bytes` of memory for the proof of the review until it ends. Returns an error if they
-    /// are not available.
+    /// Reserves `bytes` of memory for the proof of the review until it ends. Returns an error if
+    /// they are not available.
     fn reserve(&self, bytes: u64) -> impl Future<Output = Result<(), Finding>> + Send;
     /// Clears cached responses of the registry. The review did not admit them, and the image can be
     /// signed at any time.

@@ -88,8 +88,8 @@ impl ContentId {
         &self.source
     }
 
-    /// Returns the digest: of the OCI manifest for an image, else of the files
-    /// ([`FileIndex::digest`]).
+    /// Returns the digest: of the OCI manifest for an image, of the archive for an http source, else
+    /// of the files ([`FileIndex::digest`]).
     pub fn digest(&self) -> &Digest {
         &self.digest
     }
@@ -136,6 +136,10 @@ impl ContentId {
                 let secret = auth.secret.as_ref().map(KubeName::as_str);
                 json!(["git", repository.as_str(), directory, self.commit(), secret]).to_string()
             }
+            (Source::Http { url, auth }, _) => {
+                let secret = auth.secret.as_ref().map(KubeName::as_str);
+                json!(["http", url, secret]).to_string()
+            }
             // Sources of other types are never fetched, so nothing of them is cached.
             (other, _) => json!([other.kind(), self.digest.as_str()]).to_string(),
         };
@@ -162,6 +166,16 @@ mod tests {
             path: (*path).to_owned(),
         });
         Source::ConfigMaps(parts.collect())
+    }
+
+    fn http(url: &str, secret: Option<&str>) -> Source {
+        Source::Http {
+            url: url.to_owned(),
+            auth: Auth {
+                secret: secret.map(|name| name.parse().unwrap()),
+                insecure_skip_verify: false,
+            },
+        }
     }
 
     #[test]
@@ -244,6 +258,9 @@ mod tests {
             id(&git("https://git.example.com/web", "a", Some("robot"))),
             pinned("a"),
             pinned("b"),
+            id(&http("https://files.example.com/a", None)),
+            id(&http("https://files.example.com/b", None)),
+            id(&http("https://files.example.com/a", Some("robot"))),
         ];
         let distinct: std::collections::BTreeSet<_> = all.iter().collect();
         assert_eq!(distinct.len(), all.len());

@@ -46,7 +46,7 @@ pub fn plugin(version: &str, programs: &Programs) -> CheckResult {
         ),
         Some(_) if !verbs.is_empty() => warning(
             format!(
-                "this is version {version}, but for its verb kubectl runs {}",
+                "this is version {version}, but kubectl runs {} for a verb of this plugin",
                 crate::text::some_of(verbs, 5)
             ),
             "remove that program, unless you use it on purpose",
@@ -60,9 +60,12 @@ pub fn kubernetes(reported: Observed<String>, newest: Minor) -> CheckResult {
     const CHECK: &str = "kubernetes";
     const SUBJECT: &str = "/version";
     let missing = || {
-        Finding::error(codes::cluster::BAD_ANSWER, "the server has no version")
-            .about(SUBJECT)
-            .hint("check that the server in the kubeconfig is a Kubernetes API server")
+        Finding::error(
+            codes::cluster::BAD_ANSWER,
+            "the server does not return its version",
+        )
+        .about(SUBJECT)
+        .hint("check that the server in the kubeconfig is a Kubernetes API server")
     };
     let reported = match reported.found_or(CHECK, SUBJECT, missing) {
         Ok(reported) => reported,

@@ -208,7 +208,7 @@ mod tests {
         (result.state, result.message)
     }
 
-    /// Alters the definition in the cluster.
+    /// Returns the result for an altered definition in the cluster.
     fn altered(alter: impl Fn(&mut Value)) -> (CheckState, String) {
         let mut found = definition();
         found["status"]["conditions"] = json!([{"type": "Established", "status": "True"}]);

@@ -159,7 +159,8 @@ impl<T> Observed<T> {
         Observed::Found(values)
     }
 
-    /// Returns the value; otherwise the result of the check, which is `missing` or unknown.
+    /// Returns the value. Otherwise returns the result of the check, with the finding of `missing`
+    /// or as unknown.
     fn found_or(
         self,
         check: &'static str,

@@ -41,7 +41,8 @@ pub fn questions(role: &Value, namespace: Option<&str>) -> Vec<Question> {
     questions
 }
 
-/// Returns `true` for the permission to impersonate users, which the chart grants only on request.
+/// Returns `true` for the permission to impersonate users, which the chart does not grant with
+/// `rbac.impersonatePeople: false`.
 fn is_optional(question: &Question) -> bool {
     matches!(question, Question::Resource { verb, resource, .. }
         if verb == "impersonate" && resource != "serviceaccounts")

@@ -12,8 +12,8 @@ const SOON: i64 = 30 * 24 * 3600;
 pub struct ObservedPolicy {
     /// Name.
     pub name: String,
-    /// Status and message of the condition Ready of the current generation; `None` if bundle-webhook
-    /// has not written it.
+    /// Status and message of the condition Ready of the current generation; `None` if
+    /// bundle-webhook has not written it.
     pub ready: Option<(bool, String)>,
     /// Trust roots in ConfigMaps that the policy names.
     pub roots: Vec<ObservedRoot>,

@@ -21,7 +21,7 @@ pub fn pods(deployment: &str, found: Observed<Workload>) -> CheckResult {
     let missing = || {
         Finding::error(code, "it does not exist")
             .about(deployment)
-            .hint("install bundle-webhook; --system-namespace names another namespace")
+            .hint("install bundle-webhook, or set its namespace with --system-namespace")
     };
     let workload = match found.found_or(CHECK, deployment, missing) {
         Ok(workload) => workload,

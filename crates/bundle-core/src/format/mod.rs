@@ -14,6 +14,7 @@ use std::collections::BTreeSet;
 
 use crate::{
     cancellation::Cancellation,
+    configuration,
     diagnostic::{Finding, Findings, Severity},
     images::{self, FoundImage, Lock},
     object::{self, Manifest},
@@ -39,11 +40,42 @@ fn renderer(format: Format) -> &'static dyn ContentFormat {
     }
 }
 
-/// Returns `true` if [`render`] reads the content of this file. Of other files it needs only the
-/// path.
-pub fn is_read(path: &str) -> bool {
-    [package::FILE, images::LOCK_FILE].contains(&path)
-        || FORMATS.iter().any(|format| renderer(*format).reads(path))
+/// Files of a bundle whose content [`render`] reads. Of other files it needs only the path.
+#[derive(Debug, Default)]
+pub struct ReadFiles {
+    /// Schema and default of the configuration.
+    config: Vec<String>,
+}
+
+impl ReadFiles {
+    /// Returns the files that are read of a bundle with this `bundle.yaml`, if it has one.
+    pub fn new(package: Option<&[u8]>) -> Self {
+        // The error of an invalid file is reported by `render`.
+        let package = package.and_then(|text| package::parse(text).ok());
+        let package = package.filter(|package| package.format == Format::PlainV0);
+        let config = package.and_then(|package| package.config);
+        let config = config.filter(|config| !config.patches.is_empty());
+        let files = config.map(|config| [config.schema, config.default]);
+        Self {
+            config: files.into_iter().flatten().flatten().collect(),
+        }
+    }
+
+    /// Returns `true` if the content of the file at `path` is read.
+    pub fn includes(&self, path: &str) -> bool {
+        [package::FILE, images::LOCK_FILE].contains(&path)
+            || self.config.iter().any(|file| file == path)
+            || FORMATS.iter().any(|format| renderer(*format).reads(path))
+    }
+
+    /// Returns the memory of the configuration, in bytes.
+    pub fn config_memory(&self) -> u64 {
+        if self.config.is_empty() {
+            0
+        } else {
+            configuration::MEMORY
+        }
+    }
 }
 
 /// Returns the memory that rendering these files in any format requires, in bytes. `parsed` is the
@@ -58,7 +90,8 @@ pub fn dependencies(format: Format) -> RenderDependencies {
     renderer(format).dependencies()
 }
 
-/// Returns the different keys under which rendered objects can be cached for `target`, of all formats.
+/// Returns the different keys under which rendered objects can be cached for `target`, of all
+/// formats.
 pub fn cache_keys(target: &RenderTarget) -> BTreeSet<Digest> {
     FORMATS
         .map(|format| dependencies(format).key(target))

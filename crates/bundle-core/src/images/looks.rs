@@ -54,7 +54,8 @@ fn looks(value: &str) -> bool {
     }
     ImageReference::parse(value).is_ok_and(|image| {
         let tag_or_digest = image.tag().is_some() || image.digest().is_some();
-        // `example.com/path:8080` is an address with its port misplaced, or a pattern of some kind, at least as often as an image.
+        // `example.com/path:8080` is an address with its port misplaced, or a pattern of some kind,
+        // at least as often as an image.
         let port = image.digest().is_none()
             && image
                 .tag()

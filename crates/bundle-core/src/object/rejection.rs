@@ -15,8 +15,8 @@ pub struct Rejection<'a> {
     pub fields: &'a [&'a str],
 }
 
-/// Prefix of the message about values that do not match the schema. The values on the cluster do
-/// not matter. The API server answers with status 500 and without a reason.
+/// Prefix of the message about values that do not match the schema, whatever the values of the
+/// stored object are. The API server answers with status 500 and without a reason.
 ///
 /// Source: `k8s.io/apimachinery` `pkg/util/managedfields/internal/structuredmerge.go`, `Apply`; the
 /// rest of the message is from `sigs.k8s.io/structured-merge-diff` (`duplicate entries for key`,

@@ -42,7 +42,7 @@ pub enum Unread {
         /// Maximum total size of all signatures, in bytes.
         limit: u64,
     },
-    /// The signatures before this one have reached the limit of the number.
+    /// The maximum number of signatures was reached before this one.
     Beyond {
         /// Maximum number of signatures.
         limit: usize,

@@ -238,9 +238,7 @@ impl Class {
         {
             return Some(refuse(format!("sources of type {kind}"), types));
         }
-        if let Source::Git { auth, .. } = source
-            && auth.insecure_skip_verify
-        {
+        if source.auth().is_some_and(|auth| auth.insecure_skip_verify) {
             return Some(
                 Finding::error(
                     codes::review::SOURCE_NOT_ALLOWED,
@@ -249,8 +247,8 @@ impl Class {
                         self.name
                     ),
                 )
-                .at_field(format!("{field}.git.auth.insecureSkipVerify"))
-                .hint("remove it; add the host key to ssh-knownhosts of auth.secret, or ask an administrator to add the certificate authority with --registry-ca"),
+                .at_field(format!("{field}.{kind}.auth.insecureSkipVerify"))
+                .hint("remove it; ask an administrator to add the certificate authority of the server with --registry-ca, or, for ssh, add the host key to ssh-knownhosts of auth.secret"),
             );
         }
         let host = source.host()?;
@@ -432,23 +430,42 @@ mod tests {
     }
 
     #[test]
-    fn no_class_allows_git_without_verification() {
-        let git = |is_insecure| {
-            let spec = json!({"provisionerClassName": "plain", "source": {"type": "git", "git": {
-                "repository": "https://git.example.com/web", "ref": {"branch": "main"}, "auth": {"insecureSkipVerify": is_insecure},
-            }}});
+    fn no_class_allows_sources_without_verification() {
+        let sources = |is_insecure: bool| {
+            let auth = json!({"insecureSkipVerify": is_insecure});
+            [
+                json!({"type": "git", "git": {
+                    "repository": "https://git.example.com/web", "ref": {"branch": "main"}, "auth": auth,
+                }}),
+                json!({"type": "git", "git": {
+                    "repository": "git@git.example.com:web", "ref": {"branch": "main"}, "auth": auth,
+                }}),
+                json!({"type": "http", "http": {"url": "https://files.example.com/a", "auth": auth}}),
+            ]
+        };
+        let parse = |source: &Value| {
+            let spec = json!({"provisionerClassName": "plain", "source": source});
             super::super::CheckedBundleSpec::parse(&spec)
                 .unwrap()
                 .source
         };
         let class = class(&json!({"provisioner": "core.rukpak.io/plain"}));
-        assert_eq!(class.source_rejection(&git(false), "spec.source"), None);
-        let finding = class.source_rejection(&git(true), "spec.source").unwrap();
-        assert_eq!(finding.code, codes::review::SOURCE_NOT_ALLOWED);
-        assert_eq!(
-            finding.to_string(),
-            "spec.source.git.auth.insecureSkipVerify: provisioner class \"plain\" does not allow insecureSkipVerify: no class can allow it in this version"
-        );
+        for source in &sources(false) {
+            let rejection = class.source_rejection(&parse(source), "spec.source");
+            assert_eq!(rejection, None, "{source}");
+        }
+        for source in &sources(true) {
+            let finding = class.source_rejection(&parse(source), "spec.source");
+            let finding = finding.unwrap();
+            assert_eq!(finding.code, codes::review::SOURCE_NOT_ALLOWED);
+            let kind = source["type"].as_str().unwrap();
+            assert_eq!(
+                finding.to_string(),
+                format!(
+                    "spec.source.{kind}.auth.insecureSkipVerify: provisioner class \"plain\" does not allow insecureSkipVerify: no class can allow it in this version"
+                )
+            );
+        }
     }
 
     #[test]

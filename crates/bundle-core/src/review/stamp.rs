@@ -124,8 +124,8 @@ pub fn admit_token(key: &[u8], kind: &str, name: &str, uid: &str, spec: &Value) 
     hex::encode(&mac.into_bytes()[..8])
 }
 
-/// Returns six hexadecimal digits for the name of a Bundle whose usual name exists already. Only the pod
-/// can compute them.
+/// Returns six hexadecimal digits for the name of a Bundle whose usual name exists already. Only
+/// the pod can compute them.
 pub fn alternative_hash(key: &[u8], uid: &str, template_hash: &str, attempt: u8) -> String {
     let text = serde_json::json!([uid, template_hash, attempt]);
     let mac = mac(key, "core.rukpak.io/bundle-name", &text).finalize();

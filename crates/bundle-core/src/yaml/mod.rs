@@ -77,8 +77,8 @@ pub fn to_string(value: &Value) -> String {
     serde_saphyr::to_string_with_options(value, options).unwrap_or_else(|_| format!("{value}\n"))
 }
 
-/// Serializes a type of this project with its fields in order. Types with only text, numbers, lists and
-/// maps cannot fail to serialize.
+/// Serializes a type of this project with its fields in order. Types with only text, numbers, lists
+/// and maps cannot fail to serialize.
 pub fn write(document: &impl serde::Serialize) -> String {
     let options = serde_saphyr::ser_options! { folded_wrap_chars: 1 << 20 };
     serde_saphyr::to_string_with_options(document, options)

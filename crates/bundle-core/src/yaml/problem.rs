@@ -101,7 +101,8 @@ fn explain(error: &Error) -> (Code, String, &'static str) {
 /// Message for a key that is a list or map.
 pub(super) const COMPLEX_KEY: &str = "a key is a list or map, but keys must be strings";
 const PARSED_AS: &str = "manifests are YAML or JSON; `kubectl apply --dry-run=client -f` parses the file in the same way";
-/// Starts the message of the internal error for keys that are equal once they are text; the key follows.
+/// Starts the message of the internal error for keys that are equal once they are text; the key
+/// follows.
 pub(super) const TWICE: &str = "key twice: ";
 /// Prefix of the internal error message for an exceeded limit.
 pub(super) const TOO_MANY: &str = "allowance spent";

@@ -141,7 +141,7 @@ impl<'de> Visitor<'de> for Tree<'_> {
 /// The next key of a map. The parser adds the line of the key to errors.
 struct Key<'a> {
     tree: Tree<'a>,
-    /// The entries before it.
+    /// The entries before this key.
     map: &'a Map<String, Value>,
 }
 

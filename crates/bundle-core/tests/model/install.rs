@@ -216,13 +216,13 @@ impl State {
         self.record.objects[content] = false;
     }
 
-    /// Records that the class decided about the content of `run`.
+    /// Records that the class authorized the content of `run`.
     fn decide(&mut self, run: &Run) {
         let granted = &mut self.granted[usize::from(run.wanted)][usize::from(run.terms)];
         *granted |= run.was_verified && run.was_allowed && run.was_approved;
         assert!(
             *granted,
-            "decided about what was not verified, allowed and approved: {self:?}"
+            "authorized what was not verified, allowed and approved: {self:?}"
         );
         self.record.decided = Some((run.wanted, run.terms));
     }

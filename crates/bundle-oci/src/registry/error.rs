@@ -56,7 +56,7 @@ pub enum Reason {
         /// Deadline that was exceeded.
         after: Duration,
     },
-    /// The caller's memory limit has no room for the response.
+    /// The response exceeds the memory limit of the caller.
     #[error("no memory is available for the response of the registry")]
     NoMemory,
     /// The download rate of a blob is below the minimum.
@@ -181,7 +181,7 @@ pub enum Reason {
     #[error("{0}")]
     Malformed(String),
     /// A rejected redirect.
-    #[error("the registry redirects to {to}, {why}")]
+    #[error("the registry redirects to {to}: {why}")]
     Redirect {
         /// Target without query.
         to: String,
@@ -219,7 +219,7 @@ pub enum Reason {
     Content(UnpackError),
 }
 
-fn seconds(duration: &Duration) -> String {
+pub(in crate::registry) fn seconds(duration: &Duration) -> String {
     if duration.as_secs() == 0 {
         format!("{} ms", duration.as_millis())
     } else {

@@ -257,7 +257,7 @@ impl Client {
         }
         Err(Reason::Redirect {
             to: authority(&url),
-            why: "after too many redirects",
+            why: "too many redirects",
         })
     }
 
@@ -351,7 +351,11 @@ impl Client {
 }
 
 /// Returns the target of a redirect, or an error if it is not allowed.
-fn redirect_target(from: &Url, response: &Response, method: &Method) -> Result<Url, Reason> {
+pub(super) fn redirect_target(
+    from: &Url,
+    response: &Response,
+    method: &Method,
+) -> Result<Url, Reason> {
     let refuse = |to: String, why| Err(Reason::Redirect { to, why });
     let Some(to) = response
         .headers()
@@ -359,14 +363,17 @@ fn redirect_target(from: &Url, response: &Response, method: &Method) -> Result<U
         .and_then(|value| value.to_str().ok())
         .and_then(|text| from.join(text).ok())
     else {
-        return refuse("nowhere".to_owned(), "without a URL");
+        return refuse(
+            "an unknown target".to_owned(),
+            "the header Location has no valid URL",
+        );
     };
     if !matches!(*method, Method::GET | Method::HEAD) {
-        return refuse(authority(&to), "while content is being written");
+        return refuse(authority(&to), "requests that write must not be redirected");
     }
     match (from.scheme(), to.scheme()) {
         (_, "https") | ("http", "http") => Ok(to),
-        _ => refuse(authority(&to), "away from TLS"),
+        _ => refuse(authority(&to), "the target does not use TLS"),
     }
 }
 

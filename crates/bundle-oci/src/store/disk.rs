@@ -171,8 +171,8 @@ impl DiskLayout {
         }
     }
 
-    /// Returns the document of a descriptor; `None` if it is missing, as in an index with only some
-    /// of its platforms.
+    /// Returns the manifest or index of a descriptor; `None` if the layout does not contain it, for
+    /// example because it has only some platforms of an index.
     pub fn manifest(&self, descriptor: &Descriptor) -> Result<Option<RawManifest>, Finding> {
         let name = layout::blob_path(&descriptor.digest);
         let Some((part, size)) = self.part(&name)? else {
@@ -190,7 +190,7 @@ impl DiskLayout {
             .map_err(|why| self.bad(&format!("{} is invalid: {why}", descriptor.digest)))
     }
 
-    /// Returns the document with this digest; its media type is read from the document.
+    /// Returns the manifest or index with this digest. Its media type is read from its content.
     pub fn raw(&self, digest: &Digest) -> Result<Option<RawManifest>, Finding> {
         let name = layout::blob_path(digest);
         let Some((part, size)) = self.part(&name)? else {
@@ -227,7 +227,7 @@ impl DiskLayout {
         Ok(self.referring()?.get(subject).cloned().unwrap_or_default())
     }
 
-    /// Returns the document under a tag of the form `sha256-….sig`.
+    /// Returns the manifest with a tag of the form `sha256-….sig`.
     pub fn tagged(&self, tag: &str) -> Result<Option<RawManifest>, Finding> {
         let entry = self.entries.iter().find(|entry| {
             let name = entry.annotations.get(layout::NAME);

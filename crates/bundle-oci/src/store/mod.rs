@@ -62,7 +62,7 @@ impl ImageSource {
         DiskLayout::open(path).map(|disk| Self::Disk(Arc::new(disk)))
     }
 
-    /// Returns the document with this name: in a registry a tag or a digest.
+    /// Returns the manifest or index with this name: in a registry a tag or a digest.
     async fn named(&self, name: &str) -> Result<Option<RawManifest>, Finding> {
         match self {
             Self::Registry { client, repository } => {

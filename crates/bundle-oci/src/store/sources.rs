@@ -160,8 +160,8 @@ impl ListedImage {
         named(&self.media_type, &self.digest, self.size)
     }
 
-    /// Returns the selection for the recorded referrers, regardless of other referrers that the source has
-    /// now.
+    /// Returns the selection for the recorded referrers, regardless of other referrers that the
+    /// source has now.
     pub fn selection(&self, base: &CopyOptions) -> Result<CopyOptions, Finding> {
         let platforms = self.platforms.iter().map(|text| {
             text.parse().map_err(|why: String| {

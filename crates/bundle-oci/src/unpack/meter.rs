@@ -101,7 +101,8 @@ impl<R: Read> UncompressedReader<R> {
         Digest::from_hash(self.hash.clone().finalize().as_slice())
     }
 
-    /// Reads to the end. Returns `true` if all bytes are zero, as in the padding of an archive.
+    /// Reads to the end, or to the first byte that is not zero. Returns `true` if all bytes are
+    /// zero, as in the padding of an archive.
     pub(super) fn rest_is_zero(&mut self) -> io::Result<bool> {
         let mut buffer = [0; 4 << 10];
         loop {

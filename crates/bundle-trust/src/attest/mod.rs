@@ -141,7 +141,9 @@ impl Predicate {
         };
         let unverifiable = |error: &JsonError| {
             let why = json::rejection(error, "it is nested too deeply");
-            refused(format!("the attestation would be one {why}"))
+            refused(format!(
+                "verification would reject the attestation as one {why}"
+            ))
         };
         let object = bundle_core::json::object(text.as_bytes()).map_err(|error| match &error {
             JsonError::Malformed(why) => refused(format!("invalid JSON ({why})")),

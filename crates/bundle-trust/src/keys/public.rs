@@ -194,10 +194,11 @@ fn is_weak(key: &[u8]) -> bool {
         || (*first == 0xc7 && rest == OTHER_HALF)
 }
 
-/// Returns the canonical encoding of an RSA key, or an error if the key is too short.
+/// Returns the canonical encoding of an RSA key, or an error if it is too short or too long.
 fn check_rsa(der: &[u8]) -> Result<Vec<u8>, Finding> {
-    let key = rsa::PublicKey::from_der(der)
-        .map_err(|_| refused("it is an RSA key that is damaged, or not of 2048 to 8192 bits"))?;
+    let key = rsa::PublicKey::from_der(der).map_err(|_| {
+        refused("it is an RSA key that is damaged, or that does not have 2048 to 8192 bits")
+    })?;
     let bits = key.modulus_len() * 8;
     if RSA_BITS.contains(&bits) {
         let usual = AsDer::<PublicKeyX509Der<'_>>::as_der(&key)

@@ -35,8 +35,8 @@ async fn plugin(node: &NodeRelease, line: &str) -> String {
     node.plugin(line).await.unwrap().success().unwrap()
 }
 
-/// Returns a cluster in which the chart is installed, for one scenario at a time. Scenarios leave two
-/// ready replicas.
+/// Returns a cluster in which the chart is installed, for one scenario at a time. Scenarios leave
+/// two ready replicas.
 async fn installed() -> MappedMutexGuard<'static, NodeRelease> {
     static NODE: Mutex<Option<NodeRelease>> = Mutex::const_new(None);
     let mut node = NODE.lock().await;

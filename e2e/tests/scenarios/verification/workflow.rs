@@ -150,7 +150,7 @@ impl Scene {
         .await;
     }
 
-    /// Returns a policy that accepts only signatures of this workflow.
+    /// Applies a policy that accepts only signatures of this workflow.
     async fn require(&self, subject: &str) {
         let host = self.cluster.registry(0).unwrap().host();
         self.apply(&json!({

@@ -62,6 +62,6 @@ fn failed(name: &str, why: &str, stderr: &str) -> Failure {
         format!("`{name}` {why}: {stderr}")
     };
     Finding::error(codes::usage::PROGRAM_FAILED, message)
-        .hint("run it on the same folder for details")
+        .hint("run the command on the same folder for details")
         .into()
 }

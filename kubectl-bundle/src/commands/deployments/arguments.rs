@@ -63,7 +63,7 @@ pub(crate) struct WriteFlags {
     /// Timeout of --wait; 0 means no limit
     #[arg(long, value_name = "DURATION", default_value = "5m")]
     pub(crate) timeout: String,
-    /// Output format of the object, instead of its result
+    /// Print the object in this format instead of the result
     #[arg(
         short,
         long,

@@ -154,7 +154,7 @@ fn rejects_unsupported_sources_and_targets() {
         (
             &["save", &web, "-o", "json"],
             2,
-            "the target file is missing",
+            "a target file is required",
         ),
         (
             &["save", &web, "--platform", "linux", "--to", "x.tar"],

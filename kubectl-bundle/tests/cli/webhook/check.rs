@@ -1,4 +1,5 @@
-//! `check` offline, and with a cluster and a registry: the content of images, and policies with unreadable Secrets. The servers respond from a list.
+//! `check` offline, and with a cluster and a registry: the content of images, and policies with
+//! unreadable Secrets. The servers respond from a list.
 
 use std::io::Read as _;
 

@@ -119,7 +119,7 @@ impl ReviewCache {
         }
     }
 
-    /// Removes an image. A rejected image can be signed a moment later.
+    /// Removes the metadata of an image, because someone can sign an image after its rejection.
     pub(in crate::admission) async fn forget(&self, key: &ImageKey) {
         self.images.invalidate(key).await;
     }

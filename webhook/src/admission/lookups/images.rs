@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use super::Lookups;
 use super::cache::ImageKey;
-use crate::admission::Admission;
+use crate::admission::{Admission, rejections};
 use crate::budget::lookups::LookupMemory;
 use crate::budget::{Budget, Share, wait_for_share};
 
@@ -74,8 +74,7 @@ impl<L: Lookups> ImageLookups for ReviewImages<'_, L> {
         if self.memory.begin().await && self.memory.grow(bytes).await {
             return Ok(());
         }
-        let why = "no memory became available for the proof of this review";
-        Err(Finding::error(codes::review::BUSY, why).hint("try again; no decision was made"))
+        Err(rejections::no_memory_for_proof())
     }
 
     async fn forget(&self, image: &Image, policies: &MatchingPolicies) {
@@ -92,13 +91,10 @@ impl<L: Lookups> ImageLookups for ReviewImages<'_, L> {
         let pool = &self.admission.budget.verifications;
         let timeout = self.admission.deadline / 4;
         let share = pool.take(1, Budget::half(pool, self.requester));
-        if let Some(Ok(share)) = wait_for_share(timeout, share).await {
-            return Ok(share);
+        match wait_for_share(timeout, share).await {
+            Some(Ok(share)) => Ok(share),
+            _ => Err(rejections::no_verification_slot(timeout)),
         }
-        let why = format!(
-            "the verification of the signatures did not begin within {timeout:?}, because other reviews verify signatures"
-        );
-        Err(Finding::error(codes::review::BUSY, why).hint("try again; no decision was made"))
     }
 
     fn until(&self) -> Option<Instant> {

@@ -1,5 +1,5 @@
-//! Lookups of reviews in addition to those of the cluster (`bundle_cluster::review`). `cluster` sends
-//! requests; tests answer from memory.
+//! Lookups of reviews in addition to those of the cluster (`bundle_cluster::review`). `cluster`
+//! sends requests; tests answer from memory.
 
 mod allowed_reviews;
 pub(super) mod cache;

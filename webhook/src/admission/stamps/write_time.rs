@@ -1,7 +1,7 @@
 //! The time of an update in `metadata.managedFields`, in cases where the API server records none:
 //! for a manager without fields, and for an object whose `managedFields` were emptied.
-//! `bundle_core::review::seal` compares this time with the time of the stamp, to detect a stamp that
-//! was copied from another request.
+//! `bundle_core::review::seal` compares this time with the time of the stamp, to detect a stamp
+//! that was copied from another request.
 
 use bundle_api::names::{ANNOTATION_STAMP, API_VERSION};
 use bundle_core::review::{Stamp, is_written_with};

@@ -1,6 +1,7 @@
 //! Deadlines, sizes and kinds of reviews.
 
 use super::*;
+use crate::server::admission_listener::BODY_LIMIT;
 
 #[tokio::test(start_paused = true)]
 async fn review_ends_at_its_deadline_if_a_dependency_stalls() {

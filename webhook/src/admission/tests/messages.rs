@@ -5,6 +5,7 @@ use bundle_core::diagnostic::rendered;
 
 use super::*;
 use crate::admission::{rejections, review};
+use crate::registrations;
 
 const RECORDED: &str = include_str!("messages.txt");
 
@@ -14,13 +15,13 @@ fn messages_of_reviews_without_verdict_are_recorded() {
     let findings = [
         rejections::deadline_exceeded(Duration::from_secs(8)),
         rejections::malformed(&review::read(body).unwrap_err()),
-        rejections::registrations_altered(
-            "ValidatingWebhookConfiguration bundle-webhook does not exist",
-        ),
+        registrations::altered("ValidatingWebhookConfiguration bundle-webhook does not exist"),
         rejections::objects_too_large(90 << 20, 64 << 20),
         rejections::no_memory(Duration::from_secs(4)),
         rejections::memory_of_requester_in_use(),
         rejections::no_memory_for_image(),
+        rejections::no_memory_for_proof(),
+        rejections::no_verification_slot(Duration::from_secs(2)),
     ];
     let text = rendered(&findings);
     assert_eq!(text, RECORDED, "copy the left side to messages.txt");

@@ -32,7 +32,6 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use tower::ServiceExt as _;
 
-use super::received::BODY_LIMIT;
 use super::stamps::stamping;
 use super::*;
 

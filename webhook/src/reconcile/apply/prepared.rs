@@ -96,7 +96,7 @@ impl<'i> PreparedApply<'i> {
         self.bypasses_cache
     }
 
-    /// Returns the apply after its check has expired.
+    /// Returns the apply for a further check, for which cached results must not be used.
     pub(super) fn bypassing_cache(self) -> Self {
         Self {
             bypasses_cache: true,

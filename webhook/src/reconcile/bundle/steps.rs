@@ -391,7 +391,16 @@ async fn changed_content(
     // source, so the requester must still be allowed to read both.
     let may_read = rights::source::check(&ctx, &requester, &source).await;
     may_read.map_err(|error| error.message)?;
-    let owner = (class.as_str(), requester.user.as_str());
+    let user = requester.user.as_str();
+    // The digest of an archive is known only after all its bytes have arrived.
+    let _slot = match source {
+        Source::Http { .. } => {
+            let slot = reader::transfer_slot(&ctx, user, &source, reason::UNPACK_FAILED).await;
+            Some(slot.map_err(|error| error.message)?)
+        }
+        _ => None,
+    };
+    let owner = (class.as_str(), user);
     let opened = reader::open(&ctx, &source, owner, reason::UNPACK_FAILED).await;
     let opened = opened.map_err(|error| error.message)?;
     let changed = opened.changed(&recorded).await;

@@ -1,6 +1,6 @@
 //! Checked permissions for one installation, with the time and the namespaces of the check.
-//! `requester_permissions` has the checks; `namespaces` detects namespaces that were replaced since an
-//! earlier installation.
+//! `requester_permissions` has the checks; `namespaces` detects namespaces that were replaced since
+//! an earlier installation.
 
 use std::collections::HashMap;
 use std::time::Instant;

@@ -34,8 +34,8 @@ impl<'a> DeploymentReconcile<'a> {
         self.parts.content().into_iter().cloned().collect()
     }
 
-    /// Returns the rule for the consent that writing an object requires. The terms must have been
-    /// checked before.
+    /// Returns the rule that decides whose consent the write of an object requires. The caller must
+    /// have checked the terms of the class before.
     pub(in crate::reconcile) fn consent_rule(&self, request: &InstallRequest<'_>) -> ConsentRule {
         let decided = if self.is_decided(request) {
             DecidedObjects::ALL

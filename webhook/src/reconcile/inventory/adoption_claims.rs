@@ -54,7 +54,8 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::reconcile::inventory::store::{Inventories, InventoryStoreError};
+    use crate::reconcile::inventory::error::InventoryStoreError;
+    use crate::reconcile::inventory::store::Inventories;
 
     /// Returns a client of a server that stores ConfigMaps.
     fn server() -> Client {

@@ -1,4 +1,4 @@
-//! The class that decided about the content of a BundleDeployment, as recorded in the inventory.
+//! The class that authorized the content of a BundleDeployment, as recorded in the inventory.
 //! The rule is in `bundle_core::plan::decision`.
 
 use bundle_core::plan::decision::{DecidedObjects, Decider};
@@ -11,7 +11,7 @@ pub(in crate::reconcile) fn decider(class: &Class, deployment: &DynamicObject) -
     Decider::new(class, &approval_terms(&deployment.data["spec"]))
 }
 
-/// Returns the recorded objects that `decider` decided about.
+/// Returns the recorded objects that `decider` authorized.
 pub(in crate::reconcile) fn objects(inventory: &Inventory, decider: &Decider) -> DecidedObjects {
     let record = inventory.record.as_ref();
     record.map_or(DecidedObjects::None, |record| {

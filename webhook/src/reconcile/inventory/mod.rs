@@ -1,8 +1,10 @@
-//! The inventories of BundleDeployments: their storage, which recorded objects and namespaces exist,
-//! and objects that are being adopted.
+//! The inventories of BundleDeployments: their storage, which recorded objects and namespaces
+//! exist, and objects that are being adopted.
 
 pub(super) mod adoption_claims;
+mod config_map;
 pub(super) mod decision;
+pub(super) mod error;
 pub(super) mod namespaces;
 pub(super) mod present;
 pub(super) mod store;

@@ -3,74 +3,22 @@
 //! `bundle_core::plan::inventory`.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::fmt;
-use std::io::{Read as _, Write as _};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bundle_cluster::ByName;
-use bundle_core::plan::inventory::{
-    Inventory, InventoryError, MAX_BYTES, ObjectCounts, ObjectLimits, RememberedSeals, Reservation,
-    TooManyObjects,
-};
-use flate2::Compression;
-use flate2::read::GzDecoder;
-use flate2::write::GzEncoder;
-use k8s_openapi::ByteString;
+use bundle_core::plan::inventory::{Inventory, ObjectCounts, ObjectLimits, RememberedSeals};
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube::api::{Api, DeleteParams, ListParams, ObjectMeta, PostParams};
+use kube::api::{Api, DeleteParams, ListParams, PostParams};
 use kube::{Client, ResourceExt as _};
 
+use super::adoption_claims::AdoptionClaims;
+use super::config_map::{self, NAME_PREFIX};
+use super::error::{InventoryStoreError, Owner};
 use crate::budget::limited_requester;
 use crate::reconcile::api::object;
-use crate::reconcile::inventory::adoption_claims::AdoptionClaims;
 
-/// Prefix of the ConfigMap name. The uid of the BundleDeployment follows.
-const NAME_PREFIX: &str = "inventory-";
-/// The key in its `binaryData`.
-const DATA_KEY: &str = "inventory.json.gz";
-/// Maximum size of the compressed data, slightly below the limit of the API server, in bytes.
-const MAX_COMPRESSED: usize = 1_000_000;
 /// ConfigMaps on one page of a list.
 const PAGE_SIZE: u32 = 20;
-
-/// The reason why an inventory cannot be read or written.
-#[derive(Debug, thiserror::Error)]
-pub(in crate::reconcile) enum InventoryStoreError {
-    #[error("cannot {doing} the inventory: {}", object::error_message(source))]
-    Api {
-        doing: &'static str,
-        source: kube::Error,
-    },
-    #[error("another process has written the inventory")]
-    Conflict,
-    #[error("{object} is being adopted by another BundleDeployment")]
-    Claimed { object: String },
-    #[error("{object} {owner}")]
-    Owned { object: String, owner: Owner },
-    #[error(transparent)]
-    Inventory(#[from] InventoryError),
-    #[error(transparent)]
-    TooManyObjects(#[from] TooManyObjects),
-    #[error("ConfigMap {name} is not an inventory: {why}")]
-    Damaged { name: String, why: String },
-}
-
-/// The BundleDeployment that owns an object. Displayed as `belongs to BundleDeployment web`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::reconcile) struct Owner {
-    pub(in crate::reconcile) deployment: String,
-    pub(in crate::reconcile) reservation: Reservation,
-}
-
-impl fmt::Display for Owner {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let verb = match self.reservation {
-            Reservation::Owned => "belongs to",
-            Reservation::Installing => "is being installed by",
-        };
-        write!(f, "{verb} BundleDeployment {}", self.deployment)
-    }
-}
 
 #[derive(Clone)]
 struct CachedInventory {
@@ -79,8 +27,8 @@ struct CachedInventory {
 }
 
 /// All inventories, cached. Each is read once and then only written, because one process reconciles
-/// at a time. The resourceVersion reveals writes of another process. The number of recorded objects is
-/// limited, because all inventories stay in memory.
+/// at a time. The resourceVersion reveals writes of another process. The number of recorded objects
+/// is limited, because all inventories stay in memory.
 pub(in crate::reconcile) struct Inventories {
     api: Api<ConfigMap>,
     known: Mutex<HashMap<String, CachedInventory>>,
@@ -155,7 +103,7 @@ impl Inventories {
             self.counts().remove(uid);
             return Ok(None);
         };
-        let inventory = Arc::new(read(&found)?);
+        let inventory = Arc::new(config_map::read(&found)?);
         self.cache(uid, &inventory, found.metadata.resource_version);
         Ok(Some(inventory))
     }
@@ -172,7 +120,7 @@ impl Inventories {
                 let Some(uid) = name.strip_prefix(NAME_PREFIX) else {
                     continue;
                 };
-                match read(&map) {
+                match config_map::read(&map) {
                     Ok(inventory) => {
                         let inventory = Arc::new(inventory);
                         self.cache(uid, &inventory, map.metadata.resource_version);
@@ -223,7 +171,7 @@ impl Inventories {
             return Ok(known.inventory.clone());
         }
         let resource_version = known.and_then(|known| known.resource_version);
-        let map = write(uid, &inventory, resource_version.clone())?;
+        let map = config_map::write(uid, &inventory, resource_version.clone())?;
         let stored = match self.store(map, resource_version.is_some()).await {
             Ok(stored) => stored,
             Err(error) => {
@@ -237,9 +185,9 @@ impl Inventories {
         Ok(inventory)
     }
 
-    /// Stores the inventory of a BundleDeployment, which records objects that are about to be applied, and adopts the objects
-    /// `adopted` (uids by key). Fails without storing it if another BundleDeployment records one of
-    /// these, or if the number of objects exceeds a limit.
+    /// Stores the inventory of a BundleDeployment. It records objects that are about to be applied,
+    /// and adopts the objects `adopted` (uids by key). Fails without storing it if another
+    /// BundleDeployment records one of these, or if the number of objects exceeds a limit.
     ///
     /// One claim covers the lookup of owners and the write. So only one of several concurrent
     /// adoptions of an object succeeds.
@@ -343,7 +291,7 @@ impl Inventories {
                 if !map.name_any().starts_with(NAME_PREFIX) || map.name_any() == own {
                     continue;
                 }
-                let inventory = read(map)?;
+                let inventory = config_map::read(map)?;
                 for (key, uid) in objects {
                     if let Some(reservation) = inventory.reserves(key, uid) {
                         let deployment = inventory.deployment.clone();
@@ -385,117 +333,5 @@ fn not_written(source: kube::Error) -> InventoryStoreError {
             doing: "write",
             source,
         },
-    }
-}
-
-fn read(map: &ConfigMap) -> Result<Inventory, InventoryStoreError> {
-    let damaged = |why: &str| InventoryStoreError::Damaged {
-        name: map.name_any(),
-        why: why.to_owned(),
-    };
-    let packed = map
-        .binary_data
-        .as_ref()
-        .and_then(|data| data.get(DATA_KEY))
-        .ok_or_else(|| damaged("its data is missing"))?;
-    crate::heavy::run(|| {
-        let mut bytes = Vec::new();
-        let most = u64::try_from(MAX_BYTES).unwrap_or(u64::MAX);
-        GzDecoder::new(packed.0.as_slice())
-            .take(most.saturating_add(1))
-            .read_to_end(&mut bytes)
-            .map_err(|_| damaged("it is truncated, or not gzip"))?;
-        Ok(Inventory::decode(&bytes)?)
-    })
-}
-
-fn write(
-    uid: &str,
-    inventory: &Inventory,
-    resource_version: Option<String>,
-) -> Result<ConfigMap, InventoryStoreError> {
-    let name = format!("{NAME_PREFIX}{uid}");
-    let packed = crate::heavy::run(|| {
-        let bytes = inventory.encode()?;
-        let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
-        encoder
-            .write_all(&bytes)
-            .and_then(|()| encoder.finish())
-            .map_err(|error| InventoryStoreError::Damaged {
-                name: name.clone(),
-                why: error.to_string(),
-            })
-    })?;
-    if packed.len() > MAX_COMPRESSED {
-        return Err(InventoryStoreError::Inventory(InventoryError::TooLarge {
-            bytes: packed.len(),
-            most: MAX_COMPRESSED,
-        }));
-    }
-    Ok(ConfigMap {
-        metadata: ObjectMeta {
-            name: Some(name.clone()),
-            labels: Some(
-                [(
-                    "app.kubernetes.io/part-of".to_owned(),
-                    "kubectl-bundle".to_owned(),
-                )]
-                .into(),
-            ),
-            resource_version,
-            ..ObjectMeta::default()
-        },
-        binary_data: Some([(DATA_KEY.to_owned(), ByteString(packed))].into()),
-        ..ConfigMap::default()
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn written_inventory_is_read_back_and_damage_is_an_error() {
-        let mut inventory = Inventory::new("web");
-        inventory.record("ConfigMap/team-a/web", "1");
-        let map = write("u", &inventory, Some("7".to_owned())).unwrap();
-        assert_eq!(map.name_any(), "inventory-u");
-        assert_eq!(map.metadata.resource_version.as_deref(), Some("7"));
-        assert_eq!(read(&map).unwrap(), inventory);
-        let mut damaged = map.clone();
-        damaged.binary_data = Some([(DATA_KEY.to_owned(), ByteString(b"x".to_vec()))].into());
-        for map in [damaged, ConfigMap::default()] {
-            assert!(matches!(
-                read(&map),
-                Err(InventoryStoreError::Damaged { .. })
-            ));
-        }
-    }
-
-    #[test]
-    fn rejects_decompression_bomb_and_accepts_large_inventory() {
-        let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
-        encoder.write_all(&vec![b' '; MAX_BYTES + 10]).unwrap();
-        let mut bomb = write("u", &Inventory::new("web"), None).unwrap();
-        bomb.binary_data =
-            Some([(DATA_KEY.to_owned(), ByteString(encoder.finish().unwrap()))].into());
-        assert!(matches!(
-            read(&bomb),
-            Err(InventoryStoreError::Inventory(
-                InventoryError::TooLarge { .. }
-            ))
-        ));
-        let mut large = Inventory::new("web");
-        for n in 0..10_000_u64 {
-            let uid = format!(
-                "{:08x}-{:04x}-4000-8000-{:012x}",
-                n.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32,
-                n & 0xffff,
-                n.wrapping_mul(0xD1B5_4A32_D192_ED03) >> 16
-            );
-            large.record(format!("ConfigMap/team-a/item-{n:05}"), uid);
-        }
-        let map = write("u", &large, None).unwrap();
-        assert_eq!(read(&map).unwrap(), large);
     }
 }

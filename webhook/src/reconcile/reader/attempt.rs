@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 use bundle_core::content::ContentId;
 use bundle_core::diagnostic::codes;
 use bundle_core::plan::bundle::attempts::{
-    AttemptDecision, AttemptKey, ENDS_BEFORE_PAUSE, ParseStep,
+    AttemptDecision, AttemptKey, INTERRUPTIONS_BEFORE_PAUSE, ParseStep,
 };
 use bundle_core::reference::Digest;
 
@@ -43,7 +43,7 @@ pub(super) struct Attempt {
 }
 
 impl ContentAttempts {
-    /// Fails if the content is not tried now. `version` is uid and generation of the object.
+    /// Fails if the content must not be parsed now. `version` is uid and generation of the object.
     pub(in crate::reconcile) fn new(
         ctx: &Context,
         (version, requester): (&str, &str),
@@ -133,7 +133,7 @@ pub(in crate::reconcile) fn process_ended(
         codes::install::PROCESS_ENDED,
         reason,
         format!(
-            "bundle-webhook ended at least {ENDS_BEFORE_PAUSE} times while it parsed content {digest}, and waits before it parses it again: correct the content, or delete the object and create it again for new attempts"
+            "bundle-webhook ended at least {INTERRUPTIONS_BEFORE_PAUSE} times while it parsed content {digest}, and waits before it parses it again: correct the content, or delete the object and create it again for new attempts"
         ),
         RetryPolicy::At(left),
     )

@@ -34,8 +34,9 @@ pub(in crate::reconcile) use fetch::fetch;
 /// Time that a reconcile waits for memory before it ends and is retried.
 const MEMORY_WAIT_LIMIT: Duration = Duration::from_secs(10);
 
-/// Opens a source of a Bundle of `class`, and reads the credentials that it names. Responses of a registry other than
-/// layers count as memory of `requester`, in the pool of reviews, until the source is dropped.
+/// Opens a source of a Bundle of `class`, and reads the credentials that it names. Responses of a
+/// registry other than layers count as memory of `requester`, in the pool of reviews, until the
+/// source is dropped.
 pub(in crate::reconcile) async fn open(
     ctx: &Context,
     source: &Source,
@@ -43,11 +44,12 @@ pub(in crate::reconcile) async fn open(
     reason: &'static str,
 ) -> Result<OpenSource, ReconcileError> {
     let memory = LookupMemory::new(&ctx.shared.budget, requester, MEMORY_WAIT_LIMIT);
-    if matches!(source, Source::Image { .. }) && !memory.begin().await {
+    let is_remote = matches!(source, Source::Image { .. } | Source::Http { .. });
+    if is_remote && !memory.begin().await {
         return Err(ReconcileError::new(
             codes::install::MEMORY_BUSY,
             reason,
-            "reads of other images for this requester use all memory for them; the reconcile is retried",
+            "other sources that are read for this requester use all memory that one requester can have for sources; the reconcile is retried",
             RetryPolicy::Soon,
         ));
     }
@@ -81,6 +83,17 @@ pub(in crate::reconcile) fn source_error(
             } else if finding.code == codes::install::GIT_MISSING {
                 // Only another image of the pod has the program.
                 RetryPolicy::OnChange
+            } else {
+                RetryPolicy::Slowly
+            };
+            ReconcileError::findings(reason, &finding.into(), retry)
+        }
+        SourceError::Http(error) => {
+            let finding = error.finding();
+            let retry = if error.is_terminal() {
+                RetryPolicy::OnChange
+            } else if finding.code.outcome == Outcome::CannotTell {
+                RetryPolicy::Soon
             } else {
                 RetryPolicy::Slowly
             };
@@ -274,10 +287,18 @@ pub(in crate::reconcile) async fn load(
     let budget = &ctx.shared.budget;
     let done = budget.blocking(WorkerThread::Content, work).await;
     let (read, mut share) = done.ok_or_else(|| panicked(reason))?;
-    let content = parse::read_error(read?, reason).inspect_err(|_| {
-        // Removes the copy that cannot be read. The next reconcile fetches it again.
+    let read = read?;
+    // The findings can be about the configuration, and other BundleDeployments use the copy.
+    let is_copy_unusable = match &read {
+        Ok(Ok(_)) => false,
+        Ok(Err(_)) => !wanted.target.is_configured(),
+        Err(_) => true,
+    };
+    if is_copy_unusable {
+        // The next reconcile fetches it again.
         ctx.store.remove(wanted.content.digest());
-    })?;
+    }
+    let content = parse::read_error(read, reason)?;
     // The objects of an attempt without other content need no more than others.
     share.reduce(weight);
     Ok((content, share))

@@ -36,7 +36,7 @@ pub(in crate::reconcile) async fn accept(
         .await
         .map_err(|error| {
             let text = format!(
-                "cannot check yet that the deletion was reviewed: {}",
+                "cannot check yet whether the webhook reviewed the deletion: {}",
                 crate::chain(&error)
             );
             ReconcileError::new(

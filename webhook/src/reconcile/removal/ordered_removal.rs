@@ -76,7 +76,7 @@ impl<'a> OrderedRemoval<'a> {
         }
     }
 
-    /// Deletes one step. Returns the objects that are not gone and that no finalizer holds.
+    /// Deletes the objects of one step. Returns those that still exist and that no finalizer holds.
     async fn delete(
         &mut self,
         remover: &Remover<'_>,

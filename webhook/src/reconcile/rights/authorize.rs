@@ -47,7 +47,7 @@ struct Denied {
     are_all: bool,
 }
 
-/// What was checked of the roles and bindings of one content.
+/// Roles and bindings of one content that were checked.
 #[derive(Default)]
 struct Grants {
     budget: QuestionBudget,

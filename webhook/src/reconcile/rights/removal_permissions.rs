@@ -59,8 +59,8 @@ pub(in crate::reconcile) async fn named_account(
 pub(in crate::reconcile) struct Deletions<'a> {
     pub(in crate::reconcile) ctx: &'a Context,
     pub(in crate::reconcile) rule: &'a ConsentRule,
-    /// The requesters of all parts of the content.
     pub(in crate::reconcile) act: ObjectAction,
+    /// The requesters of all parts of the content.
     pub(in crate::reconcile) requesters: &'a [Requester],
     /// The reason of the condition if the check fails.
     pub(in crate::reconcile) reason: &'static str,

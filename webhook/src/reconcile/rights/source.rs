@@ -1,6 +1,6 @@
-//! The permission of a requester to read the ConfigMaps of a source, or the Secret of a git source,
-//! whose credentials the host of the source receives. It can be withdrawn between the review of a
-//! Bundle and its unpacking.
+//! The permission of a requester to read the ConfigMaps of a source, or the Secret whose credentials
+//! the host of the source receives. It can be withdrawn between the review of a Bundle and its
+//! unpacking.
 
 use std::collections::BTreeSet;
 
@@ -31,13 +31,12 @@ pub(in crate::reconcile) async fn check(
             codes::review::CONFIGMAP_NOT_ALLOWED,
             parts.iter().map(|part| &part.name).collect(),
         ),
-        Source::Git { auth, .. } => (
+        Source::Image { .. } | Source::Git { .. } | Source::Http { .. } | Source::Upload => (
             "secrets",
             "Secret",
             codes::review::SECRET_NOT_ALLOWED,
-            auth.secret.iter().collect(),
+            source.credentials().into_iter().collect(),
         ),
-        Source::Image { .. } | Source::Http { .. } | Source::Upload => return Ok(()),
     };
     let namespace = &ctx.shared.settings.namespace;
     let mut refused = Vec::new();

@@ -1,4 +1,4 @@
-//! The status write of a reconcile, which is skipped without a change, and Events.
+//! Writes of the status, only if it changed, and of Events.
 
 use bundle_api::names;
 use bundle_cluster::ByName;

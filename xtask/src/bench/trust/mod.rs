@@ -123,10 +123,10 @@ impl Scene {
         for (name, title, aim) in [
             ("bare-one", "one bare P-256 verification", "-"),
             ("key-anew", "by key", "0.15"),
-            ("key-remembered", "by key, examined before", "-"),
+            ("key-remembered", "by key, cached", "-"),
             ("bare-chain", "bare verifications of such a chain", "-"),
             ("keyless-anew", "by certificate", "0.5"),
-            ("keyless-remembered", "by certificate, examined before", "-"),
+            ("keyless-remembered", "by certificate, cached", "-"),
         ] {
             let found = told.iter().find(|line| line["name"] == name);
             let found = found.with_context(|| format!("the loop has no measurement of {name}"))?;

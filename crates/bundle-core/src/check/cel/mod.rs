@@ -70,7 +70,7 @@ impl Rules {
             .or_insert_with(|| compile(rule))
     }
 
-    /// Returns the rules of a schema that an object violates when it is created.
+    /// Adds a problem for each rule of `schema` that an object violates when it is created.
     pub(super) fn evaluate(
         &mut self,
         schema: &Value,

@@ -115,8 +115,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Checks a part of a branch. `is_missing` is `true` if the enclosing schema does not specify
-    /// it.
+    /// Checks a part of a branch. `lacks` is `true` if the enclosing schema does not specify it.
     fn part(
         &mut self,
         branch: &Value,

@@ -27,7 +27,7 @@ const META: &[&str] = &[
 /// Fields that every object has, even if the schema does not specify them.
 const IMPLIED: &[&str] = &["apiVersion", "kind", "metadata"];
 
-/// Returns the unknown fields of an object (`whole`) or of a nested value.
+/// Adds a problem for each unknown field of an object (`whole`) or of a nested value.
 pub(in super::super) fn find(
     schema: &Value,
     value: &Value,

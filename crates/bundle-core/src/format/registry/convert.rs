@@ -37,7 +37,8 @@ const ANNOTATION: usize = 100;
 /// binding or a Deployment, without the values that move into them.
 pub(super) const CREATED: u64 = 24 << 10;
 
-/// Kinds that a bundle may contain in addition to the ClusterServiceVersion; `true` for namespaced kinds.
+/// Kinds that a bundle may contain in addition to the ClusterServiceVersion; `true` for namespaced
+/// kinds.
 const OTHERS: [(&str, bool); 19] = [
     ("ClusterRole", false),
     ("ClusterRoleBinding", false),

@@ -1,5 +1,5 @@
-//! Dry run for the creation of an object that replaces an existing one ([`crate::plan::replace`]), while
-//! the former object still exists.
+//! Dry run for the creation of an object that replaces an existing one ([`crate::plan::replace`]),
+//! while the former object still exists.
 
 use serde_json::Value;
 

@@ -76,7 +76,7 @@ struct Terms {
 impl ConsentRule {
     /// Returns the rule for `class`, which is `None` if the class does not exist, is invalid or
     /// belongs to another provisioner. `decided` are the objects that this class, with its current
-    /// terms, decided about when they were installed.
+    /// terms, authorized when they were installed.
     pub fn new(class: Option<&Class>, account: ActingAccount, decided: DecidedObjects) -> Self {
         let class = class.map(|class| Terms {
             authorization: class.authorization,
@@ -95,7 +95,7 @@ impl ConsentRule {
     ///
     /// A class delegates only to a ServiceAccount that the class or the spec names, and only for
     /// objects inside its targets. It restores and deletes installed objects without the requesters
-    /// only if it decided about them at installation. In all other cases the requesters need the
+    /// only if it authorized them at installation. In all other cases the requesters need the
     /// permissions, which are also checked by dry run.
     pub fn consent(&self, act: ObjectAction, id: &ObjectId) -> Consent {
         if let ActingAccount::Withdrawn(why) = &self.account {
@@ -275,7 +275,7 @@ mod tests {
         let all_but_other = DecidedObjects::AllBut([other.to_string()].into());
         let dry_run = Consent::Requesters(RequesterCheck::DryRun);
         let review = Consent::Requesters(RequesterCheck::AccessReview);
-        // Class, objects that the class decided about, object, consent for installation, consent
+        // Class, objects that the class authorized, object, consent for installation, consent
         // for all other actions.
         let table = [
             (

@@ -1,7 +1,8 @@
 //! Attempts to parse content. Each is recorded from its start to its end, under a name that this
-//! module makes. A record of an earlier process means that the process ended during the attempt.
-//! Such content is tried once more without other content, and after another end only after a pause:
-//! an end can have another cause, so no content is given up for ever.
+//! module generates. A record of an earlier process shows an interrupted attempt: the process ended
+//! during it. After the first one, the content is parsed once more without other content; after
+//! further ones, only after a pause. Attempts never stop, because the process can end for other
+//! reasons.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
@@ -10,15 +11,15 @@ use sha2::{Digest as _, Sha256};
 
 use crate::content::ContentId;
 
-/// Number of ends of the process after which a pause comes before the next attempt.
-pub const ENDS_BEFORE_PAUSE: u32 = 2;
-/// The first pause. It doubles with each further end.
+/// Number of interrupted attempts after which the next attempt waits for a pause.
+pub const INTERRUPTIONS_BEFORE_PAUSE: u32 = 2;
+/// The first pause. It doubles with each further interrupted attempt.
 pub const FIRST_PAUSE: Duration = Duration::from_hours(1);
 /// The longest pause.
 pub const MAX_PAUSE: Duration = Duration::from_hours(24);
 
-/// Step that reads the whole content. Each step has its own records, because the end of the process
-/// during one step does not imply the same for the other step.
+/// Step that reads the whole content. Each step has its own records, because a process that ends
+/// during one step does not necessarily end during the other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ParseStep {
     /// The memory of the content is estimated.
@@ -39,28 +40,28 @@ pub enum AttemptDecision {
     Wait(Duration),
 }
 
-/// The ends of the process during the attempts of one step.
+/// Attempts of one step during which the process ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ProcessEnds {
-    /// Number of ends.
+pub struct InterruptedAttempts {
+    /// Number of attempts.
     pub count: u32,
-    /// Start of the last attempt.
+    /// Start of the last of them.
     pub last: SystemTime,
 }
 
-/// Returns the decision on content during whose attempts the process ended so often. If the clock
-/// was set back, the pause starts at `now`.
-pub fn decide(ends: Option<ProcessEnds>, now: SystemTime) -> AttemptDecision {
-    let Some(ends) = ends else {
+/// Returns the decision on content with these interrupted attempts. If the clock was set back, the
+/// pause starts at `now`.
+pub fn decide(interrupted: Option<InterruptedAttempts>, now: SystemTime) -> AttemptDecision {
+    let Some(interrupted) = interrupted else {
         return AttemptDecision::Try;
     };
-    let Some(further) = ends.count.checked_sub(ENDS_BEFORE_PAUSE) else {
+    let Some(further) = interrupted.count.checked_sub(INTERRUPTIONS_BEFORE_PAUSE) else {
         return AttemptDecision::TryAlone;
     };
     let factor = 2_u32.checked_pow(further);
     let pause = factor.and_then(|factor| FIRST_PAUSE.checked_mul(factor));
     let pause = pause.map_or(MAX_PAUSE, |pause| pause.min(MAX_PAUSE));
-    let passed = now.duration_since(ends.last).unwrap_or_default();
+    let passed = now.duration_since(interrupted.last).unwrap_or_default();
     match pause.checked_sub(passed) {
         None | Some(Duration::ZERO) => AttemptDecision::TryAlone,
         Some(left) => AttemptDecision::Wait(left),
@@ -86,27 +87,29 @@ impl AttemptKey {
     }
 }
 
-/// Returns the ends of the process for each key, from names and times of the records that earlier
-/// processes left. Other names are ignored.
-pub fn ends_by_key<'a>(
+/// Returns the interrupted attempts for each key, from names and times of the records of earlier
+/// processes. Other names are ignored.
+pub fn interrupted_by_key<'a>(
     records: impl IntoIterator<Item = (&'a str, SystemTime)>,
-) -> BTreeMap<AttemptKey, ProcessEnds> {
-    let mut ends = BTreeMap::new();
+) -> BTreeMap<AttemptKey, InterruptedAttempts> {
+    let mut interrupted = BTreeMap::new();
     for (name, written) in records {
         let parts = name.split_once('.');
         let Some((key, Ok(number))) = parts.map(|(key, number)| (key, number.parse::<u32>()))
         else {
             continue;
         };
-        let first = ProcessEnds {
+        let first = InterruptedAttempts {
             count: 0,
             last: written,
         };
-        let found = ends.entry(AttemptKey(key.to_owned())).or_insert(first);
+        let found = interrupted
+            .entry(AttemptKey(key.to_owned()))
+            .or_insert(first);
         found.count = found.count.max(number);
         found.last = found.last.max(written);
     }
-    ends
+    interrupted
 }
 
 #[cfg(test)]
@@ -146,7 +149,10 @@ mod tests {
             (u32::MAX, 86_400, TryAlone),
         ] {
             let last = at(start);
-            let decided = decide(Some(ProcessEnds { count, last }), at(start + passed));
+            let decided = decide(
+                Some(InterruptedAttempts { count, last }),
+                at(start + passed),
+            );
             assert_eq!(decided, expected, "{count} ends, {passed} s");
         }
         assert_eq!(decide(None, at(start)), Try);
@@ -155,7 +161,7 @@ mod tests {
     #[test]
     fn clock_that_was_set_back_extends_the_pause_by_no_more_than_its_length() {
         let last = at(1_000_000);
-        let decided = decide(Some(ProcessEnds { count: 2, last }), at(0));
+        let decided = decide(Some(InterruptedAttempts { count: 2, last }), at(0));
         assert_eq!(decided, AttemptDecision::Wait(FIRST_PAUSE));
     }
 
@@ -171,8 +177,8 @@ mod tests {
             ("a.txt".to_owned(), at(1)),
             (".".to_owned(), at(1)),
         ];
-        let found = ends_by_key(names.iter().map(|(name, time)| (name.as_str(), *time)));
-        let of = |count, last| ProcessEnds { count, last };
+        let found = interrupted_by_key(names.iter().map(|(name, time)| (name.as_str(), *time)));
+        let of = |count, last| InterruptedAttempts { count, last };
         assert_eq!(
             found,
             [(weigh, of(2, at(20))), (parse, of(1, at(15)))].into()

@@ -1,8 +1,8 @@
 //! Objects that kstatus or Argo CD judge differently from this project, and the reason of each
 //! difference.
 //!
-//! The scenarios in `e2e/tests/scenarios/content/suites` run the code of both projects. They fail for a difference that is not in this table, and
-//! for a row without a difference.
+//! The scenarios in `e2e/tests/scenarios/content/suites` run the code of both projects. They fail
+//! for a difference that is not in this table, and for a row without a difference.
 
 use std::fmt;
 

@@ -39,7 +39,8 @@ pub fn has_health(group: &str, kind: &str) -> bool {
     }
 }
 
-/// Returns the health of `object`. `group` and `kind` are arguments because objects read as metadata lack them.
+/// Returns the health of `object`. `group` and `kind` are arguments because objects read as
+/// metadata lack them.
 pub fn health(group: &str, kind: &str, object: &Value) -> Health {
     if object.pointer("/metadata/deletionTimestamp").is_some() {
         return Health::waiting("is being deleted");

@@ -82,8 +82,9 @@ impl ObjectCounts {
         }
     }
 
-    /// Reserves `objects` for the BundleDeployment and its requester, before they are recorded. Fails
-    /// if their number grows beyond a limit. As many objects as are recorded, or fewer, never fail.
+    /// Reserves `objects` for the BundleDeployment and its requester, before they are recorded.
+    /// Fails if their number grows beyond a limit. As many objects as are recorded, or fewer, never
+    /// fail.
     pub fn reserve(
         &mut self,
         uid: &str,

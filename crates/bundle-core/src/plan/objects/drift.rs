@@ -13,8 +13,8 @@ use crate::version::apis;
 ///
 /// With server-side apply, a field that another actor changes or removes disappears from the entry
 /// of this project. An apply under the same manager name changes the time of the entry. That time
-/// has whole seconds, and any user with write permission can write `managedFields`: [`ObjectRevision`]
-/// covers both gaps.
+/// has whole seconds, and any user with write permission can write `managedFields`:
+/// [`ObjectRevision`] covers both gaps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Fingerprint([u8; 16]);
 

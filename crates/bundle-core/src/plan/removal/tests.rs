@@ -1,4 +1,4 @@
-//! Removals row by row, and properties of the order.
+//! Cases of a removal, and properties of the order of its steps.
 
 use proptest::prelude::*;
 

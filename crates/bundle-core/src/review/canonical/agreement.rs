@@ -76,7 +76,7 @@ fn class() -> Value {
     })
 }
 
-/// Returns JSON pointers to all fields and items in `value`.
+/// Adds JSON pointers to all fields and items in `value`.
 fn pointers(value: &Value, at: &str, found: &mut Vec<String>) {
     let mut each = |key: &str, value: &Value| {
         let path = format!("{at}/{key}");

@@ -42,7 +42,8 @@ pub struct Deletion<'a> {
     pub requester: &'a Requester,
     /// `true` if the requester is the pod's own ServiceAccount.
     pub own: bool,
-    /// `true` if the object has the finalizer of bundle-webhook, so that its deletion removes installed objects.
+    /// `true` if the object has the finalizer of bundle-webhook, so that its deletion removes
+    /// installed objects.
     pub is_finalized: bool,
 }
 

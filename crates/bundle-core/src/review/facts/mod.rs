@@ -91,8 +91,8 @@ pub struct Subject<'a> {
     /// Trust in the stored object.
     pub stamp_state: StampState,
     /// `true` if the requester confirms the whole spec of an existing object: the write sets the
-    /// annotation `core.rukpak.io/admit` to the value for this spec. `check` sets `true`, because it
-    /// cannot verify stamps and therefore checks the whole spec.
+    /// annotation `core.rukpak.io/admit` to the value for this spec. `check` sets `true`, because
+    /// it cannot verify stamps and therefore checks the whole spec.
     pub admits: bool,
     /// `true` if the requester is the webhook itself, which writes labels, annotations and
     /// finalizers and requires no stamp. `check` sets `false`.
@@ -258,6 +258,8 @@ pub struct Facts<'a> {
     pub deployment: Option<DeploymentFact>,
     /// Access reviews for verb `get`, by ConfigMap.
     pub may_read: BTreeMap<String, Answer>,
+    /// Access review for verb `get` on the Secret of the source.
+    pub may_read_secret: Option<Answer>,
     /// ConfigMaps by name.
     pub config_maps: BTreeMap<String, ConfigMapFact>,
     /// Image of the source.

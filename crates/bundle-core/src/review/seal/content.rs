@@ -1,6 +1,6 @@
 //! Content seal of a Bundle: the content that its source was first resolved to, under a MAC with a
-//! key that only the pod has. A user with permission to write the status of a Bundle can remove or copy it,
-//! but cannot create one.
+//! key that only the pod has. A user with permission to write the status of a Bundle can remove or
+//! copy it, but cannot create one.
 
 use serde::{Deserialize, Serialize};
 

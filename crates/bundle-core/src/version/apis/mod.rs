@@ -79,7 +79,8 @@ pub fn of(group: &str) -> &'static [(&'static str, &'static str, Api)] {
 
 /// Returns `true` if the group (empty for the core group) is one of Kubernetes itself.
 ///
-/// The domain does not show it: `gateway.networking.k8s.io` is a group of CustomResourceDefinitions.
+/// The domain does not show it: `gateway.networking.k8s.io` is a group of
+/// CustomResourceDefinitions.
 pub fn is_built_in(group: &str) -> bool {
     !of(group).is_empty()
 }

@@ -197,7 +197,7 @@ fn key_bytes((registry, repository, _, mount): &TokenKey) -> usize {
     registry.len() + repository.len() + mount.as_ref().map_or(0, String::len)
 }
 
-fn secret(text: &str) -> Result<HeaderValue, Reason> {
+pub(in crate::registry) fn secret(text: &str) -> Result<HeaderValue, Reason> {
     let mut value = HeaderValue::from_str(text)
         .map_err(|_| Reason::Malformed("the token contains invalid characters".to_owned()))?;
     value.set_sensitive(true);
@@ -223,7 +223,7 @@ fn trusted_realm(realm: &str, endpoint: &Endpoint) -> Result<Url, Reason> {
     } else {
         Err(Reason::Redirect {
             to: authority(&url),
-            why: "for a token, without TLS",
+            why: "the token service does not use TLS, but the registry does",
         })
     }
 }

@@ -430,7 +430,7 @@ fn location(answer: &Response) -> Result<Option<Url>, Reason> {
         (_, "https") | ("http", "http") => Ok(Some(location)),
         _ => Err(Reason::Redirect {
             to: crate::registry::http::pools::authority(&location),
-            why: "away from TLS, for an upload",
+            why: "the target of the upload does not use TLS, but the registry does",
         }),
     }
 }

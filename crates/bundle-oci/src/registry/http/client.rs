@@ -152,8 +152,8 @@ impl HttpClient {
             .map_err(|error| self.connection_error(&authority(response.url()), error))
     }
 
-    /// Returns the whole body. Returns an error if it has more than `limit` bytes. If it is JSON, the
-    /// memory of its parsed form is reserved too.
+    /// Returns the whole body. Returns an error if it has more than `limit` bytes. If it is JSON,
+    /// the memory of its parsed form is reserved too.
     pub(in crate::registry) async fn body(
         &self,
         mut response: reqwest::Response,
@@ -209,7 +209,7 @@ impl HttpClient {
             if source.find::<ZoneError>().is_some() {
                 return Reason::Redirect {
                     to: registry,
-                    why: "which is in a private or local network, unlike the registry",
+                    why: "the target is in a private or local network",
                 };
             }
             if let Some(

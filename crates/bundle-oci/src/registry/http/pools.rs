@@ -1,5 +1,5 @@
-//! Connection pools: one that uses proxies, one for loopback, those of redirects, and clients of hosts
-//! with certificates of their own. None follows redirects automatically.
+//! Connection pools: one that uses proxies, one for loopback, those of redirects, and clients of
+//! hosts with certificates of their own. None follows redirects automatically.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -27,8 +27,8 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(15);
 /// most eight are kept.
 const CLIENT_BYTES: usize = 16 << 10;
 
-/// All pools of a registry client, created at first use: reading the system's certificate authorities takes
-/// milliseconds that `--help` does not need.
+/// All pools of a registry client, created at first use: reading the system's certificate
+/// authorities takes milliseconds that `--help` does not need.
 pub(super) struct ConnectionPools {
     trust: TlsSettings,
     user_agent: String,

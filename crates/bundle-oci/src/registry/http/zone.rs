@@ -77,7 +77,7 @@ impl NetworkZone {
         }
     }
 
-    /// Returns the zone of the IP address in a URL; `None` if the URL has a host name.
+    /// Returns the zone of the IP address or of `localhost` in a URL; `None` for other host names.
     fn of_url(url: &Url) -> Option<Self> {
         match url.host()? {
             Host::Ipv4(address) => Some(Self::of_v4(address)),
@@ -103,8 +103,8 @@ impl NetworkZone {
         Self::of_url(to)
             .filter(|near| *near > self)
             .map(|near| match near {
-                Self::Local => "which is a loopback or link-local address",
-                _ => "which is in a private network",
+                Self::Local => "the target is a loopback or link-local address",
+                _ => "the target is in a private network",
             })
     }
 }

@@ -137,7 +137,7 @@ pub(in crate::registry) fn next_url(response: &reqwest::Response) -> Result<Opti
     } else {
         Err(Reason::Redirect {
             to: crate::registry::http::pools::authority(&next),
-            why: "for the next page of a list",
+            why: "the next page of a list is on another host",
         })
     }
 }

@@ -24,7 +24,7 @@ const WEIGHT: usize = 8 << 20;
 const EACH: usize = 512;
 /// Lifetime of results with an invalid certificate. Some become valid later, for example when a log
 /// key becomes valid.
-const HEALS: SignedDuration = SignedDuration::from_mins(1);
+const INVALID_CERTIFICATE_TTL: SignedDuration = SignedDuration::from_mins(1);
 /// Tolerated backward step of the clock after an examination.
 const SLACK: SignedDuration = SignedDuration::from_mins(1);
 
@@ -72,7 +72,7 @@ impl Examination {
         let mut until = roots.min().unwrap_or(Timestamp::MAX);
         let mut all = found.iter().flatten();
         if all.any(|one| may_heal(one, against.roots.len())) {
-            until = until.min(now.saturating_add(HEALS).unwrap_or(now));
+            until = until.min(now.saturating_add(INVALID_CERTIFICATE_TTL).unwrap_or(now));
         }
         Self {
             from: now.saturating_sub(SLACK).unwrap_or(now),

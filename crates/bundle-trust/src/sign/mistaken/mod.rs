@@ -60,8 +60,8 @@ pub fn mistaken(content: &[u8]) -> Result<(), Finding> {
     ))
 }
 
-/// Returns an error if an attestation of this content would also be valid for an image: if the
-/// content is an image manifest.
+/// Returns an error if the content is an image manifest or index, because an attestation of it
+/// would also be valid for the image.
 pub fn mistaken_attested(content: &[u8]) -> Result<(), Finding> {
     let top = Top::of(content);
     if !top.is_manifest() && !top.is_list {

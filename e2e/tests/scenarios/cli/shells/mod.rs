@@ -10,7 +10,7 @@ use e2e::host::packages;
 use e2e::host::prerequisites::{BASH_COMPLETION, RequiredProgram};
 use e2e::webhook::shared;
 
-/// Types into a shell.
+/// Script that types into a shell.
 const DRIVER: &str = include_str!("type.zsh");
 /// Far above the time of one completion.
 const SESSION: Duration = Duration::from_secs(60);

@@ -92,8 +92,8 @@ async fn assert_restored(cluster: &Cluster) {
     eprintln!("restored after {:?}", began.elapsed());
 }
 
-/// Returns the time at which a replica acquired the lease after a disturbance. Checks that it was in
-/// time.
+/// Returns the time at which a replica acquired the lease after a disturbance. Checks that it was
+/// in time.
 async fn acquired_after(node: &NodeRelease, disturbed: Timestamp) -> Timestamp {
     let acquired = wait::until(LONG, "a replica acquires the lease", || async {
         let lease = node.lease().await?.and_then(|lease| lease.spec);

@@ -16,6 +16,7 @@ use super::{
 
 mod config_maps;
 mod git;
+mod http;
 mod ignored_fields;
 mod target;
 

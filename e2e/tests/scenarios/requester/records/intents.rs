@@ -4,8 +4,8 @@ use crate::scenarios::requester::*;
 
 const INSTALLER: &str = "system:serviceaccount:bundle-system:installer";
 
-/// Returns a policy that rejects ServiceAccounts by the installing ServiceAccount in the namespace
-/// of the scenario.
+/// Returns a policy that forbids the installing ServiceAccount to create ServiceAccounts in the
+/// namespace of the scenario.
 fn guard(scenario: &str) -> [Value; 2] {
     let name = format!("{scenario}-guard");
     let metadata = json!({"name": name});

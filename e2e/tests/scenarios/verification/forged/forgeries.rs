@@ -78,8 +78,8 @@ fn inside(value: &mut Value, change: impl FnOnce(&mut Value)) {
     *value = json!(STANDARD.encode(inner.to_string()));
 }
 
-/// Returns changes of any bundle, by key or by certificate. `reported` is the message for a signature
-/// of other content, `flipped` for a damaged one.
+/// Returns changes of any bundle, by key or by certificate. `reported` is the message for a
+/// signature of other content, `flipped` for a damaged one.
 fn of_any(good: &Value, reported: &'static str, flipped: &'static str) -> Vec<Forgery> {
     let forgery = bundled;
     vec![

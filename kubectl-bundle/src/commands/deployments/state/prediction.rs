@@ -52,8 +52,8 @@ pub(crate) struct ReportedFailure<'a> {
     pub(crate) code: Option<Code>,
 }
 
-/// Reasons of `Ready` that are no failures: the content is installed, and the reconciler waits for
-/// something else.
+/// Reasons of `Ready` that are not failures: an operation is in progress, or installed objects are
+/// missing, changed or not ready.
 const NO_FAILURES: [&str; 8] = [
     "ObjectsMissing",
     "OutOfLine",

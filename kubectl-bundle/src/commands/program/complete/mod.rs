@@ -19,7 +19,7 @@ const NO_FILES: u8 = 4;
 /// cobra's directive ShellCompDirectiveDefault.
 const DEFAULT: u8 = 0;
 /// Timeout for names of the cluster: completion must not block the shell.
-const PATIENCE: Duration = Duration::from_secs(2);
+const CLUSTER_TIMEOUT: Duration = Duration::from_secs(2);
 /// Maximum number of names.
 const NAMES: u32 = 500;
 
@@ -109,7 +109,7 @@ impl Complete {
                     .collect(),
             )
         };
-        tokio::time::timeout(PATIENCE, asking)
+        tokio::time::timeout(CLUSTER_TIMEOUT, asking)
             .await
             .ok()
             .flatten()

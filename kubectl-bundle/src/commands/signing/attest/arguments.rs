@@ -12,7 +12,7 @@ use crate::commands::signing::sign::file::SignFile;
 use crate::failure::Outcome;
 use crate::flags::{Environment, OutputFlags, RegistryFlags, invalid_flag, registry};
 
-/// Attest something about a bundle in a registry (its provenance, its contents) with a private key
+/// Sign a statement about a bundle in a registry (its provenance, its contents) with a private key
 /// or a certificate, and print its pinned reference on stdout.
 ///
 /// The predicate is a JSON object. It is signed in an in-toto statement about the digest and stored
@@ -36,7 +36,7 @@ pub(crate) struct Arguments {
     /// Bundle: REGISTRY/REPOSITORY:TAG or REGISTRY/REPOSITORY@DIGEST; with --bundle, a file
     #[arg(value_name = "REF|FILE")]
     pub(crate) reference: String,
-    /// Attest something about a file, and write the attestation to this file (FILE.sigstore.json)
+    /// Sign a statement about a file, and write the attestation to this file (FILE.sigstore.json)
     #[arg(long, value_name = "FILE")]
     pub(crate) bundle: Option<PathBuf>,
     /// Replace the file of --bundle if it exists and is a Sigstore bundle

@@ -56,8 +56,8 @@ Examples:
 ///
 /// It is refreshed once a day and when its metadata has expired, except with --offline. Without
 /// flags, it is the repository of the public Sigstore instance. For another one, --root must come
-/// from a trusted source, because its keys sign all other files. If the repository is invalid, nothing
-/// changes. The cluster does not use it: see `trust show --root-file`.
+/// from a trusted source, because its keys sign all other files. If the repository is invalid,
+/// nothing changes. The cluster does not use it: see `trust show --root-file`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

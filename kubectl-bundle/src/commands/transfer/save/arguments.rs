@@ -56,7 +56,7 @@ impl Arguments {
         let references = self.references.iter().map(|text| registry::reference(text));
         let (output, format) = self.output.destination(self.to)?;
         let Some(output) = output else {
-            return Err(invalid_flag("--to", "the target file is missing")
+            return Err(invalid_flag("--to", "a target file is required")
                 .hint("set a new file: --to FILE.tar")
                 .into());
         };

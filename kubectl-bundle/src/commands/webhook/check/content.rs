@@ -93,7 +93,8 @@ impl<'a> ReviewedImage<'a> {
                 let findings = folder::findings(&files, installation.as_ref());
                 result.findings = located(findings, reference);
             }
-            // The proof on the object was enough for the review. An image that is not in the registry may be pushed later.
+            // The proof on the object was enough for the review. An image that is not in the
+            // registry may be pushed later.
             Err(ContentError::Image(why))
                 if why.code.outcome != Meaning::CannotTell
                     || !was_looked_up && matches!(verdict, Verdict::Admit { .. }) =>
@@ -125,7 +126,8 @@ impl<'a> ReviewedImage<'a> {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Pulls the files of the image that the review looked up, else of the one that `reference` names now.
+    /// Pulls the files of the image that the review looked up, else of the one that `reference`
+    /// names now.
     async fn files(
         &self,
         reference: &Reference,

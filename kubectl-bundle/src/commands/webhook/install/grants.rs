@@ -33,7 +33,7 @@ pub(super) fn of(manifests: &[EmbeddedManifest]) -> Vec<String> {
 /// Returns the risk of a role that includes impersonation.
 fn risk(role: &Value, manifests: &[EmbeddedManifest]) -> &'static str {
     if role["kind"] == "ClusterRole" && role["name"] == "cluster-admin" {
-        return "; only the pod impersonates it, for requesters with these permissions";
+        return "; by default, the pod uses it only within the permissions of the requester";
     }
     let impersonates = manifests
         .iter()

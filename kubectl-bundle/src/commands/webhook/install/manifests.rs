@@ -181,7 +181,7 @@ pub(crate) fn state_namespace(namespace: &str) -> String {
     format!("{namespace}-state")
 }
 
-/// Replaces the value of each field `namespace`.
+/// Replaces the shipped namespaces in each field `namespace`.
 fn move_to(value: &mut Value, namespace: &str, state: &str) {
     match value {
         Value::Object(fields) => {

@@ -243,7 +243,8 @@ fn check_version(server: &str, reported: &str) -> Outcome {
     .into())
 }
 
-/// Applies the objects phase by phase. Kinds are served before objects of them are applied; registrations come last.
+/// Applies the objects phase by phase. Kinds are served before objects of them are applied;
+/// registrations come last.
 async fn apply_all(
     ui: &mut Ui,
     target: &InstallTarget,

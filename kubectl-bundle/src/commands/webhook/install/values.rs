@@ -98,7 +98,7 @@ impl ChartValues {
         let unusable = |message: String| {
             Finding::error(codes::usage::BAD_ARGUMENT, message)
                 .in_file(file)
-                .hint("kubectl bundle install --help lists the keys; for the others use the Helm chart")
+                .hint("kubectl bundle install --help lists the supported keys; use the Helm chart for other values")
         };
         if documents.len() != 1 {
             return Err(unusable("values are one YAML document".to_owned()).into());

@@ -91,7 +91,7 @@ impl Service {
         inner.asked.clear();
     }
 
-    /// Returns the requests since then.
+    /// Returns the requests since [`answer`](Self::answer).
     pub(super) fn asked(&self) -> Vec<Asked> {
         self.inner.lock().unwrap().asked.clone()
     }

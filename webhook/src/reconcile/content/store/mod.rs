@@ -177,8 +177,8 @@ impl Store {
         Ok(())
     }
 
-    /// Returns the seal of the rendered copy of `content` with this cache key; `None` without such a
-    /// copy. Its objects are not read.
+    /// Returns the seal of the rendered copy of `content` with this cache key; `None` without such
+    /// a copy. Its objects are not read.
     pub(in crate::reconcile) fn rendered_seal(
         &self,
         content: &ContentId,

@@ -15,19 +15,19 @@ impl DeploymentReconcile<'_> {
         decision::decider(self.class, self.object)
     }
 
-    /// Returns true if the class, with its current terms, decided about this content.
+    /// Returns true if the class, with its current terms, authorized this content.
     pub(in crate::reconcile) fn is_decided(&self, request: &InstallRequest<'_>) -> bool {
         let content = self.installation_prefix(request);
         let record = self.inventory.record.as_ref();
         record.is_some_and(|record| record.decisions.is_decided(&content, &self.decider()))
     }
 
-    /// Returns the recorded objects that the class, with its current terms, decided about.
+    /// Returns the recorded objects that the class, with its current terms, authorized.
     pub(in crate::reconcile) fn decided_objects(&self) -> DecidedObjects {
         decision::objects(&self.inventory, &self.decider())
     }
 
-    /// Records in `inventory` that the class decided about this content, before its first object is
+    /// Records in `inventory` that the class authorized this content, before its first object is
     /// applied.
     pub(in crate::reconcile) fn note_decision(
         &self,
@@ -44,8 +44,8 @@ impl DeploymentReconcile<'_> {
         decisions.begin(&content, &self.decider(), installed.as_deref(), has_objects);
     }
 
-    /// Records in `record` that the class decided about this content, which is completely
-    /// installed.
+    /// Records in `record` that the class authorized this content, after its installation is
+    /// complete.
     pub(in crate::reconcile) fn conclude_decision(
         &self,
         record: &mut InstallationRecord,

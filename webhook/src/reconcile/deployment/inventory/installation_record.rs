@@ -63,7 +63,7 @@ impl DeploymentReconcile<'_> {
         self.save_record(record).await
     }
 
-    /// Records that the class, with its current terms, decided about this content, which is
+    /// Records that the class, with its current terms, authorized this content, which is
     /// completely installed.
     pub(in crate::reconcile) async fn record_decision(
         &mut self,

@@ -44,12 +44,12 @@ impl ObservationLog {
         self.0 = Some(BTreeMap::new());
     }
 
-    /// Ends the log.
+    /// Removes all observations.
     pub(super) fn end(&mut self) {
         self.0 = None;
     }
 
-    /// Logs the observation of the object `key` during a reconcile.
+    /// Stores the observation of the object `key` until the end of the reconcile.
     pub(super) fn keep(&mut self, key: &str, observation: &Observation) {
         if let Some(all) = &mut self.0 {
             all.insert(key.to_owned(), observation.clone());

@@ -1,4 +1,4 @@
-//! Drifted, suspect and touched objects after watch events.
+//! Drift states of objects after watch events.
 
 use bundle_core::diagnostic::codes;
 use bundle_core::plan::backoff::RestoreFailure;

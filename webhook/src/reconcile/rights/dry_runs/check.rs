@@ -208,7 +208,7 @@ impl<'a> DryRunCheck<'a> {
         refused
     }
 
-    /// Logs and counts disagreements. Returns an error if `failed` is not empty.
+    /// Logs and counts disagreements. Returns an error if `complaints` is not empty.
     pub(in crate::reconcile) fn result(
         &self,
         complaints: DryRunFailures,

@@ -117,8 +117,8 @@ impl DryRunFailures {
         }
     }
 
-    /// Returns an error for the most severe kind of result. A refusal for the requester has priority
-    /// over invalid objects, and a rejection over unknown results.
+    /// Returns an error for the most severe kind of result. Missing permissions of the
+    /// requester have priority over invalid objects, and rejections over unknown results.
     pub(in crate::reconcile) fn into_result(
         self,
         users: &str,
@@ -152,7 +152,7 @@ impl DryRunFailures {
             (
                 self.unsupported,
                 codes::install::DRY_RUN_UNSUPPORTED,
-                format!("cannot check by dry run that {users} can write the content: "),
+                format!("cannot check by dry run whether {users} can write the content: "),
                 RetryPolicy::Slowly,
             ),
             (
@@ -170,7 +170,7 @@ impl DryRunFailures {
             (
                 self.unknown,
                 codes::install::RIGHTS_UNKNOWN,
-                format!("cannot check yet that {users} can write the content: "),
+                format!("cannot check yet whether {users} can write the content: "),
                 RetryPolicy::Soon,
             ),
         ];

@@ -10,7 +10,8 @@ const METADATA: ObjectRules = ObjectRules {
     is_checked: true,
 };
 
-/// Reduces `text` in pieces of every small size, and returns the lines of the result, which is the same for all.
+/// Reduces `text` in pieces of every small size, and returns the lines of the result, which is the
+/// same for all.
 fn reduced(kind: AnswerKind, rules: ObjectRules, text: &str) -> Vec<Value> {
     let mut results = Vec::new();
     for size in [1, 2, 7, 100, text.len()] {

@@ -1,4 +1,4 @@
-//! Changes of ownership row by row.
+//! Cases of changed ownership of fields.
 
 use super::*;
 

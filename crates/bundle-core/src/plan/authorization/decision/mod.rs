@@ -91,7 +91,7 @@ pub struct Decisions {
     leftovers: BTreeSet<String>,
 }
 
-/// Objects that the current class decided about.
+/// Objects that the current class authorized.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum DecidedObjects {
     /// No objects.
@@ -105,7 +105,7 @@ impl DecidedObjects {
     /// All objects.
     pub const ALL: Self = Self::AllBut(BTreeSet::new());
 
-    /// Returns `true` if the class decided about the object.
+    /// Returns `true` if the class authorized the object.
     pub fn has(&self, id: &ObjectId) -> bool {
         match self {
             Self::None => false,
@@ -120,13 +120,13 @@ impl Decisions {
         *self == Self::default()
     }
 
-    /// Returns `true` if `by` decided about `content`.
+    /// Returns `true` if `by` authorized `content`.
     pub fn is_decided(&self, content: &str, by: &Decider) -> bool {
         let mut of_content = self.of_content.iter();
         of_content.any(|decision| decision.content == content && decision.is_by(by))
     }
 
-    /// Returns the recorded objects that `by` decided about.
+    /// Returns the recorded objects that `by` authorized.
     pub fn objects(&self, by: &Decider) -> DecidedObjects {
         let is_decided = !self.of_content.is_empty()
             && self.of_content.iter().all(|decision| decision.is_by(by));
@@ -137,7 +137,7 @@ impl Decisions {
         }
     }
 
-    /// Records that `by` decided about `content`, before its first object is applied. `installed`
+    /// Records that `by` authorized `content`, before its first object is applied. `installed`
     /// is the completely installed content; `has_objects` is true if the inventory records any
     /// object.
     pub fn begin(

@@ -60,12 +60,12 @@ fn decision_counts_only_for_the_same_class_and_terms() {
     assert_ne!(decider("u", &approval, &adopt), approved);
 }
 
-/// Decider of the installed content, deciders of installations that started since then, and `true`
-/// if the second class decided about the objects.
+/// Decider of the installed content, deciders of installations that started after its
+/// installation, and `true` if the second class authorized the objects.
 type Row<'a> = (Option<Option<&'a Decider>>, &'a [&'a Decider], bool);
 
 #[test]
-fn class_decided_about_objects_only_if_it_decided_about_all_their_content() {
+fn class_authorized_objects_only_if_it_authorized_all_their_content() {
     let (one, two) = (plain("1"), plain("2"));
     let table: [Row<'_>; 11] = [
         (None, &[], false),
@@ -118,7 +118,7 @@ fn objects_from_content_of_another_class_stay_undecided() {
         assert!(!objects.has(&object("old")), "{content}");
         assert_eq!(decisions.objects(&one), DecidedObjects::None);
     }
-    // Once the content has it, its class has decided about it.
+    // Once the content has it, its class has authorized it.
     decisions.conclude("both", &two, keys.iter().copied(), &BTreeSet::from(keys));
     assert_eq!(decisions.objects(&two), DecidedObjects::ALL);
 }

@@ -42,7 +42,7 @@ pub struct Failure {
     pub message: String,
     /// True if the result is unknown because a dependency did not respond.
     pub is_unknown: bool,
-    /// True if the reconciler retries it without a change.
+    /// True if the reconciler retries without a change of the object.
     pub is_retried: bool,
 }
 

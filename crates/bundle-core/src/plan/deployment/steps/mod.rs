@@ -41,7 +41,7 @@ pub enum InstallStep {
     /// Check that spec, class and policies are unchanged since the decision, and check the approval
     /// again.
     CheckPreconditionsOfDecision,
-    /// Record that the class, with its current terms, decided about content that is already
+    /// Record that the class, with its current terms, authorized content that is already
     /// installed.
     RecordDecision,
     /// Watch the kinds of the content that are already served.
@@ -105,8 +105,8 @@ pub struct ObservedDeployment {
     pub is_installed: bool,
     /// True if the inventory recorded at the start an installation that is not complete.
     pub is_unfinished: bool,
-    /// True if the inventory recorded at the start that the class, with its current terms, decided
-    /// about the wanted content.
+    /// True if the inventory recorded at the start that the class, with its current terms,
+    /// authorized the wanted content.
     pub is_decided: bool,
     /// True if the inventory recorded at the start the Bundle of the template as installed.
     pub is_active: bool,
@@ -120,7 +120,8 @@ pub struct ObservedDeployment {
     pub done: BTreeSet<InstallStep>,
 }
 
-/// Facts that are known after the steps of [`ObservedDeployment::installation`] succeeded or one failed.
+/// Facts that are known after the steps of [`ObservedDeployment::installation`] succeeded or one
+/// failed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct InstallOutcome {
     /// True if the wanted content is applied completely.
@@ -145,7 +146,7 @@ impl ObservedDeployment {
     }
 
     /// Returns true if the content was never installed, or if the class, with its current terms,
-    /// has not decided about it.
+    /// has not authorized it.
     pub fn is_first(&self) -> bool {
         !self.is_decided || !self.is_installed
     }
@@ -224,8 +225,8 @@ impl ObservedDeployment {
 }
 
 impl InstallOutcome {
-    /// Returns the steps after the installation. [`MaintenanceStep::CheckPermissions`] runs only if all
-    /// earlier steps succeeded.
+    /// Returns the steps after the installation. [`MaintenanceStep::CheckPermissions`] runs only if
+    /// all earlier steps succeeded.
     pub fn maintenance(self) -> Vec<MaintenanceStep> {
         let keep = if self.is_in_place {
             MaintenanceStep::Maintain

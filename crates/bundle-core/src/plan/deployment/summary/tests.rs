@@ -31,7 +31,8 @@ const GOES_ON: Installation<'static> = Installation {
     ..COMPLETE
 };
 
-/// Installation, coverage, correction, drifted, missing, unhealthy, blind; then `Drifted`, `Healthy`, `Progressing` and `Ready`, and the reason of `Ready`.
+/// Installation, coverage, correction, drifted, missing, unhealthy, blind; then `Drifted`,
+/// `Healthy`, `Progressing` and `Ready`, and the reason of `Ready`.
 type Row = (
     Installation<'static>,
     Coverage,

@@ -104,7 +104,8 @@ fn result_of_a_removal_depends_on_remaining_objects() {
     let beyond = codes::install::OUTSIDE_DELEGATION;
     #[rustfmt::skip]
     let table = [
-        // What is left, what is being deleted, account, authorization of the class; code, reason, retry.
+        // What is left, what is being deleted, account, authorization of the class; code, reason,
+        // retry.
         (RemovalProgress::default(), vec![], Granted, "Requester", None),
         (RemovalProgress::new([free(&inside)], []), vec![inside.clone()], Granted, "Requester", Some((failed, REMOVING, RetryPolicy::Soon))),
         (RemovalProgress::new([held(&inside)], []), vec![], Granted, "Requester", Some((failed, REMOVING, RetryPolicy::Soon))),

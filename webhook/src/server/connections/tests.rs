@@ -1,0 +1,198 @@
+use std::net::Ipv4Addr;
+
+use futures::FutureExt as _;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, duplex};
+
+use super::*;
+
+const LIMITS: Limits = Limits {
+    unauthenticated: 3,
+    max_age: Duration::from_secs(5),
+    max_stall: Duration::from_secs(7),
+    received: 8,
+    authenticated: 2,
+    authenticated_by_address: 1,
+    waiting: 2,
+    waiting_in_all: 4,
+    waiting_by_address: 3,
+    rejected: 2,
+};
+
+struct Peer {
+    connection: Connection<DuplexStream>,
+    other: DuplexStream,
+}
+
+impl Peer {
+    fn from(connections: &Connections, address: u8) -> Self {
+        let (stream, other) = duplex(64);
+        let address = Ipv4Addr::new(10, 0, 0, address);
+        Self {
+            connection: connections.admit(stream, address.into()),
+            other,
+        }
+    }
+
+    /// Returns true while reading waits for data.
+    fn is_open(&mut self) -> bool {
+        self.connection.read_u8().now_or_never().is_none()
+    }
+}
+
+#[tokio::test]
+async fn additional_connection_closes_the_oldest_of_the_address_with_the_most() {
+    let connections = Connections::new(LIMITS);
+    let mut peers: Vec<_> = [1, 2, 2]
+        .map(|address| Peer::from(&connections, address))
+        .into();
+    assert!(peers.iter_mut().all(Peer::is_open));
+    peers.push(Peer::from(&connections, 2));
+    peers.push(Peer::from(&connections, 3));
+    let open: Vec<_> = peers.iter_mut().map(Peer::is_open).collect();
+    assert_eq!(open, [true, false, false, true, true]);
+}
+
+#[tokio::test]
+async fn waiting_requests_are_limited_by_connection_by_address_and_in_all() {
+    let connections = Connections::new(LIMITS);
+    let peers = [1, 1, 2].map(|address| Peer::from(&connections, address));
+    let [first, second, other] = peers.each_ref().map(|peer| peer.connection.client());
+    // Authenticated clients can send wrong paths as well.
+    let _accepted = first.accept();
+    let mut waiting = vec![first.wait().unwrap(), first.wait().unwrap()];
+    assert!(first.wait().is_none());
+    waiting.push(second.wait().unwrap());
+    assert!(second.wait().is_none(), "three of the address wait");
+    waiting.push(other.wait().unwrap());
+    assert!(other.wait().is_none(), "four wait in all");
+    drop(waiting);
+    assert!(lock(&connections.state).waiting.is_empty());
+    assert!(first.wait().is_some());
+}
+
+#[tokio::test]
+async fn too_many_rejected_requests_in_a_row_close_each_connection() {
+    let connections = Connections::new(LIMITS);
+    let (mut unknown, mut known) = (Peer::from(&connections, 1), Peer::from(&connections, 2));
+    let _accepted = known.connection.client().accept();
+    for _ in 0..LIMITS.rejected {
+        unknown.connection.client().reject();
+        known.connection.client().reject();
+    }
+    assert!(unknown.is_open() && known.is_open());
+    drop(known.connection.client().accept());
+    unknown.connection.client().reject();
+    known.connection.client().reject();
+    assert!(!unknown.is_open() && known.is_open());
+    for _ in 0..LIMITS.rejected {
+        known.connection.client().reject();
+    }
+    assert!(!known.is_open());
+}
+
+#[tokio::test]
+async fn nothing_beyond_the_limit_is_read_before_the_client_is_authenticated() {
+    let connections = Connections::new(LIMITS);
+    let Peer {
+        mut connection,
+        mut other,
+    } = Peer::from(&connections, 1);
+    let client = connection.client();
+    other.write_all(&[7; 60]).await.unwrap();
+    let mut buffer = [0; 6];
+    // The second read exceeds the limit.
+    for _ in 0..2 {
+        assert_eq!(connection.read_exact(&mut buffer).await.unwrap(), 6);
+    }
+    let reading = tokio::spawn(async move {
+        let mut rest = [0; 48];
+        connection.read_exact(&mut rest).await.map(|_| rest)
+    });
+    for _ in 0..10 {
+        tokio::task::yield_now().await;
+    }
+    assert!(!reading.is_finished());
+    let _accepted = client.accept();
+    assert_eq!(reading.await.unwrap().unwrap(), [7; 48]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn connection_that_waits_for_authentication_is_closed_for_its_age() {
+    let connections = Connections::new(LIMITS);
+    let mut peer = Peer::from(&connections, 1);
+    peer.other.write_all(&[7; 60]).await.unwrap();
+    let mut all = Vec::new();
+    let error = peer.connection.read_to_end(&mut all).await.unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+}
+
+#[tokio::test(start_paused = true)]
+async fn write_that_the_client_does_not_receive_closes_an_authenticated_connection() {
+    let connections = Connections::new(LIMITS);
+    let mut peer = Peer::from(&connections, 1);
+    let _accepted = peer.connection.client().accept();
+    let began = tokio::time::Instant::now();
+    // More than the buffer of the stream.
+    let error = peer.connection.write_all(&[7; 100]).await.unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+    assert_eq!(began.elapsed(), LIMITS.max_stall);
+}
+
+#[tokio::test]
+async fn ended_connections_are_not_counted() {
+    let connections = Connections::new(LIMITS);
+    let mut first = Peer::from(&connections, 1);
+    for _ in 0..10 {
+        let mut next = Peer::from(&connections, 1);
+        assert!(next.is_open());
+    }
+    assert!(first.is_open());
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_unauthenticated_connections_are_closed_for_their_age() {
+    let connections = Connections::new(LIMITS);
+    let mut authenticated = Peer::from(&connections, 1);
+    let mut connection = Peer::from(&connections, 1);
+    drop(authenticated.connection.client().accept());
+    let error = connection.connection.read_u8().await.unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+    assert!(authenticated.is_open());
+    // Authenticated connections are not closed for new ones.
+    let _others: Vec<_> = (0..9).map(|_| Peer::from(&connections, 1)).collect();
+    assert!(authenticated.is_open());
+}
+
+#[tokio::test(start_paused = true)]
+async fn additional_authenticated_connection_closes_the_one_idle_for_the_longest_time() {
+    let connections = Connections::new(LIMITS);
+    let mut peers = [1, 1, 2, 3].map(|address| Peer::from(&connections, address));
+    let accept = |peer: &Peer| peer.connection.client().accept();
+    drop(accept(&peers[0]));
+    // More than one of the address.
+    let request = accept(&peers[1]);
+    assert!(!peers[0].is_open() && peers[1].is_open());
+    drop(accept(&peers[2]));
+    // More than two in all, and one has a request.
+    drop(accept(&peers[3]));
+    assert!(peers[1].is_open() && !peers[2].is_open() && peers[3].is_open());
+    drop(request);
+}
+
+#[tokio::test(start_paused = true)]
+async fn connection_above_the_limit_stays_open_while_it_has_an_accepted_request() {
+    let connections = Connections::new(LIMITS);
+    let mut known = Peer::from(&connections, 1);
+    let mut above = Peer::from(&connections, 1);
+    let accept = |peer: &Peer| peer.connection.client().accept();
+    let requests = (accept(&known), accept(&above));
+    let waited = tokio::time::timeout(LIMITS.max_age * 3, above.connection.read_u8()).await;
+    assert!(waited.is_err(), "{waited:?}");
+    // Nor for new connections.
+    let _others: Vec<_> = (0..9).map(|_| Peer::from(&connections, 1)).collect();
+    assert!(known.is_open() && above.is_open());
+    drop(requests);
+    let error = above.connection.read_u8().await.unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+    assert!(known.is_open());
+}
