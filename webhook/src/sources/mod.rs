@@ -96,10 +96,9 @@ pub(crate) enum OpenSource {
 /// Fails if no provisioner of this version fetches this kind of source.
 pub(crate) fn is_supported(source: &Source) -> Result<(), SourceError> {
     match source {
-        Source::Image { .. }
-        | Source::ConfigMaps(_)
-        | Source::Git { .. }
-        | Source::Http { .. } => Ok(()),
+        Source::Image { .. } | Source::ConfigMaps(_) | Source::Git { .. } | Source::Http { .. } => {
+            Ok(())
+        }
         Source::Upload => Err(SourceError::Unsupported(source.kind())),
     }
 }

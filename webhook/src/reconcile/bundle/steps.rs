@@ -28,7 +28,6 @@ use crate::reconcile::context::Context;
 use crate::reconcile::context::failures::Work;
 use crate::reconcile::error::{ReconcileError, RetryPolicy};
 use crate::reconcile::reader;
-use crate::reconcile::rights;
 use crate::reconcile::seal;
 use crate::reconcile::status::condition_set::{self, ConditionSet};
 use crate::reconcile::status::{status_of, writer};
@@ -387,22 +386,19 @@ async fn changed_content(
     requester: Requester,
     recorded: ContentId,
 ) -> Result<Option<ContentId>, String> {
-    // A digest of ConfigMaps reveals facts about data, and credentials are sent to the host of the
-    // source, so the requester must still be allowed to read both.
-    let may_read = rights::source::check(&ctx, &requester, &source).await;
-    may_read.map_err(|error| error.message)?;
-    let user = requester.user.as_str();
-    // The digest of an archive is known only after all its bytes have arrived.
-    let _slot = match source {
+    let owner = (class.as_str(), &requester);
+    let opened = match source {
+        // The digest of an archive is known only after all its bytes have arrived.
         Source::Http { .. } => {
-            let slot = reader::transfer_slot(&ctx, user, &source, reason::UNPACK_FAILED).await;
-            Some(slot.map_err(|error| error.message)?)
+            let opened = reader::open_for_transfer(&ctx, &source, owner, reason::UNPACK_FAILED);
+            opened.await.map(|(opened, slot)| (opened, Some(slot)))
         }
-        _ => None,
+        Source::Image { .. } | Source::ConfigMaps(_) | Source::Git { .. } | Source::Upload => {
+            let opened = reader::open(&ctx, &source, owner, reason::UNPACK_FAILED);
+            opened.await.map(|opened| (opened, None))
+        }
     };
-    let owner = (class.as_str(), user);
-    let opened = reader::open(&ctx, &source, owner, reason::UNPACK_FAILED).await;
-    let opened = opened.map_err(|error| error.message)?;
+    let (opened, _slot) = opened.map_err(|error| error.message)?;
     let changed = opened.changed(&recorded).await;
     changed.map_err(|error| crate::chain(&error))
 }

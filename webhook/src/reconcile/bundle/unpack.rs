@@ -18,7 +18,6 @@ use crate::reconcile::content::unpacked::{UnpackError, Unpacked};
 use crate::reconcile::context::Context;
 use crate::reconcile::error::{ReconcileError, finding_text};
 use crate::reconcile::reader::{self, ContentAttempts};
-use crate::reconcile::rights::source;
 use crate::sources::ContentSource as _;
 
 const FAILED: &str = reason::UNPACK_FAILED;
@@ -73,9 +72,8 @@ impl Unpack {
     pub(in crate::reconcile) async fn run(self) -> Result<Unpacked, UnpackError> {
         let ctx = &*self.ctx;
         let user = &self.requester.user;
-        source::check(ctx, &self.requester, &self.source).await?;
-        let slot = reader::transfer_slot(ctx, user, &self.source, FAILED).await?;
-        let source = reader::open(ctx, &self.source, (&self.class.name, user), FAILED).await?;
+        let owner = (self.class.name.as_str(), &self.requester);
+        let (source, slot) = reader::open_for_transfer(ctx, &self.source, owner, FAILED).await?;
         let resolved = source.resolve().await;
         let resolved = resolved.map_err(|error| reader::source_error(error, FAILED))?;
         let proof = self.bundle.proof(ctx).await?;

@@ -37,7 +37,7 @@ impl<'a> DeploymentReconcile<'a> {
         let wanted = reader::LoadRequest {
             name: &self.name,
             version: &self.version(),
-            requester: &self.requester.user,
+            requester: &self.requester,
             class: request.class(),
             content: &id,
             target: &target,

@@ -16,7 +16,7 @@ use bundle_core::diagnostic::{Finding, Outcome, codes};
 use bundle_core::format::{self, Content, RenderTarget};
 use bundle_core::plan::bundle::attempts::ParseStep;
 use bundle_core::reference::Digest;
-use bundle_core::review::Source;
+use bundle_core::review::{Requester, Source};
 use bundle_oci::registry::RegistryError;
 
 use crate::budget::lookups::LookupMemory;
@@ -26,6 +26,7 @@ use crate::reconcile::content::sealed_file::ValidSeal;
 use crate::reconcile::content::stored::StoredContent;
 use crate::reconcile::context::Context;
 use crate::reconcile::error::{ReconcileError, RetryPolicy};
+use crate::reconcile::rights;
 use crate::sources::{self, OpenSource, SourceError};
 
 pub(in crate::reconcile) use attempt::ContentAttempts;
@@ -34,16 +35,19 @@ pub(in crate::reconcile) use fetch::fetch;
 /// Time that a reconcile waits for memory before it ends and is retried.
 const MEMORY_WAIT_LIMIT: Duration = Duration::from_secs(10);
 
-/// Opens a source of a Bundle of `class`, and reads the credentials that it names. Responses of a
-/// registry other than layers count as memory of `requester`, in the pool of reviews, until the
-/// source is dropped.
+/// Opens a source of a Bundle of `class`, and reads the credentials that it names. Fails if the
+/// requester has no permission to read them: the permission can be withdrawn at any time, and
+/// credentials are sent to the host of the source. Responses of a registry other than layers count
+/// as memory of the requester, in the pool of reviews, until the source is dropped.
 pub(in crate::reconcile) async fn open(
     ctx: &Context,
     source: &Source,
-    (class, requester): (&str, &str),
+    (class, requester): (&str, &Requester),
     reason: &'static str,
 ) -> Result<OpenSource, ReconcileError> {
-    let memory = LookupMemory::new(&ctx.shared.budget, requester, MEMORY_WAIT_LIMIT);
+    let may_read = rights::source::check(ctx, requester, source).await;
+    may_read.map_err(|error| ReconcileError { reason, ..error })?;
+    let memory = LookupMemory::new(&ctx.shared.budget, &requester.user, MEMORY_WAIT_LIMIT);
     let is_remote = matches!(source, Source::Image { .. } | Source::Http { .. });
     if is_remote && !memory.begin().await {
         return Err(ReconcileError::new(
@@ -55,6 +59,18 @@ pub(in crate::reconcile) async fn open(
     }
     let opened = sources::open(&ctx.shared, source, class, Arc::new(memory)).await;
     opened.map_err(|error| source_error(error, reason))
+}
+
+/// Waits for a transfer slot, and opens a source of a Bundle of `class` with [`open`].
+pub(in crate::reconcile) async fn open_for_transfer(
+    ctx: &Context,
+    source: &Source,
+    owner: (&str, &Requester),
+    reason: &'static str,
+) -> Result<(OpenSource, Share), ReconcileError> {
+    let slot = transfer_slot(ctx, &owner.1.user, source, reason).await?;
+    let opened = open(ctx, source, owner, reason).await?;
+    Ok((opened, slot))
 }
 
 /// Converts the failure of a source to the error of a reconcile.
@@ -227,8 +243,9 @@ pub(in crate::reconcile) struct LoadRequest<'a> {
     /// Name of the BundleDeployment, and its uid and generation.
     pub(in crate::reconcile) name: &'a str,
     pub(in crate::reconcile) version: &'a str,
-    /// The requester whose memory, transfers and disk space are used.
-    pub(in crate::reconcile) requester: &'a str,
+    /// The requester who must have permission to read the source, and whose memory, transfers and
+    /// disk space are used.
+    pub(in crate::reconcile) requester: &'a Requester,
     /// The class of the Bundle.
     pub(in crate::reconcile) class: &'a str,
     pub(in crate::reconcile) content: &'a ContentId,
@@ -252,9 +269,9 @@ pub(in crate::reconcile) async fn load(
     let existing = rendered_copy(ctx, wanted).await;
     let attempts = if existing.is_some() {
         // This version of the program has parsed the content to its end.
-        ContentAttempts::without_records(wanted.requester, reason)
+        ContentAttempts::without_records(&wanted.requester.user, reason)
     } else {
-        let owner = (wanted.version, wanted.requester);
+        let owner = (wanted.version, wanted.requester.user.as_str());
         ContentAttempts::new(ctx, owner, wanted.content, reason)?
     };
     let stored = stored(ctx, wanted, &attempts).await?;
@@ -345,7 +362,7 @@ impl RenderedKeeper {
             ctx: ctx.clone(),
             content: wanted.content.clone(),
             target: wanted.target.clone(),
-            owner: wanted.requester.to_owned(),
+            owner: wanted.requester.user.clone(),
             existing,
         }
     }
@@ -386,19 +403,19 @@ async fn stored(
     }
     let work = {
         let (ctx, content) = (ctx.clone(), wanted.content.clone());
-        let (requester, attempts) = (wanted.requester.to_owned(), attempts.clone());
+        let (requester, attempts) = (wanted.requester.clone(), attempts.clone());
         let class = wanted.class.to_owned();
         async move {
-            let slot = transfer_slot(&ctx, &requester, content.source(), reason).await?;
-            let source = open(&ctx, content.source(), (&class, &requester), reason).await?;
+            let owner = (class.as_str(), &requester);
+            let (source, slot) = open_for_transfer(&ctx, content.source(), owner, reason).await?;
             let fetched = fetch(&ctx, &source, &content, slot, &attempts).await?;
-            fetched.keep(&ctx, &content, &requester, reason)
+            fetched.keep(&ctx, &content, &requester.user, reason)
         }
     };
     let owner = TaskOwner {
         name: wanted.name,
         version: wanted.version,
-        requester: wanted.requester,
+        requester: &wanted.requester.user,
     };
     match ctx.refetching.run(owner, work).await {
         TaskState::Done(fetched) => fetched?,
@@ -427,7 +444,7 @@ pub(in crate::reconcile) fn fetched_again(reason: &'static str) -> ReconcileErro
 }
 
 /// Waits for a transfer slot. Sources without a host share the slots of one host.
-pub(in crate::reconcile) async fn transfer_slot(
+async fn transfer_slot(
     ctx: &Context,
     requester: &str,
     source: &Source,

@@ -1,6 +1,5 @@
 //! The permission of a requester to read the ConfigMaps of a source, or the Secret whose credentials
-//! the host of the source receives. It can be withdrawn between the review of a Bundle and its
-//! unpacking.
+//! the host of the source receives. It can be withdrawn after the review of a Bundle.
 
 use std::collections::BTreeSet;
 

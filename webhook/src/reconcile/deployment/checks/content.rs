@@ -147,14 +147,8 @@ impl DeploymentReconcile<'_> {
         request: &InstallRequest<'_>,
     ) -> Result<(), ReconcileError> {
         let id = request.source()?;
-        let user = &self.requester.user;
-        let source = reader::open(
-            self.ctx,
-            id.source(),
-            (request.class(), user),
-            request.reason,
-        )
-        .await?;
+        let owner = (request.class(), &self.requester);
+        let source = reader::open(self.ctx, id.source(), owner, request.reason).await?;
         let generated = &request.generated;
         let bundle = BundleToVerify {
             name: &generated.name,
