@@ -1,12 +1,14 @@
 //! Content on disk that is not stored in the cache yet: fetched, weighed and parsed.
 
 use std::collections::BTreeMap;
+use std::io::{self, Write};
 
 use bundle_core::cancellation::Cancellation;
 use bundle_core::content::ContentId;
 use bundle_core::format::{Content, RenderTarget};
 use bundle_core::plan::bundle::attempts::ParseStep;
 use bundle_core::review::Class;
+use bundle_oci::unpack::FileSink;
 
 use super::attempt::ContentAttempts;
 use super::parse::{self, WeighError};
@@ -25,6 +27,31 @@ pub(in crate::reconcile) struct Fetched {
     pub(in crate::reconcile) summary: Summary,
 }
 
+/// A writer with a transfer slot. The thread of a cancelled unpacking owns both until it ends, so
+/// that no other transfer gets the slot while the thread still writes.
+struct SlotWriter {
+    writer: SealedFileWriter,
+    slot: Share,
+}
+
+impl Write for SlotWriter {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.writer.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.writer.flush()
+    }
+}
+
+impl FileSink for SlotWriter {
+    type File = FileLocation;
+
+    fn end_file(&mut self) -> io::Result<FileLocation> {
+        self.writer.end_file()
+    }
+}
+
 /// Fetches `content` to disk, and computes the memory that it needs. Releases the transfer slot at
 /// its end.
 pub(in crate::reconcile) async fn fetch(
@@ -37,8 +64,9 @@ pub(in crate::reconcile) async fn fetch(
     let reason = attempts.reason;
     let writer = ctx.store.begin();
     let writer = writer.map_err(|error| unstorable(&error, reason))?;
-    let fetched = source.fetch(content, writer).await;
-    let (files, mut writer) = fetched.map_err(|error| source_error(error, reason))?;
+    let fetched = source.fetch(content, SlotWriter { writer, slot }).await;
+    let (files, SlotWriter { mut writer, slot }) =
+        fetched.map_err(|error| source_error(error, reason))?;
     let alone = attempts.exclusive_memory(ctx).await?;
     let attempt = attempts.attempt(ctx, ParseStep::Weigh);
     let weigh = move |cancellation: &Cancellation| {
