@@ -2,12 +2,14 @@
 //! each in a folder of its own that has a size limit.
 
 mod failure;
+mod group;
 mod process;
 mod remote;
 
 use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bundle_core::diagnostic::{Finding, codes};
@@ -147,8 +149,10 @@ impl GitProgram {
             search_path: self.search_path.clone(),
             limits: self.limits,
             remote: settings,
-            folder,
-            _slot: slot,
+            space: Arc::new(FolderSpace {
+                folder,
+                _slot: slot,
+            }),
         };
         let arguments = ["init", "--quiet", "--bare", "--template="];
         repository.read(&arguments, &[], 0).await?;
@@ -170,14 +174,26 @@ const HOME: &str = "home";
 /// The repository in a folder of git.
 const REPOSITORY: &str = "repository.git";
 
+/// The disk space of a folder. It is released after the last process that works in it.
+#[derive(Debug)]
+struct FolderSpace {
+    folder: TempDir,
+    _slot: Share,
+}
+
+impl FolderSpace {
+    fn path(&self) -> &Path {
+        self.folder.path()
+    }
+}
+
 /// A folder with one repository. It is removed on drop.
 #[derive(Debug)]
 pub(crate) struct GitFolder {
     search_path: OsString,
     limits: GitLimits,
     remote: remote::RemoteSettings,
-    folder: TempDir,
-    _slot: Share,
+    space: Arc<FolderSpace>,
 }
 
 impl GitFolder {
@@ -235,11 +251,12 @@ impl GitFolder {
         arguments: &[&str],
         remote: Option<&remote::RemoteSettings>,
     ) -> Result<GitProcess, GitError> {
-        GitProcess::start(self.path(), arguments, self.environment(remote))
+        let environment = self.environment(remote);
+        GitProcess::start(arguments, environment, self.space.clone())
     }
 
     fn path(&self) -> &Path {
-        self.folder.path()
+        self.space.path()
     }
 
     /// Returns all variables of a process. Git reads its configuration from these alone.

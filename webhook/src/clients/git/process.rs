@@ -1,18 +1,19 @@
-//! One process of git with its children: its output is limited, its folder is measured while it
-//! runs, and the whole process group is killed when the value is dropped.
+//! One process of git with its children: its output is limited, and its folder is measured while it
+//! runs.
 
 use std::ffi::OsString;
 use std::io;
 use std::path::Path;
 use std::process::Stdio;
+use std::sync::Arc;
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
-use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
+use tokio::process::{ChildStderr, ChildStdin, ChildStdout, Command};
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
-use super::{GitError, GitFailure};
+use super::group::ProcessGroup;
+use super::{FolderSpace, GitError, GitFailure};
 
 /// Interval at which the size of the folder is measured.
 const MEASURED_EVERY: Duration = Duration::from_millis(100);
@@ -21,28 +22,14 @@ const STDERR_BYTES: usize = 16 << 10;
 
 /// A running process and its group.
 pub(crate) struct GitProcess {
-    child: Child,
     group: ProcessGroup,
     stdin: Option<ChildStdin>,
     stdout: Option<ChildStdout>,
     stderr: Option<ChildStderr>,
 }
 
-/// The group of a process. It is killed on drop, unless the process has ended.
-struct ProcessGroup(Option<Pid>);
-
-impl Drop for ProcessGroup {
-    fn drop(&mut self) {
-        if let Some(group) = self.0 {
-            // An error means that no process is left.
-            kill_process_group(group, Signal::KILL).ok();
-        }
-    }
-}
-
 /// Stdin, stdout and the end of a process whose output is read while it runs.
 pub(crate) struct ProcessEnd {
-    child: Child,
     group: ProcessGroup,
     stderr: Option<ChildStderr>,
 }
@@ -50,16 +37,16 @@ pub(crate) struct ProcessEnd {
 impl GitProcess {
     /// Starts git in a process group of its own, with exactly these variables.
     pub(super) fn start(
-        folder: &Path,
         arguments: &[&str],
         environment: Vec<(String, OsString)>,
+        space: Arc<FolderSpace>,
     ) -> Result<Self, GitError> {
         let mut command = Command::new("git");
         command
             .args(arguments)
             .env_clear()
             .envs(environment)
-            .current_dir(folder)
+            .current_dir(space.path())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -69,13 +56,11 @@ impl GitProcess {
             io::ErrorKind::NotFound => GitError::Missing("git"),
             _ => GitError::Io(error),
         })?;
-        let group = child.id().and_then(|id| i32::try_from(id).ok());
         Ok(Self {
-            group: ProcessGroup(group.and_then(Pid::from_raw)),
             stdin: child.stdin.take(),
             stdout: child.stdout.take(),
             stderr: child.stderr.take(),
-            child,
+            group: ProcessGroup::new(child, space),
         })
     }
 
@@ -88,7 +73,6 @@ impl GitProcess {
         ProcessEnd,
     ) {
         let end = ProcessEnd {
-            child: self.child,
             group: self.group,
             stderr: self.stderr,
         };
@@ -137,9 +121,8 @@ impl ProcessEnd {
                 None => Vec::new(),
             }
         };
-        let (messages, status) = tokio::join!(messages, self.child.wait());
+        let (messages, status) = tokio::join!(messages, self.group.wait());
         let status = status.map_err(GitError::Io)?;
-        self.group.0 = None;
         if status.success() {
             return Ok(());
         }

@@ -1,0 +1,81 @@
+//! The process group of one git command: what it uses is reserved, and its processes are killed and
+//! reaped before that is released.
+
+use std::process::ExitStatus;
+use std::time::Duration;
+use std::{io, sync::Arc};
+
+use rustix::process::{
+    Pid, Signal, WaitOptions, kill_process_group, test_kill_process_group, waitpgid,
+};
+use tokio::process::Child;
+use tokio::runtime::Handle;
+
+use super::FolderSpace;
+
+/// Interval at which ended processes of a killed group are reaped.
+const REAPED_EVERY: Duration = Duration::from_millis(20);
+/// Maximum number of these intervals. After that, what the group uses is released in any case.
+const REAP_LIMIT: u32 = 250;
+
+/// A group with git as its leader. All its processes are killed on drop, also those that git left
+/// behind.
+pub(super) struct ProcessGroup {
+    leader: Option<Child>,
+    id: Option<Pid>,
+    used: Option<Arc<FolderSpace>>,
+}
+
+impl ProcessGroup {
+    /// `leader` is the first process of its own group, and works in `used`.
+    pub(super) fn new(leader: Child, used: Arc<FolderSpace>) -> Self {
+        let id = leader.id().and_then(|id| i32::try_from(id).ok());
+        Self {
+            leader: Some(leader),
+            id: id.and_then(Pid::from_raw),
+            used: Some(used),
+        }
+    }
+
+    /// Waits for the end of the leader.
+    pub(super) async fn wait(&mut self) -> io::Result<ExitStatus> {
+        match &mut self.leader {
+            Some(leader) => leader.wait().await,
+            None => Err(io::ErrorKind::NotFound.into()),
+        }
+    }
+}
+
+impl Drop for ProcessGroup {
+    fn drop(&mut self) {
+        let Some(id) = self.id else {
+            return;
+        };
+        // Each process of git is killed at once: git itself would end its helpers, but does not
+        // wait for them. An error means that no process is left.
+        let is_killed = kill_process_group(id, Signal::KILL).is_ok();
+        let (leader, used) = (self.leader.take(), self.used.take());
+        if let (true, Ok(runtime)) = (is_killed, Handle::try_current()) {
+            runtime.spawn(async move {
+                if let Some(mut leader) = leader {
+                    leader.wait().await.ok();
+                }
+                reap(id).await;
+                drop(used);
+            });
+        }
+    }
+}
+
+/// Reaps the processes of a killed group whose parent has ended, until none is left. In a container
+/// this process is their new parent, because it is PID 1. It waits for this group only: every other
+/// child of the runtime leads another group.
+async fn reap(id: Pid) {
+    for _ in 0..REAP_LIMIT {
+        while let Ok(Some(_)) = waitpgid(id, WaitOptions::NOHANG) {}
+        if test_kill_process_group(id).is_err() {
+            return;
+        }
+        tokio::time::sleep(REAPED_EVERY).await;
+    }
+}
