@@ -86,15 +86,17 @@ impl Shared {
         readiness: Arc<Readiness>,
         stamp_key: StampKey,
     ) -> Self {
+        let budget = Arc::new(Budget::new(settings.memory_limit));
         Self {
-            budget: Arc::new(Budget::new(settings.memory_limit)),
             attempts: Arc::new(Attempts::read(settings.cache_dir.join("attempts"))),
             git: Arc::new(GitProgram::new(
                 settings.cache_dir.join("git"),
                 settings.search_path.clone(),
                 settings.registry_ca.clone(),
+                budget.content.clone(),
                 GitLimits::default(),
             )),
+            budget,
             recent_archives: RecentDigests::new(settings.source_check_interval),
             settings,
             metrics,

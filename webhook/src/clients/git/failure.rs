@@ -91,6 +91,22 @@ impl GitFailure {
         text.lines().any(is_missing)
     }
 
+    /// Returns true if a process reached its memory limit. Messages of the server have a prefix.
+    pub(super) fn exceeds_memory(stderr: &[u8]) -> bool {
+        let text = String::from_utf8_lossy(stderr).to_ascii_lowercase();
+        let is_about_memory =
+            |line: &str| line.contains("out of memory") || line.contains("cannot allocate memory");
+        let mut own = text.lines().filter(|line| !is_of_server(line));
+        own.any(is_about_memory)
+    }
+
+    /// Returns true if a helper was killed because a file reached its size limit (SIGXFSZ).
+    pub(super) fn exceeds_file_size(stderr: &[u8]) -> bool {
+        let text = String::from_utf8_lossy(stderr);
+        let mut own = text.lines().filter(|line| !is_of_server(line));
+        own.any(|line| line.ends_with("died of signal 25"))
+    }
+
     pub(super) fn code(&self) -> Code {
         match self.kind {
             Kind::Unreachable => codes::install::GIT_UNREACHABLE,
@@ -134,6 +150,16 @@ impl fmt::Display for GitFailure {
         };
         write!(f, "{what} ({})", self.message)
     }
+}
+
+/// Returns true for a line of stderr that the server has written.
+fn is_of_server(line: &str) -> bool {
+    let prefixes = ["remote: ", "fatal: remote error: ", "ERROR: "];
+    let line = line.trim_start();
+    prefixes.iter().any(|prefix| {
+        line.get(..prefix.len())
+            .is_some_and(|start| start.eq_ignore_ascii_case(prefix))
+    })
 }
 
 /// Returns the last lines with an error, on one line.
@@ -242,6 +268,22 @@ mod tests {
             GitFailure::new(b"").to_string(),
             "git failed without a message"
         );
+    }
+
+    #[test]
+    fn memory_and_file_limits_are_detected_in_messages_of_git_alone() {
+        let memory = "fatal: Out of memory, malloc failed (tried to allocate 4294967297 bytes)";
+        assert!(GitFailure::exceeds_memory(memory.as_bytes()));
+        assert!(GitFailure::exceeds_memory(
+            b"x\nfatal: mmap failed: Cannot allocate memory\n"
+        ));
+        let size = "error: index-pack died of signal 25";
+        assert!(GitFailure::exceeds_file_size(size.as_bytes()));
+        for prefix in ["remote: ", "fatal: remote error: ", "ERROR: "] {
+            let text = format!("{prefix}{memory}\n{prefix}{size}\nfatal: x");
+            assert!(!GitFailure::exceeds_memory(text.as_bytes()), "{text}");
+            assert!(!GitFailure::exceeds_file_size(text.as_bytes()), "{text}");
+        }
     }
 
     #[test]

@@ -1,9 +1,9 @@
 //! The process group of one git command: what it uses is reserved, and its processes are killed and
 //! reaped before that is released.
 
+use std::io;
 use std::process::ExitStatus;
 use std::time::Duration;
-use std::{io, sync::Arc};
 
 use rustix::process::{
     Pid, Signal, WaitOptions, kill_process_group, test_kill_process_group, waitpgid,
@@ -11,7 +11,7 @@ use rustix::process::{
 use tokio::process::Child;
 use tokio::runtime::Handle;
 
-use super::FolderSpace;
+use super::UsedByProcess;
 
 /// Interval at which ended processes of a killed group are reaped.
 const REAPED_EVERY: Duration = Duration::from_millis(20);
@@ -23,18 +23,22 @@ const REAP_LIMIT: u32 = 250;
 pub(super) struct ProcessGroup {
     leader: Option<Child>,
     id: Option<Pid>,
-    used: Option<Arc<FolderSpace>>,
+    used: Option<UsedByProcess>,
 }
 
 impl ProcessGroup {
-    /// `leader` is the first process of its own group, and works in `used`.
-    pub(super) fn new(leader: Child, used: Arc<FolderSpace>) -> Self {
+    /// `leader` is the first process of its own group.
+    pub(super) fn new(leader: Child, used: UsedByProcess) -> Self {
         let id = leader.id().and_then(|id| i32::try_from(id).ok());
         Self {
             leader: Some(leader),
             id: id.and_then(Pid::from_raw),
             used: Some(used),
         }
+    }
+
+    pub(super) fn id(&self) -> Option<Pid> {
+        self.id
     }
 
     /// Waits for the end of the leader.

@@ -3,10 +3,11 @@
 
 mod failure;
 mod group;
+mod limits;
 mod process;
 mod remote;
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,20 +17,14 @@ use bundle_core::diagnostic::{Finding, codes};
 use tempfile::TempDir;
 
 pub(crate) use self::failure::GitFailure;
+pub(crate) use self::limits::GitLimits;
 pub(crate) use self::process::{GitProcess, write_all};
 pub(crate) use self::remote::{GitCredentials, GitRemote};
-use crate::budget::{Pool, Share, requester_key};
+use crate::budget::{Budget, Cap, Pool, Share, requester_key, wait_for_share};
 
 /// Concurrent folders of git. Their disk space must fit on the volume of the cache beside the
 /// cache, and each runs processes in the memory of the pod. One requester can use half.
 const FOLDERS: u64 = 2;
-/// Maximum size of one folder, in bytes: a packed commit with a bundle.
-const FOLDER_BYTES: u64 = 192 << 20;
-/// Time limit of one process that uses the network.
-const NETWORK_TIMEOUT: Duration = Duration::from_secs(120);
-/// Time limit of one process that reads a folder.
-const LOCAL_TIMEOUT: Duration = Duration::from_secs(60);
-
 /// The reason why git did not complete a command.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum GitError {
@@ -48,6 +43,15 @@ pub(crate) enum GitError {
     /// The folder exceeds its size limit.
     #[error("the revision needs more than {} MiB on disk", .0 >> 20)]
     TooLarge(u64),
+    /// The processes exceed their memory limit.
+    #[error("the revision needs more than {} MiB of memory", .0 >> 20)]
+    OutOfMemory(u64),
+    /// The memory of the pod is too small for git.
+    #[error("git needs {} MiB of the memory for content, and the pod has {} MiB", .wanted >> 20, .capacity >> 20)]
+    MemoryTooSmall { wanted: u64, capacity: u64 },
+    /// Other commands or contents use the memory.
+    #[error("other bundles use the memory that git needs")]
+    MemoryBusy,
     /// The output exceeds its size limit, or has another format than expected.
     #[error("{0}")]
     Output(&'static str),
@@ -70,30 +74,20 @@ impl GitError {
                 "the request is retried automatically",
             ),
             Self::Failed(failure) => (failure.code(), failure.hint()),
-            Self::TooLarge(_) | Self::Output(_) => (
+            Self::MemoryTooSmall { .. } => (
+                codes::install::CONTENT_TOO_LARGE,
+                "ask an administrator to increase the memory of bundle-webhook",
+            ),
+            Self::MemoryBusy => (
+                codes::install::MEMORY_BUSY,
+                "the operation is retried automatically",
+            ),
+            Self::TooLarge(_) | Self::OutOfMemory(_) | Self::Output(_) => (
                 codes::install::GIT_CONTENT,
                 "use a smaller repository, or push the content as an image",
             ),
         };
         Finding::error(code, message).hint(hint)
-    }
-}
-
-/// Limits of the folders of git.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct GitLimits {
-    pub(crate) folder: u64,
-    pub(crate) network: Duration,
-    pub(crate) local: Duration,
-}
-
-impl Default for GitLimits {
-    fn default() -> Self {
-        Self {
-            folder: FOLDER_BYTES,
-            network: NETWORK_TIMEOUT,
-            local: LOCAL_TIMEOUT,
-        }
     }
 }
 
@@ -104,17 +98,20 @@ pub(crate) struct GitProgram {
     search_path: OsString,
     authorities: Option<PathBuf>,
     slots: Pool,
+    /// The memory for content.
+    memory: Pool,
     limits: GitLimits,
 }
 
 impl GitProgram {
     /// Removes what earlier processes left in `folder`. Programs are found in `search_path`.
     /// Servers can have certificates of the authorities of the system and of those in `authorities`
-    /// (PEM).
+    /// (PEM). Each command reserves a part of `memory`.
     pub(crate) fn new(
         folder: PathBuf,
         search_path: OsString,
         authorities: Option<PathBuf>,
+        memory: Pool,
         limits: GitLimits,
     ) -> Self {
         // It does not exist at the first start.
@@ -124,6 +121,7 @@ impl GitProgram {
             search_path,
             authorities,
             slots: Pool::divided(FOLDERS),
+            memory,
             limits,
         }
     }
@@ -134,7 +132,8 @@ impl GitProgram {
         requester: &str,
         remote: GitRemote,
     ) -> Result<GitFolder, GitError> {
-        let caps = vec![crate::budget::Cap {
+        let git = find(&self.search_path, "git").ok_or(GitError::Missing("git"))?;
+        let caps = vec![Cap {
             key: requester_key(requester),
             most: self.slots.capacity(),
         }];
@@ -146,8 +145,11 @@ impl GitProgram {
             .write(folder.path(), self.authorities.as_deref())
             .map_err(GitError::Io)?;
         let repository = GitFolder {
+            git,
             search_path: self.search_path.clone(),
             limits: self.limits,
+            memory: self.memory.clone(),
+            requester: requester.to_owned(),
             remote: settings,
             space: Arc::new(FolderSpace {
                 folder,
@@ -169,6 +171,13 @@ impl GitProgram {
     }
 }
 
+/// Returns the path of a program.
+fn find(search_path: &OsStr, program: &str) -> Option<PathBuf> {
+    let folders = std::env::split_paths(search_path).filter(|folder| folder.is_absolute());
+    let mut paths = folders.map(|folder| folder.join(program));
+    paths.find(|path| fs_err::metadata(path).is_ok_and(|found| found.is_file()))
+}
+
 /// An empty folder in place of the home directory.
 const HOME: &str = "home";
 /// The repository in a folder of git.
@@ -187,11 +196,21 @@ impl FolderSpace {
     }
 }
 
+/// What a running command uses.
+#[derive(Debug)]
+struct UsedByProcess {
+    _memory: Share,
+    space: Arc<FolderSpace>,
+}
+
 /// A folder with one repository. It is removed on drop.
 #[derive(Debug)]
 pub(crate) struct GitFolder {
+    git: PathBuf,
     search_path: OsString,
     limits: GitLimits,
+    memory: Pool,
+    requester: String,
     remote: remote::RemoteSettings,
     space: Arc<FolderSpace>,
 }
@@ -205,16 +224,9 @@ impl GitFolder {
         input: &[u8],
         longest: usize,
     ) -> Result<Vec<u8>, GitError> {
-        let process = self.start(arguments, Some(&self.remote))?;
-        process
-            .output(
-                self.path(),
-                input,
-                longest,
-                self.limits.network,
-                self.limits.folder,
-            )
-            .await
+        let process = self.start(arguments, Some(&self.remote)).await?;
+        let limit = self.limits.network;
+        process.output(self.path(), input, longest, limit).await
     }
 
     /// Runs a command without network. Returns at most `longest` bytes of its output.
@@ -224,21 +236,14 @@ impl GitFolder {
         input: &[u8],
         longest: usize,
     ) -> Result<Vec<u8>, GitError> {
-        let process = self.start(arguments, None)?;
-        process
-            .output(
-                self.path(),
-                input,
-                longest,
-                self.limits.local,
-                self.limits.folder,
-            )
-            .await
+        let process = self.start(arguments, None).await?;
+        let limit = self.limits.local;
+        process.output(self.path(), input, longest, limit).await
     }
 
     /// Starts a command without network whose output is read while it runs.
-    pub(crate) fn stream(&self, arguments: &[&str]) -> Result<GitProcess, GitError> {
-        self.start(arguments, None)
+    pub(crate) async fn stream(&self, arguments: &[&str]) -> Result<GitProcess, GitError> {
+        self.start(arguments, None).await
     }
 
     /// Returns the time limit of a command without network.
@@ -246,13 +251,29 @@ impl GitFolder {
         self.limits.local
     }
 
-    fn start(
+    /// Reserves the memory of a command, and starts it.
+    async fn start(
         &self,
         arguments: &[&str],
         remote: Option<&remote::RemoteSettings>,
     ) -> Result<GitProcess, GitError> {
+        let wanted = self.limits.command_memory;
+        let caps = Budget::half(&self.memory, &self.requester);
+        let share = self.memory.take(wanted, caps);
+        let memory = match wait_for_share(self.limits.wait, share).await {
+            Some(Ok(memory)) => memory,
+            Some(Err(error)) => {
+                let capacity = error.capacity;
+                return Err(GitError::MemoryTooSmall { wanted, capacity });
+            }
+            None => return Err(GitError::MemoryBusy),
+        };
+        let used = UsedByProcess {
+            _memory: memory,
+            space: self.space.clone(),
+        };
         let environment = self.environment(remote);
-        GitProcess::start(arguments, environment, self.space.clone())
+        GitProcess::start((&self.git, arguments), environment, self.limits, used)
     }
 
     fn path(&self) -> &Path {
@@ -300,7 +321,9 @@ impl GitFolder {
     }
 }
 
-const VARIABLES: [(&str, &str); 14] = [
+const VARIABLES: [(&str, &str); 15] = [
+    // Arenas of further threads would count as address space.
+    ("MALLOC_ARENA_MAX", "1"),
     ("LC_ALL", "C"),
     ("GIT_CONFIG_NOSYSTEM", "1"),
     ("GIT_CONFIG_SYSTEM", "/dev/null"),

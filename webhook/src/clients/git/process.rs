@@ -1,27 +1,32 @@
-//! One process of git with its children: its output is limited, and its folder is measured while it
-//! runs.
+//! One process of git with its children: its output is limited, and its disk space and memory are
+//! measured while it runs.
 
 use std::ffi::OsString;
 use std::io;
+use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
 use std::process::Stdio;
-use std::sync::Arc;
 use std::time::Duration;
 
+use rustix::process::Pid;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::process::{ChildStderr, ChildStdin, ChildStdout, Command};
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use super::group::ProcessGroup;
-use super::{FolderSpace, GitError, GitFailure};
+use super::limits::{SCRIPT, SHELL, memory_of};
+use super::{GitError, GitFailure, GitLimits, UsedByProcess};
 
-/// Interval at which the size of the folder is measured.
+/// Interval at which the disk space and the memory of a command are measured.
 const MEASURED_EVERY: Duration = Duration::from_millis(100);
+/// Signal for a process that writes a file above its limit (SIGXFSZ).
+const FILE_SIZE_SIGNAL: i32 = 25;
 /// Maximum number of bytes of stderr that are kept. The rest is discarded.
 const STDERR_BYTES: usize = 16 << 10;
 
 /// A running process and its group.
 pub(crate) struct GitProcess {
+    limits: GitLimits,
     group: ProcessGroup,
     stdin: Option<ChildStdin>,
     stdout: Option<ChildStdout>,
@@ -30,6 +35,7 @@ pub(crate) struct GitProcess {
 
 /// Stdin, stdout and the end of a process whose output is read while it runs.
 pub(crate) struct ProcessEnd {
+    limits: GitLimits,
     group: ProcessGroup,
     stderr: Option<ChildStderr>,
 }
@@ -37,30 +43,35 @@ pub(crate) struct ProcessEnd {
 impl GitProcess {
     /// Starts git in a process group of its own, with exactly these variables.
     pub(super) fn start(
-        arguments: &[&str],
+        (git, arguments): (&Path, &[&str]),
         environment: Vec<(String, OsString)>,
-        space: Arc<FolderSpace>,
+        limits: GitLimits,
+        used: UsedByProcess,
     ) -> Result<Self, GitError> {
-        let mut command = Command::new("git");
+        let mut command = Command::new(SHELL);
         command
+            .args(["-c", SCRIPT, "git"])
+            .args(limits.script_arguments())
+            .arg(git)
             .args(arguments)
             .env_clear()
             .envs(environment)
-            .current_dir(space.path())
+            .current_dir(used.space.path())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .process_group(0)
             .kill_on_drop(true);
         let mut child = command.spawn().map_err(|error| match error.kind() {
-            io::ErrorKind::NotFound => GitError::Missing("git"),
+            io::ErrorKind::NotFound => GitError::Missing("sh"),
             _ => GitError::Io(error),
         })?;
         Ok(Self {
             stdin: child.stdin.take(),
             stdout: child.stdout.take(),
             stderr: child.stderr.take(),
-            group: ProcessGroup::new(child, space),
+            group: ProcessGroup::new(child, used),
+            limits,
         })
     }
 
@@ -73,6 +84,7 @@ impl GitProcess {
         ProcessEnd,
     ) {
         let end = ProcessEnd {
+            limits: self.limits,
             group: self.group,
             stderr: self.stderr,
         };
@@ -80,15 +92,15 @@ impl GitProcess {
     }
 
     /// Writes `input`, and returns the output of a successful process. Kills the process after
-    /// `limit`, or when the files of `folder` have more than `most` bytes.
+    /// `limit`, or when it exceeds its limits of memory or of the disk space in `folder`.
     pub(super) async fn output(
         self,
         folder: &Path,
         input: &[u8],
         longest: usize,
         limit: Duration,
-        most: u64,
     ) -> Result<Vec<u8>, GitError> {
+        let (limits, group) = (self.limits, self.group.id());
         let (stdin, stdout, end) = self.into_parts();
         let write = async {
             write_all(stdin, input).await;
@@ -106,7 +118,7 @@ impl GitProcess {
         };
         tokio::select! {
             done = timeout(limit, work) => done.unwrap_or(Err(GitError::TimedOut(limit))),
-            () = exceeded(folder, most) => Err(GitError::TooLarge(most)),
+            error = exceeded(folder, group, &limits) => Err(error),
         }
     }
 }
@@ -128,6 +140,12 @@ impl ProcessEnd {
         }
         if GitFailure::lacks_ssh(&messages) {
             return Err(GitError::Missing("ssh"));
+        }
+        if GitFailure::exceeds_memory(&messages) {
+            return Err(GitError::OutOfMemory(self.limits.process_memory));
+        }
+        if status.signal() == Some(FILE_SIZE_SIGNAL) || GitFailure::exceeds_file_size(&messages) {
+            return Err(GitError::TooLarge(self.limits.folder));
         }
         Err(GitError::Failed(GitFailure::new(&messages)))
     }
@@ -166,14 +184,17 @@ async fn read_start(mut stderr: ChildStderr) -> Vec<u8> {
     kept
 }
 
-/// Returns when the files of `folder` have more than `most` bytes.
-async fn exceeded(folder: &Path, most: u64) {
+/// Returns the error when the files of `folder` or the processes of `group` exceed a limit.
+async fn exceeded(folder: &Path, group: Option<Pid>, limits: &GitLimits) -> GitError {
     let mut ticks = interval(MEASURED_EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
-        if size(folder) > most {
-            return;
+        if size(folder) > limits.folder {
+            return GitError::TooLarge(limits.folder);
+        }
+        if group.map_or(0, memory_of) > limits.command_memory {
+            return GitError::OutOfMemory(limits.command_memory);
         }
     }
 }

@@ -12,9 +12,20 @@ fn remote(url: &str, credentials: Option<GitCredentials>) -> GitRemote {
     }
 }
 
+/// Returns the memory for content of a pod.
+fn memory() -> Pool {
+    Pool::new(64 << 20)
+}
+
 fn program(folder: &Path) -> GitProgram {
     let path = std::env::var_os("PATH").unwrap();
-    GitProgram::new(folder.join("git"), path, None, GitLimits::default())
+    GitProgram::new(
+        folder.join("git"),
+        path,
+        None,
+        memory(),
+        GitLimits::default(),
+    )
 }
 
 #[tokio::test]
@@ -106,7 +117,8 @@ async fn missing_program_and_leftovers_of_earlier_processes_are_handled() {
     let left = folder.path().join("git").join("repository-old");
     fs_err::create_dir_all(&left).unwrap();
     let none = folder.path().join("none").into();
-    let program = GitProgram::new(folder.path().join("git"), none, None, GitLimits::default());
+    let limits = GitLimits::default();
+    let program = GitProgram::new(folder.path().join("git"), none, None, memory(), limits);
     assert!(!left.exists());
     let remote = remote("https://git.example.com/web", None);
     let error = program.repository("ana", remote).await.unwrap_err();
@@ -117,5 +129,81 @@ async fn missing_program_and_leftovers_of_earlier_processes_are_handled() {
     assert_eq!(
         error.finding(String::new()).code,
         codes::install::GIT_MISSING
+    );
+}
+
+#[tokio::test]
+async fn processes_have_limits_of_memory_files_and_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = program(folder.path());
+    let remote = remote("https://git.example.com/web", None);
+    let repository = program.repository("ana", remote).await.unwrap();
+    let alias = ["-c", "alias.limits=!cat /proc/self/limits", "limits"];
+    let shown = repository.read(&alias, &[], 64 << 10).await.unwrap();
+    let shown = String::from_utf8(shown).unwrap();
+    for (name, limit) in [
+        ("Max data size", 24 << 20),
+        ("Max address space", 128 << 20),
+        ("Max stack size", 1 << 20),
+        ("Max file size", 192 << 20),
+        ("Max core file size", 0),
+        ("Max cpu time", 60),
+    ] {
+        let line = shown.lines().find_map(|line| line.strip_prefix(name));
+        let values: Vec<_> = line.unwrap().split_whitespace().take(2).collect();
+        let limit = limit.to_string();
+        assert_eq!(values, [limit.as_str(), limit.as_str()], "{name}");
+    }
+}
+
+#[tokio::test]
+async fn commands_reserve_memory_while_they_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = std::env::var_os("PATH").unwrap();
+    let memory = memory();
+    let limits = GitLimits {
+        wait: std::time::Duration::from_millis(100),
+        ..GitLimits::default()
+    };
+    let program = GitProgram::new(
+        folder.path().join("git"),
+        path,
+        None,
+        memory.clone(),
+        limits,
+    );
+    let remote = remote("https://git.example.com/web", None);
+    let repository = program.repository("ana", remote).await.unwrap();
+    assert_eq!(memory.used(), 0);
+    let running = repository.stream(&["cat-file", "--batch"]).await.unwrap();
+    assert_eq!(memory.used(), 32 << 20);
+    let all = memory.take(memory.capacity() - memory.used(), Vec::new());
+    let all = all.await.unwrap();
+    let error = repository.stream(&["version"]).await.err().unwrap();
+    assert_eq!(
+        error.finding(String::new()).code,
+        codes::install::MEMORY_BUSY
+    );
+    drop(all);
+    drop(running);
+    // The memory is free after the killed process has ended.
+    memory.take(memory.capacity(), Vec::new()).await.unwrap();
+}
+
+#[tokio::test]
+async fn pods_with_too_little_memory_report_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = std::env::var_os("PATH").unwrap();
+    let (memory, limits) = (Pool::new(20 << 20), GitLimits::default());
+    let program = GitProgram::new(folder.path().join("git"), path, None, memory, limits);
+    let remote = remote("https://git.example.com/web", None);
+    let error = program.repository("ana", remote).await.unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "git needs 32 MiB of the memory for content, and the pod has 20 MiB"
+    );
+    assert_eq!(
+        error.finding(String::new()).code,
+        codes::install::CONTENT_TOO_LARGE
     );
 }

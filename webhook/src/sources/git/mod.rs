@@ -321,7 +321,7 @@ impl GitSource {
             .folder()
             .await?
             .stream(&["cat-file", "--batch", "--buffer"]);
-        let (stdin, stdout, end) = process.map_err(failed)?.into_parts();
+        let (stdin, stdout, end) = process.await.map_err(failed)?.into_parts();
         let mut reader = BlobReader::new(sink);
         let names = fetched.blobs.iter().map(|blob| format!("{}\n", blob.id));
         let names: String = names.collect();

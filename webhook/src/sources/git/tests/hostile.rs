@@ -116,6 +116,53 @@ async fn redirects_are_not_followed() {
     assert_eq!(other.requests(), Vec::<String>::new());
 }
 
+#[tokio::test]
+async fn endless_list_of_refs_ends_at_the_memory_limit() {
+    let server = GitServer::start().await;
+    server.set(Behavior {
+        has_endless_refs: true,
+        ..Behavior::default()
+    });
+    let (code, told) = refused(&open(&server, "manifests", &branch("main")).await).await;
+    assert_eq!(code, codes::install::GIT_CONTENT, "{told}");
+    assert!(told.contains("MiB of memory"), "{told}");
+}
+
+/// Returns a pack with one object of `kind` whose header declares `size` bytes.
+fn pack(kind: u8, size: u64) -> Vec<u8> {
+    let mut bytes = b"PACK\0\0\0\x02\0\0\0\x01".to_vec();
+    let mut left = size >> 4;
+    let more = |left: u64| if left > 0 { 0x80 } else { 0 };
+    bytes.push(more(left) | (kind << 4) | u8::try_from(size & 0xf).unwrap());
+    while left > 0 {
+        let low = u8::try_from(left & 0x7f).unwrap();
+        left >>= 7;
+        bytes.push(more(left) | low);
+    }
+    // The start of a zlib stream.
+    bytes.extend([0x78, 0x9c]);
+    bytes
+}
+
+#[tokio::test]
+async fn declared_sizes_of_objects_end_at_the_memory_limit() {
+    let server = GitServer::start().await;
+    for (kind, name) in [(1, "commit"), (2, "tree"), (4, "tag")] {
+        let file = server.folder.path().join(format!("{name}.pack"));
+        fs_err::write(&file, pack(kind, 4 << 30)).unwrap();
+        server.set(Behavior {
+            pack: Some(file),
+            ..Behavior::default()
+        });
+        let (code, told) = refused(&open(&server, "manifests", &branch("main")).await).await;
+        assert_eq!(code, codes::install::GIT_CONTENT, "{name}: {told}");
+        assert!(
+            told.contains("needs more than 24 MiB of memory"),
+            "{name}: {told}"
+        );
+    }
+}
+
 /// A resolver that knows one address.
 #[derive(Debug)]
 struct OneAddress(&'static str);

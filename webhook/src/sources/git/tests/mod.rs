@@ -17,6 +17,7 @@ use zeroize::Zeroizing;
 
 use self::server::{Behavior, GitServer, run};
 use super::*;
+use crate::budget::Pool;
 use crate::clients::git::{GitCredentials, GitLimits, GitProgram, GitRemote};
 use crate::clients::names::LimitedResolver;
 
@@ -32,6 +33,7 @@ fn program(server: &GitServer, limits: GitLimits) -> Arc<GitProgram> {
         cache(server),
         path,
         Some(authority),
+        Pool::new(64 << 20),
         limits,
     ))
 }
@@ -330,7 +332,8 @@ async fn missing_refs_and_repositories_are_reported() {
 async fn server_without_trusted_certificate_is_rejected() {
     let server = GitServer::start().await;
     let path = std::env::var_os("PATH").unwrap();
-    let program = GitProgram::new(cache(&server), path, None, GitLimits::default());
+    let (memory, limits) = (Pool::new(64 << 20), GitLimits::default());
+    let program = GitProgram::new(cache(&server), path, None, memory, limits);
     let program = Arc::new(program);
     let source = open_with(&server, &program, ("manifests", &branch("main")), None).await;
     let (code, told) = refused(&source).await;

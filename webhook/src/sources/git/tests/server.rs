@@ -29,6 +29,10 @@ pub(super) struct Behavior {
     pub(super) redirect: Option<String>,
     /// Accepts requests and never responds.
     pub(super) stalls: bool,
+    /// Lists refs without end.
+    pub(super) has_endless_refs: bool,
+    /// Sends this file in place of each pack.
+    pub(super) pack: Option<PathBuf>,
 }
 
 struct Served {
@@ -220,6 +224,9 @@ async fn respond(State(served): State<Arc<Served>>, request: Request) -> Respons
     if behavior.stalls {
         std::future::pending::<()>().await;
     }
+    if behavior.has_endless_refs {
+        return endless_refs();
+    }
     if let Some(url) = behavior.redirect {
         let mut response = empty(StatusCode::FOUND);
         let location = format!("{url}{}", request.uri());
@@ -239,12 +246,45 @@ async fn respond(State(served): State<Arc<Served>>, request: Request) -> Respons
             return response;
         }
     }
-    backend(&served.root, request).await
+    backend(&served.root, request, behavior.pack.as_deref()).await
+}
+
+/// Returns a list of refs without end, in version 0 of the protocol.
+fn endless_refs() -> Response {
+    let mut text = "001e# service=git-upload-pack\n0000".to_owned();
+    let mut number = 0_u64;
+    let parts = futures::stream::repeat_with(move || {
+        for _ in 0..1000 {
+            let line = format!("{:040x} refs/heads/{number:020}\n", number + 1);
+            text += &format!("{:04x}{line}", line.len() + 4);
+            number += 1;
+        }
+        Ok::<_, std::convert::Infallible>(Bytes::from(std::mem::take(&mut text)))
+    });
+    let mut response = Response::new(axum::body::Body::from_stream(parts));
+    response.headers_mut().insert(
+        "content-type",
+        http::HeaderValue::from_static("application/x-git-upload-pack-advertisement"),
+    );
+    response
 }
 
 /// Runs `git http-backend` for one request.
-async fn backend(root: &Path, request: Request) -> Response {
-    let variables = variables(root, &request);
+async fn backend(root: &Path, request: Request, pack: Option<&Path>) -> Response {
+    let mut variables = variables(root, &request);
+    if let Some(pack) = pack {
+        // Git runs the hook in place of `pack-objects`, and sends its output.
+        let hook = pack.with_extension("sh");
+        fs_err::write(&hook, format!("#!/bin/sh\nexec cat {}\n", pack.display())).unwrap();
+        let mut permissions = fs_err::metadata(&hook).unwrap().permissions();
+        std::os::unix::fs::PermissionsExt::set_mode(&mut permissions, 0o700);
+        fs_err::set_permissions(&hook, permissions).unwrap();
+        variables.extend([
+            ("GIT_CONFIG_COUNT", "1".to_owned()),
+            ("GIT_CONFIG_KEY_0", "uploadpack.packObjectsHook".to_owned()),
+            ("GIT_CONFIG_VALUE_0", hook.display().to_string()),
+        ]);
+    }
     let body: Bytes = to_bytes(request.into_body(), usize::MAX).await.unwrap();
     let mut child = Command::new("git")
         .arg("http-backend")
