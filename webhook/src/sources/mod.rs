@@ -137,6 +137,17 @@ pub(crate) async fn open(
     }
 }
 
+impl OpenSource {
+    /// Waits for what the source needs before a transfer slot is used. A repository needs a folder
+    /// of git, and a slot must not be in use while it waits for one.
+    pub(crate) async fn prepare(&self) -> Result<(), SourceError> {
+        match self {
+            Self::Git(git) => Ok(Box::pin(git.prepare()).await?),
+            Self::Image(_) | Self::ConfigMaps(_) | Self::Http(_) => Ok(()),
+        }
+    }
+}
+
 impl ContentSource for OpenSource {
     async fn resolve(&self) -> Result<ContentId, SourceError> {
         match self {

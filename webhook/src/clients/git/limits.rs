@@ -16,6 +16,8 @@ const COMMAND_MEMORY: u64 = 32 << 20;
 const NETWORK_TIMEOUT: Duration = Duration::from_secs(120);
 /// Time limit of one process that reads a folder.
 const LOCAL_TIMEOUT: Duration = Duration::from_secs(60);
+/// Time limit of all commands that resolve, compare or fetch one content.
+const CONTENT_TIMEOUT: Duration = Duration::from_secs(240);
 /// Time limit of a wait for a folder, or for the memory of a command.
 const WAIT_TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -27,6 +29,7 @@ pub(crate) struct GitLimits {
     pub(crate) command_memory: u64,
     pub(crate) network: Duration,
     pub(crate) local: Duration,
+    pub(crate) content: Duration,
     pub(crate) wait: Duration,
 }
 
@@ -38,6 +41,7 @@ impl Default for GitLimits {
             command_memory: COMMAND_MEMORY,
             network: NETWORK_TIMEOUT,
             local: LOCAL_TIMEOUT,
+            content: CONTENT_TIMEOUT,
             wait: WAIT_TIMEOUT,
         }
     }

@@ -49,6 +49,9 @@ pub(crate) enum GitError {
     /// The memory of the pod is too small for git.
     #[error("git needs {} MiB of the memory for content, and the pod has {} MiB", .wanted >> 20, .capacity >> 20)]
     MemoryTooSmall { wanted: u64, capacity: u64 },
+    /// Other sources use all folders.
+    #[error("other git repositories use all folders of git")]
+    FoldersBusy,
     /// Other commands or contents use the memory.
     #[error("other bundles use the memory that git needs")]
     MemoryBusy,
@@ -78,7 +81,7 @@ impl GitError {
                 codes::install::CONTENT_TOO_LARGE,
                 "ask an administrator to increase the memory of bundle-webhook",
             ),
-            Self::MemoryBusy => (
+            Self::FoldersBusy | Self::MemoryBusy => (
                 codes::install::MEMORY_BUSY,
                 "the operation is retried automatically",
             ),
@@ -126,6 +129,11 @@ impl GitProgram {
         }
     }
 
+    /// Returns the time limit of all commands for one content.
+    pub(crate) fn content_timeout(&self) -> Duration {
+        self.limits.content
+    }
+
     /// Creates a folder with an empty repository for `requester`. Waits until few enough exist.
     pub(crate) async fn repository(
         &self,
@@ -137,9 +145,9 @@ impl GitProgram {
             key: requester_key(requester),
             most: self.slots.capacity(),
         }];
+        let slot = wait_for_share(self.limits.wait, self.slots.take(1, caps)).await;
         // One slot never exceeds the capacity.
-        let slot = self.slots.take(1, caps).await;
-        let slot = slot.map_err(|error| GitError::Io(io::Error::other(error)))?;
+        let slot = slot.and_then(Result::ok).ok_or(GitError::FoldersBusy)?;
         let folder = self.create_folder().map_err(GitError::Io)?;
         let settings = remote
             .write(folder.path(), self.authorities.as_deref())

@@ -61,14 +61,23 @@ pub(in crate::reconcile) async fn open(
     opened.map_err(|error| source_error(error, reason))
 }
 
-/// Waits for a transfer slot, and opens a source of a Bundle of `class` with [`open`].
+/// Opens a source of a Bundle of `class` with [`open`], and waits for a transfer slot.
 pub(in crate::reconcile) async fn open_for_transfer(
     ctx: &Context,
     source: &Source,
     owner: (&str, &Requester),
     reason: &'static str,
 ) -> Result<(OpenSource, Share), ReconcileError> {
-    let slot = transfer_slot(ctx, &owner.1.user, source, reason).await?;
+    let requester = &owner.1.user;
+    if matches!(source, Source::Git { .. }) {
+        let opened = open(ctx, source, owner, reason).await?;
+        let prepared = opened.prepare().await;
+        prepared.map_err(|error| source_error(error, reason))?;
+        let slot = transfer_slot(ctx, requester, source, reason).await?;
+        return Ok((opened, slot));
+    }
+    // Credentials are read after the wait.
+    let slot = transfer_slot(ctx, requester, source, reason).await?;
     let opened = open(ctx, source, owner, reason).await?;
     Ok((opened, slot))
 }

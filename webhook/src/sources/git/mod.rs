@@ -159,6 +159,21 @@ impl GitSource {
         self.folder.get_or_try_init(create).await
     }
 
+    /// Creates the folder, which waits until few enough exist.
+    pub(super) async fn prepare(&self) -> Result<(), GitSourceError> {
+        self.folder().await.map(drop)
+    }
+
+    /// Runs `work` within the time limit of all commands for one content.
+    async fn within_limit<T>(
+        &self,
+        work: impl Future<Output = Result<T, GitSourceError>>,
+    ) -> Result<T, GitSourceError> {
+        let limit = self.access.program.content_timeout();
+        let done = tokio::time::timeout(limit, work).await;
+        done.unwrap_or_else(|_| Err(self.failed("cannot read", GitError::TimedOut(limit))))
+    }
+
     fn failed(&self, doing: &str, error: GitError) -> GitSourceError {
         failed(doing, &self.repository, error)
     }
@@ -402,24 +417,22 @@ fn describe(checkout: &GitRef) -> String {
     }
 }
 
-impl ContentSource for GitSource {
-    async fn resolve(&self) -> Result<ContentId, SourceError> {
+impl GitSource {
+    /// Returns the content that the source names now.
+    async fn current(&self) -> Result<ContentId, GitSourceError> {
         let fetched = self.fetch_commit(&self.checkout).await?;
         let (digest, _) = self.read(&fetched, NullSink).await?;
         Ok(ContentId::new(&self.source, digest).at_commit(&fetched.commit))
     }
 
-    async fn changed(&self, recorded: &ContentId) -> Result<Option<ContentId>, SourceError> {
-        if recorded.commit().is_some() && self.advertised().await?.as_deref() == recorded.commit() {
-            return Ok(None);
-        }
-        let now = self.resolve().await?;
-        Ok((now.digest() != recorded.digest()).then_some(now))
-    }
-
-    async fn fetch<S>(&self, content: &ContentId, sink: S) -> Result<FetchedFiles<S>, SourceError>
+    /// Writes exactly `content` into `sink`.
+    async fn fetch_content<S>(
+        &self,
+        content: &ContentId,
+        sink: S,
+    ) -> Result<FetchedFiles<S>, GitSourceError>
     where
-        S: FileSink<File: Send> + Send + 'static,
+        S: FileSink<File: Send> + Send,
     {
         let checkout = match content.commit() {
             Some(commit) => GitRef::Commit(commit.to_owned()),
@@ -427,16 +440,43 @@ impl ContentSource for GitSource {
         };
         let fetched = self.fetch_commit(&checkout).await?;
         let (found, files) = self.read(&fetched, sink).await?;
-        if found != *content.digest() {
-            return Err(GitSourceError::Changed {
-                commit: fetched.commit.clone(),
-                repository: self.repository.as_str().to_owned(),
-                expected: content.digest().clone(),
-                found,
-            }
-            .into());
+        if found == *content.digest() {
+            return Ok(files);
         }
-        Ok(files)
+        Err(GitSourceError::Changed {
+            commit: fetched.commit.clone(),
+            repository: self.repository.as_str().to_owned(),
+            expected: content.digest().clone(),
+            found,
+        })
+    }
+}
+
+impl ContentSource for GitSource {
+    async fn resolve(&self) -> Result<ContentId, SourceError> {
+        Ok(self.within_limit(self.current()).await?)
+    }
+
+    async fn changed(&self, recorded: &ContentId) -> Result<Option<ContentId>, SourceError> {
+        let now = self.within_limit(async {
+            let is_recorded = recorded.commit().is_some()
+                && self.advertised().await?.as_deref() == recorded.commit();
+            Ok(if is_recorded {
+                None
+            } else {
+                Some(self.current().await?)
+            })
+        });
+        let now = now.await?;
+        Ok(now.filter(|now| now.digest() != recorded.digest()))
+    }
+
+    async fn fetch<S>(&self, content: &ContentId, sink: S) -> Result<FetchedFiles<S>, SourceError>
+    where
+        S: FileSink<File: Send> + Send + 'static,
+    {
+        let fetched = self.fetch_content(content, sink);
+        Ok(self.within_limit(fetched).await?)
     }
 
     async fn signatures(&self, _: &ContentId) -> Result<Vec<RawSignature>, Unavailable> {

@@ -2,6 +2,7 @@
 //! content that is no bundle.
 
 mod hostile;
+mod limits;
 mod messages;
 mod server;
 
@@ -343,128 +344,6 @@ async fn server_without_trusted_certificate_is_rejected() {
         "{told}"
     );
     assert_eq!(server.requests(), Vec::<String>::new());
-}
-
-#[tokio::test]
-async fn stalled_server_ends_with_a_timeout_and_leaves_nothing() {
-    let server = GitServer::start().await;
-    server.set(Behavior {
-        stalls: true,
-        ..Behavior::default()
-    });
-    let limits = GitLimits {
-        network: Duration::from_millis(500),
-        ..GitLimits::default()
-    };
-    let program = program(&server, limits);
-    let source = open_with(&server, &program, ("manifests", &branch("main")), None).await;
-    let (code, told) = refused(&source).await;
-    assert_eq!(code, codes::install::GIT_UNREACHABLE);
-    assert!(told.contains("did not end within"), "{told}");
-    drop(source);
-    processes_end(&server).await;
-}
-
-#[tokio::test]
-async fn cancelled_fetch_kills_and_reaps_all_processes() {
-    let server = GitServer::start().await;
-    server.set(Behavior {
-        stalls: true,
-        ..Behavior::default()
-    });
-    // As in a container, where it is PID 1, this process is the parent of what git leaves behind.
-    rustix::process::set_child_subreaper(Some(rustix::process::getpid())).unwrap();
-    let source = open(&server, "manifests", &branch("main")).await;
-    let running = tokio::spawn(async move { source.resolve().await.map(drop) });
-    while server.requests().is_empty() {
-        tokio::task::yield_now().await;
-    }
-    let running_groups = groups(&processes(&server));
-    assert!(processes(&server).len() >= 2, "git and its helper");
-    running.abort();
-    assert!(running.await.unwrap_err().is_cancelled());
-    processes_end(&server).await;
-    // Ended processes that nothing has waited for still have their group.
-    let left = groups(&all_processes());
-    assert_eq!(running_groups.intersection(&left).count(), 0);
-}
-
-fn all_processes() -> Vec<std::path::PathBuf> {
-    let entries = fs_err::read_dir("/proc").unwrap().flatten();
-    entries.map(|entry| entry.path()).collect()
-}
-
-/// Returns the processes that work in the folder of git.
-fn processes(server: &GitServer) -> Vec<std::path::PathBuf> {
-    let folder = cache(server);
-    let works = |process: &std::path::PathBuf| {
-        fs_err::read_link(process.join("cwd")).is_ok_and(|path| path.starts_with(&folder))
-    };
-    all_processes().into_iter().filter(works).collect()
-}
-
-/// Returns the groups of processes.
-fn groups(processes: &[std::path::PathBuf]) -> BTreeSet<String> {
-    let group = |process: &std::path::PathBuf| {
-        let stat = fs_err::read_to_string(process.join("stat")).ok()?;
-        let (_, fields) = stat.rsplit_once(") ")?;
-        fields.split(' ').nth(2).map(str::to_owned)
-    };
-    processes.iter().filter_map(group).collect()
-}
-
-/// Waits until git has no processes and no folders.
-async fn processes_end(server: &GitServer) {
-    let folders = || fs_err::read_dir(cache(server)).unwrap().count();
-    let ended = async {
-        while folders() > 0 || !processes(server).is_empty() {
-            tokio::task::yield_now().await;
-        }
-    };
-    tokio::time::timeout(Duration::from_secs(30), ended)
-        .await
-        .unwrap();
-}
-
-#[tokio::test]
-async fn large_revision_is_killed_at_the_disk_limit() {
-    let server = GitServer::start().await;
-    let mut state = 1_u64;
-    let noise = (0..1 << 18).map(|_| {
-        state = state
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1);
-        format!("{:016x}", state >> 3)
-    });
-    server.publish(&[("manifests/large", &noise.collect::<String>())]);
-    let limits = GitLimits {
-        folder: 1 << 20,
-        ..GitLimits::default()
-    };
-    let program = program(&server, limits);
-    let source = open_with(&server, &program, ("manifests", &branch("main")), None).await;
-    let (code, told) = refused(&source).await;
-    assert_eq!(code, codes::install::GIT_CONTENT);
-    assert!(told.contains("more than 1 MiB on disk"), "{told}");
-}
-
-#[tokio::test]
-async fn one_requester_uses_half_of_the_folders() {
-    let server = GitServer::start().await;
-    let program = program(&server, GitLimits::default());
-    let main = branch("main");
-    let held = open_with(&server, &program, ("manifests", &main), None).await;
-    let waiting = open_with(&server, &program, ("manifests", &main), None);
-    let waited = tokio::time::timeout(Duration::from_millis(100), waiting).await;
-    assert!(waited.is_err());
-    let remote = GitRemote {
-        url: GitUrl::parse(&server.url()).unwrap(),
-        addresses: vec![server.address().ip()],
-        credentials: None,
-    };
-    program.repository("bob", remote).await.unwrap();
-    drop(held);
-    open_with(&server, &program, ("manifests", &main), None).await;
 }
 
 /// Keeps the work tree of a repository that is part of another one.
