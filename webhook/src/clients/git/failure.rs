@@ -152,29 +152,35 @@ impl fmt::Display for GitFailure {
     }
 }
 
-/// Returns true for a line of stderr that the server has written.
+/// Starts of lines of stderr that the server has written.
+const SERVER_PREFIXES: [&str; 3] = ["remote: ", "fatal: remote error: ", "ERROR: "];
+
 fn is_of_server(line: &str) -> bool {
-    let prefixes = ["remote: ", "fatal: remote error: ", "ERROR: "];
-    let line = line.trim_start();
-    prefixes.iter().any(|prefix| {
-        line.get(..prefix.len())
-            .is_some_and(|start| start.eq_ignore_ascii_case(prefix))
-    })
+    SERVER_PREFIXES
+        .iter()
+        .any(|prefix| line.starts_with(prefix))
 }
 
-/// Returns the last lines with an error, on one line.
+/// Returns the lines with an error, on one line. Those of the server are marked as such.
 fn quoted(text: &str) -> String {
-    let prefixes = ["fatal: ", "error: ", "remote: ", "ERROR: "];
     let of_line = |line: &str| {
-        let message = prefixes.iter().find_map(|prefix| line.strip_prefix(prefix));
-        let message = message.unwrap_or_default().trim();
-        let message: String = message
+        let from_server = SERVER_PREFIXES
+            .iter()
+            .find_map(|prefix| Some(("message of the server: ", line.strip_prefix(prefix)?)));
+        let of_git = || {
+            let prefixes = ["fatal: ", "error: "];
+            let found = prefixes.iter().find_map(|prefix| line.strip_prefix(prefix));
+            Some(("", found?))
+        };
+        let (author, message) = from_server.or_else(of_git).unwrap_or_default();
+        let message = message.trim();
+        let escaped: String = message
             .chars()
             .flat_map(char::escape_debug)
             .collect::<String>()
             .replace("\\'", "'")
             .replace("\\\"", "\"");
-        (!message.is_empty()).then_some(message)
+        (!message.is_empty()).then(|| format!("{author}{escaped}"))
     };
     let mut lines: Vec<String> = text.lines().filter_map(of_line).collect();
     lines.dedup();
@@ -258,7 +264,15 @@ mod tests {
             "a".repeat(10)
         );
         let failure = GitFailure::new(stderr.as_bytes());
-        assert_eq!(failure.to_string(), "aaaaaaaaaa\\u{1b}[31mred; end");
+        assert_eq!(
+            failure.to_string(),
+            "message of the server: aaaaaaaaaa\\u{1b}[31mred; end"
+        );
+        let refused = GitFailure::new(b"fatal: remote error: access denied\nERROR: no\n");
+        assert_eq!(
+            refused.to_string(),
+            "message of the server: access denied; message of the server: no"
+        );
         let long = format!("fatal: {}", "a".repeat(4000));
         assert_eq!(
             GitFailure::new(long.as_bytes()).to_string().chars().count(),

@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use bundle_core::diagnostic::{Finding, codes};
 use tempfile::TempDir;
+use tokio::sync::OnceCell;
 
 pub(crate) use self::failure::GitFailure;
 pub(crate) use self::limits::GitLimits;
@@ -25,12 +26,25 @@ use crate::budget::{Budget, Cap, Pool, Share, requester_key, wait_for_share};
 /// Concurrent folders of git. Their disk space must fit on the volume of the cache beside the
 /// cache, and each runs processes in the memory of the pod. One requester can use half.
 const FOLDERS: u64 = 2;
+/// The oldest version of git that connects only to given addresses (`http.curloptResolve`). Older
+/// ones ignore the setting.
+const OLDEST: (u32, u32) = (2, 37);
+/// Maximum number of bytes of the output of `git version`.
+const VERSION_BYTES: usize = 1024;
+
 /// The reason why git did not complete a command.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum GitError {
     /// The program does not exist.
     #[error("this pod has no `{0}` program, which sources of type git require")]
     Missing(&'static str),
+    /// The program does not support a setting that protects the pod.
+    #[error(
+        "this pod has `{found}`, and sources of type git require git {}.{} or later",
+        OLDEST.0,
+        OLDEST.1
+    )]
+    Old { found: String },
     /// The process or its folder could not be created.
     #[error("cannot run git")]
     Io(#[source] io::Error),
@@ -64,7 +78,7 @@ impl GitError {
     /// Returns the finding for the requester of the content. `message` begins with the source.
     pub(crate) fn finding(&self, message: String) -> Finding {
         let (code, hint) = match self {
-            Self::Missing(_) => (
+            Self::Missing(_) | Self::Old { .. } => (
                 codes::install::GIT_MISSING,
                 "ask an administrator to use an image of bundle-webhook that contains it, or push the content as an image",
             ),
@@ -104,6 +118,8 @@ pub(crate) struct GitProgram {
     /// The memory for content.
     memory: Pool,
     limits: GitLimits,
+    /// Set after the version was found to be supported.
+    is_supported: OnceCell<()>,
 }
 
 impl GitProgram {
@@ -126,6 +142,7 @@ impl GitProgram {
             slots: Pool::divided(FOLDERS),
             memory,
             limits,
+            is_supported: OnceCell::new(),
         }
     }
 
@@ -164,6 +181,8 @@ impl GitProgram {
                 _slot: slot,
             }),
         };
+        let check = || check_version(&repository);
+        self.is_supported.get_or_try_init(check).await?;
         let arguments = ["init", "--quiet", "--bare", "--template="];
         repository.read(&arguments, &[], 0).await?;
         Ok(repository)
@@ -177,6 +196,26 @@ impl GitProgram {
         fs_err::create_dir(folder.path().join(HOME))?;
         Ok(folder)
     }
+}
+
+/// Fails if git is too old.
+async fn check_version(repository: &GitFolder) -> Result<(), GitError> {
+    let output = repository.read(&["version"], &[], VERSION_BYTES).await?;
+    let output = String::from_utf8_lossy(&output);
+    match version(&output) {
+        Some(version) if version >= OLDEST => Ok(()),
+        _ => {
+            let found = output.trim().escape_debug().to_string();
+            Err(GitError::Old { found })
+        }
+    }
+}
+
+/// Parses `git version 2.39.5`, which can have further words.
+fn version(output: &str) -> Option<(u32, u32)> {
+    let numbers = output.strip_prefix("git version ")?;
+    let mut numbers = numbers.trim().split('.');
+    Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
 }
 
 /// Returns the path of a program.

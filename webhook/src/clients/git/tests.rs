@@ -133,6 +133,38 @@ async fn missing_program_and_leftovers_of_earlier_processes_are_handled() {
 }
 
 #[tokio::test]
+async fn versions_that_ignore_the_checked_addresses_are_rejected() {
+    for (printed, is_supported) in [
+        ("git version 2.36.6", false),
+        ("git version 1.99", false),
+        ("git version 2.37.0", true),
+        ("git version 2.50.1 (Apple Git-155)", true),
+        ("git version 3.0.rc1", true),
+        ("git version next", false),
+        ("another program", false),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let git = folder.path().join("git");
+        // A file that another process writes is never busy when it is executed.
+        let script = r#"printf '#!/bin/sh\n[ "$1" != version ] || echo "%s"\n' "$1" > "$2" && chmod 700 "$2""#;
+        let mut write = std::process::Command::new("sh");
+        write.args(["-c", script, "sh", printed]).arg(&git);
+        assert!(write.status().unwrap().success());
+        let (path, limits) = (folder.path().into(), GitLimits::default());
+        let cache = folder.path().join("cache");
+        let program = GitProgram::new(cache, path, None, memory(), limits);
+        let remote = remote("https://git.example.com/web", None);
+        let created = program.repository("ana", remote).await;
+        assert_eq!(
+            created.as_ref().err().map(ToString::to_string),
+            (!is_supported).then(|| format!(
+                "this pod has `{printed}`, and sources of type git require git 2.37 or later"
+            ))
+        );
+    }
+}
+
+#[tokio::test]
 async fn processes_have_limits_of_memory_files_and_time() {
     let folder = tempfile::tempdir().unwrap();
     let program = program(folder.path());

@@ -14,6 +14,15 @@ use crate::clients::git::GitCredentials;
 /// User of a Secret that has only a token as its password. Servers ignore the name.
 const TOKEN_USER: &str = "git";
 
+/// Returns the types of Secrets with credentials for a protocol. A Secret of another type, such as
+/// the token of a ServiceAccount, is for other servers.
+fn types(transport: GitTransport) -> [&'static str; 2] {
+    match transport {
+        GitTransport::Https => ["Opaque", "kubernetes.io/basic-auth"],
+        GitTransport::Ssh => ["Opaque", "kubernetes.io/ssh-auth"],
+    }
+}
+
 /// The Secret cannot be used.
 ///
 /// The text is the same for all reasons, and contains only the name that the requester wrote. The
@@ -38,6 +47,7 @@ impl GitSecretError {
 
 impl fmt::Display for GitSecretError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [_, kind] = types(self.transport);
         let entries = match self.transport {
             GitTransport::Https => "username and password",
             GitTransport::Ssh => "ssh-privatekey and ssh-knownhosts",
@@ -45,7 +55,7 @@ impl fmt::Display for GitSecretError {
         match &self.name {
             Some(name) => write!(
                 f,
-                "secret {name}: it does not exist, has no entries {entries}, or cannot be read"
+                "secret {name}: it does not exist, is not of type Opaque or {kind}, has no entries {entries}, or cannot be read"
             ),
             None => write!(
                 f,
@@ -101,6 +111,10 @@ fn credentials(
     transport: GitTransport,
 ) -> Result<GitCredentials, &'static str> {
     let secret = secret.ok_or("the Secret does not exist")?;
+    let kind = secret.type_.as_deref().unwrap_or("Opaque");
+    if !types(transport).contains(&kind) {
+        return Err("its type is neither Opaque nor that of credentials for the protocol");
+    }
     let mut data = secret.data.unwrap_or_default();
     let mut entry = |name: &str| data.remove(name).map(|bytes| bytes.0);
     match transport {
@@ -163,6 +177,28 @@ mod tests {
                 panic!("no user");
             };
             assert_eq!((username.as_str(), password.as_str()), expected);
+        }
+    }
+
+    #[test]
+    fn rejects_secrets_for_other_servers() {
+        let https: &[(&str, &[u8])] = &[("username", b"ana"), ("password", b"secret")];
+        let ssh: &[(&str, &[u8])] = &[("ssh-privatekey", b"key"), ("ssh-knownhosts", b"host")];
+        for (entries, transport, kind, is_accepted) in [
+            (https, GitTransport::Https, "Opaque", true),
+            (https, GitTransport::Https, "kubernetes.io/basic-auth", true),
+            (https, GitTransport::Https, "kubernetes.io/ssh-auth", false),
+            (https, GitTransport::Https, "example.com/login", false),
+            (ssh, GitTransport::Ssh, "Opaque", true),
+            (ssh, GitTransport::Ssh, "kubernetes.io/ssh-auth", true),
+            (ssh, GitTransport::Ssh, "kubernetes.io/basic-auth", false),
+        ] {
+            let secret = Secret {
+                type_: Some(kind.to_owned()),
+                ..secret(entries)
+            };
+            let read = credentials(Some(secret), transport);
+            assert_eq!(read.is_ok(), is_accepted, "{kind}");
         }
     }
 

@@ -13,13 +13,26 @@ fn messages_of_git_sources_are_recorded() {
     let failure = |text: &str| fetch(GitError::Failed(GitFailure::new(text.as_bytes())));
     let errors = [
         fetch(GitError::Missing("git")),
+        fetch(GitError::Old {
+            found: "git version 2.30.2".to_owned(),
+        }),
         fetch(GitError::TimedOut(Duration::from_secs(120))),
         failure("fatal: couldn't find remote ref refs/heads/main"),
         failure("Host key verification failed.\nfatal: Could not read from remote repository."),
         failure(
             "fatal: could not read Username for 'https://git.example.com': terminal prompts disabled",
         ),
+        failure(
+            "fatal: remote error: upload-pack: not our ref 0123456789abcdef0123456789abcdef01234567",
+        ),
         fetch(GitError::TooLarge(192 << 20)),
+        fetch(GitError::OutOfMemory(24 << 20)),
+        fetch(GitError::MemoryTooSmall {
+            wanted: 32 << 20,
+            capacity: 24 << 20,
+        }),
+        fetch(GitError::MemoryBusy),
+        fetch(GitError::FoldersBusy),
         GitSourceError::Content {
             commit: commit.clone(),
             repository: repository.as_str().to_owned(),
