@@ -93,18 +93,12 @@ impl GitFailure {
 
     /// Returns true if a process reached its memory limit. Messages of the server have a prefix.
     pub(super) fn exceeds_memory(stderr: &[u8]) -> bool {
-        let text = String::from_utf8_lossy(stderr).to_ascii_lowercase();
-        let is_about_memory =
-            |line: &str| line.contains("out of memory") || line.contains("cannot allocate memory");
-        let mut own = text.lines().filter(|line| !is_of_server(line));
-        own.any(is_about_memory)
-    }
-
-    /// Returns true if a helper was killed because a file reached its size limit (SIGXFSZ).
-    pub(super) fn exceeds_file_size(stderr: &[u8]) -> bool {
         let text = String::from_utf8_lossy(stderr);
         let mut own = text.lines().filter(|line| !is_of_server(line));
-        own.any(|line| line.ends_with("died of signal 25"))
+        own.any(|line| {
+            let line = line.to_ascii_lowercase();
+            line.contains("out of memory") || line.contains("cannot allocate memory")
+        })
     }
 
     pub(super) fn code(&self) -> Code {
@@ -285,18 +279,15 @@ mod tests {
     }
 
     #[test]
-    fn memory_and_file_limits_are_detected_in_messages_of_git_alone() {
+    fn memory_limits_are_detected_in_messages_of_git_alone() {
         let memory = "fatal: Out of memory, malloc failed (tried to allocate 4294967297 bytes)";
         assert!(GitFailure::exceeds_memory(memory.as_bytes()));
         assert!(GitFailure::exceeds_memory(
             b"x\nfatal: mmap failed: Cannot allocate memory\n"
         ));
-        let size = "error: index-pack died of signal 25";
-        assert!(GitFailure::exceeds_file_size(size.as_bytes()));
         for prefix in ["remote: ", "fatal: remote error: ", "ERROR: "] {
-            let text = format!("{prefix}{memory}\n{prefix}{size}\nfatal: x");
+            let text = format!("{prefix}{memory}\nfatal: x");
             assert!(!GitFailure::exceeds_memory(text.as_bytes()), "{text}");
-            assert!(!GitFailure::exceeds_file_size(text.as_bytes()), "{text}");
         }
     }
 

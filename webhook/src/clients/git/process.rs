@@ -3,7 +3,6 @@
 
 use std::ffi::OsString;
 use std::io;
-use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
@@ -19,8 +18,6 @@ use super::{GitError, GitFailure, GitLimits, UsedByProcess};
 
 /// Interval at which the disk space and the memory of a command are measured.
 const MEASURED_EVERY: Duration = Duration::from_millis(100);
-/// Signal for a process that writes a file above its limit (SIGXFSZ).
-const FILE_SIZE_SIGNAL: i32 = 25;
 /// Maximum number of bytes of stderr that are kept. The rest is discarded.
 const STDERR_BYTES: usize = 16 << 10;
 
@@ -116,9 +113,16 @@ impl GitProcess {
             let ((), output, ()) = tokio::try_join!(write, read, end.wait())?;
             Ok(output)
         };
-        tokio::select! {
+        let done = tokio::select! {
             done = timeout(limit, work) => done.unwrap_or(Err(GitError::TimedOut(limit))),
             error = exceeded(folder, group, &limits) => Err(error),
+        };
+        match done {
+            // A process that writes a file above its limit is killed, and leaves the file.
+            Err(GitError::Failed(_)) if size(folder) >= limits.folder => {
+                Err(GitError::TooLarge(limits.folder))
+            }
+            done => done,
         }
     }
 }
@@ -143,9 +147,6 @@ impl ProcessEnd {
         }
         if GitFailure::exceeds_memory(&messages) {
             return Err(GitError::OutOfMemory(self.limits.process_memory));
-        }
-        if status.signal() == Some(FILE_SIZE_SIGNAL) || GitFailure::exceeds_file_size(&messages) {
-            return Err(GitError::TooLarge(self.limits.folder));
         }
         Err(GitError::Failed(GitFailure::new(&messages)))
     }
