@@ -243,7 +243,7 @@ impl FolderSpace {
     }
 }
 
-/// What a running command uses.
+/// Memory and folder of a running command.
 #[derive(Debug)]
 struct UsedByProcess {
     _memory: Share,

@@ -12,7 +12,7 @@ use crate::clients::git::{GitFolder, GitProgram, GitRemote};
 use crate::clients::names::{self, LimitedResolver};
 use crate::shared::Shared;
 
-/// What is needed to contact a server, before it is contacted.
+/// The requirements of contact with a server, before it is contacted.
 pub(super) struct GitAccess {
     pub(super) program: Arc<GitProgram>,
     pub(super) resolver: LimitedResolver,
