@@ -8,6 +8,7 @@ pub mod configuration;
 pub mod content;
 pub mod diagnostic;
 pub mod doctor;
+mod field_path;
 pub mod files;
 pub mod footprint;
 pub mod format;

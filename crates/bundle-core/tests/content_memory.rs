@@ -9,7 +9,7 @@ use bundle_core::cancellation::Cancellation;
 use bundle_core::configuration;
 use bundle_core::diagnostic::codes;
 use bundle_core::files::Files;
-use bundle_core::format::{self, RenderInput, RenderTarget};
+use bundle_core::format::{self, ReadFiles, RenderInput, RenderTarget};
 use bundle_core::object::{Manifest, ObjectId};
 use bundle_core::package::Config;
 use bundle_core::rights;
@@ -376,5 +376,18 @@ fn configurations_need_no_more_than_the_memory_that_is_counted_for_them() {
             "{name}: {} KiB",
             peak >> 10
         );
+    }
+}
+
+#[test]
+fn finding_the_files_of_a_configuration_needs_no_more_than_a_constant() {
+    let _alone = alone();
+    for (name, values) in [
+        ("many maps", "{a: 0},".repeat(150_000)),
+        ("many lists", "[0],".repeat(200_000)),
+    ] {
+        let package = format!("name: web\nkeywords: [{values}]\n");
+        let (peak, _) = peak(|| ReadFiles::new(Some(package.as_bytes())));
+        assert!(peak < CONSTANT, "{name}: {} KiB", peak >> 10);
     }
 }

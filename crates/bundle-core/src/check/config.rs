@@ -22,7 +22,7 @@ pub(super) fn check(package: Option<&Package>, files: &Files, findings: &mut Fin
     });
     match (schema, default) {
         (Some(Ok(schema)), Some(Ok((path, default)))) => {
-            for (field, message) in schema.errors(&default) {
+            for (field, message) in schema.errors("", &default) {
                 let finding = Finding::error(codes::check::BAD_CONFIG, message)
                     .in_file(path)
                     .hint("change the default, or the schema in config.schema");

@@ -59,12 +59,7 @@ pub fn resolve(
         let schema = ConfigSchema::read(path, files, allowance)?;
         let mut findings = Findings::default();
         let hint = format!("the schema of the configuration is {path} in the bundle");
-        for (field, message) in schema.errors(&value) {
-            let field = match field.as_str() {
-                "" => FIELD.to_owned(),
-                field if field.starts_with('[') => format!("{FIELD}{field}"),
-                field => format!("{FIELD}.{field}"),
-            };
+        for (field, message) in schema.errors(FIELD, &value) {
             findings.push(invalid(field, message, &hint));
         }
         if findings.has_errors() {

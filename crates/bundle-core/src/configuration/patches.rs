@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use crate::{
     diagnostic::{Finding, Findings, codes},
+    field_path::pointer_key,
     footprint::Footprint,
     object::{self, GroupKind, Manifest, ObjectId},
     package::{self, ConfigPatch},
@@ -86,10 +87,7 @@ fn selects(patch: &ConfigPatch, kind: &GroupKind, id: &ObjectId) -> bool {
 fn field<'a>(object: &'a mut Value, pointer: &str) -> Option<&'a mut Value> {
     let (parent, last) = pointer.rsplit_once('/')?;
     match object.pointer_mut(parent)? {
-        Value::Object(map) => {
-            let key = last.replace("~1", "/").replace("~0", "~");
-            Some(map.entry(key).or_insert(Value::Null))
-        }
+        Value::Object(map) => Some(map.entry(pointer_key(last)).or_insert(Value::Null)),
         Value::Array(items) => items.get_mut(last.parse::<usize>().ok()?),
         _ => None,
     }

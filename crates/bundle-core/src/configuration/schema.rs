@@ -8,8 +8,10 @@ use serde_json::Value;
 
 use crate::{
     diagnostic::{Finding, Findings, codes},
+    field_path,
     files::Files,
     footprint::Footprint,
+    text::bounded,
     yaml::Allowance,
 };
 
@@ -52,7 +54,7 @@ const UNSUPPORTED: [&str; 5] = [
 ];
 /// Maximum number of reported problems.
 const MAX_ERRORS: usize = 100;
-/// Maximum length of a reported problem, in characters.
+/// Maximum length of a reported problem, in bytes.
 const MAX_MESSAGE: usize = 300;
 
 /// A compiled schema.
@@ -87,18 +89,22 @@ impl ConfigSchema {
             .with_pattern_options(patterns)
             .should_validate_formats(true);
         let validator = options.build(schema);
-        let validator =
-            validator.map_err(|error| format!("it is not a JSON Schema: {}", short(&error)))?;
+        let validator = validator.map_err(|error| {
+            format!(
+                "it is not a JSON Schema: {}",
+                bounded(&error.to_string(), MAX_MESSAGE)
+            )
+        })?;
         Ok(Self { validator, size })
     }
 
-    /// Returns the fields of `value` that do not match the schema, each with the reason. The field
-    /// of the whole value is empty. Only one error is returned for a value whose errors would need
-    /// too much memory, or that needs too much time.
-    pub fn errors(&self, value: &Value) -> Vec<(String, String)> {
-        let count = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
-        let comparisons = count(self.size.values).saturating_mul(count(values(value)));
-        let only = |message: &str| vec![(String::new(), message.to_owned())];
+    /// Returns the fields of `value`, the value of the field `path`, that do not match the schema,
+    /// each with the reason. Only one error is returned for a value whose errors would need too much
+    /// memory, or that needs too much time.
+    pub fn errors(&self, path: &str, value: &Value) -> Vec<(String, String)> {
+        let wide = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
+        let comparisons = wide(self.size.values).saturating_mul(wide(values(value)));
+        let only = |message: &str| vec![(path.to_owned(), message.to_owned())];
         if comparisons > COMPARISONS {
             return only("it has too many values for a schema of this size");
         }
@@ -107,23 +113,24 @@ impl ConfigSchema {
         }
         let copies = Footprint::of(value)
             .0
-            .saturating_mul(count(self.size.alternatives));
+            .saturating_mul(wide(self.size.alternatives));
         if comparisons <= LISTED_COMPARISONS && copies <= ERROR_MEMORY {
             let errors = self.validator.iter_errors(value).take(MAX_ERRORS);
-            return errors.map(|error| described(&error)).collect();
+            return errors.map(|error| described(path, &error)).collect();
         }
         // Without alternatives, the validation ends at the first error.
         if self.size.alternatives == 0
             && let Err(error) = self.validator.validate(value)
         {
-            return vec![described(&error)];
+            return vec![described(path, &error)];
         }
         only("it does not match the schema, and is too large to list the errors")
     }
 }
 
-fn described(error: &ValidationError<'_>) -> (String, String) {
-    (field(error.instance_path().as_str()), short(error))
+fn described(path: &str, error: &ValidationError<'_>) -> (String, String) {
+    let field = field_path::of_pointer(path, error.instance_path().as_str());
+    (field, bounded(&error.to_string(), MAX_MESSAGE))
 }
 
 /// Returns the number of values, with lists and maps and without keys.
@@ -201,7 +208,10 @@ impl<'a> Counter<'a> {
                     }
                     let draft = value.as_str().unwrap_or_default().trim_end_matches('#');
                     if key == "$schema" && !DRAFTS.contains(&draft) {
-                        return Err(format!("the draft `{}` is not supported", cut(draft)));
+                        return Err(format!(
+                            "the draft `{}` is not supported",
+                            bounded(draft, MAX_MESSAGE)
+                        ));
                     }
                     if key == "format" && value == "regex" {
                         return Err("the format `regex` is not supported".to_owned());
@@ -232,12 +242,15 @@ impl<'a> Counter<'a> {
         }
         let pointer = reference.strip_prefix('#');
         let Some(definition) = pointer.and_then(|pointer| self.root.pointer(pointer)) else {
-            return Err(format!("the schema has no definition `{}`", cut(reference)));
+            return Err(format!(
+                "the schema has no definition `{}`",
+                bounded(reference, MAX_MESSAGE)
+            ));
         };
         if !self.open.insert(reference) {
             return Err(format!(
                 "the definition `{}` refers to itself",
-                cut(reference)
+                bounded(reference, MAX_MESSAGE)
             ));
         }
         let size = self.count(definition, depth)?;
@@ -245,30 +258,4 @@ impl<'a> Counter<'a> {
         self.counted.insert(reference, size);
         Ok(size)
     }
-}
-
-/// Converts a JSON pointer to a field path: `/a/0/b` becomes `a[0].b`.
-fn field(pointer: &str) -> String {
-    let mut path = String::new();
-    for step in pointer.split('/').skip(1) {
-        let step = step.replace("~1", "/").replace("~0", "~");
-        let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'$');
-        let is_index = !step.is_empty() && step.bytes().all(|byte| byte.is_ascii_digit());
-        if is_index || step.is_empty() || !step.bytes().all(plain) {
-            path = format!("{path}[{step}]");
-        } else if path.is_empty() {
-            path = step;
-        } else {
-            path = format!("{path}.{step}");
-        }
-    }
-    path
-}
-
-fn short(text: &impl ToString) -> String {
-    cut(&text.to_string())
-}
-
-fn cut(text: &str) -> String {
-    text.chars().take(MAX_MESSAGE).collect()
 }

@@ -20,7 +20,7 @@ use crate::{
     object::{self, Manifest},
     package::{self, Format, Package},
     reference::Digest,
-    yaml::{Allowance, Weight},
+    yaml::{self, Allowance, Weight},
 };
 
 pub use crate::files::Files;
@@ -40,6 +40,10 @@ fn renderer(format: Format) -> &'static dyn ContentFormat {
     }
 }
 
+/// Maximum memory of the values of a `bundle.yaml` with a configuration, in bytes. One with 500
+/// patches needs less than half of it.
+const PACKAGE_MEMORY: u64 = 2 << 20;
+
 /// Files of a bundle whose content [`render`] reads. Of other files it needs only the path.
 #[derive(Debug, Default)]
 pub struct ReadFiles {
@@ -48,16 +52,22 @@ pub struct ReadFiles {
 }
 
 impl ReadFiles {
-    /// Returns the files that are read of a bundle with this `bundle.yaml`, if it has one.
+    /// Returns the files that are read of a bundle with this `bundle.yaml`, if it has one. A file
+    /// that needs more than [`PACKAGE_MEMORY`] has no configuration, because it is parsed before the
+    /// memory of the content is reserved.
     pub fn new(package: Option<&[u8]>) -> Self {
+        let is_small = |text: &&[u8]| {
+            let weight = yaml::weigh(text, package::FILE, &mut Allowance::default());
+            weight.is_ok_and(|weight| weight.tree.0 <= PACKAGE_MEMORY)
+        };
         // The error of an invalid file is reported by `render`.
-        let package = package.and_then(|text| package::parse(text).ok());
-        let package = package.filter(|package| package.format == Format::PlainV0);
-        let config = package.and_then(|package| package.config);
-        let config = config.filter(|config| !config.patches.is_empty());
-        let files = config.map(|config| [config.schema, config.default]);
+        let package = package
+            .filter(is_small)
+            .and_then(|text| package::parse(text).ok());
+        let config = package.as_ref().and_then(Package::patching_config);
+        let files = config.map(|config| [&config.schema, &config.default]);
         Self {
-            config: files.into_iter().flatten().flatten().collect(),
+            config: files.into_iter().flatten().flatten().cloned().collect(),
         }
     }
 

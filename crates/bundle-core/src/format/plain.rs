@@ -48,8 +48,7 @@ impl ContentFormat for PlainV0 {
         findings: &mut Findings,
     ) -> Vec<Manifest> {
         let mut objects = read(input.files, allowance, findings);
-        let config = package.and_then(|package| package.config.as_ref());
-        if let Some(config) = config.filter(|config| !config.patches.is_empty())
+        if let Some(config) = package.and_then(Package::patching_config)
             && !findings.has_errors()
         {
             let given = input.target.config.as_ref();

@@ -240,6 +240,12 @@ impl Package {
         .collect()
     }
 
+    /// Returns the configuration if objects get values of it.
+    pub fn patching_config(&self) -> Option<&Config> {
+        let config = self.config.as_ref();
+        config.filter(|config| !config.patches.is_empty())
+    }
+
     /// Returns the resources with default custom resources.
     pub fn default_resources(&self) -> impl Iterator<Item = &Resource> {
         self.resources

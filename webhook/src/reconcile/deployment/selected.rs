@@ -149,7 +149,9 @@ impl DeploymentReconcile<'_> {
         request: &InstallRequest<'_>,
         content: &Content,
     ) -> Result<(), ReconcileError> {
-        if !self.object.data["spec"]["config"].is_null() && !is_configurable(content) {
+        let package = content.package.as_ref();
+        let is_used = package.is_some_and(|package| package.patching_config().is_some());
+        if !self.object.data["spec"]["config"].is_null() && !is_used {
             self.warnings.insert(format!(
                 "spec.config is set and has no effect: bundle.yaml of the content has no config.patches ({})",
                 codes::install::NOT_IMPLEMENTED
@@ -188,11 +190,4 @@ impl DeploymentReconcile<'_> {
         };
         objects::prepare(&self.ctx.apis, (kinds, objects), &owner, request.reason).await
     }
-}
-
-/// Returns true if the content has fields that get values of the configuration.
-fn is_configurable(content: &Content) -> bool {
-    let config = content.package.as_ref();
-    let config = config.and_then(|package| package.config.as_ref());
-    config.is_some_and(|config| !config.patches.is_empty())
 }
