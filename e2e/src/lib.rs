@@ -17,6 +17,7 @@ pub mod registry;
 pub mod release;
 pub mod sigstore;
 pub mod soak;
+pub mod ssh_server;
 pub mod tools;
 pub mod wait;
 pub mod webhook;

@@ -1,4 +1,4 @@
-//! This machine: programs that run once or for long, servers of files and repositories, network namespaces, ports,
+//! This machine: programs that run once or for long, a server of files, network namespaces, ports,
 //! memory limits, and the programs that must be installed.
 
 pub mod command;
@@ -7,7 +7,6 @@ pub mod island;
 pub mod memory_limit;
 pub mod packages;
 pub mod prerequisites;
-pub mod ssh_server;
 
 pub(crate) mod janitor;
 pub(crate) mod ports;

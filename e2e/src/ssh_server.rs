@@ -25,6 +25,7 @@ pub struct SshServer {
     folder: PathBuf,
     user: String,
     port: u16,
+    log: PathBuf,
     process: Process,
 }
 
@@ -58,6 +59,7 @@ impl SshServer {
             folder,
             user,
             port,
+            log,
             process,
         };
         server.wait_until_ready().await?;
@@ -78,6 +80,12 @@ impl SshServer {
         new_key(&self.folder, "host").await?;
         self.process.start_again()?;
         self.wait_until_ready().await
+    }
+
+    /// Returns the number of sessions of the user so far.
+    pub fn logins(&self) -> Result<usize> {
+        let log = fs_err::read_to_string(&self.log)?;
+        Ok(log.matches("Accepted publickey for ").count())
     }
 
     /// Returns the folder for repositories.

@@ -1,9 +1,11 @@
 //! Content from git repositories over SSH: installed, pinned to its commit, and rejected if the
 //! source or the repository tries to reach other programs, files or hosts.
 
+mod permissions;
+
 use std::path::PathBuf;
 
-use e2e::host::ssh_server::SshServer;
+use e2e::ssh_server::SshServer;
 use e2e::webhook::{NAMESPACE, shared};
 use e2e::{Cluster, wait};
 use serde_json::{Value, json};
@@ -314,46 +316,6 @@ async fn git_repositories_without_a_valid_bundle_are_rejected() {
         until_reported(&cluster, &name, text).await;
         kubectl(&cluster, &format!("delete bundle {name}")).await;
     }
-
-    // Credentials go to a host that the requester chose, so the requester must be able to read them.
-    let user = "githostile-mallory";
-    let role = json!({
-        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
-        "metadata": {"name": format!("{class}-use")},
-        "rules": [{
-            "apiGroups": ["core.rukpak.io"], "resources": ["provisionerclasses"],
-            "resourceNames": [class], "verbs": ["use"],
-        }],
-    });
-    apply(&cluster, &role).await;
-    for role in ["bundle-editor".to_owned(), format!("{class}-use")] {
-        let line =
-            format!("create clusterrolebinding {user}-{role} --clusterrole={role} --user={user}");
-        kubectl(&cluster, &line).await;
-    }
-    let name = "githostile-secret";
-    let grant = [
-        format!(
-            "create role {name} -n {NAMESPACE} --verb=get --resource=secrets --resource-name={class}"
-        ),
-        format!("create rolebinding {name} -n {NAMESPACE} --role={name} --user={user}"),
-    ];
-    for line in &grant {
-        kubectl(&cluster, line).await;
-    }
-    let source = repository.source(class, "valid", &json!({"branch": "later"}));
-    apply_admitted(&cluster, &bundle(name, class, &source), Some(user)).await;
-    until_reported(&cluster, name, "couldn't find remote ref refs/heads/later").await;
-    let line = format!("delete rolebinding {name} -n {NAMESPACE}");
-    kubectl(&cluster, &line).await;
-    repository
-        .git("push --quiet served main:refs/heads/later")
-        .await;
-    let text = format!("verb get is missing in namespace {NAMESPACE} on Secret {class}");
-    until_reported(&cluster, name, &text).await;
-    kubectl(&cluster, &grant[1]).await;
-    until(&cluster, &format!("bundle {name}"), "Unpacked", "True").await;
-    kubectl(&cluster, &format!("delete bundle {name}")).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
