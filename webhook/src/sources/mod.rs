@@ -153,7 +153,7 @@ impl ContentSource for OpenSource {
         match self {
             Self::Image(image) => image.resolve().await,
             Self::ConfigMaps(config_maps) => config_maps.resolve().await,
-            Self::Git(git) => Box::pin(git.resolve()).await,
+            Self::Git(git) => git.resolve().await,
             Self::Http(http) => http.resolve().await,
         }
     }
@@ -162,7 +162,7 @@ impl ContentSource for OpenSource {
         match self {
             Self::Image(image) => image.changed(recorded).await,
             Self::ConfigMaps(config_maps) => config_maps.changed(recorded).await,
-            Self::Git(git) => Box::pin(git.changed(recorded)).await,
+            Self::Git(git) => git.changed(recorded).await,
             Self::Http(http) => http.changed(recorded).await,
         }
     }
@@ -174,7 +174,7 @@ impl ContentSource for OpenSource {
         match self {
             Self::Image(image) => image.fetch(content, sink).await,
             Self::ConfigMaps(config_maps) => config_maps.fetch(content, sink).await,
-            Self::Git(git) => Box::pin(git.fetch(content, sink)).await,
+            Self::Git(git) => git.fetch(content, sink).await,
             Self::Http(http) => http.fetch(content, sink).await,
         }
     }

@@ -454,11 +454,11 @@ impl GitSource {
 
 impl ContentSource for GitSource {
     async fn resolve(&self) -> Result<ContentId, SourceError> {
-        Ok(self.within_limit(self.current()).await?)
+        Ok(self.within_limit(Box::pin(self.current())).await?)
     }
 
     async fn changed(&self, recorded: &ContentId) -> Result<Option<ContentId>, SourceError> {
-        let now = self.within_limit(async {
+        let current = Box::pin(async {
             let is_recorded = recorded.commit().is_some()
                 && self.advertised().await?.as_deref() == recorded.commit();
             Ok(if is_recorded {
@@ -467,7 +467,7 @@ impl ContentSource for GitSource {
                 Some(self.current().await?)
             })
         });
-        let now = now.await?;
+        let now = self.within_limit(current).await?;
         Ok(now.filter(|now| now.digest() != recorded.digest()))
     }
 
@@ -475,7 +475,7 @@ impl ContentSource for GitSource {
     where
         S: FileSink<File: Send> + Send + 'static,
     {
-        let fetched = self.fetch_content(content, sink);
+        let fetched = Box::pin(self.fetch_content(content, sink));
         Ok(self.within_limit(fetched).await?)
     }
 

@@ -57,6 +57,7 @@ const QUOTED: &[&str] = &[
     "may not be more than",
     "may not change once set",
     "may not exist",
+    "not our ref",
 ];
 
 /// Words with which a doc comment must not begin.

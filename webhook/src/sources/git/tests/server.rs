@@ -1,6 +1,7 @@
 //! Git repositories on loopback, over https with the smart protocol of `git http-backend`.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
@@ -256,7 +257,7 @@ fn endless_refs() -> Response {
     let parts = futures::stream::repeat_with(move || {
         for _ in 0..1000 {
             let line = format!("{:040x} refs/heads/{number:020}\n", number + 1);
-            text += &format!("{:04x}{line}", line.len() + 4);
+            write!(text, "{:04x}{line}", line.len() + 4).unwrap();
             number += 1;
         }
         Ok::<_, std::convert::Infallible>(Bytes::from(std::mem::take(&mut text)))
