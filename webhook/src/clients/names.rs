@@ -51,7 +51,7 @@ impl Default for LimitedResolver {
 
 impl LimitedResolver {
     /// Creates a resolver. `lookup` can block its thread.
-    fn new(lookup: impl Fn(&str) -> HostAddresses + Send + Sync + 'static) -> Self {
+    pub(crate) fn new(lookup: impl Fn(&str) -> HostAddresses + Send + Sync + 'static) -> Self {
         Self {
             threads: Pool::new(THREADS),
             lookup: Arc::new(lookup),

@@ -142,7 +142,7 @@ impl OpenSource {
     /// of git, and a slot must not be in use while it waits for one.
     pub(crate) async fn prepare(&self) -> Result<(), SourceError> {
         match self {
-            Self::Git(git) => Ok(Box::pin(git.prepare()).await?),
+            Self::Git(git) => Ok(git.prepare().await?),
             Self::Image(_) | Self::ConfigMaps(_) | Self::Http(_) => Ok(()),
         }
     }

@@ -149,6 +149,9 @@ impl fmt::Display for GitFailure {
 /// Starts of lines of stderr that the server has written.
 const SERVER_PREFIXES: [&str; 3] = ["remote: ", "fatal: remote error: ", "ERROR: "];
 
+/// Starts of lines with the reason of ssh. Git itself only reports that ssh has ended.
+const SSH_PREFIXES: [&str; 2] = ["ssh: ", "No user exists for uid "];
+
 fn is_of_server(line: &str) -> bool {
     SERVER_PREFIXES
         .iter()
@@ -164,7 +167,8 @@ fn quoted(text: &str) -> String {
         let of_git = || {
             let prefixes = ["fatal: ", "error: "];
             let found = prefixes.iter().find_map(|prefix| line.strip_prefix(prefix));
-            Some(("", found?))
+            let is_of_ssh = SSH_PREFIXES.iter().any(|prefix| line.starts_with(prefix));
+            Some(("", found.or_else(|| is_of_ssh.then_some(line))?))
         };
         let (author, message) = from_server.or_else(of_git).unwrap_or_default();
         let message = message.trim();
@@ -266,6 +270,11 @@ mod tests {
         assert_eq!(
             refused.to_string(),
             "message of the server: access denied; message of the server: no"
+        );
+        let unreachable = b"ssh: connect to host 203.0.113.9 port 22: Connection refused\r\nfatal: Could not read from remote repository.\n\nPlease make sure";
+        assert_eq!(
+            GitFailure::new(unreachable).to_string(),
+            "ssh: connect to host 203.0.113.9 port 22: Connection refused; Could not read from remote repository."
         );
         let long = format!("fatal: {}", "a".repeat(4000));
         assert_eq!(

@@ -1,6 +1,6 @@
 //! The files of a bundle in a commit: which entries are accepted, their limits, and their bytes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 
 use bundle_core::content::FileIndex;
@@ -12,6 +12,7 @@ use bundle_oci::unpack::{self, FileSink};
 use sha2::{Digest as _, Sha256};
 use tokio::io::{AsyncBufRead, AsyncBufReadExt as _, AsyncReadExt as _};
 
+use crate::clients::git::GitError;
 use crate::heavy;
 use crate::sources::FetchedFiles;
 
@@ -19,7 +20,7 @@ use crate::sources::FetchedFiles;
 pub(super) const LISTING_BYTES: usize = NAMES + (20_000 * 64);
 /// Maximum size of a list of the objects of a commit, with 42 bytes for each: also those outside of
 /// the bundle.
-pub(super) const OBJECTS_BYTES: usize = 16 << 20;
+const OBJECTS_BYTES: u64 = 16 << 20;
 /// Maximum length of the line before a blob.
 const HEADER_BYTES: u64 = 128;
 /// Bytes that are read at once.
@@ -57,22 +58,21 @@ impl<'a> TreeListing<'a> {
         self.directory.is_none()
     }
 
-    /// Returns the paths to list. `roots` are the names at the root, each ended by a NUL.
-    pub(super) fn paths(&self, roots: &[u8]) -> Vec<String> {
+    /// Returns the paths to list, or `None` for all. `roots` are the names at the root, each ended
+    /// by a NUL. Only known names are returned: others could exceed the length of a command line.
+    pub(super) fn paths(&self, roots: &[u8]) -> Option<Vec<String>> {
         if let Some(directory) = self.directory {
-            return vec![directory.to_owned()];
+            return Some(vec![directory.to_owned()]);
         }
         let names = roots.split(|byte| *byte == 0);
         let names: Vec<&str> = names
             .filter_map(|name| std::str::from_utf8(name).ok())
-            .filter(|name| !name.is_empty())
             .collect();
-        let has_chart = names.contains(&CHART_FILE);
-        let names = names.into_iter();
-        names
-            .filter(|name| is_bundle_entry(name, has_chart))
-            .map(str::to_owned)
-            .collect()
+        if names.contains(&CHART_FILE) {
+            return None;
+        }
+        let names = names.into_iter().filter(|name| is_bundle_entry(name));
+        Some(names.map(str::to_owned).collect())
     }
 
     /// Parses the output of `git ls-tree -r -z`. The error is the end of a sentence about the
@@ -139,6 +139,31 @@ fn parse(entry: &[u8]) -> Result<(&str, &str, &str), String> {
         Some((facts.next()?, facts.nth(1)?, path))
     });
     parts.ok_or_else(|| "has an entry that cannot be read".to_owned())
+}
+
+/// Reads the output of `git rev-list --missing=print`, and returns the objects of `wanted` that the
+/// folder lacks. Others are not kept: a commit can have many more than a bundle.
+pub(super) async fn missing(
+    output: impl AsyncBufRead + Unpin,
+    wanted: &BTreeSet<&str>,
+) -> Result<BTreeSet<String>, GitError> {
+    let mut output = output.take(OBJECTS_BYTES + 1);
+    let mut missing = BTreeSet::new();
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        let read = output.read_until(b'\n', &mut line).await;
+        if read.map_err(GitError::Io)? == 0 {
+            break;
+        }
+        let id = line.trim_ascii_end().strip_prefix(b"?");
+        let id = id.and_then(|id| std::str::from_utf8(id).ok());
+        missing.extend(id.filter(|id| wanted.contains(id)).map(str::to_owned));
+    }
+    if output.limit() == 0 {
+        return Err(GitError::Output("the revision has too many files"));
+    }
+    Ok(missing)
 }
 
 /// The reason why a blob could not be read.
@@ -240,4 +265,29 @@ async fn size_of(output: &mut (impl AsyncBufRead + Unpin), blob: &Blob) -> Resul
         .and_then(|rest| rest.trim_end().strip_prefix(" blob "))
         .and_then(|size| size.parse().ok());
     size.ok_or_else(|| BlobError::Pipe(io::ErrorKind::UnexpectedEof.into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn missing_objects_of_the_bundle_alone_are_kept() {
+        let wanted = BTreeSet::from(["0a", "0b", "0c"]);
+        let output = b"0a\n?0b\n?0d\n?0c\n0e\n?0c\n";
+        let found = missing(&output[..], &wanted).await.unwrap();
+        let found: Vec<_> = found.iter().map(String::as_str).collect();
+        assert_eq!(found, ["0b", "0c"]);
+    }
+
+    #[tokio::test]
+    async fn rejects_a_list_of_objects_above_its_limit() {
+        let most = usize::try_from(OBJECTS_BYTES).unwrap();
+        let mut output = b"?0123456789abcde\n".repeat(most / 16);
+        output.truncate(most);
+        assert!(missing(&output[..], &BTreeSet::new()).await.is_ok());
+        output.push(b'\n');
+        let error = missing(&output[..], &BTreeSet::new()).await.unwrap_err();
+        assert_eq!(error.to_string(), "the revision has too many files");
+    }
 }

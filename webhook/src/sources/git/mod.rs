@@ -161,7 +161,8 @@ impl GitSource {
 
     /// Creates the folder, which waits until few enough exist.
     pub(super) async fn prepare(&self) -> Result<(), GitSourceError> {
-        self.folder().await.map(drop)
+        let create = Box::pin(async { self.folder().await.map(drop) });
+        self.within_limit(create).await
     }
 
     /// Runs `work` within the time limit of all commands for one content.
@@ -262,10 +263,10 @@ impl GitSource {
         };
         let mut arguments = vec!["ls-tree", "-r", "-z", "--full-tree", commit, "--"];
         let paths = listing.paths(&roots);
-        arguments.extend(paths.iter().map(String::as_str));
-        if paths.is_empty() {
+        if paths.as_ref().is_some_and(Vec::is_empty) {
             return Ok(Vec::new());
         }
+        arguments.extend(paths.iter().flatten().map(String::as_str));
         let output = self
             .folder()
             .await?
@@ -287,18 +288,22 @@ impl GitSource {
             "--no-object-names",
             commit,
         ];
-        let listed = self
-            .folder()
-            .await?
-            .read(&arguments, &[], files::OBJECTS_BYTES);
-        let listed = String::from_utf8(listed.await.map_err(failed)?).unwrap_or_default();
-        let missing: BTreeSet<&str> = listed
-            .lines()
-            .filter_map(|line| line.strip_prefix('?'))
-            .collect();
         let wanted: BTreeSet<&str> = blobs.iter().map(|blob| blob.id.as_str()).collect();
-        let wanted: Vec<&str> = wanted.intersection(&missing).copied().collect();
-        if wanted.is_empty() {
+        let folder = self.folder().await?;
+        let process = folder.stream(&arguments).await.map_err(failed)?;
+        let (_, stdout, end) = process.into_parts();
+        let work = async {
+            let missing = match stdout {
+                Some(stdout) => files::missing(stdout, &wanted).await?,
+                None => BTreeSet::new(),
+            };
+            end.wait().await.map(|()| missing)
+        };
+        let limit = folder.local_timeout();
+        let done = tokio::time::timeout(limit, work).await;
+        let missing = done.unwrap_or(Err(GitError::TimedOut(limit)));
+        let missing = missing.map_err(failed)?;
+        if missing.is_empty() {
             return Ok(());
         }
         let arguments = [
@@ -316,8 +321,7 @@ impl GitSource {
             "--stdin",
             "origin",
         ];
-        let input = wanted.join("\n") + "\n";
-        let folder = self.folder().await?;
+        let input: String = missing.iter().flat_map(|id| [id.as_str(), "\n"]).collect();
         let fetched = folder.contact(&arguments, input.as_bytes(), SMALL_OUTPUT);
         fetched.await.map(drop).map_err(failed)
     }

@@ -196,17 +196,19 @@ fn split_port(authority: &str) -> Option<(&str, Option<u16>)> {
 }
 
 /// Parses a DNS name or an address. Other notations of addresses, such as `0x7f.1`, which programs
-/// read differently, are rejected.
+/// read differently, are rejected. Old versions of curl do not find a name that ends with a dot
+/// among the checked addresses, and resolve it again.
 fn parse_host(host: &str) -> Option<GitHost> {
     if let Some(address) = host.strip_prefix('[') {
         let address: Ipv6Addr = address.strip_suffix(']')?.parse().ok()?;
         return Some(GitHost::Address(address.into()));
     }
-    if !is_plain(host, LONGEST_HOST) || host.starts_with('.') || host.contains("..") {
+    let is_plain = is_plain(host, LONGEST_HOST);
+    if !is_plain || host.starts_with('.') || host.ends_with('.') || host.contains("..") {
         return None;
     }
     let name = host.to_ascii_lowercase();
-    let last = name.trim_end_matches('.').rsplit('.').next()?;
+    let last = name.rsplit('.').next()?;
     let is_number = last.starts_with("0x") || last.bytes().all(|byte| byte.is_ascii_digit());
     if is_number {
         let address: Ipv4Addr = name.parse().ok()?;
@@ -278,12 +280,12 @@ pub fn is_repository_root(directory: &str) -> bool {
 }
 
 /// Returns true if `entry` at the root of a repository is part of its bundle. A repository also has
-/// other files, such as sources and submodules, unless it is a chart, which can read any file.
-pub fn is_bundle_entry(entry: &str, has_chart: bool) -> bool {
-    has_chart || matches!(entry, "bundle.yaml" | "manifests" | "metadata")
+/// other files, such as sources and submodules, unless it has a [`CHART_FILE`].
+pub fn is_bundle_entry(entry: &str) -> bool {
+    matches!(entry, "bundle.yaml" | "manifests" | "metadata")
 }
 
-/// Name of the file that makes the root of a repository a chart.
+/// Name of the file that makes the root of a repository a chart, which can read any file.
 pub const CHART_FILE: &str = "Chart.yaml";
 
 #[cfg(test)]
@@ -393,6 +395,8 @@ mod tests {
             ("https://0177.0.0.1/web", "invalid host"),
             ("https://127.1/web", "invalid host"),
             ("https://127.0.0.1./web", "invalid host"),
+            ("https://git.example.com./web", "invalid host"),
+            ("git@git.example.com.:web", "invalid host"),
             ("https://[::1%25lo]/web", "invalid host"),
             ("https://git_ex!ample/web", "invalid host"),
             ("https://git.example.com/a b", "has a space"),
@@ -457,8 +461,8 @@ mod tests {
         assert!(is_repository_root("") && is_repository_root("manifests"));
         assert!(!is_repository_root("dev/deploy"));
         for entry in ["bundle.yaml", "manifests", "metadata"] {
-            assert!(is_bundle_entry(entry, false));
+            assert!(is_bundle_entry(entry));
         }
-        assert!(!is_bundle_entry("vendor", false) && is_bundle_entry("vendor", true));
+        assert!(!is_bundle_entry("vendor"));
     }
 }

@@ -117,6 +117,24 @@ async fn redirects_are_not_followed() {
 }
 
 #[tokio::test]
+async fn servers_without_the_smart_protocol_cannot_name_other_hosts() {
+    let server = GitServer::start().await;
+    let other = GitServer::start().await;
+    server.set(Behavior {
+        alternate: Some(format!("{}/objects", other.url())),
+        ..Behavior::default()
+    });
+    let (code, told) = refused(&open(&server, "manifests", &branch("main")).await).await;
+    assert_eq!(code, codes::install::GIT_FAILED);
+    assert!(told.contains("dumb http transport"), "{told}");
+    let requests = server.requests();
+    assert!(!requests.is_empty());
+    let is_object = |path: &String| path.contains("/objects/");
+    assert!(!requests.iter().any(is_object), "{requests:?}");
+    assert_eq!(other.requests(), Vec::<String>::new());
+}
+
+#[tokio::test]
 async fn endless_list_of_refs_ends_at_the_memory_limit() {
     let server = GitServer::start().await;
     server.set(Behavior {

@@ -164,3 +164,38 @@ async fn all_commands_of_a_content_have_one_time_limit() {
     assert_eq!(code, codes::install::GIT_UNREACHABLE);
     assert!(told.contains("git cannot read https://"), "{told}");
 }
+
+#[tokio::test]
+async fn stalled_name_lookups_end_at_the_time_limit_of_a_content() {
+    let server = GitServer::start().await;
+    let limits = GitLimits {
+        content: Duration::from_millis(500),
+        ..GitLimits::default()
+    };
+    let program = program(&server, limits);
+    let mut source = open_with(&server, &program, ("manifests", &branch("main")), None).await;
+    let (closed, gate) = std::sync::mpsc::channel::<()>();
+    let gate = std::sync::Mutex::new(gate);
+    source.folder = OnceCell::new();
+    source.access.resolver = LimitedResolver::new(move |_| {
+        gate.lock().unwrap().recv().ok();
+        Ok(Vec::new())
+    });
+    let prepared = tokio::time::timeout(Duration::from_secs(30), source.prepare()).await;
+    drop(closed);
+    let finding = prepared.unwrap().unwrap_err().finding();
+    assert_eq!(finding.code, codes::install::GIT_UNREACHABLE);
+}
+
+#[tokio::test]
+async fn chart_can_have_more_names_at_its_root_than_a_command_line() {
+    let server = GitServer::start().await;
+    let names: Vec<_> = (0..1500).map(|number| format!("{number:0200}")).collect();
+    let mut chart: Vec<_> = names.iter().map(|name| (name.as_str(), "")).collect();
+    chart.push(("Chart.yaml", "name: web\n"));
+    server.publish(&chart);
+    let source = open(&server, "", &branch("main")).await;
+    let (_, found) = fetched(&source).await.unwrap();
+    // The first commit has two further files.
+    assert_eq!(found.len(), chart.len() + 2);
+}

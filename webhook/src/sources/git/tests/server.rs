@@ -32,6 +32,9 @@ pub(super) struct Behavior {
     pub(super) stalls: bool,
     /// Lists refs without end.
     pub(super) has_endless_refs: bool,
+    /// Serves files without the smart protocol, and names a repository at this URL that has its
+    /// objects.
+    pub(super) alternate: Option<String>,
     /// Sends this file in place of each pack.
     pub(super) pack: Option<PathBuf>,
 }
@@ -228,6 +231,9 @@ async fn respond(State(served): State<Arc<Served>>, request: Request) -> Respons
     if behavior.has_endless_refs {
         return endless_refs();
     }
+    if let Some(url) = behavior.alternate {
+        return file(&served.root, request.uri().path(), &url);
+    }
     if let Some(url) = behavior.redirect {
         let mut response = empty(StatusCode::FOUND);
         let location = format!("{url}{}", request.uri());
@@ -248,6 +254,27 @@ async fn respond(State(served): State<Arc<Served>>, request: Request) -> Respons
         }
     }
     backend(&served.root, request, behavior.pack.as_deref()).await
+}
+
+/// Returns a file of the repository as a server without the smart protocol does, or `alternate` as
+/// another place of its objects.
+fn file(root: &Path, path: &str, alternate: &str) -> Response {
+    let path = path.trim_start_matches('/');
+    let bytes = match path.strip_prefix("web.git/objects/") {
+        Some("info/http-alternates") => Some(format!("{alternate}\n").into_bytes()),
+        Some(_) => None,
+        None => {
+            run(&root.join("web.git"), &["update-server-info"]);
+            fs_err::read(root.join(path)).ok()
+        }
+    };
+    let status = match bytes {
+        Some(_) => StatusCode::OK,
+        None => StatusCode::NOT_FOUND,
+    };
+    let mut response = Response::new(bytes.unwrap_or_default().into());
+    *response.status_mut() = status;
+    response
 }
 
 /// Returns a list of refs without end, in version 0 of the protocol.
