@@ -17,6 +17,7 @@ use crate::attempts::Attempts;
 use crate::budget::Budget;
 use crate::caller::Paths;
 use crate::clients::cluster::{ClusterError, ReplicaClients, ServiceAccount};
+use crate::clients::recent_digests::RecentDigests;
 use crate::clients::registries::{PullSecretError, Registries};
 use crate::config::settings::Settings;
 use crate::dry_run::{IdentityError, RequesterDryRun};
@@ -64,6 +65,8 @@ pub struct Shared {
     pub budget: Arc<Budget>,
     /// The records of attempts to parse content.
     pub attempts: Arc<Attempts>,
+    /// The digests of archives that were downloaded recently.
+    pub(crate) recent_archives: RecentDigests,
     clients: ReplicaClients,
     registries: Registries,
     stamp_key: ArcSwap<StampKey>,
@@ -83,6 +86,7 @@ impl Shared {
         Self {
             budget: Arc::new(Budget::new(settings.memory_limit)),
             attempts: Arc::new(Attempts::read(settings.cache_dir.join("attempts"))),
+            recent_archives: RecentDigests::new(settings.source_check_interval),
             settings,
             metrics,
             registrations: readiness.registrations().clone(),

@@ -138,6 +138,8 @@ pub mod reason {
     pub const UPGRADE_FAILED: &str = "UpgradeFailed";
     /// Installed: restoring drifted objects failed.
     pub const RECONCILE_FAILED: &str = "ReconcileFailed";
+    /// Installed: `spec.config` does not match the schema of the package.
+    pub const INVALID_CONFIGURATION: &str = "InvalidConfiguration";
     /// Installed: a watch on installed objects could not be opened.
     pub const CREATE_DYNAMIC_WATCH_FAILED: &str = "CreateDynamicWatchFailed";
     /// Installed: succeeded.

@@ -16,7 +16,7 @@ pub struct BundleSource {
     /// Image in a registry whose file system is the content. The only source that can be signed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image: Option<ImageSource>,
-    /// Directory of a git repository. Not implemented yet: the Bundle is not unpacked.
+    /// Directory of a git repository.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub git: Option<GitSource>,
     /// ConfigMaps of the system namespace whose entries are the files. Each must have
@@ -24,7 +24,7 @@ pub struct BundleSource {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 256))]
     pub config_maps: Option<Vec<ConfigMapSource>>,
-    /// Gzipped tar archive at a URL. Not implemented yet: the Bundle is not unpacked.
+    /// Gzipped tar archive at a URL.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub http: Option<HttpSource>,
     /// Content that is uploaded to the pod after the Bundle is created. Not implemented yet: the

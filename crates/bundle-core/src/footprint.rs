@@ -29,6 +29,12 @@ const MIN_LIST: u64 = 4;
 pub struct Footprint(pub u64);
 
 impl Footprint {
+    /// Returns the footprint of a value in memory.
+    pub fn of(value: &Value) -> Self {
+        // A value has no invalid parts.
+        Self::deserialize(value).unwrap_or(Self(u64::MAX))
+    }
+
     /// Returns the footprint of a text of `bytes` bytes.
     pub fn of_text(bytes: usize) -> Self {
         match bytes {

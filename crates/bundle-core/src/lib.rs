@@ -4,9 +4,11 @@
 
 pub mod cancellation;
 pub mod check;
+pub mod configuration;
 pub mod content;
 pub mod diagnostic;
 pub mod doctor;
+mod field_path;
 pub mod files;
 pub mod footprint;
 pub mod format;

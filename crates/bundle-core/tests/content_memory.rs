@@ -6,10 +6,12 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bundle_core::cancellation::Cancellation;
+use bundle_core::configuration;
 use bundle_core::diagnostic::codes;
 use bundle_core::files::Files;
-use bundle_core::format::{self, RenderInput, RenderTarget};
+use bundle_core::format::{self, ReadFiles, RenderInput, RenderTarget};
 use bundle_core::object::{Manifest, ObjectId};
+use bundle_core::package::Config;
 use bundle_core::rights;
 use bundle_core::yaml::{self, Allowance, Weight};
 use peak_alloc::PeakAlloc;
@@ -301,5 +303,91 @@ fn permissions_of_roles_need_no_more_than_a_constant() {
         let (used, required) = peak(|| rights::required(&objects));
         assert!(!required.rules.is_empty(), "{name}");
         assert!(used < PERMISSIONS, "{name}: {} KiB", used >> 10);
+    }
+}
+
+#[test]
+fn configurations_need_no_more_than_the_memory_that_is_counted_for_them() {
+    let _alone = alone();
+    let patterns = |pattern: &str| {
+        let properties = (0..100).map(|n| (format!("p{n}"), json!({"pattern": pattern})));
+        json!({"properties": properties.collect::<serde_json::Map<_, _>>()})
+    };
+    let texts = |length: usize| {
+        let texts = (0..100).map(|n| (format!("p{n}"), json!("a1".repeat(length / 2))));
+        Value::Object(texts.collect())
+    };
+    let branches: Vec<Value> = (0..6_000).map(|n| json!({"const": n})).collect();
+    let maps = |count: usize| json!({"all": vec![json!({"": 0}); count]});
+    for (name, schema, config) in [
+        (
+            "patterns with many states",
+            patterns("^([a-f][0-9]|[g-z][0-9]?|[0-9]){12}$"),
+            texts(600),
+        ),
+        ("unlimited texts", patterns("^[a-z0-9]*[0-9]$"), texts(600)),
+        ("many branches", json!({"anyOf": branches}), maps(100)),
+        ("many small maps", json!({}), maps(7_000)),
+        (
+            "many errors of many values",
+            json!({"properties": {"all": {"items": {"allOf": vec![json!({"type": "string"}); 9_000]}}}}),
+            json!({"all": vec![0; 30_000]}),
+        ),
+        (
+            "errors of one alternative",
+            json!({"anyOf": [{"properties": {"all": {"items": {"allOf": vec![json!({"type": "string"}); 900]}}}}]}),
+            json!({"all": vec![0; 10_000]}),
+        ),
+        (
+            "errors of alternatives of items",
+            json!({"properties": {"all": {"items": {"anyOf": vec![json!({"type": "string"}); 65]}}}}),
+            json!({"all": vec![0; 4_000]}),
+        ),
+        (
+            "as many listed errors as possible",
+            json!({"properties": {"all": {"items": {"allOf": vec![json!({"type": "string"}); 10]}}}}),
+            json!({"all": vec![0; 1_000]}),
+        ),
+        (
+            "as many errors",
+            json!({"properties": {"all": {"items": {"type": "string"}}}}),
+            maps(7_000),
+        ),
+    ] {
+        let files = Files::from_iter([("schema.json".to_owned(), schema.to_string().into_bytes())]);
+        let package = Config {
+            schema: Some("schema.json".to_owned()),
+            ..Config::default()
+        };
+        let mut allowance = Allowance::default();
+        let resolve = || configuration::resolve(&package, &files, Some(&config), &mut allowance);
+        let (peak, resolved) = peak(resolve);
+        if let Err(findings) = resolved {
+            let codes: Vec<_> = findings.errors().map(|finding| finding.code).collect();
+            assert!(
+                codes
+                    .iter()
+                    .all(|code| *code == codes::format::INVALID_CONFIGURATION),
+                "{name}: {findings}"
+            );
+        }
+        assert!(
+            peak < usize::try_from(configuration::MEMORY).unwrap(),
+            "{name}: {} KiB",
+            peak >> 10
+        );
+    }
+}
+
+#[test]
+fn finding_the_files_of_a_configuration_needs_no_more_than_a_constant() {
+    let _alone = alone();
+    for (name, values) in [
+        ("many maps", "{a: 0},".repeat(150_000)),
+        ("many lists", "[0],".repeat(200_000)),
+    ] {
+        let package = format!("name: web\nkeywords: [{values}]\n");
+        let (peak, _) = peak(|| ReadFiles::new(Some(package.as_bytes())));
+        assert!(peak < CONSTANT, "{name}: {} KiB", peak >> 10);
     }
 }

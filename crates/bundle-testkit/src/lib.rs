@@ -1,6 +1,7 @@
 //! Test doubles with faults that real servers do not produce on demand: registries that send wrong
 //! bytes, stall or truncate. A dev-dependency only.
 
+pub mod file_server;
 pub mod registry;
 
 pub use registry::{Fault, Login, Ranges, Registry, Settings, Uploads};

@@ -2,4 +2,5 @@
 
 pub mod cluster;
 pub mod names;
+pub(crate) mod recent_digests;
 pub mod registries;

@@ -101,6 +101,12 @@ impl InstallRequest<'_> {
             .ok_or_else(|| lost("its content is unknown"))?;
         Ok(ContentId::new(&spec.source, digest))
     }
+
+    /// Returns the class of the Bundle.
+    pub(in crate::reconcile) fn class(&self) -> &str {
+        let class = self.generated.object.data["spec"]["provisionerClassName"].as_str();
+        class.unwrap_or_default()
+    }
 }
 
 /// Returns true if the BundleDeployment has the finalizer of this controller.

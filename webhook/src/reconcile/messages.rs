@@ -104,7 +104,7 @@ fn of_content() -> Vec<ReconcileError> {
     let pause = Duration::from_secs(3600);
     let helm = Class::parse("charts", &json!({"provisioner": "core.rukpak.io/helm"})).unwrap();
     vec![
-        reader::source_error(SourceError::Unsupported("git"), REASON),
+        reader::source_error(SourceError::Unsupported("upload"), REASON),
         reader::unstorable(&full, REASON),
         reader::content_too_large(300 << 20, 128 << 20, REASON),
         reader::no_memory(REASON),

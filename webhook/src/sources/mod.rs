@@ -2,6 +2,7 @@
 //! the content that the source names now. Each kind has its own module.
 
 mod config_maps;
+mod http;
 mod image;
 
 use std::collections::BTreeMap;
@@ -15,6 +16,8 @@ use bundle_oci::unpack::FileSink;
 
 use self::config_maps::ConfigMapsSource;
 pub(crate) use self::config_maps::{ConfigMapsError, HeldConfigMap};
+use self::http::HttpSource;
+pub(crate) use self::http::HttpSourceError;
 use self::image::ImageSource;
 use crate::budget::lookups::LookupMemory;
 use crate::clients::registries::PullSecretError;
@@ -35,6 +38,9 @@ pub(crate) enum SourceError {
     /// The ConfigMaps are missing, not immutable or no valid content.
     #[error(transparent)]
     ConfigMaps(#[from] ConfigMapsError),
+    /// The archive cannot be fetched, or is no valid content.
+    #[error(transparent)]
+    Http(#[from] HttpSourceError),
 }
 
 /// The files of fetched content by path, in the representation of the sink, and the sink.
@@ -77,21 +83,23 @@ pub(crate) trait ContentSource: Send + Sync {
 pub(crate) enum OpenSource {
     Image(ImageSource),
     ConfigMaps(ConfigMapsSource),
+    Http(Box<HttpSource>),
 }
 
 /// Fails if no provisioner of this version fetches this kind of source.
 pub(crate) fn is_supported(source: &Source) -> Result<(), SourceError> {
     match source {
-        Source::Image { .. } | Source::ConfigMaps(_) => Ok(()),
+        Source::Image { .. } | Source::ConfigMaps(_) | Source::Http { .. } => Ok(()),
         other => Err(SourceError::Unsupported(other.kind())),
     }
 }
 
-/// Opens `source`, and reads the credentials that it names. Responses of a registry other than
-/// layers are held in `memory`.
+/// Opens `source` of a Bundle of `class`, and reads the credentials that it names. Responses of a
+/// registry other than layers are held in `memory`.
 pub(crate) async fn open(
     shared: &Shared,
     source: &Source,
+    class: &str,
     memory: Arc<LookupMemory>,
 ) -> Result<OpenSource, SourceError> {
     match source {
@@ -107,6 +115,10 @@ pub(crate) async fn open(
             let config_maps = ConfigMapsSource::open(shared, parts);
             Ok(OpenSource::ConfigMaps(config_maps))
         }
+        Source::Http { url, auth } => {
+            let http = HttpSource::open(shared, (url, auth), class, memory).await?;
+            Ok(OpenSource::Http(Box::new(http)))
+        }
         other => Err(SourceError::Unsupported(other.kind())),
     }
 }
@@ -116,6 +128,7 @@ impl ContentSource for OpenSource {
         match self {
             Self::Image(image) => image.resolve().await,
             Self::ConfigMaps(config_maps) => config_maps.resolve().await,
+            Self::Http(http) => http.resolve().await,
         }
     }
 
@@ -123,6 +136,7 @@ impl ContentSource for OpenSource {
         match self {
             Self::Image(image) => image.changed(recorded).await,
             Self::ConfigMaps(config_maps) => config_maps.changed(recorded).await,
+            Self::Http(http) => http.changed(recorded).await,
         }
     }
 
@@ -133,6 +147,7 @@ impl ContentSource for OpenSource {
         match self {
             Self::Image(image) => image.fetch(content, sink).await,
             Self::ConfigMaps(config_maps) => config_maps.fetch(content, sink).await,
+            Self::Http(http) => http.fetch(content, sink).await,
         }
     }
 
@@ -140,6 +155,7 @@ impl ContentSource for OpenSource {
         match self {
             Self::Image(image) => image.signatures(content).await,
             Self::ConfigMaps(config_maps) => config_maps.signatures(content).await,
+            Self::Http(http) => http.signatures(content).await,
         }
     }
 }

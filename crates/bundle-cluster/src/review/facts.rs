@@ -30,6 +30,7 @@ pub(super) struct Gathered {
     deployment: Option<DeploymentFact>,
     may_approve: Option<Answer>,
     may_read: BTreeMap<String, Answer>,
+    may_read_secret: Option<Answer>,
     config_maps: BTreeMap<String, ConfigMapFact>,
     server: Option<ServerVersion>,
     system_namespace: String,
@@ -73,6 +74,11 @@ pub(super) async fn gather<L: ReviewLookups>(
             Some(name),
         ))
     });
+    let secret = needs.secret.as_ref().map(|name| {
+        let name = Some(name.as_str());
+        let question = Question::resource("get", "", "secrets", Some(system), name);
+        Box::pin(may(question))
+    });
     let approve = async {
         let fact = deployment(lookups, needs.deployment.as_ref()?).await;
         let allowed = match &fact {
@@ -84,9 +90,10 @@ pub(super) async fn gather<L: ReviewLookups>(
         Some((fact, allowed))
     };
     let config_maps = Box::pin(config_maps(lookups, requester, &needs.config_maps));
-    let (classes, may_impersonate, approve, config_maps) = futures::join!(
+    let (classes, may_impersonate, may_read_secret, approve, config_maps) = futures::join!(
         classes,
         OptionFuture::from(impersonate),
+        OptionFuture::from(secret),
         approve,
         config_maps
     );
@@ -99,6 +106,7 @@ pub(super) async fn gather<L: ReviewLookups>(
         deployment,
         may_approve,
         may_read: BTreeMap::new(),
+        may_read_secret,
         config_maps: BTreeMap::new(),
         server: lookups.server(),
         system_namespace: system.to_owned(),
@@ -127,6 +135,7 @@ impl Gathered {
             may_approve: self.may_approve.clone(),
             deployment: self.deployment.clone(),
             may_read: self.may_read.clone(),
+            may_read_secret: self.may_read_secret.clone(),
             config_maps: self.config_maps.clone(),
             server: self.server.clone(),
             system_namespace: self.system_namespace.clone(),

@@ -1,120 +1,43 @@
 //! Validation of a package's default configuration against its JSON schema.
 
-use jsonschema::PatternOptions;
-use serde_json::Value;
-
 use crate::{
-    diagnostic::{Code, Finding, Findings, codes},
+    configuration::{self, ConfigSchema},
+    diagnostic::{Finding, Findings, codes},
     format::Files,
-    package::{FILE, Package},
-    yaml,
+    package::Package,
+    yaml::Allowance,
 };
-
-/// Maximum number of reported problems of one file.
-const MAX_ERRORS: usize = 100;
-/// Maximum size of the schema, in bytes.
-const SCHEMA: usize = 1 << 20;
-/// Maximum size of a compiled pattern, in bytes.
-const PATTERN: usize = 4 << 20;
 
 pub(super) fn check(package: Option<&Package>, files: &Files, findings: &mut Findings) {
     let Some(config) = package.and_then(|package| package.config.as_ref()) else {
         return;
     };
+    let allowance = &mut Allowance::default();
     let schema = config.schema.as_deref();
-    let schema =
-        schema.and_then(|path| Some((path, read("config.schema", path, files, findings)?)));
+    let schema = schema.map(|path| ConfigSchema::read(path, files, allowance));
     let default = config.default.as_deref();
-    let default =
-        default.and_then(|path| Some((path, read("config.default", path, files, findings)?)));
-    let Some((path, schema)) = schema else {
-        return;
-    };
-    let bad = |message: String| {
-        Finding::error(codes::check::BAD_CONFIG_SCHEMA, message)
-            .in_file(path)
-            .hint("write a complete JSON Schema: `$ref` refers only to `#/...`")
-    };
-    if files.get(path).is_some_and(|text| text.len() > SCHEMA) {
-        findings.push(bad(format!("the schema is larger than {SCHEMA} bytes")));
-        return;
-    }
-    let options = jsonschema::options()
-        .with_pattern_options(PatternOptions::regex().size_limit(PATTERN))
-        .should_validate_formats(true);
-    let validator = match options.build(&schema) {
-        Ok(validator) => validator,
-        Err(error) => {
-            findings.push(bad(format!(
-                "it is not a JSON Schema: {}",
-                short(&error.to_string())
-            )));
-            return;
+    let default = default.map(|path| {
+        let value = configuration::document("config.default", path, files, allowance);
+        value.map(|value| (path, value))
+    });
+    match (schema, default) {
+        (Some(Ok(schema)), Some(Ok((path, default)))) => {
+            for (field, message) in schema.errors("", &default) {
+                let finding = Finding::error(codes::check::BAD_CONFIG, message)
+                    .in_file(path)
+                    .hint("change the default, or the schema in config.schema");
+                findings.push(if field.is_empty() {
+                    finding
+                } else {
+                    finding.at_field(field)
+                });
+            }
         }
-    };
-    let Some((path, default)) = default else {
-        return;
-    };
-    for error in validator.iter_errors(&default).take(MAX_ERRORS) {
-        let finding = Finding::error(codes::check::BAD_CONFIG, short(&error.to_string()))
-            .in_file(path)
-            .hint("change the default, or the schema in config.schema");
-        let place = field(error.instance_path().as_str());
-        findings.push(if place.is_empty() {
-            finding
-        } else {
-            finding.at_field(place)
-        });
-    }
-}
-
-fn read(key: &str, path: &str, files: &Files, findings: &mut Findings) -> Option<Value> {
-    let code: Code = codes::check::BAD_CONFIG_SCHEMA;
-    let Some(text) = files.get(path) else {
-        findings.push(
-            Finding::error(code, format!("the bundle has no file `{path}`"))
-                .in_file(FILE)
-                .at_field(key)
-                .hint("write the path relative to bundle.yaml"),
-        );
-        return None;
-    };
-    match yaml::documents(text, path) {
-        Ok(mut documents) if documents.len() == 1 => documents.pop().map(|document| document.value),
-        Ok(_) => {
-            findings.push(
-                Finding::error(
-                    code,
-                    "the file has several documents, but only one is allowed",
-                )
-                .in_file(path)
-                .hint("keep one of them"),
-            );
-            None
-        }
-        Err(errors) => {
-            findings.extend(errors);
-            None
+        (schema, default) => {
+            findings.extend(schema.and_then(Result::err).into_iter().flatten());
+            findings.extend(default.and_then(Result::err).into_iter().flatten());
         }
     }
-}
-
-/// Converts a JSON pointer to a field path: `/a/0/b` becomes `a[0].b`.
-fn field(pointer: &str) -> String {
-    let mut path = String::new();
-    for step in pointer.split('/').skip(1) {
-        let step = step.replace("~1", "/").replace("~0", "~");
-        if !step.is_empty() && step.bytes().all(|byte| byte.is_ascii_digit()) {
-            path = super::structural::item(&path, step.parse().unwrap_or_default());
-        } else {
-            path = super::structural::child(&path, &step);
-        }
-    }
-    path
-}
-
-fn short(text: &str) -> String {
-    text.chars().take(300).collect()
 }
 
 #[cfg(test)]
@@ -159,11 +82,11 @@ mod tests {
             (r#"{"type": "objekt"}"#, "it is not a JSON Schema"),
             (
                 r#"{"$ref": "https://example.com/a.json"}"#,
-                "it is not a JSON Schema",
+                "the schema has no definition `https://example.com/a.json`",
             ),
             (
                 r#"{"$ref": "file:///etc/passwd"}"#,
-                "it is not a JSON Schema",
+                "the schema has no definition `file:///etc/passwd`",
             ),
             (
                 r#"{"properties": {"a": {"pattern": "(a"}}}"#,

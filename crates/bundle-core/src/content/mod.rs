@@ -58,8 +58,8 @@ impl ContentId {
         &self.source
     }
 
-    /// Returns the digest: of the OCI manifest for an image, else of the files
-    /// ([`FileIndex::digest`]).
+    /// Returns the digest: of the OCI manifest for an image, of the archive for an http source, else
+    /// of the files ([`FileIndex::digest`]).
     pub fn digest(&self) -> &Digest {
         &self.digest
     }
@@ -94,6 +94,10 @@ impl ContentId {
                     .map(|part| json!([part.name.as_str(), part.path]));
                 json!(["configMaps", parts.collect::<Vec<_>>()]).to_string()
             }
+            (Source::Http { url, auth }, _) => {
+                let secret = auth.secret.as_ref().map(KubeName::as_str);
+                json!(["http", url, secret]).to_string()
+            }
             // Sources of other types are never fetched, so nothing of them is cached.
             (other, _) => json!([other.kind(), self.digest.as_str()]).to_string(),
         };
@@ -104,7 +108,7 @@ impl ContentId {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::review::source::ConfigMapFiles;
+    use crate::review::source::{Auth, ConfigMapFiles};
 
     fn image(reference: &str, secret: Option<&str>) -> Source {
         Source::Image {
@@ -119,6 +123,16 @@ mod tests {
             path: (*path).to_owned(),
         });
         Source::ConfigMaps(parts.collect())
+    }
+
+    fn http(url: &str, secret: Option<&str>) -> Source {
+        Source::Http {
+            url: url.to_owned(),
+            auth: Auth {
+                secret: secret.map(|name| name.parse().unwrap()),
+                insecure_skip_verify: false,
+            },
+        }
     }
 
     #[test]
@@ -158,6 +172,9 @@ mod tests {
             id(&config_maps(&[("a", "b"), ("c", "d")])),
             id(&config_maps(&[("a", "b\",\"c"), ("d", "")])),
             id(&Source::Upload),
+            id(&http("https://files.example.com/a", None)),
+            id(&http("https://files.example.com/b", None)),
+            id(&http("https://files.example.com/a", Some("robot"))),
         ];
         let distinct: std::collections::BTreeSet<_> = all.iter().collect();
         assert_eq!(distinct.len(), all.len());

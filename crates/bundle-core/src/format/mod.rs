@@ -14,12 +14,13 @@ use std::collections::BTreeSet;
 
 use crate::{
     cancellation::Cancellation,
+    configuration,
     diagnostic::{Finding, Findings, Severity},
     images::{self, FoundImage, Lock},
     object::{self, Manifest},
     package::{self, Format, Package},
     reference::Digest,
-    yaml::{Allowance, Weight},
+    yaml::{self, Allowance, Weight},
 };
 
 pub use crate::files::Files;
@@ -39,11 +40,52 @@ fn renderer(format: Format) -> &'static dyn ContentFormat {
     }
 }
 
-/// Returns `true` if [`render`] reads the content of this file. Of other files it needs only the
-/// path.
-pub fn is_read(path: &str) -> bool {
-    [package::FILE, images::LOCK_FILE].contains(&path)
-        || FORMATS.iter().any(|format| renderer(*format).reads(path))
+/// Maximum memory of the values of a `bundle.yaml` with a configuration, in bytes. One with 500
+/// patches needs less than half of it.
+const PACKAGE_MEMORY: u64 = 2 << 20;
+
+/// Files of a bundle whose content [`render`] reads. Of other files it needs only the path.
+#[derive(Debug, Default)]
+pub struct ReadFiles {
+    /// Schema and default of the configuration.
+    config: Vec<String>,
+}
+
+impl ReadFiles {
+    /// Returns the files that are read of a bundle with this `bundle.yaml`, if it has one. A file
+    /// that needs more than [`PACKAGE_MEMORY`] has no configuration, because it is parsed before the
+    /// memory of the content is reserved.
+    pub fn new(package: Option<&[u8]>) -> Self {
+        let is_small = |text: &&[u8]| {
+            let weight = yaml::weigh(text, package::FILE, &mut Allowance::default());
+            weight.is_ok_and(|weight| weight.tree.0 <= PACKAGE_MEMORY)
+        };
+        // The error of an invalid file is reported by `render`.
+        let package = package
+            .filter(is_small)
+            .and_then(|text| package::parse(text).ok());
+        let config = package.as_ref().and_then(Package::patching_config);
+        let files = config.map(|config| [&config.schema, &config.default]);
+        Self {
+            config: files.into_iter().flatten().flatten().cloned().collect(),
+        }
+    }
+
+    /// Returns `true` if the content of the file at `path` is read.
+    pub fn includes(&self, path: &str) -> bool {
+        [package::FILE, images::LOCK_FILE].contains(&path)
+            || self.config.iter().any(|file| file == path)
+            || FORMATS.iter().any(|format| renderer(*format).reads(path))
+    }
+
+    /// Returns the memory of the configuration, in bytes.
+    pub fn config_memory(&self) -> u64 {
+        if self.config.is_empty() {
+            0
+        } else {
+            configuration::MEMORY
+        }
+    }
 }
 
 /// Returns the memory that rendering these files in any format requires, in bytes. `parsed` is the

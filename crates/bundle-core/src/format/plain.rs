@@ -4,9 +4,10 @@ use std::collections::BTreeSet;
 
 use super::{
     Files,
-    renderer::{ContentFormat, RenderDependencies, RenderInput},
+    renderer::{ContentFormat, RenderDependencies, RenderInput, RenderPart},
 };
 use crate::{
+    configuration,
     diagnostic::{Finding, Findings, Severity, codes},
     object::{self, Manifest},
     package::Package,
@@ -32,7 +33,7 @@ impl ContentFormat for PlainV0 {
     }
 
     fn dependencies(&self) -> RenderDependencies {
-        RenderDependencies::default()
+        RenderDependencies(&[RenderPart::Config])
     }
 
     fn describe(&self, _: &Files) -> Result<Option<Package>, Findings> {
@@ -42,11 +43,23 @@ impl ContentFormat for PlainV0 {
     fn render(
         &self,
         input: &RenderInput<'_>,
-        _: Option<&Package>,
+        package: Option<&Package>,
         allowance: &mut Allowance,
         findings: &mut Findings,
     ) -> Vec<Manifest> {
-        read(input.files, allowance, findings)
+        let mut objects = read(input.files, allowance, findings);
+        if let Some(config) = package.and_then(Package::patching_config)
+            && !findings.has_errors()
+        {
+            let given = input.target.config.as_ref();
+            match configuration::resolve(config, input.files, given, allowance) {
+                Ok(value) => {
+                    configuration::apply(&config.patches, &value, &mut objects, findings);
+                }
+                Err(errors) => findings.extend(errors),
+            }
+        }
+        objects
     }
 }
 

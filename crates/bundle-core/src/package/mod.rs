@@ -240,6 +240,12 @@ impl Package {
         .collect()
     }
 
+    /// Returns the configuration if objects get values of it.
+    pub fn patching_config(&self) -> Option<&Config> {
+        let config = self.config.as_ref();
+        config.filter(|config| !config.patches.is_empty())
+    }
+
     /// Returns the resources with default custom resources.
     pub fn default_resources(&self) -> impl Iterator<Item = &Resource> {
         self.resources
@@ -310,6 +316,26 @@ pub struct Config {
     /// Path of the default values within the bundle.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub default: Option<String>,
+    /// Fields of objects that get values of the configuration (plain+v0).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub patches: Vec<ConfigPatch>,
+}
+
+/// Field of an object that gets a value of the configuration.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ConfigPatch {
+    /// Kind of the object, with its group: `Deployment.apps`.
+    pub kind: String,
+    /// Name of the object.
+    pub name: String,
+    /// Namespace of the object; required only if several objects have the kind and name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<String>,
+    /// JSON pointer (RFC 6901) of the field in the object.
+    pub path: String,
+    /// JSON pointer of the value in the configuration.
+    pub value: String,
 }
 
 /// Additional content of a bundle.

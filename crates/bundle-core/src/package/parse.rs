@@ -3,14 +3,14 @@
 use std::cell::RefCell;
 
 use super::{
-    API_VERSION, About, Config, FILE, Format, Image, KIND, Link, MAX_NAME, Maintainer, Package,
-    Requirement, Requires, Resource, Scan, Security, Upgrades, annotations,
+    API_VERSION, About, Config, ConfigPatch, FILE, Format, Image, KIND, Link, MAX_NAME, Maintainer,
+    Package, Requirement, Requires, Resource, Scan, Security, Upgrades, annotations,
     fields::{Fields, File},
     shape::PACKAGE,
 };
 use crate::{
     diagnostic::{Finding, Findings, codes},
-    object::{is_dns_label, is_dns_subdomain},
+    object::{GroupKind, is_dns_label, is_dns_subdomain},
     reference::Digest,
     version::{Kubernetes, Minor, Range, Unsupported},
     yaml,
@@ -79,7 +79,11 @@ fn package(fields: &Fields<'_>) -> Option<Package> {
     let config = fields.fields("config").map(|config| Config {
         schema: config.parsed("schema", path),
         default: config.parsed("default", path),
+        patches: patches(&config),
     });
+    if let (Some(config), Some(format)) = (&config, format) {
+        check_patches(fields, config, format);
+    }
     let resources = fields.list("resources", |resource| {
         let name = resource.required_as("name", title);
         let kind = resource.required_as("type", title);
@@ -104,6 +108,73 @@ fn package(fields: &Fields<'_>) -> Option<Package> {
         resources,
         about,
     })
+}
+
+fn patches(config: &Fields<'_>) -> Vec<ConfigPatch> {
+    config.list("patches", |patch| {
+        let kind = patch.required_as("kind", kind);
+        let name = patch.required_as("name", title);
+        let namespace = patch.parsed("namespace", title);
+        let path = patch.required_as("path", pointer);
+        let value = patch.required_as("value", pointer);
+        Some(ConfigPatch {
+            kind: kind?,
+            name: name?,
+            namespace,
+            path: path?,
+            value: value?,
+        })
+    })
+}
+
+/// Patches need a schema, and a format whose objects have no other configuration.
+fn check_patches(fields: &Fields<'_>, config: &Config, format: Format) {
+    if config.patches.is_empty() {
+        return;
+    }
+    let reject = |message: &str, hint: &str| {
+        fields
+            .file()
+            .report("config.patches", bad(message.to_owned()).hint(hint));
+    };
+    if format != Format::PlainV0 {
+        reject(
+            &format!("the format {format} has no patches"),
+            "remove the patches; a chart uses the configuration as values",
+        );
+    }
+    if config.schema.is_none() {
+        reject(
+            "the patches write values that are not validated",
+            "add config.schema with the file of a JSON Schema",
+        );
+    }
+}
+
+/// Validates a kind with its group.
+fn kind(text: &str) -> Result<String, Finding> {
+    let kind = GroupKind::parse(text);
+    let valid = kind
+        .kind
+        .starts_with(|first: char| first.is_ascii_uppercase())
+        && kind.kind.bytes().all(|byte| byte.is_ascii_alphanumeric())
+        && (kind.group.is_empty() && !text.ends_with('.') || is_dns_subdomain(&kind.group));
+    if valid {
+        return Ok(text.to_owned());
+    }
+    Err(bad(format!("invalid kind `{text}`")).hint("write kind and group, such as Deployment.apps"))
+}
+
+/// Validates a JSON pointer to a field.
+fn pointer(text: &str) -> Result<String, Finding> {
+    let escapes_are_valid = text
+        .split('~')
+        .skip(1)
+        .all(|rest| rest.starts_with(['0', '1']));
+    if text.len() > 1 && text.starts_with('/') && escapes_are_valid {
+        return Ok(text.to_owned());
+    }
+    Err(bad(format!("invalid JSON pointer `{text}`")).hint("write one such as /spec/replicas"))
 }
 
 fn about(fields: &Fields<'_>) -> About {

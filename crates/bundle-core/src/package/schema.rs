@@ -94,6 +94,10 @@ fn text(kind: Text) -> Value {
         // Ranges have a grammar of their own; the schema lists only the characters.
         Text::Range => pattern(r"^[-0-9A-Za-z.*<>=!~^|,+ ]+$"),
         Text::Api => pattern(API),
+        Text::Kind => pattern(
+            r"^[A-Z][0-9A-Za-z]*(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*)?$",
+        ),
+        Text::Pointer => pattern(r"^/([^~]|~[01])+$"),
         Text::Digest => pattern("^sha256:[0-9a-f]{64}$"),
         Text::Path => pattern(&format!("^{PART}(/{PART})*/*$")),
         Text::Url => pattern(HTTP),

@@ -56,6 +56,10 @@ pub(super) enum Text {
     Range,
     /// `group/version/Kind` or `version/Kind`.
     Api,
+    /// Kind with its API group: `Deployment.apps`.
+    Kind,
+    /// JSON pointer (RFC 6901) to a field.
+    Pointer,
     /// A digest.
     Digest,
     /// A path within the bundle.
@@ -287,6 +291,38 @@ static CONFIG: Shape = shape(&[
         "default",
         Text::Path,
         "The default configuration; for a chart, values over its own.",
+    ),
+    field(
+        "patches",
+        Holds::Maps(&PATCH),
+        "Fields of objects that get values of the configuration, for plain+v0. Requires schema.",
+    ),
+]);
+
+static PATCH: Shape = shape(&[
+    needed(
+        "kind",
+        Text::Kind,
+        "Deployment.apps",
+        "Kind of the object, with its API group.",
+    ),
+    needed("name", Text::Title, "web", "Name of the object."),
+    text(
+        "namespace",
+        Text::Title,
+        "Namespace of the object, if several have the kind and name.",
+    ),
+    needed(
+        "path",
+        Text::Pointer,
+        "/spec/replicas",
+        "JSON pointer of the field in the object. Its parent must exist.",
+    ),
+    needed(
+        "value",
+        Text::Pointer,
+        "/replicas",
+        "JSON pointer of the value in the configuration. Without a value the field is not changed.",
     ),
 ]);
 

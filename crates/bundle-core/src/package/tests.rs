@@ -308,6 +308,12 @@ fn parser_and_schema_agree() {
         with("kubernetes: {supported: '1.29 - 1.31 || ^1.33'}\n"),
         with("upgrades: {minimum: 0.0.1}\n"),
         with("config: {}\n"),
+        with(
+            "config: {schema: s.json, patches: [{kind: Deployment.apps, name: web, path: /spec/replicas, value: /replicas}]}\n",
+        ),
+        with(
+            "config: {schema: s.json, patches: [{kind: Shop.a-b.example.com, namespace: a, name: web, path: '/a~1b/~0', value: /a/0}]}\n",
+        ),
         with("icon: https://example.com/i.png?size=64\n"),
         with("icon: images/a..b/.icon\n"),
         with("resources: [{name: a, type: b, path: c/}]\n"),
@@ -347,6 +353,16 @@ fn parser_and_schema_agree() {
         with("requires: {packages: [{name: x, version: '1', digest: sha256:0}]}\n"),
         with("images: {name: x}\n"),
         with("images: [{name: x}]\n"),
+        with(
+            "config: {schema: s, patches: [{kind: deployment, name: web, path: /a, value: /a}]}\n",
+        ),
+        with(
+            "config: {schema: s, patches: [{kind: Deployment., name: web, path: /a, value: /a}]}\n",
+        ),
+        with("config: {schema: s, patches: [{kind: Deployment.apps, path: /a, value: /a}]}\n"),
+        with("config: {schema: s, patches: [{kind: Pod, name: web, path: a, value: /a}]}\n"),
+        with("config: {schema: s, patches: [{kind: Pod, name: web, path: /, value: /a}]}\n"),
+        with("config: {schema: s, patches: [{kind: Pod, name: web, path: '/a~2', value: /a}]}\n"),
         with("config: {schema: ../x}\n"),
         with("config: {schema: /x}\n"),
         with("config: {schema: a//b}\n"),
@@ -373,6 +389,9 @@ fn parser_and_schema_agree() {
         assert!(!valid(&text), "the schema takes {text}");
     }
     let only_the_parser_refuses = [
+        with("config: {patches: [{kind: Pod, name: web, path: /a, value: /a}]}\n"),
+        instead("format: helm+v3")
+            + "config: {schema: s, patches: [{kind: Pod, name: web, path: /a, value: /a}]}\n",
         instead("version: 99999999999999999999.0.0"),
         with("kubernetes: {supported: '>1 <1'}\n"),
         with("kubernetes: {baseline: '1.30', supported: '>=1.31'}\n"),

@@ -255,6 +255,21 @@ impl Class {
                 .hint("an administrator can set spec.sources.privateAddresses: Allow in the class"),
             );
         }
+        if let Source::Http { auth, .. } = source
+            && auth.insecure_skip_verify
+        {
+            return Some(
+                Finding::error(
+                    codes::review::SOURCE_NOT_ALLOWED,
+                    format!(
+                        "provisioner class {:?} does not allow insecureSkipVerify: no class can allow it in this version",
+                        self.name
+                    ),
+                )
+                .at_field(format!("{field}.http.auth.insecureSkipVerify"))
+                .hint("remove it, and ask an administrator to add the certificate authority of the server with --registry-ca"),
+            );
+        }
         None
     }
 }
@@ -413,6 +428,25 @@ mod tests {
             class
                 .source_rejection(&image("127.0.0.1:5000/web:1"), "spec.source")
                 .is_none()
+        );
+    }
+
+    #[test]
+    fn no_class_allows_http_without_verification() {
+        let http = |is_insecure| Source::Http {
+            url: "https://files.example.com/a".to_owned(),
+            auth: super::super::source::Auth {
+                secret: None,
+                insecure_skip_verify: is_insecure,
+            },
+        };
+        let class = class(&json!({"provisioner": "core.rukpak.io/plain"}));
+        assert_eq!(class.source_rejection(&http(false), "spec.source"), None);
+        let finding = class.source_rejection(&http(true), "spec.source").unwrap();
+        assert_eq!(finding.code, codes::review::SOURCE_NOT_ALLOWED);
+        assert_eq!(
+            finding.to_string(),
+            "spec.source.http.auth.insecureSkipVerify: provisioner class \"plain\" does not allow insecureSkipVerify: no class can allow it in this version"
         );
     }
 

@@ -219,7 +219,7 @@ pub enum Reason {
     Content(UnpackError),
 }
 
-fn seconds(duration: &Duration) -> String {
+pub(in crate::registry) fn seconds(duration: &Duration) -> String {
     if duration.as_secs() == 0 {
         format!("{} ms", duration.as_millis())
     } else {

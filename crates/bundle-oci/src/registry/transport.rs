@@ -351,7 +351,11 @@ impl Client {
 }
 
 /// Returns the target of a redirect, or an error if it is not allowed.
-fn redirect_target(from: &Url, response: &Response, method: &Method) -> Result<Url, Reason> {
+pub(super) fn redirect_target(
+    from: &Url,
+    response: &Response,
+    method: &Method,
+) -> Result<Url, Reason> {
     let refuse = |to: String, why| Err(Reason::Redirect { to, why });
     let Some(to) = response
         .headers()
@@ -369,10 +373,7 @@ fn redirect_target(from: &Url, response: &Response, method: &Method) -> Result<U
     }
     match (from.scheme(), to.scheme()) {
         (_, "https") | ("http", "http") => Ok(to),
-        _ => refuse(
-            authority(&to),
-            "the target does not use TLS, but the registry does",
-        ),
+        _ => refuse(authority(&to), "the target does not use TLS"),
     }
 }
 

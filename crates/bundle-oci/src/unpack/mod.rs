@@ -27,7 +27,7 @@ use stream::TarEntries;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum UnpackError {
     /// An entry that is not allowed in a bundle.
-    #[error("the layer's entry `{entry}` {why}")]
+    #[error("the archive's entry `{entry}` {why}")]
     UnsafeEntry {
         /// Its name, escaped.
         entry: String,
@@ -156,15 +156,20 @@ impl<S: FileSink> Unpacker<S> {
         layers: &[Descriptor],
         limits: Limits,
     ) -> Result<Self, UnpackError> {
-        Ok(Self {
+        let image = ImageLayers::new(config, config_bytes, layers, &limits)?;
+        Ok(Self::with_layers(sink, image, limits))
+    }
+
+    fn with_layers(sink: S, image: ImageLayers, limits: Limits) -> Self {
+        Self {
             files: BTreeMap::new(),
             sink,
             names: limits::NAMES,
             bytes: limits.total,
             entries: limits.entries,
-            image: ImageLayers::new(config, config_bytes, layers, &limits)?,
+            image,
             limits,
-        })
+        }
     }
 
     /// Returns `true` if layer `index` holds files of the content. A resource is not for the
@@ -179,8 +184,34 @@ impl<S: FileSink> Unpacker<S> {
     /// report its own error instead.
     pub fn layer(&mut self, index: usize, input: impl Read) -> Result<(), UnpackError> {
         let (layer, diff_id) = self.image.layer(index)?;
+        self.stream(&layer, Some(&diff_id), input)
+    }
+
+    /// Unpacks a gzipped archive that is no layer of an image: there is no digest of its
+    /// uncompressed content. Returns the sink's value for each file, and the sink.
+    pub fn archive(
+        sink: S,
+        archive: &Descriptor,
+        limits: Limits,
+        input: impl Read,
+    ) -> Result<(BTreeMap<String, S::File>, S), UnpackError> {
+        let image = ImageLayers {
+            layers: Vec::new(),
+            diff_ids: Vec::new(),
+        };
+        let mut unpacker = Self::with_layers(sink, image, limits);
+        unpacker.stream(archive, None, input)?;
+        Ok(unpacker.into_parts())
+    }
+
+    fn stream(
+        &mut self,
+        layer: &Descriptor,
+        diff_id: Option<&Digest>,
+        input: impl Read,
+    ) -> Result<(), UnpackError> {
         let (bytes, ratio) = (self.bytes, self.limits.ratio);
-        let count = stream::layer(&layer, &diff_id, input, bytes, ratio, |entries| {
+        let count = stream::layer(layer, diff_id, input, bytes, ratio, |entries| {
             self.walk(entries)
         })?;
         self.bytes = self.bytes.saturating_sub(count);
@@ -329,6 +360,6 @@ pub fn is_resource(layer: &Descriptor) -> bool {
 }
 
 #[cfg(test)]
-mod hostile;
+pub(crate) mod hostile;
 #[cfg(test)]
 mod tests;

@@ -17,6 +17,9 @@ use crate::media;
 /// records into memory.
 const HEADERS: u64 = 1 << 20;
 
+/// Name of an archive in messages.
+const ARCHIVE: &str = "the archive";
+
 /// An entry of the `tar` crate.
 pub(super) type TarEntry<'a, R> = tar::Entry<'a, UncompressedReader<R>>;
 
@@ -75,7 +78,7 @@ pub(super) fn content<R: Read>(
 
 fn malformed(error: &io::Error) -> UnpackError {
     UnpackError::Malformed {
-        what: "the layer's archive".to_owned(),
+        what: ARCHIVE.to_owned(),
         why: error.to_string(),
     }
 }
@@ -88,15 +91,19 @@ pub(super) fn unwritable(path: &str, error: &io::Error) -> UnpackError {
 }
 
 /// Reads a whole layer and passes its entries to `walk`. Returns the number of uncompressed bytes.
+/// An archive that is no layer of an image has no `diff_id`.
 pub(super) fn layer<R: Read>(
     layer: &Descriptor,
-    diff_id: &Digest,
+    diff_id: Option<&Digest>,
     input: R,
     most: u64,
     ratio: u64,
     walk: impl FnOnce(&mut TarEntries<'_, R>) -> Result<(), UnpackError>,
 ) -> Result<u64, UnpackError> {
-    let what = format!("layer {}", layer.digest);
+    let what = match diff_id {
+        Some(_) => format!("layer {}", layer.digest),
+        None => ARCHIVE.to_owned(),
+    };
     let metered = BufReader::new(CompressedReader::new(input, layer.size));
     let decoder = if is_compressed(layer)? {
         Decoder::Gzip(MultiGzDecoder::new(metered))
@@ -152,7 +159,9 @@ pub(super) fn layer<R: Read>(
             });
         }
     }
-    if diff != *diff_id {
+    if let Some(diff_id) = diff_id
+        && diff != *diff_id
+    {
         return Err(UnpackError::DigestMismatch {
             what: format!("{what}, unpacked,"),
             expected: diff_id.clone(),

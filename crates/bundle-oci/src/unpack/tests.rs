@@ -133,7 +133,7 @@ fn rejects_and_names_entries_other_than_regular_files() {
     ]);
     assert_eq!(
         error.unwrap_err().to_string(),
-        "the layer's entry `evil` is a symbolic link"
+        "the archive's entry `evil` is a symbolic link"
     );
 }
 

@@ -37,7 +37,7 @@ fn reports_rejected_uploads_and_unsafe_redirects() {
     context.stdout(&["push", "web", &web]);
     registry.set_fault(Some(Fault::RedirectBlobs("ftp://files.example.com".into())));
     insta::assert_snapshot!(run(&context, &["inspect", &web]), @r"
-    error: cannot pull [REGISTRY]/team/web@sha256:4cc7e585...: the registry redirects to files.example.com: the target does not use TLS, but the registry does [BUNDLE-REGISTRY-017]
+    error: cannot pull [REGISTRY]/team/web@sha256:4cc7e585...: the registry redirects to files.example.com: the target does not use TLS [BUNDLE-REGISTRY-017]
       hint: no request was sent to the target; correct the configuration of the registry
     ");
 }

@@ -298,7 +298,7 @@ fn describes_indexes_and_other_images() {
       └─ sha256:ea104564... 9 bytes application/vnd.oci.image.layer.v1.tar
     ----- stderr -----
     [REGISTRY]/lib/tool:2.0.0 is sha256:762375c1...
-    warning: its layers contain no bundle: cannot pull [REGISTRY]/lib/tool@sha256:762375c1...: the layer's archive cannot be read: failed to read entire block [BUNDLE-REGISTRY-008]
+    warning: its layers contain no bundle: cannot pull [REGISTRY]/lib/tool@sha256:762375c1...: the archive cannot be read: failed to read entire block [BUNDLE-REGISTRY-008]
     ");
 }
 

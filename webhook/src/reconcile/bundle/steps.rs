@@ -7,6 +7,7 @@ use bundle_api::bundle::BundleStatus;
 use bundle_api::names::reason;
 use bundle_core::content::ContentId;
 use bundle_core::diagnostic::codes;
+use bundle_core::names::KubeName;
 use bundle_core::plan::bundle::{
     BundleFailure, BundleOutcome, BundleStep, ObservedBundle, Phase, SealedRecord, SourceAnswer,
     VerifiedFailure,
@@ -290,7 +291,13 @@ impl<'a> BundleReconcile<'a> {
         };
         let source = spec.source;
         let user = requester.user.clone();
-        let checking = changed_content(self.ctx.clone(), source.clone(), requester, digest);
+        let checking = changed_content(
+            self.ctx.clone(),
+            spec.class,
+            source.clone(),
+            requester,
+            digest,
+        );
         let (name, version) = (self.object.name_any(), self.version());
         let owner = TaskOwner {
             name: &name,
@@ -368,20 +375,31 @@ impl<'a> BundleReconcile<'a> {
     }
 }
 
-/// Returns the content that `source` names now if its digest is not `digest`. The error says why
-/// the content is unknown.
+/// Returns the content that `source` of a Bundle of `class` names now if its digest is not `digest`.
+/// The error says why the content is unknown.
 async fn changed_content(
     ctx: Arc<Context>,
+    class: KubeName,
     source: Source,
     requester: Requester,
     digest: Digest,
 ) -> Result<Option<ContentId>, String> {
-    // A digest of ConfigMaps reveals facts about data, so the requester must still be allowed to
-    // read them.
+    // A digest of ConfigMaps reveals facts about data, and credentials are sent to the host of the
+    // source, so the requester must still be allowed to read both.
     let may_read = rights::source::check(&ctx, &requester, &source).await;
     may_read.map_err(|error| error.message)?;
     let recorded = ContentId::new(&source, digest);
-    let opened = reader::open(&ctx, &source, &requester.user, reason::UNPACK_FAILED).await;
+    let user = requester.user.as_str();
+    // The digest of an archive is known only after all its bytes have arrived.
+    let _slot = match source {
+        Source::Http { .. } => {
+            let slot = reader::transfer_slot(&ctx, user, &source, reason::UNPACK_FAILED).await;
+            Some(slot.map_err(|error| error.message)?)
+        }
+        _ => None,
+    };
+    let owner = (class.as_str(), user);
+    let opened = reader::open(&ctx, &source, owner, reason::UNPACK_FAILED).await;
     let opened = opened.map_err(|error| error.message)?;
     let changed = opened.changed(&recorded).await;
     changed.map_err(|error| crate::chain(&error))

@@ -75,7 +75,7 @@ impl Unpack {
         let user = &self.requester.user;
         source::check(ctx, &self.requester, &self.source).await?;
         let slot = reader::transfer_slot(ctx, user, &self.source, FAILED).await?;
-        let source = reader::open(ctx, &self.source, user, FAILED).await?;
+        let source = reader::open(ctx, &self.source, (&self.class.name, user), FAILED).await?;
         let resolved = source.resolve().await;
         let resolved = resolved.map_err(|error| reader::source_error(error, FAILED))?;
         let proof = self.bundle.proof(ctx).await?;

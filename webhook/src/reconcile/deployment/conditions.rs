@@ -21,7 +21,6 @@ impl DeploymentReconcile<'_> {
             ("/rollout/onFailure", "spec.rollout.onFailure"),
             ("/rollout/allowDowngrade", "spec.rollout.allowDowngrade"),
             ("/crdUpgrades/exceptions", "spec.crdUpgrades"),
-            ("/config", "spec.config"),
         ] {
             let set = spec.pointer(pointer).is_some_and(|value| {
                 !value.is_null() && value.as_array().is_none_or(|list| !list.is_empty())

@@ -14,6 +14,7 @@ use bundle_core::package::Format;
 use bundle_core::plan::bundle::Compatibility;
 use bundle_core::plan::conditions::ConditionStatus;
 use bundle_core::plan::created_namespace::namespace_id;
+use serde_json::{Map, Value};
 
 use crate::budget::WorkerThread;
 use crate::reconcile::bundle::compatibility::compatibility;
@@ -130,19 +131,32 @@ impl DeploymentReconcile<'_> {
     /// Returns the installation that the content is rendered for.
     pub(in crate::reconcile) fn render_target(&self) -> Result<RenderTarget, ReconcileError> {
         let server = self.ctx.shared.server_version();
+        let config = match &self.object.data["spec"]["config"] {
+            Value::Null => Value::Object(Map::new()),
+            config => config.clone(),
+        };
         Ok(RenderTarget {
+            config: Some(config),
             kubernetes: server.map(|version| version.numbers()),
             ..RenderTarget::in_namespace(self.target_namespace()?)
         })
     }
 
     /// Checks that the content supports this Kubernetes version. Adds a warning if an unsupported
-    /// version was accepted.
+    /// version was accepted, or if the content has no use for the configuration.
     pub(in crate::reconcile) fn check_compatibility(
         &mut self,
         request: &InstallRequest<'_>,
         content: &Content,
     ) -> Result<(), ReconcileError> {
+        let package = content.package.as_ref();
+        let is_used = package.is_some_and(|package| package.patching_config().is_some());
+        if !self.object.data["spec"]["config"].is_null() && !is_used {
+            self.warnings.insert(format!(
+                "spec.config is set and has no effect: bundle.yaml of the content has no config.patches ({})",
+                codes::install::NOT_IMPLEMENTED
+            ));
+        }
         let Compatibility { state, message, .. } = compatibility(self.ctx, content)?;
         if state == ConditionStatus::False {
             if !self.spec.accept_unsupported {

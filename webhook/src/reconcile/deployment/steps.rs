@@ -38,6 +38,7 @@ impl<'a> DeploymentReconcile<'a> {
             name: &self.name,
             version: &self.version(),
             requester: &self.requester.user,
+            class: request.class(),
             content: &id,
             target: &target,
             copies: self.copies(),

@@ -34,24 +34,26 @@ pub(in crate::reconcile) use fetch::fetch;
 /// Time that a reconcile waits for memory before it ends and is retried.
 const MEMORY_WAIT_LIMIT: Duration = Duration::from_secs(10);
 
-/// Opens a source, and reads the credentials that it names. Responses of a registry other than
-/// layers count as memory of `requester`, in the pool of reviews, until the source is dropped.
+/// Opens a source of a Bundle of `class`, and reads the credentials that it names. Responses of a
+/// registry other than layers count as memory of `requester`, in the pool of reviews, until the
+/// source is dropped.
 pub(in crate::reconcile) async fn open(
     ctx: &Context,
     source: &Source,
-    requester: &str,
+    (class, requester): (&str, &str),
     reason: &'static str,
 ) -> Result<OpenSource, ReconcileError> {
     let memory = LookupMemory::new(&ctx.shared.budget, requester, MEMORY_WAIT_LIMIT);
-    if matches!(source, Source::Image { .. }) && !memory.begin().await {
+    let is_remote = matches!(source, Source::Image { .. } | Source::Http { .. });
+    if is_remote && !memory.begin().await {
         return Err(ReconcileError::new(
             codes::install::MEMORY_BUSY,
             reason,
-            "other images that are read for this requester use all memory that one requester can have for images; the reconcile is retried",
+            "other sources that are read for this requester use all memory that one requester can have for sources; the reconcile is retried",
             RetryPolicy::Soon,
         ));
     }
-    let opened = sources::open(&ctx.shared, source, Arc::new(memory)).await;
+    let opened = sources::open(&ctx.shared, source, class, Arc::new(memory)).await;
     opened.map_err(|error| source_error(error, reason))
 }
 
@@ -74,6 +76,17 @@ pub(in crate::reconcile) fn source_error(
             RetryPolicy::Soon,
         ),
         SourceError::Registry(error) => from_registry_error(error, reason),
+        SourceError::Http(error) => {
+            let finding = error.finding();
+            let retry = if error.is_terminal() {
+                RetryPolicy::OnChange
+            } else if finding.code.outcome == Outcome::CannotTell {
+                RetryPolicy::Soon
+            } else {
+                RetryPolicy::Slowly
+            };
+            ReconcileError::findings(reason, &finding.into(), retry)
+        }
         SourceError::ConfigMaps(error) => {
             let finding = error.finding();
             // ConfigMaps are not watched, so even a permanent failure is retried.
@@ -204,6 +217,8 @@ pub(in crate::reconcile) struct LoadRequest<'a> {
     pub(in crate::reconcile) version: &'a str,
     /// The requester whose memory, transfers and disk space are used.
     pub(in crate::reconcile) requester: &'a str,
+    /// The class of the Bundle.
+    pub(in crate::reconcile) class: &'a str,
     pub(in crate::reconcile) content: &'a ContentId,
     /// The installation that the content is rendered for.
     pub(in crate::reconcile) target: &'a RenderTarget,
@@ -260,10 +275,18 @@ pub(in crate::reconcile) async fn load(
     let budget = &ctx.shared.budget;
     let done = budget.blocking(WorkerThread::Content, work).await;
     let (read, mut share) = done.ok_or_else(|| panicked(reason))?;
-    let content = parse::read_error(read?, reason).inspect_err(|_| {
-        // Removes the copy that cannot be read. The next reconcile fetches it again.
+    let read = read?;
+    // The findings can be about the configuration, and other BundleDeployments use the copy.
+    let is_copy_unusable = match &read {
+        Ok(Ok(_)) => false,
+        Ok(Err(_)) => !wanted.target.is_configured(),
+        Err(_) => true,
+    };
+    if is_copy_unusable {
+        // The next reconcile fetches it again.
         ctx.store.remove(wanted.content.digest());
-    })?;
+    }
+    let content = parse::read_error(read, reason)?;
     // The objects of an attempt without other content need no more than others.
     share.reduce(weight);
     Ok((content, share))
@@ -352,9 +375,10 @@ async fn stored(
     let work = {
         let (ctx, content) = (ctx.clone(), wanted.content.clone());
         let (requester, attempts) = (wanted.requester.to_owned(), attempts.clone());
+        let class = wanted.class.to_owned();
         async move {
             let slot = transfer_slot(&ctx, &requester, content.source(), reason).await?;
-            let source = open(&ctx, content.source(), &requester, reason).await?;
+            let source = open(&ctx, content.source(), (&class, &requester), reason).await?;
             let fetched = fetch(&ctx, &source, &content, slot, &attempts).await?;
             fetched.keep(&ctx, &content, &requester, reason)
         }

@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::io;
 
+use bundle_api::names::reason;
 use bundle_core::cancellation::Cancellation;
 use bundle_core::diagnostic::{Finding, Findings, codes};
-use bundle_core::format::{self, Content, Files, RenderInput, RenderTarget};
-use bundle_core::package::Format;
+use bundle_core::format::{self, Content, Files, ReadFiles, RenderInput, RenderTarget};
+use bundle_core::package::{self, Format};
 use bundle_core::yaml::{self, Weight};
 
 use crate::reconcile::content::rendered::PER_OBJECT;
@@ -32,9 +33,11 @@ pub(super) fn weigh(
     };
     let mut allowance = yaml::Allowance::new(cancellation);
     let mut documents = Weight::default();
+    let package = files.get(package::FILE).map(&mut read).transpose();
+    let read_files = ReadFiles::new(package.map_err(WeighError::Io)?.as_deref());
     for (path, location) in files {
         summary.bytes += location.length;
-        if !format::is_read(path) {
+        if !read_files.includes(path) {
             continue;
         }
         let bytes = read(location).map_err(WeighError::Io)?;
@@ -49,7 +52,8 @@ pub(super) fn weigh(
         documents = documents.plus(weight);
     }
     let has_file = |path: &str| files.contains_key(path);
-    summary.weight = format::rendering_memory(has_file, summary.weight, &documents);
+    summary.weight = format::rendering_memory(has_file, summary.weight, &documents)
+        .saturating_add(read_files.config_memory());
     Ok(summary)
 }
 
@@ -63,8 +67,12 @@ pub(super) fn parse(
     mut read: impl FnMut(&FileLocation) -> io::Result<Vec<u8>>,
 ) -> io::Result<Result<Content, Findings>> {
     let mut all = Files::new();
+    let package = files.iter().find(|(path, _)| path == package::FILE);
+    let package = package.map(|(_, location)| read(location)).transpose()?;
+    let read_files = ReadFiles::new(package.as_deref());
+    drop(package);
     for (path, location) in files {
-        let bytes = if format::is_read(&path) {
+        let bytes = if read_files.includes(&path) {
             read(&location)?
         } else {
             Vec::new()
@@ -87,11 +95,16 @@ pub(in crate::reconcile) fn read_error(
 ) -> Result<Content, ReconcileError> {
     match read {
         Ok(Ok(content)) => Ok(content),
-        Ok(Err(findings)) => Err(ReconcileError::findings(
-            reason,
-            &findings,
-            RetryPolicy::OnChange,
-        )),
+        Ok(Err(findings)) => {
+            let code = codes::format::INVALID_CONFIGURATION;
+            let reason = if findings.errors().all(|finding| finding.code == code) {
+                reason::INVALID_CONFIGURATION
+            } else {
+                reason
+            };
+            let retry = RetryPolicy::OnChange;
+            Err(ReconcileError::findings(reason, &findings, retry))
+        }
         Err(error) => Err(ReconcileError::new(
             codes::install::CONTENT_LOST,
             reason,

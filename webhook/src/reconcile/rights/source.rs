@@ -1,5 +1,6 @@
-//! The permission of a requester to read the ConfigMaps of a source. It can be withdrawn between
-//! the review of a Bundle and its unpacking.
+//! The permission of a requester to read the ConfigMaps of a source, or the Secret of an http
+//! source, whose credentials the host of the source receives. It can be withdrawn between the review
+//! of a Bundle and its unpacking.
 
 use std::collections::BTreeSet;
 
@@ -17,20 +18,31 @@ use crate::reconcile::rights::authorize;
 /// Maximum number of ConfigMaps in a message.
 const MAX_LISTED: usize = 3;
 
-/// Fails if `requester` has no permission to read one of the ConfigMaps of `source`.
+/// Fails if `requester` has no permission to read one of the ConfigMaps of `source`, or its Secret.
 pub(in crate::reconcile) async fn check(
     ctx: &Context,
     requester: &Requester,
     source: &Source,
 ) -> Result<(), ReconcileError> {
-    let Source::ConfigMaps(parts) = source else {
-        return Ok(());
+    let (resource, kind, code, names): (_, _, _, BTreeSet<&KubeName>) = match source {
+        Source::ConfigMaps(parts) => (
+            "configmaps",
+            "ConfigMaps",
+            codes::review::CONFIGMAP_NOT_ALLOWED,
+            parts.iter().map(|part| &part.name).collect(),
+        ),
+        Source::Http { auth, .. } => (
+            "secrets",
+            "Secret",
+            codes::review::SECRET_NOT_ALLOWED,
+            auth.secret.iter().collect(),
+        ),
+        Source::Image { .. } | Source::Git { .. } | Source::Upload => return Ok(()),
     };
     let namespace = &ctx.shared.settings.namespace;
-    let names: BTreeSet<&KubeName> = parts.iter().map(|part| &part.name).collect();
     let mut refused = Vec::new();
     for name in names {
-        let question = Question::resource("get", "", "configmaps", Some(namespace), Some(name));
+        let question = Question::resource("get", "", resource, Some(namespace), Some(name));
         let is_allowed = authorize::has_permission(&ctx.own, requester, &question).await;
         let is_allowed = is_allowed.map_err(|error| ReconcileError {
             reason: reason::UNPACK_FAILED,
@@ -44,10 +56,10 @@ pub(in crate::reconcile) async fn check(
         return Ok(());
     }
     Err(ReconcileError::new(
-        codes::review::CONFIGMAP_NOT_ALLOWED,
+        code,
         reason::UNPACK_FAILED,
         format!(
-            "{} has no permission to read the source: verb get is missing in namespace {namespace} on ConfigMaps {}",
+            "{} has no permission to read the source: verb get is missing in namespace {namespace} on {kind} {}",
             requester.user,
             some_of(&refused, MAX_LISTED)
         ),

@@ -10,6 +10,7 @@ mod values;
 
 use serde_json::Value;
 
+pub(super) use crate::field_path::{child, item};
 pub(super) use defaults::fill;
 pub(super) use pattern::{Pattern, PatternError};
 pub(super) use unknown::{find as unknown_fields, prune};
@@ -73,24 +74,6 @@ pub(super) fn of_field<'a>(schema: &'a Value, key: &str) -> Option<&'a Value> {
             .get("additionalProperties")
             .filter(|all| all.is_object())
     })
-}
-
-/// Returns the path of a field in a map.
-pub(super) fn child(path: &str, key: &str) -> String {
-    let plain = !key.is_empty()
-        && key
-            .bytes()
-            .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'$'));
-    match (path.is_empty(), plain) {
-        (true, true) => key.to_owned(),
-        (false, true) => format!("{path}.{key}"),
-        (_, false) => format!("{path}[{key}]"),
-    }
-}
-
-/// Returns the path of an item in a list.
-pub(super) fn item(path: &str, index: usize) -> String {
-    format!("{path}[{index}]")
 }
 
 /// Describes a value in a few words.

@@ -427,6 +427,7 @@ mod tests {
         package.config = Some(Config {
             schema: None,
             default: Some("prod.yaml".to_owned()),
+            ..Config::default()
         });
         package.requires = Some(Requires {
             apis: vec!["a.example.com/v1".to_owned()],

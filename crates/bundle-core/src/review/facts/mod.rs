@@ -258,6 +258,8 @@ pub struct Facts<'a> {
     pub deployment: Option<DeploymentFact>,
     /// Access reviews for verb `get`, by ConfigMap.
     pub may_read: BTreeMap<String, Answer>,
+    /// Access review for verb `get` on the Secret of the source.
+    pub may_read_secret: Option<Answer>,
     /// ConfigMaps by name.
     pub config_maps: BTreeMap<String, ConfigMapFact>,
     /// Image of the source.

@@ -30,6 +30,9 @@ pub struct Needs {
     pub image: Option<Image>,
     /// ConfigMaps in the system namespace: an access review for verb `get`, and their `immutable`.
     pub config_maps: BTreeSet<KubeName>,
+    /// Secret in the system namespace whose credentials the source uses: an access review for verb
+    /// `get`.
+    pub secret: Option<KubeName>,
 }
 
 /// Image to look up.
@@ -164,6 +167,7 @@ pub fn needs(subject: &Subject<'_>) -> Needs {
     };
     needs.classes.insert(bundle.class.clone());
     if content_is_checked(subject) {
+        needs.secret = bundle.source.credentials().cloned();
         match &bundle.source {
             Source::Image {
                 reference,

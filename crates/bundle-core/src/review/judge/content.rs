@@ -77,6 +77,10 @@ pub(super) fn check(
                     config_map(&place, &file.name, sourced, subject, facts, findings);
                 }
             }
+            if let Some(name) = other.credentials() {
+                let field = format!("{}.{}.auth.secret", sourced.field, other.kind());
+                rights::read_secret(name, &field, facts, findings);
+            }
             conclude(
                 policy::decide_unsignable(other.kind(), signatures),
                 findings,

@@ -203,6 +203,25 @@ pub(super) fn read_config_map(name: &str, field: &str, facts: &Facts<'_>, findin
     .put(facts, findings);
 }
 
+/// Checks the permission to read a Secret of the system namespace. The host that the requester names
+/// receives its credentials.
+pub(super) fn read_secret(name: &str, field: &str, facts: &Facts<'_>, findings: &mut Findings) {
+    Question {
+        answer: facts.may_read_secret.as_ref(),
+        code: codes::review::SECRET_NOT_ALLOWED,
+        act: format!("read Secret {name:?}"),
+        right: Right {
+            verb: "get",
+            group: "",
+            resource: "secrets",
+            name,
+            namespace: Some(&facts.system_namespace),
+        },
+        field,
+    }
+    .put(facts, findings);
+}
+
 /// Access review with its result and the texts for its rejection.
 struct Question<'a> {
     /// Result of the access review; `None` if there was none.

@@ -1,5 +1,7 @@
 //! Parser of `spec` of a Bundle. It returns the class and one source that can be fetched.
 
+mod http;
+
 use serde_json::Value;
 
 use super::{
@@ -124,6 +126,15 @@ impl Source {
             }
             Self::Http { url, .. } => url.clone(),
             Self::Upload => "the upload".to_owned(),
+        }
+    }
+
+    /// Returns the Secret in the system namespace whose credentials the host of the source receives.
+    /// The pull secret of an image is not one of them: it names the hosts of its credentials.
+    pub fn credentials(&self) -> Option<&KubeName> {
+        match self {
+            Self::Git { auth, .. } | Self::Http { auth, .. } => auth.secret.as_ref(),
+            Self::Image { .. } | Self::ConfigMaps(_) | Self::Upload => None,
         }
     }
 
@@ -353,12 +364,8 @@ impl SourceReader<'_> {
     fn http(&mut self, body: &Field<'_>) -> Option<Source> {
         let field = body.get("url");
         let url = field.required(self.findings)?;
-        let web = url.starts_with("https://") || url.starts_with("http://");
-        if !web || url_host(url).is_none() {
-            field.bad(
-                self.findings,
-                format_args!("`{url}` is not an http or https URL"),
-            );
+        if let Err(why) = http::check_url(url) {
+            field.bad(self.findings, format_args!("the URL {why}"));
             return None;
         }
         Some(Source::Http {

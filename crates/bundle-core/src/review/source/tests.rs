@@ -121,10 +121,13 @@ fn rejects_paths_outside_of_the_bundle_and_non_http_urls() {
             .contains("\"/etc\" is outside bundle root")
     );
     assert!(refused(&json!({"type": "http"})).contains("source.http must be set"));
-    assert!(
-        refused(&json!({"type": "http", "http": {"url": "file:///etc/passwd"}}))
-            .contains("is not an http or https URL")
+    assert_eq!(
+        refused(&json!({"type": "http", "http": {"url": "file:///etc/passwd"}})),
+        "spec.source.http.url: the URL is not an http or https URL"
     );
+    let secret = refused(&json!({"type": "http", "http": {"url": "https://a:s3cret@b/c"}}));
+    assert!(secret.contains("has credentials"), "{secret}");
+    assert!(!secret.contains("s3cret"), "{secret}");
 }
 
 #[test]

@@ -10,7 +10,7 @@ use url::Url;
 use crate::registry::Reason;
 use crate::registry::auth::challenge::{Challenge, challenge};
 use crate::registry::http::client::HttpClient;
-use crate::registry::http::pools::is_loopback;
+use crate::registry::http::pools::{authority, is_loopback};
 use crate::registry::http::zone::NetworkZone;
 use crate::registry::limited_map::LimitedMap;
 
@@ -89,6 +89,13 @@ impl Endpoints {
             self.insert(registry, &endpoint);
         }
         Ok(endpoint)
+    }
+
+    /// Returns `true` if requests to this URL may be sent without TLS: on this machine, and to hosts
+    /// that the settings list.
+    pub(in crate::registry) fn allows_plain_http(&self, url: &Url) -> bool {
+        let host = authority(url);
+        is_loopback(url) || self.plain.contains(&host) || self.tolerated.contains(&host)
     }
 
     /// Stores a newer challenge.

@@ -197,7 +197,7 @@ fn key_bytes((registry, repository, _, mount): &TokenKey) -> usize {
     registry.len() + repository.len() + mount.as_ref().map_or(0, String::len)
 }
 
-fn secret(text: &str) -> Result<HeaderValue, Reason> {
+pub(in crate::registry) fn secret(text: &str) -> Result<HeaderValue, Reason> {
     let mut value = HeaderValue::from_str(text)
         .map_err(|_| Reason::Malformed("the token contains invalid characters".to_owned()))?;
     value.set_sensitive(true);

@@ -3,7 +3,6 @@
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
-use std::time::Duration;
 
 use bundle_core::diagnostic::Finding;
 use bytes::{Bytes, BytesMut};
@@ -17,8 +16,9 @@ use crate::blob::{Blob, BlobContent, ByteStream, OpenBlob};
 use crate::clock::runtime_instant;
 use crate::hash::Hasher;
 use crate::manifest::Descriptor;
+use crate::registry::rate::RateWindow;
 use crate::registry::transport::RegistryRequest;
-use crate::registry::{Client, Deadlines, Reason, RegistryError, Repository};
+use crate::registry::{Client, Reason, RegistryError, Repository};
 
 /// Maximum number of consecutive attempts to resume a transfer.
 const MAX_RETRIES: u32 = 5;
@@ -114,8 +114,7 @@ impl Client {
             failures: 0,
             since: 0,
             until: None,
-            waited: Duration::ZERO,
-            window_start: offset,
+            rate: RateWindow::new(offset),
             held: None,
             done: false,
         }
@@ -169,10 +168,8 @@ pub(in crate::registry) struct Download {
     failures: u32,
     since: u64,
     until: Option<Instant>,
-    /// Time of the current window that was spent waiting for the registry.
-    waited: Duration,
-    /// Bytes that the caller had received when the window began.
-    window_start: u64,
+    /// The minimum rate after the registry's first piece.
+    rate: RateWindow,
     /// The last piece, held back until the end of the response is verified.
     held: Option<Bytes>,
     done: bool,
@@ -190,10 +187,10 @@ impl Download {
             let step = tokio::time::timeout_at(until, self.step())
                 .await
                 .unwrap_or(Err(Reason::Stalled { after: allowance }));
-            if begun {
-                self.waited += runtime_instant().duration_since(before);
+            if begun && !self.done {
+                let waited = runtime_instant().duration_since(before);
+                self.rate.add(waited, self.offset, &self.client.deadlines)?;
             }
-            self.check_rate()?;
             match step {
                 Ok(piece) => return Ok(piece),
                 Err(reason) if self.can_resume(&reason, until) => {
@@ -203,30 +200,6 @@ impl Download {
                 Err(reason) => return Err(reason),
             }
         }
-    }
-
-    /// Returns an error at the end of a window in which too few bytes arrived. A window is time
-    /// spent waiting for the registry after its first piece; time in which the caller does not read
-    /// is not counted.
-    fn check_rate(&mut self) -> Result<(), Reason> {
-        let Deadlines {
-            slowest, window, ..
-        } = *self.client.deadlines;
-        if slowest == 0 || self.done || self.waited < window {
-            return Ok(());
-        }
-        let came = self.offset.saturating_sub(self.window_start);
-        self.waited = Duration::ZERO;
-        self.window_start = self.offset;
-        let needed = u128::from(slowest) * window.as_millis() / 1000;
-        if u128::from(came) < needed {
-            return Err(Reason::TooSlow {
-                came,
-                window,
-                slowest,
-            });
-        }
-        Ok(())
     }
 
     async fn step(&mut self) -> Result<Option<Bytes>, Reason> {

@@ -209,7 +209,7 @@ impl HttpClient {
             if source.find::<ZoneError>().is_some() {
                 return Reason::Redirect {
                     to: registry,
-                    why: "the target is in a private or local network, unlike the registry",
+                    why: "the target is in a private or local network",
                 };
             }
             if let Some(

@@ -283,9 +283,7 @@ async fn error_names_the_layer_with_another_digest() {
         .unwrap_err();
     assert_eq!(error.finding().code, codes::registry::MALFORMED);
     assert!(
-        error
-            .to_string()
-            .contains("the layer's archive cannot be read"),
+        error.to_string().contains("the archive cannot be read"),
         "{error}"
     );
 }

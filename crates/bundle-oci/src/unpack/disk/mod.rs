@@ -90,7 +90,7 @@ impl DiskUnpacker {
     pub fn layer(&mut self, index: usize, input: impl Read) -> Result<(), UnpackError> {
         let (layer, diff_id) = self.image.layer(index)?;
         let (bytes, ratio) = (self.bytes, self.limits.ratio);
-        let count = stream::layer(&layer, &diff_id, input, bytes, ratio, |entries| {
+        let count = stream::layer(&layer, Some(&diff_id), input, bytes, ratio, |entries| {
             while let Some(mut item) = entries.next()? {
                 self.entries =
                     self.entries

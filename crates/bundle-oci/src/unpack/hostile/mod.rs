@@ -128,6 +128,28 @@ struct AttackCase {
     disk: Result<&'static [&'static str], &'static str>,
 }
 
+/// A gzipped archive, and the paths of its files or a part of the error.
+pub(crate) struct ArchiveCase {
+    pub(crate) name: &'static str,
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) expected: Result<&'static [&'static str], &'static str>,
+}
+
+/// Returns the attacks that do not need an image: those with one compressed layer.
+pub(crate) fn archives() -> impl Iterator<Item = ArchiveCase> {
+    cases::all().filter_map(|row| {
+        let [layer] = row.layers.as_slice() else {
+            return None;
+        };
+        let is_archive = layer.media_type == media::LAYER_GZIP && row.name != "wrong diff_id";
+        is_archive.then(|| ArchiveCase {
+            name: row.name,
+            bytes: layer.bytes.clone(),
+            expected: row.memory,
+        })
+    })
+}
+
 #[test]
 fn hostile_archives_write_nothing_outside_the_target() {
     for row in cases::all() {

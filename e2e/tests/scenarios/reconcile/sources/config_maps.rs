@@ -56,7 +56,7 @@ fn deployment(name: &str, parts: &[(&str, &str)]) -> Value {
     })
 }
 
-async fn until_text(cluster: &Cluster, name: &str, text: &str) {
+pub(super) async fn until_text(cluster: &Cluster, name: &str, text: &str) {
     wait::until_true(LONG, &format!("{name} has the text {text}"), || async {
         let found = get(cluster, &format!("configmap {name} -n default")).await;
         Ok(found.is_some_and(|found| found["data"]["text"] == text))
@@ -66,7 +66,7 @@ async fn until_text(cluster: &Cluster, name: &str, text: &str) {
 }
 
 /// Returns a class for plain manifests with additional fields.
-fn class(name: &str, more: &Value) -> Value {
+pub(super) fn class(name: &str, more: &Value) -> Value {
     let mut spec = json!({
         "provisioner": "core.rukpak.io/plain",
         "serviceAccount": {"namespace": NAMESPACE, "name": "installer"},

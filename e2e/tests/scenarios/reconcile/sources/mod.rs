@@ -15,6 +15,7 @@ use super::{
 };
 
 mod config_maps;
+mod http;
 mod ignored_fields;
 mod target;
 

@@ -1,6 +1,6 @@
 //! The example that `init` writes: a complete package that can be built and installed.
 
-use bundle_core::package::{Config, Package};
+use bundle_core::package::{Config, ConfigPatch, Package};
 
 const SCHEMA: &str = r#"{
   "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -24,6 +24,13 @@ pub(super) fn files(mut package: Package) -> Vec<(String, String)> {
     package.config = Some(Config {
         schema: Some("config.schema.json".to_owned()),
         default: Some("config.yaml".to_owned()),
+        patches: vec![ConfigPatch {
+            kind: "ConfigMap".to_owned(),
+            name: name.clone(),
+            namespace: None,
+            path: "/data/greeting".to_owned(),
+            value: "/greeting".to_owned(),
+        }],
     });
     let manifests = format!(
         "\

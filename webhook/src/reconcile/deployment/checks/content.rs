@@ -148,7 +148,13 @@ impl DeploymentReconcile<'_> {
     ) -> Result<(), ReconcileError> {
         let id = request.source()?;
         let user = &self.requester.user;
-        let source = reader::open(self.ctx, id.source(), user, request.reason).await?;
+        let source = reader::open(
+            self.ctx,
+            id.source(),
+            (request.class(), user),
+            request.reason,
+        )
+        .await?;
         let generated = &request.generated;
         let bundle = BundleToVerify {
             name: &generated.name,

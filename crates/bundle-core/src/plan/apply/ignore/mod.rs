@@ -10,6 +10,7 @@ use serde_json::{Map, Value};
 
 use owned_fields::OwnedFields;
 
+use crate::field_path::pointer_key;
 use crate::object::ObjectId;
 
 use crate::plan::drift::FieldsEntry;
@@ -141,10 +142,7 @@ pub fn without_effect(rules: &[Rule], objects: &[(&ObjectId, &Value)]) -> Vec<St
 }
 
 fn parts(pointer: &str) -> impl Iterator<Item = String> {
-    pointer
-        .split('/')
-        .skip(1)
-        .map(|part| part.replace("~1", "/").replace("~0", "~"))
+    pointer.split('/').skip(1).map(pointer_key)
 }
 
 fn set(target: &mut Value, pointer: &str, value: &Value) {
@@ -178,7 +176,7 @@ fn remove(target: &mut Value, pointer: &str) {
         return;
     };
     if let Some(Value::Object(fields)) = target.pointer_mut(parent) {
-        fields.remove(&last.replace("~1", "/").replace("~0", "~"));
+        fields.remove(&pointer_key(last));
     }
 }
 

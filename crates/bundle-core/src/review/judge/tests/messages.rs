@@ -223,6 +223,7 @@ fn content() -> String {
         Answer::Yes,
     );
     text += &of_config_maps("BUNDLE-REVIEW-070", None, Answer::No);
+    text += &of_secret();
     let why = crate::diagnostic::Finding::error(
         crate::diagnostic::codes::registry::UNREACHABLE,
         "registry.example.com is unreachable",
@@ -249,6 +250,22 @@ fn content() -> String {
         ..with_class(strict)
     };
     text + &message_of("BUNDLE-TRUST-006", &create(Kind::Bundle, &new), &facts)
+}
+
+/// Returns the message about a Secret that the requester has no permission to read.
+fn of_secret() -> String {
+    let new = json!({"metadata": {"name": "web"}, "spec": {
+        "provisionerClassName": "plain",
+        "source": {"type": "http", "http": {
+            "url": "https://files.example.com/web.tgz",
+            "auth": {"secret": {"name": "login"}},
+        }},
+    }});
+    let facts = Facts {
+        may_read_secret: Some(Answer::No),
+        ..fine()
+    };
+    message_of("BUNDLE-REVIEW-071", &create(Kind::Bundle, &new), &facts)
 }
 
 /// Returns the messages about deletions.

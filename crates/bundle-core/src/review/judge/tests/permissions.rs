@@ -177,6 +177,37 @@ fn rejects_config_map_without_permission_to_read_it() {
 }
 
 #[test]
+fn rejects_source_whose_secret_the_requester_cannot_read() {
+    for source in [
+        json!({"type": "http", "http": {"url": "https://files.example.com/a", "auth": {"secret": {"name": "login"}}}}),
+        json!({"type": "git", "git": {"repository": "https://git.example.com/a", "ref": {"branch": "main"}, "auth": {"secret": {"name": "login"}}}}),
+    ] {
+        let new = json!({"spec": {"provisionerClassName": "plain", "source": source}});
+        let subject = create(Kind::Bundle, &new);
+        assert_eq!(needs(&subject).secret.unwrap().as_str(), "login");
+        let judged = |answer: Option<Answer>| {
+            let facts = Facts {
+                may_read_secret: answer,
+                ..fine()
+            };
+            judge(&subject, &facts)
+        };
+        let text = message(&judged(Some(Answer::No)));
+        assert!(
+            text.contains("has no permission to read Secret \"login\": verb get on secrets/login"),
+            "{text}"
+        );
+        assert!(matches!(judged(None), Verdict::CannotTell(_)));
+        assert!(matches!(judged(Some(Answer::Yes)), Verdict::Admit { .. }));
+    }
+    let open = json!({"type": "http", "http": {"url": "https://files.example.com/a"}});
+    let new = json!({"spec": {"provisionerClassName": "plain", "source": open}});
+    let subject = create(Kind::Bundle, &new);
+    assert_eq!(needs(&subject).secret, None);
+    assert!(matches!(judge(&subject, &fine()), Verdict::Admit { .. }));
+}
+
+#[test]
 fn rejects_only_for_the_config_map_at_which_the_lookups_ended() {
     let names = ["c", "b", "a"].map(|name| json!({"configMap": {"name": name}}));
     let new = json!({"spec": {"provisionerClassName": "plain", "source": {"type": "configMaps", "configMaps": names}}});

@@ -1,0 +1,105 @@
+//! Configuration of an installation: `spec.config` merged over the default of the package,
+//! validated against the schema of the package, and written into the objects at the fields that
+//! `config.patches` of `bundle.yaml` names.
+
+mod patches;
+mod schema;
+#[cfg(test)]
+mod tests;
+
+use serde_json::{Map, Value};
+
+use crate::{
+    diagnostic::{Finding, Findings, codes},
+    files::Files,
+    package::{self, Config},
+    yaml::{self, Allowance},
+};
+
+pub use patches::apply;
+pub use schema::ConfigSchema;
+
+/// Field of a BundleDeployment with the configuration.
+pub const FIELD: &str = "spec.config";
+/// Maximum size of a configuration as JSON, in bytes.
+pub const MAX_BYTES: usize = 64 << 10;
+/// Memory of a configuration, its validation and the values in the objects, in bytes. Schema and
+/// default are weighed like other files.
+pub const MEMORY: u64 = 16 << 20;
+
+/// Returns the configuration of an installation: `given` merged over the default of the package
+/// (RFC 7386: a map is merged by its keys, null removes a key, and any other value replaces the
+/// default). Returns an error for each value that does not match the schema. `None` is an
+/// unknown configuration, for which the default is returned without validation.
+pub fn resolve(
+    config: &Config,
+    files: &Files,
+    given: Option<&Value>,
+    allowance: &mut Allowance,
+) -> Result<Value, Findings> {
+    let default = config.default.as_deref();
+    let default = default.map(|path| document("config.default", path, files, allowance));
+    let mut value = default
+        .transpose()?
+        .unwrap_or_else(|| Value::Object(Map::new()));
+    let Some(given) = given else {
+        return Ok(value);
+    };
+    let bytes = given.to_string().len();
+    if bytes > MAX_BYTES {
+        return Err(invalid(
+            FIELD,
+            format!("the configuration has {bytes} bytes, more than the limit of {MAX_BYTES}"),
+            "shorten it",
+        )
+        .into());
+    }
+    json_patch::merge(&mut value, given);
+    if let Some(path) = &config.schema {
+        let schema = ConfigSchema::read(path, files, allowance)?;
+        let mut findings = Findings::default();
+        let hint = format!("the schema of the configuration is {path} in the bundle");
+        for (field, message) in schema.errors(FIELD, &value) {
+            findings.push(invalid(field, message, &hint));
+        }
+        if findings.has_errors() {
+            return Err(findings);
+        }
+    }
+    Ok(value)
+}
+
+/// Returns the only document in the file at `path`, which the field `key` of `bundle.yaml` names.
+pub(crate) fn document(
+    key: &str,
+    path: &str,
+    files: &Files,
+    allowance: &mut Allowance,
+) -> Result<Value, Findings> {
+    let code = codes::check::BAD_CONFIG_SCHEMA;
+    let Some(text) = files.get(path) else {
+        let message = format!("the bundle has no file `{path}`");
+        return Err(Finding::error(code, message)
+            .in_file(package::FILE)
+            .at_field(key)
+            .hint("write the path relative to bundle.yaml")
+            .into());
+    };
+    let mut documents = yaml::documents_within(text, path, allowance)?;
+    if documents.len() > 1 {
+        let message = "the file has several documents, but only one is allowed";
+        return Err(Finding::error(code, message)
+            .in_file(path)
+            .hint("keep one of them")
+            .into());
+    }
+    Ok(documents
+        .pop()
+        .map_or(Value::Null, |document| document.value))
+}
+
+fn invalid(field: impl Into<String>, message: impl Into<String>, hint: &str) -> Finding {
+    Finding::error(codes::format::INVALID_CONFIGURATION, message)
+        .at_field(field)
+        .hint(hint)
+}

@@ -1,0 +1,261 @@
+//! The JSON Schema of a configuration, within limits: it comes from content, and the webhook
+//! evaluates it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jsonschema::{PatternOptions, ValidationError, Validator};
+use serde_json::Value;
+
+use crate::{
+    diagnostic::{Finding, Findings, codes},
+    field_path,
+    files::Files,
+    footprint::Footprint,
+    text::bounded,
+    yaml::Allowance,
+};
+
+/// Maximum size of the schema, in bytes.
+const BYTES: usize = 256 << 10;
+/// Maximum number of values in the schema. A definition counts at each `$ref` to it.
+const VALUES: usize = 20_000;
+/// Maximum number of patterns. A definition counts at each `$ref` to it.
+const PATTERNS: usize = 100;
+/// Maximum nesting of a schema, including that of its references.
+const DEPTH: usize = 100;
+/// Maximum size of a compiled pattern, in bytes.
+const COMPILED_PATTERN: usize = 32 << 10;
+/// Maximum size of the cache of a pattern, in bytes.
+const PATTERN_CACHE: usize = 64 << 10;
+/// Maximum product of the values of schema and configuration for a validation: each of the one can
+/// be compared with each of the other.
+const COMPARISONS: u64 = 50_000_000;
+/// Maximum of that product for a list of errors: each comparison can have an error.
+const LISTED_COMPARISONS: u64 = 30_000;
+/// Supported values of `$schema`, with or without `#`. In older drafts other keywords change the base of
+/// references.
+const DRAFTS: [&str; 4] = [
+    "http://json-schema.org/draft-06/schema",
+    "http://json-schema.org/draft-07/schema",
+    "https://json-schema.org/draft/2019-09/schema",
+    "https://json-schema.org/draft/2020-12/schema",
+];
+/// Maximum memory of the errors of alternatives, in bytes. Each error contains a copy of the value.
+const ERROR_MEMORY: u64 = 8 << 20;
+/// Keywords with alternatives: the error of a value lists the errors of all of them.
+const ALTERNATIVES: [&str; 2] = ["anyOf", "oneOf"];
+/// Keywords of references that depend on the path of the evaluation or on other names than `#/...`.
+const UNSUPPORTED: [&str; 5] = [
+    "$anchor",
+    "$dynamicAnchor",
+    "$dynamicRef",
+    "$recursiveAnchor",
+    "$recursiveRef",
+];
+/// Maximum number of reported problems.
+const MAX_ERRORS: usize = 100;
+/// Maximum length of a reported problem, in bytes.
+const MAX_MESSAGE: usize = 300;
+
+/// A compiled schema.
+#[derive(Debug)]
+pub struct ConfigSchema {
+    validator: Validator,
+    size: Size,
+}
+
+impl ConfigSchema {
+    /// Reads the schema at `path`, which `config.schema` of `bundle.yaml` names.
+    pub fn read(path: &str, files: &Files, allowance: &mut Allowance) -> Result<Self, Findings> {
+        let schema = super::document("config.schema", path, files, allowance)?;
+        let bytes = files.get(path).map_or(0, Vec::len);
+        Self::compile(&schema, bytes).map_err(|message| {
+            Finding::error(codes::check::BAD_CONFIG_SCHEMA, message)
+                .in_file(path)
+                .hint("write a complete JSON Schema: `$ref` refers only to `#/...`")
+                .into()
+        })
+    }
+
+    fn compile(schema: &Value, bytes: usize) -> Result<Self, String> {
+        if bytes > BYTES {
+            return Err(format!("the schema is larger than {BYTES} bytes"));
+        }
+        let size = Counter::new(schema).count(schema, 0)?;
+        let patterns = PatternOptions::regex()
+            .size_limit(COMPILED_PATTERN)
+            .dfa_size_limit(PATTERN_CACHE);
+        let options = jsonschema::options()
+            .with_pattern_options(patterns)
+            .should_validate_formats(true);
+        let validator = options.build(schema);
+        let validator = validator.map_err(|error| {
+            format!(
+                "it is not a JSON Schema: {}",
+                bounded(&error.to_string(), MAX_MESSAGE)
+            )
+        })?;
+        Ok(Self { validator, size })
+    }
+
+    /// Returns the fields of `value`, the value of the field `path`, that do not match the schema,
+    /// each with the reason. Only one error is returned for a value whose errors would need too much
+    /// memory, or that needs too much time.
+    pub fn errors(&self, path: &str, value: &Value) -> Vec<(String, String)> {
+        let wide = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
+        let comparisons = wide(self.size.values).saturating_mul(wide(values(value)));
+        let only = |message: &str| vec![(path.to_owned(), message.to_owned())];
+        if comparisons > COMPARISONS {
+            return only("it has too many values for a schema of this size");
+        }
+        if self.validator.is_valid(value) {
+            return Vec::new();
+        }
+        let copies = Footprint::of(value)
+            .0
+            .saturating_mul(wide(self.size.alternatives));
+        if comparisons <= LISTED_COMPARISONS && copies <= ERROR_MEMORY {
+            let errors = self.validator.iter_errors(value).take(MAX_ERRORS);
+            return errors.map(|error| described(path, &error)).collect();
+        }
+        // Without alternatives, the validation ends at the first error.
+        if self.size.alternatives == 0
+            && let Err(error) = self.validator.validate(value)
+        {
+            return vec![described(path, &error)];
+        }
+        only("it does not match the schema, and is too large to list the errors")
+    }
+}
+
+fn described(path: &str, error: &ValidationError<'_>) -> (String, String) {
+    let field = field_path::of_pointer(path, error.instance_path().as_str());
+    (field, bounded(&error.to_string(), MAX_MESSAGE))
+}
+
+/// Returns the number of values, with lists and maps and without keys.
+fn values(value: &Value) -> usize {
+    1 + match value {
+        Value::Array(items) => items.iter().map(values).sum(),
+        Value::Object(map) => map.values().map(values).sum::<usize>(),
+        _ => 0,
+    }
+}
+
+/// Values and patterns of a schema, with the definitions that it refers to.
+#[derive(Debug, Clone, Copy, Default)]
+struct Size {
+    values: usize,
+    patterns: usize,
+    alternatives: usize,
+}
+
+impl Size {
+    fn add(&mut self, other: Self) -> Result<(), String> {
+        self.values = self.values.saturating_add(other.values);
+        self.patterns = self.patterns.saturating_add(other.patterns);
+        self.alternatives = self.alternatives.saturating_add(other.alternatives);
+        for (count, most, what) in [
+            (self.values, VALUES, "values"),
+            (self.patterns, PATTERNS, "patterns"),
+        ] {
+            if count > most {
+                return Err(format!(
+                    "the schema has more than {most} {what}, with a definition counted at each reference to it"
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Counts a schema before it is compiled. Without this limit, definitions that refer to others
+/// several times would need exponential time.
+struct Counter<'a> {
+    root: &'a Value,
+    counted: BTreeMap<&'a str, Size>,
+    open: BTreeSet<&'a str>,
+}
+
+impl<'a> Counter<'a> {
+    fn new(root: &'a Value) -> Self {
+        Self {
+            root,
+            counted: BTreeMap::new(),
+            open: BTreeSet::new(),
+        }
+    }
+
+    fn count(&mut self, schema: &'a Value, depth: usize) -> Result<Size, String> {
+        if depth > DEPTH {
+            return Err(format!("the schema is nested deeper than {DEPTH} levels"));
+        }
+        let mut size = Size {
+            values: 1,
+            ..Size::default()
+        };
+        match schema {
+            Value::Array(items) => {
+                for item in items {
+                    size.add(self.count(item, depth + 1)?)?;
+                }
+            }
+            Value::Object(map) => {
+                for (key, value) in map {
+                    let is_of_root = ["$id", "$schema"].contains(&key.as_str());
+                    if UNSUPPORTED.contains(&key.as_str()) || (is_of_root && depth > 0) {
+                        return Err(format!("the keyword `{key}` is not supported here"));
+                    }
+                    let draft = value.as_str().unwrap_or_default().trim_end_matches('#');
+                    if key == "$schema" && !DRAFTS.contains(&draft) {
+                        return Err(format!(
+                            "the draft `{}` is not supported",
+                            bounded(draft, MAX_MESSAGE)
+                        ));
+                    }
+                    if key == "format" && value == "regex" {
+                        return Err("the format `regex` is not supported".to_owned());
+                    }
+                    if ALTERNATIVES.contains(&key.as_str()) {
+                        size.alternatives += value.as_array().map_or(0, Vec::len);
+                    }
+                    size.patterns += match (key.as_str(), value) {
+                        ("pattern", Value::String(_)) => 1,
+                        ("patternProperties", Value::Object(patterns)) => patterns.len(),
+                        _ => 0,
+                    };
+                    if let ("$ref", Value::String(reference)) = (key.as_str(), value) {
+                        size.add(self.definition(reference, depth + 1)?)?;
+                    } else {
+                        size.add(self.count(value, depth + 1)?)?;
+                    }
+                }
+            }
+            _ => {}
+        }
+        Ok(size)
+    }
+
+    fn definition(&mut self, reference: &'a str, depth: usize) -> Result<Size, String> {
+        if let Some(size) = self.counted.get(reference) {
+            return Ok(*size);
+        }
+        let pointer = reference.strip_prefix('#');
+        let Some(definition) = pointer.and_then(|pointer| self.root.pointer(pointer)) else {
+            return Err(format!(
+                "the schema has no definition `{}`",
+                bounded(reference, MAX_MESSAGE)
+            ));
+        };
+        if !self.open.insert(reference) {
+            return Err(format!(
+                "the definition `{}` refers to itself",
+                bounded(reference, MAX_MESSAGE)
+            ));
+        }
+        let size = self.count(definition, depth)?;
+        self.open.remove(reference);
+        self.counted.insert(reference, size);
+        Ok(size)
+    }
+}

@@ -1,0 +1,189 @@
+use serde_json::{Value, json};
+
+use crate::{
+    cancellation::Cancellation,
+    diagnostic::{Findings, rendered},
+    files::Files,
+    format::{self, RenderInput, RenderTarget},
+};
+
+const RECORDED: &str = include_str!("messages.txt");
+const WEB: &str = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web, labels: {}}\nspec: {replicas: 1, template: {spec: {containers: [{name: web, image: a}]}}}\n";
+const SCHEMA: &str = r##"{"type": "object", "additionalProperties": false, "required": ["replicas"],
+    "properties": {"replicas": {"type": "integer", "minimum": 1}, "labels": {"type": "object", "additionalProperties": {"$ref": "#/$defs/text"}},
+        "image": {"$ref": "#/$defs/text"}, "any": {}},
+    "$defs": {"text": {"type": "string", "pattern": "^[a-z]+$"}}}"##;
+const PATCHES: &str = "[{kind: Deployment.apps, name: web, path: /spec/replicas, value: /replicas}, {kind: Deployment.apps, name: web, path: /metadata/labels, value: /labels}, \
+    {kind: Deployment.apps, name: web, path: /spec/template/spec/containers/0/image, value: /image}]";
+
+fn bundle(schema: &str, patches: &str) -> Files {
+    let package = format!(
+        "apiVersion: bundle.core.rukpak.io/v1alpha1\nkind: Package\nname: web\nversion: 1.4.0\nformat: plain+v0\nconfig: {{schema: config.schema.json, default: config.yaml, patches: {patches}}}\n"
+    );
+    let files = [
+        ("bundle.yaml", package.as_str()),
+        ("config.schema.json", schema),
+        ("config.yaml", "replicas: 2\nlabels: {tier: front}\n"),
+        ("manifests/web.yaml", WEB),
+    ];
+    let files = files.into_iter();
+    files
+        .map(|(path, text)| (path.to_owned(), text.as_bytes().to_vec()))
+        .collect()
+}
+
+/// Renders the only object of the bundle.
+fn render(files: &Files, config: Option<Value>) -> Result<Value, Findings> {
+    let target = RenderTarget {
+        config,
+        ..RenderTarget::default()
+    };
+    let input = RenderInput {
+        files,
+        target: &target,
+        output: None,
+    };
+    let rendered = format::render_objects(&input, |_| Ok(()), &Cancellation::default());
+    rendered.map(|content| content.objects[0].value.clone())
+}
+
+fn configured(config: Value) -> Result<Value, Findings> {
+    render(&bundle(SCHEMA, PATCHES), Some(config))
+}
+
+#[test]
+fn values_are_merged_over_the_default_and_written_into_the_fields() {
+    let object = configured(json!({"replicas": 5, "labels": {"team": "web"}})).unwrap();
+    assert_eq!(object["spec"]["replicas"], 5);
+    assert_eq!(
+        object["metadata"]["labels"],
+        json!({"team": "web", "tier": "front"})
+    );
+    let container = &object["spec"]["template"]["spec"]["containers"][0];
+    assert_eq!(container["image"], "a", "the configuration has no image");
+    let object = configured(json!({"labels": {"tier": null}, "image": "b"})).unwrap();
+    assert_eq!(object["spec"]["replicas"], 2);
+    assert_eq!(object["metadata"]["labels"], json!({}));
+    let container = &object["spec"]["template"]["spec"]["containers"][0];
+    assert_eq!(container["image"], "b");
+}
+
+#[test]
+fn unknown_configuration_is_the_default_without_validation() {
+    let schema = SCHEMA.replace("\"replicas\"]", "\"replicas\", \"image\"]");
+    let files = bundle(&schema, PATCHES);
+    assert_eq!(render(&files, None).unwrap()["spec"]["replicas"], 2);
+    let error = render(&files, Some(json!({}))).unwrap_err().to_string();
+    assert!(
+        error.contains("\"image\" is a required property"),
+        "{error}"
+    );
+}
+
+#[test]
+fn objects_without_patches_do_not_depend_on_the_configuration() {
+    let files = bundle(SCHEMA, "[]");
+    let object = render(&files, Some(json!({"replicas": "x"}))).unwrap();
+    assert_eq!(object["spec"]["replicas"], 1);
+}
+
+#[test]
+fn messages_of_configurations_are_recorded() {
+    let invalid =
+        configured(json!({"replicas": 0, "labels": {"a": 5, "b/c": "B"}, "colour": "red"}));
+    let large = configured(json!({"any": "x".repeat(70_000)}));
+    let patched = |patch: &str, config: Value| {
+        let patches = format!("[{{{patch}}}]");
+        render(&bundle(SCHEMA, &patches), Some(config)).unwrap_err()
+    };
+    let missing = "kind: Deployment.apps, name: shop, path: /spec/replicas, value: /replicas";
+    let parent = "kind: Deployment.apps, name: web, path: /spec/strategy/type, value: /any";
+    let identity = "kind: Deployment.apps, name: web, path: /metadata/name, value: /any";
+    let kind = "kind: Deployment.apps, name: web, path: /metadata, value: /any";
+    let text: String = [
+        invalid.unwrap_err(),
+        large.unwrap_err(),
+        patched(missing, json!({})),
+        patched(parent, json!({"any": "Recreate"})),
+        patched(identity, json!({"any": "shop"})),
+        patched(kind, json!({"any": {"name": "Web_"}})),
+    ]
+    .iter()
+    .map(rendered)
+    .collect();
+    assert_eq!(text, RECORDED, "copy the left side to messages.txt");
+}
+
+#[test]
+fn values_of_many_patches_are_limited_in_memory() {
+    let patch = |n: usize| {
+        format!("{{kind: Deployment.apps, name: web, path: /metadata/labels/l{n}, value: /any}}")
+    };
+    let patches: Vec<String> = (0..400).map(patch).collect();
+    let files = bundle(SCHEMA, &format!("[{}]", patches.join(", ")));
+    let error = render(&files, Some(json!({"any": "x".repeat(4000)}))).unwrap_err();
+    assert!(
+        error.to_string().contains("write more than 1024 KiB"),
+        "{error}"
+    );
+}
+
+#[test]
+fn schemas_that_need_more_than_linear_time_are_rejected() {
+    // Each definition refers twice to the next one.
+    let definitions: Vec<String> = (0..20)
+        .map(|n| {
+            let next = n + 1;
+            format!(
+                r##""d{n}": {{"anyOf": [{{"$ref": "#/$defs/d{next}"}}, {{"$ref": "#/$defs/d{next}"}}]}}"##
+            )
+        })
+        .collect();
+    let doubled = format!(
+        r##"{{"$ref": "#/$defs/d0", "$defs": {{{}, "d20": {{"const": 1}}}}}}"##,
+        definitions.join(", ")
+    );
+    let patterns: Vec<String> = (0..101)
+        .map(|n| format!(r#""a{n}": {{"pattern": "{n}"}}"#))
+        .collect();
+    let patterns = format!(r#"{{"properties": {{{}}}}}"#, patterns.join(", "));
+    let deep = format!("{}{{}}{}", r#"{"not": "#.repeat(101), "}".repeat(101));
+    for (schema, expected) in [
+        (doubled.as_str(), "more than 20000 values"),
+        (&patterns, "more than 100 patterns"),
+        (&deep, "nested deeper than 100 levels"),
+        (r##"{"allOf": [{"$ref": "#"}]}"##, "refers to itself"),
+        (
+            r##"{"$ref": "#/$defs/a", "$defs": {"a": {"allOf": [{"$ref": "#/$defs/b"}]}, "b": {"$ref": "#/$defs/a"}}}"##,
+            "refers to itself",
+        ),
+        (
+            r#"{"$ref": "https://example.com/schema.json"}"#,
+            "no definition",
+        ),
+        (r##"{"$ref": "#anchor"}"##, "no definition"),
+        (
+            r##"{"$dynamicRef": "#a"}"##,
+            "`$dynamicRef` is not supported here",
+        ),
+        (
+            r#"{"properties": {"a": {"$id": "https://example.com/a"}}}"#,
+            "`$id` is not supported here",
+        ),
+        // In this draft, `id` changes the base of references.
+        (
+            r#"{"$schema": "http://json-schema.org/draft-04/schema#"}"#,
+            "the draft `http://json-schema.org/draft-04/schema` is not supported",
+        ),
+        (
+            r#"{"not": {"$schema": "http://json-schema.org/draft-04/schema#"}}"#,
+            "`$schema` is not supported here",
+        ),
+        (r#"{"format": "regex"}"#, "`regex` is not supported"),
+        (r#"{"pattern": "(a{200}){200}"}"#, "not a JSON Schema"),
+    ] {
+        let error = render(&bundle(schema, PATCHES), Some(json!({})));
+        let error = error.unwrap_err().to_string();
+        assert!(error.contains(expected), "{error}");
+    }
+}

@@ -1,0 +1,188 @@
+//! Errors of downloads from HTTP servers.
+
+use std::io;
+use std::time::Duration;
+
+use reqwest::StatusCode;
+
+use crate::limits::format_size;
+use crate::registry::Reason;
+use crate::registry::error::seconds;
+use crate::registry::http_error::HttpError;
+use crate::unpack::UnpackError;
+
+/// A failed download.
+#[derive(Debug, thiserror::Error)]
+#[error("GET {url}: {reason}")]
+pub struct HttpFileError {
+    /// URL without its query.
+    pub url: String,
+    /// Reason for the failure.
+    #[source]
+    pub reason: HttpFileReason,
+}
+
+/// Reason for the failure of a download.
+#[derive(Debug, thiserror::Error)]
+pub enum HttpFileReason {
+    /// No connection.
+    #[error("{host} is unreachable ({source})")]
+    Unreachable {
+        /// Host and port.
+        host: String,
+        /// Error of the operating system or the HTTP client.
+        source: HttpError,
+    },
+    /// The connection broke in the middle of a response.
+    #[error("the connection to {host} was interrupted ({source})")]
+    Cut {
+        /// Host and port.
+        host: String,
+        /// Error of the operating system or the HTTP client.
+        source: HttpError,
+    },
+    /// No bytes arrived for too long, or the transfer exceeded its deadline.
+    #[error("the server stopped responding ({})", seconds(.after))]
+    Stalled {
+        /// Deadline that was exceeded.
+        after: Duration,
+    },
+    /// The rate is below the minimum.
+    #[error(
+        "the server is too slow: it sent {came} bytes within {}, and the minimum is {slowest} bytes per second",
+        seconds(.window)
+    )]
+    TooSlow {
+        /// Bytes that arrived.
+        came: u64,
+        /// Measured time.
+        window: Duration,
+        /// Minimum rate, in bytes per second.
+        slowest: u64,
+    },
+    /// TLS handshake failed: the server's certificate is not trusted.
+    #[error("the certificate of {host} is not trusted ({source})")]
+    Certificate {
+        /// Host and port.
+        host: String,
+        /// Reason for which the certificate is rejected.
+        source: HttpError,
+    },
+    /// The server requires a client certificate or rejects the one that was sent.
+    #[error("{host} requires another client certificate")]
+    ClientCertificate {
+        /// Host and port.
+        host: String,
+    },
+    /// A status other than 200. The text is that of RukPak.
+    #[error("unexpected status {text:?}")]
+    Status {
+        /// Status code.
+        code: u16,
+        /// Status code and its meaning.
+        text: String,
+    },
+    /// The address of the server is not allowed.
+    #[error("the request to {to} is not allowed: {why}")]
+    Address {
+        /// Host and port.
+        to: String,
+        /// Reason, as a relative clause.
+        why: &'static str,
+    },
+    /// The URL or a redirect has no TLS, and the settings do not list the host.
+    #[error("{host} is not listed as insecure, and the URL has no TLS")]
+    NoTls {
+        /// Host and port.
+        host: String,
+    },
+    /// A rejected redirect.
+    #[error("the server redirects to {to}: {why}")]
+    Redirect {
+        /// Host and port of the target.
+        to: String,
+        /// Reason for which it is rejected.
+        why: &'static str,
+    },
+    /// More bytes than the limit.
+    #[error("the archive is larger than the limit of {}", format_size(*.limit))]
+    TooLarge {
+        /// Limit in bytes.
+        limit: u64,
+    },
+    /// The response is not compressed with gzip.
+    #[error(
+        "the response is not a gzipped tar archive{}",
+        if .media_type.is_empty() { String::new() } else { format!(" (media type {media_type:?})") }
+    )]
+    NotGzip {
+        /// Media type in the response; can be empty.
+        media_type: String,
+    },
+    /// The archive cannot be unpacked.
+    #[error(transparent)]
+    Content(UnpackError),
+    /// The temporary file cannot be written or read.
+    #[error("cannot store the archive: {0}")]
+    Storage(#[source] io::Error),
+    /// Invalid URL, credentials or settings.
+    #[error("{0}")]
+    Settings(String),
+}
+
+impl HttpFileReason {
+    pub(super) fn status(status: StatusCode) -> Self {
+        let code = status.as_u16();
+        let text = match status.canonical_reason() {
+            Some(meaning) => format!("{code} {meaning}"),
+            None => code.to_string(),
+        };
+        Self::Status { code, text }
+    }
+
+    /// Returns `true` if a later retry without a change can succeed.
+    pub fn is_passing(&self) -> bool {
+        match self {
+            Self::Unreachable { .. }
+            | Self::Cut { .. }
+            | Self::Stalled { .. }
+            | Self::TooSlow { .. } => true,
+            Self::Status { code, .. } => *code == 429 || *code >= 500,
+            _ => false,
+        }
+    }
+}
+
+impl From<Reason> for HttpFileReason {
+    fn from(reason: Reason) -> Self {
+        match reason {
+            Reason::Unreachable { registry, source } => Self::Unreachable {
+                host: registry,
+                source,
+            },
+            Reason::Cut { registry, source } => Self::Cut {
+                host: registry,
+                source,
+            },
+            Reason::Certificate { registry, source } => Self::Certificate {
+                host: registry,
+                source,
+            },
+            Reason::ClientCertificate { registry, .. } => {
+                Self::ClientCertificate { host: registry }
+            }
+            Reason::Stalled { after } => Self::Stalled { after },
+            Reason::TooSlow {
+                came,
+                window,
+                slowest,
+            } => Self::TooSlow {
+                came,
+                window,
+                slowest,
+            },
+            Reason::Redirect { to, why } => Self::Redirect { to, why },
+            other => Self::Settings(other.to_string()),
+        }
+    }
+}

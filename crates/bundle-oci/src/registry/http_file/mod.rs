@@ -1,0 +1,367 @@
+//! Download of a gzipped archive from an HTTP server: with the connections, the rules about
+//! addresses and redirects, and the minimum rate of registry requests.
+
+mod error;
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, BufReader, Read, Seek as _, Write};
+use std::path::Path;
+
+use bytes::Bytes;
+use futures::{Stream, stream};
+use reqwest::header::{ACCEPT_ENCODING, AUTHORIZATION, CONTENT_TYPE, HeaderValue};
+use reqwest::{Method, Request, Response, StatusCode};
+use url::Url;
+
+use crate::blocking::{StreamReader, on_thread};
+use crate::clock::runtime_instant;
+use crate::hash::Hasher;
+use crate::limits::{Limits, REDIRECTS};
+use crate::manifest::Descriptor;
+use crate::media;
+use crate::registry::auth::token::secret;
+use crate::registry::http::pools::authority;
+use crate::registry::http::zone::NetworkZone;
+use crate::registry::rate::RateWindow;
+use crate::registry::transport::redirect_target;
+use crate::registry::{Client, Login, Reason};
+use crate::unpack::{FileSink, UnpackError, Unpacker};
+
+pub use error::{HttpFileError, HttpFileReason};
+
+/// First bytes of a gzip stream.
+const GZIP: [u8; 2] = [0x1f, 0x8b];
+/// Maximum number of characters of a media type in a message.
+const MEDIA_TYPE_CHARS: usize = 64;
+
+/// A request for a file on an HTTP server.
+#[derive(Debug, Clone)]
+pub struct HttpFileRequest {
+    url: Url,
+    authorization: Option<HeaderValue>,
+    /// The nearest zone to which the first request may go.
+    nearest: NetworkZone,
+}
+
+impl HttpFileRequest {
+    /// Creates a request. Without `private_addresses` it only goes to public addresses. Redirects
+    /// never lead nearer to this machine than the address of the server.
+    pub fn new(
+        url: &str,
+        login: Option<&Login>,
+        private_addresses: bool,
+    ) -> Result<Self, HttpFileError> {
+        let invalid = |why: String| HttpFileError {
+            url: url.to_owned(),
+            reason: HttpFileReason::Settings(why),
+        };
+        let parsed = Url::parse(url).map_err(|error| invalid(error.to_string()))?;
+        let authorization = match login {
+            None => None,
+            Some(Login::Password { .. }) => login.and_then(Login::basic),
+            Some(Login::Bearer(token) | Login::IdentityToken(token)) => {
+                Some(format!("Bearer {token}"))
+            }
+        };
+        let authorization = authorization.as_deref().map(secret).transpose();
+        Ok(Self {
+            url: parsed,
+            authorization: authorization.map_err(|reason| invalid(reason.to_string()))?,
+            nearest: if private_addresses {
+                NetworkZone::Local
+            } else {
+                NetworkZone::Public
+            },
+        })
+    }
+
+    /// Returns the URL for messages. The query of a URL can contain a signature that permits
+    /// access.
+    fn name(&self) -> String {
+        let mut url = self.url.clone();
+        url.set_query(None);
+        url.into()
+    }
+
+    fn error(&self, reason: impl Into<HttpFileReason>) -> HttpFileError {
+        HttpFileError {
+            url: self.name(),
+            reason: reason.into(),
+        }
+    }
+}
+
+/// A received file in a temporary file without a name.
+#[derive(Debug)]
+pub struct ReceivedFile {
+    url: String,
+    file: File,
+    received: Received,
+}
+
+/// Facts about received bytes.
+#[derive(Debug)]
+struct Received {
+    descriptor: Descriptor,
+    is_gzip: bool,
+    /// Media type in the response, for messages.
+    media_type: String,
+}
+
+impl Received {
+    fn check(&self) -> Result<(), HttpFileReason> {
+        if self.is_gzip {
+            return Ok(());
+        }
+        Err(HttpFileReason::NotGzip {
+            media_type: self.media_type.clone(),
+        })
+    }
+}
+
+impl ReceivedFile {
+    /// Returns the URL without its query.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// Returns the descriptor of the file.
+    pub fn descriptor(&self) -> &Descriptor {
+        &self.received.descriptor
+    }
+
+    /// Fails if the file is not compressed with gzip.
+    pub fn check(&self) -> Result<(), HttpFileError> {
+        self.received.check().map_err(|reason| HttpFileError {
+            url: self.url.clone(),
+            reason,
+        })
+    }
+
+    /// Unpacks the file into `sink` on a thread of its own.
+    pub async fn unpack<S>(
+        self,
+        limits: Limits,
+        sink: S,
+    ) -> Result<(BTreeMap<String, S::File>, S), HttpFileError>
+    where
+        S: FileSink<File: Send> + Send + 'static,
+    {
+        self.check()?;
+        let (mut file, descriptor) = (self.file, self.received.descriptor);
+        let work = move || {
+            file.rewind().map_err(HttpFileReason::Storage)?;
+            Unpacker::archive(sink, &descriptor, limits, BufReader::new(file))
+                .map_err(HttpFileReason::Content)
+        };
+        let unpacked = tokio::task::spawn_blocking(work).await;
+        unpacked
+            .unwrap_or_else(|_| Err(stopped()))
+            .map_err(|reason| HttpFileError {
+                url: self.url,
+                reason,
+            })
+    }
+}
+
+fn stopped() -> HttpFileReason {
+    HttpFileReason::Content(UnpackError::Malformed {
+        what: "the archive".to_owned(),
+        why: "the unpacker stopped unexpectedly".to_owned(),
+    })
+}
+
+impl Client {
+    /// Downloads a file to a temporary file in `folder`. Fails if it is larger than a layer can be.
+    pub async fn receive_file(
+        &self,
+        request: &HttpFileRequest,
+        limits: &Limits,
+        folder: &Path,
+    ) -> Result<ReceivedFile, HttpFileError> {
+        let file = fs_err::create_dir_all(folder).and_then(|()| tempfile::tempfile_in(folder));
+        let file = file.map_err(|error| request.error(HttpFileReason::Storage(error)))?;
+        let (file, received) = self.receive(request, limits, file).await?;
+        Ok(ReceivedFile {
+            url: request.name(),
+            file,
+            received,
+        })
+    }
+
+    /// Downloads a gzipped file, and returns its descriptor. Its bytes are discarded.
+    pub async fn describe_file(
+        &self,
+        request: &HttpFileRequest,
+        limits: &Limits,
+    ) -> Result<Descriptor, HttpFileError> {
+        let (_, received) = self.receive(request, limits, io::sink()).await?;
+        received.check().map_err(|reason| request.error(reason))?;
+        Ok(received.descriptor)
+    }
+
+    async fn receive<W: Write + Send + 'static>(
+        &self,
+        request: &HttpFileRequest,
+        limits: &Limits,
+        target: W,
+    ) -> Result<(W, Received), HttpFileError> {
+        let limit = limits.layer;
+        let allowance = self.allowance(limit);
+        let receiving = async {
+            let response = self.open_file(request).await?;
+            if response
+                .content_length()
+                .is_some_and(|length| length > limit)
+            {
+                return Err(HttpFileReason::TooLarge { limit });
+            }
+            let media_type = media_type(&response);
+            let pieces = self.pieces(response, limit);
+            let copied = on_thread(pieces, move |reader| copy(reader, target)).await;
+            let (copied, fed) = copied.ok_or_else(stopped)?;
+            // An interrupted transfer explains a short file.
+            fed?;
+            let (target, descriptor, is_gzip) = copied.map_err(HttpFileReason::Storage)?;
+            let received = Received {
+                descriptor,
+                is_gzip,
+                media_type,
+            };
+            Ok((target, received))
+        };
+        let received = tokio::time::timeout(allowance, receiving).await;
+        let received = received.unwrap_or(Err(HttpFileReason::Stalled { after: allowance }));
+        received.map_err(|reason| request.error(reason))
+    }
+
+    /// Sends the request and follows redirects. Credentials are sent only to the server of the
+    /// request, never to redirect targets.
+    async fn open_file(&self, request: &HttpFileRequest) -> Result<Response, HttpFileReason> {
+        let mut url = request.url.clone();
+        let mut reach = request.nearest;
+        for hop in 0..=REDIRECTS {
+            if url.scheme() != "https" && !self.endpoints.allows_plain_http(&url) {
+                let host = authority(&url);
+                return Err(HttpFileReason::NoTls { host });
+            }
+            let on_server = url.origin() == request.url.origin();
+            let from = if on_server { request.nearest } else { reach };
+            let mut get = Request::new(Method::GET, url.clone());
+            let headers = get.headers_mut();
+            // The digest is that of the stored file.
+            headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+            if let Some(value) = &request.authorization
+                && on_server
+            {
+                headers.insert(AUTHORIZATION, value.clone());
+            }
+            let sent = self.http.send_from(get, from).await;
+            let response = sent.map_err(|reason| match reason {
+                Reason::Redirect { to, why } if hop == 0 => HttpFileReason::Address { to, why },
+                reason => reason.into(),
+            })?;
+            let status = response.status();
+            if !status.is_redirection() {
+                return match status {
+                    StatusCode::OK => Ok(response),
+                    status => Err(HttpFileReason::status(status)),
+                };
+            }
+            // A proxy between has another address than the server, so the class decides too.
+            let here = NetworkZone::of_response(&url, response.remote_addr());
+            reach = from.min(here);
+            url = redirect_target(&url, &response, &Method::GET)?;
+        }
+        Err(HttpFileReason::Redirect {
+            to: authority(&url),
+            why: "too many redirects",
+        })
+    }
+
+    /// Returns the pieces of a body of at most `limit` bytes.
+    fn pieces(
+        &self,
+        response: Response,
+        limit: u64,
+    ) -> impl Stream<Item = Result<Bytes, HttpFileReason>> {
+        let download = FileDownload {
+            client: self.clone(),
+            response,
+            received: 0,
+            limit,
+            rate: RateWindow::new(0),
+        };
+        stream::try_unfold(download, async |mut download| {
+            let piece = download.piece().await?;
+            Ok(piece.map(|piece| (piece, download)))
+        })
+    }
+}
+
+/// A body that is being received.
+struct FileDownload {
+    client: Client,
+    response: Response,
+    received: u64,
+    limit: u64,
+    rate: RateWindow,
+}
+
+impl FileDownload {
+    /// Returns the next piece, and `None` after the last.
+    async fn piece(&mut self) -> Result<Option<Bytes>, HttpFileReason> {
+        let before = runtime_instant();
+        let piece = self.client.http.piece(&mut self.response).await?;
+        let Some(piece) = piece else {
+            return Ok(None);
+        };
+        self.received += piece.len() as u64;
+        if self.received > self.limit {
+            return Err(HttpFileReason::TooLarge { limit: self.limit });
+        }
+        let waited = runtime_instant().duration_since(before);
+        let deadlines = &self.client.deadlines;
+        self.rate.add(waited, self.received, deadlines)?;
+        Ok(Some(piece))
+    }
+}
+
+/// Copies all bytes to `target`. Returns it with the descriptor of the bytes, and `true` if they
+/// begin like a gzip stream.
+fn copy<W: Write>(mut reader: StreamReader, mut target: W) -> io::Result<(W, Descriptor, bool)> {
+    let (mut hasher, mut size, mut head) = (Hasher::new(), 0, Vec::new());
+    let mut buffer = vec![0; 64 << 10];
+    loop {
+        let read = reader.read(&mut buffer)?;
+        if read == 0 {
+            break;
+        }
+        let bytes = &buffer[..read];
+        let missing = GZIP.len().saturating_sub(head.len()).min(read);
+        head.extend_from_slice(&bytes[..missing]);
+        hasher.update(bytes);
+        size += read as u64;
+        target.write_all(bytes)?;
+    }
+    target.flush()?;
+    let descriptor = Descriptor {
+        digest: hasher.finish(),
+        size,
+        ..Descriptor::of(media::LAYER_GZIP, b"")
+    };
+    Ok((target, descriptor, head == GZIP))
+}
+
+/// Returns the media type of a response, without its parameters.
+fn media_type(response: &Response) -> String {
+    let value = response.headers().get(CONTENT_TYPE);
+    let text = value.and_then(|value| value.to_str().ok());
+    let text = text.unwrap_or_default().split(';').next();
+    let text = text.unwrap_or_default().trim();
+    text.chars().take(MEDIA_TYPE_CHARS).collect()
+}
+
+#[cfg(test)]
+mod tests;

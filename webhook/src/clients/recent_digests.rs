@@ -1,0 +1,34 @@
+//! Digests of archives that were downloaded recently. Each event of a Bundle starts a comparison
+//! with its URL, and a comparison downloads the whole archive.
+
+use std::time::Duration;
+
+use bundle_core::reference::Digest;
+use moka::future::Cache;
+
+/// Maximum number of URLs.
+const MAX_URLS: u64 = 4096;
+/// Time after which a URL is read again, if the settings have no interval of comparisons.
+const DEFAULT_INTERVAL: Duration = Duration::from_secs(300);
+
+/// The digest that each URL had, for half of the interval of comparisons: a comparison that is due
+/// always reads the URL.
+#[derive(Debug, Clone)]
+pub(crate) struct RecentDigests(Cache<Digest, Digest>);
+
+impl RecentDigests {
+    pub(crate) fn new(interval: Option<Duration>) -> Self {
+        let interval = interval.unwrap_or(DEFAULT_INTERVAL);
+        let cache = Cache::builder().max_capacity(MAX_URLS);
+        Self(cache.time_to_live(interval / 2).build())
+    }
+
+    /// Returns the digest for `key`, if it is recent.
+    pub(crate) async fn get(&self, key: &Digest) -> Option<Digest> {
+        self.0.get(key).await
+    }
+
+    pub(crate) async fn insert(&self, key: Digest, digest: Digest) {
+        self.0.insert(key, digest).await;
+    }
+}
