@@ -60,11 +60,14 @@ async fn documents_of_nested_maps_in_dry_runs_do_not_exhaust_memory() {
             INDEX,
             &format!(r#"{{"schemaVersion":2,"manifests":[{maps}]}}"#),
         );
+        let missing = "HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n".to_owned();
         HostileServer::new(move |head| {
-            if head.contains("/referrers/") {
-                referrers.clone()
-            } else if head.contains("/large") {
+            if head.contains("/large") && head.contains("/manifests/") {
                 large.clone()
+            } else if head.contains("/large") {
+                missing.clone()
+            } else if head.contains("/referrers/") {
+                referrers.clone()
             } else {
                 small.clone()
             }
