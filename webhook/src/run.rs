@@ -1,6 +1,6 @@
 //! The life cycle of the pod: start, join and shutdown of its tasks.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,6 +20,7 @@ use crate::readiness::Readiness;
 use crate::server::admission_listener::{self, Access, Drain};
 use crate::server::guard;
 use crate::server::health::{self, Health};
+use crate::server::listener;
 use crate::shared::Shared;
 use crate::telemetry::metrics::Metrics;
 use crate::{BoxError, api_server, certs, reconcile, watches};
@@ -97,8 +98,10 @@ pub async fn run(
     let mut tasks = Tasks::new();
     // The health endpoint is available until the end.
     let last = CancellationToken::new();
-    let health_listener = listen(settings.health_listen).await?;
-    let admission_listener = listen(settings.listen).await?;
+    let listen =
+        |address| listener::bind(address).map_err(|source| RunError::Listen { address, source });
+    let health_listener = listen(settings.health_listen)?;
+    let admission_listener = listen(settings.listen)?;
     tracing::info!(
         version = env!("CARGO_PKG_VERSION"),
         admission = %settings.listen,
@@ -225,18 +228,6 @@ async fn after<T>(
     tokio::select! {
         () = before.cancelled() => Some(task.await),
         () = shutdown.cancelled() => None,
-    }
-}
-
-/// Binds the listener. On a host without IPv6, the unspecified address means all IPv4 addresses.
-async fn listen(address: SocketAddr) -> Result<TcpListener, RunError> {
-    let failed = |source| RunError::Listen { address, source };
-    match TcpListener::bind(address).await {
-        Err(error) if address.ip() == IpAddr::V6(Ipv6Addr::UNSPECIFIED) => {
-            let v4 = SocketAddr::from((Ipv4Addr::UNSPECIFIED, address.port()));
-            TcpListener::bind(v4).await.map_err(|_| failed(error))
-        }
-        bound => bound.map_err(failed),
     }
 }
 

@@ -98,7 +98,7 @@ async fn validate<L: Lookups>(
         None => review::allowed(&request.uid, &warnings, &[]),
         Some(refusal) => review::denied(&request.uid, &refusal, &warnings),
     };
-    received.respond(review)
+    admission.respond(received, &review)
 }
 
 async fn mutate<L: Lookups>(
@@ -112,7 +112,7 @@ async fn mutate<L: Lookups>(
         Ok(patch) => review::allowed(&request.uid, &[], &patch),
         Err(refusal) => review::denied(&request.uid, &refusal, &[]),
     };
-    received.respond(review)
+    admission.respond(received, &review)
 }
 
 impl<L: Lookups> Admission<L> {

@@ -24,7 +24,7 @@ use super::{Admission, Lookups, rejections};
 use crate::budget::{self, Budget, SMALL_BODY, Share, WorkerThread};
 use crate::server::admission_listener::BODY_LIMIT;
 use crate::server::connections::Client;
-use crate::server::responses::ResponseShare;
+use crate::server::responses::ResponseShares;
 use crate::telemetry::metrics::ReviewOutcome;
 
 /// Time limit for a body, in addition to the time for its size.
@@ -41,16 +41,6 @@ pub(super) struct Received {
     /// Time at which its last byte arrived.
     pub(super) started: Instant,
     share: Share,
-}
-
-impl Received {
-    /// Returns the response, which keeps a share of memory until it is sent.
-    pub(super) fn respond(self, review: Value) -> Response {
-        let mut response = Json(review).into_response();
-        let share = ResponseShare::new(self.share);
-        response.extensions_mut().insert(share);
-        response
-    }
 }
 
 /// The body of a review, with its share of memory. The share is dropped after the body.
@@ -71,6 +61,36 @@ impl<L: Lookups> FromRequest<Arc<Admission<L>>> for Received {
 }
 
 impl<L: Lookups> Admission<L> {
+    /// Returns the response to a review. Its memory counts for the requester until it is sent: the
+    /// share of the review, and a further one for a longer response. Without memory for that one,
+    /// the response is a short one to try again.
+    pub(super) fn respond(&self, received: Received, review: &Value) -> Response {
+        let Received {
+            request, mut share, ..
+        } = received;
+        let mut body = review.to_string();
+        let pool = &self.budget.trees;
+        let mut shares = Vec::new();
+        let longer = (body.len() as u64).saturating_sub(share.weight());
+        if longer > 0 {
+            let caps = Budget::half(pool, &request.requester.user);
+            shares.extend(pool.try_take(longer, caps));
+            if shares.is_empty() {
+                let verdict = Verdict::CannotTell(rejections::no_memory_for_response().into());
+                let refusal = text::refusal(&verdict);
+                let review = refusal.map(|refusal| review::denied(&request.uid, &refusal, &[]));
+                body = review.unwrap_or_default().to_string();
+            }
+        }
+        share.reduce(body.len() as u64);
+        shares.push(share);
+        let kind = [(header::CONTENT_TYPE, "application/json")];
+        let mut response = (kind, body).into_response();
+        let shares = ResponseShares::new(shares);
+        response.extensions_mut().insert(shares);
+        response
+    }
+
     /// Returns the time limit of the wait for memory. The other half of the deadline is for the
     /// review itself.
     fn memory_timeout(&self) -> Duration {

@@ -65,6 +65,12 @@ pub(super) fn no_memory_for_proof() -> Finding {
     Finding::error(codes::review::BUSY, why).hint(RETRY)
 }
 
+/// Returns the finding for a review whose response is longer than the memory that is left.
+pub(super) fn no_memory_for_response() -> Finding {
+    let why = "not enough memory for the response to this review";
+    Finding::error(codes::review::BUSY, why).hint(RETRY)
+}
+
 /// Returns the finding for a review whose verification did not begin within `timeout`.
 pub(super) fn no_verification_slot(timeout: Duration) -> Finding {
     let why = format!(

@@ -30,6 +30,8 @@ const HEAD_BYTES: usize = 16 << 10;
 /// No client is authenticated here.
 const CONNECTIONS: Limits = Limits {
     unauthenticated: 32,
+    min_age: Duration::ZERO,
+    delayed: 0,
     max_age: Duration::from_secs(10),
     max_stall: Duration::from_secs(5),
     received: 4 * HEAD_BYTES,

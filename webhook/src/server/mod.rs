@@ -6,4 +6,5 @@ pub mod client_authority;
 pub mod connections;
 pub mod guard;
 pub mod health;
+pub mod listener;
 pub mod responses;

@@ -1,5 +1,5 @@
-//! Memory of responses that clients do not read. Each response keeps the share of its review until
-//! its last byte is sent, and its connection is closed after [`SEND_TIMEOUT`].
+//! Memory of responses that clients do not read. Each response keeps its shares until its last byte
+//! is sent, and its connection is closed after [`SEND_TIMEOUT`].
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -18,26 +18,26 @@ pub const SEND_TIMEOUT: Duration = Duration::from_secs(10);
 /// Maximum size of a response, in bytes. The largest have a patch with texts of their review.
 const RESPONSE_LIMIT: usize = 16 << 20;
 
-/// Share of memory of a response, as an extension of the response.
+/// Shares of memory of a response, as an extension of the response.
 #[derive(Clone)]
-pub struct ResponseShare(Arc<Mutex<Option<Share>>>);
+pub struct ResponseShares(Arc<Mutex<Vec<Share>>>);
 
-impl ResponseShare {
-    /// Creates the extension.
-    pub fn new(share: Share) -> Self {
-        Self(Arc::new(Mutex::new(Some(share))))
+impl ResponseShares {
+    /// Creates the extension. The shares must cover the length of the response.
+    pub fn new(shares: Vec<Share>) -> Self {
+        Self(Arc::new(Mutex::new(shares)))
     }
 
-    fn take(&self) -> Option<Share> {
-        let mut share = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        share.take()
+    fn take(&self) -> Vec<Share> {
+        let mut shares = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        std::mem::take(&mut shares)
     }
 }
 
 /// Bytes that the connection sends. Dropped with their last copy.
 struct Unsent {
     bytes: Bytes,
-    _share: Option<Share>,
+    _shares: Vec<Share>,
     closing: JoinHandle<()>,
 }
 
@@ -53,20 +53,16 @@ impl Drop for Unsent {
     }
 }
 
-/// Returns the response with a body that keeps its share, and closes the connection of the client
+/// Returns the response with a body that keeps its shares, and closes the connection of the client
 /// if it is not sent within `timeout`.
 pub async fn bounded(response: Response, client: Arc<Client>, timeout: Duration) -> Response {
     let (mut parts, body) = response.into_parts();
-    let share = parts.extensions.remove::<ResponseShare>();
+    let shares = parts.extensions.remove::<ResponseShares>();
     let Ok(bytes) = to_bytes(body, RESPONSE_LIMIT).await else {
         return StatusCode::INTERNAL_SERVER_ERROR.into_response();
     };
     if bytes.is_empty() {
         return Response::from_parts(parts, Body::empty());
-    }
-    let mut share = share.and_then(|share| share.take());
-    if let Some(share) = &mut share {
-        share.reduce(bytes.len() as u64);
     }
     let closing = tokio::spawn(async move {
         tokio::time::sleep(timeout).await;
@@ -74,7 +70,7 @@ pub async fn bounded(response: Response, client: Arc<Client>, timeout: Duration)
     });
     let unsent = Unsent {
         bytes,
-        _share: share,
+        _shares: shares.map_or_else(Vec::new, |shares| shares.take()),
         closing,
     };
     Response::from_parts(parts, Body::from(Bytes::from_owner(unsent)))
@@ -92,6 +88,8 @@ mod tests {
 
     const LIMITS: Limits = Limits {
         unauthenticated: 1,
+        min_age: Duration::from_secs(1),
+        delayed: 1,
         max_age: Duration::from_secs(5),
         max_stall: SEND_TIMEOUT,
         received: 8,
@@ -104,14 +102,15 @@ mod tests {
     };
 
     #[tokio::test(start_paused = true)]
-    async fn share_is_kept_until_the_last_copy_of_the_body_is_dropped() {
+    async fn shares_are_kept_until_the_last_copy_of_the_body_is_dropped() {
         let (stream, _other) = duplex(64);
         let mut connection = Connections::new(LIMITS).admit(stream, Ipv4Addr::LOCALHOST.into());
         let _accepted = connection.client().accept();
         let pool = Pool::new(100);
         let mut response = "response".into_response();
-        let share = pool.take(50, Vec::new()).await.unwrap();
-        response.extensions_mut().insert(ResponseShare::new(share));
+        let share = pool.take(8, Vec::new()).await.unwrap();
+        let shares = ResponseShares::new(vec![share]);
+        response.extensions_mut().insert(shares);
         let response = bounded(response, connection.client(), SEND_TIMEOUT).await;
         assert_eq!(pool.used(), 8);
         let body = to_bytes(response.into_body(), 100).await.unwrap();

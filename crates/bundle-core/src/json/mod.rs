@@ -75,16 +75,28 @@ pub fn object(bytes: &[u8]) -> Result<Map<String, Value>, JsonError> {
 }
 
 fn object_bounded(bytes: &[u8], most: u64) -> Result<Map<String, Value>, JsonError> {
+    weighed(bytes, most)?;
+    match tree::read(bytes)? {
+        Value::Object(object) => Ok(object),
+        _ => Err(JsonError::NotAnObject),
+    }
+}
+
+/// Returns the memory that [`read`] needs for this text, in bytes: none if it rejects the text before
+/// it allocates memory.
+pub fn memory_to_read(bytes: &[u8]) -> u64 {
+    weighed(bytes, MAX_MEMORY).unwrap_or(0)
+}
+
+/// Returns the memory of the parsed document. Returns an error if it exceeds a limit.
+fn weighed(bytes: &[u8], most: u64) -> Result<u64, JsonError> {
     let most = max_memory(bytes.len()).min(most);
     let needed =
         footprint::of_json(bytes).map_err(|error| JsonError::Malformed(error.to_string()))?;
     if needed.0 > most {
         return Err(JsonError::TooLarge(most));
     }
-    match tree::read(bytes)? {
-        Value::Object(object) => Ok(object),
-        _ => Err(JsonError::NotAnObject),
-    }
+    Ok(needed.0)
 }
 
 /// Returns the maximum memory of a parsed document of `length` bytes.

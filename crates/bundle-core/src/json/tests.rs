@@ -175,6 +175,17 @@ fn limit_of_the_caller_applies_to_long_documents() {
 }
 
 #[test]
+fn rejected_documents_need_no_memory() {
+    let small = br#"{"a": "b"}"#;
+    assert_eq!(memory_to_read(small), footprint::of_json(small).unwrap().0);
+    let nested = r#"{"":{"":0}}"#;
+    for rejected in [repeated(nested, 1 << 20), b"{".to_vec()] {
+        assert!(object(&rejected).is_err());
+        assert_eq!(memory_to_read(&rejected), 0);
+    }
+}
+
+#[test]
 fn reads_long_signed_documents() {
     let hash = "0".repeat(64);
     let component = json!({

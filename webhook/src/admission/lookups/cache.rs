@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bundle_api::names::ANNOTATION_PROOF;
-use bundle_core::diagnostic::Finding;
+use bundle_core::diagnostic::{Finding, Place};
 use bundle_core::names::KubeName;
 use bundle_core::reference::Digest;
 use bundle_core::review::{Image, Requester, Subject, Verdict, spec_digest};
@@ -16,6 +16,10 @@ use moka::future::Cache;
 
 /// Lifetime of a verdict. The validating call follows within milliseconds.
 const VERDICT_TTL: Duration = Duration::from_secs(5);
+/// Maximum size of a cached verdict, in bytes. One with more findings is computed again.
+const VERDICT_BYTES: usize = 8 << 10;
+/// Maximum size of all cached verdicts, in bytes.
+const MAX_VERDICT_BYTES: u64 = 2 << 20;
 /// Lifetime of an image. Signatures are only added, and are verified again before an installation.
 const IMAGE_TTL: Duration = Duration::from_secs(60);
 /// Maximum size of cached images and signatures, in bytes.
@@ -67,7 +71,8 @@ impl Default for ReviewCache {
     fn default() -> Self {
         Self {
             verdicts: Cache::builder()
-                .max_capacity(1024)
+                .max_capacity(MAX_VERDICT_BYTES)
+                .weigher(|_, verdict| u32::try_from(verdict_weight(verdict)).unwrap_or(u32::MAX))
                 .time_to_live(VERDICT_TTL)
                 .build(),
             images: Cache::builder()
@@ -82,9 +87,13 @@ impl Default for ReviewCache {
 }
 
 impl ReviewCache {
-    /// Stores a verdict for the validating call of the same request.
+    /// Stores a verdict for the validating call of the same request. That call does not follow if
+    /// the schema rejects the object.
     pub(in crate::admission) async fn insert(&self, key: Digest, verdict: Verdict) {
-        self.verdicts.insert(key, verdict).await;
+        // The cache evicts some time after an insertion.
+        if verdict_weight(&verdict) <= VERDICT_BYTES {
+            self.verdicts.insert(key, verdict).await;
+        }
     }
 
     /// Removes and returns a verdict. It is used once, so that a retried request gets a new one.
@@ -123,6 +132,21 @@ impl ReviewCache {
     pub(in crate::admission) async fn forget(&self, key: &ImageKey) {
         self.images.invalidate(key).await;
     }
+}
+
+fn verdict_weight(verdict: &Verdict) -> usize {
+    let findings = verdict.findings().iter().map(|finding| {
+        let Place {
+            file,
+            field,
+            subject,
+            ..
+        } = &finding.place;
+        let texts = [file, field, subject, &finding.hint].into_iter().flatten();
+        let texts = texts.chain([&finding.message]).map(String::len);
+        size_of::<Finding>() + texts.sum::<usize>()
+    });
+    TEXT_OVERHEAD + findings.sum::<usize>()
 }
 
 fn weight(looked: &ImageMetadata) -> usize {
@@ -164,4 +188,39 @@ pub(in crate::admission) fn key(subject: &Subject<'_>, requester: &Requester) ->
         requester.extra,
     ]);
     Digest::of(named.to_string().as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use bundle_core::diagnostic::{Findings, codes};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn verdicts_with_many_findings_are_not_cached() {
+        let cache = ReviewCache::default();
+        let verdict = |count: usize| {
+            let finding = Finding::error(codes::review::BAD_FIELD, "x".repeat(1 << 10));
+            Verdict::Refuse(vec![finding; count].into_iter().collect::<Findings>())
+        };
+        let keys = ["few", "many"].map(|text| Digest::of(text.as_bytes()));
+        for (key, count) in keys.iter().zip([4, 100]) {
+            cache.insert(key.clone(), verdict(count)).await;
+        }
+        assert!(cache.take(&keys[0]).await.is_some());
+        assert!(cache.take(&keys[1]).await.is_none());
+    }
+
+    #[tokio::test]
+    async fn cached_verdicts_have_bounded_memory() {
+        let cache = ReviewCache::default();
+        for number in 0..2_000_u32 {
+            let finding = Finding::error(codes::review::BAD_FIELD, "x".repeat(4 << 10));
+            let key = Digest::of(&number.to_le_bytes());
+            cache.insert(key, Verdict::Refuse(finding.into())).await;
+        }
+        cache.verdicts.run_pending_tasks().await;
+        assert!(cache.verdicts.weighted_size() <= MAX_VERDICT_BYTES);
+        assert!(cache.verdicts.entry_count() > 100);
+    }
 }

@@ -210,7 +210,7 @@ fn server(fake: Fake) -> Server {
 }
 
 impl Server {
-    async fn post(&self, path: &str, body: impl Into<Body>) -> (StatusCode, Vec<u8>) {
+    async fn respond(&self, path: &str, body: impl Into<Body>) -> Response {
         let body = body.into();
         let mut request = HttpRequest::post(path);
         // As the API server does it.
@@ -218,7 +218,11 @@ impl Server {
             request = request.header("content-length", length);
         }
         let request = request.body(body).unwrap();
-        let response = self.router.clone().oneshot(request).await.unwrap();
+        self.router.clone().oneshot(request).await.unwrap()
+    }
+
+    async fn post(&self, path: &str, body: impl Into<Body>) -> (StatusCode, Vec<u8>) {
+        let response = self.respond(path, body).await;
         let status = response.status();
         let body = response.into_body().collect().await.unwrap().to_bytes();
         (status, body.to_vec())

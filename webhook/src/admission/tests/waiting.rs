@@ -60,3 +60,35 @@ async fn large_review_does_not_wait_for_other_reviews_of_its_requester() {
     assert!(!is_busy(&other), "{other}");
     assert!(!first.is_finished());
 }
+
+#[tokio::test]
+async fn response_longer_than_its_review_reserves_memory_or_is_short() {
+    let server = server(Fake::default());
+    let class = json!({
+        "kind": "ProvisionerClass",
+        "metadata": {"name": "n".repeat(4 << 10)},
+        // Each of the findings has the name of the class.
+        "spec": {"provisioner": "core.rukpak.io/plain", "sources": {"types": vec![0; 100]}},
+    });
+    let review = review("ana", None, &class).to_string();
+    let trees = server.budget.trees.clone();
+    let mut held = Vec::new();
+    loop {
+        let before = trees.used();
+        let response = server.respond("/validate", review.clone()).await;
+        let added = trees.used() - before;
+        let (parts, body) = response.into_parts();
+        let text = body.collect().await.unwrap().to_bytes();
+        assert_eq!(added, text.len() as u64, "{}", review.len());
+        held.push(parts);
+        if text.len() < 2 << 10 {
+            let answer: Value = serde_json::from_slice(&text).unwrap();
+            assert!(is_busy(&answer["response"]), "{answer}");
+            break;
+        }
+        assert!(text.len() > 400 << 10);
+    }
+    assert!(trees.used() <= trees.capacity() / 2 + review.len() as u64);
+    drop(held);
+    assert_eq!(trees.used(), 0);
+}

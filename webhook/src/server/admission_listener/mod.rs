@@ -45,7 +45,12 @@ const HEAD_BYTES: u16 = 16 << 10;
 /// Connection limits. Unauthenticated clients have not sent a valid path yet.
 const CONNECTIONS: Limits = Limits {
     // An API server opens a connection for each of its first requests.
-    unauthenticated: 192,
+    unauthenticated: 96,
+    // Longer than the handshakes of so many need.
+    min_age: Duration::from_secs(2),
+    // With the others, as many as API servers open for 400 writes at once. One that is not served
+    // needs less than half of the memory.
+    delayed: 304,
     max_age: Duration::from_secs(5),
     max_stall: SEND_TIMEOUT,
     // A handshake with client certificates, and the largest head or one record of TLS.

@@ -5,7 +5,6 @@
 mod stream;
 
 use std::collections::{BTreeMap, HashMap};
-use std::future::Ready;
 use std::io;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -15,9 +14,12 @@ use std::time::Duration;
 use axum::Extension;
 use axum::middleware::AddExtension;
 use axum_server::accept::Accept;
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
 use futures::task::AtomicWaker;
 use tokio::net::TcpStream;
-use tokio::time::Instant;
+use tokio::sync::{Notify, Semaphore};
+use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 use tower::Layer as _;
 
@@ -28,14 +30,21 @@ pub use self::stream::Connection;
 pub struct Connections {
     limits: Limits,
     state: Arc<Mutex<State>>,
+    /// Places of connections that wait to be served.
+    delayed: Arc<Semaphore>,
 }
 
 /// The limits of a listener.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// Unauthenticated connections at the same time. An additional one closes the oldest connection
-    /// of the address with the most connections.
+    /// Unauthenticated connections without accepted requests at the same time. An additional one
+    /// closes the oldest connection of the address with the most connections.
     pub unauthenticated: usize,
+    /// Age up to which a connection is not closed for another one of its address: the API server
+    /// opens many at once. The other one is not served until then.
+    pub min_age: Duration,
+    /// Connections that wait for that at the same time.
+    pub delayed: usize,
     /// Maximum age of an unauthenticated connection.
     pub max_age: Duration,
     /// Maximum time of a write that the client does not receive.
@@ -68,6 +77,8 @@ struct State {
     /// Requests that wait for their authentication, by address and number of the connection. A
     /// closed connection counts until its requests are dropped.
     waiting: BTreeMap<(IpAddr, u64), usize>,
+    /// Notified when an unauthenticated connection ends, or has an accepted request.
+    freed: Arc<Notify>,
 }
 
 #[derive(Debug)]
@@ -81,18 +92,28 @@ struct OpenConnection {
 }
 
 impl State {
-    /// Removes the oldest unauthenticated connection without accepted requests, of the address with
-    /// the most of them. Of several such addresses, the one with the oldest connection.
-    fn evict(&mut self) -> Option<OpenConnection> {
+    /// Returns the connection to close for a further one from this address, if there are too many:
+    /// the oldest unauthenticated one without accepted requests, of the address with the most of
+    /// them. Of several such addresses, the one with the oldest connection.
+    fn replaceable(&self, from: IpAddr, limits: &Limits) -> Option<(u64, &OpenConnection)> {
         let idle = || (self.unauthenticated.iter()).filter(|(_, it)| it.requests == 0);
-        let mut counts: HashMap<IpAddr, usize> = HashMap::new();
+        if idle().count() < limits.unauthenticated {
+            return None;
+        }
+        let mut counts = HashMap::from([(from, 1_usize)]);
         for (_, connection) in idle() {
             *counts.entry(connection.from).or_default() += 1;
         }
         let most = counts.values().max()?;
-        let (number, _) = idle().find(|(_, it)| counts.get(&it.from) == Some(most))?;
-        let number = *number;
-        self.unauthenticated.remove(&number)
+        let (number, connection) = idle().find(|(_, it)| counts.get(&it.from) == Some(most))?;
+        Some((*number, connection))
+    }
+
+    /// Returns the time at which a further connection from this address can be served; `None`: now.
+    fn delay(&self, from: IpAddr, limits: &Limits) -> Option<Instant> {
+        let (_, oldest) = self.replaceable(from, limits)?;
+        let until = oldest.idle_since + limits.min_age;
+        (oldest.from == from && until > Instant::now()).then_some(until)
     }
 
     /// Makes an unauthenticated connection an authenticated one. Returns a connection to close for
@@ -132,17 +153,58 @@ impl Connections {
         Self {
             limits,
             state: Arc::default(),
+            delayed: Arc::new(Semaphore::new(limits.delayed)),
         }
     }
 
     /// Adds a connection from this address as an unauthenticated one.
     pub fn admit<S>(&self, stream: S, from: IpAddr) -> Connection<S> {
-        let close = CancellationToken::new();
+        // The same address for IPv4 and IPv4-mapped IPv6.
+        self.add(&mut lock(&self.state), stream, from.to_canonical())
+    }
+
+    /// Adds a connection from this address once no younger one must be closed for it. If too many
+    /// wait for that, this one does not.
+    async fn admit_delayed<S>(&self, mut stream: S, from: IpAddr) -> Connection<S> {
+        let Ok(_place) = self.delayed.try_acquire() else {
+            return self.admit(stream, from);
+        };
+        let freed = lock(&self.state).freed.clone();
+        loop {
+            let mut notified = std::pin::pin!(freed.notified());
+            // From here on, it sees each notification.
+            notified.as_mut().enable();
+            let until = match self.try_admit(stream, from.to_canonical()) {
+                Ok(connection) => return connection,
+                Err((same, until)) => {
+                    stream = same;
+                    until
+                }
+            };
+            // Without a notification, another connection is old enough to be closed.
+            let _elapsed = timeout_at(until, notified).await;
+        }
+    }
+
+    /// Adds a connection if no younger one must be closed for it. Otherwise, returns its stream and
+    /// the time at which that can change.
+    fn try_admit<S>(&self, stream: S, from: IpAddr) -> Result<Connection<S>, (S, Instant)> {
         let mut state = lock(&self.state);
+        match state.delay(from, &self.limits) {
+            Some(until) => Err((stream, until)),
+            None => Ok(self.add(&mut state, stream, from)),
+        }
+    }
+
+    fn add<S>(&self, state: &mut State, stream: S, from: IpAddr) -> Connection<S> {
+        let close = CancellationToken::new();
+        let replaced = state.replaceable(from, &self.limits);
+        let replaced = replaced.map(|(number, _)| number);
+        if let Some(replaced) = replaced.and_then(|number| state.unauthenticated.remove(&number)) {
+            replaced.close.cancel();
+        }
         let number = state.next;
         state.next += 1;
-        // The same address for IPv4 and IPv4-mapped IPv6.
-        let from = from.to_canonical();
         let connection = OpenConnection {
             from,
             close: close.clone(),
@@ -150,12 +212,6 @@ impl Connections {
             idle_since: Instant::now(),
         };
         state.unauthenticated.insert(number, connection);
-        if state.unauthenticated.len() > self.limits.unauthenticated
-            && let Some(evicted) = state.evict()
-        {
-            evicted.close.cancel();
-        }
-        drop(state);
         let client = Client {
             number,
             from,
@@ -254,6 +310,7 @@ impl Client {
             connection.requests += 1;
         }
         let closed = state.authenticate(self.number, &self.limits);
+        state.freed.notify_one();
         drop(state);
         if let Some(connection) = closed {
             connection.close.cancel();
@@ -274,11 +331,13 @@ impl Client {
         self.close.cancel();
     }
 
-    /// Returns true if the connection can be closed because of its age.
-    fn can_expire(&self) -> bool {
+    /// Returns the time from which the connection can be closed because of its age; `None` while it
+    /// cannot be.
+    fn expires_at(&self) -> Option<Instant> {
         let state = lock(&self.state);
         let connection = state.unauthenticated.get(&self.number);
-        connection.is_some_and(|connection| connection.requests == 0)
+        let idle = connection.filter(|connection| connection.requests == 0)?;
+        Some(idle.idle_since + self.limits.max_age)
     }
 
     fn is_authenticated(&self) -> bool {
@@ -286,17 +345,20 @@ impl Client {
     }
 }
 
-impl<S> Accept<TcpStream, S> for Connections {
+impl<S: Send + 'static> Accept<TcpStream, S> for Connections {
     type Stream = Connection<TcpStream>;
     type Service = AddExtension<S, Arc<Client>>;
-    type Future = Ready<io::Result<(Self::Stream, Self::Service)>>;
+    type Future = BoxFuture<'static, io::Result<(Self::Stream, Self::Service)>>;
 
     fn accept(&self, stream: TcpStream, service: S) -> Self::Future {
-        std::future::ready(stream.peer_addr().map(|peer| {
-            let connection = self.admit(stream, peer.ip());
+        let connections = self.clone();
+        async move {
+            let peer = stream.peer_addr()?;
+            let connection = connections.admit_delayed(stream, peer.ip()).await;
             let service = Extension(connection.client()).layer(service);
-            (connection, service)
-        }))
+            Ok((connection, service))
+        }
+        .boxed()
     }
 }
 

@@ -56,13 +56,16 @@ impl<S> Connection<S> {
             return Ok(());
         }
         if self.deadline.as_mut().poll(context).is_ready() {
-            if self.client.can_expire() {
+            let now = Instant::now();
+            let expires_at = self.client.expires_at();
+            if expires_at.is_some_and(|expires_at| expires_at <= now) {
                 return Err(io::ErrorKind::TimedOut.into());
             }
             if self.client.is_authenticated() {
                 self.is_watched = false;
             } else {
-                let again = Instant::now() + self.client.limits.max_age;
+                // A connection can have had accepted requests above the limit.
+                let again = expires_at.unwrap_or(now + self.client.limits.max_age);
                 self.deadline.as_mut().reset(again);
                 // Registers the task for the new time.
                 let _pending = self.deadline.as_mut().poll(context);
@@ -87,6 +90,7 @@ impl<S> Drop for Connection<S> {
         let mut state = lock(&self.client.state);
         state.unauthenticated.remove(&self.client.number);
         state.authenticated.remove(&self.client.number);
+        state.freed.notify_one();
     }
 }
 

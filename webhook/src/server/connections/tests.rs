@@ -7,6 +7,8 @@ use super::*;
 
 const LIMITS: Limits = Limits {
     unauthenticated: 3,
+    min_age: Duration::from_secs(2),
+    delayed: 1,
     max_age: Duration::from_secs(5),
     max_stall: Duration::from_secs(7),
     received: 8,
@@ -195,4 +197,53 @@ async fn connection_above_the_limit_stays_open_while_it_has_an_accepted_request(
     let error = above.connection.read_u8().await.unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::TimedOut);
     assert!(known.is_open());
+}
+
+#[tokio::test(start_paused = true)]
+async fn additional_connection_waits_until_the_oldest_of_its_address_is_old_enough() {
+    let connections = Connections::new(LIMITS);
+    let mut peers = [1; 3].map(|address| Peer::from(&connections, address));
+    let admit = |address: u8| {
+        let (stream, other) = duplex(64);
+        let address = Ipv4Addr::new(10, 0, 0, address).into();
+        let admitted = connections.admit_delayed(stream, address);
+        async {
+            Peer {
+                connection: admitted.await,
+                other,
+            }
+        }
+    };
+    let began = Instant::now();
+    let first = admit(1).await;
+    assert_eq!(began.elapsed(), LIMITS.min_age);
+    assert!(!peers[0].is_open() && peers[1].is_open());
+    // Another address does not wait: it closes a connection of the address with the most.
+    let _other = admit(2).now_or_never().unwrap();
+    assert!(!peers[1].is_open() && peers[2].is_open());
+    drop((first, peers));
+    let (mut second, third) = (admit(1).await, admit(1).await);
+    let mut fourth = std::pin::pin!(admit(1));
+    assert!(fourth.as_mut().now_or_never().is_none());
+    // The only one that can wait does.
+    let _fifth = admit(1).now_or_never().unwrap();
+    assert!(!second.is_open());
+    drop(third);
+    assert!(fourth.now_or_never().is_some(), "a place is free");
+}
+
+#[tokio::test(start_paused = true)]
+async fn age_of_a_connection_above_the_limit_begins_with_its_last_response() {
+    let connections = Connections::new(LIMITS);
+    let known = Peer::from(&connections, 1);
+    let mut above = Peer::from(&connections, 1);
+    let _request = known.connection.client().accept();
+    let began = Instant::now();
+    let request = above.connection.client().accept();
+    let accepted = Duration::from_secs(4);
+    tokio::time::sleep(accepted).await;
+    drop(request);
+    let error = above.connection.read_u8().await.unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+    assert_eq!(began.elapsed(), accepted + LIMITS.max_age);
 }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use bundle_core::footprint;
+use bundle_core::json;
 use bytes::{Bytes, BytesMut};
 use rustls::AlertDescription;
 use url::Url;
@@ -185,10 +185,9 @@ impl HttpClient {
             }
             body.extend_from_slice(&piece);
         }
-        // Nested objects need far more memory than their text. The parsers reject other text in a
-        // pass that allocates nothing.
-        let parsed = footprint::of_json(&body).unwrap_or_default();
-        reserve(memory, parsed.0.saturating_sub(taken)).await?;
+        // Nested objects need far more memory than their text.
+        let parsed = json::memory_to_read(&body);
+        reserve(memory, parsed.saturating_sub(taken)).await?;
         Ok(body.freeze())
     }
 

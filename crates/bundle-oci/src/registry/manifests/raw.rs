@@ -1,5 +1,6 @@
 //! Raw manifests and indexes, their referrers, and the tags of a repository.
 
+use bundle_core::json;
 use bundle_core::reference::Digest;
 use reqwest::Method;
 
@@ -115,7 +116,7 @@ impl Client {
                     .http
                     .body(response, MANIFEST_BYTES, "the list of tags", &*self.memory)
                     .await?;
-                let page: Tags = serde_json::from_slice(&body).map_err(|error| {
+                let page: Tags = json::read(&body).map_err(|error| {
                     Reason::Malformed(format!("the list of tags cannot be read: {error}"))
                 })?;
                 all.extend(page.tags.unwrap_or_default());

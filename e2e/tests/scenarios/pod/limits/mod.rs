@@ -31,6 +31,12 @@ const MEMORY_LIMIT: u64 = 128 << 20;
 /// A probe that takes longer waits for the attack. Below that, times are printed and not asserted:
 /// other scenarios share the processors.
 const ALIVE_WITHIN: Duration = Duration::from_secs(5);
+/// A public key that has signed nothing.
+const KEY: &str = "-----BEGIN PUBLIC KEY-----
+MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAE8efOuCl/zfKKRcVPyHdrowlViDNt
+xT0xFrSuwZ4Jw7OBikUwxExff8eNw1ubatu9oZrMjuvBDhTi81JWEUW+gQ==
+-----END PUBLIC KEY-----
+";
 
 async fn stage() -> (Cluster, Webhook) {
     stage_with(&[]).await
@@ -216,28 +222,53 @@ async fn post(url: &str, body: Vec<u8>) -> Option<u16> {
 
 /// Creates the object as a dry run, and returns status and message of the response.
 async fn create_dry(client: &Client, plural: &str, object: &Value) -> (u16, String) {
-    create_dry_as(client, None, plural, object).await
+    create_dry_with(client, &[], plural, object).await
 }
 
 /// Sends a dry-run create as another user with all permissions.
-async fn create_dry_as(
+async fn create_dry_as(client: &Client, user: &str, plural: &str, object: &Value) -> (u16, String) {
+    let headers = [
+        ("impersonate-user", user),
+        ("impersonate-group", "system:masters"),
+    ];
+    create_dry_with(client, &headers, plural, object).await
+}
+
+/// Sends a dry-run create as a user with only the permissions of [`grant_tenant`].
+async fn create_dry_as_tenant(
     client: &Client,
-    user: Option<&str>,
+    user: &str,
+    plural: &str,
+    object: &Value,
+) -> (u16, String) {
+    create_dry_with(client, &[("impersonate-user", user)], plural, object).await
+}
+
+async fn create_dry_with(
+    client: &Client,
+    headers: &[(&str, &str)],
     plural: &str,
     object: &Value,
 ) -> (u16, String) {
     let path = format!("/apis/core.rukpak.io/v1alpha1/{plural}?dryRun=All");
     let mut request = http::Request::post(path).header("content-type", "application/json");
-    if let Some(user) = user {
-        request = request
-            .header("impersonate-user", user)
-            .header("impersonate-group", "system:masters");
+    for (name, value) in headers {
+        request = request.header(*name, *value);
     }
     let request = request.body(object.to_string().into_bytes()).unwrap();
     match client.request::<Value>(request).await {
         Ok(_) => (201, String::new()),
         Err(kube::Error::Api(status)) => (status.code, status.message),
         Err(error) => panic!("the API server did not answer: {error}"),
+    }
+}
+
+/// Lets a user write Bundles and BundleDeployments, and use the shipped classes.
+async fn grant_tenant(cluster: &Cluster, user: &str) {
+    for role in ["bundle-editor", "bundle-user"] {
+        let line =
+            format!("create clusterrolebinding {role}-{user} --clusterrole={role} --user={user}");
+        kubectl(cluster, &line).await;
     }
 }
 

@@ -38,11 +38,7 @@ async fn roles_with_many_permissions_do_not_exhaust_memory() {
     let (cluster, mut webhook) = stage().await;
     let registry = Registry::honest().await.unwrap();
     kubectl(&cluster, "create namespace home").await;
-    for role in ["bundle-editor", "bundle-user"] {
-        let line =
-            format!("create clusterrolebinding {role}-mallory --clusterrole={role} --user=mallory");
-        kubectl(&cluster, &line).await;
-    }
+    grant_tenant(&cluster, "mallory").await;
     let line = "create rolebinding mallory -n home --clusterrole=admin --user=mallory";
     kubectl(&cluster, line).await;
     let large = [(

@@ -22,11 +22,6 @@ const SIGNATURES: u8 = 16;
 /// Reserved memory, and the share for responses of registries (docs/reference/limits.md), in KiB.
 const SHARES: u64 = (32 + 32) << 10;
 const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
-const KEY: &str = "-----BEGIN PUBLIC KEY-----
-MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAE8efOuCl/zfKKRcVPyHdrowlViDNt
-xT0xFrSuwZ4Jw7OBikUwxExff8eNw1ubatu9oZrMjuvBDhTi81JWEUW+gQ==
------END PUBLIC KEY-----
-";
 
 fn digest(bytes: &[u8]) -> String {
     bundle_core::reference::Digest::of(bytes).to_string()

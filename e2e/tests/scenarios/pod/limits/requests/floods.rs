@@ -2,19 +2,14 @@
 //! tenant with dry runs that cause image lookups.
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use bundle_testkit::registry::Registry;
 use e2e::wait;
-use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, ServerName};
-use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use serde_json::{Value, json};
 
+use super::client::{connected, connected_from_elsewhere, tls};
 use super::*;
 use crate::scenarios::pod::limits::hostile_server::HostileServer;
 
@@ -29,35 +24,12 @@ const STALLED_MANIFEST: usize = 127 << 10;
 const STALLED_GROWTH: u64 = 48 << 10;
 /// Bytes of the request header that each connection sends, unless it is closed before.
 const HEAD: usize = 380 << 10;
-/// Deadline for the process to close a connection with an incomplete request header, with a margin
-/// for a busy machine.
-const CLOSED_WITHIN: Duration = Duration::from_secs(25);
-
 /// Connections that send requests without their bodies.
 const BODILESS: usize = 64;
 
 trait Stream: Read + Write + Send {}
 
 impl<T: Read + Write + Send> Stream for T {}
-
-fn connected(address: SocketAddr) -> TcpStream {
-    with_timeouts(TcpStream::connect(address).unwrap())
-}
-
-/// Connects from another address than that of the API server.
-fn connected_from_elsewhere(address: SocketAddr) -> TcpStream {
-    let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
-    let elsewhere = SocketAddr::from(([127, 0, 0, 2], 0));
-    socket.bind(&elsewhere.into()).unwrap();
-    socket.connect(&address.into()).unwrap();
-    with_timeouts(socket.into())
-}
-
-fn with_timeouts(stream: TcpStream) -> TcpStream {
-    stream.set_write_timeout(Some(CLOSED_WITHIN)).unwrap();
-    stream.set_read_timeout(Some(CLOSED_WITHIN)).unwrap();
-    stream
-}
 
 /// Sends a request header without its end, and returns the stream; `None` if the other side closed
 /// it meanwhile.
@@ -73,8 +45,7 @@ fn unfinished(mut stream: Box<dyn Stream>) -> Option<Box<dyn Stream>> {
     Some(stream)
 }
 
-/// Returns `true` once the pod has closed the stream; `false` if it is open after
-/// [`CLOSED_WITHIN`].
+/// Returns `true` once the pod has closed the stream; `false` if a read reaches its timeout.
 fn is_closed(mut stream: Box<dyn Stream>) -> bool {
     let mut bytes = [0; 4096];
     loop {
@@ -91,8 +62,8 @@ fn is_closed(mut stream: Box<dyn Stream>) -> bool {
     }
 }
 
-/// Opens `count` connections at once, each with an unfinished header, and returns the number still
-/// open after [`CLOSED_WITHIN`].
+/// Opens `count` connections at once, each with an unfinished header, and returns the number that
+/// the pod does not close.
 async fn flood<S: Stream + 'static>(
     count: usize,
     open: impl Fn() -> S + Clone + Send + 'static,
@@ -111,41 +82,6 @@ async fn flood<S: Stream + 'static>(
         .count()
 }
 
-/// Returns the settings of a client that trusts the certificate of the pod, like an API server.
-pub(super) async fn client_config(cluster: &Cluster) -> ClientConfig {
-    let path = "{.webhooks[0].clientConfig.caBundle}";
-    let bundle = kubectl(
-        cluster,
-        &format!("get validatingwebhookconfiguration bundle-webhook -o jsonpath={path}"),
-    )
-    .await;
-    let pem = STANDARD.decode(bundle.trim()).unwrap();
-    let mut roots = RootCertStore::empty();
-    for authority in CertificateDer::pem_slice_iter(&pem) {
-        roots.add(authority.unwrap()).unwrap();
-    }
-    ClientConfig::builder()
-        .with_root_certificates(roots)
-        .with_no_client_auth()
-}
-
-/// Opens TLS connections to the address to which the API server posts its reviews.
-async fn tls(
-    cluster: &Cluster,
-    connect: fn(SocketAddr) -> TcpStream,
-) -> impl Fn() -> StreamOwned<ClientConnection, TcpStream> + Clone + Send + 'static {
-    let config = Arc::new(client_config(cluster).await);
-    let url: http::Uri = review_url(cluster).await.parse().unwrap();
-    let host = url.host().unwrap().to_owned();
-    let port = url.port_u16().unwrap();
-    move || {
-        let name = ServerName::try_from(host.clone()).unwrap();
-        let client = ClientConnection::new(config.clone(), name).unwrap();
-        let address = SocketAddr::from(([127, 0, 0, 1], port));
-        StreamOwned::new(client, connect(address))
-    }
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn unfinished_request_headers_on_the_admission_port_use_no_memory_and_reviews_continue() {
     let (cluster, mut webhook) = stage().await;
@@ -153,13 +89,11 @@ async fn unfinished_request_headers_on_the_admission_port_use_no_memory_and_revi
     let open = tls(&cluster, connected).await;
     let probe = LivenessProbe::start(&webhook);
     let flooding = tokio::spawn(flood(300, open));
-    let reference = "registry.example.com/floods@sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
     wait::until_true(
         LONG,
         "a review is answered while connections flood",
         || async {
-            let (status, message) =
-                create_dry(&client, "bundles", &bundle("floods", reference)).await;
+            let (status, message) = create_dry(&client, "bundles", &bundle("floods", PINNED)).await;
             // A response of the webhook: admitted, or rejected with a diagnostic code.
             Ok(status == 201 || message.contains("BUNDLE-"))
         },
@@ -175,7 +109,6 @@ async fn unfinished_request_headers_on_the_admission_port_use_no_memory_and_revi
     .await;
 }
 
-/// Error messages of the API server contain the path, so that a client in the cluster can know it.
 #[tokio::test(flavor = "multi_thread")]
 async fn missing_bodies_of_a_client_that_knows_the_path_delay_no_review_of_the_api_server() {
     let (cluster, mut webhook) = stage().await;
@@ -212,14 +145,8 @@ async fn missing_bodies_of_a_client_that_knows_the_path_delay_no_review_of_the_a
     })
     .await
     .unwrap();
-    let reference = "registry.example.com/floods@sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
     for number in 0..10 {
-        let object = bundle(&format!("floods-{number}"), reference);
-        let (status, message) = create_dry(&client, "bundles", &object).await;
-        assert!(
-            status == 201 || message.contains("BUNDLE-"),
-            "{status} {message}"
-        );
+        assert_reviewed(&client, &format!("floods-{number}")).await;
     }
     stop.store(true, Ordering::Relaxed);
     for attack in attacks {
@@ -328,7 +255,7 @@ async fn stalled_dry_runs_of_one_tenant_have_bounded_memory_and_leave_reviews_to
 
     let idle = anonymous_kib(webhook.pid().unwrap());
     let probe = LivenessProbe::start(&webhook);
-    let user = Some("stalls-mallory");
+    let user = "stalls-mallory";
     let dry_runs = stalled
         .iter()
         .map(|object| create_dry_as(&client, user, "bundles", object));
@@ -340,7 +267,7 @@ async fn stalled_dry_runs_of_one_tenant_have_bounded_memory_and_leave_reviews_to
         .unwrap();
         let asked = Instant::now();
         let object = bundle("stalls-ordinary", &reference);
-        let answer = create_dry_as(&client, Some("stalls-ana"), "bundles", &object).await;
+        let answer = create_dry_as(&client, "stalls-ana", "bundles", &object).await;
         (answer, asked.elapsed())
     };
     let (answers, (ordinary, took)) = tokio::join!(join_all(dry_runs), ordinary);

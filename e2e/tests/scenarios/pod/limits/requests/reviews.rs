@@ -10,6 +10,11 @@ use super::*;
 /// Number of parallel dry runs of the attacker. The client repeats requests that get a retry
 /// response.
 const PARALLEL: usize = 6;
+/// Memory that reviews with empty groups may add, in KiB: the largest body that is received at a
+/// time, and one more.
+const GROUPS_GROWTH: u64 = 24 << 10;
+/// Access reviews of a dry run that names ConfigMaps without permission to read them.
+const ACCESS_REVIEWS: u64 = 8;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn parallel_reviews_of_tiny_lists_neither_exhaust_memory_nor_delay_others() {
@@ -39,7 +44,7 @@ async fn parallel_reviews_of_tiny_lists_neither_exhaust_memory_nor_delay_others(
             let client = client.clone();
             async move {
                 let (status, message) =
-                    create_dry_as(&client, Some("weights-ana"), "bundledeployments", &object).await;
+                    create_dry_as(&client, "weights-ana", "bundledeployments", &object).await;
                 // Admitted, rejected for its weight, or a retry response. A pod that died would
                 // fail the call.
                 let good = ["BUNDLE-", "too many", "deadline exceeded", "code 408"];
@@ -54,7 +59,7 @@ async fn parallel_reviews_of_tiny_lists_neither_exhaust_memory_nor_delay_others(
             let asked = Instant::now();
             let bob = object("weights-bob", ("paused", json!(true)));
             let (status, message) =
-                create_dry_as(&client, Some("weights-bob"), "bundledeployments", &bob).await;
+                create_dry_as(&client, "weights-bob", "bundledeployments", &bob).await;
             longest = longest.max(asked.elapsed());
             assert_eq!(status, 201, "{message}");
             tokio::time::sleep(Duration::from_millis(100)).await;
@@ -101,10 +106,7 @@ async fn parallel_reviews_of_the_largest_objects_wait_for_memory() {
     let (cluster, mut webhook) = stage().await;
     let client = cluster.client().await.unwrap();
     let probe = LivenessProbe::start(&webhook);
-    let mut object = deployment(
-        "large",
-        "registry.example.com/a@sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
-    );
+    let mut object = deployment("large", PINNED);
     // The API server takes requests of 3 MiB.
     let objects: Vec<Value> = (0..8)
         .map(|number| {
@@ -140,4 +142,74 @@ async fn parallel_reviews_of_the_largest_objects_wait_for_memory() {
         assert!(good, "{status}: {message}");
     }
     survived("eight objects of 3 MiB at once", &mut webhook, probe).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn reviews_with_millions_of_empty_groups_do_not_exhaust_memory() {
+    let (cluster, mut webhook) = stage().await;
+    let url = review_url(&cluster).await;
+    let idle = anonymous_kib(webhook.pid().unwrap());
+    let probe = LivenessProbe::start(&webhook);
+    let groups = r#""","#.repeat(((8 << 20) - 400) / 3);
+    let body = format!(
+        r#"{{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{{"uid":"1","kind":{{"group":"a","version":"v1","kind":"A"}},"name":"a","operation":"CREATE","userInfo":{{"username":"mallory","groups":[{groups}""]}},"object":{{}}}}}}"#
+    )
+    .into_bytes();
+    assert!(body.len() <= 8 << 20);
+    let answers = join_all((0..4).map(|_| post(&url, body.clone()))).await;
+    // Too many at once, or malformed.
+    let all = answers
+        .iter()
+        .all(|answer| matches!(answer, Some(200 | 429)));
+    assert!(all && answers.contains(&Some(200)), "{answers:?}");
+    let peak = survived("four reviews with empty groups", &mut webhook, probe).await;
+    assert!(peak < idle + GROUPS_GROWTH, "{idle} KiB, then {peak} KiB");
+}
+
+/// Returns the number of SubjectAccessReviews that the API server has received.
+async fn access_reviews(client: &Client) -> u64 {
+    let request = http::Request::get("/metrics").body(Vec::new()).unwrap();
+    let text = client.request_text(request).await.unwrap();
+    text.lines()
+        .filter(|line| {
+            line.starts_with("apiserver_request_total{")
+                && line.contains(r#"resource="subjectaccessreviews""#)
+        })
+        .map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap())
+        .sum()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn dry_runs_that_name_many_config_maps_cause_few_access_reviews() {
+    let (cluster, mut webhook) = stage().await;
+    grant_tenant(&cluster, "mallory").await;
+    let client = cluster.client().await.unwrap();
+    let probe = LivenessProbe::start(&webhook);
+    // The first is within the limit of the schema, whose validation follows the mutating review.
+    for (count, expected) in [
+        (256, "has no permission to read ConfigMap"),
+        (1_024, "configMaps"),
+    ] {
+        let config_maps: Vec<Value> = (0..count)
+            .map(|number| json!({"configMap": {"name": format!("a{number}")}, "path": "manifests"}))
+            .collect();
+        let object = json!({
+            "apiVersion": "core.rukpak.io/v1alpha1",
+            "kind": "Bundle",
+            "metadata": {"name": "config-maps"},
+            "spec": {
+                "provisionerClassName": CLASS,
+                "source": {"type": "configMaps", "configMaps": config_maps},
+            },
+        });
+        let before = access_reviews(&client).await;
+        let (status, message) = create_dry_as_tenant(&client, "mallory", "bundles", &object).await;
+        let caused = access_reviews(&client).await - before;
+        record(&format!(
+            "{count} ConfigMaps: {caused} access reviews; {status}: {message:.200}"
+        ));
+        assert!(message.contains(expected), "{status}: {message}");
+        assert!(caused <= ACCESS_REVIEWS, "{caused} access reviews");
+    }
+    survived("dry runs that name 1,024 ConfigMaps", &mut webhook, probe).await;
 }

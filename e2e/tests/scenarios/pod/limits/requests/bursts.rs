@@ -1,0 +1,105 @@
+//! Many parallel writes of one user, for which the API server opens many connections to the pod. No
+//! connection that carries reviews may end early: the API server does not repeat them.
+
+use std::collections::BTreeMap;
+
+use e2e::wait;
+
+use super::*;
+use crate::scenarios::pod::limits::hostile_server::HostileServer;
+
+const ROUNDS: usize = 3;
+/// Parallel writes of administrators. No queue of the API server holds them back.
+const ADMINISTRATORS: usize = 400;
+/// Parallel writes of a tenant, more than API servers let through at the same time.
+const TENANT: usize = 240;
+
+/// Counts the answers, without names and addresses. Panics at an answer that shows that its
+/// connection ended.
+fn assert_answered<'a>(answers: impl IntoIterator<Item = &'a (u16, String)>) -> String {
+    let mut counts = BTreeMap::<String, usize>::new();
+    for (status, message) in answers {
+        // Admitted, rejected with a diagnostic code, or a timeout or limit of the API server.
+        let good = ["BUNDLE-", "deadline exceeded", "too many", "Too many"];
+        let found = good.iter().find(|good| message.contains(**good));
+        assert!(*status == 201 || found.is_some(), "{status}: {message}");
+        let found = found.copied().unwrap_or_default();
+        *counts.entry(format!("{status} {found}")).or_default() += 1;
+    }
+    format!("{counts:?}")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn parallel_writes_of_administrators_right_after_the_start_lose_no_review() {
+    let (cluster, mut webhook) = stage().await;
+    let client = cluster.client().await.unwrap();
+    let probe = LivenessProbe::start(&webhook);
+    for round in 0..ROUNDS {
+        let objects: Vec<Value> = (0..ADMINISTRATORS)
+            .map(|number| bundle(&format!("burst-{round}-{number}"), PINNED))
+            .collect();
+        let answers = objects
+            .iter()
+            .zip(["burst-ana", "burst-bob"].iter().cycle());
+        let answers = answers.map(|(object, user)| create_dry_as(&client, user, "bundles", object));
+        let counts = assert_answered(&join_all(answers).await);
+        record(&format!("round {round}: {counts}"));
+    }
+    let attack = format!("{ADMINISTRATORS} parallel writes of administrators");
+    survived(&attack, &mut webhook, probe).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn parallel_writes_of_a_tenant_whose_registry_stalls_fail_no_write_of_another_user() {
+    let (cluster, mut webhook) = stage().await;
+    grant_tenant(&cluster, "mallory").await;
+    let client = cluster.client().await.unwrap();
+    let server = HostileServer::new(|head| {
+        if !head.contains("/manifests/") {
+            return "HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n".to_owned();
+        }
+        let kind = "application/vnd.oci.image.manifest.v1+json";
+        format!("HTTP/1.1 200 OK\r\ncontent-type: {kind}\r\ncontent-length: 1000\r\n\r\naaa")
+    });
+    let port = server.listen().await;
+    let digest = bundle_core::reference::Digest::of(b"stalls");
+    let probe = LivenessProbe::start(&webhook);
+    for round in 0..ROUNDS {
+        let before = server.answered();
+        let objects: Vec<Value> = (0..TENANT)
+            .map(|number| {
+                let reference = format!("127.0.0.1:{port}/stalls-{round}-{number}@{digest}");
+                bundle(&format!("burst-{round}-{number}"), &reference)
+            })
+            .collect();
+        let burst = objects
+            .iter()
+            .map(|object| create_dry_as_tenant(&client, "mallory", "bundles", object));
+        let (ended, end) = tokio::sync::watch::channel(false);
+        let burst = async {
+            let answers = join_all(burst).await;
+            ended.send(true).unwrap();
+            answers
+        };
+        let others = async {
+            wait::until_true(LONG, "lookups are stalled", || async {
+                Ok(server.answered() > before)
+            })
+            .await
+            .unwrap();
+            let mut count = 0;
+            while !*end.borrow() {
+                assert_reviewed(&client, &format!("other-{round}-{count}")).await;
+                count += 1;
+            }
+            count
+        };
+        let (answers, others) = tokio::join!(burst, others);
+        let counts = assert_answered(&answers);
+        record(&format!(
+            "round {round}: {counts}, {others} of another user"
+        ));
+    }
+    let attack = format!("{TENANT} parallel writes of a tenant whose registry stalls");
+    survived(&attack, &mut webhook, probe).await;
+}
